@@ -47,8 +47,8 @@ test: plan
 	rm -rf build/root && mkdir -p build/root
 	ln -s ../../tests ../../benchmarks build/root
 	# Else it is compiled with what the tests leave idle, which is nothing.
-	$(BIN)/python -P -m hetopt.compiling dp & \
-	  $(BIN)/python -P -m hetopt.compiling simulated-free && wait $$!
+	$(BIN)/python -P -m hetopt.solvers.compile_searches dp & \
+	  $(BIN)/python -P -m hetopt.solvers.compile_searches simulated-free && wait $$!
 	HETOPT_TEST_INSTALLED=1 $(BIN)/pytest -n auto -o pythonpath=build/root
 
 test-slow test-seeds: test-%: install
@@ -60,8 +60,8 @@ test-slow test-seeds: test-%: install
 test-torch: $(TORCH_VENV)/.installed
 	rm -rf build/root && mkdir -p build/root
 	ln -s ../../tests ../../benchmarks build/root
-	$(TORCH_VENV)/bin/python -P -m hetopt.compiling dp & \
-	  $(TORCH_VENV)/bin/python -P -m hetopt.compiling simulated && wait $$!
+	$(TORCH_VENV)/bin/python -P -m hetopt.solvers.compile_searches dp & \
+	  $(TORCH_VENV)/bin/python -P -m hetopt.solvers.compile_searches simulated && wait $$!
 	$(TORCH_VENV)/bin/python -P -m pytest -m "torch or runtimes" \
 	  -o pythonpath=build/root tests/profile tests/runtimes
 

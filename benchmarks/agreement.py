@@ -15,8 +15,8 @@ import time
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from hetopt.base.deadline import Deadline
 from hetopt.check.verify.certificate import CertificateCheck
-from hetopt.deadline import Deadline
 from hetopt.errors import InputError
 from hetopt.solvers.certificate.claim import certify
 from hetopt.solvers.certificate.search_again import resolve, second_engine
@@ -28,7 +28,7 @@ from tests.oracle import brute_force
 from tests.oracle.instances import make_instance
 
 if TYPE_CHECKING:
-    from hetopt.result import Result
+    from hetopt.results.result import Result
     from tests.oracle.brute_force import Answer
     from tests.oracle.instances import Instance
 

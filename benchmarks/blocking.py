@@ -13,10 +13,10 @@ from dataclasses import replace
 from random import Random
 
 from hetopt.cost.build import build_table
-from hetopt.planning import plan
-from hetopt.pricing import pipeline_times
+from hetopt.planning.plan import plan
+from hetopt.pricing.price import pipeline_times
 from hetopt.problem.named import named_problem
-from hetopt.problem.training import ScheduleName
+from hetopt.problem.training.choices import ScheduleName
 from hetopt.schedule.closed_form import closed_form_ns
 from hetopt.schedule.simulator import simulate
 from hetopt.schedule.times import PipelineTimes

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from random import Random
 from statistics import median
 
-from hetopt.problem.training import INTERLEAVED, SCHEDULES, ScheduleName
+from hetopt.problem.training.choices import INTERLEAVED, SCHEDULES, ScheduleName
 from hetopt.schedule.chunks import Chunks
 from hetopt.schedule.closed_form import closed_form_ns
 from hetopt.schedule.folding import Fold

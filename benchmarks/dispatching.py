@@ -42,7 +42,7 @@ from hetopt.cost.shapes import Shape
 from hetopt.export.bundle import bundle, write_folder
 from hetopt.export.job import Job
 from hetopt.export.torch.launcher import LAUNCHER
-from hetopt.problem.kinds import LAYER_EXPERTS
+from hetopt.problem.model.kinds import LAYER_EXPERTS
 
 if TYPE_CHECKING:
     from hetopt.problem.problem import Problem

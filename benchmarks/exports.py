@@ -20,6 +20,8 @@ from typing import TYPE_CHECKING
 
 from benchmarks.growing import Size
 from benchmarks.growing import problem as generate
+from hetopt.base.files import write_text
+from hetopt.base.machine import machine
 from hetopt.cli.inputs import load_problem
 from hetopt.cost.build import build_table
 from hetopt.errors import InputError
@@ -30,8 +32,6 @@ from hetopt.export.planning.limits import fitted
 from hetopt.export.planning.search import solve_for
 from hetopt.export.registry import SHIPPED as LAUNCHERS
 from hetopt.export.registry import launcher, limits_of, readers
-from hetopt.files import write_text
-from hetopt.machine import machine
 from hetopt.solvers.dp.solver import solve
 from hetopt.solvers.request import Request
 from tests.export.flagscale.checker import broken_rules
@@ -39,7 +39,7 @@ from tests.export.flagscale.checker import broken_rules
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hetopt.plans import Plan
+    from hetopt.plans.plan import Plan
     from hetopt.problem.problem import Problem
 
 SHIPPED = ("hetauto-exp1", "hetauto-exp2", "hetauto-exp3", "h2-exp-a-1")

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from matplotlib.figure import Figure
 
-from hetopt.report.comparison import Comparison, Contest
-from hetopt.report.comparison_plot import best_so_far
+from hetopt.report.comparison.comparison import Comparison, Contest
+from hetopt.report.comparison.plot import best_so_far
 from hetopt.solvers.registry import SOLVERS
 from hetopt.solvers.side_by_side import Entry, Improvement, Run
 

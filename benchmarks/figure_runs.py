@@ -11,20 +11,20 @@ from dataclasses import asdict, dataclass, replace
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
-from hetopt.machine import machine
+from hetopt.base.machine import machine
 from hetopt.problem.catalogue import problem_files
-from hetopt.problem.cluster import ClusterLink, ClusterLinks
+from hetopt.problem.cluster.cluster import ClusterLink, ClusterLinks
 from hetopt.problem.reading import read_problem
-from hetopt.problem.training import ClusterPins, Domain, Pins
+from hetopt.problem.training.pins import ClusterPins, Domain, Pins
 from hetopt.solvers.registry import SOLVERS
 from hetopt.solvers.side_by_side import Entry, run_apart, warm_up
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hetopt.plans import Plan
+    from hetopt.plans.plan import Plan
     from hetopt.problem.problem import Problem
-    from hetopt.problem.training import ScheduleName
+    from hetopt.problem.training.choices import ScheduleName
 
 EXPERIMENTS = tuple(f"hetauto-exp{number}" for number in (1, 2, 3))
 LONG = "hetauto-exp2-32k"

@@ -23,8 +23,8 @@ from benchmarks import figure_h2, figure_hetauto
 from benchmarks.figure_drawing import DRAWN
 from benchmarks.figure_runs import Campaign, campaign
 from benchmarks.figure_tables import Table, markdown
-from hetopt.files import make_folder, write_bytes, write_text
-from hetopt.report import plots
+from hetopt.base.files import make_folder, write_bytes, write_text
+from hetopt.report.drawing import plots
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

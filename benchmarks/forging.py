@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 from typing import TYPE_CHECKING, Any
 
-from hetopt.certificate import PS_S
+from hetopt.results.certificate import PS_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable

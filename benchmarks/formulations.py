@@ -45,10 +45,10 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple
 
 from benchmarks.programs import PROGRAMS, RACED, SEED, Case, cases
-from hetopt.cost.table import TICK_S
-from hetopt.deadline import Deadline
+from hetopt.base.deadline import Deadline
+from hetopt.base.files import ensure_writable, write_text
+from hetopt.cost.table.ticks import TICK_S
 from hetopt.errors import InputError, SolverError
-from hetopt.files import ensure_writable, write_text
 from hetopt.formulations.cp_sat.program import PipelineProgram
 from hetopt.formulations.intervals.program import IntervalProgram
 from hetopt.formulations.miqp.linearise import linear_program, linearise

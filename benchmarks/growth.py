@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from benchmarks.growing import Size, document
-from hetopt.files import write_text
+from hetopt.base.files import write_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

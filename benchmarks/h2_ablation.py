@@ -25,14 +25,14 @@ from typing import TYPE_CHECKING
 
 from benchmarks.variants import variant
 from hetopt.cost.build import build_table
-from hetopt.planning import plan as plan_of
-from hetopt.pricing import pipeline_times
+from hetopt.planning.plan import plan as plan_of
+from hetopt.pricing.price import pipeline_times
 from hetopt.schedule.simulator import simulate
 
 if TYPE_CHECKING:
-    from hetopt.plans import Plan
+    from hetopt.plans.plan import Plan
     from hetopt.problem.problem import Problem
-    from hetopt.problem.training import ScheduleName
+    from hetopt.problem.training.choices import ScheduleName
     from hetopt.schedule.times import PipelineTimes
 
 PROBLEM = "h2-exp-c-1"

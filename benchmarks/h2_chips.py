@@ -20,14 +20,14 @@ from typing import TYPE_CHECKING
 
 from benchmarks.variants import variant
 from hetopt.cost.build import build_table
-from hetopt.planning import plan as plan_of
-from hetopt.pricing import price
-from hetopt.problem.training import ClusterPins, Domain, Pins
+from hetopt.planning.plan import plan as plan_of
+from hetopt.pricing.price import price
+from hetopt.problem.training.pins import ClusterPins, Domain, Pins
 
 if TYPE_CHECKING:
     from hetopt.problem.problem import Problem
-    from hetopt.problem.training import Recompute
-    from hetopt.result import Result
+    from hetopt.problem.training.choices import Recompute
+    from hetopt.results.result import Result
 
 #: Its clusters are 256 chips of each kind, at 2M tokens.
 PROBLEM = "h2-exp-b-1"

@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from hetopt.base.deadline import Deadline
 from hetopt.cost.build import build_table
-from hetopt.deadline import Deadline
-from hetopt.pricing import price
+from hetopt.pricing.price import price
 from hetopt.problem.catalogue import problem_files
 from hetopt.problem.digest import problem_digest
-from hetopt.problem.kinds import EMBEDDING, HEAD, LAYER
+from hetopt.problem.model.kinds import EMBEDDING, HEAD, LAYER
 from hetopt.problem.reading import read_problem
 from hetopt.schedule.warmup import warmup_counts
 from hetopt.solvers.dp.solver import solve
@@ -34,10 +34,11 @@ from hetopt.solvers.request import Request
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hetopt.cost.table import ClusterTable, CostTable
-    from hetopt.plans import Plan
+    from hetopt.cost.table.cluster import ClusterTable
+    from hetopt.cost.table.table import CostTable
+    from hetopt.plans.plan import Plan
     from hetopt.problem.problem import Problem
-    from hetopt.result import Result
+    from hetopt.results.result import Result
 
 PROBLEM = "hapt-gpt39b"
 #: Transformer layers per unit.

@@ -24,8 +24,8 @@ import numpy as np
 from benchmarks.hapt import Case, coarsened
 from benchmarks.variants import variant
 from hetopt.cost.build import build_table
-from hetopt.planning import plan as plan_of
-from hetopt.pricing import price
+from hetopt.planning.plan import plan as plan_of
+from hetopt.pricing.price import price
 from hetopt.problem.problem import Problem
 from hetopt.problem.reading import read_problem_text
 from hetopt.report.balance import balance
@@ -36,9 +36,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from hetopt.cost.table import CostTable
-    from hetopt.plans import Plan
-    from hetopt.problem.training import ScheduleName
+    from hetopt.cost.table.table import CostTable
+    from hetopt.plans.plan import Plan
+    from hetopt.problem.training.choices import ScheduleName
     from hetopt.schedule.simulator import Simulation
 
 PROBLEM = "hapt-gpt39b"

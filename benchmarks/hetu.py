@@ -22,18 +22,19 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import hetopt
 from hetopt.cost.build import build_table
-from hetopt.plans import Pipeline, Plan, Share, Stage, Strategy
-from hetopt.pricing import price
-from hetopt.pricing_several import price_several
+from hetopt.plans.plan import Pipeline, Plan, Share, Stage
+from hetopt.plans.strategy import Strategy
+from hetopt.pricing.price import price
+from hetopt.pricing.several import price_several
 from hetopt.problem.catalogue import problem_files
 from hetopt.problem.reading import read_problem
-from hetopt.problem.training import RECOMPUTE
+from hetopt.problem.training.choices import RECOMPUTE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from hetopt.problem.problem import Problem
-    from hetopt.problem.training import Recompute
+    from hetopt.problem.training.choices import Recompute
 
 #: Published step times, by setting.
 PUBLISHED_S = {"32b-16h800-32h20": 6.05, "C4": 6.91}

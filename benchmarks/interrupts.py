@@ -47,7 +47,7 @@ from hetopt.problem.reading import read_problem
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from hetopt.cost.table import CostTable
+    from hetopt.cost.table.table import CostTable
     from hetopt.problem.problem import Problem
 
 SOLVERS = ("dp", "cp-sat", "milp", "mcts")

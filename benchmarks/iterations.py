@@ -40,12 +40,12 @@ from benchmarks.published import HETAUTO, Figure, figures
 from hetopt.cost.operators.relatives import shipped_operators
 from hetopt.cost.sources.operator_source import OperatorSource
 from hetopt.cost.sources.sustained import AS_MEASURED, SUSTAINED, Sustained
-from hetopt.plans import Strategy
+from hetopt.plans.strategy import Strategy
 from hetopt.problem.catalogue import accelerators
-from hetopt.problem.cluster import Cluster, ClusterLinks, Link
-from hetopt.problem.model import Model
+from hetopt.problem.cluster.cluster import Cluster, ClusterLinks, Link
+from hetopt.problem.model.model import Model
 from hetopt.problem.problem import Problem
-from hetopt.problem.training import Training
+from hetopt.problem.training.training import Training
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

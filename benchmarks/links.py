@@ -20,7 +20,7 @@ from tempfile import TemporaryDirectory
 import yaml
 
 from benchmarks.speed import CLOSED, Run, run
-from hetopt.files import write_text
+from hetopt.base.files import write_text
 
 PROBLEMS = ("hetauto-exp1", "hetauto-exp2", "hetauto-exp3")
 #: By how much longer shared links may take.

@@ -29,10 +29,10 @@ from hetopt.cost.sources.operator_source import OperatorSource
 from hetopt.cost.sources.source import ShardQuery
 from hetopt.cost.sources.sustained import AS_MEASURED
 from hetopt.problem.catalogue import accelerators
-from hetopt.problem.cluster import Cluster, Link, PeakFlops
-from hetopt.problem.kinds import LAYER
-from hetopt.problem.model import Model
-from hetopt.problem.training import Training
+from hetopt.problem.cluster.cluster import Cluster, Link, PeakFlops
+from hetopt.problem.model.kinds import LAYER
+from hetopt.problem.model.model import Model
+from hetopt.problem.training.training import Training
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from hetopt.problem.building.model import preset_model
 from hetopt.problem.catalogue import DATA
-from hetopt.problem.model import Model
+from hetopt.problem.model.model import Model
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from hetopt.problem.training import Recompute
+    from hetopt.problem.training.choices import Recompute
 
 #: llm-foundry's names of devices -> the catalogue's.
 FOUNDRY_DEVICES = {

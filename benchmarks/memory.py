@@ -34,15 +34,16 @@ from benchmarks.measured_runs import (
 )
 from hetopt.cost.build import build_table, usable_bytes
 from hetopt.problem.catalogue import accelerators
-from hetopt.problem.cluster import Cluster, ClusterLinks, Link
-from hetopt.problem.model import Model
+from hetopt.problem.cluster.cluster import Cluster, ClusterLinks, Link
+from hetopt.problem.model.model import Model
 from hetopt.problem.problem import Problem
-from hetopt.problem.training import ClusterPins, Domain, Pins, Training
+from hetopt.problem.training.pins import ClusterPins, Domain, Pins
+from hetopt.problem.training.training import Training
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from hetopt.problem.training import Recompute
+    from hetopt.problem.training.choices import Recompute
 
 GIB = 2**30
 #: Largest error of a measured peak, and the largest by which we may be below it.

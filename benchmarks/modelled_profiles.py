@@ -27,14 +27,14 @@ from hetopt.cost.sources.baselines import one_device
 from hetopt.cost.sources.roofline import Roofline, efficiency_of
 from hetopt.cost.sources.source import ShardQuery
 from hetopt.problem.catalogue import accelerators
-from hetopt.problem.kinds import LAYER
-from hetopt.problem.model import Model
-from hetopt.problem.training import Training
+from hetopt.problem.model.kinds import LAYER
+from hetopt.problem.model.model import Model
+from hetopt.problem.training.training import Training
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hetopt.problem.cluster import Accelerator
+    from hetopt.problem.cluster.cluster import Accelerator
 
 FOLDER = Path(__file__).parents[1] / "data" / "profiles"
 

@@ -15,12 +15,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from hetopt.base.files import write_bytes
 from hetopt.cost.operators.forest import Widths
 from hetopt.cost.operators.relatives import shipped_operators
 from hetopt.cost.operators.shipped import content_of, file_stem, shipped_forest
 from hetopt.cost.operators.work import work_of_rows
 from hetopt.cost.sources.operator_source import WITH_EXPERTS
-from hetopt.files import write_bytes
 from hetopt.problem.catalogue import FOREST_SUFFIX, accelerators
 
 if TYPE_CHECKING:

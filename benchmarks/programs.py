@@ -6,14 +6,15 @@ from dataclasses import dataclass, replace
 from types import MappingProxyType, SimpleNamespace
 from typing import TYPE_CHECKING, NoReturn
 
+from hetopt.base.deadline import Deadline
 from hetopt.cost.build import build_table
-from hetopt.deadline import Deadline
 from hetopt.errors import SolverError
-from hetopt.formulations.program import ProgramData, objective_ceiling
-from hetopt.pricing import pipeline_times
+from hetopt.formulations.ceiling import objective_ceiling
+from hetopt.formulations.program import ProgramData
+from hetopt.pricing.price import pipeline_times
 from hetopt.problem.catalogue import problem_files
 from hetopt.problem.reading import read_problem
-from hetopt.problem.training import Domain
+from hetopt.problem.training.pins import Domain
 from hetopt.solvers.cp_sat import solve
 from hetopt.solvers.decisions.assembly import value_of
 from hetopt.solvers.params import RaceParams
@@ -25,9 +26,9 @@ from hetopt.solvers.request import Request
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
-    from hetopt.cost.table import CostTable
+    from hetopt.cost.table.table import CostTable
     from hetopt.problem.problem import Problem
-    from hetopt.result import Result
+    from hetopt.results.result import Result
 
 #: Of every engine and race.
 SEED = 0

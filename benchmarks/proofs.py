@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from benchmarks.speed import run
-from hetopt.files import write_text
-from hetopt.machine import machine
+from hetopt.base.files import write_text
+from hetopt.base.machine import machine
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -35,20 +35,22 @@ import numpy as np
 from benchmarks.measured_runs import gpt
 from hetopt.cost.build import build_table
 from hetopt.cost.sources.roofline import EFFICIENCIES, Roofline, family_of
-from hetopt.plans import DEGREES, Pipeline, Plan, Stage, Strategy
-from hetopt.pricing import price
+from hetopt.plans.plan import Pipeline, Plan, Stage
+from hetopt.plans.strategy import DEGREES, Strategy
+from hetopt.pricing.price import price
 from hetopt.problem.catalogue import accelerators, problem_files
-from hetopt.problem.cluster import Cluster, ClusterLinks, Link
+from hetopt.problem.cluster.cluster import Cluster, ClusterLinks, Link
 from hetopt.problem.problem import Problem
 from hetopt.problem.reading import read_problem
-from hetopt.problem.training import ClusterPins, Domain, Pins, Training
+from hetopt.problem.training.pins import ClusterPins, Domain, Pins
+from hetopt.problem.training.training import Training
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from hetopt.cost.sources.roofline import Efficiency
     from hetopt.cost.sources.source import LatencySource
-    from hetopt.problem.training import Recompute
+    from hetopt.problem.training.choices import Recompute
 
 HETAUTO = "HetAuto, Table 1"
 H2 = "H2, Table 6"

@@ -88,12 +88,21 @@ def modules() -> Mapping[str, Path]:
 def imported_names(path: Path) -> Iterator[tuple[str, str | None]]:
     """Yield module and name of every import; the name is None of ``import MODULE``."""
     for node in ast.walk(_tree(path)):
-        if isinstance(node, ast.ImportFrom) and node.module is not None:
+        if isinstance(node, ast.ImportFrom):
+            module = ".".join(filter(None, (_above(path, node.level), node.module)))
             for alias in node.names:
-                yield node.module, alias.name
+                yield module, alias.name
         elif isinstance(node, ast.Import):
             for alias in node.names:
                 yield alias.name, None
+
+
+def _above(path: Path, level: int) -> str:
+    """Return the package that a relative import starts from; empty of others."""
+    if not level:
+        return ""
+    folder = path.parents[level - 1].relative_to(ROOT)
+    return ".".join((PACKAGES[folder.parts[0]], *folder.parts[1:]))
 
 
 def defining(wanted: tuple[str, str | None]) -> Path | None:

@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING
 
 from hetopt.cost.build import build_table
 from hetopt.cost.communication.migration import Network
-from hetopt.plans import Pipeline, Plan, Share, Stage, Strategy
+from hetopt.plans.plan import Pipeline, Plan, Share, Stage
+from hetopt.plans.strategy import Strategy
 from hetopt.problem.reading import read_problem_text
 from hetopt.replanning.candidates import Searched
 from hetopt.replanning.holdings import States, Tensor
@@ -30,7 +31,7 @@ from hetopt.solvers.params import RaceParams
 from hetopt.solvers.request import Request
 
 if TYPE_CHECKING:
-    from hetopt.problem.nodes import Device
+    from hetopt.problem.cluster.nodes import Device
     from hetopt.problem.problem import Problem
     from hetopt.replanning.moves import Moves
     from hetopt.replanning.replan import Replanned

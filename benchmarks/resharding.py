@@ -20,12 +20,12 @@ import numpy as np
 
 from hetopt.cost.boundaries.resharding import Side, plan_transfer, steps_s
 from hetopt.problem.catalogue import problem_files
-from hetopt.problem.cluster import ClusterLinks
+from hetopt.problem.cluster.cluster import ClusterLinks
 from hetopt.problem.reading import read_problem
 
 if TYPE_CHECKING:
     from hetopt.problem.problem import Problem
-    from hetopt.problem.training import Resharding
+    from hetopt.problem.training.choices import Resharding
 
 PROBLEM = "hetauto-fig16"
 #: HetAuto's numbers of its strategies.

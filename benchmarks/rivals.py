@@ -21,11 +21,11 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
 
-from hetopt.files import make_folder, write_text
-from hetopt.machine import machine
+from hetopt.base.files import make_folder, write_text
+from hetopt.base.machine import machine
 from hetopt.problem.catalogue import problem_files
 from hetopt.problem.reading import read_problem
-from hetopt.report.comparison import first_within
+from hetopt.report.comparison.comparison import first_within
 from hetopt.solvers.side_by_side import Entry, Run, run_apart, warm_up
 
 if TYPE_CHECKING:

@@ -31,8 +31,8 @@ from hetopt.running.explaining import explain_run
 from hetopt.running.run import run_bundle
 
 if TYPE_CHECKING:
-    from hetopt.plans import Plan
-    from hetopt.pricing import Price
+    from hetopt.plans.plan import Plan
+    from hetopt.pricing.price import Price
     from hetopt.running.explaining import Explained
     from hetopt.running.run import Run
 
@@ -240,7 +240,7 @@ def main() -> None:
             flush=True,
         )
         if options.reports:
-            from hetopt.report.console import draw
+            from hetopt.report.drawing.console import draw
 
             report = run_report(found.plan, found.price, found.run.measured, explained)
             print(draw(report, sys.stdout), flush=True)

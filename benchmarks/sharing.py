@@ -27,7 +27,7 @@ from hetopt.schedule.times import PipelineTimes
 from hetopt.schedule.warmup import warmup_counts
 
 if TYPE_CHECKING:
-    from hetopt.problem.training import ScheduleName
+    from hetopt.problem.training.choices import ScheduleName
 
 STAGE_NS = 1_000_000
 #: A transfer takes at most this share of a stage's time.

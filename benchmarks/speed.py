@@ -27,7 +27,7 @@ from statistics import median
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from hetopt.files import write_text
+from hetopt.base.files import write_text
 
 #: Seconds that the proof of the least simulated time may take on two cores.
 USUAL_BARS_S = {

@@ -27,15 +27,15 @@ from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from hetopt.base.deadline import Deadline
+from hetopt.base.files import ensure_writable, write_text
 from hetopt.cost.build import build_table
 from hetopt.cost.per_unit.layer_costs import rows_of
-from hetopt.cost.table import TICK_S
-from hetopt.deadline import Deadline
-from hetopt.files import ensure_writable, write_text
+from hetopt.cost.table.ticks import TICK_S
 from hetopt.formulations.uniap.choice import UniapChoice
 from hetopt.formulations.uniap.choice import price as price_of_choice
 from hetopt.formulations.uniap.programs import uniap_pairs, uniap_programs
-from hetopt.pricing import price
+from hetopt.pricing.price import price
 from hetopt.problem.catalogue import problem_files
 from hetopt.problem.reading import read_problem
 from hetopt.report.rows import strategies
@@ -46,9 +46,9 @@ from hetopt.solvers.uniap.start import start
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from hetopt.cost.table import CostTable
+    from hetopt.cost.table.table import CostTable
     from hetopt.formulations.uniap.choice import UniapProgram
-    from hetopt.plans import Plan
+    from hetopt.plans.plan import Plan
     from hetopt.problem.problem import Problem
 
 PROBLEMS = (

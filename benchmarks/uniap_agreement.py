@@ -20,7 +20,7 @@ from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING
 
-from hetopt.deadline import Deadline
+from hetopt.base.deadline import Deadline
 from hetopt.errors import InputError
 from hetopt.formulations.uniap.choice import price
 from hetopt.solvers.mip.backends import HighsBackend, ScipBackend

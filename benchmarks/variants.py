@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hetopt.problem.catalogue import problem_files
-from hetopt.problem.document import load_document
-from hetopt.problem.edits import Setting, edited
+from hetopt.problem.document.document import load_document
+from hetopt.problem.document.edits import Setting, edited
 from hetopt.problem.reading import problem_of
 
 if TYPE_CHECKING:

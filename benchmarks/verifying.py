@@ -24,8 +24,8 @@ from random import Random
 from typing import NamedTuple
 
 from benchmarks.forging import KINDS, forged
-from hetopt.files import write_text
-from hetopt.machine import machine
+from hetopt.base.files import write_text
+from hetopt.base.machine import machine
 
 PROBLEMS = (
     "hetauto-exp1",

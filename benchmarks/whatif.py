@@ -17,7 +17,7 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from benchmarks.speed import CLOSED, load_average, timed
-from hetopt.files import write_text
+from hetopt.base.files import write_text
 from hetopt.problem.named import named_problem
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import hetopt
 from hetopt import Problem, Result, build_table
-from hetopt.deadline import Deadline
+from hetopt.base.deadline import Deadline
 from hetopt.export.bundle import bundle, write_folder
 from hetopt.export.job import Job
 from hetopt.export.planning.limits import fitted

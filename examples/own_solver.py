@@ -54,7 +54,7 @@ SOLVER = Solver(name="draw", home=solve, frees_warmups=True)
 def main():
     """Register the solver, and put it beside the proven optimum."""
     from hetopt import RaceParams, build_table, read_problem
-    from hetopt.deadline import Deadline
+    from hetopt.base.deadline import Deadline
     from hetopt.problem.catalogue import problem_files
     from hetopt.solvers.loading import load
     from hetopt.solvers.registry import register_solver

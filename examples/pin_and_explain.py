@@ -7,8 +7,8 @@ from hetopt import Problem
 from hetopt.export.back.differences import changes
 from hetopt.problem.example import EXAMPLE
 from hetopt.problem.reading import read_problem_text
-from hetopt.problem.training import ClusterPins, Domain, Pins
-from hetopt.result import PricedPlan
+from hetopt.problem.training.pins import ClusterPins, Domain, Pins
+from hetopt.results.priced_plan import PricedPlan
 
 
 def main() -> None:

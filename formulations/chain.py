@@ -18,7 +18,7 @@ from hetopt.errors import InputError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from hetopt.cost.table import CostTable
+    from hetopt.cost.table.table import CostTable
 
 
 @dataclass(frozen=True, kw_only=True)

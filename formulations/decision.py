@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from hetopt.cost.table import CostTable
-    from hetopt.plans import Strategy
+    from hetopt.cost.table.table import CostTable
+    from hetopt.plans.strategy import Strategy
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -11,7 +11,7 @@ from hetopt.schedule.schedules import MAX_DELTA
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from hetopt.cost.table import ClusterTable
+    from hetopt.cost.table.cluster import ClusterTable
     from hetopt.formulations.chain import Chain
     from hetopt.formulations.paths import Simulated
     from hetopt.schedule.schedules import ScheduleRule

@@ -13,7 +13,7 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from hetopt.cost.table import ClusterTable
+    from hetopt.cost.table.cluster import ClusterTable
     from hetopt.formulations.chain import Chain
 
 

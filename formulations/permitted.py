@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
     from hetopt.formulations.chain import Chain
     from hetopt.formulations.decision import Decision
-    from hetopt.problem.training import Domain, Pins
+    from hetopt.problem.training.pins import Domain, Pins
 
 
 @dataclass(frozen=True, slots=True)

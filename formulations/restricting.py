@@ -11,7 +11,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from hetopt.cost.table import ClusterTable, TableSlice
+    from hetopt.cost.table.cluster import ClusterTable
+    from hetopt.cost.table.slice import TableSlice
 
 
 def restrict(part: TableSlice, keep: Sequence[NDArray[np.int64]]) -> TableSlice:

@@ -15,7 +15,7 @@ import numpy as np
 from hetopt.formulations.fitting_units import units_by_warmup
 from hetopt.formulations.paths import Lost, lengthens_nothing, rise, risen
 from hetopt.formulations.restricting import restrict
-from hetopt.problem.principles import PRUNED
+from hetopt.problem.training.principles import PRUNED
 from hetopt.schedule.schedules import rule_of
 
 if TYPE_CHECKING:
@@ -23,11 +23,12 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from hetopt.cost.table import CostTable, TableSlice
+    from hetopt.cost.table.slice import TableSlice
+    from hetopt.cost.table.table import CostTable
     from hetopt.formulations.chain import Chain
     from hetopt.formulations.paths import Simulated
-    from hetopt.plans import Strategy
-    from hetopt.problem.principles import Principles
+    from hetopt.plans.strategy import Strategy
+    from hetopt.problem.training.principles import Principles
 
 
 def undominated(

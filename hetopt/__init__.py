@@ -14,11 +14,12 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from hetopt.base.shown import Shown
 from hetopt.version import __version__
 
 if TYPE_CHECKING:
     from hetopt.cost.build import build_table
-    from hetopt.cost.table import CostTable
+    from hetopt.cost.table.table import CostTable
     from hetopt.errors import (
         CheckError,
         DigestError,
@@ -27,12 +28,13 @@ if TYPE_CHECKING:
         InputError,
         SolverError,
     )
-    from hetopt.planning import plan
-    from hetopt.plans import Pipeline, Plan, Stage, Strategy
-    from hetopt.pricing import price
+    from hetopt.planning.plan import plan
+    from hetopt.plans.plan import Pipeline, Plan, Stage
+    from hetopt.plans.strategy import Strategy
+    from hetopt.pricing.price import price
     from hetopt.problem.problem import Problem
     from hetopt.problem.reading import read_problem
-    from hetopt.result import Result
+    from hetopt.results.result import Result
     from hetopt.solvers.params import RaceParams
 
 __all__ = [
@@ -59,24 +61,26 @@ __all__ = [
 
 _HOMES = {
     "CheckError": "hetopt.errors",
-    "CostTable": "hetopt.cost.table",
+    "CostTable": "hetopt.cost.table.table",
     "DigestError": "hetopt.errors",
     "HetoptError": "hetopt.errors",
     "InfeasibleError": "hetopt.errors",
     "InputError": "hetopt.errors",
-    "Pipeline": "hetopt.plans",
-    "Plan": "hetopt.plans",
+    "Pipeline": "hetopt.plans.plan",
+    "Plan": "hetopt.plans.plan",
     "Problem": "hetopt.problem.problem",
     "RaceParams": "hetopt.solvers.params",
-    "Result": "hetopt.result",
+    "Result": "hetopt.results.result",
     "SolverError": "hetopt.errors",
-    "Stage": "hetopt.plans",
-    "Strategy": "hetopt.plans",
+    "Stage": "hetopt.plans.plan",
+    "Strategy": "hetopt.plans.strategy",
     "build_table": "hetopt.cost.build",
-    "plan": "hetopt.planning",
-    "price": "hetopt.pricing",
+    "plan": "hetopt.planning.plan",
+    "price": "hetopt.pricing.price",
     "read_problem": "hetopt.problem.reading",
 }
+
+Shown.presenter = "hetopt.report.showing"
 
 
 def __getattr__(name: str) -> Any:

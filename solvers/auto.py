@@ -13,10 +13,10 @@ from hetopt.solvers.race.merging import best_first, with_plans
 from hetopt.solvers.race.race import FEW_CLUSTERS, bounds_are_kept
 
 if TYPE_CHECKING:
-    from hetopt.cost.table import CostTable
-    from hetopt.problem.principles import Principles
+    from hetopt.cost.table.table import CostTable
     from hetopt.problem.problem import Problem
-    from hetopt.result import Result
+    from hetopt.problem.training.principles import Principles
+    from hetopt.results.result import Result
     from hetopt.solvers.params import RaceParams
     from hetopt.solvers.request import Request
 
@@ -78,7 +78,7 @@ def heuristic(table: CostTable) -> str:
 
 def _least_s() -> float:
     """Return how many seconds a heuristic needs to be of any use."""
-    from hetopt.compiled import are_kept
+    from hetopt.base.machine_code import are_kept
 
     return _STARTING_S if are_kept("hetopt.solvers.mcts.tree") else _COMPILING_S
 
@@ -134,7 +134,7 @@ def choose(
         and strategies <= _FEW_STRATEGIES
     )
     if small:
-        from hetopt.compiled import are_kept
+        from hetopt.base.machine_code import are_kept
 
         if not are_kept("hetopt.solvers.dp.labels"):
             return "cp-sat", f"{size}: quicker than dp, which is not compiled yet"

@@ -19,19 +19,19 @@ import sys
 from contextlib import suppress
 from typing import TYPE_CHECKING, Literal
 
-from hetopt.compiled import are_kept, kept_folder
+from hetopt.base.machine_code import are_kept, kept_folder
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from hetopt.deadline import Deadline
+    from hetopt.base.deadline import Deadline
 
 #: What can be compiled apart: ``dp``, half of what bounds programs, or what a search of
 #: simulated times needs, where warm-up counts follow from the schedule or are free.
 What = Literal["dp", "sums", "simulated", "simulated-free"]
 
 #: The program of that process; what it compiles is beyond this module.
-_PROGRAM = "hetopt.compiling"
+_PROGRAM = "hetopt.solvers.compile_searches"
 #: Says that the process is not waited for.
 LATER = "later"
 #: Where that half is.

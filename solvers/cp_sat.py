@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor, wait
 from typing import TYPE_CHECKING
 
 from hetopt.errors import SolverError
-from hetopt.solvers.decisions.identical import all_copies
+from hetopt.solvers.decisions.copies import all_copies
 from hetopt.solvers.race.engine import Answer, Engine
 from hetopt.solvers.race.solve import racing
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from ortools.sat.python import cp_model
 
-    from hetopt.deadline import Deadline
+    from hetopt.base.deadline import Deadline
     from hetopt.formulations.cp_sat.program import PipelineProgram
     from hetopt.formulations.decision import Decision
     from hetopt.formulations.program import ProgramData

@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING
 
 from hetopt.check import check_plan
 from hetopt.cost.boundaries.places import anywhere, searched_table
-from hetopt.cost.table_file import table_digest
+from hetopt.cost.table_file.file import table_digest
 from hetopt.errors import CheckError
-from hetopt.plans import Pipeline
-from hetopt.result import PricedPlan
+from hetopt.plans.plan import Pipeline
+from hetopt.results.priced_plan import PricedPlan
 from hetopt.solvers.race.merging import best_first, with_plans
 from hetopt.solvers.registry import solver
 
 if TYPE_CHECKING:
-    from hetopt.cost.table import CostTable
-    from hetopt.plans import Plan
-    from hetopt.result import Objective, Result
+    from hetopt.cost.table.table import CostTable
+    from hetopt.plans.plan import Plan
+    from hetopt.results.result import Objective, Result
     from hetopt.solvers.request import Request, Solve
 
 #: Copies of a plan in the table by places: either end may also be priced as a middle.

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, get_args
 
-from hetopt.problem.principles import PRUNED
+from hetopt.problem.training.principles import PRUNED
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hetopt.problem.principles import Principles
+    from hetopt.problem.training.principles import Principles
     from hetopt.solvers.progress import Progress
 
 Executor = Literal["process", "ray"]
@@ -47,7 +47,7 @@ class RaceParams:
     ``hetopt.plan`` makes them; whoever calls the ``solve`` of a solver does it alone.
 
     >>> import hetopt
-    >>> from hetopt.deadline import Deadline
+    >>> from hetopt.base.deadline import Deadline
     >>> from hetopt.solvers.cp_sat import solve
     >>> from hetopt.solvers.request import Request
     >>> problem = hetopt.read_problem("problem.yaml")

@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
-from hetopt.deadline import Deadline
+from hetopt.base.deadline import Deadline
 from hetopt.solvers.params import RaceParams
 
 if TYPE_CHECKING:
-    from hetopt.cost.table import CostTable
+    from hetopt.cost.table.table import CostTable
     from hetopt.problem.problem import Problem
-    from hetopt.result import Result
+    from hetopt.results.result import Result
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -16,30 +16,25 @@ import multiprocessing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from hetopt import interruption
-from hetopt.deadline import Deadline
+from hetopt.base import interruption
+from hetopt.base.deadline import Deadline
 from hetopt.errors import HetoptError, InputError, SolverError
-from hetopt.problem.principles import PRUNED, Principles
-from hetopt.problem.training import SCHEDULES
+from hetopt.problem.training.choices import SCHEDULES
+from hetopt.problem.training.principles import PRUNED, Principles
 from hetopt.schedule.schedules import rule_of
 from hetopt.solvers.loading import load
 from hetopt.solvers.pools import children
-from hetopt.solvers.registry import (
-    SOLVERS,
-    ensure_can,
-    ensure_plans,
-    register_solver,
-    solver,
-)
+from hetopt.solvers.refusals import ensure_can, ensure_plans
+from hetopt.solvers.registry import SOLVERS, register_solver, solver
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
 
-    from hetopt.money import Cost
-    from hetopt.plans import Plan
+    from hetopt.plans.plan import Plan
     from hetopt.problem.problem import Problem
-    from hetopt.problem.training import ScheduleName
-    from hetopt.result import Result, Status
+    from hetopt.problem.training.choices import ScheduleName
+    from hetopt.results.money import Cost
+    from hetopt.results.result import Result, Status
     from hetopt.solvers.params import RaceParams
     from hetopt.solvers.progress import Progress
     from hetopt.solvers.registry import Solver
@@ -235,7 +230,7 @@ def _failed(why: str, *, broken: bool = True) -> dict[str, Any]:
 def _answer(problem: Problem, entry: Entry) -> dict[str, Any]:
     from hetopt.check import check_result
     from hetopt.cost.build import build_table
-    from hetopt.money import cost_of
+    from hetopt.results.money import cost_of
     from hetopt.solvers.request import Request
 
     ensure_can(entry.solver, entry.asked)

@@ -26,8 +26,6 @@ ORDER = (
     "report",
     "cli",
 )
-#: Nouns look as the report says, which is loaded when someone looks at one.
-WHEN_SHOWN = ("hetopt.shown", "hetopt.report.showing")
 
 
 @cache
@@ -40,7 +38,7 @@ def imports() -> set[tuple[str, str]]:
             target = longer if longer in modules() else source
             if target in modules() and target != module:
                 found.add((module, target))
-    return found - {WHEN_SHOWN}
+    return found
 
 
 @cache

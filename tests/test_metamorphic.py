@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+from hetopt.base.deadline import Deadline
 from hetopt.check import check_plan, check_result
 from hetopt.cost.build import build_table
-from hetopt.deadline import Deadline
-from hetopt.problem.cluster import (
+from hetopt.problem.cluster.cluster import (
     Accelerator,
     Cluster,
     ClusterLink,
@@ -28,9 +28,10 @@ from hetopt.problem.cluster import (
     Link,
     PeakFlops,
 )
-from hetopt.problem.model import Model
+from hetopt.problem.model.model import Model
 from hetopt.problem.problem import Problem
-from hetopt.problem.training import ClusterPins, Domain, Pins, Training
+from hetopt.problem.training.pins import ClusterPins, Domain, Pins
+from hetopt.problem.training.training import Training
 from hetopt.solvers.cp_sat import solve
 from hetopt.solvers.params import RaceParams
 from hetopt.solvers.request import Request
@@ -39,8 +40,8 @@ from tests.oracle import instances
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hetopt.problem.training import ScheduleName
-    from hetopt.result import Result
+    from hetopt.problem.training.choices import ScheduleName
+    from hetopt.results.result import Result
 
 #: The folder that ``tests`` is imported from; hetopt may come from elsewhere.
 ROOT = Path(instances.__file__).parents[2]
@@ -338,7 +339,7 @@ def test_every_plan_is_whole(clusters: tuple[Cluster, ...]) -> None:
 
 SCRIPT = """
 import json, sys
-from hetopt.deadline import Deadline
+from hetopt.base.deadline import Deadline
 from hetopt.solvers.cp_sat import solve
 from hetopt.solvers.params import RaceParams
 from hetopt.solvers.request import Request

@@ -8,7 +8,8 @@ from typing import Any
 import yaml
 
 from hetopt.export.job import Job
-from hetopt.plans import Pipeline, Plan, Stage, Strategy
+from hetopt.plans.plan import Pipeline, Plan, Stage
+from hetopt.plans.strategy import Strategy
 from hetopt.problem.problem import Problem
 from hetopt.problem.reading import read_problem_text
 

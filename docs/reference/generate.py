@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from hetopt.cli.commands.schema import NAMES
 from hetopt.cli.entry import parser
 from hetopt.problem.schema.problem import problem_json_schema
-from hetopt.report import replan_schemas, report_schemas, run_schemas, schemas
+from hetopt.report.schemas.written import SCHEMAS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -24,22 +24,7 @@ if TYPE_CHECKING:
 FOLDER = Path(__file__).parent
 GENERATED = "<!-- Made by docs/reference/generate.py: change the code instead. -->\n"
 
-#: Schemas of files other than problems, by the names that `hetopt schema` has.
-FILES: dict[str, Schema] = {
-    "result": schemas.RESULT,
-    "plan": schemas.PLAN,
-    "certificate": schemas.CERTIFICATE,
-    "table": schemas.TABLE,
-    "comparison": report_schemas.COMPARISON,
-    "explanation": report_schemas.EXPLANATION,
-    "simulation": report_schemas.SIMULATION,
-    "measured": run_schemas.MEASURED,
-    "whatif": report_schemas.WHATIF,
-    "front": report_schemas.FRONT,
-    "reasons": report_schemas.REASONS,
-    "replan": replan_schemas.REPLAN,
-}
-assert {*FILES, "problem"} == {*NAMES}, "a schema without a page"
+assert {*SCHEMAS, "problem"} == {*NAMES}, "a schema without a page"
 
 
 def pages() -> dict[str, str]:
@@ -271,7 +256,7 @@ def _files() -> str:
         "sizes in bytes unless a key's name says otherwise; *optional* keys may be "
         "missing.\n"
     )
-    for name, schema in FILES.items():
+    for name, schema in SCHEMAS.items():
         rows = list(_keys(schema, ""))
         text += f"\n## {name.capitalize()}\n\n"
         if schema.get("description"):
@@ -299,7 +284,7 @@ def _keys(schema: Schema, path: str) -> Iterator[tuple[str, str, str]]:
 def _titled(value: Schema) -> str | None:
     """Return which other file a value is, if any."""
     forms = [value, *value.get("anyOf", ()), value.get("items") or {}]
-    for name, schema in FILES.items():
+    for name, schema in SCHEMAS.items():
         wanted = schema["properties"].get("schema", {}).get("const")
         for form in forms:
             const = form.get("properties", {}).get("schema", {}).get("const")

@@ -23,7 +23,7 @@ import numpy as np
 from hetopt.formulations.cp_sat import period
 from hetopt.formulations.cp_sat.terms import weighted
 from hetopt.formulations.cp_sat.warmups import Deltas, InFlight, Load, chain_warmups
-from hetopt.formulations.program import PERIOD_SCALE
+from hetopt.formulations.scale import PERIOD_SCALE
 
 if TYPE_CHECKING:
     from ortools.sat.python import cp_model

@@ -12,7 +12,7 @@ from hetopt.formulations.cp_sat.terms import total, weighted
 if TYPE_CHECKING:
     from hetopt.formulations.cp_sat.terms import Expression
     from hetopt.formulations.cp_sat.variables import Variables
-    from hetopt.problem.training import Domain
+    from hetopt.problem.training.pins import Domain
 
 
 def pin(v: Variables) -> None:

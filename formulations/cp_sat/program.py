@@ -54,7 +54,7 @@ from hetopt.formulations.cp_sat.terms import total, weighted
 from hetopt.formulations.cp_sat.ties import tie_digits
 from hetopt.formulations.cp_sat.variables import Variables
 from hetopt.formulations.decision import Decision
-from hetopt.formulations.program import PERIOD_SCALE
+from hetopt.formulations.scale import PERIOD_SCALE
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -5,12 +5,12 @@ from __future__ import annotations
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from hetopt.formulations.program import PERIOD_SCALE
+from hetopt.formulations.scale import PERIOD_SCALE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from hetopt.cost.table import ClusterTable
+    from hetopt.cost.table.cluster import ClusterTable
     from hetopt.formulations.program import ProgramData
 
     #: Cost of one unit of each kind, by (cluster, strategy).

@@ -46,7 +46,7 @@ from hetopt.formulations.intervals.pins import pin
 from hetopt.formulations.intervals.sets import Arc, Host, IntervalSets
 from hetopt.formulations.intervals.variables import IntervalVariables
 from hetopt.formulations.linear_program import LinearProgram, combine, total
-from hetopt.formulations.program import PERIOD_SCALE
+from hetopt.formulations.scale import PERIOD_SCALE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -12,7 +12,7 @@ import numpy as np
 from hetopt.formulations.cp_sat.sets import Sets
 from hetopt.formulations.cp_sat.terms import dot
 from hetopt.formulations.intervals.deltas import AdaptiveDeltas
-from hetopt.formulations.program import PERIOD_SCALE
+from hetopt.formulations.scale import PERIOD_SCALE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

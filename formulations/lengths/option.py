@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
-    from hetopt.plans import Strategy
+    from hetopt.plans.strategy import Strategy
 
 #: Steps of a nanosecond, in which the program counts time.
 SCALE = 1000

@@ -9,7 +9,7 @@ import pyomo.environ as pyo
 
 if TYPE_CHECKING:
     from hetopt.formulations.miqp.sets import Places
-    from hetopt.problem.training import Domain
+    from hetopt.problem.training.pins import Domain
 
 
 def add_placement(m: Any, s: Places) -> None:

@@ -39,7 +39,7 @@ from pyomo.repn import generate_standard_repn
 from hetopt.formulations.decision import Decision
 from hetopt.formulations.miqp import costs, cuts, memory, placement
 from hetopt.formulations.miqp.sets import MARGIN, Places
-from hetopt.formulations.program import PERIOD_SCALE
+from hetopt.formulations.scale import PERIOD_SCALE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -10,7 +10,7 @@ from hetopt.formulations.uniap.choice import UniapProgram
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hetopt.cost.table import CostTable
+    from hetopt.cost.table.table import CostTable
     from hetopt.problem.problem import Problem
 
 

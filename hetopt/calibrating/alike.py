@@ -12,14 +12,14 @@ from itertools import combinations
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
+from hetopt.base.reading import MOST_TEXT_BYTES, read_bytes
 from hetopt.errors import InputError
 from hetopt.problem.catalogue import PROFILE_SUFFIX
 from hetopt.problem.schema.fields import AUTO
-from hetopt.reading import MOST_TEXT_BYTES, read_bytes
 
 if TYPE_CHECKING:
     from hetopt.calibrating.runs import MeasuredRun
-    from hetopt.problem.cluster import Cluster, ClusterLink, Link
+    from hetopt.problem.cluster.cluster import Cluster, ClusterLink, Link
     from hetopt.problem.problem import Problem
 
 

@@ -7,19 +7,20 @@ from typing import TYPE_CHECKING
 
 from hetopt.cost.build import build_table
 from hetopt.cost.sources.by_cluster import latency_sources
-from hetopt.plans import DEGREES
-from hetopt.pricing import price
-from hetopt.problem.training import ClusterPins, Domain
+from hetopt.plans.strategy import DEGREES
+from hetopt.pricing.price import price
+from hetopt.problem.training.pins import ClusterPins, Domain
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from hetopt.cost.sources.source import LatencySource, ShardQuery, ShardTimes
-    from hetopt.cost.table import SourceKind
-    from hetopt.plans import Plan, Strategy
-    from hetopt.pricing import Price
+    from hetopt.cost.table.table import SourceKind
+    from hetopt.plans.plan import Plan
+    from hetopt.plans.strategy import Strategy
+    from hetopt.pricing.price import Price
     from hetopt.problem.calibration import Calibration
-    from hetopt.problem.cluster import Cluster
+    from hetopt.problem.cluster.cluster import Cluster
     from hetopt.problem.problem import Problem
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import gc
 from typing import TYPE_CHECKING
 
-from hetopt import interruption
+from hetopt.base import interruption
 from hetopt.cli import clock
 from hetopt.cli.exit_codes import STOPPED
 

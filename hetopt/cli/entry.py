@@ -16,7 +16,7 @@ from hetopt.errors import (
     InfeasibleError,
     InputError,
 )
-from hetopt.per_schedule import BEST
+from hetopt.results.per_schedule import BEST
 from hetopt.version import __version__
 
 if TYPE_CHECKING:

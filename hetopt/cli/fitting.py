@@ -6,15 +6,16 @@ from typing import TYPE_CHECKING
 
 from hetopt.errors import InputError
 from hetopt.export.registry import limits_of
-from hetopt.per_schedule import BEST
-from hetopt.solvers.registry import ensure_races, ensure_samples, solver
+from hetopt.results.per_schedule import BEST
+from hetopt.solvers.refusals import ensure_races, ensure_samples
+from hetopt.solvers.registry import solver
 
 if TYPE_CHECKING:
     import argparse
 
-    from hetopt.problem.principles import Principles
     from hetopt.problem.problem import Problem
-    from hetopt.spending import Spending
+    from hetopt.problem.training.principles import Principles
+    from hetopt.results.spending import Spending
 
 
 def fit(options: argparse.Namespace, principles: Principles) -> None:
@@ -48,7 +49,7 @@ def fit(options: argparse.Namespace, principles: Principles) -> None:
 
 def _fit_best(options: argparse.Namespace) -> None:
     """Raise InputError if other options do not go with ``--schedule best``."""
-    from hetopt.planning import ensure_best
+    from hetopt.planning.plan import ensure_best
 
     given = {
         "--blocking": options.blocking is not None,
@@ -88,8 +89,8 @@ def fit_spending(options: argparse.Namespace) -> Spending | None:
     InputError
         Other options do not go with that.
     """
-    from hetopt.planning import ensure_spends
-    from hetopt.spending import spending_of
+    from hetopt.planning.plan import ensure_spends
+    from hetopt.results.spending import spending_of
 
     flags = {
         "--objective cost": options.objective == "cost",

@@ -7,18 +7,18 @@ import math
 from typing import TYPE_CHECKING
 
 from hetopt.errors import InputError
-from hetopt.per_schedule import BEST
-from hetopt.problem.principles import Principles
-from hetopt.problem.training import INTERLEAVED
+from hetopt.problem.training.choices import INTERLEAVED
+from hetopt.problem.training.principles import Principles
+from hetopt.results.per_schedule import BEST
 from hetopt.schedule.schedules import RULES
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hetopt.cost.table import CostTable
-    from hetopt.plans import Plan
+    from hetopt.cost.table.table import CostTable
+    from hetopt.plans.plan import Plan
     from hetopt.problem.problem import Problem
-    from hetopt.problem.training import ScheduleName
+    from hetopt.problem.training.choices import ScheduleName
 
 
 #: Schedules by how many transfers block at a boundary.
@@ -46,7 +46,7 @@ def workers(jobs: int | None) -> int | None:
     if jobs is None:
         return None
     from hetopt.cli.output import complain
-    from hetopt.solvers.race.task_loop import most_workers
+    from hetopt.solvers.pools.opening import most_workers
 
     most = most_workers()
     if jobs > most:
@@ -146,7 +146,7 @@ def add_schedule(command: argparse.ArgumentParser, *, best: bool = False) -> Non
     best
         Whether the best of all schedules may be asked for.
     """
-    from hetopt.problem.training import SCHEDULE_CHOICES
+    from hetopt.problem.training.choices import SCHEDULE_CHOICES
 
     known = ", ".join(SCHEDULE_CHOICES)
     if best:
@@ -334,6 +334,6 @@ def load_table(problem: Problem, path: str | None) -> CostTable:
         from hetopt.cost.build import build_table
 
         return build_table(problem)
-    from hetopt.cost.table_file import read_table
+    from hetopt.cost.table_file.file import read_table
 
     return read_table(path, problem)

@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 
-from hetopt import interruption
+from hetopt.base import interruption
 from hetopt.errors import InputError
 
 

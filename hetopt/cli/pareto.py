@@ -13,10 +13,10 @@ from hetopt.cli.searching import searching
 if TYPE_CHECKING:
     import argparse
 
-    from hetopt.cost.table import CostTable
-    from hetopt.problem.principles import Principles
+    from hetopt.cost.table.table import CostTable
     from hetopt.problem.problem import Problem
-    from hetopt.spending import Spending
+    from hetopt.problem.training.principles import Principles
+    from hetopt.results.spending import Spending
 
 
 def run_front(
@@ -27,10 +27,10 @@ def run_front(
     principles: Principles,
 ) -> int:
     """Find the front, check it, and report it; return the exit code."""
-    from hetopt.files import write_bytes, write_text
-    from hetopt.planning import ensure_front_holds, search_front
-    from hetopt.report.console import draw
-    from hetopt.report.front import front_report
+    from hetopt.base.files import write_bytes, write_text
+    from hetopt.planning.plan import ensure_front_holds, search_front
+    from hetopt.report.drawing.console import draw
+    from hetopt.report.front.table import front_report
 
     with searching(problem, table, options, principles) as request:
         front = search_front(
@@ -45,8 +45,8 @@ def run_front(
     if options.out is not None:
         write_text(options.out, text + "\n")
     if options.svg is not None:
-        from hetopt.report import plots
-        from hetopt.report.front_plot import front_figure
+        from hetopt.report.drawing import plots
+        from hetopt.report.front.plot import front_figure
 
         write_bytes(options.svg, plots.svg(front_figure(front, problem.name)))
     if front.points:

@@ -8,8 +8,8 @@ from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hetopt.base.files import ensure_writable
 from hetopt.errors import InputError
-from hetopt.files import ensure_writable
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -73,9 +73,9 @@ def holds_plan(name: str) -> bool:
     """Whether a file is what hetopt writes with a plan: it is not to be lost."""
     import json
 
-    from hetopt.certificate import CERTIFICATE_SCHEMA
-    from hetopt.plans import PLAN_SCHEMA
-    from hetopt.result import RESULT_SCHEMA
+    from hetopt.plans.plan import PLAN_SCHEMA
+    from hetopt.results.certificate import CERTIFICATE_SCHEMA
+    from hetopt.results.result import RESULT_SCHEMA
 
     try:
         facts = Path(name).stat()
@@ -109,7 +109,7 @@ def _read(inputs: Iterable[str | None], problems: Iterable[str]) -> Iterator[str
 def _of_problem(name: str) -> Iterator[str]:
     """Yield a problem's file, and every file that it names."""
     from hetopt.problem.catalogue import problem_files
-    from hetopt.problem.document import load_document
+    from hetopt.problem.document.document import load_document
 
     path = name
     if not Path(name).exists():

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 def write_pictures(timeline: Timeline, svg: str | None, trace: str | None) -> list[str]:
     """Write the picture and the trace, unless None; return the files' names."""
-    from hetopt.files import write_text
+    from hetopt.base.files import write_text
 
     if svg is not None:
         from hetopt.report.timeline.picture import picture

@@ -5,20 +5,20 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
-from hetopt import reading
+from hetopt.base import reading
 from hetopt.cli.inputs import add_problem, add_table, load_problem_of, load_table
 from hetopt.errors import CheckError, InputError
-from hetopt.plans import PLAN_SCHEMA
-from hetopt.result import RESULT_SCHEMA, Objective, Result
+from hetopt.plans.plan import PLAN_SCHEMA
+from hetopt.results.result import RESULT_SCHEMA, Objective, Result
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator, Mapping
 
-    from hetopt.cost.table import CostTable
-    from hetopt.front import Front
-    from hetopt.plans import Plan
+    from hetopt.cost.table.table import CostTable
+    from hetopt.plans.plan import Plan
     from hetopt.problem.problem import Problem
+    from hetopt.results.front import Front
 
 
 def add_planned(command: argparse.ArgumentParser) -> None:
@@ -81,7 +81,7 @@ def load_front(problem_name: str, path: str, table_path: str | None) -> Front:
     """
     from hetopt.check.plan.reading import items, mapping, read_plan
     from hetopt.check.plan.spent import check_front
-    from hetopt.front import Front
+    from hetopt.results.front import Front
 
     data = read_json(path)
     with _named(path):

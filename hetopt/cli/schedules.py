@@ -9,18 +9,22 @@ from typing import TYPE_CHECKING
 from hetopt.cli.inputs import load_problem, load_table
 from hetopt.cli.searching import searching
 from hetopt.export.registry import limits_of
-from hetopt.planning import search
-from hetopt.schedule_variants import chunks_to_try, schedule_variants, under_any
-from hetopt.scheduling import best_schedule
+from hetopt.planning.best_schedule import best_schedule
+from hetopt.planning.plan import search
+from hetopt.planning.schedule_variants import (
+    chunks_to_try,
+    schedule_variants,
+    under_any,
+)
 
 if TYPE_CHECKING:
     import argparse
 
-    from hetopt.problem.principles import Principles
+    from hetopt.planning.best_schedule import BestSchedule
+    from hetopt.planning.schedule_variants import ScheduleVariant
     from hetopt.problem.problem import Problem
-    from hetopt.result import Objective, Result
-    from hetopt.schedule_variants import ScheduleVariant
-    from hetopt.scheduling import BestSchedule
+    from hetopt.problem.training.principles import Principles
+    from hetopt.results.result import Objective, Result
     from hetopt.solvers.request import Request, Solve
 
 

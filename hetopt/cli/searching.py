@@ -6,10 +6,10 @@ import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from hetopt import interruption
+from hetopt.base import interruption
+from hetopt.base.deadline import Deadline
 from hetopt.cli.clock import left_s
 from hetopt.cli.inputs import workers
-from hetopt.deadline import Deadline
 from hetopt.solvers.params import DfsParams, MctsParams, RaceParams
 from hetopt.solvers.registry import solver
 from hetopt.solvers.request import Request
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Iterator
 
-    from hetopt.cost.table import CostTable
-    from hetopt.problem.principles import Principles
+    from hetopt.cost.table.table import CostTable
     from hetopt.problem.problem import Problem
+    from hetopt.problem.training.principles import Principles
     from hetopt.solvers.progress import Progress
 
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from hetopt.cli.output import complain
 
 if TYPE_CHECKING:
-    from hetopt.cost.table import CostTable
+    from hetopt.cost.table.table import CostTable
     from hetopt.problem.problem import Problem
-    from hetopt.result import Result
+    from hetopt.results.result import Result
 
 
 def warn(

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from hetopt.formulations.linear_program import LinearProgram
     from hetopt.formulations.miqp.program import QuadraticProgram
-    from hetopt.plans import Plan
+    from hetopt.plans.plan import Plan
     from hetopt.solvers.mip.solution_file import Row, Solution
 
 #: What a whole file ends in, in lower case.

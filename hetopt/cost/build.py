@@ -41,10 +41,11 @@ from hetopt.cost.rows import StrategyRows, strategy_rows
 from hetopt.cost.shapes import Floats, Ints, distinct_rows
 from hetopt.cost.sources.by_cluster import latency_sources
 from hetopt.cost.sources.source import LatencySource
-from hetopt.cost.table import ClusterTable, CostTable
+from hetopt.cost.table.cluster import ClusterTable
+from hetopt.cost.table.table import CostTable
 from hetopt.problem.digest import problem_digest
-from hetopt.problem.kinds import END_KINDS
-from hetopt.problem.training import RECOMPUTE
+from hetopt.problem.model.kinds import END_KINDS
+from hetopt.problem.training.choices import RECOMPUTE
 from hetopt.schedule.schedules import rule_of
 
 if TYPE_CHECKING:
@@ -53,9 +54,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hetopt.cost.communication.between_pipelines import Between
-    from hetopt.problem.cluster import Cluster
+    from hetopt.problem.cluster.cluster import Cluster
     from hetopt.problem.problem import Problem
-    from hetopt.problem.training import Recompute
+    from hetopt.problem.training.choices import Recompute
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

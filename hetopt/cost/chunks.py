@@ -17,18 +17,20 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hetopt.cost.folding import pair_name, pairs_of, with_both_chunks
-from hetopt.cost.table import TOO_LONG_NS
+from hetopt.cost.table.ticks import TOO_LONG_NS
 from hetopt.errors import InputError
-from hetopt.problem.kinds import END_KINDS
+from hetopt.problem.model.kinds import END_KINDS
 from hetopt.schedule.chunks import ends_in_flight, held_ahead
 from hetopt.schedule.schedules import rule_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from hetopt.cost.table import ClusterTable, CostTable, TableSlice
-    from hetopt.problem.model import Model
-    from hetopt.problem.training import ScheduleName
+    from hetopt.cost.table.cluster import ClusterTable
+    from hetopt.cost.table.slice import TableSlice
+    from hetopt.cost.table.table import CostTable
+    from hetopt.problem.model.model import Model
+    from hetopt.problem.training.choices import ScheduleName
     from hetopt.schedule.times import PipelineTimes
 
 

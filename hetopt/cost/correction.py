@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from hetopt.problem.cluster import Cluster, ClusterLink, ClusterLinks, Link
+from hetopt.problem.cluster.cluster import Cluster, ClusterLink, ClusterLinks, Link
 
 if TYPE_CHECKING:
     from hetopt.cost.sources.source import LatencySource, ShardQuery, ShardTimes
-    from hetopt.cost.table import SourceKind
+    from hetopt.cost.table.table import SourceKind
     from hetopt.problem.calibration import Calibration
     from hetopt.problem.problem import Problem
 

@@ -17,14 +17,14 @@ from hetopt.cost.passes import passes_s, shard_times
 from hetopt.cost.ranges import nanoseconds
 from hetopt.cost.rows import rows_of_batches
 from hetopt.cost.sources.by_cluster import latency_sources
-from hetopt.cost.table import TICK_S
+from hetopt.cost.table.ticks import TICK_S
 from hetopt.problem.division import halved
-from hetopt.problem.kinds import END_KINDS
+from hetopt.problem.model.kinds import END_KINDS
 
 if TYPE_CHECKING:
     from hetopt.cost.shapes import Floats
     from hetopt.cost.sources.source import LatencySource
-    from hetopt.problem.cluster import Cluster
+    from hetopt.problem.cluster.cluster import Cluster
     from hetopt.problem.problem import Problem
 
 

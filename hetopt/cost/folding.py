@@ -24,7 +24,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hetopt.cost.table import TOO_LONG_NS, ClusterTable
+from hetopt.cost.table.cluster import ClusterTable
+from hetopt.cost.table.ticks import TOO_LONG_NS
 from hetopt.errors import InputError
 from hetopt.problem.quantity import TOO_MANY_BYTES
 from hetopt.schedule.folding import CHUNKS, held_at_ends
@@ -35,7 +36,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from hetopt.cost.table import CostTable, TableSlice
+    from hetopt.cost.table.slice import TableSlice
+    from hetopt.cost.table.table import CostTable
 
     Ints = NDArray[np.int64]
 

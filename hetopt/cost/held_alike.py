@@ -14,7 +14,7 @@ from hetopt.cost.units import unit_expert_parameters, unit_parameters
 
 if TYPE_CHECKING:
     from hetopt.cost.shapes import Floats, Ints, Shape
-    from hetopt.problem.model import Model
+    from hetopt.problem.model.model import Model
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

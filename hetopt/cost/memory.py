@@ -42,14 +42,15 @@ from hetopt.cost.pieces.kinds import pieces_of
 from hetopt.cost.pieces.operations import sum_of
 from hetopt.cost.shapes import Floats, Ints, Shape, element_bytes, vocab_shard
 from hetopt.cost.units import unit_operations
-from hetopt.problem.kinds import EMBEDDING, END_KINDS, HEAD, PREDICTION
-from hetopt.problem.model import Model
+from hetopt.problem.model.kinds import EMBEDDING, END_KINDS, HEAD, PREDICTION
+from hetopt.problem.model.model import Model
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from hetopt.problem.cluster import Offload
-    from hetopt.problem.training import Recompute, Training
+    from hetopt.problem.cluster.cluster import Offload
+    from hetopt.problem.training.choices import Recompute
+    from hetopt.problem.training.training import Training
 
 #: Send and receive buffer, for activations and for their gradients.
 BOUNDARY_BUFFERS = 4

@@ -10,8 +10,8 @@ from hetopt.cost.shapes import Shape, query_width
 from hetopt.cost.units import unit_operations
 
 if TYPE_CHECKING:
-    from hetopt.problem.model import Model
-    from hetopt.problem.training import Training
+    from hetopt.problem.model.model import Model
+    from hetopt.problem.training.training import Training
 
 
 def iteration_flops(model: Model, training: Training) -> float:

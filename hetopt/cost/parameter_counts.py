@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING
 
 from hetopt.cost.shapes import Shape
 from hetopt.cost.units import unit_expert_parameters, unit_parameters
-from hetopt.problem.kinds import HEAD, PREDICTION
+from hetopt.problem.model.kinds import HEAD, PREDICTION
 
 if TYPE_CHECKING:
-    from hetopt.problem.model import Model
+    from hetopt.problem.model.model import Model
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,13 +13,13 @@ from hetopt.cost.communication.within_stage import (
 )
 from hetopt.cost.shapes import Floats, Ints, distinct_rows
 from hetopt.cost.sources.source import LatencySource, ShardQuery, ShardTimes
-from hetopt.problem.kinds import END_KINDS
-from hetopt.problem.training import RECOMPUTE
+from hetopt.problem.model.kinds import END_KINDS
+from hetopt.problem.training.choices import RECOMPUTE
 
 if TYPE_CHECKING:
     from hetopt.cost.rows import StrategyRows
     from hetopt.problem.problem import Problem
-    from hetopt.problem.training import Training
+    from hetopt.problem.training.training import Training
 
 
 def hidden_share(training: Training, microbatches: Ints, ep: Ints) -> Floats:

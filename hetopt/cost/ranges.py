@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hetopt.cost.table import LONGEST_S, TICK_S, TOO_LONG_NS
+from hetopt.cost.table.ticks import LONGEST_S, TICK_S, TOO_LONG_NS
 from hetopt.errors import InputError
 from hetopt.schedule.schedules import MAX_DELTA, rule_of
 
@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from hetopt.cost.shapes import Floats, Ints
-    from hetopt.cost.table import ClusterTable, CostTable, TableSlice
+    from hetopt.cost.table.cluster import ClusterTable
+    from hetopt.cost.table.slice import TableSlice
+    from hetopt.cost.table.table import CostTable
 
 #: Largest sum of times or sizes over a stage: two of them fit 64 bits.
 LARGEST_SUM = 2**62

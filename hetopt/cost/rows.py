@@ -10,15 +10,15 @@ import numpy as np
 
 from hetopt.cost.shapes import Ints, Shape
 from hetopt.cost.strategies import strategies
-from hetopt.plans import DEGREES
-from hetopt.problem.packing import packed
-from hetopt.problem.training import RECOMPUTE
+from hetopt.plans.strategy import DEGREES
+from hetopt.problem.cluster.packing import packed
+from hetopt.problem.training.choices import RECOMPUTE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from hetopt.plans import Strategy
-    from hetopt.problem.cluster import Cluster
+    from hetopt.plans.strategy import Strategy
+    from hetopt.problem.cluster.cluster import Cluster
     from hetopt.problem.problem import Problem
 
 _DEGREES = attrgetter(*DEGREES)

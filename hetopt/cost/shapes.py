@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
     from typing import Self
 
-    from hetopt.problem.block import Block
-    from hetopt.problem.model import Model
-    from hetopt.problem.training import Precision
+    from hetopt.problem.model.block import Block
+    from hetopt.problem.model.model import Model
+    from hetopt.problem.training.choices import Precision
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]

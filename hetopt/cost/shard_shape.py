@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from hetopt.problem.kinds import ATTENTION, EMBEDDING, HEAD, LAYER, MLP_DOWN, MLP_UP
+from hetopt.problem.model.kinds import (
+    ATTENTION,
+    EMBEDDING,
+    HEAD,
+    LAYER,
+    MLP_DOWN,
+    MLP_UP,
+)
 
 #: The fused attention alone; it is part of ``attention`` and of ``layer``.
 ATTENTION_CORE = "attention-core"

@@ -8,12 +8,12 @@ from __future__ import annotations
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
-from hetopt.plans import Strategy
+from hetopt.plans.strategy import Strategy
 from hetopt.problem.meshes import meshes
-from hetopt.problem.training import RECOMPUTE, Recompute
+from hetopt.problem.training.choices import RECOMPUTE, Recompute
 
 if TYPE_CHECKING:
-    from hetopt.problem.cluster import Cluster
+    from hetopt.problem.cluster.cluster import Cluster
     from hetopt.problem.problem import Problem
 
 

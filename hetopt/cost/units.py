@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING
 from hetopt.cost.pieces.kinds import pieces_of
 from hetopt.cost.pieces.operations import Operations, sum_of
 from hetopt.cost.shapes import Floats, Ints, Shape, element_bytes
-from hetopt.problem.training import Training
+from hetopt.problem.training.training import Training
 
 if TYPE_CHECKING:
-    from hetopt.problem.model import Model
+    from hetopt.problem.model.model import Model
 
 
 #: Neither tokens nor kernels change how many parameters there are.

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from hetopt.export.job import Job
     from hetopt.export.launcher import Launcher
     from hetopt.export.placing import Placement
-    from hetopt.plans import Plan
+    from hetopt.plans.plan import Plan
 
 #: How a new file is opened; on Windows, lines end as they do elsewhere.
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)

@@ -10,7 +10,8 @@ from hetopt.cost.chunks import one_chunk
 from hetopt.export.labels import labels
 from hetopt.export.placing import Placement, place, place_several
 from hetopt.problem.division import part_of
-from hetopt.problem.kinds import (
+from hetopt.problem.meshes import tensor_degrees
+from hetopt.problem.model.kinds import (
     ATTENTION,
     ATTENTION_WINDOW,
     END_KINDS,
@@ -18,8 +19,7 @@ from hetopt.problem.kinds import (
     MLP_UP,
     PREDICTION,
 )
-from hetopt.problem.meshes import tensor_degrees
-from hetopt.problem.training import INTERLEAVED
+from hetopt.problem.training.choices import INTERLEAVED
 from hetopt.schedule.schedules import rule_of
 from hetopt.schedule.warmup import warmup_counts
 
@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from hetopt.export.placing import PlacedNode
-    from hetopt.plans import Plan, Stage
-    from hetopt.problem.cluster import Cluster
+    from hetopt.plans.plan import Plan, Stage
+    from hetopt.problem.cluster.cluster import Cluster
     from hetopt.problem.problem import Problem
-    from hetopt.problem.training import Recompute
+    from hetopt.problem.training.choices import Recompute
 
 #: Where the ranks meet unless the user's environment says otherwise.
 MASTER_PORT = 29500

@@ -11,9 +11,9 @@ if TYPE_CHECKING:
 
     from hetopt.export.job import Job
     from hetopt.export.pipeline import PipelineReadBack
-    from hetopt.plans import Strategy
+    from hetopt.plans.strategy import Strategy
     from hetopt.problem.problem import Problem
-    from hetopt.problem.training import Recompute, Resharding, ScheduleName
+    from hetopt.problem.training.choices import Recompute, Resharding, ScheduleName
 
 Shared = Literal["dp", "cp", "tp", "ep", "etp", "recompute"]
 #: What only some runtimes train: fields of a model.

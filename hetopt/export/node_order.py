@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from hetopt.problem.packing import packed
+from hetopt.problem.cluster.packing import packed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from hetopt.plans import Stage
-    from hetopt.problem.cluster import Cluster
+    from hetopt.plans.plan import Stage
+    from hetopt.problem.cluster.cluster import Cluster
 
     #: Nodes that nobody has taken: a size and how many there are, the largest first.
     Free = tuple[tuple[int, int], ...]

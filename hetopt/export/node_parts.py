@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from hetopt.problem.cluster import Cluster
+    from hetopt.problem.cluster.cluster import Cluster
 
     #: Node and first device of each part.
     Places = list[tuple[int, int]]

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from hetopt.plans import Strategy
+from hetopt.plans.strategy import Strategy
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from hetopt.export.understood import Reported
-    from hetopt.problem.cluster import Offload
-    from hetopt.problem.training import Recompute, ScheduleName
+    from hetopt.problem.cluster.cluster import Offload
+    from hetopt.problem.training.choices import Recompute, ScheduleName
 
 #: No pipeline has more stages.
 MOST_STAGES = 10_000

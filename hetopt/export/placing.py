@@ -13,8 +13,8 @@ from hetopt.export.node_parts import node_parts
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from hetopt.plans import Pipeline, Plan, Stage
-    from hetopt.problem.cluster import Cluster
+    from hetopt.plans.plan import Pipeline, Plan, Stage
+    from hetopt.problem.cluster.cluster import Cluster
     from hetopt.problem.problem import Problem
 
 

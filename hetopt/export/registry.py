@@ -6,10 +6,10 @@ from importlib import import_module
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from hetopt.base.plugins import Plugins
+from hetopt.base.words import suggest
 from hetopt.errors import InputError
 from hetopt.export.launcher import Launcher
-from hetopt.plugins import Plugins
-from hetopt.words import suggest
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from hetopt.inventory.fields import read_fields
 from hetopt.inventory.hostlist import expand_hosts
 from hetopt.inventory.node import NO_DEVICE, Devices, Node
-from hetopt.problem.cluster import host_fault
+from hetopt.problem.cluster.cluster import host_fault
 
 if TYPE_CHECKING:
     from hetopt.inventory.source import Source

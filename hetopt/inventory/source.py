@@ -7,10 +7,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from hetopt.errors import InputError
-from hetopt.problem.cluster import host_fault
-from hetopt.problem.document import dotted
-from hetopt.reading import (
+from hetopt.base.reading import (
     MIB,
     MOST_TEXT_BYTES,
     decoded,
@@ -18,7 +15,10 @@ from hetopt.reading import (
     read_bytes,
     too_large,
 )
-from hetopt.words import describe
+from hetopt.base.words import describe
+from hetopt.errors import InputError
+from hetopt.problem.cluster.cluster import host_fault
+from hetopt.problem.document.document import dotted
 
 _WHAT = "an inventory"
 

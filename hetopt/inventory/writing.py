@@ -11,7 +11,7 @@ import re
 import textwrap
 from typing import TYPE_CHECKING
 
-from hetopt.problem.document import QUESTION
+from hetopt.problem.document.document import QUESTION
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -8,7 +8,7 @@ from importlib import resources
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from hetopt.problem.cluster import Accelerator, Link, PeakFlops
+from hetopt.problem.cluster.cluster import Accelerator, Link, PeakFlops
 from hetopt.problem.quantity import (
     parse_bandwidth,
     parse_flops,

@@ -9,11 +9,11 @@ from dataclasses import fields, is_dataclass, replace
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
-from hetopt.problem.architecture import PLAIN
 from hetopt.problem.catalogue import PROFILE_SUFFIX
-from hetopt.problem.cluster import HOST_MEMORY_BYTES_PER_S
-from hetopt.problem.dispatch import EVEN
-from hetopt.problem.training import ANY
+from hetopt.problem.cluster.cluster import HOST_MEMORY_BYTES_PER_S
+from hetopt.problem.model.architecture import PLAIN
+from hetopt.problem.training.dispatch import EVEN
+from hetopt.problem.training.pins import ANY
 
 if TYPE_CHECKING:
     from hetopt.problem.problem import Problem

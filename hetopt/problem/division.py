@@ -16,13 +16,13 @@ from itertools import combinations, product
 from typing import TYPE_CHECKING
 
 from hetopt.errors import InputError
-from hetopt.problem.cluster import ClusterLinks
-from hetopt.problem.training import Pins
+from hetopt.problem.cluster.cluster import ClusterLinks
+from hetopt.problem.training.pins import Pins
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from hetopt.problem.cluster import Cluster, ClusterLink
+    from hetopt.problem.cluster.cluster import Cluster, ClusterLink
     from hetopt.problem.problem import Problem
 
     #: By cluster, the devices that a pipeline has in each of its nodes.

@@ -17,14 +17,15 @@ from __future__ import annotations
 from math import gcd, isqrt, lcm
 from typing import TYPE_CHECKING, NamedTuple
 
-from hetopt.problem.packing import packed
+from hetopt.problem.cluster.packing import packed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hetopt.problem.cluster import Cluster
-    from hetopt.problem.model import Model
-    from hetopt.problem.training import ClusterPins, Training
+    from hetopt.problem.cluster.cluster import Cluster
+    from hetopt.problem.model.model import Model
+    from hetopt.problem.training.pins import ClusterPins
+    from hetopt.problem.training.training import Training
 
 
 class Mesh(NamedTuple):

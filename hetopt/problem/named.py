@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 
+from hetopt.base.words import suggest
 from hetopt.errors import InputError
 from hetopt.problem.catalogue import problem_files
 from hetopt.problem.problem import Problem
 from hetopt.problem.reading import read_problem
-from hetopt.words import suggest
 
 #: Characters of a problem's name that an error shows.
 _MOST_NAME = 80

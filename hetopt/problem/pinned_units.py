@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hetopt.problem.training import FOLDED
+from hetopt.problem.training.choices import FOLDED
 
 if TYPE_CHECKING:
-    from hetopt.problem.document import FieldPath
-    from hetopt.problem.model import Model
-    from hetopt.problem.training import Training
+    from hetopt.problem.document.document import FieldPath
+    from hetopt.problem.model.model import Model
+    from hetopt.problem.training.training import Training
 
 
 def units_fault(

@@ -6,19 +6,21 @@ from dataclasses import dataclass, field, replace
 from itertools import permutations
 from typing import TYPE_CHECKING
 
+from hetopt.base.shown import Shown
 from hetopt.errors import InputError
 from hetopt.problem.calibration import NO_CALIBRATION, Calibration
 from hetopt.problem.meshes import divisors
 from hetopt.problem.pinned_units import units_fault
-from hetopt.problem.training import FOLDED, Pins
-from hetopt.shown import Shown
+from hetopt.problem.training.choices import FOLDED
+from hetopt.problem.training.pins import Pins
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from hetopt.problem.cluster import Cluster, ClusterLinks
-    from hetopt.problem.model import Model
-    from hetopt.problem.training import ScheduleName, Training
+    from hetopt.problem.cluster.cluster import Cluster, ClusterLinks
+    from hetopt.problem.model.model import Model
+    from hetopt.problem.training.choices import ScheduleName
+    from hetopt.problem.training.training import Training
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)

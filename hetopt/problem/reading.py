@@ -10,21 +10,21 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
+from hetopt.base.words import describe
 from hetopt.problem.building.huggingface.fields import model_fields
 from hetopt.problem.building.problem import build_problem
 from hetopt.problem.building.wrong import FieldError
 from hetopt.problem.catalogue import PROFILE_SUFFIX, profile_files
-from hetopt.problem.document import (
+from hetopt.problem.document.document import (
     Document,
     FieldPath,
     dotted,
     load_document,
     parse_document,
 )
-from hetopt.problem.lengths import read_histogram
 from hetopt.problem.schema.fields import unknown
 from hetopt.problem.schema.problem import LATENCY_SOURCES, SECTIONS, ProblemSpec
-from hetopt.words import describe
+from hetopt.problem.training.lengths import read_histogram
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -23,10 +23,10 @@ import numpy as np
 import torch
 import torch.distributed as dist
 
+from hetopt.base.files import ensure_writable, write_text
 from hetopt.cost.linear_rates import linear_rates
 from hetopt.cost.profiles.file import interquartile_range
 from hetopt.errors import InputError
-from hetopt.files import ensure_writable, write_text
 from hetopt.profile.device import Device, describe, find_device
 from hetopt.profile.measuring import REPETITIONS, WARM_UP
 

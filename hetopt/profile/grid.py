@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from hetopt.cost.profiles.units import forward_flops, shard_key
 from hetopt.cost.shard_shape import ATTENTION_CORE, UNITS, ShardShape
-from hetopt.problem.kinds import EMBEDDING, HEAD, LAYER
+from hetopt.problem.model.kinds import EMBEDDING, HEAD, LAYER
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

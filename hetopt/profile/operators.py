@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from hetopt.base.reading import read_text
 from hetopt.cost.operators.file import (
     OPERATORS_SCHEMA,
     WRITTEN,
@@ -34,7 +35,6 @@ from hetopt.profile.measuring import (
 from hetopt.profile.task_loop import MOST_SHARE, Task, measure_tasks
 from hetopt.profile.units.edges import DTYPES
 from hetopt.profile.units.kernel_steps import steps_of
-from hetopt.reading import read_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -8,7 +8,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from hetopt.interruption import held
+from hetopt.base.interruption import held
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -15,22 +15,22 @@ from hetopt.check import check_plan
 from hetopt.cost.divided import part
 from hetopt.cost.sources.by_cluster import latency_sources
 from hetopt.cost.sources.remembered import RememberedSource
-from hetopt.cost.table_file import table_digest
+from hetopt.cost.table_file.file import table_digest
 from hetopt.errors import CheckError, InputError
-from hetopt.planning import search
-from hetopt.plans import Plan, Share
-from hetopt.pricing import price
-from hetopt.pricing_several import price_several
-from hetopt.result import PricedPlan
+from hetopt.planning.plan import search
+from hetopt.plans.plan import Plan, Share
+from hetopt.pricing.price import price
+from hetopt.pricing.several import price_several
+from hetopt.results.priced_plan import PricedPlan
 from hetopt.solvers.params import RaceParams
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from hetopt.plans import Pipeline
-    from hetopt.problem.nodes import Node
+    from hetopt.plans.plan import Pipeline
+    from hetopt.problem.cluster.nodes import Node
     from hetopt.replanning.holdings import Layout
-    from hetopt.result import Result
+    from hetopt.results.result import Result
     from hetopt.solvers.request import Request
 
     #: By cluster, devices of each node.

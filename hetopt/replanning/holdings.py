@@ -29,9 +29,10 @@ from hetopt.schedule.schedules import rule_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from hetopt.plans import Plan, Stage, Strategy
-    from hetopt.problem.model import Model
-    from hetopt.problem.nodes import Device
+    from hetopt.plans.plan import Plan, Stage
+    from hetopt.plans.strategy import Strategy
+    from hetopt.problem.cluster.nodes import Device
+    from hetopt.problem.model.model import Model
     from hetopt.problem.problem import Problem
 
     #: Positions in a tensor: from, up to; ascending.

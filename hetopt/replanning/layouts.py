@@ -14,8 +14,8 @@ from hetopt.problem.division import part_of
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from hetopt.plans import Plan
-    from hetopt.problem.nodes import Device, Node
+    from hetopt.plans.plan import Plan
+    from hetopt.problem.cluster.nodes import Device, Node
     from hetopt.problem.problem import Problem
     from hetopt.replanning.holdings import Held, Layout, Spans, States
 

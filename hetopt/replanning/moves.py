@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from hetopt.cost.communication.migration import Network, Way
-    from hetopt.problem.nodes import Device
+    from hetopt.problem.cluster.nodes import Device
     from hetopt.replanning.holdings import Held, Spans, States, Tensor
 
 #: What files of moves have in place of a device.

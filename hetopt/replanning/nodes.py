@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from hetopt.base.words import suggest
 from hetopt.errors import InputError
 from hetopt.export.labels import labels
-from hetopt.problem.cluster import host_fault
-from hetopt.problem.nodes import Node
-from hetopt.words import suggest
+from hetopt.problem.cluster.cluster import host_fault
+from hetopt.problem.cluster.nodes import Node
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence

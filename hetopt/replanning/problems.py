@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 import yaml
 
 from hetopt.problem.catalogue import PROFILE_SUFFIX
-from hetopt.problem.edits import Dropped, NodesListed, edited
+from hetopt.problem.document.edits import Dropped, NodesListed, edited
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from hetopt.problem.document import Document, FieldPath
-    from hetopt.problem.edits import Edit
-    from hetopt.problem.nodes import Node
+    from hetopt.problem.cluster.nodes import Node
+    from hetopt.problem.document.document import Document, FieldPath
+    from hetopt.problem.document.edits import Edit
 
 #: Of a cluster, what only some sizes of nodes permit.
 _OF_SIZES = ("price_per_hour", "group")

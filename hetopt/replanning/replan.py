@@ -14,23 +14,23 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from hetopt.cost.communication.migration import Network
-from hetopt.money import cost_of
 from hetopt.replanning.candidates import TOPS, Old, Searched, mended, quickest
 from hetopt.replanning.holdings import States, bytes_held
 from hetopt.replanning.layouts import layout_of, moved_to, rearranged
 from hetopt.replanning.moves import moves_between
-from hetopt.result import Result
+from hetopt.results.money import cost_of
+from hetopt.results.result import Result
 from hetopt.solvers.race.merging import with_plans
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from hetopt.plans import Plan
-    from hetopt.problem.nodes import Device, Node
+    from hetopt.plans.plan import Plan
+    from hetopt.problem.cluster.nodes import Device, Node
     from hetopt.problem.problem import Problem
     from hetopt.replanning.holdings import Held, Layout
     from hetopt.replanning.moves import Moves
-    from hetopt.result import PricedPlan
+    from hetopt.results.priced_plan import PricedPlan
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from hetopt.plans import Plan
-    from hetopt.pricing import Price
+    from hetopt.plans.plan import Plan
+    from hetopt.pricing.price import Price
     from hetopt.problem.problem import Problem
 
 

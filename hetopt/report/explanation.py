@@ -5,18 +5,18 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+from hetopt.report.drawing.sheet import labelled, sheet
 from hetopt.report.plan_report import BYTES_PER_GB, stage_table
 from hetopt.report.rows import chain
-from hetopt.report.sheet import labelled, sheet
 from hetopt.report.summary import shape
 
 if TYPE_CHECKING:
     from hetopt.export.back.differences import Change
     from hetopt.export.back.explaining import Explanation, Step
-    from hetopt.plans import Plan
-    from hetopt.pricing import Price
-    from hetopt.problem.model import Model
-    from hetopt.report.sheet import Part, Sheet
+    from hetopt.plans.plan import Plan
+    from hetopt.pricing.price import Price
+    from hetopt.problem.model.model import Model
+    from hetopt.report.drawing.sheet import Part, Sheet
 
 EXPLANATION_SCHEMA = "hetopt-explanation/1"
 

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from hetopt.report.drawing.sheet import labelled, sheet
 from hetopt.report.rows import boundary_rows, plan_rows, stage_rows
-from hetopt.report.sheet import labelled, sheet
 from hetopt.report.summary import in_chunks, offloads, share_line, summary
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from hetopt.per_schedule import ScheduleBound
-    from hetopt.plans import Plan
-    from hetopt.pricing import Price
-    from hetopt.problem.model import Model
+    from hetopt.plans.plan import Plan
+    from hetopt.pricing.price import Price
+    from hetopt.problem.model.model import Model
     from hetopt.problem.problem import Problem
+    from hetopt.report.drawing.sheet import Part, Sheet
     from hetopt.report.rows import StageRow
-    from hetopt.report.sheet import Part, Sheet
-    from hetopt.result import PricedPlan, Result
+    from hetopt.results.per_schedule import ScheduleBound
+    from hetopt.results.priced_plan import PricedPlan
+    from hetopt.results.result import Result
 
 BYTES_PER_GB = 1e9
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hetopt.report.bar import TerminalBar
+from hetopt.report.drawing.bar import TerminalBar
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hetopt.report.bar import TerminalBar
+from hetopt.report.drawing.bar import TerminalBar
 from hetopt.report.summary import gap_text
 
 if TYPE_CHECKING:

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 from hetopt.replanning.layouts import device_names, layout_of
 from hetopt.replanning.moves import CHECKPOINT
+from hetopt.report.drawing.sheet import labelled, sheet
 from hetopt.report.plan_report import stage_table
-from hetopt.report.sheet import labelled, sheet
 from hetopt.report.summary import count, gap_text, share_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from hetopt.problem.nodes import Device
+    from hetopt.problem.cluster.nodes import Device
     from hetopt.replanning.replan import Candidate, Change, Replanned
-    from hetopt.report.sheet import Part
+    from hetopt.report.drawing.sheet import Part
 
 REPLAN_SCHEMA = "hetopt-replan/1"
 

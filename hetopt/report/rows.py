@@ -7,16 +7,17 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from hetopt.cost.boundaries.uses import boundary_use
 from hetopt.cost.chunks import placed_units
-from hetopt.cost.table import TICK_S
+from hetopt.cost.table.ticks import TICK_S
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from hetopt.plans import Plan, Strategy
-    from hetopt.pricing import Price
-    from hetopt.problem.model import Model
+    from hetopt.plans.plan import Plan
+    from hetopt.plans.strategy import Strategy
+    from hetopt.pricing.price import Price
+    from hetopt.problem.model.model import Model
     from hetopt.problem.problem import Problem
-    from hetopt.result import PricedPlan
+    from hetopt.results.priced_plan import PricedPlan
     from hetopt.schedule.simulator import Simulation
 
 NS_PER_MS = 1_000_000

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hetopt.report.drawing.sheet import labelled, sheet
 from hetopt.report.plan_report import BYTES_PER_GB
-from hetopt.report.sheet import labelled, sheet
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hetopt.plans import Plan
-    from hetopt.pricing import Price
-    from hetopt.report.sheet import Part
+    from hetopt.plans.plan import Plan
+    from hetopt.pricing.price import Price
+    from hetopt.report.drawing.sheet import Part
     from hetopt.running.explaining import Explained
     from hetopt.running.measured import Measured
 

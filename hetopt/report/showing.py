@@ -7,20 +7,20 @@ from functools import singledispatch
 from typing import TYPE_CHECKING
 
 from hetopt.cost.parameter_counts import parameter_counts
-from hetopt.cost.table import CostTable
-from hetopt.plans import Plan
+from hetopt.cost.table.table import CostTable
+from hetopt.plans.plan import Plan
 from hetopt.problem.problem import Problem
-from hetopt.report.html import html
+from hetopt.report.drawing.html import html
+from hetopt.report.drawing.sheet import labelled, sheet
 from hetopt.report.plan_report import BYTES_PER_GB, plan_report, stage_tables
 from hetopt.report.rows import chain
-from hetopt.report.sheet import labelled, sheet
 from hetopt.report.summary import count, headline, in_chunks, offloads, shape, times
-from hetopt.result import Result
+from hetopt.results.result import Result
 
 if TYPE_CHECKING:
-    from hetopt.problem.model import Model
-    from hetopt.problem.training import Training
-    from hetopt.report.sheet import Part
+    from hetopt.problem.model.model import Model
+    from hetopt.problem.training.training import Training
+    from hetopt.report.drawing.sheet import Part
 
 #: Digits of a digest that tell it from others.
 _DIGITS = 12
@@ -33,7 +33,7 @@ def line(shown: object) -> str:
 
 def text(shown: object) -> str:
     """Return the report about something as text that fits the terminal."""
-    from hetopt.report.console import draw
+    from hetopt.report.drawing.console import draw
 
     return draw(_parts(shown), sys.stdout, coloured=False).rstrip("\n")
 

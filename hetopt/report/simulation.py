@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from hetopt.cost.table import TICK_S
+from hetopt.cost.table.ticks import TICK_S
+from hetopt.report.drawing.sheet import labelled, sheet
 from hetopt.report.rows import simulation_rows
-from hetopt.report.sheet import labelled, sheet
 from hetopt.report.summary import cost_lines, share_line
 
 if TYPE_CHECKING:
-    from hetopt.money import Cost
-    from hetopt.plans import Plan
-    from hetopt.pricing import Price
-    from hetopt.pricing_several import SeveralPrice
-    from hetopt.report.sheet import Part, Sheet
-    from hetopt.schedule.simulator import CriticalPath, Simulation
+    from hetopt.plans.plan import Plan
+    from hetopt.pricing.price import Price
+    from hetopt.pricing.several import SeveralPrice
+    from hetopt.report.drawing.sheet import Part, Sheet
+    from hetopt.results.money import Cost
+    from hetopt.schedule.critical_path import CriticalPath
+    from hetopt.schedule.simulator import Simulation
     from hetopt.schedule.times import EventKind
 
 SIMULATION_SCHEMA = "hetopt-simulation/1"

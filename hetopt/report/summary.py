@@ -4,16 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hetopt.spending import cost_of_time
+from hetopt.results.spending import cost_of_time
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from hetopt.money import Cost
-    from hetopt.plans import Pipeline, Plan
-    from hetopt.problem.cluster import Cluster
-    from hetopt.result import Launch, Objective, PricedPlan, Result
-    from hetopt.spending import Spent
+    from hetopt.plans.plan import Pipeline, Plan
+    from hetopt.problem.cluster.cluster import Cluster
+    from hetopt.results.launch import Launch
+    from hetopt.results.money import Cost
+    from hetopt.results.priced_plan import PricedPlan
+    from hetopt.results.result import Objective, Result
+    from hetopt.results.spending import Spent
 
 #: How a (p, q) was settled, as people say it.
 SETTLED = {

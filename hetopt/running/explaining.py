@@ -12,8 +12,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from hetopt.cost.table import TICK_S
-from hetopt.problem.training import INTERLEAVED
+from hetopt.cost.table.ticks import TICK_S
+from hetopt.problem.training.choices import INTERLEAVED
 from hetopt.schedule.chunks import Chunks
 from hetopt.schedule.folding import CHUNKS as FOLDED_CHUNKS
 from hetopt.schedule.folding import Fold
@@ -24,7 +24,7 @@ from hetopt.schedule.times import PipelineTimes
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from hetopt.problem.training import ScheduleName
+    from hetopt.problem.training.choices import ScheduleName
     from hetopt.running.measured import Measured
 
 

@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hetopt import interruption
+from hetopt.base import interruption
 from hetopt.errors import HetoptError, InputError
 from hetopt.running.devices import devices_of
 

@@ -7,12 +7,12 @@ from dataclasses import asdict, dataclass
 from statistics import fmean, median
 from typing import TYPE_CHECKING, Any, Literal
 
+from hetopt.base.reading import read_json
+from hetopt.base.words import describe
 from hetopt.errors import InputError
-from hetopt.reading import read_json
 from hetopt.schedule.chunks import chunk_and_microbatch
 from hetopt.schedule.folding import CHUNKS as FOLDED_CHUNKS
 from hetopt.version import __version__
-from hetopt.words import describe
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -14,8 +14,8 @@ from itertools import pairwise
 from statistics import fmean
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from hetopt.base.reading import read_json
 from hetopt.errors import HetoptError
-from hetopt.reading import read_json
 from hetopt.schedule.folding import CHUNKS as FOLDED_CHUNKS
 
 if TYPE_CHECKING:

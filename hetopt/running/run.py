@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from hetopt.base.reading import read_json
 from hetopt.errors import InputError
 from hetopt.export.torch.reading import read_torch
-from hetopt.reading import read_json
 from hetopt.running.devices import ensure_torch
 from hetopt.running.launching import launch, scripts_of
 from hetopt.running.measured import measured_of

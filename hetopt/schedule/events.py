@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hetopt.compiled import kernel
+from hetopt.base.compiled import kernel
 
 if TYPE_CHECKING:
     from typing import Any

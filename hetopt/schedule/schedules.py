@@ -1,8 +1,8 @@
 """One record per schedule: what it asks of warm-up counts (MODEL.md section 4).
 
 A new schedule is one more record here and its name in
-``hetopt.problem.training.ScheduleName``; the checker has a table of its own,
-``hetopt.check.plan.schedules``.
+``hetopt.problem.training.choices.ScheduleName``; the checker has a table of its own,
+``hetopt.check.plan.schedule.schedules``.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from hetopt.problem.training import ScheduleName
+    from hetopt.problem.training.choices import ScheduleName
 
 #: With so many warm-ups at a boundary no window over it is ever in the way.
 _ANY = 1 << 20
@@ -141,7 +141,7 @@ _ALL = (
     ScheduleRule(name="gpipe", inside=0, across=0, all_first=True),
     ScheduleRule(name="auto", inside=0, across=0, free=True, also="gpipe"),
 )
-#: Every schedule by name, as in ``hetopt.problem.training.SCHEDULE_CHOICES``.
+#: Every schedule by name, as in ``hetopt.problem.training.choices.ScheduleName``.
 RULES: Mapping[str, ScheduleRule] = MappingProxyType({each.name: each for each in _ALL})
 #: The schedule of plans whose warm-ups no other one prescribes.
 FREE = next(each for each in _ALL if each.free)

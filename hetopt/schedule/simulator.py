@@ -14,15 +14,15 @@ returns one such path.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, get_args, overload
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hetopt.compiled import FITS, PAYS_FROM, as_written
+from hetopt.base.compiled import FITS, PAYS_FROM, as_written
 from hetopt.schedule.blocking_run import run_blocking
 from hetopt.schedule.chunks import backward_number
+from hetopt.schedule.critical_path import KINDS, CriticalPath
 from hetopt.schedule.events import (
     BACKWARD,
     FORWARD,
@@ -35,7 +35,6 @@ from hetopt.schedule.events import (
 from hetopt.schedule.period import check_warmups_fall
 from hetopt.schedule.schedules import rule_of
 from hetopt.schedule.shared_run import run_sharing
-from hetopt.schedule.times import EventKind
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -43,34 +42,6 @@ if TYPE_CHECKING:
     from hetopt.schedule.blocking_run import BlockingRun
     from hetopt.schedule.shared_run import SharedRun
     from hetopt.schedule.times import PipelineTimes
-
-_KINDS: tuple[EventKind, ...] = get_args(EventKind)
-
-
-class CriticalEvent(NamedTuple):
-    """One step of the critical path.
-
-    Attributes
-    ----------
-    kind
-        ``forward`` and ``backward`` compute; ``send-*`` is a whole transfer
-        (kappa) and ``occupy-*`` only the part of it for which the next transfer in
-        the same direction has to wait (omega); ``sync`` is a stage's g.
-        ``weight`` are gradients of weights, where they are not part of ``backward``.
-    stage
-        Counted from 0; of a transfer, the sending stage.
-    microbatch
-        Counted from 0; of ``sync``, the last one. With several chunks a stage, the
-        number of the pass (``hetopt.schedule.chunks``, ``hetopt.schedule.folding``).
-    start_ns, end_ns
-        The next event of the path starts at ``end_ns``.
-    """
-
-    kind: EventKind
-    stage: int
-    microbatch: int
-    start_ns: int
-    end_ns: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -87,44 +58,6 @@ class StageActivity:
 
     busy_ns: int
     idle_share: float
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class CriticalPath(Sequence[CriticalEvent]):
-    """Events from time 0 to the makespan without a gap, the earliest first.
-
-    Each starts when the one before it ends.
-
-    Attributes
-    ----------
-    rows
-        Kind, stage, micro-batch, start and end of each; shape (events, 5).
-    """
-
-    rows: NDArray[np.int64]
-
-    def __len__(self) -> int:
-        return len(self.rows)
-
-    @overload
-    def __getitem__(self, index: int) -> CriticalEvent: ...
-    @overload
-    def __getitem__(self, index: slice) -> tuple[CriticalEvent, ...]: ...
-    def __getitem__(
-        self, index: int | slice
-    ) -> CriticalEvent | tuple[CriticalEvent, ...]:
-        if isinstance(index, slice):
-            return tuple(self[at] for at in range(*index.indices(len(self))))
-        kind, *numbers = self.rows[index].tolist()
-        return CriticalEvent(_KINDS[kind], *numbers)
-
-    def duration_ns(self) -> dict[EventKind, int]:
-        """Return how long the path's events of each kind take together."""
-        lengths = self.rows[:, 4] - self.rows[:, 3]
-        return {
-            kind: int(lengths[self.rows[:, 0] == number].sum())
-            for number, kind in enumerate(_KINDS)
-        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -202,7 +135,7 @@ class Simulation:
         kind = BACKWARD if self.weight_start_ns is None else WEIGHT
         ends = _last_ends_ns(times, self.starts_ns, self.weight_start_ns)
         stage = int(np.argmax(np.array(ends) + np.array(times.sync_ns)))
-        last = (_KINDS.index("sync"), stage, final, ends[stage], self.makespan_ns)
+        last = (KINDS.index("sync"), stage, final, ends[stage], self.makespan_ns)
         if (other := _run_apart(times)) is not None:
             rows = other.path(kind, stage, final)
             return CriticalPath(np.array([*rows, last]))

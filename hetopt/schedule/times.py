@@ -10,7 +10,7 @@ from hetopt.schedule.folding import CHUNKS as FOLDED_CHUNKS
 from hetopt.schedule.schedules import rule_of
 
 if TYPE_CHECKING:
-    from hetopt.problem.training import ScheduleName
+    from hetopt.problem.training.choices import ScheduleName
     from hetopt.schedule.chunks import Chunks
     from hetopt.schedule.folding import Fold
     from hetopt.schedule.shares import Sharing

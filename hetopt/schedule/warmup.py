@@ -10,7 +10,7 @@ from hetopt.schedule.schedules import rule_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from hetopt.problem.training import ScheduleName
+    from hetopt.problem.training.choices import ScheduleName
 
 
 def warmup_counts(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from hetopt.base.interruption import released
 from hetopt.errors import SolverError
-from hetopt.interruption import released
 from hetopt.solvers.pools.process import Died, Done, Failed, Pool
 
 if TYPE_CHECKING:

@@ -9,18 +9,19 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hetopt.cost.build import build_table
-from hetopt.cost.table import TOO_LONG_NS
+from hetopt.cost.table.ticks import TOO_LONG_NS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from numpy.typing import NDArray
 
-    from hetopt.cost.table import ClusterTable, CostTable
-    from hetopt.plans import Plan
-    from hetopt.problem.cluster import ClusterLink, ClusterLinks
+    from hetopt.cost.table.cluster import ClusterTable
+    from hetopt.cost.table.table import CostTable
+    from hetopt.plans.plan import Plan
+    from hetopt.problem.cluster.cluster import ClusterLink, ClusterLinks
     from hetopt.problem.problem import Problem
-    from hetopt.result import MoveKind
+    from hetopt.results.crossing import MoveKind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
-from hetopt.problem.training import Domain
+from hetopt.problem.training.pins import Domain
 from hetopt.whatif.moves import links_of
 from hetopt.whatif.variants import Variant
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from hetopt.plans import Plan
-    from hetopt.pricing import Price
-    from hetopt.problem.cluster import Cluster
+    from hetopt.plans.plan import Plan
+    from hetopt.pricing.price import Price
+    from hetopt.problem.cluster.cluster import Cluster
     from hetopt.problem.problem import Problem
 
 _GB = 10**9

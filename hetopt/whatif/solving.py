@@ -13,13 +13,13 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from hetopt.base.deadline import Deadline
 from hetopt.cost.build import build_table
-from hetopt.deadline import Deadline
 from hetopt.errors import InputError
-from hetopt.planning import ensure_holds, search
+from hetopt.planning.plan import ensure_holds, search
 from hetopt.problem.digest import problem_digest
 from hetopt.solvers.params import RaceParams
-from hetopt.solvers.race.task_loop import worker_count
+from hetopt.solvers.pools.opening import worker_count
 from hetopt.solvers.request import Request
 from hetopt.whatif.apart import run_apart
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from hetopt.problem.problem import Problem
-    from hetopt.result import Objective, Result
+    from hetopt.results.result import Objective, Result
     from hetopt.whatif.variants import Variant
 
 #: CPU seconds that the first search of a process takes longer than others: it loads

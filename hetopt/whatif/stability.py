@@ -14,22 +14,22 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from hetopt.cost.table_file import table_digest
+from hetopt.cost.table_file.file import table_digest
 from hetopt.errors import InputError
-from hetopt.planning import ensure_holds, search
-from hetopt.pricing import price
-from hetopt.result import MARGIN, Crossing
-from hetopt.solvers.race.task_loop import worker_count
+from hetopt.planning.plan import ensure_holds, search
+from hetopt.pricing.price import price
+from hetopt.results.crossing import MARGIN, Crossing
+from hetopt.solvers.pools.opening import worker_count
 from hetopt.whatif.apart import run_apart
 from hetopt.whatif.moves import Move, moves_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hetopt.cost.table import CostTable
-    from hetopt.plans import Plan
+    from hetopt.cost.table.table import CostTable
+    from hetopt.plans.plan import Plan
     from hetopt.problem.problem import Problem
-    from hetopt.result import Objective, Result
+    from hetopt.results.result import Objective, Result
     from hetopt.solvers.request import Request
 
 #: Factors that are tried, and their reciprocals: each more than the one before.

@@ -7,10 +7,17 @@ from itertools import product
 from typing import TYPE_CHECKING
 
 from hetopt.errors import InputError
-from hetopt.problem.document import Document, load_document
-from hetopt.problem.edits import Dropped, Edit, NodesAdded, Setting, edited, plain_value
+from hetopt.problem.document.document import Document, load_document
+from hetopt.problem.document.edits import (
+    Dropped,
+    Edit,
+    NodesAdded,
+    Setting,
+    edited,
+    plain_value,
+)
 from hetopt.problem.reading import problem_of
-from hetopt.problem.training import INTERLEAVED
+from hetopt.problem.training.choices import INTERLEAVED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

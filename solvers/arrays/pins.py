@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from hetopt.formulations.program import ProgramData
-    from hetopt.problem.training import Domain
+    from hetopt.problem.training.pins import Domain
     from hetopt.solvers.arrays.costs import Ints
 
 

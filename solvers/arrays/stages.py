@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from hetopt.compiled import step
+from hetopt.base.compiled import step
 from hetopt.solvers.arrays.costs import Option, Sum
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hetopt.compiled import step
+from hetopt.base.compiled import step
 
 if TYPE_CHECKING:
     from hetopt.solvers.arrays.costs import Ints

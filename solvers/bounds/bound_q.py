@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from hetopt.cost.table import CostTable
+    from hetopt.cost.table.table import CostTable
     from hetopt.formulations.decision import Decision
-    from hetopt.problem.training import Pins
+    from hetopt.problem.training.pins import Pins
     from hetopt.solvers.bounds.boxes import Box, BoxBounds
 
 #: Bounds of the first visit, and of later ones.

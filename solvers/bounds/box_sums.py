@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hetopt.compiled import kernel, step
+from hetopt.base.compiled import kernel, step
 from hetopt.solvers.bounds.box_runs import Options, cost_run
 
 if TYPE_CHECKING:

@@ -28,9 +28,10 @@ from hetopt.solvers.bounds.cluster_costs import ROLES, ClusterCosts
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from hetopt.cost.table import CostTable, TableSlice
+    from hetopt.cost.table.slice import TableSlice
+    from hetopt.cost.table.table import CostTable
     from hetopt.formulations.chain import Chain
-    from hetopt.problem.training import Domain, Pins
+    from hetopt.problem.training.pins import Domain, Pins
     from hetopt.schedule.schedules import ScheduleRule
 
     Costs = NDArray[np.float64]

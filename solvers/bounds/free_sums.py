@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hetopt.compiled import compiled, part
+from hetopt.base.compiled import compiled, part
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

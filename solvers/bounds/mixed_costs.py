@@ -18,7 +18,8 @@ from hetopt.solvers.bounds.cluster_costs import ALONE, FIRST, LAST, ClusterCosts
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from hetopt.cost.table import CostTable, TableSlice
+    from hetopt.cost.table.slice import TableSlice
+    from hetopt.cost.table.table import CostTable
     from hetopt.solvers.bounds.cluster_costs import Costs
 
 

@@ -19,15 +19,15 @@ from hetopt.formulations.permitted import Permitted
 from hetopt.schedule.schedules import rule_of
 from hetopt.solvers.bounds.box_runs import BoxFact, OptionEdge, OptionEnd
 from hetopt.solvers.bounds.ordering_loop import OrderingData, Partial, order_clusters
-from hetopt.solvers.decisions.identical import dealt
+from hetopt.solvers.decisions.copies import dealt
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
-    from hetopt.cost.table import CostTable
-    from hetopt.problem.training import Pins
+    from hetopt.cost.table.table import CostTable
+    from hetopt.problem.training.pins import Pins
     from hetopt.solvers.bounds.boxes import Box, BoxBounds
 
     Ints = NDArray[np.int64]

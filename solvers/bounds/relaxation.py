@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hetopt.formulations.permitted import Permitted
-from hetopt.problem.principles import PRUNED
+from hetopt.problem.training.principles import PRUNED
 from hetopt.solvers.bounds.cluster_costs import ALONE, ClusterCosts
 from hetopt.solvers.bounds.mixed_costs import MixedCosts
 from hetopt.solvers.bounds.sums import complete, min_plus
@@ -27,10 +27,11 @@ from hetopt.solvers.bounds.sums import complete, min_plus
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from hetopt.cost.table import CostTable, TableSlice
+    from hetopt.cost.table.slice import TableSlice
+    from hetopt.cost.table.table import CostTable
     from hetopt.formulations.chain import Chain
-    from hetopt.problem.principles import Principles
-    from hetopt.problem.training import Pins
+    from hetopt.problem.training.pins import Pins
+    from hetopt.problem.training.principles import Principles
 
     Costs = NDArray[np.float64]
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hetopt.compiled import kernel, step
+from hetopt.base.compiled import kernel, step
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -7,20 +7,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hetopt.certificate import PS_S, Certificate, Claim
 from hetopt.cost.boundaries.places import searched_table
-from hetopt.cost.table_file import table_digest
+from hetopt.cost.table_file.file import table_digest
 from hetopt.errors import InputError
 from hetopt.formulations.chain import Chain
-from hetopt.formulations.program import (
-    LONGEST,
-    PERIOD_SCALE,
-    ProgramData,
-    ticks_above,
-)
+from hetopt.formulations.program import ProgramData
+from hetopt.formulations.scale import LONGEST, PERIOD_SCALE, ticks_above
 from hetopt.formulations.space import undominated
-from hetopt.pricing import pipeline_times
-from hetopt.problem.principles import Principles
+from hetopt.pricing.price import pipeline_times
+from hetopt.problem.training.principles import Principles
+from hetopt.results.certificate import PS_S, Certificate, Claim
 from hetopt.schedule.simulator import simulate
 from hetopt.solvers.bounds.by_count import focus, survey
 from hetopt.solvers.bounds.relaxation import Relaxation
@@ -30,9 +26,10 @@ from hetopt.solvers.simulated.search import survey as survey_simulated
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hetopt.cost.table import CostTable
+    from hetopt.cost.table.table import CostTable
     from hetopt.problem.problem import Problem
-    from hetopt.result import How, Objective, Result, Settlement
+    from hetopt.results.result import Objective, Result
+    from hetopt.results.settlement import How, Settlement
 
 
 #: How much of a bound far above the value is claimed: who derives it again has other

@@ -8,21 +8,18 @@ from importlib import import_module
 from threading import Event
 from typing import TYPE_CHECKING
 
-from hetopt.certificate import PS_S
+from hetopt.base.deadline import Interrupted
 from hetopt.check import check_plan
-from hetopt.cost.table_file import table_digest
-from hetopt.deadline import Interrupted
+from hetopt.cost.table_file.file import table_digest
 from hetopt.errors import CheckError
+from hetopt.formulations.ceiling import objective_ceiling, within
 from hetopt.formulations.chain import Chain
-from hetopt.formulations.program import (
-    PERIOD_SCALE,
-    ProgramData,
-    objective_ceiling,
-    within,
-)
+from hetopt.formulations.program import ProgramData
+from hetopt.formulations.scale import PERIOD_SCALE
 from hetopt.formulations.space import undominated
-from hetopt.problem.principles import PRUNED
-from hetopt.problem.training import Domain
+from hetopt.problem.training.pins import Domain
+from hetopt.problem.training.principles import PRUNED
+from hetopt.results.certificate import PS_S
 from hetopt.schedule.schedules import rule_of
 from hetopt.solvers import compiling
 from hetopt.solvers.decisions.assembly import plan_of
@@ -33,12 +30,12 @@ from hetopt.solvers.simulated.search import SimulatedSearch
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from hetopt.base.deadline import Deadline
     from hetopt.check.verify.findings import Doubt
-    from hetopt.cost.table import CostTable
-    from hetopt.deadline import Deadline
-    from hetopt.problem.principles import Principles
+    from hetopt.cost.table.table import CostTable
     from hetopt.problem.problem import Problem
-    from hetopt.problem.training import ScheduleName
+    from hetopt.problem.training.choices import ScheduleName
+    from hetopt.problem.training.principles import Principles
     from hetopt.solvers.race.engine import Answer, Engine
 
 #: Share by which a time in seconds may be off.

@@ -8,12 +8,12 @@ from itertools import groupby, pairwise
 from math import ceil
 from typing import TYPE_CHECKING
 
-from hetopt.cost.table import TICK_S
+from hetopt.cost.table.ticks import TICK_S
 from hetopt.formulations.decision import Decision
-from hetopt.formulations.program import PERIOD_SCALE
-from hetopt.plans import Pipeline, Plan, Stage
-from hetopt.pricing import pipeline_times
-from hetopt.problem.training import RESHARDING
+from hetopt.formulations.scale import PERIOD_SCALE
+from hetopt.plans.plan import Pipeline, Plan, Stage
+from hetopt.pricing.price import pipeline_times
+from hetopt.problem.training.choices import RESHARDING
 from hetopt.schedule.closed_form import closed_form_at, closed_form_ns
 from hetopt.schedule.period import period_by_recursion
 from hetopt.schedule.schedules import rule_of
@@ -23,7 +23,7 @@ from hetopt.solvers.decisions.free_warmups import free_warmups, most_in_flight
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from hetopt.cost.table import CostTable
+    from hetopt.cost.table.table import CostTable
     from hetopt.schedule.times import PipelineTimes
 
 

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 from hetopt.formulations.chain import Chain
 from hetopt.formulations.permitted import Permitted
 from hetopt.formulations.program import ProgramData
-from hetopt.pricing import pipeline_times
+from hetopt.pricing.price import pipeline_times
 from hetopt.solvers.decisions.assembly import plan_of
 from hetopt.solvers.decisions.exact import exact_value
 
 if TYPE_CHECKING:
-    from hetopt.cost.table import CostTable
+    from hetopt.cost.table.table import CostTable
     from hetopt.formulations.decision import Decision
     from hetopt.problem.problem import Problem
     from hetopt.schedule.times import PipelineTimes

@@ -31,8 +31,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from hetopt.compiled import kernel, step
-from hetopt.formulations.program import PERIOD_SCALE
+from hetopt.base.compiled import kernel, step
+from hetopt.formulations.scale import PERIOD_SCALE
 from hetopt.solvers.arrays.costs import Delta, Edge, Fact, HostColumn, Option, Sum
 from hetopt.solvers.arrays.windows import INFINITE, slide
 
@@ -127,11 +127,7 @@ def _fitting(least: Ints, more: Ints, times: int, room: int) -> int:
 def empty_limits(costs: Costs, scalars: Ints, delta: Ints) -> RangeLimits:
     """Return limits that ``limit`` is to fill in."""
     options, layouts = len(costs.option), len(costs.home)
-    classes, p, length = (
-        costs.edge.shape[1],
-        int(costs.facts[Fact.P]),
-        int(costs.facts[Fact.L]),
-    )
+    classes, p = costs.edge.shape[1], int(costs.facts[Fact.P])
     tables = 2 if costs.facts[Fact.PRICED] else int(costs.row.max()) + 1
     return RangeLimits(
         scalars=scalars,
@@ -139,7 +135,9 @@ def empty_limits(costs: Costs, scalars: Ints, delta: Ints) -> RangeLimits:
         calm=np.full((classes, layouts), INFINITE, dtype=np.int64),
         caps=np.zeros((3, options, p + 1), dtype=np.int64),
         out=np.full((classes + 1, layouts), INFINITE, dtype=np.int64),
-        rest=np.full((tables, p + 1, length + 1), INFINITE, dtype=np.int64),
+        rest=np.full(
+            (tables, p + 1, costs.facts[Fact.L] + 1), INFINITE, dtype=np.int64
+        ),
         price=np.zeros(len(costs.host), dtype=np.int64),
     )
 

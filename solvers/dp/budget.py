@@ -8,9 +8,9 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
-from hetopt.compiled import step
-from hetopt.cost.table import LONGEST_NS
-from hetopt.formulations.program import PERIOD_SCALE
+from hetopt.base.compiled import step
+from hetopt.cost.table.ticks import LONGEST_NS
+from hetopt.formulations.scale import PERIOD_SCALE
 from hetopt.solvers.arrays.costs import Fact, HostColumn, Option, Sum
 from hetopt.solvers.arrays.windows import INFINITE
 from hetopt.solvers.dp.bounds import Cap, Scalar
@@ -128,10 +128,8 @@ def to_go(
 ) -> int:
     """Return the least fill of what is left, the last run going on or not."""
     o = state[Bucket.OPTION]
-    left, stages = (
-        costs.facts[Fact.L] - state[Bucket.UNITS],
-        costs.facts[Fact.P] - placed,
-    )
+    left = costs.facts[Fact.L] - state[Bucket.UNITS]
+    stages = costs.facts[Fact.P] - placed
     if costs.facts[Fact.PRICED]:
         return least_left(costs, limits, configs, state[Bucket.CONFIG], stages, left)
     rest = limits.rest[costs.row[untouched(configs, state[Bucket.CONFIG])]]

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from hetopt.compiled import kernel, step
+from hetopt.base.compiled import kernel, step
 from hetopt.solvers.arrays.costs import Fact, HostColumn, Option, Stock
 
 if TYPE_CHECKING:

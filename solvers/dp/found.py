@@ -6,9 +6,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from hetopt.formulations.decision import Decision
-from hetopt.formulations.program import PERIOD_SCALE
+from hetopt.formulations.scale import PERIOD_SCALE
 from hetopt.solvers.arrays.windows import INFINITE
-from hetopt.solvers.decisions.identical import canonical
 from hetopt.solvers.dp.label_pool import Label
 
 if TYPE_CHECKING:
@@ -71,10 +70,12 @@ class Labelled:
     value: int | None
 
 
-def cut(node: Node, middle: int) -> list[Node]:
+def cut(node: Node, middle: int | None = None) -> list[Node]:
     """Cut a node's range of lambda after ``middle``; nothing is left of one tick."""
     if node.low >= node.high:
         return []
+    if middle is None:
+        middle = (node.low + node.high) // 2
     return [replace(node, high=middle), replace(node, low=middle + 1)]
 
 
@@ -102,4 +103,4 @@ def decision_of(labels: Ints, offer: Offer) -> Decision:
         hosted=tuple(hosted for _, hosted in runs),
         units=tuple(units),
     )
-    return canonical(decision, offer.leaders)
+    return offer.canonical(decision)

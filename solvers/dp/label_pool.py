@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from hetopt.compiled import kernel, step
+from hetopt.base.compiled import kernel, step
 from hetopt.solvers.arrays.costs import Fact, HostColumn, Option
 
 if TYPE_CHECKING:
@@ -277,34 +277,28 @@ def ranked(costs: Costs, pool: LabelPool, a: int, b: int) -> int:
     """
     if a == b:
         return 0
-    if pool.label[a, Label.DEVICES] != pool.label[b, Label.DEVICES]:
-        return -1 if pool.label[a, Label.DEVICES] < pool.label[b, Label.DEVICES] else 1
+    label, option = pool.label, costs.option
+    if label[a, Label.DEVICES] != label[b, Label.DEVICES]:
+        return -1 if label[a, Label.DEVICES] < label[b, Label.DEVICES] else 1
     for field in range(3):
         x, y = a, b
         while x >= 0 and y >= 0:
-            here, there = pool.label[x, Label.OPTION], pool.label[y, Label.OPTION]
+            here, there = label[x, Label.OPTION], label[y, Label.OPTION]
             if field == 0:
-                here = costs.host[costs.option[here, Option.CLUSTER], HostColumn.LEADER]
-                there = costs.host[
-                    costs.option[there, Option.CLUSTER], HostColumn.LEADER
-                ]
+                here = costs.host[option[here, Option.CLUSTER], HostColumn.LEADER]
+                there = costs.host[option[there, Option.CLUSTER], HostColumn.LEADER]
             elif field == 1:
-                here, there = (
-                    costs.option[here, Option.RANK],
-                    costs.option[there, Option.RANK],
-                )
+                here, there = option[here, Option.RANK], option[there, Option.RANK]
             else:
-                here, there = pool.label[x, Label.IN_RUN], pool.label[y, Label.IN_RUN]
+                here, there = label[x, Label.IN_RUN], label[y, Label.IN_RUN]
             if here != there:
                 return -1 if here < there else 1
-            x, y = pool.label[x, Label.RUN_PARENT], pool.label[y, Label.RUN_PARENT]
+            x, y = label[x, Label.RUN_PARENT], label[y, Label.RUN_PARENT]
         if x >= 0 or y >= 0:
             return -1 if x < 0 else 1
     x, y = a, b
     while x >= 0 and y >= 0:
-        if pool.label[x, Label.LENGTH] != pool.label[y, Label.LENGTH]:
-            return (
-                -1 if pool.label[x, Label.LENGTH] < pool.label[y, Label.LENGTH] else 1
-            )
-        x, y = pool.label[x, Label.PARENT], pool.label[y, Label.PARENT]
+        if label[x, Label.LENGTH] != label[y, Label.LENGTH]:
+            return -1 if label[x, Label.LENGTH] < label[y, Label.LENGTH] else 1
+        x, y = label[x, Label.PARENT], label[y, Label.PARENT]
     return 0

@@ -39,7 +39,7 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
-from hetopt.compiled import kernel, step
+from hetopt.base.compiled import kernel, step
 from hetopt.solvers.arrays.costs import Fact, HostColumn, Option
 from hetopt.solvers.arrays.windows import INFINITE
 from hetopt.solvers.dp.bounds import Scalar

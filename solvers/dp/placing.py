@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hetopt.compiled import step
-from hetopt.formulations.program import PERIOD_SCALE
+from hetopt.base.compiled import step
+from hetopt.formulations.scale import PERIOD_SCALE
 from hetopt.solvers.arrays.costs import Edge, Fact, HostColumn, Option, Shape, Sum
 from hetopt.solvers.arrays.stages import ends_of, with_units
 from hetopt.solvers.arrays.windows import INFINITE

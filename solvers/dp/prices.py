@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hetopt.compiled import kernel, step
+from hetopt.base.compiled import kernel, step
 from hetopt.solvers.arrays.costs import Fact, HostColumn, Option, Sum
 from hetopt.solvers.arrays.windows import INFINITE, slide
 from hetopt.solvers.dp.bounds import Cap

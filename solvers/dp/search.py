@@ -39,9 +39,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hetopt.deadline import Deadline, Interrupted
+from hetopt.base.deadline import Deadline, Interrupted
 from hetopt.errors import SolverError
-from hetopt.formulations.program import PERIOD_SCALE
+from hetopt.formulations.scale import PERIOD_SCALE
 from hetopt.solvers.arrays.costs import Edge, Fact, HostColumn
 from hetopt.solvers.arrays.program import Offer
 from hetopt.solvers.arrays.windows import INFINITE
@@ -152,9 +152,8 @@ class LabelSearch:
             if bound > limit:
                 continue
             if self._more * (node.high - node.low) > _WIDTH * limit:
-                middle = (node.low + node.high) // 2
-                push(replace(node, high=middle), bound)
-                push(replace(node, low=middle + 1), bound)
+                for half in cut(node):
+                    push(half, bound)
                 continue
             plan = self._set_labels(limits, self._budget(node, limit))
             if plan is None:
@@ -177,9 +176,7 @@ class LabelSearch:
             if self._bound(limits, node) > value:
                 continue
             if self._more * (node.high - node.low) > _WIDTH * value:
-                middle = (node.low + node.high) // 2
-                nodes.append(replace(node, high=middle))
-                nodes.append(replace(node, low=middle + 1))
+                nodes += cut(node)
                 continue
             budget = self._budget(node, value)
             if self._steady:
@@ -194,7 +191,7 @@ class LabelSearch:
                     nodes += self._halves(node)
                     continue
                 if self._least_more < self._more and node.low < node.high:
-                    nodes += cut(node, (node.low + node.high) // 2)
+                    nodes += cut(node)
                     continue
                 # Whatever keeps to this budget at this lambda is good enough; fill and
                 # g are whole ns.
@@ -279,7 +276,7 @@ class LabelSearch:
 
     def _go_on_late(self, node: Node, plan: Labelled) -> list[Node]:
         """Cut what is left of a node where rounds that are too long may cost."""
-        middle = (node.low + node.high) // 2
+        middle = None
         if plan.value is not None:
             # The lambda of the plan, whose rounds may be too long there or not.
             in_time = plan.total - self._late(plan.whole_round, node.low)

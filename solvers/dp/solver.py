@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from hetopt.deadline import Deadline, Interrupted
+from hetopt.base.deadline import Deadline, Interrupted
 from hetopt.solvers.decisions.exact import with_warmups
 from hetopt.solvers.pools.memory import share_bytes
 from hetopt.solvers.race.engine import Answer, Engine

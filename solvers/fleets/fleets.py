@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hetopt.errors import InputError
+from hetopt.problem.cluster.packing import packed
 from hetopt.problem.digest import problem_digest
-from hetopt.problem.packing import packed
 from hetopt.solvers.race.device_time import least_times_s
 
 if TYPE_CHECKING:
@@ -23,8 +23,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from hetopt.cost.table import ClusterTable, CostTable
-    from hetopt.problem.cluster import Cluster
+    from hetopt.cost.table.cluster import ClusterTable
+    from hetopt.cost.table.table import CostTable
+    from hetopt.problem.cluster.cluster import Cluster
     from hetopt.problem.problem import Problem
 
     Floats = NDArray[np.float64]

@@ -6,19 +6,20 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from hetopt.cost.table_file import table_digest
-from hetopt.front import Front, FrontPoint
-from hetopt.money import known_cost
-from hetopt.result import OPTIMALITY_GAP, Result
+from hetopt.cost.table_file.file import table_digest
+from hetopt.results.front import Front, FrontPoint
+from hetopt.results.money import known_cost
+from hetopt.results.result import OPTIMALITY_GAP, Result
+from hetopt.results.spending import Spent, cost_of_time
 from hetopt.solvers.fleets.search import FleetSearch
 from hetopt.solvers.race.merging import with_plans
-from hetopt.spending import Spent, cost_of_time
 
 if TYPE_CHECKING:
-    from hetopt.result import Objective, PricedPlan
+    from hetopt.results.priced_plan import PricedPlan
+    from hetopt.results.result import Objective
+    from hetopt.results.spending import Spending
     from hetopt.solvers.fleets.search import Point
     from hetopt.solvers.request import Request, Solve
-    from hetopt.spending import Spending
 
 
 def solve_spending(

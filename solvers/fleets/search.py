@@ -21,21 +21,22 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from hetopt.cost.table import TICK_S
-from hetopt.formulations.program import PERIOD_SCALE
-from hetopt.money import rented_nodes
+from hetopt.cost.table.ticks import TICK_S
+from hetopt.formulations.scale import PERIOD_SCALE
+from hetopt.results.money import rented_nodes
+from hetopt.results.spending import FleetBound
 from hetopt.solvers.fleets.fleets import Fleets
 from hetopt.solvers.progress import Progress
-from hetopt.spending import FleetBound
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from numpy.typing import NDArray
 
-    from hetopt.result import PricedPlan, Result
+    from hetopt.results.priced_plan import PricedPlan
+    from hetopt.results.result import Result
+    from hetopt.results.spending import Spending
     from hetopt.solvers.request import Request, Solve
-    from hetopt.spending import Spending
 
 #: Least time; least cost; all that no other beats in both time and price.
 Aim = Literal["time", "cost", "front"]

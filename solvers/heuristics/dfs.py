@@ -22,17 +22,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hetopt.problem.packing import fills_by_sum
-from hetopt.problem.training import ANY
+from hetopt.problem.cluster.packing import fills_by_sum
+from hetopt.problem.training.pins import ANY
 from hetopt.solvers.heuristics.dfs_tree import Assignments, Best
 from hetopt.solvers.heuristics.loads import Loads
 from hetopt.solvers.heuristics.shared import ensure_free_units, solve_by
 from hetopt.solvers.params import DfsParams
 
 if TYPE_CHECKING:
-    from hetopt.cost.table import CostTable
+    from hetopt.cost.table.table import CostTable
     from hetopt.formulations.permitted import Permitted
-    from hetopt.result import Result
+    from hetopt.results.result import Result
     from hetopt.solvers.heuristics.shared import Finds
     from hetopt.solvers.request import Request
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import TYPE_CHECKING
 
-from hetopt.formulations.program import PERIOD_SCALE
+from hetopt.formulations.scale import PERIOD_SCALE
 from hetopt.solvers.heuristics.layer_sharding import Share, shard
 from hetopt.solvers.heuristics.loads import Loads
 

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from hetopt.cost.table import CostTable, TableSlice
+    from hetopt.cost.table.slice import TableSlice
+    from hetopt.cost.table.table import CostTable
     from hetopt.formulations.chain import Chain
 
     #: Cluster and strategy index of a stage.

@@ -29,17 +29,17 @@ from itertools import combinations, pairwise, permutations
 from typing import TYPE_CHECKING
 
 from hetopt.errors import InputError
-from hetopt.formulations.program import PERIOD_SCALE
-from hetopt.problem.packing import fills_by_sum
-from hetopt.problem.training import RECOMPUTE
+from hetopt.formulations.scale import PERIOD_SCALE
+from hetopt.problem.cluster.packing import fills_by_sum
+from hetopt.problem.training.choices import RECOMPUTE
 from hetopt.solvers.heuristics.loads import Loads
 from hetopt.solvers.heuristics.shared import ensure_free_units, solve_by
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from hetopt.cost.table import TableSlice
-    from hetopt.result import Result
+    from hetopt.cost.table.slice import TableSlice
+    from hetopt.results.result import Result
     from hetopt.solvers.heuristics.loads import Host
     from hetopt.solvers.heuristics.shared import Finds
     from hetopt.solvers.request import Request

@@ -26,14 +26,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from hetopt.formulations.ceiling import objective_ceiling
 from hetopt.formulations.decision import Decision
-from hetopt.formulations.program import (
-    PERIOD_SCALE,
-    ProgramData,
-    objective_ceiling,
-    scaled_below,
-)
+from hetopt.formulations.program import ProgramData
 from hetopt.formulations.restricting import restrict
+from hetopt.formulations.scale import PERIOD_SCALE, scaled_below
 from hetopt.schedule.schedules import rule_of
 from hetopt.solvers.dp.solver import DpEngine
 from hetopt.solvers.heuristics.shared import solve_by
@@ -41,10 +38,10 @@ from hetopt.solvers.heuristics.shared import solve_by
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hetopt.cost.table import TableSlice
-    from hetopt.plans import Strategy
-    from hetopt.problem.training import Pins
-    from hetopt.result import Result
+    from hetopt.cost.table.slice import TableSlice
+    from hetopt.plans.strategy import Strategy
+    from hetopt.problem.training.pins import Pins
+    from hetopt.results.result import Result
     from hetopt.solvers.heuristics.shared import Finds
     from hetopt.solvers.request import Request
 

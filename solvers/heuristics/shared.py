@@ -5,9 +5,10 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from hetopt.deadline import Stopped, run_until
+from hetopt.base.deadline import Stopped
+from hetopt.base.run_until import run_until
 from hetopt.errors import InputError
-from hetopt.problem.training import ANY
+from hetopt.problem.training.pins import ANY
 from hetopt.solvers.decisions.pricer import Pricer
 from hetopt.solvers.race.unproven import UnprovenLedger
 
@@ -15,8 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from hetopt.formulations.decision import Decision
-    from hetopt.problem.training import Pins
-    from hetopt.result import Result
+    from hetopt.problem.training.pins import Pins
+    from hetopt.results.result import Result
     from hetopt.solvers.request import Request
 
 

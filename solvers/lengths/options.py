@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from hetopt.cost.shapes import Ints
-    from hetopt.cost.table import CostTable
-    from hetopt.plans import Strategy
+    from hetopt.cost.table.table import CostTable
+    from hetopt.plans.strategy import Strategy
     from hetopt.problem.problem import Problem
 
 #: Choices of what hosts the stages of pipelines over several clusters, at most, that

@@ -5,14 +5,15 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from hetopt.cost.table_file import table_digest
+from hetopt.cost.table_file.file import table_digest
 from hetopt.errors import InputError
-from hetopt.plans import MOST_PIPELINES, Plan
-from hetopt.pricing_several import price_several
+from hetopt.plans.plan import MOST_PIPELINES, Plan
+from hetopt.pricing.several import price_several
 from hetopt.problem.division import pins_fault
-from hetopt.result import PricedPlan, Result
+from hetopt.results.priced_plan import PricedPlan
+from hetopt.results.result import Result
+from hetopt.results.several import Several
 from hetopt.schedule.schedules import RULES, rule_of
-from hetopt.several import Several
 from hetopt.solvers.lengths.search import LengthsSearch
 from hetopt.solvers.race.merging import with_plans
 

@@ -22,9 +22,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hetopt.cost.shapes import Ints
-    from hetopt.cost.table import ClusterTable, CostTable, TableSlice
+    from hetopt.cost.table.cluster import ClusterTable
+    from hetopt.cost.table.slice import TableSlice
+    from hetopt.cost.table.table import CostTable
     from hetopt.formulations.lengths.option import Host
-    from hetopt.plans import Strategy
+    from hetopt.plans.strategy import Strategy
 
     #: A cluster's rows, and one of them.
     Row = tuple[ClusterTable, int]

@@ -12,13 +12,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from hetopt.cost.divided import by_length, depends_on, sources_by_length
-from hetopt.cost.table import LONGEST_NS, TICK_S
+from hetopt.cost.table.ticks import LONGEST_NS, TICK_S
 from hetopt.formulations.lengths.option import SCALE
-from hetopt.mix import Mix
-from hetopt.plans import Pipeline, Share, Stage
+from hetopt.plans.mix import Mix
+from hetopt.plans.plan import Pipeline, Share, Stage
 from hetopt.problem.division import everything
-from hetopt.problem.training import RESHARDING
-from hetopt.several import PartBound
+from hetopt.problem.training.choices import RESHARDING
+from hetopt.results.several import PartBound
 from hetopt.solvers.lengths.options import options_of
 from hetopt.solvers.lengths.prices import warmups_of
 from hetopt.solvers.several.divisions import divisions

@@ -17,7 +17,7 @@ import numpy as np
 
 from hetopt.formulations.chain import Chain
 from hetopt.formulations.program import ProgramData
-from hetopt.problem.training import RECOMPUTE
+from hetopt.problem.training.choices import RECOMPUTE
 from hetopt.solvers.arrays.costs import Option
 from hetopt.solvers.arrays.pins import pinned
 from hetopt.solvers.arrays.program import Offer
@@ -27,9 +27,10 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from hetopt.cost.table import CostTable, TableSlice
+    from hetopt.cost.table.slice import TableSlice
+    from hetopt.cost.table.table import CostTable
     from hetopt.problem.problem import Problem
-    from hetopt.problem.training import Pins
+    from hetopt.problem.training.pins import Pins
 
     Ints = NDArray[np.int64]
 

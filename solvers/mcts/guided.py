@@ -24,7 +24,7 @@ from hetopt.solvers.race.messages import Payload, SurveyTask
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from hetopt.result import Result
+    from hetopt.results.result import Result
     from hetopt.solvers.bounds.by_count import Survey
     from hetopt.solvers.mcts.task_loop import SearchLoop
     from hetopt.solvers.race.ledger import Program

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hetopt.formulations.program import scaled_below, ticks_above
 from hetopt.formulations.restricting import restrict
+from hetopt.formulations.scale import scaled_below, ticks_above
 from hetopt.solvers.bounds.by_count import focus, survey
 from hetopt.solvers.mcts.best_plans import BestPlans
 from hetopt.solvers.mcts.data import SearchData
@@ -20,7 +20,7 @@ from hetopt.solvers.race.programs import Programs
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hetopt.cost.table import TableSlice
+    from hetopt.cost.table.slice import TableSlice
     from hetopt.solvers.bounds.by_count import Survey
 
 #: Nodes of a tree.

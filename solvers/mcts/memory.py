@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hetopt.compiled import step
+from hetopt.base.compiled import step
 from hetopt.solvers.arrays.costs import Option
 from hetopt.solvers.arrays.stages import ends_of, with_units
 from hetopt.solvers.mcts.data import SpaceFact

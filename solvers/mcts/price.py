@@ -5,9 +5,9 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
-from hetopt.compiled import step
-from hetopt.cost.table import LONGEST_NS
-from hetopt.formulations.program import LONGEST, PERIOD_SCALE
+from hetopt.base.compiled import step
+from hetopt.cost.table.ticks import LONGEST_NS
+from hetopt.formulations.scale import LONGEST, PERIOD_SCALE
 from hetopt.solvers.arrays.costs import Edge, Option
 from hetopt.solvers.arrays.stages import ends_of, with_units
 from hetopt.solvers.mcts.data import SpaceFact

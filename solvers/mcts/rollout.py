@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hetopt.compiled import step
+from hetopt.base.compiled import step
 from hetopt.solvers.arrays.costs import Sum
 from hetopt.solvers.mcts.data import SpaceFact
 from hetopt.solvers.mcts.moves import choices, ends, take

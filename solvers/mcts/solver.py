@@ -20,7 +20,7 @@ from hetopt.solvers.mcts.worker import GrowTask, TreesSpec, make
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from hetopt.result import Result
+    from hetopt.results.result import Result
     from hetopt.solvers.mcts.task_loop import SearchLoop
     from hetopt.solvers.request import Request
 

@@ -5,16 +5,18 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from hetopt.deadline import Stopped, run_until
+from hetopt.base.deadline import Stopped
+from hetopt.base.run_until import run_until
 from hetopt.solvers.mcts.worker import ensure_compiled
 from hetopt.solvers.params import MctsParams
-from hetopt.solvers.race.task_loop import TaskLoop, open_pool
+from hetopt.solvers.pools.opening import open_pool
+from hetopt.solvers.race.task_loop import TaskLoop
 from hetopt.solvers.race.unproven import UnprovenLedger
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hetopt.result import Result
+    from hetopt.results.result import Result
     from hetopt.solvers.race.messages import Found
     from hetopt.solvers.request import Request
 

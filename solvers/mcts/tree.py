@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from hetopt.compiled import kernel, step
-from hetopt.cost.table import TICK_S
-from hetopt.formulations.program import PERIOD_SCALE
+from hetopt.base.compiled import kernel, step
+from hetopt.cost.table.ticks import TICK_S
+from hetopt.formulations.scale import PERIOD_SCALE
 from hetopt.solvers.mcts.data import SpaceFact
 from hetopt.solvers.mcts.moves import choices, take
 from hetopt.solvers.mcts.polish import polish

@@ -7,9 +7,10 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from hetopt.compiled import are_kept
-from hetopt.deadline import Deadline, Stopped, run_until
-from hetopt.interruption import released
+from hetopt.base.deadline import Deadline, Stopped
+from hetopt.base.interruption import released
+from hetopt.base.machine_code import are_kept
+from hetopt.base.run_until import run_until
 from hetopt.solvers.mcts.best_plans import BestPlans
 from hetopt.solvers.mcts.data import SearchData
 from hetopt.solvers.mcts.subtree import Subtree
@@ -17,7 +18,7 @@ from hetopt.solvers.mcts.subtree import Subtree
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hetopt.cost.table import CostTable
+    from hetopt.cost.table.table import CostTable
     from hetopt.problem.problem import Problem
     from hetopt.solvers.request import Request
 

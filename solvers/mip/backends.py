@@ -15,7 +15,7 @@ from hetopt.solvers.mip.status import verdict_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from hetopt.deadline import Deadline
+    from hetopt.base.deadline import Deadline
     from hetopt.solvers.race.engine import Verdict
 
 #: Of ``SCIPgetStatus``, as PySCIPOpt spells them. The objective is a sum of times,

@@ -16,7 +16,7 @@ from hetopt.solvers.race.engine import Answer
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hetopt.deadline import Deadline
+    from hetopt.base.deadline import Deadline
     from hetopt.formulations.decision import Decision
     from hetopt.formulations.program import ProgramData
     from hetopt.solvers.race.engine import Verdict

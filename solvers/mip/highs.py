@@ -18,7 +18,7 @@ from hetopt.solvers.mip.status import HIGHS, verdict_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from hetopt.deadline import Deadline
+    from hetopt.base.deadline import Deadline
     from hetopt.formulations.linear_program import LinearProgram
     from hetopt.solvers.race.engine import Verdict
 

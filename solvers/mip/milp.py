@@ -6,7 +6,7 @@ from functools import partial
 from math import isfinite
 from typing import TYPE_CHECKING
 
-from hetopt.solvers.decisions.identical import all_copies
+from hetopt.solvers.decisions.copies import all_copies
 from hetopt.solvers.mip.guard import Attempt, settle_exactly
 from hetopt.solvers.race.engine import Engine
 from hetopt.solvers.race.solve import racing
@@ -14,7 +14,7 @@ from hetopt.solvers.race.solve import racing
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from hetopt.deadline import Deadline
+    from hetopt.base.deadline import Deadline
     from hetopt.formulations.decision import Decision
     from hetopt.formulations.program import ProgramData
     from hetopt.solvers.race.engine import Answer

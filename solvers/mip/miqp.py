@@ -6,7 +6,7 @@ from abc import ABC
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
-from hetopt.solvers.decisions.identical import all_copies
+from hetopt.solvers.decisions.copies import all_copies
 from hetopt.solvers.mip.backends import GurobiBackend, HighsBackend, ScipBackend
 from hetopt.solvers.mip.guard import Attempt, settle_exactly
 from hetopt.solvers.race.engine import Answer, Engine
@@ -15,7 +15,7 @@ from hetopt.solvers.race.solve import racing
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from hetopt.deadline import Deadline
+    from hetopt.base.deadline import Deadline
     from hetopt.formulations.decision import Decision
     from hetopt.formulations.program import ProgramData
     from hetopt.solvers.mip.backends import Backend

@@ -22,8 +22,8 @@ from dataclasses import dataclass
 from math import isfinite
 from typing import TYPE_CHECKING
 
+from hetopt.base.reading import MIB, read_text
 from hetopt.errors import InputError
-from hetopt.reading import MIB, read_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

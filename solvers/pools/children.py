@@ -18,7 +18,7 @@ from multiprocessing import resource_tracker
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from hetopt.interruption import held
+from hetopt.base.interruption import held
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from hetopt.compiled import compiling_s
+from hetopt.base.compiled import compiling_s
 from hetopt.solvers.pools.process import InlinePool, Pool
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from multiprocessing.connection import wait
 from pickle import UnpicklingError
 from typing import TYPE_CHECKING, Any
 
-from hetopt.deadline import Deadline, Stopped
-from hetopt.interruption import held
+from hetopt.base.deadline import Deadline, Stopped
+from hetopt.base.interruption import held
 from hetopt.solvers.pools import children
 
 if TYPE_CHECKING:

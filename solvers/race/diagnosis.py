@@ -8,14 +8,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from hetopt.base.deadline import Deadline, Stopped
+from hetopt.base.run_until import run_until
 from hetopt.cost.build import coefficients, usable_bytes
-from hetopt.cost.table import LONGEST_NS, LONGEST_S
-from hetopt.deadline import Deadline, Stopped, run_until
+from hetopt.cost.table.ticks import LONGEST_NS, LONGEST_S
 from hetopt.formulations.chain import Chain
 from hetopt.problem.pinned_units import units_fault
-from hetopt.problem.principles import PRUNED
 from hetopt.problem.quantity import TOO_MANY_BYTES
-from hetopt.problem.training import FOLDED, Pins
+from hetopt.problem.training.choices import FOLDED
+from hetopt.problem.training.pins import Pins
+from hetopt.problem.training.principles import PRUNED
 from hetopt.solvers.bounds.by_count import survey
 from hetopt.solvers.bounds.relaxation import Relaxation
 
@@ -24,9 +26,11 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from hetopt.cost.table import ClusterTable, CostTable, TableSlice
-    from hetopt.problem.principles import Principles
+    from hetopt.cost.table.cluster import ClusterTable
+    from hetopt.cost.table.slice import TableSlice
+    from hetopt.cost.table.table import CostTable
     from hetopt.problem.problem import Problem
+    from hetopt.problem.training.principles import Principles
 
 #: The ZeRO stage that shards most.
 _MOST_ZERO = 3

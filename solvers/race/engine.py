@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from hetopt.deadline import Deadline
+    from hetopt.base.deadline import Deadline
     from hetopt.formulations.decision import Decision
     from hetopt.formulations.program import ProgramData
 

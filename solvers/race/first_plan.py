@@ -19,8 +19,8 @@ import numpy as np
 from hetopt.cost.chunks import with_stages
 from hetopt.formulations.chain import Chain
 from hetopt.formulations.decision import Decision
-from hetopt.formulations.program import PERIOD_SCALE
 from hetopt.formulations.restricting import restrict
+from hetopt.formulations.scale import PERIOD_SCALE
 from hetopt.schedule.schedules import rule_of
 from hetopt.solvers.decisions.pricer import Pricer
 from hetopt.solvers.race.device_time import least_ns, share_out
@@ -32,8 +32,10 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from hetopt.cost.table import ClusterTable, CostTable, TableSlice
-    from hetopt.plans import Strategy
+    from hetopt.cost.table.cluster import ClusterTable
+    from hetopt.cost.table.slice import TableSlice
+    from hetopt.cost.table.table import CostTable
+    from hetopt.plans.strategy import Strategy
     from hetopt.problem.problem import Problem
 
 #: Strategies of one cluster and q that are looked at; models with experts have tens of

@@ -16,23 +16,23 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, get_args
 
-from hetopt.cost.table_file import table_digest
+from hetopt.base.line_file import LineFile
+from hetopt.base.reading import MIB
+from hetopt.base.words import describe
+from hetopt.cost.table_file.file import table_digest
 from hetopt.errors import HetoptError, InputError
 from hetopt.formulations.decision import Decision
-from hetopt.line_file import LineFile
-from hetopt.plans import Strategy
-from hetopt.pricing import pipeline_times
-from hetopt.reading import MIB
-from hetopt.result import How
+from hetopt.plans.strategy import Strategy
+from hetopt.pricing.price import pipeline_times
+from hetopt.results.settlement import How
 from hetopt.solvers.decisions.assembly import plan_of, value_of
 from hetopt.solvers.race.messages import Found
-from hetopt.words import describe
 
 if TYPE_CHECKING:
-    from hetopt.cost.table import CostTable
-    from hetopt.deadline import Deadline
-    from hetopt.problem.principles import Principles
-    from hetopt.problem.training import Recompute
+    from hetopt.base.deadline import Deadline
+    from hetopt.cost.table.table import CostTable
+    from hetopt.problem.training.choices import Recompute
+    from hetopt.problem.training.principles import Principles
     from hetopt.solvers.race.ledger import Ledger, Program
 
 JOURNAL_SCHEMA = "hetopt-journal/1"

@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hetopt.cost.table import TICK_S
+from hetopt.cost.table.ticks import TICK_S
 from hetopt.formulations.chain import Chain
-from hetopt.formulations.program import PERIOD_SCALE
+from hetopt.formulations.scale import PERIOD_SCALE
 from hetopt.solvers.decisions.assembly import bound_seconds
 from hetopt.solvers.progress import Progress
 from hetopt.solvers.race.messages import NO_CUTOFF, Found, Verdict
 
 if TYPE_CHECKING:
-    from hetopt.cost.table import CostTable
+    from hetopt.cost.table.table import CostTable
     from hetopt.formulations.decision import Decision
     from hetopt.problem.problem import Problem
-    from hetopt.result import How
+    from hetopt.results.settlement import How
 
 
 @dataclass(slots=True)

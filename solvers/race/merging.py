@@ -5,14 +5,15 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from hetopt.result import OPTIMALITY_GAP
+from hetopt.results.result import OPTIMALITY_GAP
 from hetopt.solvers.race.outcome import devices_used, mfu
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from hetopt.cost.table import CostTable
-    from hetopt.result import Objective, PricedPlan, Result
+    from hetopt.cost.table.table import CostTable
+    from hetopt.results.priced_plan import PricedPlan
+    from hetopt.results.result import Objective, Result
 
 
 def best_first(

@@ -5,15 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from hetopt.cost.table import TICK_S
-from hetopt.formulations.program import LONGEST, PERIOD_SCALE
-from hetopt.problem.principles import PRUNED
+from hetopt.cost.table.ticks import TICK_S
+from hetopt.formulations.scale import LONGEST, PERIOD_SCALE
+from hetopt.problem.training.principles import PRUNED
 
 if TYPE_CHECKING:
-    from hetopt.cost.table import CostTable
+    from hetopt.cost.table.table import CostTable
     from hetopt.formulations.decision import Decision
-    from hetopt.problem.principles import Principles
     from hetopt.problem.problem import Problem
+    from hetopt.problem.training.principles import Principles
 
 #: The shared cutoff when there is no plan yet: longer ones are no plans.
 NO_CUTOFF = LONGEST

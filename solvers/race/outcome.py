@@ -6,8 +6,10 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from hetopt.check import check_plan
-from hetopt.cost.table_file import table_digest
-from hetopt.result import OPTIMALITY_GAP, PricedPlan, Result, Settlement
+from hetopt.cost.table_file.file import table_digest
+from hetopt.results.priced_plan import PricedPlan
+from hetopt.results.result import OPTIMALITY_GAP, Result
+from hetopt.results.settlement import Settlement
 from hetopt.solvers.decisions.assembly import plan_of
 from hetopt.solvers.race.diagnosis import why_infeasible
 from hetopt.solvers.race.messages import NO_CUTOFF
@@ -15,11 +17,11 @@ from hetopt.solvers.race.messages import NO_CUTOFF
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from hetopt.cost.table import CostTable
+    from hetopt.cost.table.table import CostTable
     from hetopt.formulations.decision import Decision
-    from hetopt.problem.principles import Principles
     from hetopt.problem.problem import Problem
-    from hetopt.result import Objective, Status
+    from hetopt.problem.training.principles import Principles
+    from hetopt.results.result import Objective, Status
     from hetopt.solvers.race.ledger import Ledger
 
 

@@ -8,32 +8,33 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from hetopt.formulations.ceiling import within
 from hetopt.formulations.chain import Chain
-from hetopt.formulations.program import (
+from hetopt.formulations.program import ProgramData
+from hetopt.formulations.restricting import restrict
+from hetopt.formulations.scale import (
     PERIOD_SCALE,
-    ProgramData,
     scaled_above,
     scaled_below,
     ticks_above,
-    within,
 )
-from hetopt.formulations.restricting import restrict
 from hetopt.formulations.space import undominated
-from hetopt.pricing import pipeline_times
+from hetopt.pricing.price import pipeline_times
 from hetopt.solvers.bounds.bound_q import Left, left_within
 from hetopt.solvers.bounds.boxes import BoxBounds, largest_box_bounds_bytes
 from hetopt.solvers.bounds.by_count import focus, survey
 from hetopt.solvers.bounds.relaxation import Relaxation
 from hetopt.solvers.decisions.assembly import plan_of, value_of
-from hetopt.solvers.decisions.identical import canonical, leaders
+from hetopt.solvers.decisions.copies import canonical
+from hetopt.solvers.decisions.identical import leaders
 from hetopt.solvers.race.device_time import least_ns
 from hetopt.solvers.race.messages import NO_CUTOFF
 
 if TYPE_CHECKING:
-    from hetopt.cost.table import TableSlice
+    from hetopt.cost.table.slice import TableSlice
     from hetopt.formulations.decision import Decision
-    from hetopt.problem.principles import Principles
-    from hetopt.problem.training import Pins
+    from hetopt.problem.training.pins import Pins
+    from hetopt.problem.training.principles import Principles
     from hetopt.solvers.race.messages import Payload
 
 #: Relaxations that are kept where tasks mostly stay with a q.

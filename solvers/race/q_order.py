@@ -6,7 +6,7 @@ from collections import Counter
 from math import inf
 from typing import TYPE_CHECKING
 
-from hetopt.formulations.program import scaled_below, ticks_above
+from hetopt.formulations.scale import scaled_below, ticks_above
 from hetopt.solvers.bounds.bound_q import BoundTask
 from hetopt.solvers.race.messages import NO_CUTOFF
 

@@ -21,11 +21,12 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hetopt.compiled import are_kept
-from hetopt.deadline import Stopped
+from hetopt.base.deadline import Stopped
+from hetopt.base.machine_code import are_kept
 from hetopt.formulations.chain import Chain
-from hetopt.formulations.program import scaled_below, ticks_above
-from hetopt.problem.principles import PRUNED
+from hetopt.formulations.scale import scaled_below, ticks_above
+from hetopt.problem.training.principles import PRUNED
+from hetopt.solvers.pools.opening import open_pool, worker_count
 from hetopt.solvers.pools.process import Pool
 from hetopt.solvers.race.first_plan import ensure_plan, first_plan
 from hetopt.solvers.race.journal import Journal
@@ -44,14 +45,14 @@ from hetopt.solvers.race.messages import (
 )
 from hetopt.solvers.race.outcome import result_of
 from hetopt.solvers.race.q_order import QOrder
-from hetopt.solvers.race.task_loop import TaskLoop, open_pool, worker_count
+from hetopt.solvers.race.task_loop import TaskLoop
 from hetopt.solvers.race.worker import make
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from hetopt.problem.problem import Problem
-    from hetopt.result import Result
+    from hetopt.results.result import Result
     from hetopt.solvers.bounds.by_count import Survey
     from hetopt.solvers.race.messages import Kernels
     from hetopt.solvers.request import Request

@@ -6,17 +6,12 @@ from typing import TYPE_CHECKING
 
 from hetopt.errors import InputError
 from hetopt.solvers.race.race import race
-from hetopt.solvers.registry import (
-    ensure_can,
-    ensure_keeps,
-    ensure_packs,
-    ensure_plans,
-)
+from hetopt.solvers.refusals import ensure_can, ensure_keeps, ensure_packs, ensure_plans
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hetopt.result import Result
+    from hetopt.results.result import Result
     from hetopt.solvers.request import Request, Solve
 
 

@@ -15,16 +15,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hetopt.deadline import Stopped
+from hetopt.base.deadline import Stopped
+from hetopt.base.interruption import check, released, requested
 from hetopt.formulations.chain import Chain
-from hetopt.formulations.program import scaled_below
+from hetopt.formulations.scale import scaled_below
 from hetopt.formulations.space import undominated
-from hetopt.interruption import check, released, requested
-from hetopt.problem.principles import PRUNED
+from hetopt.problem.training.principles import PRUNED
 from hetopt.solvers.bounds.bound_q import BoundTask
 from hetopt.solvers.bounds.by_count import survey
 from hetopt.solvers.bounds.relaxation import Relaxation
-from hetopt.solvers.decisions.identical import canonical, leaders
+from hetopt.solvers.decisions.copies import canonical
+from hetopt.solvers.decisions.identical import leaders
 from hetopt.solvers.race.device_time import share_out
 from hetopt.solvers.race.first_plan import ensure_plan
 from hetopt.solvers.race.ledger import Ledger
@@ -38,11 +39,12 @@ from hetopt.solvers.race.messages import (
 from hetopt.solvers.race.outcome import result_of
 from hetopt.solvers.race.q_order import QOrder
 from hetopt.solvers.race.worker import Worker
-from hetopt.solvers.registry import OWN, SOLVERS, ensure_can, ensure_plans
+from hetopt.solvers.refusals import ensure_can, ensure_plans
+from hetopt.solvers.registry import OWN, SOLVERS
 
 if TYPE_CHECKING:
     from hetopt.formulations.decision import Decision
-    from hetopt.result import Result
+    from hetopt.results.result import Result
     from hetopt.solvers.bounds.by_count import Survey
     from hetopt.solvers.request import Request
 

@@ -10,18 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hetopt.deadline import Deadline
+from hetopt.base.deadline import Deadline
 from hetopt.errors import SolverError
+from hetopt.formulations.ceiling import objective_ceiling, within
 from hetopt.formulations.permitted import Permitted
-from hetopt.formulations.program import (
-    objective_ceiling,
-    ticks_above,
-    within,
-)
 from hetopt.formulations.restricting import restrict
-from hetopt.problem.principles import PRUNED
-from hetopt.problem.training import ClusterPins, Domain, Pins
-from hetopt.result import OPTIMALITY_GAP
+from hetopt.formulations.scale import ticks_above
+from hetopt.problem.training.pins import ClusterPins, Domain, Pins
+from hetopt.problem.training.principles import PRUNED
+from hetopt.results.result import OPTIMALITY_GAP
 from hetopt.solvers.bounds.bound_q import BoundTask, QBounds, explore, is_narrow, plans
 from hetopt.solvers.bounds.by_count import Survey, focus, sharpen, survey
 from hetopt.solvers.bounds.cluster_costs import FIRST, LAST

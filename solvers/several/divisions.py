@@ -17,7 +17,7 @@ from hetopt.problem.division import unlinked
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hetopt.problem.cluster import Cluster
+    from hetopt.problem.cluster.cluster import Cluster
     from hetopt.problem.problem import Problem
 
     #: Name of a cluster, and the devices of each node or half, most first.

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from hetopt.cost.table_file import table_digest
-from hetopt.plans import Plan
-from hetopt.pricing import price
-from hetopt.pricing_several import price_several
-from hetopt.result import PricedPlan, Result
-from hetopt.several import Several
+from hetopt.cost.table_file.file import table_digest
+from hetopt.plans.plan import Plan
+from hetopt.pricing.price import price
+from hetopt.pricing.several import price_several
+from hetopt.results.priced_plan import PricedPlan
+from hetopt.results.result import Result
+from hetopt.results.several import Several
 from hetopt.solvers.race.merging import with_plans
 from hetopt.solvers.several.search import SeveralSearch
 

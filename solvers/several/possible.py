@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hetopt.errors import InputError
-from hetopt.plans import MOST_PIPELINES
+from hetopt.plans.plan import MOST_PIPELINES
 from hetopt.problem.division import pins_fault
-from hetopt.solvers.registry import ensure_races
+from hetopt.solvers.refusals import ensure_races
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

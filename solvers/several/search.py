@@ -23,9 +23,9 @@ from hetopt.cost.divided import depends_on, part
 from hetopt.cost.sources.by_cluster import latency_sources
 from hetopt.cost.sources.remembered import RememberedSource
 from hetopt.formulations.chain import Chain
-from hetopt.plans import Share
+from hetopt.plans.plan import Share
 from hetopt.problem.division import everything
-from hetopt.several import PartBound
+from hetopt.results.several import PartBound
 from hetopt.solvers.fleets.search import bound_of
 from hetopt.solvers.progress import Progress
 from hetopt.solvers.several.batches import least_longest
@@ -33,7 +33,7 @@ from hetopt.solvers.several.divisions import divisions
 
 if TYPE_CHECKING:
     from hetopt.cost.shapes import Floats
-    from hetopt.plans import Pipeline
+    from hetopt.plans.plan import Pipeline
     from hetopt.solvers.request import Request, Solve
     from hetopt.solvers.several.divisions import Division, Parts
 

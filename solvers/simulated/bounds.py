@@ -34,7 +34,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from hetopt.compiled import kernel, step
+from hetopt.base.compiled import kernel, step
 from hetopt.solvers.arrays.costs import Delta, Edge, Fact, Option, Sum
 from hetopt.solvers.arrays.windows import INFINITE
 

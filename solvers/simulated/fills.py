@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hetopt.compiled import kernel, step
+from hetopt.base.compiled import kernel, step
 from hetopt.solvers.arrays.costs import Fact, Option, Sum
 from hetopt.solvers.arrays.windows import INFINITE, slide
 from hetopt.solvers.simulated.runs import bits, closing, opening, run_cap

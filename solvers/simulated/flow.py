@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hetopt.compiled import step
+from hetopt.base.compiled import step
 from hetopt.solvers.simulated.columns import Clock, StageTime
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hetopt.deadline import Deadline, Interrupted
+from hetopt.base.deadline import Deadline, Interrupted
 from hetopt.formulations.chain import Chain
 from hetopt.formulations.decision import Decision
 from hetopt.formulations.restricting import restrict
@@ -29,7 +29,8 @@ from hetopt.solvers.simulated.walk import WalkEnd, walk_on
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from hetopt.cost.table import CostTable, TableSlice
+    from hetopt.cost.table.slice import TableSlice
+    from hetopt.cost.table.table import CostTable
     from hetopt.formulations.program import ProgramData
     from hetopt.problem.problem import Problem
     from hetopt.solvers.arrays.costs import Ints

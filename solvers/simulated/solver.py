@@ -26,13 +26,14 @@ from dataclasses import replace
 from math import ceil
 from typing import TYPE_CHECKING
 
-from hetopt.cost.table import TICK_S
-from hetopt.deadline import Stopped, run_until
+from hetopt.base.deadline import Stopped
+from hetopt.base.interruption import released
+from hetopt.base.run_until import run_until
+from hetopt.cost.table.ticks import TICK_S
 from hetopt.errors import InputError
 from hetopt.formulations.decision import Decision
-from hetopt.formulations.program import PERIOD_SCALE
-from hetopt.interruption import released
-from hetopt.problem.principles import PRUNED
+from hetopt.formulations.scale import PERIOD_SCALE
+from hetopt.problem.training.principles import PRUNED
 from hetopt.schedule.closed_form import closed_form_ns
 from hetopt.schedule.schedules import rule_of
 from hetopt.schedule.simulator import simulate
@@ -41,10 +42,11 @@ from hetopt.solvers.arrays.windows import INFINITE
 from hetopt.solvers.decisions.assembly import decision_of_plan, room_in_flight
 from hetopt.solvers.decisions.pricer import Pricer
 from hetopt.solvers.loading import load
+from hetopt.solvers.pools.opening import open_pool
 from hetopt.solvers.race.ledger import Ledger, Program
 from hetopt.solvers.race.messages import NO_CUTOFF, Found, Verdict, cutoff_of
 from hetopt.solvers.race.outcome import result_of
-from hetopt.solvers.race.task_loop import TaskLoop, open_pool
+from hetopt.solvers.race.task_loop import TaskLoop
 from hetopt.solvers.simulated.warmups import best_warmups
 from hetopt.solvers.simulated.worker import (
     BoundTimesTask,
@@ -57,12 +59,12 @@ if TYPE_CHECKING:
     from fractions import Fraction
     from typing import Any
 
-    from hetopt.cost.table import CostTable
-    from hetopt.deadline import Deadline
-    from hetopt.plans import Plan
-    from hetopt.problem.principles import Principles
+    from hetopt.base.deadline import Deadline
+    from hetopt.cost.table.table import CostTable
+    from hetopt.plans.plan import Plan
     from hetopt.problem.problem import Problem
-    from hetopt.result import Result
+    from hetopt.problem.training.principles import Principles
+    from hetopt.results.result import Result
     from hetopt.solvers.arrays.costs import Ints
     from hetopt.solvers.request import Request
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hetopt.compiled import step
+from hetopt.base.compiled import step
 from hetopt.solvers.arrays.costs import Edge, Fact, Option, Sum
 from hetopt.solvers.arrays.stages import StageSums, ends_of, with_units
 from hetopt.solvers.simulated.bounds import End

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from hetopt.compiled import step
+from hetopt.base.compiled import step
 from hetopt.solvers.simulated.columns import Clock, StageTime
 
 if TYPE_CHECKING:

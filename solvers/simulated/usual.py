@@ -20,8 +20,8 @@ from hetopt.solvers.simulated.search import is_searchable
 from hetopt.solvers.simulated.solver import solve_simulated, why_not
 
 if TYPE_CHECKING:
-    from hetopt.deadline import Deadline
-    from hetopt.result import Result
+    from hetopt.base.deadline import Deadline
+    from hetopt.results.result import Result
     from hetopt.solvers.request import Request
 
 #: Seconds after the proof of the closed form in which the simulated time is proven, or

@@ -18,7 +18,7 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
-from hetopt.compiled import kernel, step
+from hetopt.base.compiled import kernel, step
 from hetopt.solvers.arrays.costs import Edge, Fact, HostColumn, Option, Sum
 from hetopt.solvers.arrays.windows import INFINITE
 from hetopt.solvers.simulated.runs import opening

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hetopt.compiled import kernel, step
+from hetopt.base.compiled import kernel, step
 from hetopt.solvers.arrays.windows import INFINITE
 from hetopt.solvers.simulated.columns import Clock, StageTime
 from hetopt.solvers.simulated.flow import feed, run_end

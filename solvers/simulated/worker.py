@@ -5,22 +5,25 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from hetopt.deadline import Deadline, Interrupted
+from hetopt.base.deadline import Deadline, Interrupted
 from hetopt.errors import SolverError
 from hetopt.formulations.chain import Chain
 from hetopt.formulations.paths import Simulated
-from hetopt.formulations.program import PERIOD_SCALE, ProgramData
+from hetopt.formulations.program import ProgramData
+from hetopt.formulations.scale import PERIOD_SCALE
 from hetopt.formulations.space import undominated
-from hetopt.problem.principles import PRUNED
+from hetopt.problem.training.principles import PRUNED
 from hetopt.schedule.schedules import rule_of
-from hetopt.solvers.decisions.identical import canonical, leaders
+from hetopt.solvers.decisions.copies import canonical
+from hetopt.solvers.decisions.identical import leaders
 from hetopt.solvers.race.messages import Found, Verdict
 from hetopt.solvers.simulated.search import SimulatedSearch, survey
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hetopt.cost.table import CostTable, TableSlice
+    from hetopt.cost.table.slice import TableSlice
+    from hetopt.cost.table.table import CostTable
     from hetopt.formulations.decision import Decision
     from hetopt.problem.problem import Problem
     from hetopt.solvers.arrays.costs import Ints

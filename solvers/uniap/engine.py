@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hetopt.deadline import Deadline
+from hetopt.base.deadline import Deadline
 from hetopt.errors import SolverError
 from hetopt.formulations.uniap.choice import price
 from hetopt.solvers.mip.highs import HighsRun

@@ -7,24 +7,26 @@ from typing import TYPE_CHECKING
 
 from hetopt.check import check_plan
 from hetopt.cost.per_unit.layer_costs import rows_of, unit_costs
-from hetopt.cost.table import LONGEST_NS, LONGEST_S, TICK_S
-from hetopt.cost.table_file import table_digest
+from hetopt.cost.table.ticks import LONGEST_NS, LONGEST_S, TICK_S
+from hetopt.cost.table_file.file import table_digest
 from hetopt.errors import SolverError
 from hetopt.formulations.uniap.choice import lower_bound_ns
 from hetopt.formulations.uniap.programs import uniap_pairs
-from hetopt.plans import Pipeline, Plan, Stage
-from hetopt.problem.training import RESHARDING
-from hetopt.result import OPTIMALITY_GAP, PricedPlan, Result, Settlement
+from hetopt.plans.plan import Pipeline, Plan, Stage
+from hetopt.pricing.units import crossing
+from hetopt.problem.training.choices import RESHARDING
+from hetopt.results.priced_plan import PricedPlan
+from hetopt.results.result import OPTIMALITY_GAP, Result
+from hetopt.results.settlement import Settlement
 from hetopt.solvers.race.outcome import mfu
-from hetopt.unit_pricing import crossing
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from hetopt.cost.table import CostTable
+    from hetopt.cost.table.table import CostTable
     from hetopt.formulations.uniap.choice import UniapChoice, UniapProgram
     from hetopt.problem.problem import Problem
-    from hetopt.result import Status
+    from hetopt.results.result import Status
     from hetopt.solvers.uniap.search import UniapResult
 
 

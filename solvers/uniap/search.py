@@ -13,12 +13,12 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from hetopt.cost.table import LONGEST_NS, TICK_S
-from hetopt.deadline import Deadline
+from hetopt.base.deadline import Deadline
+from hetopt.base.interruption import check
+from hetopt.cost.table.ticks import LONGEST_NS, TICK_S
 from hetopt.formulations.uniap.choice import lower_bound_ns, price
 from hetopt.formulations.uniap.program import UniapLinear
-from hetopt.interruption import check
-from hetopt.result import OPTIMALITY_GAP
+from hetopt.results.result import OPTIMALITY_GAP
 from hetopt.solvers.params import RaceParams
 from hetopt.solvers.progress import Progress
 from hetopt.solvers.uniap.engine import UniapEngine
@@ -28,7 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from hetopt.formulations.uniap.choice import UniapChoice, UniapProgram
-    from hetopt.result import How, Status
+    from hetopt.results.result import Status
+    from hetopt.results.settlement import How
 
 #: How often a program is looked at under a time limit.
 _PASSES = 3
@@ -40,7 +41,7 @@ _TELL_S = 0.2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UniapSettlement:
-    """How one program was settled; ``how`` as in ``hetopt.result``.
+    """How one program was settled; ``how`` as in ``hetopt.results``.
 
     Attributes
     ----------

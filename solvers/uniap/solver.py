@@ -9,16 +9,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hetopt.cost.table import TICK_S
+from hetopt.cost.table.ticks import TICK_S
 from hetopt.errors import InputError
 from hetopt.formulations.uniap.programs import uniap_programs
-from hetopt.solvers.registry import ensure_can, ensure_plans
+from hetopt.solvers.refusals import ensure_can, ensure_plans
 from hetopt.solvers.uniap.outcome import result_of
 from hetopt.solvers.uniap.search import UniapParams, solve_programs
 
 if TYPE_CHECKING:
     from hetopt.problem.problem import Problem
-    from hetopt.result import Result
+    from hetopt.results.result import Result
     from hetopt.solvers.params import RaceParams
     from hetopt.solvers.request import Request
 

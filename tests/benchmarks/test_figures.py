@@ -14,8 +14,8 @@ from benchmarks.figure_runs import CAMPAIGNS, Campaign, Order, Shot, scattered
 from benchmarks.figure_tables import Table
 from benchmarks.figures import FIGURES
 from benchmarks.rivals import Chase
+from hetopt.base.deadline import Deadline
 from hetopt.cost.build import build_table
-from hetopt.deadline import Deadline
 from hetopt.problem.catalogue import problem_files
 from hetopt.problem.reading import read_problem
 from hetopt.solvers.dp.solver import solve

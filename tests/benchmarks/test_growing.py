@@ -8,8 +8,8 @@ import pytest
 
 from benchmarks.growing import Size, document, problem
 from hetopt.cost.build import build_table
-from hetopt.cost.table import TICK_S
-from hetopt.formulations.program import PERIOD_SCALE
+from hetopt.cost.table.ticks import TICK_S
+from hetopt.formulations.scale import PERIOD_SCALE
 from hetopt.solvers.race.ledger import Ledger
 from hetopt.solvers.race.messages import NO_CUTOFF, Found, Payload
 from hetopt.solvers.race.q_order import QOrder

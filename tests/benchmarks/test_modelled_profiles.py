@@ -15,8 +15,8 @@ from hetopt.cost.shard_shape import ATTENTION_CORE
 from hetopt.cost.sources.by_cluster import latency_sources
 from hetopt.cost.sources.roofline import Roofline
 from hetopt.problem.catalogue import accelerators, profile_files
-from hetopt.problem.kinds import LAYER
-from hetopt.problem.training import Training
+from hetopt.problem.model.kinds import LAYER
+from hetopt.problem.training.training import Training
 from tests.cost.making import make_cluster, make_problem
 
 #: How far a forest's layer times may be from the roofline it learnt from, on average.

@@ -6,11 +6,12 @@ from dataclasses import replace
 
 from hetopt.calibrating.runs import MeasuredRun
 from hetopt.cost.build import build_table
-from hetopt.plans import Pipeline, Plan, Stage, Strategy
-from hetopt.pricing import price
+from hetopt.plans.plan import Pipeline, Plan, Stage
+from hetopt.plans.strategy import Strategy
+from hetopt.pricing.price import price
 from hetopt.problem.calibration import NO_CALIBRATION, Calibration
 from hetopt.problem.problem import Problem
-from hetopt.problem.training import Training
+from hetopt.problem.training.training import Training
 from tests.cost.making import make_cluster, make_links, make_model, make_problem
 
 MODEL = make_model(layers=8)

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from hetopt.calibrating.doubts import doubts
 from hetopt.calibrating.factors import Factor
-from hetopt.plans import Plan
+from hetopt.plans.plan import Plan
 from hetopt.problem.calibration import NO_CALIBRATION
 from tests.calibrating.making import plan_of_one, problem_of_one, run_of
 

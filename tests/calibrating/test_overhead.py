@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from hetopt.calibrating.overhead import fit_overhead
 from hetopt.cost.build import build_table
-from hetopt.pricing import price
+from hetopt.pricing.price import price
 from tests.calibrating.making import plan_of, problem_of, run_of
 
 

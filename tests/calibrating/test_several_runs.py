@@ -10,9 +10,9 @@ from hetopt.calibrating.alike import ensure_alike
 from hetopt.calibrating.runs import MeasuredRun
 from hetopt.calibrating.several_runs import fit_jointly
 from hetopt.errors import InputError
-from hetopt.plans import Plan
+from hetopt.plans.plan import Plan
 from hetopt.problem.calibration import Calibration
-from hetopt.problem.cluster import ClusterLinks, DeviceGroup, Link, PeakFlops
+from hetopt.problem.cluster.cluster import ClusterLinks, DeviceGroup, Link, PeakFlops
 from hetopt.problem.problem import Problem
 from tests.calibrating.making import (
     efficiencies,

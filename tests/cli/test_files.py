@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from hetopt import reading
+from hetopt.base import reading
 from hetopt.cli import main
 
 PROBLEM = """\

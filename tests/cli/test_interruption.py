@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from hetopt import interruption
+from hetopt.base import interruption
 from hetopt.cli import main
 from hetopt.solvers.progress import Progress
 from hetopt.solvers.request import Request

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from hetopt.base.line_file import LineFile
 from hetopt.cli import main
 from hetopt.errors import InputError
-from hetopt.line_file import LineFile
 from tests.cli.conftest import RunHetopt
 
 #: Too large for its devices: there is no plan.

@@ -45,8 +45,8 @@ def loaded(code: str, environment: dict[str, str]) -> set[str]:
     "code",
     [
         "import hetopt",
-        "import hetopt.errors, hetopt.plans, hetopt.result, hetopt.solvers.registry",
-        "import hetopt.problem.problem, hetopt.cost.table",
+        "import hetopt.plans.plan, hetopt.results.result, hetopt.solvers.registry",
+        "import hetopt.problem.problem, hetopt.cost.table.table",
         "from hetopt.cli import main\ntry: main(['--help'])\nexcept SystemExit: pass",
         "from hetopt.cli import main\n"
         "try: main(['plan', '--help'])\nexcept SystemExit: pass",

@@ -9,13 +9,14 @@ from hetopt.cost.shapes import Shape
 from hetopt.cost.sources.source import ShardQuery
 from hetopt.cost.units import tables, unit_parameters
 from hetopt.problem.catalogue import accelerators
-from hetopt.problem.cluster import Cluster, ClusterLink, ClusterLinks, Link
-from hetopt.problem.model import Model
+from hetopt.problem.cluster.cluster import Cluster, ClusterLink, ClusterLinks, Link
+from hetopt.problem.model.model import Model
 from hetopt.problem.problem import Problem
-from hetopt.problem.training import ClusterPins, Domain, Pins, Training
+from hetopt.problem.training.pins import ClusterPins, Domain, Pins
+from hetopt.problem.training.training import Training
 
 if TYPE_CHECKING:
-    from hetopt.problem.cluster import Staging
+    from hetopt.problem.cluster.cluster import Staging
 
 GBPS = 1e9 / 8
 

@@ -13,10 +13,10 @@ from hetopt.cost.memory import activation_bytes
 from hetopt.cost.model_flops import model_flops
 from hetopt.cost.pieces.attention import causal_keys
 from hetopt.cost.units import unit_operations, unit_parameters
-from hetopt.problem.architecture import Architecture
-from hetopt.problem.kinds import HEAD, LAYER, LAYER_WINDOW
-from hetopt.problem.model import Model
-from hetopt.problem.training import Training
+from hetopt.problem.model.architecture import Architecture
+from hetopt.problem.model.kinds import HEAD, LAYER, LAYER_WINDOW
+from hetopt.problem.model.model import Model
+from hetopt.problem.training.training import Training
 from tests.cost.making import make_model, shape
 from tests.with_configs import NAMES, problem_of
 

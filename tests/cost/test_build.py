@@ -11,22 +11,18 @@ from numpy.typing import NDArray
 from hetopt.cost.build import build_table
 from hetopt.cost.communication.synchronisation import OPTIMIZER_START_S
 from hetopt.cost.sources.source import ShardQuery, ShardTimes
-from hetopt.cost.table import ClusterTable, CostTable, SourceKind
+from hetopt.cost.table.cluster import ClusterTable
+from hetopt.cost.table.table import CostTable, SourceKind
 from hetopt.errors import InputError
-from hetopt.plans import Strategy
+from hetopt.plans.strategy import Strategy
 from hetopt.problem.catalogue import problem_files
-from hetopt.problem.cluster import Cluster, PeakFlops
+from hetopt.problem.cluster.cluster import Cluster, PeakFlops
 from hetopt.problem.digest import problem_digest
-from hetopt.problem.model import Granularity
+from hetopt.problem.model.model import Granularity
 from hetopt.problem.reading import read_problem, read_problem_text
-from hetopt.problem.training import (
-    RESHARDING,
-    ClusterPins,
-    Domain,
-    Pins,
-    ScheduleName,
-    Training,
-)
+from hetopt.problem.training.choices import RESHARDING, ScheduleName
+from hetopt.problem.training.pins import ClusterPins, Domain, Pins
+from hetopt.problem.training.training import Training
 from tests.cost.making import (
     GBPS,
     link,

@@ -12,12 +12,12 @@ from hetopt.cost.build import build_table
 from hetopt.cost.device_work import least_device_seconds
 from hetopt.cost.divided import depends_on, part
 from hetopt.errors import InputError
-from hetopt.pricing_several import price_several
+from hetopt.pricing.several import price_several
 from hetopt.problem.division import part_of
 from hetopt.problem.reading import read_problem_text
 
 if TYPE_CHECKING:
-    from hetopt.cost.table import CostTable
+    from hetopt.cost.table.table import CostTable
     from hetopt.problem.problem import Problem
 
 TEXT = """\
@@ -180,7 +180,7 @@ def test_no_pipeline_is_quicker_than_its_device_time(problem: Problem) -> None:
 
 
 def test_devices_that_are_not_there_are_refused(problem: Problem) -> None:
-    from hetopt.plans import Pipeline, Plan, Share
+    from hetopt.plans.plan import Pipeline, Plan, Share
 
     for nodes, why in (
         ({"c": (1,)}, "no cluster is named 'c'"),

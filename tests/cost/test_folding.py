@@ -11,7 +11,7 @@ import pytest
 
 from hetopt.cost.build import build_table
 from hetopt.cost.folding import PairTable, pair_columns, pairs_of
-from hetopt.cost.table_file import table_digest, table_from_json, table_to_json
+from hetopt.cost.table_file.file import table_digest, table_from_json, table_to_json
 from hetopt.errors import InputError
 from hetopt.problem.reading import read_problem_text
 

@@ -19,9 +19,10 @@ from hetopt.cost.memory import (
 )
 from hetopt.cost.shapes import Shape
 from hetopt.cost.units import unit_parameters
-from hetopt.problem.kinds import EMBEDDING, HEAD, LAYER, MLP_DOWN, PREDICTION
-from hetopt.problem.model import Model
-from hetopt.problem.training import Kernel, Optimizer, Precision, Recompute, Training
+from hetopt.problem.model.kinds import EMBEDDING, HEAD, LAYER, MLP_DOWN, PREDICTION
+from hetopt.problem.model.model import Model
+from hetopt.problem.training.choices import Kernel, Optimizer, Precision, Recompute
+from hetopt.problem.training.training import Training
 from tests.cost.making import make_cluster, make_model, make_problem, pinned, shape
 
 REFERENCE = Path(__file__).parents[2].parent / "shared" / "reference" / "memory.json"

@@ -7,9 +7,9 @@ from hetopt.cost.model_flops import model_flops
 from hetopt.cost.shapes import Shape
 from hetopt.cost.units import unit_operations
 from hetopt.problem.building.model import build_model
-from hetopt.problem.model import Model
+from hetopt.problem.model.model import Model
 from hetopt.problem.schema.model import ModelSpec
-from hetopt.problem.training import Training
+from hetopt.problem.training.training import Training
 
 #: Longer than Llama-4's chunks.
 TRAINING = Training(global_batch=4, seq_len=12288)

@@ -8,12 +8,12 @@ import pytest
 from hetopt.cost.build import build_table
 from hetopt.cost.communication.within_stage import OVERLAP_COST, exposed_dispatch_s
 from hetopt.cost.sources.source import ShardQuery, ShardTimes
-from hetopt.cost.table import CostTable, SourceKind
-from hetopt.problem.cluster import Cluster
-from hetopt.problem.kinds import LAYER, LAYER_EXPERTS
+from hetopt.cost.table.table import CostTable, SourceKind
+from hetopt.problem.cluster.cluster import Cluster
+from hetopt.problem.model.kinds import LAYER, LAYER_EXPERTS
 from hetopt.problem.problem import Problem
 from hetopt.problem.reading import read_problem_text
-from hetopt.problem.training import ScheduleName
+from hetopt.problem.training.choices import ScheduleName
 
 FORWARD_NS = 80_000
 

@@ -10,8 +10,8 @@ import pytest
 
 from hetopt.cost.build import build_table
 from hetopt.cost.ranges import LARGEST_SUM, ensure_sums_fit, nanoseconds
-from hetopt.cost.table import LONGEST_NS, TOO_LONG_NS
-from hetopt.cost.table_file import table_digest, table_from_json, table_to_json
+from hetopt.cost.table.ticks import LONGEST_NS, TOO_LONG_NS
+from hetopt.cost.table_file.file import table_digest, table_from_json, table_to_json
 from hetopt.errors import InputError
 from hetopt.problem.quantity import TOO_MANY_BYTES
 from hetopt.problem.reading import read_problem_text

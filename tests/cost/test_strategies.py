@@ -6,10 +6,12 @@ from math import prod
 import pytest
 
 from hetopt.cost.strategies import strategies
-from hetopt.plans import Strategy
-from hetopt.problem.experts import Experts
+from hetopt.plans.strategy import Strategy
+from hetopt.problem.model.experts import Experts
 from hetopt.problem.problem import Problem
-from hetopt.problem.training import RECOMPUTE, ClusterPins, Domain, Pins, Training
+from hetopt.problem.training.choices import RECOMPUTE
+from hetopt.problem.training.pins import ClusterPins, Domain, Pins
+from hetopt.problem.training.training import Training
 from tests.cost.making import make_cluster, make_model, make_problem, only
 
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from hetopt.cost.build import build_table
-from hetopt.cost.table import CostTable
-from hetopt.cost.table_file import (
+from hetopt.cost.table.table import CostTable
+from hetopt.cost.table_file.file import (
     read_table,
     table_digest,
     table_from_json,
@@ -21,7 +21,7 @@ from hetopt.cost.table_file import (
 )
 from hetopt.errors import DigestError, InputError
 from hetopt.problem.problem import Problem
-from hetopt.problem.training import Training
+from hetopt.problem.training.training import Training
 from tests.cost.making import make_cluster, make_model, make_problem, only
 
 PROBLEM = make_problem(

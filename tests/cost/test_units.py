@@ -7,9 +7,10 @@ from hetopt.cost.memory import activation_bytes
 from hetopt.cost.model_flops import model_flops
 from hetopt.cost.sources.roofline import Roofline
 from hetopt.cost.units import unit_operations, unit_parameters
-from hetopt.problem.kinds import ATTENTION, BLOCKS, EMBEDDING, HEAD, LAYER, MLP_UP
-from hetopt.problem.model import Model
-from hetopt.problem.training import Recompute, Training
+from hetopt.problem.model.kinds import ATTENTION, BLOCKS, EMBEDDING, HEAD, LAYER, MLP_UP
+from hetopt.problem.model.model import Model
+from hetopt.problem.training.choices import Recompute
+from hetopt.problem.training.training import Training
 from tests.cost.making import make_cluster, make_model, query, shape
 
 TRAINING = Training(global_batch=8, seq_len=2048)

@@ -7,17 +7,14 @@ from itertools import pairwise
 from random import Random
 
 from hetopt.export.job import Job
-from hetopt.plans import Pipeline, Plan, Stage, Strategy
+from hetopt.plans.plan import Pipeline, Plan, Stage
+from hetopt.plans.strategy import Strategy
 from hetopt.problem.catalogue import accelerators
-from hetopt.problem.cluster import Cluster, ClusterLink, ClusterLinks, Link
-from hetopt.problem.model import Granularity, Model
+from hetopt.problem.cluster.cluster import Cluster, ClusterLink, ClusterLinks, Link
+from hetopt.problem.model.model import Granularity, Model
 from hetopt.problem.problem import Problem
-from hetopt.problem.training import (
-    RECOMPUTE,
-    Recompute,
-    ScheduleName,
-    Training,
-)
+from hetopt.problem.training.choices import RECOMPUTE, Recompute, ScheduleName
+from hetopt.problem.training.training import Training
 from hetopt.schedule.warmup import warmup_counts
 from tests.oracle.instances import OVERLAPPING
 

@@ -7,7 +7,8 @@ import pytest
 
 from hetopt.export.bundle import ranks_csv
 from hetopt.export.job import Job
-from hetopt.plans import Pipeline, Plan, Stage, Strategy
+from hetopt.plans.plan import Pipeline, Plan, Stage
+from hetopt.plans.strategy import Strategy
 from tests.export.jobs import draw_job
 from tests.oracle import plain
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hetopt.formulations.intervals.program import IntervalProgram
-from hetopt.pricing import pipeline_times
+from hetopt.pricing.price import pipeline_times
 from hetopt.solvers.decisions.assembly import plan_of, value_of
 from hetopt.solvers.mip.highs import HighsRun
 from tests.formulations.programs import Best, data_of
 
 if TYPE_CHECKING:
-    from hetopt.cost.table import CostTable
+    from hetopt.cost.table.table import CostTable
     from hetopt.formulations.decision import Decision
-    from hetopt.problem.training import Pins
+    from hetopt.problem.training.pins import Pins
 
 #: HiGHS's tolerances over the largest objective here, both generously.
 EXACT = 1e-7

@@ -11,9 +11,9 @@ from hetopt.solvers.mip.highs import HighsRun
 from tests.formulations.programs import Best, data_of
 
 if TYPE_CHECKING:
-    from hetopt.cost.table import CostTable
+    from hetopt.cost.table.table import CostTable
     from hetopt.formulations.program import ProgramData
-    from hetopt.problem.training import Pins
+    from hetopt.problem.training.pins import Pins
 
 
 def minimum(model: Any) -> float | None:

@@ -10,13 +10,16 @@ from ortools.sat.python import cp_model
 
 from hetopt.formulations.chain import Chain
 from hetopt.formulations.cp_sat.program import PipelineProgram
-from hetopt.formulations.program import PERIOD_SCALE, ProgramData
-from hetopt.plans import Strategy
-from hetopt.problem.training import ClusterPins, Domain, Pins, ScheduleName
+from hetopt.formulations.program import ProgramData
+from hetopt.formulations.scale import PERIOD_SCALE
+from hetopt.plans.strategy import Strategy
+from hetopt.problem.training.choices import ScheduleName
+from hetopt.problem.training.pins import ClusterPins, Domain, Pins
 from tests.oracle import plain
 
 if TYPE_CHECKING:
-    from hetopt.cost.table import CostTable, TableSlice
+    from hetopt.cost.table.slice import TableSlice
+    from hetopt.cost.table.table import CostTable
     from hetopt.formulations.decision import Decision
 
 #: More ticks than any plan of a tiny table takes.

@@ -12,9 +12,9 @@ import pytest
 from hetopt.formulations.chain import Chain
 from hetopt.formulations.cp_sat import cuts as cp_sat_cuts
 from hetopt.formulations.cp_sat.program import PipelineProgram
-from hetopt.formulations.program import PERIOD_SCALE
+from hetopt.formulations.scale import PERIOD_SCALE
 from hetopt.formulations.space import undominated
-from hetopt.pricing import pipeline_times
+from hetopt.pricing.price import pipeline_times
 from hetopt.schedule.closed_form import closed_form_ns
 from hetopt.solvers.decisions.assembly import plan_of, value_of
 from tests.formulations.programs import data_of, optimum
@@ -23,7 +23,7 @@ from tests.oracle.brute_force import Answer, Found
 from tests.oracle.instances import Instance, make_instance
 
 if TYPE_CHECKING:
-    from hetopt.cost.table import CostTable
+    from hetopt.cost.table.table import CostTable
 
 #: More ticks than any plan of a generated table takes.
 ENOUGH = 10**12

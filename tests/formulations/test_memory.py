@@ -6,8 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from hetopt.formulations.program import PERIOD_SCALE
-from hetopt.problem.training import Pins, ScheduleName
+from hetopt.formulations.scale import PERIOD_SCALE
+from hetopt.problem.training.choices import ScheduleName
+from hetopt.problem.training.pins import Pins
 from tests.formulations.programs import (
     LAYER,
     best,

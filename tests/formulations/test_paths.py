@@ -10,7 +10,8 @@ import pytest
 from hetopt.formulations.chain import Chain
 from hetopt.formulations.paths import Simulated
 from hetopt.formulations.space import undominated
-from hetopt.problem.training import Domain, Pins, ScheduleName
+from hetopt.problem.training.choices import ScheduleName
+from hetopt.problem.training.pins import Domain, Pins
 from tests.oracle import brute_force
 from tests.oracle.instances import Instance, make_instance
 

@@ -7,8 +7,9 @@ from math import ceil
 
 import pytest
 
-from hetopt.formulations.program import PERIOD_SCALE
-from hetopt.problem.training import Pins, ScheduleName
+from hetopt.formulations.scale import PERIOD_SCALE
+from hetopt.problem.training.choices import ScheduleName
+from hetopt.problem.training.pins import Pins
 from tests.formulations.programs import (
     END,
     LAYER,

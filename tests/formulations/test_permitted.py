@@ -8,8 +8,8 @@ import pytest
 
 from hetopt.formulations.decision import Decision
 from hetopt.formulations.permitted import Permitted
-from hetopt.plans import Strategy
-from hetopt.problem.training import ClusterPins, Domain, Pins
+from hetopt.plans.strategy import Strategy
+from hetopt.problem.training.pins import ClusterPins, Domain, Pins
 
 NAMES = ("a", "b", "c")
 ONE = Strategy(dp=1, cp=1, tp=1, recompute="none")

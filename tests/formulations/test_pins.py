@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hetopt.problem.training import ClusterPins, Domain, Pins
+from hetopt.problem.training.pins import ClusterPins, Domain, Pins
 from tests.formulations.programs import (
     best,
     exactly,

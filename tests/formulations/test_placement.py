@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hetopt.formulations.cp_sat.program import PipelineProgram
-from hetopt.problem.training import ClusterPins, Domain, Pins
+from hetopt.problem.training.pins import ClusterPins, Domain, Pins
 from tests.formulations.programs import (
     ONE,
     TWO,
@@ -23,7 +23,7 @@ from tests.formulations.programs import (
 )
 
 if TYPE_CHECKING:
-    from hetopt.plans import Strategy
+    from hetopt.plans.strategy import Strategy
 
 
 def test_every_unit_lies_on_one_stage() -> None:

@@ -7,7 +7,8 @@ import pytest
 from hetopt.cost.build import build_table
 from hetopt.formulations import space
 from hetopt.formulations.chain import Chain
-from hetopt.problem.training import ScheduleName, Training
+from hetopt.problem.training.choices import ScheduleName
+from hetopt.problem.training.training import Training
 from tests.cost.making import make_cluster, make_problem
 
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from hetopt.problem.training import Pins
+from hetopt.problem.training.pins import Pins
 from tests.formulations.programs import (
     ONE,
     TWO,

@@ -10,7 +10,7 @@ from random import Random
 from typing import Any
 
 from hetopt.export.registry import SHIPPED
-from hetopt.problem.training import INTERLEAVED, RECOMPUTE
+from hetopt.problem.training.choices import INTERLEAVED, RECOMPUTE
 from hetopt.schedule.schedules import FREE, RULES
 from tests.oracle.instances import OVERLAPPING
 

@@ -13,7 +13,7 @@ from hetopt.inventory.grouping import Inventory, group_nodes
 from hetopt.inventory.reading import read_source
 from hetopt.inventory.source import source_of
 from hetopt.inventory.writing import clusters_yaml
-from hetopt.problem.document import parse_document
+from hetopt.problem.document.document import parse_document
 
 #: Label, devices per node, Slurm's state (long, short), partition.
 NODES = st.lists(

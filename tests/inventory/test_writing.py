@@ -8,7 +8,7 @@ from hetopt.inventory.grouping import group_nodes
 from hetopt.inventory.reading import read_source
 from hetopt.inventory.source import source_of
 from hetopt.inventory.writing import clusters_yaml, summary
-from hetopt.problem.document import parse_document
+from hetopt.problem.document.document import parse_document
 
 
 def written(text: str) -> str:

@@ -28,10 +28,10 @@ from fractions import Fraction
 from itertools import combinations, pairwise, permutations, product
 from typing import TYPE_CHECKING
 
-from hetopt.cost.table_file import table_digest
-from hetopt.plans import Pipeline, Plan, Stage
-from hetopt.problem.principles import PRUNED
-from hetopt.problem.training import RESHARDING
+from hetopt.cost.table_file.file import table_digest
+from hetopt.plans.plan import Pipeline, Plan, Stage
+from hetopt.problem.training.choices import RESHARDING
+from hetopt.problem.training.principles import PRUNED
 from tests.oracle import chunks, folding, weights, wide
 from tests.oracle.nodes import room
 from tests.oracle.plan_times import (
@@ -46,10 +46,11 @@ from tests.oracle.plan_times import (
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from hetopt.cost.table import CostTable, TableSlice
-    from hetopt.plans import Strategy
-    from hetopt.problem.principles import Principles
+    from hetopt.cost.table.slice import TableSlice
+    from hetopt.cost.table.table import CostTable
+    from hetopt.plans.strategy import Strategy
     from hetopt.problem.problem import Problem
+    from hetopt.problem.training.principles import Principles
 
     #: Stages, micro-batches; cluster, strategy and stages of each run.
     Shape = tuple[int, int, tuple[int, ...], tuple[int, ...], tuple[int, ...]]

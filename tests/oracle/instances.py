@@ -18,11 +18,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hetopt.cost.folding import folded
-from hetopt.cost.table import ClusterTable, CostTable
+from hetopt.cost.table.cluster import ClusterTable
+from hetopt.cost.table.table import CostTable
 from hetopt.problem.digest import problem_digest
-from hetopt.problem.principles import Principles
 from hetopt.problem.problem import Problem
-from hetopt.problem.training import FOLDED, INTERLEAVED, SCHEDULES, ScheduleName
+from hetopt.problem.training.choices import FOLDED, INTERLEAVED, SCHEDULES, ScheduleName
+from hetopt.problem.training.principles import Principles
 from hetopt.schedule.schedules import rule_of
 from tests.oracle import wide
 from tests.oracle.problems import draw_problem

@@ -17,7 +17,8 @@ from tests.oracle.plan_times import Pieces
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from hetopt.cost.table import CostTable, TableSlice
+    from hetopt.cost.table.slice import TableSlice
+    from hetopt.cost.table.table import CostTable
     from hetopt.problem.problem import Problem
     from tests.oracle.brute_force import Found
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from hetopt.problem.cluster import Cluster
+    from hetopt.problem.cluster.cluster import Cluster
 
     #: Devices and tp of a stage.
     Need = tuple[int, int]

@@ -21,7 +21,7 @@ from tests.oracle.problems import draw_problem
 from tests.oracle.tables import draw_table
 
 if TYPE_CHECKING:
-    from hetopt.problem.cluster import Cluster
+    from hetopt.problem.cluster.cluster import Cluster
 
 #: Devices of each node.
 ODD = ((3,), (5,), (7,), (6, 6), (3, 3), (2, 1), (4, 3), (3, 2, 3), (5, 4), (4, 4, 3))

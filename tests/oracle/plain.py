@@ -6,10 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hetopt.cost.table import ClusterTable, CostTable, Layout, TableSlice
-from hetopt.cost.table_file import table_digest
-from hetopt.plans import Pipeline, Plan, Stage, Strategy
-from hetopt.problem.cluster import (
+from hetopt.cost.table.cluster import ClusterTable
+from hetopt.cost.table.slice import Layout, TableSlice
+from hetopt.cost.table.table import CostTable
+from hetopt.cost.table_file.file import table_digest
+from hetopt.plans.plan import Pipeline, Plan, Stage
+from hetopt.plans.strategy import Strategy
+from hetopt.problem.cluster.cluster import (
     Accelerator,
     Cluster,
     ClusterLink,
@@ -18,10 +21,11 @@ from hetopt.problem.cluster import (
     PeakFlops,
 )
 from hetopt.problem.digest import problem_digest
-from hetopt.problem.kinds import EMBEDDING, HEAD, LAYER
-from hetopt.problem.model import Model
+from hetopt.problem.model.kinds import EMBEDDING, HEAD, LAYER
+from hetopt.problem.model.model import Model
 from hetopt.problem.problem import Problem
-from hetopt.problem.training import Pins, Training
+from hetopt.problem.training.pins import Pins
+from hetopt.problem.training.training import Training
 from hetopt.schedule.schedules import rule_of
 from tests.oracle.nodes import room
 

@@ -6,7 +6,7 @@ from itertools import pairwise
 from random import Random
 from typing import TYPE_CHECKING
 
-from hetopt.problem.cluster import (
+from hetopt.problem.cluster.cluster import (
     Accelerator,
     Cluster,
     ClusterLink,
@@ -14,18 +14,12 @@ from hetopt.problem.cluster import (
     Link,
     PeakFlops,
 )
-from hetopt.problem.experts import Experts
-from hetopt.problem.model import Model
+from hetopt.problem.model.experts import Experts
+from hetopt.problem.model.model import Model
 from hetopt.problem.problem import Problem
-from hetopt.problem.training import (
-    ANY,
-    RECOMPUTE,
-    ClusterPins,
-    Domain,
-    Pins,
-    ScheduleName,
-    Training,
-)
+from hetopt.problem.training.choices import RECOMPUTE, ScheduleName
+from hetopt.problem.training.pins import ANY, ClusterPins, Domain, Pins
+from hetopt.problem.training.training import Training
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

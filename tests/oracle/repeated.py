@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hetopt.cost.table import Layout
+from hetopt.cost.table.slice import Layout
 from hetopt.problem.digest import problem_digest
 from tests.oracle.instances import MAX_PLANS, Instance, count_plans, make_instance
 
@@ -17,9 +17,10 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from hetopt.cost.table import CostTable, TableSlice
+    from hetopt.cost.table.slice import TableSlice
+    from hetopt.cost.table.table import CostTable
     from hetopt.problem.problem import Problem
-    from hetopt.problem.training import ScheduleName
+    from hetopt.problem.training.choices import ScheduleName
 
 
 def make_repeated(

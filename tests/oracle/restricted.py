@@ -18,7 +18,7 @@ from tests.oracle.plan_times import Pieces
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hetopt.cost.table import CostTable
+    from hetopt.cost.table.table import CostTable
     from hetopt.problem.problem import Problem
     from tests.oracle.brute_force import Found
 

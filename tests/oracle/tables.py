@@ -8,14 +8,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hetopt.cost.table import ClusterTable, CostTable, Layout, TableSlice
-from hetopt.plans import Strategy
-from hetopt.problem.cluster import Cluster
+from hetopt.cost.table.cluster import ClusterTable
+from hetopt.cost.table.slice import Layout, TableSlice
+from hetopt.cost.table.table import CostTable
+from hetopt.plans.strategy import Strategy
+from hetopt.problem.cluster.cluster import Cluster
 from hetopt.problem.digest import problem_digest
-from hetopt.problem.kinds import END_KINDS
-from hetopt.problem.model import Model
+from hetopt.problem.model.kinds import END_KINDS
+from hetopt.problem.model.model import Model
 from hetopt.problem.problem import Problem
-from hetopt.problem.training import RECOMPUTE, Recompute
+from hetopt.problem.training.choices import RECOMPUTE, Recompute
 from tests.oracle.nodes import room
 
 if TYPE_CHECKING:

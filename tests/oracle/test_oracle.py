@@ -7,8 +7,8 @@ from dataclasses import fields, replace
 
 import pytest
 
-from hetopt.plans import EXPERT_DEGREES
-from hetopt.problem.training import ANY
+from hetopt.plans.strategy import EXPERT_DEGREES
+from hetopt.problem.training.pins import ANY
 from tests.oracle import brute_force
 from tests.oracle.instances import count_plans, make_instance
 

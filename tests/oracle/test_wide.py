@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from hetopt.problem.principles import PRUNED, Principles
+from hetopt.problem.training.principles import PRUNED, Principles
 from tests.oracle import brute_force, wide
 from tests.oracle.brute_force import Answer
 from tests.oracle.instances import (

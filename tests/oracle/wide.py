@@ -24,9 +24,10 @@ from tests.oracle.nodes import fits
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from hetopt.cost.table import CostTable, TableSlice
-    from hetopt.problem.principles import Principles
+    from hetopt.cost.table.slice import TableSlice
+    from hetopt.cost.table.table import CostTable
     from hetopt.problem.problem import Problem
+    from hetopt.problem.training.principles import Principles
 
     #: Cluster, strategy index.
     Host = tuple[int, int]

@@ -10,8 +10,8 @@ import pytest
 
 from hetopt.problem.building.model import build_model
 from hetopt.problem.catalogue import accelerators, model_presets, problem_files
-from hetopt.problem.kinds import HEAD
-from hetopt.problem.model import Model
+from hetopt.problem.model.kinds import HEAD
+from hetopt.problem.model.model import Model
 from hetopt.problem.reading import read_problem
 from hetopt.problem.schema.model import ModelSpec
 

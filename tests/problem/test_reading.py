@@ -9,12 +9,12 @@ import pytest
 
 from hetopt.errors import InputError
 from hetopt.problem.catalogue import accelerators
-from hetopt.problem.cluster import ClusterLink, DeviceGroup, Link, PeakFlops
+from hetopt.problem.cluster.cluster import ClusterLink, DeviceGroup, Link, PeakFlops
 from hetopt.problem.example import EXAMPLE
-from hetopt.problem.model import Model
+from hetopt.problem.model.model import Model
 from hetopt.problem.problem import Problem
 from hetopt.problem.reading import read_problem, read_problem_text
-from hetopt.problem.training import RECOMPUTE
+from hetopt.problem.training.choices import RECOMPUTE
 
 
 def problem(**sections: Any) -> Problem:

@@ -5,24 +5,25 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from hetopt.problem.dispatch import EVEN
-from hetopt.problem.training import RECOMPUTE
+from hetopt.problem.training.choices import RECOMPUTE
+from hetopt.problem.training.dispatch import EVEN
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from hetopt.problem.block import Block
-    from hetopt.problem.cluster import (
+    from hetopt.problem.cluster.cluster import (
         Accelerator,
         Cluster,
         ClusterLink,
         ClusterLinks,
         Link,
     )
-    from hetopt.problem.dispatch import Dispatch
-    from hetopt.problem.model import Model
+    from hetopt.problem.model.block import Block
+    from hetopt.problem.model.model import Model
     from hetopt.problem.problem import Problem
-    from hetopt.problem.training import ClusterPins, Domain, Pins, Training
+    from hetopt.problem.training.dispatch import Dispatch
+    from hetopt.problem.training.pins import ClusterPins, Domain, Pins
+    from hetopt.problem.training.training import Training
 
 _MODEL_FIELDS = (
     "name",

@@ -5,7 +5,8 @@ from __future__ import annotations
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
-from hetopt.plans import Pipeline, Plan, Stage, Strategy
+from hetopt.plans.plan import Pipeline, Plan, Stage
+from hetopt.plans.strategy import Strategy
 from hetopt.problem.reading import read_problem_text
 
 if TYPE_CHECKING:

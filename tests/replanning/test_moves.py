@@ -13,7 +13,8 @@ from hetopt.cost.build import build_table
 from hetopt.cost.communication.migration import Network
 from hetopt.errors import InputError
 from hetopt.formulations.migration.program import Demand
-from hetopt.plans import Plan, Strategy
+from hetopt.plans.plan import Plan
+from hetopt.plans.strategy import Strategy
 from hetopt.problem.problem import Problem
 from hetopt.problem.reading import read_problem_text
 from hetopt.replanning.holdings import States, bytes_held

@@ -6,7 +6,7 @@ import pytest
 
 import hetopt
 from hetopt.cost.build import build_table
-from hetopt.pricing import price
+from hetopt.pricing.price import price
 from hetopt.problem.named import named_problem
 from hetopt.report.balance import balance
 

@@ -11,7 +11,7 @@ import pytest
 from hetopt.cost.profiles.file import Profile
 from hetopt.cost.sources.evaluation import Evaluation, evaluate
 from hetopt.cost.sources.forest import ForestParams
-from hetopt.report import plots
+from hetopt.report.drawing import plots
 from hetopt.report.forest import (
     PREDICTION_COLUMNS,
     comparison_rows,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 from dataclasses import replace
 
-from hetopt.report.console import draw
+from hetopt.report.drawing.console import draw
 from hetopt.report.running import measured_report, run_report
 from hetopt.running.explaining import explain_run
 from tests.report.timeline.making import balanced, plan_of, price_of

@@ -7,10 +7,11 @@ from dataclasses import replace
 
 import pytest
 
-from hetopt.plans import Pipeline, Plan, Stage, Strategy
-from hetopt.pricing import Price
-from hetopt.problem.model import Model
-from hetopt.report.console import PIPE_WIDTH, draw
+from hetopt.plans.plan import Pipeline, Plan, Stage
+from hetopt.plans.strategy import Strategy
+from hetopt.pricing.price import Price
+from hetopt.problem.model.model import Model
+from hetopt.report.drawing.console import PIPE_WIDTH, draw
 from hetopt.report.plan_report import plan_report
 from hetopt.report.progress import ProgressBar, state
 from hetopt.report.rows import (
@@ -22,7 +23,9 @@ from hetopt.report.rows import (
     strategies,
 )
 from hetopt.report.summary import gap_text, headline, offloads, summary
-from hetopt.result import PricedPlan, Result, Settlement
+from hetopt.results.priced_plan import PricedPlan
+from hetopt.results.result import Result
+from hetopt.results.settlement import Settlement
 from hetopt.schedule.times import PipelineTimes
 from hetopt.solvers.progress import Progress
 from tests.cost.making import make_cluster, make_problem

@@ -103,7 +103,7 @@ def alive(pid: int) -> bool:
 PROGRAM = """
 import sys
 from pathlib import Path
-from hetopt import interruption
+from hetopt.base import interruption
 from hetopt.running import launching
 launching.devices_of = lambda slots: [{} for _ in slots]
 interruption.install()

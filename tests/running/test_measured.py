@@ -11,7 +11,7 @@ import jsonschema
 import pytest
 
 from hetopt.errors import InputError
-from hetopt.report.run_schemas import MEASURED
+from hetopt.report.schemas.runs import MEASURED
 from hetopt.running.measured import measured_of, read_iterations
 from hetopt.running.records import iterations_of
 from tests.running.making import measured_as, ranks_of

@@ -23,8 +23,8 @@ from hetopt.export.bundle import bundle
 from hetopt.export.job import Job
 from hetopt.export.megatron.launcher import LAUNCHER as MEGATRON
 from hetopt.export.nemo.launcher import LAUNCHER as NEMO
-from hetopt.export.shared.megatron_layout import layout_layers, layout_text
-from hetopt.problem.stated import stated
+from hetopt.export.shared.megatron.layout import layout_layers, layout_text
+from hetopt.problem.model.stated import stated
 from tests.export.jobs import draw_job
 from tests.with_configs import NAMES, job_of, problem_of
 

@@ -23,8 +23,8 @@ from hetopt.export.bundle import bundle
 from hetopt.export.job import Job
 from hetopt.export.megatron.launcher import LAUNCHER as MEGATRON
 from hetopt.export.nemo.launcher import LAUNCHER as NEMO
-from hetopt.problem.dispatch import Dispatch
-from hetopt.problem.model import Model
+from hetopt.problem.model.model import Model
+from hetopt.problem.training.dispatch import Dispatch
 from tests.with_configs import job_of, problem_with_preset
 
 pytestmark = pytest.mark.runtimes

@@ -12,10 +12,10 @@ torch = pytest.importorskip("torch")
 
 from torch.distributed.pipelining.schedules import ScheduleInterleaved1F1B
 
-from hetopt.check.plan.chunks import most_held
+from hetopt.check.plan.schedule.chunks import most_held
 from hetopt.export.torch.program.job import Job as ProgramJob
 from hetopt.export.torch.program.passes import Passes
-from hetopt.problem.training import INTERLEAVED
+from hetopt.problem.training.choices import INTERLEAVED
 from hetopt.schedule.chunks import Chunks, chunk_and_microbatch
 from hetopt.schedule.simulator import simulate
 from hetopt.schedule.times import PipelineTimes

@@ -28,8 +28,8 @@ from tests.runtimes.torch_plans import CASES, Case, job_of, launch
 
 if TYPE_CHECKING:
     from hetopt.export.job import Job
-    from hetopt.plans import Stage
-    from hetopt.problem.model import Model
+    from hetopt.plans.plan import Stage
+    from hetopt.problem.model.model import Model
 
 pytestmark = pytest.mark.torch
 

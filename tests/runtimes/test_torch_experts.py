@@ -9,7 +9,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from hetopt.problem.dispatch import Dispatch
+from hetopt.problem.training.dispatch import Dispatch
 from tests.runtimes.test_torch_execution import (
     batch_of,
     check_messages,

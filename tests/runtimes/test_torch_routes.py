@@ -16,7 +16,7 @@ from hetopt.cost.boundaries.resharding import (
 )
 from hetopt.export.torch.program.job import Job, StagePlan
 from hetopt.export.torch.program.routes import ALL, Step, holdings_of, steps_of
-from hetopt.problem.training import RESHARDING, Resharding
+from hetopt.problem.training.choices import RESHARDING, Resharding
 from tests.export.jobs import draw_job
 
 pytestmark = pytest.mark.torch

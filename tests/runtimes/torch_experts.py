@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from hetopt.plans import Strategy
-    from hetopt.problem.model import Model
+    from hetopt.plans.strategy import Strategy
+    from hetopt.problem.model.model import Model
 
 #: Matrices of routed experts; those of shared ones are ``mlp.shared.NAME``.
 _MATRICES = ("mlp.gate", "mlp.up", "mlp.down")

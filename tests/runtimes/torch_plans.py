@@ -11,13 +11,15 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from hetopt.export.job import Job
-from hetopt.plans import Pipeline, Plan, Share, Stage, Strategy
-from hetopt.problem.architecture import Architecture
-from hetopt.problem.cluster import ClusterLink, ClusterLinks
-from hetopt.problem.experts import Experts
-from hetopt.problem.model import Model
+from hetopt.plans.plan import Pipeline, Plan, Share, Stage
+from hetopt.plans.strategy import Strategy
+from hetopt.problem.cluster.cluster import ClusterLink, ClusterLinks
+from hetopt.problem.model.architecture import Architecture
+from hetopt.problem.model.experts import Experts
+from hetopt.problem.model.model import Model
 from hetopt.problem.problem import Problem
-from hetopt.problem.training import Recompute, Resharding, ScheduleName, Training
+from hetopt.problem.training.choices import Recompute, Resharding, ScheduleName
+from hetopt.problem.training.training import Training
 from hetopt.schedule.schedules import rule_of
 from hetopt.schedule.warmup import warmup_counts
 from tests.export.jobs import LINK, draw_job

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from hypothesis import strategies as st
 
-from hetopt.problem.training import INTERLEAVED, SCHEDULES
+from hetopt.problem.training.choices import INTERLEAVED, SCHEDULES
 from hetopt.schedule.chunks import Chunks
 from hetopt.schedule.schedules import rule_of
 from hetopt.schedule.times import PipelineTimes
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from random import Random
 
-    from hetopt.problem.training import ScheduleName
+    from hetopt.problem.training.choices import ScheduleName
 
 #: What an edge of the event graph is: (event, event it waits for, delay).
 Event = tuple[str, int, int]

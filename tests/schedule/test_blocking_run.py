@@ -9,8 +9,8 @@ from random import Random
 
 import pytest
 
-from hetopt.check.plan import times as checked
-from hetopt.problem.training import ScheduleName
+from hetopt.check.plan.schedule import times as checked
+from hetopt.problem.training.choices import ScheduleName
 from hetopt.schedule import simulator
 from hetopt.schedule.closed_form import closed_form_ns
 from hetopt.schedule.period import period_by_recursion

@@ -8,9 +8,10 @@ from random import Random
 
 import pytest
 
-from hetopt.check.plan import chunks as checked
-from hetopt.check.plan import times as checked_times
-from hetopt.plans import Pipeline, Plan, Stage, Strategy
+from hetopt.check.plan.schedule import chunks as checked
+from hetopt.check.plan.schedule import times as checked_times
+from hetopt.plans.plan import Pipeline, Plan, Stage
+from hetopt.plans.strategy import Strategy
 from hetopt.schedule.chunks import (
     Chunks,
     backward_number,

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from hetopt.check.plan.folding import Folded, folded_passes
-from hetopt.check.plan.times import Times
-from hetopt.check.plan.times import closed_form as checked_closed_form
-from hetopt.check.plan.times import simulate as checked_simulate
+from hetopt.check.plan.schedule.folding import Folded, folded_passes
+from hetopt.check.plan.schedule.times import Times
+from hetopt.check.plan.schedule.times import closed_form as checked_closed_form
+from hetopt.check.plan.schedule.times import simulate as checked_simulate
 from hetopt.schedule.closed_form import closed_form_ns
 from hetopt.schedule.events import BACKWARD, FORWARD, WEIGHT
 from hetopt.schedule.folding import Fold, folded_order, held_at_ends

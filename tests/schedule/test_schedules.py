@@ -12,11 +12,11 @@ import pytest
 
 import hetopt
 from hetopt.check import check_plan
-from hetopt.check.plan import schedules as checked
+from hetopt.check.plan.schedule import schedules as checked
 from hetopt.cost.build import build_table
 from hetopt.problem.digest import problem_digest
 from hetopt.problem.reading import read_problem_text
-from hetopt.problem.training import SCHEDULE_CHOICES, SCHEDULES
+from hetopt.problem.training.choices import SCHEDULE_CHOICES, SCHEDULES
 from hetopt.schedule import schedules
 from hetopt.schedule.schedules import FREE, MAX_DELTA, RULES, ScheduleRule, rule_of
 from hetopt.schedule.warmup import warmup_counts
@@ -26,28 +26,29 @@ from hetopt.solvers.request import Request
 from tests.oracle.instances import make_instance
 
 if TYPE_CHECKING:
-    from hetopt.cost.table import CostTable
+    from hetopt.cost.table.table import CostTable
     from hetopt.problem.problem import Problem
-    from hetopt.result import PricedPlan
+    from hetopt.results.priced_plan import PricedPlan
 
 ROOT = Path(hetopt.__file__).parent
 #: Who has to call schedules by name: records, the input, launchers whose runtimes have
 #: one or two of them, and the command that writes the programs of some.
 HOMES = {
     "schedule/schedules.py",
-    "check/plan/schedules.py",
-    "problem/training.py",
+    "check/plan/schedule/schedules.py",
+    "problem/training/choices.py",
+    "problem/training/training.py",
     "problem/schema/problem.py",
     "cli/commands/formulate.py",
     "export/job.py",
     # What bundles hold imports nothing of hetopt; a run's shape says which it was.
     "export/torch/program/job.py",
     "running/explaining.py",
-    "export/shared/megatron.py",
+    "export/shared/megatron/common.py",
     "export/hetu/launcher.py",
     "export/hetu/reading.py",
     "export/megatron/deepspeed.py",
-    "export/shared/megatron_pipeline.py",
+    "export/shared/megatron/pipeline.py",
     "export/flagscale/launcher.py",
     "export/flagscale/reading.py",
     "export/torch/reading.py",
@@ -60,14 +61,14 @@ HOMES = {
 OTHER_AUTO = {
     "solvers/lengths/outcome.py",
     "solvers/simulated/usual.py",
-    "comparing.py",
-    "planning.py",
+    "comparing/compare.py",
+    "planning/plan.py",
     "report/showing.py",
     "cli/commands/explain.py",
     "cli/commands/plan.py",
     "cli/commands/replan.py",
     "cli/inputs.py",
-    "export/shared/megatron_says.py",
+    "export/shared/megatron/says.py",
     "problem/schema/fields.py",
     "cost/sources/by_cluster.py",
     "solvers/registry.py",

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 import pytest
 
-from hetopt.check.plan.meeting import Alone, ways_of
-from hetopt.check.plan.times import Times
-from hetopt.check.plan.times import simulate as checked
+from hetopt.check.plan.schedule.meeting import Alone, ways_of
+from hetopt.check.plan.schedule.times import Times
+from hetopt.check.plan.schedule.times import simulate as checked
 from hetopt.schedule.closed_form import closed_form_ns
 from hetopt.schedule.shares import Share, SharedLinks, Sharing, sharing_of
 from hetopt.schedule.simulator import simulate
@@ -19,7 +19,7 @@ from hetopt.schedule.times import PipelineTimes
 from tests.schedule.pipelines import pipeline
 
 if TYPE_CHECKING:
-    from hetopt.cost.table import TableSlice
+    from hetopt.cost.table.slice import TableSlice
 
 
 def shared(uplinks: list[int], link: int = 0) -> SharedLinks:

@@ -17,7 +17,7 @@ from tests.schedule.pipelines import (
 )
 
 if TYPE_CHECKING:
-    from hetopt.schedule.simulator import CriticalEvent
+    from hetopt.schedule.critical_path import CriticalEvent
     from hetopt.schedule.times import PipelineTimes
 
 

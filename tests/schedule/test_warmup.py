@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from hetopt.schedule.warmup import warmup_counts
 
 if TYPE_CHECKING:
-    from hetopt.problem.training import ScheduleName
+    from hetopt.problem.training.choices import ScheduleName
 
 
 def counts(

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from hetopt.check.plan import times as checked_times
-from hetopt.check.plan.times import Times
-from hetopt.check.plan.times import closed_form as checked_closed_form
-from hetopt.check.plan.times import simulate as checked_simulate
-from hetopt.check.plan.weights import split_bytes
+from hetopt.check.plan.schedule import times as checked_times
+from hetopt.check.plan.schedule.times import Times
+from hetopt.check.plan.schedule.times import closed_form as checked_closed_form
+from hetopt.check.plan.schedule.times import simulate as checked_simulate
+from hetopt.check.plan.schedule.weights import split_bytes
 from hetopt.schedule import simulator
 from hetopt.schedule.closed_form import closed_form_ns
 from hetopt.schedule.events import BACKWARD, FORWARD, WEIGHT

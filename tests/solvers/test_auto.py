@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from hetopt.base.deadline import Deadline
 from hetopt.check import check_result
 from hetopt.cost.build import build_table
-from hetopt.deadline import Deadline
-from hetopt.problem.principles import PRUNED
 from hetopt.problem.reading import read_problem_text
+from hetopt.problem.training.principles import PRUNED
 from hetopt.solvers import auto
 from hetopt.solvers.loading import load
 from hetopt.solvers.params import RaceParams
@@ -19,7 +19,7 @@ from hetopt.solvers.request import Request
 from tests.oracle.instances import make_instance
 
 if TYPE_CHECKING:
-    from hetopt.result import Result
+    from hetopt.results.result import Result
     from hetopt.solvers.progress import Progress
     from tests.oracle.instances import Instance
 
@@ -146,7 +146,7 @@ def test_heuristic_is_chosen_by_the_units() -> None:
 def test_many_strategies_are_worth_compiling_dp_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("hetopt.compiled.are_kept", lambda _: False)
+    monkeypatch.setattr("hetopt.base.machine_code.are_kept", lambda _: False)
     chosen = []
     for spread in ("", ", experts: {number: 64, per_token: 4, ffn: 256}"):
         problem = read_problem_text(

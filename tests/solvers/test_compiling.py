@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hetopt.compiled import kept_folder
-from hetopt.deadline import Deadline
+from hetopt.base.deadline import Deadline
+from hetopt.base.machine_code import kept_folder
 from hetopt.solvers import auto, compiling
 from hetopt.solvers.params import RaceParams
 from hetopt.solvers.request import Request
@@ -77,7 +77,7 @@ def test_the_report_says_that_dp_is_being_compiled(
 ) -> None:
     instance = make_instance(3, pinned=False)
     monkeypatch.setattr(compiling, "compile_later", lambda: able)
-    monkeypatch.setattr("hetopt.compiled.are_kept", lambda module: False)
+    monkeypatch.setattr("hetopt.base.machine_code.are_kept", lambda module: False)
     result = auto.solve(
         Request(
             problem=instance.problem, table=instance.table, params=RaceParams(jobs=0)
@@ -151,7 +151,7 @@ def test_bounds_that_dp_did_without_are_compiled_later(
         return True
 
     monkeypatch.setattr(compiling, "compile_later", compile_later)
-    monkeypatch.setattr("hetopt.compiled.are_kept", lambda module: True)
+    monkeypatch.setattr("hetopt.base.machine_code.are_kept", lambda module: True)
     monkeypatch.setattr(auto, "bounds_are_kept", lambda: kept)
     result = auto.solve(
         Request(

@@ -11,7 +11,7 @@ import pytest
 
 from hetopt.cli import main
 from hetopt.errors import InputError
-from hetopt.solvers import registry
+from hetopt.solvers import refusals, registry
 from hetopt.solvers.loading import load
 from hetopt.solvers.params import RaceParams
 from hetopt.solvers.race.solve import racing
@@ -21,7 +21,7 @@ from tests.oracle.instances import make_instance
 from tests.own_packages import blocks, install
 
 if TYPE_CHECKING:
-    from hetopt.result import Result
+    from hetopt.results.result import Result
 
 PAGE = "docs/how-to/write-a-solver.md"
 
@@ -75,7 +75,7 @@ def test_a_registered_solver_is_asked() -> None:
     )
     assert (result.solver, result.status) == ("own", "feasible")
     with pytest.raises(InputError, match="does not race"):
-        registry.ensure_races("own", "--certificate")
+        refusals.ensure_races("own", "--certificate")
 
 
 def test_an_engine_of_the_program_itself_is_refused() -> None:

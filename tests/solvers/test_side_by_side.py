@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from hetopt.deadline import Deadline
+from hetopt.base.deadline import Deadline
 from hetopt.errors import SolverError
-from hetopt.problem.principles import Principles
 from hetopt.problem.reading import read_problem_text
-from hetopt.problem.training import INTERLEAVED
-from hetopt.result import PricedPlan, Result
+from hetopt.problem.training.choices import INTERLEAVED
+from hetopt.problem.training.principles import Principles
+from hetopt.results.priced_plan import PricedPlan
+from hetopt.results.result import Result
 from hetopt.solvers import side_by_side
 from hetopt.solvers.progress import Progress
 from hetopt.solvers.side_by_side import Entry, _Recorder, run_apart, warm_up

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 from hetopt.cost.build import build_table
 from hetopt.problem.catalogue import problem_files
 from hetopt.problem.reading import read_problem
-from hetopt.problem.training import Domain, Pins
+from hetopt.problem.training.pins import Domain, Pins
 from hetopt.solvers.request import Request
 from hetopt.solvers.uniap.solver import solve
 
 if TYPE_CHECKING:
-    from hetopt.cost.table import CostTable
+    from hetopt.cost.table.table import CostTable
     from hetopt.problem.problem import Problem
-    from hetopt.result import Result
+    from hetopt.results.result import Result
 
 #: So little that units of one stage differ in their strategies.
 TIGHT_BYTES = 1_250_000_000

@@ -9,7 +9,7 @@ import pytest
 
 from hetopt.errors import InputError
 from hetopt.problem.reading import read_problem_text
-from hetopt.result import Result
+from hetopt.results.result import Result
 from hetopt.whatif import solving
 from hetopt.whatif.solving import Answer, Asked, Solving, solve
 from hetopt.whatif.variants import Variant

@@ -8,10 +8,10 @@ from functools import cache
 import pytest
 
 from hetopt.cost.build import build_table
-from hetopt.planning import search
-from hetopt.pricing import price
+from hetopt.planning.plan import search
+from hetopt.pricing.price import price
 from hetopt.problem.reading import read_problem_text
-from hetopt.result import MARGIN, Crossing
+from hetopt.results.crossing import MARGIN, Crossing
 from hetopt.solvers.params import RaceParams
 from hetopt.solvers.request import Request
 from hetopt.whatif.moves import Move, moves_of

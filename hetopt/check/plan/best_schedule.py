@@ -14,15 +14,15 @@ from hetopt.check.plan.reading import (
     text,
     whole,
 )
-from hetopt.check.plan.schedules import STEPS
-from hetopt.per_schedule import ScheduleBound, ScheduleStatus
-from hetopt.problem.training import SCHEDULES
-from hetopt.result import OPTIMALITY_GAP
+from hetopt.check.plan.schedule.schedules import STEPS
+from hetopt.problem.training.choices import SCHEDULES
+from hetopt.results.per_schedule import ScheduleBound, ScheduleStatus
+from hetopt.results.result import OPTIMALITY_GAP
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from hetopt.plans import Plan
+    from hetopt.plans.plan import Plan
 
 #: Relative difference at which two numbers that should be one are not.
 _TOLERANCE = 1e-9

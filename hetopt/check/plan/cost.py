@@ -12,8 +12,8 @@ from hetopt.check.plan.reading import items, mapping, number, whole
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from hetopt.plans import Plan
-    from hetopt.problem.cluster import Cluster
+    from hetopt.plans.plan import Plan
+    from hetopt.problem.cluster.cluster import Cluster
     from hetopt.problem.problem import Problem
 
 #: Relative difference at which two numbers that should be one are not.

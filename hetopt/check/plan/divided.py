@@ -18,16 +18,16 @@ from hetopt.check.plan.reading import items, mapping, number, whole
 from hetopt.cost.device_work import least_device_seconds
 from hetopt.cost.divided import depends_on
 from hetopt.errors import InputError
-from hetopt.plans import MOST_PIPELINES
-from hetopt.result import OPTIMALITY_GAP
+from hetopt.plans.plan import MOST_PIPELINES
+from hetopt.results.result import OPTIMALITY_GAP
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator, Mapping
 
-    from hetopt.cost.table import CostTable
-    from hetopt.plans import Plan
-    from hetopt.problem.principles import Principles
+    from hetopt.cost.table.table import CostTable
+    from hetopt.plans.plan import Plan
     from hetopt.problem.problem import Problem
+    from hetopt.problem.training.principles import Principles
 
     #: Devices of each node of one cluster, by pipeline.
     Given = tuple[tuple[int, ...], ...]

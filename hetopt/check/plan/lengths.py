@@ -11,12 +11,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from hetopt.check.plan.pricing import rows_of
-from hetopt.check.plan.schedules import STEPS
+from hetopt.check.plan.schedule.schedules import STEPS
+from hetopt.check.plan.schedule.times import closed_form
 from hetopt.check.plan.several import (
     ensure_own_table,
     several_findings,
 )
-from hetopt.check.plan.times import closed_form
 from hetopt.cost.divided import by_length, sources_by_length
 from hetopt.problem.division import pins_fault
 
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from fractions import Fraction
 
-    from hetopt.check.plan.times import Times
-    from hetopt.cost.table import CostTable
-    from hetopt.mix import Mix
-    from hetopt.plans import Pipeline, Plan
+    from hetopt.check.plan.schedule.times import Times
+    from hetopt.cost.table.table import CostTable
+    from hetopt.plans.mix import Mix
+    from hetopt.plans.plan import Pipeline, Plan
     from hetopt.problem.problem import Problem
 
 

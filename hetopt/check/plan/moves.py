@@ -24,7 +24,8 @@ from hetopt.cost.units import unit_expert_parameters, unit_parameters
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
-    from hetopt.plans import Plan, Strategy
+    from hetopt.plans.plan import Plan
+    from hetopt.plans.strategy import Strategy
     from hetopt.problem.problem import Problem
 
     #: By pipeline and stage, the name of the device of each rank.

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from hetopt.plans import Strategy
-    from hetopt.problem.cluster import Cluster
+    from hetopt.plans.strategy import Strategy
+    from hetopt.problem.cluster.cluster import Cluster
 
     #: How many nodes have so many devices free, by devices, ascending.
     Free = tuple[tuple[int, int], ...]

@@ -16,23 +16,23 @@ from hetopt.check.plan.lengths import (
 from hetopt.check.plan.packing import packing_findings
 from hetopt.check.plan.pricing import PricedStages, rows_of
 from hetopt.check.plan.rules import mesh_findings, pin_findings, table_findings
-from hetopt.check.plan.schedules import STEPS
+from hetopt.check.plan.schedule.schedules import STEPS
+from hetopt.check.plan.schedule.times import Times, closed_form, last_ends, simulate
 from hetopt.check.plan.several import parts_of, several_findings, together
-from hetopt.check.plan.times import Times, closed_form, last_ends, simulate
 from hetopt.check.plan.units import PricedUnits, unit_findings
-from hetopt.cost.table import LONGEST_NS, LONGEST_S, TICK_S
-from hetopt.cost.table_file import table_digest
+from hetopt.cost.table.ticks import LONGEST_NS, LONGEST_S, TICK_S
+from hetopt.cost.table_file.file import table_digest
 from hetopt.errors import CheckError, DigestError
 from hetopt.problem.digest import problem_digest
-from hetopt.problem.principles import PRUNED
+from hetopt.problem.training.principles import PRUNED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from hetopt.cost.table import CostTable
-    from hetopt.plans import Pipeline, Plan, Stage
-    from hetopt.problem.principles import Principles
+    from hetopt.cost.table.table import CostTable
+    from hetopt.plans.plan import Pipeline, Plan, Stage
     from hetopt.problem.problem import Problem
+    from hetopt.problem.training.principles import Principles
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,21 +6,23 @@ from collections import defaultdict
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from hetopt.check.plan.chunks import Rounds, most_held
-from hetopt.check.plan.folding import Folded, pair_bytes
-from hetopt.check.plan.meeting import Alone, ways_of
 from hetopt.check.plan.rules import pin_findings
-from hetopt.check.plan.schedules import STEPS
-from hetopt.check.plan.times import Times, warmups
-from hetopt.check.plan.weights import split_bytes
-from hetopt.problem.training import RESHARDING
+from hetopt.check.plan.schedule.chunks import Rounds, most_held
+from hetopt.check.plan.schedule.folding import Folded, pair_bytes
+from hetopt.check.plan.schedule.meeting import Alone, ways_of
+from hetopt.check.plan.schedule.schedules import STEPS
+from hetopt.check.plan.schedule.times import Times, warmups
+from hetopt.check.plan.schedule.weights import split_bytes
+from hetopt.problem.training.choices import RESHARDING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from hetopt.check.plan.folding import Step
-    from hetopt.cost.table import ClusterTable, CostTable, TableSlice
-    from hetopt.plans import Pipeline
+    from hetopt.check.plan.schedule.folding import Step
+    from hetopt.cost.table.cluster import ClusterTable
+    from hetopt.cost.table.slice import TableSlice
+    from hetopt.cost.table.table import CostTable
+    from hetopt.plans.plan import Pipeline
     from hetopt.problem.problem import Problem
 
 

@@ -8,14 +8,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, get_args
 
 from hetopt.errors import InputError
-from hetopt.plans import MOST_PIPELINES, PLAN_SCHEMA, Plan
-from hetopt.problem.principles import Principles
-from hetopt.problem.training import (
-    RECOMPUTE,
-    RESHARDING,
-    SCHEDULE_CHOICES,
-    chunks_fault,
-)
+from hetopt.plans.plan import MOST_PIPELINES, PLAN_SCHEMA, Plan
+from hetopt.problem.training.choices import RECOMPUTE, RESHARDING, SCHEDULE_CHOICES
+from hetopt.problem.training.principles import Principles
+from hetopt.problem.training.training import chunks_fault
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -21,16 +21,17 @@ from hetopt.check.plan.reading import (
     whole,
 )
 from hetopt.check.plan.spent import Spending, bound_findings
-from hetopt.cost.table import TICK_S
+from hetopt.cost.table.ticks import TICK_S
 from hetopt.errors import CheckError
-from hetopt.problem.principles import PRUNED
-from hetopt.result import OPTIMALITY_GAP, RESULT_SCHEMA, How, Objective, Status
+from hetopt.problem.training.principles import PRUNED
+from hetopt.results.result import OPTIMALITY_GAP, RESULT_SCHEMA, Objective, Status
+from hetopt.results.settlement import How
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from hetopt.cost.table import CostTable
-    from hetopt.plans import Plan
+    from hetopt.cost.table.table import CostTable
+    from hetopt.plans.plan import Plan
     from hetopt.problem.problem import Problem
 
 #: Relative difference at which two numbers that should be one are not.

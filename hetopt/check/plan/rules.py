@@ -5,18 +5,18 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from hetopt.check.plan.chunks import units_of_chunk
 from hetopt.check.plan.packing import most_stages
-from hetopt.problem.training import RECOMPUTE
+from hetopt.check.plan.schedule.chunks import units_of_chunk
+from hetopt.problem.training.choices import RECOMPUTE
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from hetopt.cost.table import CostTable
-    from hetopt.plans import Strategy
-    from hetopt.problem.cluster import Cluster
+    from hetopt.cost.table.table import CostTable
+    from hetopt.plans.strategy import Strategy
+    from hetopt.problem.cluster.cluster import Cluster
     from hetopt.problem.problem import Problem
-    from hetopt.problem.training import Domain
+    from hetopt.problem.training.pins import Domain
 
 
 def mesh_findings(

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 from hetopt.check.plan.packing import cut
 from hetopt.cost.build import build_table
 from hetopt.cost.divided import part
-from hetopt.cost.table_file import table_digest
+from hetopt.cost.table_file.file import table_digest
 from hetopt.errors import CheckError
 from hetopt.problem.division import pins_fault
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from hetopt.cost.table import CostTable
-    from hetopt.plans import Plan
+    from hetopt.cost.table.table import CostTable
+    from hetopt.plans.plan import Plan
     from hetopt.problem.problem import Problem
 
 

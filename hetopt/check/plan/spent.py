@@ -27,9 +27,9 @@ from hetopt.check.plan.reading import (
     whole,
 )
 from hetopt.errors import CheckError, InputError
-from hetopt.front import FRONT_SCHEMA
-from hetopt.problem.principles import PRUNED
-from hetopt.result import OPTIMALITY_GAP, Status
+from hetopt.problem.training.principles import PRUNED
+from hetopt.results.front import FRONT_SCHEMA
+from hetopt.results.result import OPTIMALITY_GAP, Status
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hetopt.check.plan.plan import CheckedPlan
-    from hetopt.cost.table import CostTable
-    from hetopt.plans import Plan
+    from hetopt.cost.table.table import CostTable
+    from hetopt.plans.plan import Plan
     from hetopt.problem.problem import Problem
 
 #: Relative difference at which two numbers that should be one are not.

@@ -1,6 +1,6 @@
 """Check the units of a plan that have strategies of their own, and price them.
 
-Nothing is shared with ``hetopt.unit_pricing``: here stages are walked unit by unit.
+Nothing is shared with ``hetopt.pricing.units``: here stages are walked unit by unit.
 """
 
 from __future__ import annotations
@@ -10,14 +10,16 @@ from typing import TYPE_CHECKING
 
 from hetopt.check.plan.packing import packing_findings
 from hetopt.check.plan.rules import mesh_findings, pin_findings
-from hetopt.check.plan.times import Times, warmups
-from hetopt.problem.training import RESHARDING
+from hetopt.check.plan.schedule.times import Times, warmups
+from hetopt.problem.training.choices import RESHARDING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hetopt.cost.table import CostTable, TableSlice
-    from hetopt.plans import Pipeline, Stage, Strategy
+    from hetopt.cost.table.slice import TableSlice
+    from hetopt.cost.table.table import CostTable
+    from hetopt.plans.plan import Pipeline, Stage
+    from hetopt.plans.strategy import Strategy
     from hetopt.problem.problem import Problem
 
 

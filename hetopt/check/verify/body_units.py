@@ -11,7 +11,7 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from hetopt.cost.table import CostTable
+    from hetopt.cost.table.table import CostTable
 
     Ints = NDArray[np.int64]
 

@@ -30,17 +30,18 @@ from hetopt.check.verify.fills import NEVER, add, together
 from hetopt.check.verify.hosting import Host
 from hetopt.check.verify.simulated_bound import SimulatedHost
 from hetopt.check.verify.wide_bound import WideRelaxation
-from hetopt.problem.principles import PRUNED
+from hetopt.problem.training.principles import PRUNED
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
-    from hetopt.cost.table import CostTable, TableSlice
-    from hetopt.problem.principles import Principles
+    from hetopt.cost.table.slice import TableSlice
+    from hetopt.cost.table.table import CostTable
     from hetopt.problem.problem import Problem
-    from hetopt.result import Objective
+    from hetopt.problem.training.principles import Principles
+    from hetopt.results.result import Objective
 
     Ints = NDArray[np.int64]
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from hetopt.certificate import CERTIFICATE_SCHEMA, PS_S
 from hetopt.check.plan.plan import check_plan
 from hetopt.check.plan.reading import (
     choice,
@@ -25,20 +24,21 @@ from hetopt.check.verify.chunks import counted_twice, is_sized
 from hetopt.check.verify.findings import Doubt, Finding
 from hetopt.check.verify.tasks import TOO_LONG_PS, BoundsTask, Verified, make
 from hetopt.cost.boundaries.places import searched_table
-from hetopt.cost.table import LONGEST_S
-from hetopt.cost.table_file import table_digest
+from hetopt.cost.table.ticks import LONGEST_S
+from hetopt.cost.table_file.file import table_digest
 from hetopt.errors import CheckError, DigestError, InputError
 from hetopt.problem.digest import problem_digest
-from hetopt.result import OPTIMALITY_GAP, How, Status
+from hetopt.results.certificate import CERTIFICATE_SCHEMA, PS_S
+from hetopt.results.result import OPTIMALITY_GAP, Objective, Status
+from hetopt.results.settlement import How
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from hetopt.check.verify.tasks import Weak
-    from hetopt.cost.table import CostTable
-    from hetopt.plans import Plan
+    from hetopt.cost.table.table import CostTable
+    from hetopt.plans.plan import Plan
     from hetopt.problem.problem import Problem
-    from hetopt.result import Objective
 
     #: Does tasks, and yields them with what they return, None where time is up.
     Perform = Callable[[Sequence[BoundsTask]], Iterator[tuple[BoundsTask, Weak | None]]]

@@ -18,16 +18,17 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from hetopt.check.plan.chunks import most_held
-from hetopt.check.plan.meeting import ways_of
-from hetopt.check.plan.schedules import STEPS
+from hetopt.check.plan.schedule.chunks import most_held
+from hetopt.check.plan.schedule.meeting import ways_of
+from hetopt.check.plan.schedule.schedules import STEPS
 from hetopt.check.verify.fills import NEVER
 from hetopt.check.verify.weights import both_chunks_at_rest, waiting_at_rest
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from hetopt.cost.table import CostTable, TableSlice
+    from hetopt.cost.table.slice import TableSlice
+    from hetopt.cost.table.table import CostTable
 
     Ints = NDArray[np.int64]
 

@@ -14,7 +14,8 @@ import numpy as np
 
 from hetopt.check.verify.fills import replaced
 from hetopt.check.verify.weights import unit_times
-from hetopt.cost.table import ClusterTable, TableSlice
+from hetopt.cost.table.cluster import ClusterTable
+from hetopt.cost.table.slice import TableSlice
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from hetopt.compiled import kernel
+from hetopt.base.compiled import kernel
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from hetopt.check.plan.schedules import STEPS
+from hetopt.check.plan.schedule.schedules import STEPS
 from hetopt.check.verify.body_units import Units
 from hetopt.check.verify.fills import NEVER, StageCosts, cheapest, spared
 from hetopt.check.verify.free_room import FreeRoom
@@ -23,7 +23,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from hetopt.cost.table import ClusterTable, CostTable, TableSlice
+    from hetopt.cost.table.cluster import ClusterTable
+    from hetopt.cost.table.slice import TableSlice
+    from hetopt.cost.table.table import CostTable
     from hetopt.problem.problem import Problem
 
     Ints = NDArray[np.int64]

@@ -18,30 +18,31 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hetopt.certificate import PS_S
 from hetopt.check.plan.plan import check_plan
 from hetopt.check.verify.bound import OutOfTime
 from hetopt.check.verify.chunks import Rounds, at_rest, is_sized
 from hetopt.check.verify.dominance import with_rows, without_replaced
 from hetopt.check.verify.fills import NEVER
 from hetopt.check.verify.hosting import Host
-from hetopt.check.verify.label_data import PS_PER_NS, At
-from hetopt.check.verify.label_facts import label_facts
-from hetopt.check.verify.labels import extend
-from hetopt.check.verify.left_to_pay import left_to_pay, totals
-from hetopt.check.verify.others import Others
-from hetopt.check.verify.ranges import Node, cut_alike
+from hetopt.check.verify.labels.data import PS_PER_NS, At
+from hetopt.check.verify.labels.facts import label_facts
+from hetopt.check.verify.labels.labels import extend
+from hetopt.check.verify.labels.left_to_pay import left_to_pay, totals
+from hetopt.check.verify.labels.others import Others
+from hetopt.check.verify.labels.ranges import Node, cut_alike
 from hetopt.check.verify.written import written
 from hetopt.errors import HetoptError
+from hetopt.results.certificate import PS_S
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
-    from hetopt.check.verify.label_data import Left
-    from hetopt.cost.table import CostTable, TableSlice
-    from hetopt.plans import Plan
+    from hetopt.check.verify.labels.data import Left
+    from hetopt.cost.table.slice import TableSlice
+    from hetopt.cost.table.table import CostTable
+    from hetopt.plans.plan import Plan
     from hetopt.problem.problem import Problem
 
     Ints = NDArray[np.int64]

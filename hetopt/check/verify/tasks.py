@@ -6,20 +6,21 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
+from hetopt.base.deadline import Deadline, Stopped
+from hetopt.base.run_until import run_until
 from hetopt.check.verify.bound import PS_PER_NS, OutOfTime, unproven, unproven_ranges
 from hetopt.check.verify.search import search
-from hetopt.cost.table import LONGEST_NS
-from hetopt.deadline import Deadline, Stopped, run_until
+from hetopt.cost.table.ticks import LONGEST_NS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from typing import Any
 
     from hetopt.check.verify.search import Found
-    from hetopt.cost.table import CostTable
-    from hetopt.problem.principles import Principles
+    from hetopt.cost.table.table import CostTable
     from hetopt.problem.problem import Problem
-    from hetopt.result import Objective
+    from hetopt.problem.training.principles import Principles
+    from hetopt.results.result import Objective
 
 #: What every plan of a program takes at least that has none, in ps.
 TOO_LONG_PS = PS_PER_NS * LONGEST_NS + 1

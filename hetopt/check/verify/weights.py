@@ -22,7 +22,9 @@ from hetopt.cost.folding import PairTable
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from hetopt.cost.table import ClusterTable, CostTable, TableSlice
+    from hetopt.cost.table.cluster import ClusterTable
+    from hetopt.cost.table.slice import TableSlice
+    from hetopt.cost.table.table import CostTable
 
     Ints = NDArray[np.int64]
 

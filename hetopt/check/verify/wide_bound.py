@@ -21,9 +21,10 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from hetopt.cost.table import CostTable, TableSlice
-    from hetopt.problem.principles import Principles
+    from hetopt.cost.table.slice import TableSlice
+    from hetopt.cost.table.table import CostTable
     from hetopt.problem.problem import Problem
+    from hetopt.problem.training.principles import Principles
 
     Ints = NDArray[np.int64]
     #: Whether a cluster hosts the first stage, and the last.

@@ -6,18 +6,18 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from hetopt.check.plan.plan import stage_times
-from hetopt.check.plan.schedules import STEPS
-from hetopt.check.plan.times import Times, warmups
-from hetopt.cost.table_file import table_digest
-from hetopt.plans import Pipeline, Plan, Stage
+from hetopt.check.plan.schedule.schedules import STEPS
+from hetopt.check.plan.schedule.times import Times, warmups
+from hetopt.cost.table_file.file import table_digest
+from hetopt.plans.plan import Pipeline, Plan, Stage
 from hetopt.problem.digest import problem_digest
-from hetopt.problem.training import RESHARDING
+from hetopt.problem.training.choices import RESHARDING
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from hetopt.cost.table import CostTable
-    from hetopt.plans import Strategy
+    from hetopt.cost.table.table import CostTable
+    from hetopt.plans.strategy import Strategy
     from hetopt.problem.problem import Problem
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from hetopt.calibrating.factors import Corrected, Factor
     from hetopt.calibrating.overhead import Overhead
     from hetopt.calibrating.runs import MeasuredRun
-    from hetopt.plans import Plan
+    from hetopt.plans.plan import Plan
     from hetopt.problem.calibration import Calibration
     from hetopt.problem.problem import Problem
 
@@ -93,9 +93,9 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Fit, write the file, and say what changed."""
+    from hetopt.base.files import write_text
     from hetopt.calibrating.doubts import doubts
     from hetopt.calibrating.overhead import fit_overhead
-    from hetopt.files import write_text
 
     _ensure_consistent(options)
     ensure_outputs(

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Mapping
 
-    from hetopt.report.sheet import Part
+    from hetopt.report.drawing.sheet import Part
 
 #: Which parameters the table of models counts.
 _COUNTED = (
@@ -27,7 +27,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print everything that ships with hetopt."""
-    from hetopt.report.console import draw
+    from hetopt.report.drawing.console import draw
 
     sections: list[tuple[str, Part]] = [
         ("Accelerators", _accelerators()),
@@ -46,8 +46,8 @@ def run(options: argparse.Namespace) -> int:
 
 def _accelerators() -> Part:
     from hetopt.problem.catalogue import accelerators
-    from hetopt.problem.cluster import ARITHMETIC
-    from hetopt.report.sheet import sheet
+    from hetopt.problem.cluster.cluster import ARITHMETIC
+    from hetopt.report.drawing.sheet import sheet
 
     return sheet(
         (
@@ -79,7 +79,7 @@ def _models() -> Part:
     from hetopt.cost.parameter_counts import parameter_counts
     from hetopt.problem.building.model import preset_model
     from hetopt.problem.catalogue import model_presets
-    from hetopt.report.sheet import sheet
+    from hetopt.report.drawing.sheet import sheet
 
     fields = ("layers", "hidden", "heads", "kv_heads", "ffn", "vocab")
     rows = []
@@ -112,7 +112,7 @@ def _problems() -> Part:
 def _profiles() -> Part:
     from hetopt.cost.profiles.csv_text import header_of
     from hetopt.problem.catalogue import operator_files, profile_files
-    from hetopt.report.sheet import sheet
+    from hetopt.report.drawing.sheet import sheet
 
     rows = []
     for of, files in (("layers", profile_files()), ("operators", operator_files())):

@@ -18,7 +18,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Check, and raise CheckError with one line for each difference."""
-    from hetopt.front import FRONT_SCHEMA
+    from hetopt.results.front import FRONT_SCHEMA
 
     if read_json(options.plan).get("schema") == FRONT_SCHEMA:
         front = load_front(options.problem, options.plan, options.table)

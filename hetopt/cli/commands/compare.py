@@ -6,7 +6,8 @@ import json
 import sys
 from typing import TYPE_CHECKING
 
-from hetopt import interruption
+from hetopt.base import interruption
+from hetopt.base.files import make_folder, write_bytes, write_text
 from hetopt.cli.exit_codes import STOPPED
 from hetopt.cli.inputs import (
     add_chunks,
@@ -19,8 +20,7 @@ from hetopt.cli.inputs import (
 from hetopt.cli.output import complain, emit
 from hetopt.cli.paths import ensure_outputs
 from hetopt.errors import CheckError, InputError
-from hetopt.files import make_folder, write_bytes, write_text
-from hetopt.problem.training import SCHEDULE_CHOICES
+from hetopt.problem.training.choices import SCHEDULE_CHOICES
 from hetopt.solvers.registry import (
     SOLVERS,
     relaxing_names,
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     import argparse
     from pathlib import Path
 
-    from hetopt.report.comparison import Comparison
+    from hetopt.report.comparison.comparison import Comparison
 
 #: What DIR gets, with these endings.
 NAME = "compare"
@@ -112,9 +112,9 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run everything, write the files, and print the tables."""
-    from hetopt.comparing import compare, entries_of
-    from hetopt.kept_runs import KeptRuns
-    from hetopt.report.console import draw, is_terminal
+    from hetopt.comparing.compare import compare, entries_of
+    from hetopt.comparing.kept_runs import KeptRuns
+    from hetopt.report.drawing.console import draw, is_terminal
 
     solvers = _solvers(options.solvers)
     principles = principles_of(options.relax)
@@ -151,7 +151,7 @@ def run(options: argparse.Namespace) -> int:
     except KeyboardInterrupt:
         complain(kept.summary())
         return STOPPED
-    from hetopt.report.comparison_text import comparison_parts
+    from hetopt.report.comparison.text import comparison_parts
 
     emit(draw(comparison_parts(comparison), sys.stdout))
     write_comparison(folder, comparison)
@@ -164,8 +164,9 @@ def run(options: argparse.Namespace) -> int:
 
 def write_comparison(folder: Path, comparison: Comparison) -> None:
     """Write all five files."""
-    from hetopt.report import comparison_text, plots
-    from hetopt.report.comparison_plot import best_so_far
+    from hetopt.report.comparison import text as comparison_text
+    from hetopt.report.comparison.plot import best_so_far
+    from hetopt.report.drawing import plots
 
     data = json.dumps(comparison.to_json(), indent=2, allow_nan=False)
     figure = best_so_far(comparison)

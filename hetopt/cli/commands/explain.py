@@ -8,7 +8,8 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from hetopt import interruption
+from hetopt.base import interruption
+from hetopt.base.deadline import Deadline
 from hetopt.cli.clock import left_s
 from hetopt.cli.commands.import_ import add_from, read_folder
 from hetopt.cli.inputs import (
@@ -22,14 +23,13 @@ from hetopt.cli.inputs import (
 )
 from hetopt.cli.output import complain, emit
 from hetopt.cli.planned import load_made
-from hetopt.deadline import Deadline
 from hetopt.errors import InputError
 
 if TYPE_CHECKING:
     import argparse
 
-    from hetopt.cost.table import CostTable
-    from hetopt.plans import Plan
+    from hetopt.cost.table.table import CostTable
+    from hetopt.plans.plan import Plan
     from hetopt.problem.problem import Problem
 
 
@@ -71,7 +71,7 @@ def run(options: argparse.Namespace) -> int:
     if options.mine is None:
         return _run_alone(options)
     from hetopt.export.back.explaining import explain
-    from hetopt.report.console import draw
+    from hetopt.report.drawing.console import draw
     from hetopt.report.explanation import explanation_report, explanation_to_json
 
     ours = None
@@ -99,10 +99,10 @@ def run(options: argparse.Namespace) -> int:
 
 def _run_alone(options: argparse.Namespace) -> int:
     """Say what limits a plan, and what a little more of anything would save."""
-    from hetopt.pricing import price
-    from hetopt.report.console import draw, is_terminal
-    from hetopt.report.reasons import reasons_report, reasons_to_json
-    from hetopt.report.whatif import rows
+    from hetopt.pricing.price import price
+    from hetopt.report.drawing.console import draw, is_terminal
+    from hetopt.report.whatif.reasons import reasons_report, reasons_to_json
+    from hetopt.report.whatif.table import rows
     from hetopt.whatif.reasons import questions
     from hetopt.whatif.solving import Asked, Solving
     from hetopt.whatif.variants import BASE, Variant

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from hetopt.cost.profiles.file import Profile
     from hetopt.cost.sources.evaluation import Evaluation
-    from hetopt.report.sheet import Part
+    from hetopt.report.drawing.sheet import Part
 
 #: Files that ``--out`` gets.
 TEXT, SCORES, PREDICTIONS = "evaluation.txt", "scores.csv", "predictions.csv"
@@ -58,8 +58,8 @@ def run(options: argparse.Namespace) -> int:
     """Evaluate, print the tables, and write the files."""
     import json
 
+    from hetopt.base.files import make_folder
     from hetopt.cost.sources.evaluation import evaluate
-    from hetopt.files import make_folder
     from hetopt.report.forest import evaluation_data
 
     file, profile = _read(options.profile)
@@ -115,8 +115,8 @@ def _report(
     for_file: bool,
 ) -> str:
     from hetopt.report import forest
-    from hetopt.report.console import draw
-    from hetopt.report.sheet import labelled, sheet
+    from hetopt.report.drawing.console import draw
+    from hetopt.report.drawing.sheet import labelled, sheet
 
     parts: list[Part] = [
         sheet(
@@ -152,8 +152,9 @@ def _write(
     compared: Sequence[Evaluation],
     data: str,
 ) -> None:
-    from hetopt.files import write_bytes, write_text
-    from hetopt.report import forest, plots
+    from hetopt.base.files import write_bytes, write_text
+    from hetopt.report import forest
+    from hetopt.report.drawing import plots
 
     text = _report(profile, evaluation, compared, for_file=True)
     write_text(str(folder / TEXT), text)

@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     import argparse
 
     from hetopt.cli.written import Written
-    from hetopt.cost.table import CostTable
+    from hetopt.cost.table.table import CostTable
     from hetopt.formulations.decision import Decision
     from hetopt.formulations.program import ProgramData
-    from hetopt.plans import Plan
+    from hetopt.plans.plan import Plan
     from hetopt.problem.problem import Problem
 
 #: Formulations and the file name endings each can be written to.
@@ -110,7 +110,7 @@ def _load(options: argparse.Namespace) -> tuple[Problem, CostTable]:
 
 def _write(problem: Problem, table: CostTable, options: argparse.Namespace) -> str:
     """Write an LP or MPS file; returns its size and unit in words."""
-    from hetopt.files import write_bytes
+    from hetopt.base.files import write_bytes
 
     written = _BUILD[options.formulation](problem, table, options)
     head = [
@@ -129,7 +129,7 @@ def _write_cp_sat(
     problem: Problem, table: CostTable, options: argparse.Namespace
 ) -> str:
     """Write the CP-SAT program; returns its size in words."""
-    from hetopt.files import write_bytes
+    from hetopt.base.files import write_bytes
     from hetopt.formulations.cp_sat.program import PipelineProgram
 
     proto = PipelineProgram(_data(problem, table, options)).model.Proto()
@@ -151,7 +151,7 @@ def _write_cp_sat(
 
 def _head(problem: Problem, table: CostTable, options: argparse.Namespace) -> list[str]:
     """Return what a file says first: whose program it is."""
-    from hetopt.cost.table_file import table_digest
+    from hetopt.cost.table_file.file import table_digest
     from hetopt.version import __version__
 
     return [
@@ -167,8 +167,8 @@ def _read_solution(options: argparse.Namespace) -> int:
     """Turn a solver's solution into a checked plan."""
     import json
 
+    from hetopt.base.files import write_text
     from hetopt.check import check_plan
-    from hetopt.files import write_text
     from hetopt.solvers.mip.solution_file import read_solution
 
     if options.formulation not in _BUILD:
@@ -250,7 +250,7 @@ def _uniap(problem: Problem, table: CostTable, options: argparse.Namespace) -> W
 
 def _plan_of(decision: Decision, table: CostTable) -> Plan:
     from hetopt.cost.boundaries.places import searched_table
-    from hetopt.problem.principles import PRUNED
+    from hetopt.problem.training.principles import PRUNED
     from hetopt.solvers.decisions.assembly import plan_of
     from hetopt.solvers.loading import as_planned
 
@@ -259,7 +259,7 @@ def _plan_of(decision: Decision, table: CostTable) -> Plan:
 
 def _mark(table: CostTable, options: argparse.Namespace) -> str:
     """Name a program: formulation, p, q, and the beginning of its table's digest."""
-    from hetopt.cost.table_file import table_digest
+    from hetopt.cost.table_file.file import table_digest
 
     digest = table_digest(table)[:12]
     return f"{options.formulation}_p{options.p}_q{options.q}_{digest}"
@@ -282,14 +282,11 @@ def _data(
 ) -> ProgramData:
     """Return what (p, q) is built from, with a cutoff that no plan exceeds."""
     from hetopt.cost.boundaries.places import searched_table
+    from hetopt.formulations.ceiling import objective_ceiling, within
     from hetopt.formulations.chain import Chain
-    from hetopt.formulations.program import (
-        ProgramData,
-        objective_ceiling,
-        within,
-    )
+    from hetopt.formulations.program import ProgramData
     from hetopt.formulations.space import undominated
-    from hetopt.problem.principles import PRUNED
+    from hetopt.problem.training.principles import PRUNED
 
     stages, microbatches = options.p, options.q
     _refuse("--p", stages, problem.stage_counts)

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable
 
-    from hetopt.cost.table import CostTable
+    from hetopt.cost.table.table import CostTable
     from hetopt.export.back.importing import Imported
     from hetopt.problem.problem import Problem
 
@@ -47,7 +47,7 @@ def add_from(command: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Import, write the plan with its times, and say what keeps it from running."""
-    from hetopt.files import write_text
+    from hetopt.base.files import write_text
 
     ensure_outputs(
         (options.out,),
@@ -74,7 +74,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _own(path: str, asked: Problem, scheduled: Problem) -> CostTable:
     """Read the user's table of the problem under the schedule of the files."""
-    from hetopt.cost.table_file import read_table
+    from hetopt.cost.table_file.file import read_table
     from hetopt.errors import DigestError
 
     try:

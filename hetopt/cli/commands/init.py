@@ -27,7 +27,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Write the example."""
-    from hetopt.files import write_text
+    from hetopt.base.files import write_text
     from hetopt.problem.example import EXAMPLE
 
     if options.out == "-":

@@ -36,11 +36,11 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Write the section, and say what was left out."""
-    from hetopt.files import write_text
+    from hetopt.base.files import write_text
     from hetopt.inventory.grouping import group_nodes
     from hetopt.inventory.reading import read_inventory
     from hetopt.inventory.writing import clusters_yaml, summary
-    from hetopt.problem.document import QUESTION
+    from hetopt.problem.document.document import QUESTION
 
     ensure_outputs((options.out,), options.files)
     inventory = group_nodes([read_inventory(path) for path in options.files])

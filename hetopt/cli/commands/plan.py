@@ -30,25 +30,21 @@ from hetopt.cli.searching import searching
 from hetopt.cli.warned import warn
 from hetopt.errors import InputError
 from hetopt.export.registry import SHIPPED, limits_of
-from hetopt.per_schedule import BEST
+from hetopt.results.per_schedule import BEST
 from hetopt.solvers.params import COSTS, EXECUTORS
-from hetopt.solvers.registry import (
-    ensure_plans,
-    relaxing_names,
-    sampling_names,
-    solver,
-)
+from hetopt.solvers.refusals import ensure_plans
+from hetopt.solvers.registry import relaxing_names, sampling_names, solver
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Iterator
 
-    from hetopt.cost.table import CostTable
-    from hetopt.problem.principles import Principles
+    from hetopt.cost.table.table import CostTable
     from hetopt.problem.problem import Problem
-    from hetopt.result import Result
+    from hetopt.problem.training.principles import Principles
+    from hetopt.results.result import Result
+    from hetopt.results.spending import Spending
     from hetopt.solvers.request import Solve
-    from hetopt.spending import Spending
 
 #: Exit code by status; a status with a plan is 0.
 EXIT_CODES = {"optimal": 0, "feasible": 0, "infeasible": 1, "unknown": 3}
@@ -188,7 +184,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Search, check what was found, and report it."""
-    from hetopt.planning import ensure_holds, ensure_searchable
+    from hetopt.planning.plan import ensure_holds, ensure_searchable
 
     ensure_outputs(
         (options.out, options.certificate, options.journal, options.svg),
@@ -294,7 +290,7 @@ def _deliver(
 
 def _write(result: Result, path: str | None, text: Callable[[], str]) -> None:
     """Write a file, unless a plan would be lost for nothing."""
-    from hetopt.files import write_text
+    from hetopt.base.files import write_text
 
     if path is None:
         return
@@ -312,7 +308,7 @@ def _search(
     options: argparse.Namespace,
     principles: Principles,
 ) -> Result:
-    from hetopt.planning import search
+    from hetopt.planning.plan import search
 
     wrapped = None
     if options.launcher is not None:
@@ -347,7 +343,7 @@ def _moved(
     principles: Principles,
 ) -> Result:
     """Return a result that says how far coefficients may move."""
-    from hetopt.report.console import is_terminal
+    from hetopt.report.drawing.console import is_terminal
     from hetopt.whatif.stability import Stability
 
     if result.best is None:
@@ -372,9 +368,9 @@ def _report(
     problem: Problem, table: CostTable, result: Result, *, own_table: bool
 ) -> str:
     from hetopt.cost.sources.accuracy import latency_notes
-    from hetopt.pricing import price
-    from hetopt.pricing_several import price_several
-    from hetopt.report.console import draw
+    from hetopt.pricing.price import price
+    from hetopt.pricing.several import price_several
+    from hetopt.report.drawing.console import draw
     from hetopt.report.plan_report import plan_report
 
     best = result.best
@@ -387,7 +383,7 @@ def _report(
     notes = [] if own_table else latency_notes(problem, best, result.alternatives)
     parts = plan_report(result, best, problem=problem, prices=prices, notes=notes)
     if result.stability is not None:
-        from hetopt.report.stability import stability_report
+        from hetopt.report.whatif.stability import stability_report
 
         parts += stability_report(
             result.stability,

@@ -7,7 +7,7 @@ import json
 import sys
 from typing import TYPE_CHECKING, NamedTuple
 
-from hetopt import interruption
+from hetopt.base import interruption
 from hetopt.cli.clock import left_s
 from hetopt.cli.commands.plan import EXIT_CODES
 from hetopt.cli.inputs import (
@@ -23,12 +23,12 @@ from hetopt.cli.output import complain, emit
 from hetopt.cli.paths import ensure_outputs
 from hetopt.cli.planned import load_made, read_json
 from hetopt.errors import CheckError, InputError
-from hetopt.solvers.registry import ensure_can, ensure_plans, ensure_races
+from hetopt.solvers.refusals import ensure_can, ensure_plans, ensure_races
 
 if TYPE_CHECKING:
-    from hetopt.problem.document import Document
-    from hetopt.problem.principles import Principles
+    from hetopt.problem.document.document import Document
     from hetopt.problem.problem import Problem
+    from hetopt.problem.training.principles import Principles
     from hetopt.replanning.replan import Change, Replanned
 
 #: What ``--iterations`` may be at most.
@@ -167,7 +167,7 @@ class Asked(NamedTuple):
 
 def run(options: argparse.Namespace) -> int:
     """Read what ran, search, check what was found, and report it."""
-    from hetopt.planning import ensure_holds
+    from hetopt.planning.plan import ensure_holds
 
     ensure_outputs(
         (options.out, options.problem_out, options.moves),
@@ -195,7 +195,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _asked(options: argparse.Namespace) -> Asked:
     from hetopt.check.plan.reading import read_principles
-    from hetopt.problem.document import load_document
+    from hetopt.problem.document.document import load_document
     from hetopt.problem.named import problem_path
     from hetopt.problem.reading import problem_of
     from hetopt.replanning.nodes import changed
@@ -241,11 +241,11 @@ def _asked(options: argparse.Namespace) -> Asked:
 
 def _searched(asked: Asked, options: argparse.Namespace) -> Replanned:
     """Search under a progress bar; from here on a signal ends the search."""
+    from hetopt.base.deadline import Deadline
     from hetopt.cost.build import build_table
-    from hetopt.deadline import Deadline
     from hetopt.replanning.candidates import Searched
     from hetopt.replanning.replan import Replanning
-    from hetopt.report.console import is_terminal
+    from hetopt.report.drawing.console import is_terminal
     from hetopt.report.progress import ProgressBar
     from hetopt.solvers.params import RaceParams
     from hetopt.solvers.request import Request
@@ -298,7 +298,7 @@ def _ensure_moves_hold(asked: Asked, found: Replanned) -> None:
 
 def _deliver(asked: Asked, found: Replanned, options: argparse.Namespace) -> None:
     """Print the answer, and write the files that were asked for."""
-    from hetopt.files import write_text
+    from hetopt.base.files import write_text
     from hetopt.replanning.problems import left_out, problem_text, with_nodes
     from hetopt.report.replanning import replan_report, replan_to_json
 
@@ -306,7 +306,7 @@ def _deliver(asked: Asked, found: Replanned, options: argparse.Namespace) -> Non
         data = replan_to_json(found, asked.change)
         emit(json.dumps(data, indent=2, allow_nan=False))
     elif found.candidates:
-        from hetopt.report.console import draw
+        from hetopt.report.drawing.console import draw
 
         emit(draw(replan_report(found, asked.change), sys.stdout))
     if not found.candidates:

@@ -55,8 +55,8 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Check every plan, and write what there is to say of all of them."""
-    from hetopt import reading
-    from hetopt.files import write_text
+    from hetopt.base import reading
+    from hetopt.base.files import write_text
     from hetopt.problem.named import problem_path
     from hetopt.report.page.contents import Contents
     from hetopt.report.page.history import read_history
@@ -95,11 +95,11 @@ def run(options: argparse.Namespace) -> int:
 def _reported(options: argparse.Namespace, name: str) -> ReportedPlan:
     """Read a plan, check it, and work out what is said of it."""
     from hetopt.cost.sources.accuracy import accuracies, latency_notes
-    from hetopt.money import cost_of
-    from hetopt.pricing import price
+    from hetopt.pricing.price import price
     from hetopt.report.page.contents import ReportedPlan
     from hetopt.report.timeline.modelled import modelled_timeline
-    from hetopt.result import PricedPlan
+    from hetopt.results.money import cost_of
+    from hetopt.results.priced_plan import PricedPlan
     from hetopt.schedule.simulator import simulate
 
     problem, table, (plan, *_), result = load_reported(

@@ -17,8 +17,8 @@ from hetopt.errors import InputError
 if TYPE_CHECKING:
     import argparse
 
-    from hetopt.plans import Plan
-    from hetopt.pricing import Price
+    from hetopt.plans.plan import Plan
+    from hetopt.pricing.price import Price
     from hetopt.problem.problem import Problem
     from hetopt.running.run import Run
 
@@ -99,7 +99,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _run_folder(options: argparse.Namespace) -> int:
     """Run a bundle as it is, without its plan."""
-    from hetopt.report.console import draw
+    from hetopt.report.drawing.console import draw
     from hetopt.report.running import measured_report
     from hetopt.running.explaining import replayed_s
     from hetopt.running.run import read_bundle
@@ -126,8 +126,8 @@ def _run_plan(options: argparse.Namespace) -> int:
     from hetopt.export.bundle import bundle, ensure_free, write_folder
     from hetopt.export.job import Job
     from hetopt.export.torch.launcher import LAUNCHER
-    from hetopt.pricing import price
-    from hetopt.report.console import draw
+    from hetopt.pricing.price import price
+    from hetopt.report.drawing.console import draw
     from hetopt.report.running import run_report
     from hetopt.running.explaining import explain_run
 
@@ -155,7 +155,7 @@ def _run_plan(options: argparse.Namespace) -> int:
 
 def _measure(folder: Path, options: argparse.Namespace) -> Run:
     """Run a bundle, and write what was measured."""
-    from hetopt.files import write_text
+    from hetopt.base.files import write_text
     from hetopt.running.run import run_bundle
 
     found = run_bundle(

@@ -52,19 +52,6 @@ def _schema(name: str) -> object:
         from hetopt.problem.schema.problem import problem_json_schema
 
         return problem_json_schema()
-    from hetopt.report import replan_schemas, report_schemas, run_schemas, schemas
+    from hetopt.report.schemas.written import SCHEMAS
 
-    return {
-        "table": schemas.TABLE,
-        "plan": schemas.PLAN,
-        "result": schemas.RESULT,
-        "certificate": schemas.CERTIFICATE,
-        "comparison": report_schemas.COMPARISON,
-        "explanation": report_schemas.EXPLANATION,
-        "simulation": report_schemas.SIMULATION,
-        "measured": run_schemas.MEASURED,
-        "whatif": report_schemas.WHATIF,
-        "front": report_schemas.FRONT,
-        "reasons": report_schemas.REASONS,
-        "replan": replan_schemas.REPLAN,
-    }[name]
+    return SCHEMAS[name]

@@ -15,7 +15,7 @@ from hetopt.errors import InputError
 if TYPE_CHECKING:
     import argparse
 
-    from hetopt.plans import Plan
+    from hetopt.plans.plan import Plan
     from hetopt.problem.problem import Problem
 
 
@@ -39,9 +39,9 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Simulate a plan that passes its check, and print where its time goes."""
-    from hetopt.money import cost_of
-    from hetopt.pricing import price
+    from hetopt.pricing.price import price
     from hetopt.report.simulation import simulation_report, simulation_to_json
+    from hetopt.results.money import cost_of
     from hetopt.schedule.simulator import simulate
 
     ensure_outputs(
@@ -62,7 +62,7 @@ def run(options: argparse.Namespace) -> int:
         data = simulation_to_json(plan, priced, simulation, cost)
         emit(json.dumps(data, indent=2, allow_nan=False))
     else:
-        from hetopt.report.console import draw
+        from hetopt.report.drawing.console import draw
 
         emit(draw(simulation_report(plan, priced, simulation, cost), sys.stdout))
     if options.svg is not None or options.trace is not None:
@@ -77,7 +77,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _run_several(problem: Problem, plan: Plan, options: argparse.Namespace) -> int:
     """Simulate pipelines side by side, or sequences of several lengths."""
-    from hetopt.pricing_several import price_several
+    from hetopt.pricing.several import price_several
     from hetopt.report.simulation import (
         several_simulation_report,
         several_simulation_to_json,
@@ -94,7 +94,7 @@ def _run_several(problem: Problem, plan: Plan, options: argparse.Namespace) -> i
         data = several_simulation_to_json(plan, priced)
         emit(json.dumps(data, indent=2, allow_nan=False))
     else:
-        from hetopt.report.console import draw
+        from hetopt.report.drawing.console import draw
 
         emit(draw(several_simulation_report(plan, priced), sys.stdout))
     return 0

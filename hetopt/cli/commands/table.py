@@ -26,7 +26,7 @@ def run(options: argparse.Namespace) -> int:
     import json
 
     from hetopt.cost.build import build_table
-    from hetopt.cost.table_file import table_to_json, write_table
+    from hetopt.cost.table_file.file import table_to_json, write_table
 
     ensure_outputs((options.out,), problems=(options.problem,))
     table = build_table(

@@ -7,11 +7,11 @@ import sys
 from contextlib import closing
 from typing import TYPE_CHECKING
 
+from hetopt.base.deadline import Deadline
 from hetopt.cli.clock import left_s
 from hetopt.cli.inputs import load_table, seconds, whole
 from hetopt.cli.output import emit
 from hetopt.cli.planned import add_planned, load_planned
-from hetopt.deadline import Deadline
 from hetopt.errors import CheckError, InputError
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from hetopt.check.verify.certificate import CertificateCheck
     from hetopt.check.verify.findings import Doubt, Finding
-    from hetopt.problem.document import Document
+    from hetopt.problem.document.document import Document
     from hetopt.report.progress import ProgressBar
     from hetopt.solvers.pools.work_sharing import WorkSharing
 
@@ -56,10 +56,10 @@ def run(options: argparse.Namespace) -> int:
     """Verify, and raise CheckError with one line for each claim that fails."""
     from hetopt.check.verify.certificate import CertificateCheck
     from hetopt.check.verify.tasks import make
-    from hetopt.problem.document import load_document
+    from hetopt.problem.document.document import load_document
     from hetopt.report.progress import ProgressBar
+    from hetopt.solvers.pools.opening import worker_count
     from hetopt.solvers.pools.work_sharing import WorkSharing
-    from hetopt.solvers.race.task_loop import worker_count
 
     planned = load_planned(options.problem, options.plan)
     problem = planned.problem

@@ -6,7 +6,7 @@ import json
 import sys
 from typing import TYPE_CHECKING
 
-from hetopt import interruption
+from hetopt.base import interruption
 from hetopt.cli.inputs import (
     add_problem,
     add_schedule,
@@ -20,14 +20,14 @@ from hetopt.cli.inputs import (
 from hetopt.cli.output import complain, emit
 from hetopt.cli.paths import ensure_outputs
 from hetopt.errors import InputError
-from hetopt.solvers.registry import ensure_plans
+from hetopt.solvers.refusals import ensure_plans
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Sequence
 
-    from hetopt.report.whatif import Row
-    from hetopt.result import Result
+    from hetopt.report.whatif.table import Row
+    from hetopt.results.result import Result
 
 
 # One statement for each option.
@@ -101,11 +101,11 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Make the variants, solve them, and report what is known."""
-    from hetopt.planning import ensure_searchable
+    from hetopt.planning.plan import ensure_searchable
     from hetopt.problem.named import problem_path
-    from hetopt.problem.principles import PRUNED
-    from hetopt.report.console import is_terminal
-    from hetopt.report.whatif import rows
+    from hetopt.problem.training.principles import PRUNED
+    from hetopt.report.drawing.console import is_terminal
+    from hetopt.report.whatif.table import rows
     from hetopt.whatif.solving import Asked, Solving
     from hetopt.whatif.variants import Variants
 
@@ -161,15 +161,15 @@ def _report(
     options: argparse.Namespace,
 ) -> None:
     """Print the variants, and write the files that were asked for."""
-    from hetopt.files import write_bytes, write_text
-    from hetopt.report.whatif import whatif_csv, whatif_report, whatif_to_json
+    from hetopt.base.files import write_bytes, write_text
+    from hetopt.report.whatif.table import whatif_csv, whatif_report, whatif_to_json
 
     data = whatif_to_json(name, options.objective, found)
     text = json.dumps(data, indent=2, allow_nan=False)
     if options.json:
         emit(text)
     else:
-        from hetopt.report.console import draw
+        from hetopt.report.drawing.console import draw
 
         emit(draw(whatif_report(found, options.objective, base), sys.stdout))
     if options.out is not None:
@@ -177,8 +177,8 @@ def _report(
     if options.csv is not None:
         write_text(options.csv, whatif_csv(found))
     if options.svg is not None:
-        from hetopt.report import plots
-        from hetopt.report.whatif_plot import whatif_figure
+        from hetopt.report.drawing import plots
+        from hetopt.report.whatif.plot import whatif_figure
 
         write_bytes(
             options.svg, plots.svg(whatif_figure(found, options.objective, name))

@@ -22,16 +22,18 @@ from typing import TYPE_CHECKING, Any, Literal, get_args
 import numpy as np
 
 from hetopt.cost.chunks import with_way_back
-from hetopt.cost.table import TOO_LONG_NS
+from hetopt.cost.table.ticks import TOO_LONG_NS
 from hetopt.errors import InputError
-from hetopt.plans import DEGREES, Strategy
+from hetopt.plans.strategy import DEGREES, Strategy
 from hetopt.schedule.schedules import rule_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from hetopt.cost.table import ClusterTable, CostTable, TableSlice
-    from hetopt.problem.principles import Principles
+    from hetopt.cost.table.cluster import ClusterTable
+    from hetopt.cost.table.slice import TableSlice
+    from hetopt.cost.table.table import CostTable
+    from hetopt.problem.training.principles import Principles
     from hetopt.schedule.shares import SharedLinks
 
     Ints = NDArray[np.int64]

@@ -49,11 +49,12 @@ from hetopt.cost.communication.collectives import (
     intra_node_bandwidth,
 )
 from hetopt.errors import InputError
-from hetopt.problem.training import RESHARDING, Domain, Resharding
+from hetopt.problem.training.choices import RESHARDING, Resharding
+from hetopt.problem.training.pins import Domain
 
 if TYPE_CHECKING:
     from hetopt.cost.shapes import Floats, Ints
-    from hetopt.problem.cluster import Cluster, ClusterLink, ClusterLinks
+    from hetopt.problem.cluster.cluster import Cluster, ClusterLink, ClusterLinks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

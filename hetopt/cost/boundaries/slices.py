@@ -12,7 +12,8 @@ from hetopt.cost.boundaries.resharding import Side, boundary, tied_exchange_s
 from hetopt.cost.memory import parameter_bytes
 from hetopt.cost.ranges import nanoseconds
 from hetopt.cost.shapes import element_bytes
-from hetopt.cost.table import ClusterTable, Layout, TableSlice
+from hetopt.cost.table.cluster import ClusterTable
+from hetopt.cost.table.slice import Layout, TableSlice
 from hetopt.cost.units import tables
 from hetopt.schedule.shares import SharedLinks
 
@@ -21,9 +22,9 @@ if TYPE_CHECKING:
 
     from hetopt.cost.boundaries.resharding import Boundary
     from hetopt.cost.shapes import Floats, Ints
-    from hetopt.problem.cluster import Cluster
+    from hetopt.problem.cluster.cluster import Cluster
     from hetopt.problem.problem import Problem
-    from hetopt.problem.training import Resharding
+    from hetopt.problem.training.choices import Resharding
 
     #: A layout's dp and shards.
     _Key = tuple[int, int]

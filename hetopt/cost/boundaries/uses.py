@@ -16,7 +16,7 @@ from hetopt.cost.correction import with_corrected_links
 
 if TYPE_CHECKING:
     from hetopt.cost.boundaries.resharding import LinkUse
-    from hetopt.plans import Stage
+    from hetopt.plans.plan import Stage
     from hetopt.problem.problem import Problem
 
 

@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 
     from hetopt.cost.held_alike import HeldAlike
     from hetopt.cost.shapes import Floats
-    from hetopt.problem.cluster import Cluster, ClusterLink
+    from hetopt.problem.cluster.cluster import Cluster, ClusterLink
     from hetopt.problem.problem import Problem
-    from hetopt.problem.training import Training
+    from hetopt.problem.training.training import Training
 
 
 class Way(NamedTuple):

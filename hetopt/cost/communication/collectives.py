@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from hetopt.cost.held_alike import HeldAlike
     from hetopt.cost.pieces.dispatched import Dispatched
     from hetopt.cost.shapes import Floats, Ints
-    from hetopt.problem.cluster import Cluster
+    from hetopt.problem.cluster.cluster import Cluster
 
 #: Share of a network interface's nominal bandwidth (calculon, InfiniBand).
 NETWORK_SHARE = 0.9

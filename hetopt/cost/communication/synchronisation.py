@@ -35,8 +35,8 @@ from hetopt.cost.memory import parameter_bytes
 if TYPE_CHECKING:
     from hetopt.cost.held_alike import HeldAlike
     from hetopt.cost.shapes import Floats, Ints
-    from hetopt.problem.cluster import Cluster
-    from hetopt.problem.training import Training
+    from hetopt.problem.cluster.cluster import Cluster
+    from hetopt.problem.training.training import Training
 
 #: Share of the memory bandwidth that the optimizer's element-wise kernels reach.
 OPTIMIZER_MEMORY_SHARE = 0.8

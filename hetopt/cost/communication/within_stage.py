@@ -51,9 +51,9 @@ if TYPE_CHECKING:
     from hetopt.cost.held_alike import HeldAlike
     from hetopt.cost.pieces.dispatched import Dispatched
     from hetopt.cost.pieces.piece import Piece
-    from hetopt.problem.cluster import Cluster
-    from hetopt.problem.model import Model
-    from hetopt.problem.training import Training
+    from hetopt.problem.cluster.cluster import Cluster
+    from hetopt.problem.model.model import Model
+    from hetopt.problem.training.training import Training
 
 #: Share of hidden communication that computation loses to it: the processors that
 #: move data inside a node (calculon's ``processor_usage``, A100 and H100).

@@ -42,6 +42,8 @@ import math
 from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, get_args
 
+from hetopt.base.files import write_text
+from hetopt.base.reading import read_text
 from hetopt.cost.pieces.operations import MemoryKernel
 from hetopt.cost.profiles.csv_text import (
     append_rows,
@@ -50,8 +52,6 @@ from hetopt.cost.profiles.csv_text import (
     whole_number,
 )
 from hetopt.errors import InputError
-from hetopt.files import write_text
-from hetopt.reading import read_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from hetopt.cost.operators.file import OperatorRow
-    from hetopt.problem.cluster import Accelerator
+    from hetopt.problem.cluster.cluster import Accelerator
 
 _A100 = ("A100-80GB", "A100-PCIe-80GB")
 

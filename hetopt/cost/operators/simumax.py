@@ -14,6 +14,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+from hetopt.base.reading import read_json
+from hetopt.base.words import describe
 from hetopt.cost.operators.file import (
     GROUP_MATMUL,
     MATMUL,
@@ -24,8 +26,6 @@ from hetopt.cost.operators.file import (
 )
 from hetopt.cost.profiles.csv_text import whole_number
 from hetopt.errors import InputError
-from hetopt.reading import read_json
-from hetopt.words import describe
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -24,10 +24,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from hetopt.base.reading import MOST_TEXT_BYTES, decoded, read_bytes
 from hetopt.cost.operators.file import MATMUL, MEMORY, OperatorRow
 from hetopt.cost.profiles.csv_text import whole_number
 from hetopt.errors import InputError
-from hetopt.reading import MOST_TEXT_BYTES, decoded, read_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

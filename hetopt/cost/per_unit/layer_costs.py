@@ -22,7 +22,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hetopt.cost.per_unit.layer_graph import Edge, GraphLayer, LayerGraph, Matrix
-from hetopt.cost.table import LONGEST_NS, CostTable, UnitTable
+from hetopt.cost.table.table import CostTable, UnitTable
+from hetopt.cost.table.ticks import LONGEST_NS
 from hetopt.errors import InputError
 from hetopt.schedule.schedules import rule_of
 

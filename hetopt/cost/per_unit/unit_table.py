@@ -17,7 +17,9 @@ from hetopt.cost.boundaries.resharding import stage_per_node
 from hetopt.cost.boundaries.slices import boundary_bytes, table_slices
 from hetopt.cost.communication.collectives import all_gather_s
 from hetopt.cost.ranges import nanoseconds
-from hetopt.cost.table import ClusterTable, TableSlice, UnitTable
+from hetopt.cost.table.cluster import ClusterTable
+from hetopt.cost.table.slice import TableSlice
+from hetopt.cost.table.table import UnitTable
 from hetopt.schedule.schedules import rule_of
 
 if TYPE_CHECKING:
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
 
     from hetopt.cost.shapes import Ints
     from hetopt.problem.problem import Problem
-    from hetopt.problem.training import Resharding
+    from hetopt.problem.training.choices import Resharding
 
 #: ZeRO stages on offer: replicated and fully sharded states.
 SHARDINGS = (0, 3)

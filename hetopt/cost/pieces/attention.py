@@ -9,8 +9,8 @@ from hetopt.cost.pieces.piece import Piece
 from hetopt.cost.pieces.profiled import COPIES, Profiled
 from hetopt.cost.shapes import Floats, Ints, Shape
 from hetopt.cost.shard_shape import ATTENTION_CORE, ShardShape
-from hetopt.problem.kinds import ATTENTION
-from hetopt.problem.training import Recompute
+from hetopt.problem.model.kinds import ATTENTION
+from hetopt.problem.training.choices import Recompute
 
 
 def score_bytes(

@@ -12,7 +12,7 @@ from hetopt.cost.pieces.attention import (
 from hetopt.cost.pieces.operations import AttentionCore, Operations, multiply
 from hetopt.cost.pieces.piece import Piece
 from hetopt.cost.shapes import Floats, Ints, Shape
-from hetopt.problem.training import Recompute
+from hetopt.problem.training.choices import Recompute
 
 
 class CrossAttention(Piece):

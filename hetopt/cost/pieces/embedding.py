@@ -8,8 +8,8 @@ from hetopt.cost.pieces.operations import Elementwise, Operations, moving
 from hetopt.cost.pieces.piece import Piece
 from hetopt.cost.pieces.profiled import Profiled
 from hetopt.cost.shapes import Floats, Ints, Shape, vocab_shard
-from hetopt.problem.kinds import EMBEDDING
-from hetopt.problem.training import Recompute
+from hetopt.problem.model.kinds import EMBEDDING
+from hetopt.problem.training.choices import Recompute
 
 #: A token as data loaders hand it out.
 TOKEN_ID_BYTES = 8

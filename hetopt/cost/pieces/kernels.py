@@ -22,8 +22,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from hetopt.problem.dispatch import Dispatch
-    from hetopt.problem.training import Training
+    from hetopt.problem.training.dispatch import Dispatch
+    from hetopt.problem.training.training import Training
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

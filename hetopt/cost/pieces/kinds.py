@@ -18,7 +18,7 @@ from hetopt.cost.pieces.patches import Patches
 from hetopt.cost.pieces.prediction import Prediction
 from hetopt.cost.pieces.routed_mlp import RoutedMlp
 from hetopt.cost.pieces.shared_expert import SharedExpert
-from hetopt.problem.kinds import (
+from hetopt.problem.model.kinds import (
     ATTENTION,
     BLOCKS,
     EMBEDDING,
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 
     from hetopt.cost.pieces.piece import Piece
     from hetopt.cost.pieces.profiled import Profiled
-    from hetopt.problem.model import Model
-    from hetopt.problem.training import Training
+    from hetopt.problem.model.model import Model
+    from hetopt.problem.training.training import Training
 
 #: What every layer has, by the unit that is this piece alone.
 _OF_A_LAYER: dict[str, type[Piece]] = {

@@ -17,8 +17,8 @@ from hetopt.cost.pieces.operations import (
 )
 from hetopt.cost.pieces.piece import Exchange
 from hetopt.cost.shapes import Floats, Ints, Shape
-from hetopt.problem.latent import Latent
-from hetopt.problem.training import Recompute
+from hetopt.problem.model.latent import Latent
+from hetopt.problem.training.choices import Recompute
 
 
 class LatentAttention(Attention):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hetopt.cost.pieces.operations import Operations, moving, multiply
 from hetopt.cost.pieces.piece import Piece
 from hetopt.cost.shapes import Floats, Ints, Shape
-from hetopt.problem.training import Recompute
+from hetopt.problem.training.choices import Recompute
 
 
 class Merge(Piece):

@@ -6,8 +6,8 @@ from hetopt.cost.pieces.operations import Operations, moving, multiply
 from hetopt.cost.pieces.piece import Piece
 from hetopt.cost.pieces.profiled import Profiled
 from hetopt.cost.shapes import Floats, Ints, Shape
-from hetopt.problem.kinds import MLP_UP
-from hetopt.problem.training import Recompute
+from hetopt.problem.model.kinds import MLP_UP
+from hetopt.problem.training.choices import Recompute
 
 
 class MlpUp(Piece):

@@ -7,7 +7,7 @@ import numpy as np
 from hetopt.cost.pieces.operations import Operations, moving, multiply
 from hetopt.cost.pieces.piece import Piece
 from hetopt.cost.shapes import Floats, Ints, Shape
-from hetopt.problem.training import Recompute
+from hetopt.problem.training.choices import Recompute
 
 
 class Patches(Piece):

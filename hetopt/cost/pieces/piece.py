@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from hetopt.cost.pieces.kernels import Kernels
     from hetopt.cost.pieces.operations import Elementwise, MemoryKernel, Operations
     from hetopt.cost.pieces.profiled import Profiled
-    from hetopt.problem.block import Block
-    from hetopt.problem.model import Model
-    from hetopt.problem.training import Recompute
+    from hetopt.problem.model.block import Block
+    from hetopt.problem.model.model import Model
+    from hetopt.problem.training.choices import Recompute
 
 
 #: Of what a piece reads besides, as ``Piece.collectives``.

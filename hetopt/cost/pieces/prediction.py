@@ -12,7 +12,7 @@ from hetopt.cost.pieces.embedding import TOKEN_ID_BYTES, Embedding
 from hetopt.cost.pieces.operations import Operations, moving, multiply
 from hetopt.cost.pieces.piece import Exchange
 from hetopt.cost.shapes import Floats, Ints, Shape
-from hetopt.problem.training import Recompute
+from hetopt.problem.training.choices import Recompute
 
 #: Norms of a predicting layer: of its two inputs, and of its output.
 _NORMS = 3

@@ -15,8 +15,8 @@ from hetopt.cost.pieces.dispatched import Dispatched
 from hetopt.cost.pieces.operations import Elementwise, Operations, moving, multiply
 from hetopt.cost.pieces.piece import Piece
 from hetopt.cost.shapes import Floats, Ints, Shape
-from hetopt.problem.experts import Experts
-from hetopt.problem.training import Recompute
+from hetopt.problem.model.experts import Experts
+from hetopt.problem.training.choices import Recompute
 
 #: Kernels of the router beside its matrix: scores, the choice of the largest, the map
 #: from tokens to experts.

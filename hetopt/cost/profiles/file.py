@@ -45,6 +45,8 @@ from dataclasses import dataclass, fields
 from statistics import quantiles
 from typing import TYPE_CHECKING, Literal, get_args
 
+from hetopt.base.files import write_text
+from hetopt.base.reading import read_text
 from hetopt.cost.profiles.csv_text import (
     append_rows,
     csv_text,
@@ -53,8 +55,6 @@ from hetopt.cost.profiles.csv_text import (
 )
 from hetopt.cost.shard_shape import ShardShape
 from hetopt.errors import InputError
-from hetopt.files import write_text
-from hetopt.reading import read_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

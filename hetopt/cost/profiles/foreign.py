@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hetopt.base.words import describe
 from hetopt.cost.profiles.file import (
     OPTIMIZER,
     PROFILE_SCHEMA,
@@ -25,14 +26,13 @@ from hetopt.cost.profiles.file import (
 from hetopt.cost.shard_shape import MODEL_SIZES
 from hetopt.cost.units import unit_parameters
 from hetopt.errors import InputError
-from hetopt.problem.kinds import EMBEDDING, HEAD, LAYER
-from hetopt.problem.model import Model
-from hetopt.words import describe
+from hetopt.problem.model.kinds import EMBEDDING, HEAD, LAYER
+from hetopt.problem.model.model import Model
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from hetopt.problem.training import Training
+    from hetopt.problem.training.training import Training
 
 #: An embedding, at least one layer, a head.
 _FEWEST_LAYERS = 3

@@ -17,6 +17,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hetopt.base.reading import read_json
 from hetopt.cost.profiles.file import INCLUDED, Profile
 from hetopt.cost.profiles.foreign import (
     LayerTimes,
@@ -26,7 +27,6 @@ from hetopt.cost.profiles.foreign import (
     seconds,
 )
 from hetopt.errors import InputError
-from hetopt.reading import read_json
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

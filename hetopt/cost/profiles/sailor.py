@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from hetopt.base.reading import read_json
 from hetopt.cost.profiles.file import INCLUDED, Profile
 from hetopt.cost.profiles.foreign import (
     LayerTimes,
@@ -19,7 +20,6 @@ from hetopt.cost.profiles.foreign import (
     seconds,
 )
 from hetopt.errors import InputError
-from hetopt.reading import read_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

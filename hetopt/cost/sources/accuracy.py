@@ -27,9 +27,9 @@ from hetopt.problem.catalogue import DATA
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from hetopt.plans import Plan
-    from hetopt.problem.cluster import Accelerator, Cluster
-    from hetopt.problem.model import Model
+    from hetopt.plans.plan import Plan
+    from hetopt.problem.cluster.cluster import Accelerator, Cluster
+    from hetopt.problem.model.model import Model
     from hetopt.problem.problem import Problem
 
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hetopt.base.reading import MOST_TEXT_BYTES, decoded, read_bytes
 from hetopt.cost.operators.file import MATMUL, OPERATORS_SCHEMA, parse_operators
 from hetopt.cost.operators.relatives import by_class, shipped_operators
 from hetopt.cost.profiles.csv_text import header_of
@@ -26,7 +27,6 @@ from hetopt.cost.sources.operator_source import OperatorSource
 from hetopt.cost.sources.roofline import Roofline
 from hetopt.errors import InputError
 from hetopt.problem.catalogue import PROFILE_SUFFIX, profile_contents
-from hetopt.reading import MOST_TEXT_BYTES, decoded, read_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -34,9 +34,9 @@ if TYPE_CHECKING:
 
     from hetopt.cost.operators.relatives import Measured
     from hetopt.cost.sources.source import LatencySource, ShardQuery, ShardTimes
-    from hetopt.cost.table import SourceKind
-    from hetopt.plans import Plan
-    from hetopt.problem.cluster import Cluster
+    from hetopt.cost.table.table import SourceKind
+    from hetopt.plans.plan import Plan
+    from hetopt.problem.cluster.cluster import Cluster
     from hetopt.problem.problem import Problem
 
 AUTO = "auto"

@@ -34,9 +34,9 @@ from hetopt.cost.shapes import (
 from hetopt.cost.shard_shape import ATTENTION_CORE, MODEL_SIZES
 from hetopt.cost.sources.roofline import ATTENTION_BACKWARD
 from hetopt.cost.units import unit_operations, unit_parameters
-from hetopt.problem.kinds import ATTENTION
-from hetopt.problem.model import Model
-from hetopt.problem.training import Training
+from hetopt.problem.model.kinds import ATTENTION
+from hetopt.problem.model.model import Model
+from hetopt.problem.training.training import Training
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

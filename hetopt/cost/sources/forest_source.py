@@ -34,8 +34,14 @@ from hetopt.cost.sources.forest import DEFAULT_PARAMS, Forest, ForestParams
 from hetopt.cost.sources.roofline import Roofline
 from hetopt.cost.sources.source import ShardQuery, ShardTimes
 from hetopt.errors import InputError
-from hetopt.problem.kinds import ATTENTION, BLOCKS, END_KINDS, LAYER, WITHOUT_WINDOW
-from hetopt.problem.model import Model
+from hetopt.problem.model.kinds import (
+    ATTENTION,
+    BLOCKS,
+    END_KINDS,
+    LAYER,
+    WITHOUT_WINDOW,
+)
+from hetopt.problem.model.model import Model
 from hetopt.version import __version__
 
 if TYPE_CHECKING:
@@ -43,9 +49,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from hetopt.cost.table import SourceKind
-    from hetopt.problem.cluster import Cluster
-    from hetopt.problem.training import Training
+    from hetopt.cost.table.table import SourceKind
+    from hetopt.problem.cluster.cluster import Cluster
+    from hetopt.problem.training.training import Training
 
 #: A shape is far outside a profile when every profiled one differs from it by more
 #: than this factor in some dimension.

@@ -46,10 +46,10 @@ if TYPE_CHECKING:
     from hetopt.cost.pieces.operations import Operations
     from hetopt.cost.shapes import Floats, Ints, Shape
     from hetopt.cost.sources.sustained import Sustained
-    from hetopt.cost.table import SourceKind
-    from hetopt.problem.cluster import Accelerator, Cluster
-    from hetopt.problem.model import Model
-    from hetopt.problem.training import Training
+    from hetopt.cost.table.table import SourceKind
+    from hetopt.problem.cluster.cluster import Accelerator, Cluster
+    from hetopt.problem.model.model import Model
+    from hetopt.problem.training.training import Training
 
 #: Classes without which a source of operators is none, and for models with experts.
 NEEDED = (MATMUL, SDP_FORWARD, SDP_BACKWARD, MEMORY)

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hetopt.base.files import write_bytes, write_text
 from hetopt.errors import InputError
-from hetopt.files import write_bytes, write_text
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -9,8 +9,8 @@ import numpy as np
 
 if TYPE_CHECKING:
     from hetopt.cost.sources.source import LatencySource, ShardQuery, ShardTimes
-    from hetopt.cost.table import SourceKind
-    from hetopt.problem.cluster import Cluster
+    from hetopt.cost.table.table import SourceKind
+    from hetopt.problem.cluster.cluster import Cluster
 
 #: What of the times has a row per shard.
 _ARRAYS = (

@@ -29,15 +29,15 @@ from hetopt.cost.pieces.operations import Operations
 from hetopt.cost.shapes import Floats
 from hetopt.cost.sources.source import ShardQuery, ShardTimes
 from hetopt.cost.units import unit_operations
-from hetopt.problem.kinds import END_KINDS
+from hetopt.problem.model.kinds import END_KINDS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from hetopt.cost.pieces.operations import Multiplication
-    from hetopt.cost.table import SourceKind
-    from hetopt.problem.cluster import Accelerator, Cluster
-    from hetopt.problem.training import Precision
+    from hetopt.cost.table.table import SourceKind
+    from hetopt.problem.cluster.cluster import Accelerator, Cluster
+    from hetopt.problem.training.choices import Precision
 
 #: Forward to backward of the fused attention core (FlashAttention-2: 5 instead of
 #: 2 multiplications).

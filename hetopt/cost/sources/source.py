@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hetopt.cost.shapes import Shape
-    from hetopt.cost.table import SourceKind
-    from hetopt.problem.cluster import Cluster
-    from hetopt.problem.model import Model
-    from hetopt.problem.training import Training
+    from hetopt.cost.table.table import SourceKind
+    from hetopt.problem.cluster.cluster import Cluster
+    from hetopt.problem.model.model import Model
+    from hetopt.problem.training.training import Training
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from hetopt.problem.cluster import Accelerator
+    from hetopt.problem.cluster.cluster import Accelerator
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

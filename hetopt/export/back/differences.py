@@ -17,7 +17,8 @@ from hetopt.schedule.schedules import rule_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from hetopt.plans import Plan, Stage, Strategy
+    from hetopt.plans.plan import Plan, Stage
+    from hetopt.plans.strategy import Strategy
 
 MICROBATCHES = "micro-batches"
 SCHEDULE = "schedule"

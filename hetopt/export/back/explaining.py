@@ -39,19 +39,20 @@ from hetopt.export.back.differences import (
 )
 from hetopt.export.back.importing import decision_of
 from hetopt.export.back.roomy_table import roomy_table
-from hetopt.pricing import price
+from hetopt.pricing.price import price
 from hetopt.schedule.schedules import rule_of
 from hetopt.solvers.decisions.assembly import plan_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Sequence
 
-    from hetopt.cost.table import CostTable
+    from hetopt.cost.table.table import CostTable
     from hetopt.export.back.importing import Imported
-    from hetopt.plans import Plan, Stage, Strategy
-    from hetopt.pricing import Price
+    from hetopt.plans.plan import Plan, Stage
+    from hetopt.plans.strategy import Strategy
+    from hetopt.pricing.price import Price
     from hetopt.problem.problem import Problem
-    from hetopt.problem.training import ScheduleName
+    from hetopt.problem.training.choices import ScheduleName
 
 #: At most so many decisions are tried together before all that are left.
 _MOST_TOGETHER = 3

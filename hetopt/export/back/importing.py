@@ -15,20 +15,22 @@ from typing import TYPE_CHECKING, Any
 from hetopt.check import check_plan
 from hetopt.check.plan.rules import mesh_findings
 from hetopt.cost.build import build_table
-from hetopt.cost.table_file import table_digest
+from hetopt.cost.table_file.file import table_digest
 from hetopt.errors import CheckError, InputError
 from hetopt.export.back.name_clusters import name_clusters
 from hetopt.export.back.roomy_table import roomy_table
 from hetopt.export.back.warm_ups import is_folded, scheduled
 from hetopt.export.shared.architecture import shown
 from hetopt.formulations.decision import Decision
-from hetopt.pricing import price
-from hetopt.problem.architecture import ARCHITECTURE_FIELDS
+from hetopt.pricing.price import price
 from hetopt.problem.digest import problem_digest
-from hetopt.problem.principles import Principles
-from hetopt.problem.stated import stated
-from hetopt.problem.training import Pins
-from hetopt.result import PricedPlan, Result, Settlement
+from hetopt.problem.model.architecture import ARCHITECTURE_FIELDS
+from hetopt.problem.model.stated import stated
+from hetopt.problem.training.pins import Pins
+from hetopt.problem.training.principles import Principles
+from hetopt.results.priced_plan import PricedPlan
+from hetopt.results.result import Result
+from hetopt.results.settlement import Settlement
 from hetopt.schedule.folding import CHUNKS as FOLDED_CHUNKS
 from hetopt.solvers.decisions.assembly import plan_of
 from hetopt.solvers.race.outcome import devices_used, mfu
@@ -36,11 +38,12 @@ from hetopt.solvers.race.outcome import devices_used, mfu
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from hetopt.cost.table import CostTable
+    from hetopt.cost.table.table import CostTable
     from hetopt.export.pipeline import PipelineReadBack
     from hetopt.export.understood import Reported
-    from hetopt.plans import Plan, Strategy
-    from hetopt.pricing import Price
+    from hetopt.plans.plan import Plan
+    from hetopt.plans.strategy import Strategy
+    from hetopt.pricing.price import Price
     from hetopt.problem.problem import Problem
 
 

@@ -6,16 +6,16 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from hetopt.cost.build import build_table
-from hetopt.plans import DEGREES
-from hetopt.problem.training import ClusterPins, Domain, Pins
+from hetopt.plans.strategy import DEGREES
+from hetopt.problem.training.pins import ClusterPins, Domain, Pins
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from hetopt.cost.table import CostTable
-    from hetopt.plans import Strategy
+    from hetopt.cost.table.table import CostTable
+    from hetopt.plans.strategy import Strategy
     from hetopt.problem.problem import Problem
-    from hetopt.problem.training import Recompute
+    from hetopt.problem.training.choices import Recompute
 
 #: Memory of a device that is large enough for every strategy.
 _ROOMY_BYTES = 2**50

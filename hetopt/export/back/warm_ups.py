@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from hetopt.export.pipeline import PipelineReadBack
     from hetopt.problem.problem import Problem
-    from hetopt.problem.training import ScheduleName
+    from hetopt.problem.training.choices import ScheduleName
 
 
 def scheduled(

@@ -15,8 +15,8 @@ import yaml
 
 from hetopt.export.flagscale.losses import shards_optimizer
 from hetopt.export.job import MASTER_PORT
-from hetopt.export.shared.megatron_architecture import flagscale_model
-from hetopt.export.shared.megatron_model import (
+from hetopt.export.shared.megatron.architecture import flagscale_model
+from hetopt.export.shared.megatron.model import (
     kernel_settings,
     model_settings,
     recompute_settings,
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from hetopt.export.job import Job
-    from hetopt.export.shared.megatron_model import Arguments
+    from hetopt.export.shared.megatron.model import Arguments
 
 _LAUNCH = """\
 #!/usr/bin/env bash

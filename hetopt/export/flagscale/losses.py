@@ -17,14 +17,14 @@ from hetopt.export.shared.losses import (
     overlap_loss,
     stages_named,
 )
-from hetopt.export.shared.megatron_architecture import flagscale_model
-from hetopt.export.shared.megatron_model import problem_losses
+from hetopt.export.shared.megatron.architecture import flagscale_model
+from hetopt.export.shared.megatron.model import problem_losses
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from hetopt.export.job import Degrees, Job
-    from hetopt.plans import Strategy
+    from hetopt.plans.strategy import Strategy
     from hetopt.problem.problem import Problem
 
 

@@ -7,11 +7,11 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from hetopt.export.shared.hosts import rank_hosts
-from hetopt.export.shared.megatron_arguments import FLAGSCALE
-from hetopt.export.shared.megatron_chunks import chunk_notes
-from hetopt.export.shared.megatron_pipeline import pipeline_of
-from hetopt.export.shared.megatron_says import notes
-from hetopt.export.shared.shell_arguments import ShellArguments
+from hetopt.export.shared.megatron.arguments import FLAGSCALE
+from hetopt.export.shared.megatron.chunks import chunk_notes
+from hetopt.export.shared.megatron.pipeline import pipeline_of
+from hetopt.export.shared.megatron.says import notes
+from hetopt.export.shared.shell.arguments import ShellArguments
 
 if TYPE_CHECKING:
     from hetopt.export.flagscale.experiment import Experiment

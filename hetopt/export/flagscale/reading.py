@@ -16,10 +16,10 @@ from hetopt.export.flagscale.one_mesh import read_one_mesh
 from hetopt.export.flagscale.recompute import full_recompute
 from hetopt.export.pipeline import MOST_STAGES, PipelineReadBack, stages_of
 from hetopt.export.shared.hosts import rank_hosts
-from hetopt.export.shared.megatron_arguments import FLAGSCALE
-from hetopt.export.shared.megatron_experts_said import has_experts
-from hetopt.export.shared.megatron_programs import ensure_decoder
-from hetopt.export.shared.megatron_says import model_says, notes, training_says
+from hetopt.export.shared.megatron.arguments import FLAGSCALE
+from hetopt.export.shared.megatron.experts_said import has_experts
+from hetopt.export.shared.megatron.programs import ensure_decoder
+from hetopt.export.shared.megatron.says import model_says, notes, training_says
 from hetopt.export.understood import not_priced
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from hetopt.export.job import Job
-    from hetopt.plans import Strategy
+    from hetopt.plans.strategy import Strategy
     from hetopt.problem.problem import Problem
 
 

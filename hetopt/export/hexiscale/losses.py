@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from hetopt.export.job import Job
-    from hetopt.plans import Strategy
+    from hetopt.plans.strategy import Strategy
     from hetopt.problem.problem import Problem
 
 #: ZeRO stage -> ``--default_dp_type``.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from hetopt.problem.model import Model
+    from hetopt.problem.model.model import Model
 
 #: ``--model_size`` -> hidden, heads, kv_heads, ffn of that LLaMA (Touvron et al., 2023,
 #: and the released configurations); layers are ``--total-layer-num``.

@@ -5,20 +5,20 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hetopt.base.reading import read_json
 from hetopt.errors import InputError
 from hetopt.export.hexiscale.losses import SHARDING
 from hetopt.export.hexiscale.models import MODEL_SIZES, SEQ_LEN, VOCAB
 from hetopt.export.pipeline import PipelineReadBack, stages_of
 from hetopt.export.shared.hosts import rank_hosts, stage_places
-from hetopt.export.shared.shell_arguments import calling_scripts, has_script
+from hetopt.export.shared.shell.arguments import calling_scripts, has_script
 from hetopt.export.understood import not_priced, table
-from hetopt.reading import read_json
 
 if TYPE_CHECKING:
     from hetopt.export.pipeline import StagePlace
-    from hetopt.export.shared.shell_arguments import ShellArguments
+    from hetopt.export.shared.shell.arguments import ShellArguments
     from hetopt.export.understood import Reported
-    from hetopt.problem.training import Recompute
+    from hetopt.problem.training.choices import Recompute
 
 PATH = "--all-hetero-configs-path"
 BATCHES, CHUNKS = "--global-bsz-size", "--chunks"

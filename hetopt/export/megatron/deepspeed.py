@@ -11,17 +11,17 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
+from hetopt.base.reading import parse_json, read_json
 from hetopt.errors import InputError
-from hetopt.export.shared.megatron_numbers import whole
+from hetopt.export.shared.megatron.numbers import whole
 from hetopt.export.understood import Read, Reported, not_priced, table
-from hetopt.reading import parse_json, read_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from hetopt.export.shared.shell_arguments import ShellArguments
-    from hetopt.problem.cluster import Offload
+    from hetopt.export.shared.shell.arguments import ShellArguments
+    from hetopt.problem.cluster.cluster import Offload
 
 _CONFIG = "--deepspeed-config"
 _STAGE = "--zero-stage"

@@ -6,22 +6,22 @@ from typing import TYPE_CHECKING
 
 from hetopt.export.launcher import Launcher, Reader, Tested
 from hetopt.export.megatron.reading import is_megatron, read_megatron
-from hetopt.export.shared.megatron import (
+from hetopt.export.shared.megatron.architecture import megatron_lm_model
+from hetopt.export.shared.megatron.common import (
     LIMITS,
     megatron_losses,
     shards_optimizer,
 )
-from hetopt.export.shared.megatron_architecture import megatron_lm_model
-from hetopt.export.shared.megatron_experts import dispatcher_settings
-from hetopt.export.shared.megatron_layout import layout_text
-from hetopt.export.shared.megatron_model import (
+from hetopt.export.shared.megatron.experts import dispatcher_settings
+from hetopt.export.shared.megatron.layout import layout_text
+from hetopt.export.shared.megatron.model import (
     kernel_settings,
     model_settings,
     recompute_settings,
     stored_precision,
 )
-from hetopt.export.shared.megatron_offload import offload_settings
-from hetopt.export.shared.megatron_overlap import environment, overlap_settings
+from hetopt.export.shared.megatron.offload import offload_settings
+from hetopt.export.shared.megatron.overlap import environment, overlap_settings
 from hetopt.export.shared.one_mesh import expert_degrees, launched
 from hetopt.export.shared.scripts import mixed_note, script_name, torchrun_scripts
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from hetopt.export.job import Job
-    from hetopt.export.shared.megatron_model import Arguments
+    from hetopt.export.shared.megatron.model import Arguments
 
 TESTED = Tested(what="0.16", module="megatron.core")
 

@@ -6,21 +6,21 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from hetopt.export.megatron.deepspeed import deepspeed_says
-from hetopt.export.shared.megatron_arguments import DEEPSPEED, MEGATRON
-from hetopt.export.shared.megatron_chunks import chunk_notes
-from hetopt.export.shared.megatron_pipeline import (
+from hetopt.export.shared.megatron.arguments import DEEPSPEED, MEGATRON
+from hetopt.export.shared.megatron.chunks import chunk_notes
+from hetopt.export.shared.megatron.pipeline import (
     batches_of,
     degrees_of,
     layers_of,
     pipeline_of,
 )
-from hetopt.export.shared.megatron_programs import (
+from hetopt.export.shared.megatron.programs import (
     ensure_decoder,
     other_program,
     unknown_program,
 )
-from hetopt.export.shared.megatron_says import notes
-from hetopt.export.shared.shell_arguments import (
+from hetopt.export.shared.megatron.says import notes
+from hetopt.export.shared.shell.arguments import (
     calling_scripts,
     has_script,
     spelled,
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from hetopt.export.pipeline import PipelineReadBack
-    from hetopt.export.shared.shell_arguments import ShellArguments
+    from hetopt.export.shared.shell.arguments import ShellArguments
     from hetopt.export.understood import Reported
 
 #: Names of older versions.

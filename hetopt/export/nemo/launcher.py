@@ -19,42 +19,42 @@ from hetopt.export.shared.kernels import (
     UNFUSED_LOSS,
     choice_losses,
 )
-from hetopt.export.shared.megatron import (
-    LIMITS,
-    megatron_losses,
-    shards_optimizer,
-)
-from hetopt.export.shared.megatron_architecture import (
+from hetopt.export.shared.megatron.architecture import (
     bridge_model,
     rotary_frequency,
     window_frequency,
     window_size,
 )
-from hetopt.export.shared.megatron_experts import (
+from hetopt.export.shared.megatron.common import (
+    LIMITS,
+    megatron_losses,
+    shards_optimizer,
+)
+from hetopt.export.shared.megatron.experts import (
     dispatcher_settings,
     expert_settings,
     latent_settings,
 )
-from hetopt.export.shared.megatron_layout import layout_text
-from hetopt.export.shared.megatron_model import problem_losses, stored_precision
-from hetopt.export.shared.megatron_offload import (
+from hetopt.export.shared.megatron.layout import layout_text
+from hetopt.export.shared.megatron.model import problem_losses, stored_precision
+from hetopt.export.shared.megatron.offload import (
     offload_problem_losses,
     offload_settings,
 )
-from hetopt.export.shared.megatron_overlap import (
+from hetopt.export.shared.megatron.overlap import (
     environment,
     overlap_problem_losses,
     overlap_settings,
 )
 from hetopt.export.shared.one_mesh import expert_degrees, launched
 from hetopt.export.shared.scripts import mixed_note, script_name, torchrun_scripts
-from hetopt.problem.stated import stated
+from hetopt.problem.model.stated import stated
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from hetopt.export.job import Job
-    from hetopt.problem.model import Model
+    from hetopt.problem.model.model import Model
     from hetopt.problem.problem import Problem
 
 TESTED = Tested(what="0.3", module="megatron.bridge")

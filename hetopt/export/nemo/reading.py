@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
+from hetopt.base.reading import read_text
 from hetopt.errors import InputError
 from hetopt.export.nemo.settings import BRIDGE, Recipe, bridge_path
 from hetopt.export.shared.hosts import rank_hosts
-from hetopt.export.shared.megatron_chunks import chunk_notes
-from hetopt.export.shared.megatron_pipeline import layers_of, pipeline_of
-from hetopt.export.shared.megatron_programs import ensure_decoder
-from hetopt.export.shared.megatron_says import notes
+from hetopt.export.shared.megatron.chunks import chunk_notes
+from hetopt.export.shared.megatron.pipeline import layers_of, pipeline_of
+from hetopt.export.shared.megatron.programs import ensure_decoder
+from hetopt.export.shared.megatron.says import notes
 from hetopt.export.shared.settings import load_settings
-from hetopt.export.shared.shell_arguments import ShellArguments, read_script
+from hetopt.export.shared.shell.arguments import ShellArguments, read_script
 from hetopt.export.shared.world import world_size
 from hetopt.export.understood import Read, not_priced
-from hetopt.reading import read_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

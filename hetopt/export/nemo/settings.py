@@ -11,9 +11,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from hetopt.errors import InputError
-from hetopt.export.shared.megatron_arguments import MEGATRON
-from hetopt.export.shared.megatron_chunks import GROUP
-from hetopt.export.shared.shell_arguments import ShellArguments, plain
+from hetopt.export.shared.megatron.arguments import MEGATRON
+from hetopt.export.shared.megatron.chunks import GROUP
+from hetopt.export.shared.shell.arguments import ShellArguments, plain
 from hetopt.export.understood import Read, Reported, not_priced, table
 
 if TYPE_CHECKING:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hetopt.cost.table import ClusterTable, CostTable
+from hetopt.cost.table.cluster import ClusterTable
+from hetopt.cost.table.table import CostTable
 from hetopt.errors import InputError
 from hetopt.export.shared.losses import offload_losses, part_losses
 from hetopt.problem.digest import problem_digest
@@ -18,9 +19,10 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from hetopt.export.launcher import Limits, Shared
-    from hetopt.plans import Plan, Strategy
+    from hetopt.plans.plan import Plan
+    from hetopt.plans.strategy import Strategy
     from hetopt.problem.problem import Problem
-    from hetopt.problem.training import ScheduleName
+    from hetopt.problem.training.choices import ScheduleName
 
 #: Orders of clusters are listed one by one up to this many clusters.
 _MOST_ORDERED = 5

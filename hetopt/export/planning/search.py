@@ -7,19 +7,22 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from hetopt.cost.build import build_table
-from hetopt.cost.table import TICK_S
-from hetopt.cost.table_file import table_digest
+from hetopt.cost.table.ticks import TICK_S
+from hetopt.cost.table_file.file import table_digest
 from hetopt.export.planning.limits import branches, permitted
 from hetopt.export.registry import limits_of
-from hetopt.formulations.program import PERIOD_SCALE
-from hetopt.result import OPTIMALITY_GAP, How, Launch, PricedPlan, Result, Settlement
+from hetopt.formulations.scale import PERIOD_SCALE
+from hetopt.results.launch import Launch
+from hetopt.results.priced_plan import PricedPlan
+from hetopt.results.result import OPTIMALITY_GAP, Result
+from hetopt.results.settlement import How, Settlement
 from hetopt.solvers.race.merging import best_first
 from hetopt.solvers.race.outcome import devices_used, mfu
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from hetopt.cost.table import CostTable
+    from hetopt.cost.table.table import CostTable
     from hetopt.export.launcher import Limits
     from hetopt.problem.problem import Problem
     from hetopt.solvers.request import Request, Solve

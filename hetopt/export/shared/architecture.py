@@ -6,15 +6,19 @@ from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 
 from hetopt.export.launcher import Loss
-from hetopt.problem.architecture import ARCHITECTURE_FIELDS, Architecture, RotaryScaling
-from hetopt.problem.experts import Experts
-from hetopt.problem.latent import Latent
-from hetopt.problem.stated import stated
+from hetopt.problem.model.architecture import (
+    ARCHITECTURE_FIELDS,
+    Architecture,
+    RotaryScaling,
+)
+from hetopt.problem.model.experts import Experts
+from hetopt.problem.model.latent import Latent
+from hetopt.problem.model.stated import stated
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
-    from hetopt.problem.model import Model
+    from hetopt.problem.model.model import Model
 
 
 def as_said(model: Model, can: Collection[str], **own: Any) -> Model:

@@ -7,9 +7,9 @@ import io
 import re
 from typing import TYPE_CHECKING
 
+from hetopt.base.reading import read_text
+from hetopt.base.words import describe
 from hetopt.errors import InputError
-from hetopt.reading import read_text
-from hetopt.words import describe
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

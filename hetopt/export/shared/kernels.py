@@ -9,7 +9,7 @@ from hetopt.export.launcher import Loss
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
-    from hetopt.problem.training import Training
+    from hetopt.problem.training.training import Training
 
 FP8 = "precision: fp8"
 NO_SEQUENCE_PARALLEL = "sequence_parallel: false"

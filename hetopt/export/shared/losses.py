@@ -12,11 +12,11 @@ if TYPE_CHECKING:
 
     from hetopt.export.job import Job
     from hetopt.export.launcher import Part
-    from hetopt.plans import Strategy
-    from hetopt.problem.cluster import Cluster
-    from hetopt.problem.dispatch import Dispatch
-    from hetopt.problem.model import Model
+    from hetopt.plans.strategy import Strategy
+    from hetopt.problem.cluster.cluster import Cluster
+    from hetopt.problem.model.model import Model
     from hetopt.problem.problem import Problem
+    from hetopt.problem.training.dispatch import Dispatch
 
 
 def stages_named(first: int, end: int) -> str:

@@ -18,15 +18,15 @@ from hetopt.export.shared.losses import (
     model_losses,
     stages_named,
 )
-from hetopt.problem.packing import packed
-from hetopt.problem.training import RECOMPUTE
+from hetopt.problem.cluster.packing import packed
+from hetopt.problem.training.choices import RECOMPUTE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from hetopt.export.job import Degrees, Job
-    from hetopt.plans import Strategy
-    from hetopt.problem.training import Recompute
+    from hetopt.plans.strategy import Strategy
+    from hetopt.problem.training.choices import Recompute
 
 
 def degrees_of(strategy: Strategy) -> Degrees:

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from hetopt.base.words import describe
 from hetopt.errors import InputError
 from hetopt.export.understood import Read
-from hetopt.problem.document import load_document
+from hetopt.problem.document.document import load_document
 from hetopt.problem.schema.fields import MAX_WHOLE
-from hetopt.words import describe
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from hetopt.problem.document import Document, FieldPath
+    from hetopt.problem.document.document import Document, FieldPath
 
 
 class Settings:

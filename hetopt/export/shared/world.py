@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from hetopt.export.shared.hosts import RankHosts
-    from hetopt.export.shared.shell_arguments import ShellArguments
+    from hetopt.export.shared.shell.arguments import ShellArguments
 
 
 def places_of(folder: Path, arguments: ShellArguments) -> RankHosts | None:

@@ -24,7 +24,7 @@ from hetopt.export.shared.kernels import (
 from hetopt.export.shared.losses import dropless_losses, layer_losses, model_losses
 from hetopt.export.shared.scripts import mixed_note, script_name, torchrun_scripts
 from hetopt.export.torch.reading import is_torch, read_torch
-from hetopt.problem.training import RESHARDING, SCHEDULE_CHOICES
+from hetopt.problem.training.choices import RESHARDING, SCHEDULE_CHOICES
 from hetopt.schedule.schedules import rule_of
 
 if TYPE_CHECKING:

@@ -7,25 +7,25 @@ from dataclasses import fields, replace
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any
 
+from hetopt.base.reading import read_json
+from hetopt.base.words import describe
 from hetopt.errors import InputError
 from hetopt.export.pipeline import MOST_STAGES, PipelineReadBack, stages_of
 from hetopt.export.shared.hosts import MOST_RANKS, rank_hosts, stage_places
-from hetopt.problem.experts import Experts
-from hetopt.problem.training import (
+from hetopt.problem.model.experts import Experts
+from hetopt.problem.training.choices import (
     INTERLEAVED,
     RECOMPUTE,
     RESHARDING,
     SCHEDULE_CHOICES,
 )
-from hetopt.reading import read_json
 from hetopt.schedule.schedules import rule_of
-from hetopt.words import describe
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from hetopt.problem.training import ScheduleName
+    from hetopt.problem.training.choices import ScheduleName
 
 #: Schedules with gradients of weights apart.
 SPLIT = tuple(name for name in SCHEDULE_CHOICES if rule_of(name).splits)

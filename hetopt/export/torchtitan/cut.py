@@ -8,18 +8,18 @@ from __future__ import annotations
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
+from hetopt.base.reading import read_text
+from hetopt.base.words import describe
 from hetopt.errors import InputError
 from hetopt.export.pipeline import MOST_STAGES
 from hetopt.export.torchtitan.schedule_csv import schedule_text
-from hetopt.reading import read_text
-from hetopt.words import describe
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
     from hetopt.export.torchtitan.settings import Settings
-    from hetopt.problem.training import ScheduleName
+    from hetopt.problem.training.choices import ScheduleName
 
 _HOME = "parallelism."
 _MODULES = f"{_HOME}module_fqns_per_model_part"

@@ -8,18 +8,18 @@ from dataclasses import dataclass, field
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
+from hetopt.base.reading import read_text
 from hetopt.errors import InputError
-from hetopt.export.shared.shell_arguments import calling_scripts, has_script
+from hetopt.export.shared.shell.arguments import calling_scripts, has_script
 from hetopt.export.torchtitan.program import Made, Program
 from hetopt.export.torchtitan.settings import TITAN, Settings
 from hetopt.export.understood import not_priced
-from hetopt.reading import read_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from hetopt.export.shared.shell_arguments import ShellArguments
+    from hetopt.export.shared.shell.arguments import ShellArguments
     from hetopt.export.understood import Reported
 
 #: Sections that a job of 0.2 has for itself among TOML files.

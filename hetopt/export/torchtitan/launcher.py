@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from hetopt.export.job import Job
-    from hetopt.problem.model import Model
+    from hetopt.problem.model.model import Model
 
 TESTED = Tested(what="0.3", module="torchtitan")
 

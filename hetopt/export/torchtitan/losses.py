@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from hetopt.export.job import Job
-    from hetopt.problem.model import Model
+    from hetopt.problem.model.model import Model
 
 
 def losses(job: Job) -> Iterator[Loss]:

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     from hetopt.export.job import Job
     from hetopt.export.launcher import Part
-    from hetopt.problem.experts import Experts
-    from hetopt.problem.model import Model
+    from hetopt.problem.model.experts import Experts
+    from hetopt.problem.model.model import Model
 
 _TRAINED: tuple[Part, ...] = ("experts",)
 #: What balances loads by a number for each expert, by its default.

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from hetopt.base.words import describe
 from hetopt.errors import InputError
 from hetopt.export.torchtitan.program import Made, Repeated
-from hetopt.problem.architecture import RotaryScaling
-from hetopt.problem.experts import Experts
-from hetopt.words import describe
+from hetopt.problem.model.architecture import RotaryScaling
+from hetopt.problem.model.experts import Experts
 
 if TYPE_CHECKING:
     from collections.abc import Callable

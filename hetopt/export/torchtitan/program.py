@@ -11,8 +11,8 @@ import ast
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from hetopt.base.reading import read_text
 from hetopt.errors import InputError
-from hetopt.reading import read_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from hetopt.export.pipeline import PipelineReadBack
 from hetopt.export.pipeline import stages_of as rows_of
 from hetopt.export.shared.hosts import even_places, rank_hosts
-from hetopt.export.shared.shell_arguments import ShellArguments
+from hetopt.export.shared.shell.arguments import ShellArguments
 from hetopt.export.shared.world import world_size
 from hetopt.export.torchtitan.cut import layers_of, schedule_of, stages_of
 from hetopt.export.torchtitan.files import read_job
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from hetopt.export.torchtitan.files import Job
     from hetopt.export.torchtitan.settings import Settings
     from hetopt.export.understood import Reported
-    from hetopt.problem.training import Recompute
+    from hetopt.problem.training.choices import Recompute
 
 _MASK = "attention is within each document, hetopt prices it over whole sequences"
 _REPLICATE = "parallelism.data_parallel_replicate_degree"

@@ -11,9 +11,9 @@ import json
 import re
 from typing import TYPE_CHECKING, Any
 
+from hetopt.base.words import describe
 from hetopt.errors import InputError
 from hetopt.export.understood import Read, table
-from hetopt.words import describe
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -12,8 +12,8 @@ from hetopt.problem.calibration import NO_CALIBRATION, Calibration
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from hetopt.problem.cluster import Cluster
-    from hetopt.problem.document import FieldPath
+    from hetopt.problem.cluster.cluster import Cluster
+    from hetopt.problem.document.document import FieldPath
     from hetopt.problem.schema.calibration import CalibrationSpec
 
 

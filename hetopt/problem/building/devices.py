@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 from hetopt.problem.building.wrong import FieldError
 from hetopt.problem.calibration import most_overhead
-from hetopt.problem.cluster import PeakFlops
+from hetopt.problem.cluster.cluster import PeakFlops
 
 if TYPE_CHECKING:
-    from hetopt.problem.cluster import Accelerator, Cluster
-    from hetopt.problem.document import FieldPath
+    from hetopt.problem.cluster.cluster import Accelerator, Cluster
+    from hetopt.problem.document.document import FieldPath
     from hetopt.problem.schema.accelerator import AcceleratorSpec
-    from hetopt.problem.training import Training
+    from hetopt.problem.training.training import Training
 
 
 def peak_flops(

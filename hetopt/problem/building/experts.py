@@ -6,13 +6,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from hetopt.problem.building.wrong import FieldError, fault_at, raised_at
-from hetopt.problem.experts import Experts
-from hetopt.problem.latent import Latent
+from hetopt.problem.model.experts import Experts
+from hetopt.problem.model.latent import Latent
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from hetopt.problem.document import FieldPath
+    from hetopt.problem.document.document import FieldPath
 
 
 def build_experts(

@@ -6,12 +6,12 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from hetopt.problem.building.wrong import FieldError
-from hetopt.problem.lengths import lengths_fault
+from hetopt.problem.training.lengths import lengths_fault
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from hetopt.problem.training import Training
+    from hetopt.problem.training.training import Training
 
 
 def with_lengths(

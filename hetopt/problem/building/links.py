@@ -7,11 +7,11 @@ from itertools import combinations, pairwise
 from typing import TYPE_CHECKING, Any
 
 from hetopt.problem.building.wrong import FieldError, check_cluster
-from hetopt.problem.cluster import ClusterLink, ClusterLinks
+from hetopt.problem.cluster.cluster import ClusterLink, ClusterLinks
 
 if TYPE_CHECKING:
-    from hetopt.problem.cluster import Cluster
-    from hetopt.problem.document import FieldPath
+    from hetopt.problem.cluster.cluster import Cluster
+    from hetopt.problem.document.document import FieldPath
     from hetopt.problem.schema.links import ClusterLinkSpec, LinksSpec
 
 

@@ -6,23 +6,23 @@ import math
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from hetopt.problem.architecture import (
+from hetopt.problem.building.experts import build_experts, build_latent
+from hetopt.problem.building.wrong import FieldError, fault_at, raised_at
+from hetopt.problem.catalogue import model_presets
+from hetopt.problem.model.architecture import (
     ARCHITECTURE_FIELDS,
     Architecture,
     RotaryScaling,
 )
-from hetopt.problem.block import Block, block_fault
-from hetopt.problem.building.experts import build_experts, build_latent
-from hetopt.problem.building.wrong import FieldError, fault_at, raised_at
-from hetopt.problem.catalogue import model_presets
-from hetopt.problem.model import Model
+from hetopt.problem.model.block import Block, block_fault
+from hetopt.problem.model.model import Model
 from hetopt.problem.schema.fields import unknown
 from hetopt.problem.schema.model import ModelSpec
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from hetopt.problem.document import FieldPath
+    from hetopt.problem.document.document import FieldPath
 
 DEFAULT_VOCAB = 32000
 

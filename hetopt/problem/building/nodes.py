@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from hetopt.problem.building.wrong import FieldError
 
 if TYPE_CHECKING:
-    from hetopt.problem.document import FieldPath
+    from hetopt.problem.document.document import FieldPath
     from hetopt.problem.schema.problem import ClusterSpec
 
 

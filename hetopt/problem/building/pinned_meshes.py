@@ -10,17 +10,18 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from hetopt.problem.building.wrong import FieldError
+from hetopt.problem.cluster.packing import packed
 from hetopt.problem.meshes import Mesh, divisors, meshes
-from hetopt.problem.packing import packed
-from hetopt.problem.training import ANY, NO_CLUSTER_PINS, Domain
+from hetopt.problem.training.pins import ANY, NO_CLUSTER_PINS, Domain
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from hetopt.problem.cluster import Cluster
-    from hetopt.problem.document import FieldPath
-    from hetopt.problem.model import Model
-    from hetopt.problem.training import Pins, Training
+    from hetopt.problem.cluster.cluster import Cluster
+    from hetopt.problem.document.document import FieldPath
+    from hetopt.problem.model.model import Model
+    from hetopt.problem.training.pins import Pins
+    from hetopt.problem.training.training import Training
 
 _DEGREES = Mesh._fields
 #: Those of models without experts.

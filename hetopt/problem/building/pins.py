@@ -8,16 +8,16 @@ from hetopt.problem.building.pinned_meshes import check_meshes
 from hetopt.problem.building.wrong import FieldError, check_cluster
 from hetopt.problem.meshes import Mesh
 from hetopt.problem.pinned_units import units_fault
-from hetopt.problem.training import ANY, ClusterPins, Domain, Pins
+from hetopt.problem.training.pins import ANY, ClusterPins, Domain, Pins
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from hetopt.problem.cluster import Cluster
-    from hetopt.problem.document import FieldPath
-    from hetopt.problem.model import Model
+    from hetopt.problem.cluster.cluster import Cluster
+    from hetopt.problem.document.document import FieldPath
+    from hetopt.problem.model.model import Model
     from hetopt.problem.schema.pins import ClusterPinSpec, PinSpec
-    from hetopt.problem.training import Training
+    from hetopt.problem.training.training import Training
 
 _PIN: FieldPath = ("pin",)
 _FORBID: FieldPath = ("pin", "forbid")

@@ -19,23 +19,24 @@ from hetopt.problem.building.nodes import nodes_of
 from hetopt.problem.building.pins import build_pins
 from hetopt.problem.building.wrong import FieldError, check_cluster, raised_at
 from hetopt.problem.catalogue import accelerators
-from hetopt.problem.cluster import (
+from hetopt.problem.cluster.cluster import (
     HOST_MEMORY_BYTES_PER_S,
     Accelerator,
     Cluster,
     DeviceGroup,
     Link,
 )
-from hetopt.problem.dispatch import EVEN, Dispatch
 from hetopt.problem.problem import Problem
 from hetopt.problem.schema.fields import AUTO, read_tokens, unknown
-from hetopt.problem.training import RECOMPUTE, Training
+from hetopt.problem.training.choices import RECOMPUTE
+from hetopt.problem.training.dispatch import EVEN, Dispatch
+from hetopt.problem.training.training import Training
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from hetopt.problem.document import FieldPath
-    from hetopt.problem.model import Model
+    from hetopt.problem.document.document import FieldPath
+    from hetopt.problem.model.model import Model
     from hetopt.problem.schema.accelerator import AcceleratorSpec, LinkSpec
     from hetopt.problem.schema.dispatch import DispatchSpec
     from hetopt.problem.schema.problem import (
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
         ProblemSpec,
         TrainingSpec,
     )
-    from hetopt.problem.training import Recompute
+    from hetopt.problem.training.choices import Recompute
 
 #: Of an inter-node link that gives only its bandwidth.
 DEFAULT_INTER_NODE_LATENCY_S = 5e-6

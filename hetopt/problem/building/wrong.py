@@ -9,7 +9,7 @@ from hetopt.problem.schema.fields import unknown
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hetopt.problem.document import FieldPath
+    from hetopt.problem.document.document import FieldPath
 
 _T = TypeVar("_T")
 

@@ -7,7 +7,8 @@ from typing import Annotated, Any, get_args
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
-from hetopt.problem.architecture import Activation, NormPlace, QkNorm, ScalingKind
+from hetopt.base.words import describe
+from hetopt.problem.model.architecture import Activation, NormPlace, QkNorm, ScalingKind
 from hetopt.problem.schema.fields import (
     OptionalCount,
     OptionalFlag,
@@ -18,7 +19,6 @@ from hetopt.problem.schema.fields import (
     or_none,
     whole,
 )
-from hetopt.words import describe
 
 
 def read_number(value: Any) -> float:

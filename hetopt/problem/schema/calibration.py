@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
+from hetopt.base.words import describe
 from hetopt.problem.calibration import (
     BANDWIDTH_BOUNDS,
     EFFICIENCY_BOUNDS,
@@ -19,7 +20,6 @@ from hetopt.problem.schema.fields import (
     or_none,
     read_fraction,
 )
-from hetopt.words import describe
 
 
 def _read_factor(value: Any, bounds: tuple[float, float], *path: str) -> float:

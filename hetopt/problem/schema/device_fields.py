@@ -7,7 +7,8 @@ from typing import Annotated, Any
 from pydantic import WithJsonSchema
 from pydantic_core import PydanticCustomError
 
-from hetopt.problem.cluster import ARITHMETIC
+from hetopt.base.words import describe, suggest
+from hetopt.problem.cluster.cluster import ARITHMETIC
 from hetopt.problem.quantity import parse_flops
 from hetopt.problem.schema.fields import (
     FLOPS_SCHEMA,
@@ -17,7 +18,6 @@ from hetopt.problem.schema.fields import (
     quantity_schema,
     read_memory,
 )
-from hetopt.words import describe, suggest
 
 #: No node costs more an hour, in any currency: sums and products stay finite.
 MAX_PRICE = 1e9

@@ -6,9 +6,9 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
+from hetopt.base.words import describe
 from hetopt.problem.schema.architecture import read_number
 from hetopt.problem.schema.fields import Flag, Strict, field_error, positive
-from hetopt.words import describe
 
 NO_CAPACITY = "none"
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any, get_args
 
 from pydantic import Field, WithJsonSchema
 
-from hetopt.problem.experts import Scores
+from hetopt.problem.model.experts import Scores
 from hetopt.problem.schema.architecture import OptionalNumber
 from hetopt.problem.schema.fields import (
     MAX_LAYERS,

@@ -16,9 +16,10 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-from hetopt.problem.block import Attention
-from hetopt.problem.cluster import Offload, Staging, host_fault
-from hetopt.problem.model import Granularity, Norm
+from hetopt.base.words import describe, suggest
+from hetopt.problem.cluster.cluster import Offload, Staging, host_fault
+from hetopt.problem.model.block import Attention
+from hetopt.problem.model.model import Granularity, Norm
 from hetopt.problem.quantity import (
     TOO_MANY_BYTES,
     parse_bandwidth,
@@ -26,7 +27,7 @@ from hetopt.problem.quantity import (
     parse_memory,
     parse_time,
 )
-from hetopt.problem.training import (
+from hetopt.problem.training.choices import (
     RECOMPUTE,
     RESHARDING,
     SCHEDULE_CHOICES,
@@ -39,7 +40,6 @@ from hetopt.problem.training import (
     Resharding,
     ScheduleName,
 )
-from hetopt.words import describe, suggest
 
 #: Characters of a name; paths are names, too.
 MAX_NAME = 1000

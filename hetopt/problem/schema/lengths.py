@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from hetopt.problem.lengths import HISTOGRAM_SUFFIX
+from hetopt.base.words import describe
 from hetopt.problem.schema.fields import field_error, whole
-from hetopt.words import describe
+from hetopt.problem.training.lengths import HISTOGRAM_SUFFIX
 
 
 def read_lengths(value: Any) -> dict[int, float] | str | None:

@@ -13,6 +13,7 @@ from pydantic import (
     model_validator,
 )
 
+from hetopt.base.words import describe, suggest
 from hetopt.problem.quantity import parse_bandwidth
 from hetopt.problem.schema.fields import (
     OptionalBandwidth,
@@ -25,7 +26,6 @@ from hetopt.problem.schema.fields import (
     positive,
     read_text,
 )
-from hetopt.words import describe, suggest
 
 #: Bandwidths of a link between clusters that are words.
 UNLIMITED, NO_LINK = "unlimited", "none"

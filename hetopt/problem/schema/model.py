@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, field_validator, model_validator
 
+from hetopt.base.words import describe
 from hetopt.problem.schema.architecture import ArchitectureSpec
 from hetopt.problem.schema.experts import ExpertsSpec, LatentSpec
 from hetopt.problem.schema.fields import (
@@ -23,7 +24,6 @@ from hetopt.problem.schema.fields import (
     or_none,
     whole,
 )
-from hetopt.words import describe
 
 
 def preset_if_text(value: Any) -> Any:

@@ -15,6 +15,7 @@ from pydantic import (
     model_validator,
 )
 
+from hetopt.base.words import describe
 from hetopt.problem.catalogue import accelerators, model_presets, profile_files
 from hetopt.problem.schema.accelerator import AcceleratorSpec, LinkSpec
 from hetopt.problem.schema.calibration import CalibrationSpec
@@ -52,8 +53,8 @@ from hetopt.problem.schema.links import LinksSpec
 from hetopt.problem.schema.model import ModelSpec
 from hetopt.problem.schema.nodes import Nodes
 from hetopt.problem.schema.pins import PinSpec
-from hetopt.problem.training import DEFAULT_RESERVE, RECOMPUTE, chunks_fault
-from hetopt.words import describe
+from hetopt.problem.training.choices import RECOMPUTE
+from hetopt.problem.training.training import DEFAULT_RESERVE, chunks_fault
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from hetopt.cost.shard_shape import ATTENTION_CORE, ShardShape
-from hetopt.problem.kinds import LAYER
+from hetopt.problem.model.kinds import LAYER
 from hetopt.profile.kernels import Attention, Kernel, Product
 from hetopt.profile.units.attention import rotary_tables, rotate
 from hetopt.profile.units.edges import DTYPES, Edges

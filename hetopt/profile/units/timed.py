@@ -7,7 +7,14 @@ from typing import Any, Protocol
 import torch
 
 from hetopt.cost.shard_shape import ATTENTION_CORE, ShardShape
-from hetopt.problem.kinds import ATTENTION, EMBEDDING, HEAD, LAYER, MLP_DOWN, MLP_UP
+from hetopt.problem.model.kinds import (
+    ATTENTION,
+    EMBEDDING,
+    HEAD,
+    LAYER,
+    MLP_DOWN,
+    MLP_UP,
+)
 from hetopt.profile.units.attention import Attention
 from hetopt.profile.units.core import Core
 from hetopt.profile.units.edges import Edges

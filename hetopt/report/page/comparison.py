@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hetopt.report.drawing.sheet import sheet
 from hetopt.report.page.bars import Bar, Span, bars
 from hetopt.report.page.markup import table
 from hetopt.report.rows import chain
-from hetopt.report.sheet import sheet
 from hetopt.report.summary import amount, in_chunks
 
 if TYPE_CHECKING:

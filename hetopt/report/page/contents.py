@@ -11,13 +11,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from hetopt.cost.sources.accuracy import Accuracy
-    from hetopt.front import Front
-    from hetopt.money import Cost
-    from hetopt.plans import Plan
-    from hetopt.pricing import Price
+    from hetopt.plans.plan import Plan
+    from hetopt.pricing.price import Price
     from hetopt.problem.problem import Problem
     from hetopt.report.timeline.timeline import Timeline
-    from hetopt.result import Objective, Result
+    from hetopt.results.front import Front
+    from hetopt.results.money import Cost
+    from hetopt.results.result import Objective, Result
 
 
 class Moment(NamedTuple):

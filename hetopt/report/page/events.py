@@ -10,7 +10,7 @@ from collections import defaultdict
 from itertools import groupby, pairwise
 from typing import TYPE_CHECKING, Any
 
-from hetopt.cost.table import TICK_S
+from hetopt.cost.table.ticks import TICK_S
 from hetopt.report.timeline.picture import MOST_EVENTS
 from hetopt.report.timeline.windows import time_axis
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hetopt.report.front import front_report, headline
+from hetopt.report.front.table import front_report, headline
 from hetopt.report.page.markup import folded, table, words
 from hetopt.report.page.plot import plot
 from hetopt.report.summary import FORMS, amount
@@ -13,8 +13,8 @@ from hetopt.report.timeline.svg import element
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hetopt.front import Front
     from hetopt.report.page.contents import Contents
+    from hetopt.results.front import Front
 
 
 def front(contents: Contents) -> str:

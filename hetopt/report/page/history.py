@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from hetopt import reading
+from hetopt.base import reading
 from hetopt.check.plan.reading import mapping, number
 from hetopt.errors import InputError
+from hetopt.report.drawing.sheet import labelled, sheet
 from hetopt.report.page.contents import History, Moment
 from hetopt.report.page.markup import folded, table, words
 from hetopt.report.page.plot import plot
-from hetopt.report.sheet import labelled, sheet
 from hetopt.report.summary import bound, gap_text, searched, solver
 from hetopt.report.timeline.svg import element
 from hetopt.solvers.race.journal import JOURNAL_SCHEMA, MOST_BYTES
@@ -19,7 +19,7 @@ from hetopt.solvers.race.journal import JOURNAL_SCHEMA, MOST_BYTES
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from hetopt.plans import Plan
+    from hetopt.plans.plan import Plan
     from hetopt.report.page.contents import Contents, ReportedPlan
 
 _HOW = (

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hetopt.report.html import html
+from hetopt.report.drawing.html import html
 from hetopt.report.timeline.svg import element, plain
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from hetopt.report.sheet import Part
+    from hetopt.report.drawing.sheet import Part
 
 
 def tag(name: str, *parts: str, **attributes: object) -> str:

@@ -7,9 +7,9 @@ import shlex
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
 
+from hetopt.report.drawing.sheet import labelled
 from hetopt.report.page.markup import folded, table, tag, words
 from hetopt.report.plan_report import alternatives_table
-from hetopt.report.sheet import labelled
 from hetopt.report.summary import latencies
 from hetopt.version import __version__
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hetopt.report.page.markup import table
-from hetopt.report.stability import stability_report
+from hetopt.report.whatif.stability import stability_report
 
 if TYPE_CHECKING:
     from hetopt.report.page.contents import Contents, ReportedPlan

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, get_args
 
-from hetopt import reading
+from hetopt.base import reading
 from hetopt.check.plan.reading import choice, choices, items, mapping, number, text
 from hetopt.errors import InputError
 from hetopt.report.page.bars import Bar, Span, bars
 from hetopt.report.page.contents import Variant, Variants
 from hetopt.report.page.markup import words
 from hetopt.report.summary import FORMS, amount, gap_text
-from hetopt.report.whatif import WHATIF_SCHEMA
-from hetopt.result import Objective, Status
+from hetopt.report.whatif.table import WHATIF_SCHEMA
+from hetopt.results.result import Objective, Status
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hetopt.cost.table import TICK_S
+from hetopt.cost.table.ticks import TICK_S
 from hetopt.report.rows import chain
 from hetopt.report.summary import shape
 from hetopt.report.timeline.timeline import Lane, Timeline, TimelineEvent, TimelineStage
@@ -20,8 +20,9 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from hetopt.plans import Plan, Strategy
-    from hetopt.pricing import Price
+    from hetopt.plans.plan import Plan
+    from hetopt.plans.strategy import Strategy
+    from hetopt.pricing.price import Price
     from hetopt.report.timeline.timeline import Activity, LaneKind
     from hetopt.schedule.simulator import Simulation
     from hetopt.schedule.times import PipelineTimes

@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 from hetopt.check import check_plan
 from hetopt.errors import CheckError
-from hetopt.plans import Stage, Strategy
+from hetopt.plans.plan import Stage
+from hetopt.plans.strategy import Strategy
 from tests.oracle import plain
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from hetopt.cost.table import CostTable
-    from hetopt.plans import Plan
+    from hetopt.cost.table.table import CostTable
+    from hetopt.plans.plan import Plan
     from hetopt.problem.problem import Problem
 
 

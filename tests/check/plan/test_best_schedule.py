@@ -12,9 +12,9 @@ import pytest
 import hetopt
 from hetopt.check import check_result
 from hetopt.errors import InputError
-from hetopt.planning import search
+from hetopt.planning.best_schedule import BestSchedule, best_schedule
+from hetopt.planning.plan import search
 from hetopt.problem.reading import read_problem_text
-from hetopt.scheduling import BestSchedule, best_schedule
 from hetopt.solvers.params import RaceParams
 from hetopt.solvers.request import Request
 from tests.cli.conftest import SMALL

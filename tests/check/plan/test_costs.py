@@ -9,12 +9,12 @@ import pytest
 
 from hetopt.check import check_plan
 from hetopt.errors import DigestError
-from hetopt.problem.training import Domain, Pins
+from hetopt.problem.training.pins import Domain, Pins
 from tests.check.plan.good import NARROW, STAGES, WIDE, findings, findings_of, one
 from tests.oracle import plain
 
 if TYPE_CHECKING:
-    from hetopt.problem.training import ScheduleName
+    from hetopt.problem.training.choices import ScheduleName
 
 
 def training(**changes: Any) -> dict[str, Any]:

@@ -8,9 +8,10 @@ import pytest
 
 from hetopt.check.plan.plan import check_plan
 from hetopt.errors import CheckError
-from hetopt.plans import Stage, Strategy
-from hetopt.problem.principles import PRUNED, Principles
+from hetopt.plans.plan import Stage
+from hetopt.plans.strategy import Strategy
 from hetopt.problem.problem import Problem
+from hetopt.problem.training.principles import PRUNED, Principles
 from tests.oracle import plain
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from hetopt.problem.training import ClusterPins, Domain, Pins
+from hetopt.problem.training.pins import ClusterPins, Domain, Pins
 from tests.check.plan.good import WIDE, findings, stage
 
 

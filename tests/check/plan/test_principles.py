@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 import jsonschema
 import pytest
 
+from hetopt.base.deadline import Deadline
 from hetopt.check import check_plan, check_result
-from hetopt.deadline import Deadline
 from hetopt.errors import CheckError, InputError
-from hetopt.problem.principles import PRUNED, RELAXABLE, Principles
-from hetopt.report import schemas
+from hetopt.problem.training.principles import PRUNED, RELAXABLE, Principles
+from hetopt.report.schemas.result import RESULT
 from hetopt.solvers.loading import load
 from hetopt.solvers.params import RaceParams
 from hetopt.solvers.request import Request
@@ -23,8 +23,8 @@ from tests.oracle.instances import make_instance
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from hetopt.cost.table import CostTable
-    from hetopt.plans import Stage
+    from hetopt.cost.table.table import CostTable
+    from hetopt.plans.plan import Stage
     from hetopt.problem.problem import Problem
 
 FALLING = one(STAGES, 1, strategy=NARROW)
@@ -116,7 +116,7 @@ def solved() -> tuple[Problem, CostTable, dict[str, Any]]:
 def test_a_result_says_what_it_relaxed() -> None:
     problem, table, data = solved()
     assert data["relaxed"] == ["p4"]
-    jsonschema.validate(data, schemas.RESULT)
+    jsonschema.validate(data, RESULT)
     assert check_result(problem, table, data) == []
     for claim in (["p3"], []):
         data["relaxed"] = claim

@@ -9,14 +9,16 @@ import pytest
 
 from hetopt.check import check_result
 from hetopt.errors import InputError
-from hetopt.plans import Strategy
-from hetopt.pricing import price
-from hetopt.problem.training import Domain, Pins
-from hetopt.result import PricedPlan, Result, Settlement
+from hetopt.plans.strategy import Strategy
+from hetopt.pricing.price import price
+from hetopt.problem.training.pins import Domain, Pins
+from hetopt.results.priced_plan import PricedPlan
+from hetopt.results.result import Result
+from hetopt.results.settlement import Settlement
 from tests.oracle import brute_force, plain
 
 if TYPE_CHECKING:
-    from hetopt.cost.table import CostTable
+    from hetopt.cost.table.table import CostTable
     from hetopt.problem.problem import Problem
 
 WIDE = Strategy(dp=2, cp=1, tp=2)

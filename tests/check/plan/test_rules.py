@@ -8,11 +8,11 @@ import pytest
 
 from hetopt.check.plan.rules import mesh_findings, table_findings
 from hetopt.cost.build import build_table
-from hetopt.plans import Strategy
-from hetopt.problem.experts import Experts
+from hetopt.plans.strategy import Strategy
+from hetopt.problem.model.experts import Experts
 from hetopt.problem.problem import Problem
 from hetopt.problem.reading import read_problem_text
-from hetopt.problem.training import ClusterPins, Domain, Pins
+from hetopt.problem.training.pins import ClusterPins, Domain, Pins
 from tests.oracle import plain
 
 EXPERTS = Experts(number=12, per_token=2, ffn=48, shared_ffn=8, dense_layers=(0,))

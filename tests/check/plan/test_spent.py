@@ -11,16 +11,16 @@ import pytest
 from hetopt.check import check_result
 from hetopt.check.plan.spent import check_front
 from hetopt.cost.build import build_table
-from hetopt.planning import search, search_front
+from hetopt.planning.plan import search, search_front
 from hetopt.problem.reading import read_problem_text
+from hetopt.results.spending import Spending
 from hetopt.solvers.params import RaceParams
 from hetopt.solvers.request import Request
-from hetopt.spending import Spending
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hetopt.result import Objective
+    from hetopt.results.result import Objective
 
 PROBLEM = read_problem_text(
     """\

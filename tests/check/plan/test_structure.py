@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from hetopt.check import check_plan
-from hetopt.plans import Stage, Strategy
-from hetopt.pricing import price
-from hetopt.problem.training import RECOMPUTE
+from hetopt.plans.plan import Stage
+from hetopt.plans.strategy import Strategy
+from hetopt.pricing.price import price
+from hetopt.problem.training.choices import RECOMPUTE
 from tests.check.plan.good import (
     NARROW,
     STAGES,
@@ -23,7 +24,7 @@ from tests.check.plan.good import (
 from tests.oracle import plain
 
 if TYPE_CHECKING:
-    from hetopt.problem.training import Recompute
+    from hetopt.problem.training.choices import Recompute
 
 
 def test_a_good_plan_passes_with_its_times_and_memory() -> None:

@@ -13,22 +13,22 @@ import pytest
 from hetopt.check import check_plan, check_result
 from hetopt.check.plan.reading import read_plan
 from hetopt.cost.build import build_table
-from hetopt.cost.table_file import table_digest
+from hetopt.cost.table_file.file import table_digest
 from hetopt.errors import CheckError
 from hetopt.formulations.uniap.choice import UniapChoice
 from hetopt.formulations.uniap.choice import price as uniap_price
 from hetopt.formulations.uniap.programs import uniap_programs
-from hetopt.plans import Plan
-from hetopt.pricing import price
-from hetopt.problem.block import Block
-from hetopt.problem.model import Model
+from hetopt.plans.plan import Plan
+from hetopt.pricing.price import price
+from hetopt.problem.model.block import Block
+from hetopt.problem.model.model import Model
 from hetopt.solvers.uniap.outcome import plan_of
 from tests.solvers.units import problem, solved, table
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hetopt.cost.table import CostTable
+    from hetopt.cost.table.table import CostTable
 
 
 def document() -> dict[str, Any]:

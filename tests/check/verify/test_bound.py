@@ -17,7 +17,7 @@ from tests.oracle import brute_force
 from tests.oracle.instances import make_instance
 
 if TYPE_CHECKING:
-    from hetopt.problem.training import ScheduleName
+    from hetopt.problem.training.choices import ScheduleName
 
 #: One cluster of eight devices.
 DEEP = """\

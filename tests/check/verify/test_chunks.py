@@ -24,7 +24,7 @@ from tests.oracle import brute_force
 from tests.oracle.instances import Instance, make_chunked
 
 if TYPE_CHECKING:
-    from hetopt.cost.table import CostTable
+    from hetopt.cost.table.table import CostTable
 
 #: Seeds of what is compared in seconds, and of all that is.
 FEW, MANY = range(7706, 7712), range(7712, 7792)

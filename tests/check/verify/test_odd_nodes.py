@@ -10,7 +10,7 @@ from hetopt.check.plan.plan import check_plan
 from hetopt.check.verify.bound import PS_PER_NS, unproven, unproven_ranges
 from hetopt.check.verify.fills import NEVER
 from hetopt.check.verify.search import search
-from hetopt.problem.principles import Principles
+from hetopt.problem.training.principles import Principles
 from tests.oracle import brute_force
 from tests.oracle.odd import make_odd
 

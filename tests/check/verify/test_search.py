@@ -17,12 +17,12 @@ from hetopt.check.verify.dominance import without_replaced
 from hetopt.check.verify.fills import NEVER
 from hetopt.check.verify.search import Found, search
 from hetopt.problem.named import named_problem
-from hetopt.problem.training import Domain
+from hetopt.problem.training.pins import Domain
 from tests.oracle import brute_force
 from tests.oracle.instances import Instance, make_instance
 
 if TYPE_CHECKING:
-    from hetopt.problem.training import ScheduleName
+    from hetopt.problem.training.choices import ScheduleName
 
 
 def _searched(instance: Instance, p: int, q: int, bound: int) -> Found | None:

@@ -8,7 +8,7 @@ import pytest
 
 from hetopt.check.verify.bound import PS_PER_NS, unproven
 from hetopt.check.verify.fills import NEVER
-from hetopt.problem.principles import Principles
+from hetopt.problem.training.principles import Principles
 from tests.oracle import brute_force
 from tests.oracle.instances import make_instance
 

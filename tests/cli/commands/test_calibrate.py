@@ -11,7 +11,7 @@ from hetopt.cli import main
 from hetopt.export.job import Job
 from hetopt.export.launcher import Loss
 from hetopt.export.torch.launcher import LAUNCHER
-from hetopt.plans import Plan
+from hetopt.plans.plan import Plan
 from hetopt.problem.reading import read_problem
 from tests.cli.conftest import SMALL
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 import jsonschema
 import pytest
 
-from hetopt import comparing
 from hetopt.cli import main
-from hetopt.report.report_schemas import COMPARISON
+from hetopt.comparing import compare as comparing
+from hetopt.report.schemas.reports import COMPARISON
 from hetopt.solvers.side_by_side import run_apart
 from tests.cli.conftest import RunHetopt
 
@@ -196,7 +196,7 @@ class TestGoingOn:
             data["closed_form_s"] *= 0.5
             runs.write_text(f"{header}\n{json.dumps(data)}\n")
         elif change == "version":
-            monkeypatch.setattr("hetopt.kept_runs.__version__", "99")
+            monkeypatch.setattr("hetopt.comparing.kept_runs.__version__", "99")
         more = ["--fresh"] if change == "fresh" else []
         assert self.compare(*more, limit="50" if change == "limit" else "60") == 0
         assert made[3:] == ["dp", "uniform"]

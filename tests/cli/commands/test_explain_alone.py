@@ -11,8 +11,8 @@ import pytest
 import yaml
 
 from hetopt.cli import main
-from hetopt.report.report_schemas import REASONS
-from hetopt.report.schemas import RESULT
+from hetopt.report.schemas.reports import REASONS
+from hetopt.report.schemas.result import RESULT
 
 DATA: dict[str, Any] = {
     "model": {"layers": 6, "hidden": 1024, "heads": 8, "ffn": 4096, "vocab": 32000},

@@ -11,8 +11,8 @@ import pytest
 import yaml
 
 from hetopt.cli import main
-from hetopt.report.report_schemas import EXPLANATION
-from hetopt.report.schemas import RESULT
+from hetopt.report.schemas.reports import EXPLANATION
+from hetopt.report.schemas.result import RESULT
 
 if TYPE_CHECKING:
     from tests.cli.conftest import RunHetopt

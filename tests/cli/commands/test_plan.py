@@ -11,8 +11,11 @@ import jsonschema
 import pytest
 
 from hetopt.cli import main
-from hetopt.report import schemas
-from hetopt.result import PricedPlan, Result
+from hetopt.report.schemas.plan import PLAN
+from hetopt.report.schemas.result import RESULT
+from hetopt.report.schemas.table import TABLE
+from hetopt.results.priced_plan import PricedPlan
+from hetopt.results.result import Result
 
 if TYPE_CHECKING:
     import subprocess
@@ -44,15 +47,15 @@ def test_report_says_what_was_found(planned: Path) -> None:
 
 def test_files_match_the_schemas(planned: Path, small: Path) -> None:
     result = read(planned / "plan.json")
-    jsonschema.validate(result, schemas.RESULT)
-    jsonschema.validate(result["plan"], schemas.PLAN)
+    jsonschema.validate(result, RESULT)
+    jsonschema.validate(result["plan"], PLAN)
 
 
 def test_json_is_all_that_is_printed(planned: Path, run_hetopt: RunHetopt) -> None:
     done = run_hetopt("plan", "problem.yaml", "--json", "--jobs", "1", cwd=planned)
     assert (done.returncode, done.stderr) == (0, "")
     printed = json.loads(done.stdout)
-    jsonschema.validate(printed, schemas.RESULT)
+    jsonschema.validate(printed, RESULT)
     assert printed["plan"] == read(planned / "plan.json")["plan"]
 
 
@@ -140,7 +143,7 @@ def test_planning_from_a_table(
     assert "wrote table.json" in capsys.readouterr().out
     assert main(["table", problem]) == 0
     assert json.loads(capsys.readouterr().out) == read(Path("table.json"))
-    jsonschema.validate(read(Path("table.json")), schemas.TABLE)
+    jsonschema.validate(read(Path("table.json")), TABLE)
 
     code = main(["plan", problem, "--table", "table.json", "--jobs", "1", "--json"])
     assert code == 0
@@ -180,7 +183,7 @@ def test_infeasible_says_why(
     assert err.startswith("no feasible plan: ")
     assert err.count("\n") == 1
     result = read(out)
-    jsonschema.validate(result, schemas.RESULT)
+    jsonschema.validate(result, RESULT)
     assert (result["status"], result["plan"]) == ("infeasible", None)
     assert main(["check", str(problem), str(out)]) == 2
     assert "there is no plan (its status is 'infeasible')" in capsys.readouterr().err

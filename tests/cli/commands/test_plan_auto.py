@@ -9,7 +9,7 @@ import jsonschema
 import pytest
 
 from hetopt.cli import main
-from hetopt.report import schemas
+from hetopt.report.schemas.result import RESULT
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -25,7 +25,7 @@ def test_plan_check_verify(
     out = capsys.readouterr().out
     assert "schedule auto" in out
     result = json.loads((tmp_path / "plan.json").read_text())
-    jsonschema.validate(result, schemas.RESULT)
+    jsonschema.validate(result, RESULT)
     named = json.loads((planned / "plan.json").read_text())
     assert result["closed_form_s"] <= named["closed_form_s"] * (1 + 1e-9)
     assert main(["check", problem, plan]) == 0
@@ -61,7 +61,7 @@ def test_the_least_simulated_time(
     assert main(["plan", problem, *options, "--out", out]) == 0
     assert "proven optimal in simulated time" in capsys.readouterr().out
     result = json.loads((tmp_path / "plan.json").read_text())
-    jsonschema.validate(result, schemas.RESULT)
+    jsonschema.validate(result, RESULT)
     assert result["plan"]["schedule"] == "auto"
     assert result["objective"] == "simulated"
     named = json.loads((planned / "plan.json").read_text())

@@ -12,10 +12,11 @@ import pytest
 import hetopt
 from hetopt.check import check_result
 from hetopt.cli import main
-from hetopt.pricing_several import price_several
+from hetopt.pricing.several import price_several
 from hetopt.problem.reading import read_problem_text
-from hetopt.report.report_schemas import SIMULATION
-from hetopt.report.schemas import PLAN, RESULT
+from hetopt.report.schemas.plan import PLAN
+from hetopt.report.schemas.reports import SIMULATION
+from hetopt.report.schemas.result import RESULT
 
 TEXT = """\
 model: {layers: 6, hidden: 1024, heads: 8, ffn: 4096, vocab: 4000}

@@ -10,7 +10,7 @@ import jsonschema
 import pytest
 
 from hetopt.cli import main
-from hetopt.report.report_schemas import FRONT
+from hetopt.report.schemas.reports import FRONT
 from tests.check.plan.test_spent import front
 
 TEXT = """\

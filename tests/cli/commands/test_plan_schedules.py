@@ -9,8 +9,8 @@ import jsonschema
 import pytest
 
 from hetopt.cli import main
-from hetopt.problem.training import SCHEDULES
-from hetopt.report import schemas
+from hetopt.problem.training.choices import SCHEDULES
+from hetopt.report.schemas.result import RESULT
 from tests.cli.conftest import SMALL
 from tests.oracle.instances import ONE_CHUNK
 
@@ -35,7 +35,7 @@ def plan(problem: str, *options: str, out: Path) -> dict[str, object]:
     asked = ["plan", problem, "--solver", "dp", "--jobs", "1", "--out", str(out)]
     assert main([*asked, *options]) == 0
     data: dict[str, object] = json.loads(out.read_text())
-    jsonschema.validate(data, schemas.RESULT)
+    jsonschema.validate(data, RESULT)
     return data
 
 
@@ -157,7 +157,7 @@ def test_no_plan_is_an_answer(problem: str, capsys: pytest.CaptureFixture[str]) 
     asked = ["plan", problem, "--schedule", "best", "--solver", "dp", "--json"]
     assert main(asked) == 1
     found = json.loads(capsys.readouterr().out)
-    jsonschema.validate(found, schemas.RESULT)
+    jsonschema.validate(found, RESULT)
     assert {each["status"] for each in found["schedules"]} == {"infeasible"}
 
 

@@ -9,7 +9,7 @@ import jsonschema
 import pytest
 
 from hetopt.cli import main
-from hetopt.report.schemas import RESULT
+from hetopt.report.schemas.result import RESULT
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,12 +11,12 @@ import jsonschema
 import pytest
 
 from hetopt.cli import main
-from hetopt.plans import Plan
-from hetopt.problem.nodes import Device
+from hetopt.plans.plan import Plan
+from hetopt.problem.cluster.nodes import Device
 from hetopt.problem.reading import read_problem
 from hetopt.replanning.layouts import layout_of
 from hetopt.replanning.nodes import nodes_of
-from hetopt.report.replan_schemas import REPLAN
+from hetopt.report.schemas.replanning import REPLAN
 
 TEXT = """\
 model: {layers: 6, hidden: 1024, heads: 8, ffn: 4096, vocab: 4000}

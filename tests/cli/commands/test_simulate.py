@@ -11,7 +11,7 @@ import jsonschema
 import pytest
 
 from hetopt.cli import main
-from hetopt.report.report_schemas import SIMULATION
+from hetopt.report.schemas.reports import SIMULATION
 
 
 def test_json_says_what_the_report_says(

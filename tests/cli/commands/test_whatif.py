@@ -15,8 +15,8 @@ import pytest
 import yaml
 
 from hetopt.cli import main
-from hetopt.report.report_schemas import WHATIF
-from hetopt.report.whatif import CSV_COLUMNS
+from hetopt.report.schemas.reports import WHATIF
+from hetopt.report.whatif.table import CSV_COLUMNS
 from tests.cli.conftest import RunHetopt
 
 #: What a row has of the result of ``hetopt plan``.

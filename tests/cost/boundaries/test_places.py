@@ -6,12 +6,13 @@ import pytest
 
 from hetopt.cost.boundaries.places import EndStrategy, anywhere, searched_table
 from hetopt.cost.build import build_table
-from hetopt.cost.table import TOO_LONG_NS, CostTable
-from hetopt.plans import Strategy
-from hetopt.problem.cluster import ClusterLink, ClusterLinks
-from hetopt.problem.principles import PRUNED, Principles
+from hetopt.cost.table.table import CostTable
+from hetopt.cost.table.ticks import TOO_LONG_NS
+from hetopt.plans.strategy import Strategy
+from hetopt.problem.cluster.cluster import ClusterLink, ClusterLinks
 from hetopt.problem.problem import Problem
-from hetopt.problem.training import Training
+from hetopt.problem.training.principles import PRUNED, Principles
+from hetopt.problem.training.training import Training
 from tests.cost.making import make_cluster, make_model, make_problem
 
 

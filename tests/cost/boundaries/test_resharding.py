@@ -20,8 +20,9 @@ from hetopt.cost.boundaries.resharding import (
 )
 from hetopt.cost.communication.collectives import START_S
 from hetopt.errors import InputError
-from hetopt.problem.cluster import Cluster, ClusterLinks, Staging
-from hetopt.problem.training import RESHARDING, Domain, Resharding
+from hetopt.problem.cluster.cluster import Cluster, ClusterLinks, Staging
+from hetopt.problem.training.choices import RESHARDING, Resharding
+from hetopt.problem.training.pins import Domain
 from tests.cost.making import GBPS, link, make_cluster, make_links, only
 
 MB = 1e6

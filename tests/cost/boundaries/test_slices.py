@@ -8,9 +8,9 @@ import pytest
 
 from hetopt.check import check_plan
 from hetopt.cost.build import build_table
-from hetopt.cost.table_file import table_digest
+from hetopt.cost.table_file.file import table_digest
 from hetopt.errors import CheckError
-from hetopt.planning import plan
+from hetopt.planning.plan import plan
 from hetopt.problem.digest import problem_digest
 from hetopt.problem.problem import Problem
 from hetopt.problem.reading import read_problem_text

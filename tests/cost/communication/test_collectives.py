@@ -17,7 +17,7 @@ from hetopt.cost.communication.collectives import (
     group_link,
 )
 from hetopt.cost.pieces.dispatched import Dispatched
-from hetopt.problem.cluster import Cluster, DeviceGroup
+from hetopt.problem.cluster.cluster import Cluster, DeviceGroup
 from tests.cost.making import link, make_cluster
 
 CLUSTER = make_cluster(

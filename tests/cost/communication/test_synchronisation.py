@@ -14,8 +14,9 @@ from hetopt.cost.communication.synchronisation import (
     update_start_s,
 )
 from hetopt.cost.held_alike import HeldAlike
-from hetopt.problem.cluster import Cluster
-from hetopt.problem.training import Precision, Training
+from hetopt.problem.cluster.cluster import Cluster
+from hetopt.problem.training.choices import Precision
+from hetopt.problem.training.training import Training
 from tests.cost.making import link, make_cluster, make_model, make_problem
 
 OFFLOADING = make_cluster(

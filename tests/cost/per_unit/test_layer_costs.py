@@ -16,7 +16,7 @@ from hetopt.problem.reading import read_problem
 
 if TYPE_CHECKING:
     from hetopt.cost.per_unit.layer_graph import LayerGraph
-    from hetopt.cost.table import CostTable
+    from hetopt.cost.table.table import CostTable
 
 
 def graph_of(table: CostTable, stages: int, microbatches: int) -> LayerGraph:

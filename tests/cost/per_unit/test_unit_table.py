@@ -11,7 +11,7 @@ import jsonschema
 import pytest
 
 from hetopt.cost.build import build_table
-from hetopt.cost.table_file import (
+from hetopt.cost.table_file.file import (
     read_table,
     table_digest,
     table_from_json,
@@ -19,13 +19,13 @@ from hetopt.cost.table_file import (
     write_table,
 )
 from hetopt.errors import InputError
-from hetopt.report.schemas import TABLE as SCHEMA
+from hetopt.report.schemas.table import TABLE as SCHEMA
 from tests.solvers.units import problem, table
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from hetopt.cost.table import UnitTable
+    from hetopt.cost.table.table import UnitTable
 
 
 def document() -> dict[str, Any]:

@@ -15,16 +15,17 @@ from hetopt.cost.model_flops import model_flops
 from hetopt.cost.per_unit.layer_costs import layer_graph
 from hetopt.cost.sources.by_cluster import latency_sources
 from hetopt.cost.sources.forest_source import ForestSource
-from hetopt.cost.table import Layout
+from hetopt.cost.table.slice import Layout
 from hetopt.cost.units import unit_operations, unit_parameters
 from hetopt.errors import InputError
 from hetopt.problem.building.model import build_model
 from hetopt.problem.catalogue import profile_files
-from hetopt.problem.kinds import EMBEDDING, HEAD, LAYER
-from hetopt.problem.model import Model
+from hetopt.problem.model.kinds import EMBEDDING, HEAD, LAYER
+from hetopt.problem.model.model import Model
 from hetopt.problem.problem import Problem
 from hetopt.problem.schema.model import ModelSpec
-from hetopt.problem.training import RECOMPUTE, Recompute, Training
+from hetopt.problem.training.choices import RECOMPUTE, Recompute
+from hetopt.problem.training.training import Training
 from tests.cost.making import (
     make_cluster,
     make_model,

@@ -13,10 +13,10 @@ from hetopt.cost.pieces.latent_attention import LatentAttention
 from hetopt.cost.pieces.piece import Exchange
 from hetopt.cost.shapes import Shape
 from hetopt.problem.building.model import preset_model
-from hetopt.problem.kinds import LAYER
-from hetopt.problem.latent import Latent
-from hetopt.problem.model import Model
-from hetopt.problem.training import Training
+from hetopt.problem.model.kinds import LAYER
+from hetopt.problem.model.latent import Latent
+from hetopt.problem.model.model import Model
+from hetopt.problem.training.training import Training
 
 TRAINING = Training(global_batch=8, seq_len=4096)
 V3, LITE = preset_model("deepseek-v3"), preset_model("deepseek-v2-lite")

@@ -17,10 +17,11 @@ from hetopt.cost.shapes import Floats, Ints, Shape
 from hetopt.cost.shard_shape import UNITS
 from hetopt.cost.units import unit_operations, unit_parameters
 from hetopt.problem.building.model import build_model
-from hetopt.problem.kinds import BLOCKS, EMBEDDING, HEAD, LAYER, MLP_UP
-from hetopt.problem.model import Model
+from hetopt.problem.model.kinds import BLOCKS, EMBEDDING, HEAD, LAYER, MLP_UP
+from hetopt.problem.model.model import Model
 from hetopt.problem.schema.model import ModelSpec
-from hetopt.problem.training import Recompute, Training
+from hetopt.problem.training.choices import Recompute
+from hetopt.problem.training.training import Training
 from tests.cost.making import make_cluster, make_model, shape
 
 TRAINING = Training(global_batch=8, seq_len=512)

@@ -13,8 +13,8 @@ from hetopt.cost.pieces.prediction import Prediction
 from hetopt.cost.shapes import Shape
 from hetopt.cost.units import unit_operations, unit_parameters
 from hetopt.problem.building.model import preset_model
-from hetopt.problem.kinds import HEAD, LAYER_EXPERTS, PREDICTION
-from hetopt.problem.training import Training
+from hetopt.problem.model.kinds import HEAD, LAYER_EXPERTS, PREDICTION
+from hetopt.problem.training.training import Training
 
 TRAINING = Training(global_batch=8, seq_len=4096, zero=0)
 V3 = preset_model("deepseek-v3")

@@ -16,11 +16,11 @@ from hetopt.cost.pieces.routed_mlp import RoutedMlp
 from hetopt.cost.pieces.shared_expert import SharedExpert
 from hetopt.cost.shapes import Shape
 from hetopt.cost.units import unit_expert_parameters, unit_operations, unit_parameters
-from hetopt.problem.dispatch import Dispatch
-from hetopt.problem.experts import Experts
-from hetopt.problem.kinds import LAYER, LAYER_EXPERTS
-from hetopt.problem.model import Model
-from hetopt.problem.training import Training
+from hetopt.problem.model.experts import Experts
+from hetopt.problem.model.kinds import LAYER, LAYER_EXPERTS
+from hetopt.problem.model.model import Model
+from hetopt.problem.training.dispatch import Dispatch
+from hetopt.problem.training.training import Training
 from tests.cost.making import make_cluster, make_model
 
 E, K, F, SHARED = 64, 6, 1408, 2816

@@ -15,12 +15,12 @@ from hetopt.cost.profiles.foreign import Target
 from hetopt.cost.profiles.metis import BACKWARD_SHARE, read_metis
 from hetopt.cost.profiles.sailor import read_sailor
 from hetopt.cost.sources.forest_source import ForestSource
-from hetopt.cost.table import CostTable
+from hetopt.cost.table.table import CostTable
 from hetopt.cost.units import unit_parameters
 from hetopt.errors import InputError
-from hetopt.plans import Strategy
-from hetopt.problem.model import Model
-from hetopt.problem.training import Training
+from hetopt.plans.strategy import Strategy
+from hetopt.problem.model.model import Model
+from hetopt.problem.training.training import Training
 from tests.cost.making import make_cluster, make_model, make_problem
 
 MODEL = make_model(

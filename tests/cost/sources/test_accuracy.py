@@ -10,9 +10,10 @@ from hetopt.cost.sources.accuracy import accuracies, accuracy_of, latency_notes
 from hetopt.cost.sources.by_cluster import latency_sources
 from hetopt.cost.sources.operator_source import OperatorSource
 from hetopt.cost.sources.sustained import sustained_of
-from hetopt.plans import Pipeline, Plan, Stage, Strategy
+from hetopt.plans.plan import Pipeline, Plan, Stage
+from hetopt.plans.strategy import Strategy
 from hetopt.problem.catalogue import accelerators
-from hetopt.problem.experts import Experts
+from hetopt.problem.model.experts import Experts
 from tests.cost.making import make_cluster, make_problem
 from tests.cost.sources.test_operator_source import operators
 

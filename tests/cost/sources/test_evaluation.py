@@ -34,7 +34,7 @@ from hetopt.cost.sources.forest import ForestParams
 from hetopt.cost.sources.roofline import Roofline
 from hetopt.errors import InputError
 from hetopt.problem.catalogue import accelerators
-from hetopt.problem.training import Training
+from hetopt.problem.training.training import Training
 from tests.cost.making import make_cluster, make_model, query, shape
 from tests.cost.profiling import make_profile, make_row
 

@@ -22,7 +22,7 @@ from hetopt.cost.sources.forest import (
     Target,
 )
 from hetopt.cost.units import unit_operations
-from hetopt.problem.training import Training
+from hetopt.problem.training.training import Training
 from tests.cost.making import make_model, shape
 from tests.cost.profiling import make_profile, make_row, seconds
 

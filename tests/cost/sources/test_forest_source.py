@@ -23,11 +23,12 @@ from hetopt.cost.sources.prediction_cache import cache_folder
 from hetopt.cost.sources.roofline import Roofline
 from hetopt.cost.sources.source import ShardTimes
 from hetopt.errors import InputError
-from hetopt.plans import Pipeline, Plan, Stage, Strategy
-from hetopt.problem.architecture import Architecture
-from hetopt.problem.model import Model
+from hetopt.plans.plan import Pipeline, Plan, Stage
+from hetopt.plans.strategy import Strategy
+from hetopt.problem.model.architecture import Architecture
+from hetopt.problem.model.model import Model
 from hetopt.problem.problem import Problem
-from hetopt.problem.training import Training
+from hetopt.problem.training.training import Training
 from tests.cost.making import (
     make_cluster,
     make_links,

@@ -20,9 +20,9 @@ from hetopt.cost.sources.sustained import AS_MEASURED
 from hetopt.cost.units import unit_operations
 from hetopt.errors import InputError
 from hetopt.problem.catalogue import accelerators
-from hetopt.problem.cluster import PeakFlops
+from hetopt.problem.cluster.cluster import PeakFlops
 from hetopt.problem.reading import read_problem_text
-from hetopt.problem.training import Training
+from hetopt.problem.training.training import Training
 from tests.cost.making import (
     make_cluster,
     make_model,

@@ -12,7 +12,7 @@ from hetopt.cost.profiles.file import profile_text
 from hetopt.cost.sources.by_cluster import latency_sources
 from hetopt.cost.sources.forest_source import ForestSource
 from hetopt.cost.sources.remembered import RememberedSource
-from hetopt.cost.table_file import table_digest
+from hetopt.cost.table_file.file import table_digest
 from hetopt.problem.reading import read_problem_text
 from tests.cost.making import query, shape
 from tests.cost.profiling import make_profile
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from hetopt.cost.sources.source import LatencySource, ShardQuery, ShardTimes
-    from hetopt.cost.table import SourceKind
-    from hetopt.problem.cluster import Cluster
+    from hetopt.cost.table.table import SourceKind
+    from hetopt.problem.cluster.cluster import Cluster
 
 PROBLEM = read_problem_text("""\
 model: {layers: 4, hidden: 512, heads: 4, ffn: 2048, vocab: 1000}

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hetopt.cost.sources.roofline import Roofline
-from hetopt.problem.cluster import PeakFlops
-from hetopt.problem.kinds import EMBEDDING, HEAD, LAYER, MLP_UP
-from hetopt.problem.training import Training
+from hetopt.problem.cluster.cluster import PeakFlops
+from hetopt.problem.model.kinds import EMBEDDING, HEAD, LAYER, MLP_UP
+from hetopt.problem.training.training import Training
 from tests.cost.making import make_cluster, make_model, query, shape
 
 TRAINING = Training(global_batch=8, seq_len=2048)

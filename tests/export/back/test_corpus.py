@@ -19,9 +19,9 @@ from hetopt.errors import InputError
 from hetopt.export.back.importing import import_plan
 from hetopt.export.bundle import bundle, write_folder
 from hetopt.export.registry import launcher, reader
-from hetopt.problem.architecture import RotaryScaling
-from hetopt.problem.experts import Experts
-from hetopt.problem.training import ScheduleName
+from hetopt.problem.model.architecture import RotaryScaling
+from hetopt.problem.model.experts import Experts
+from hetopt.problem.training.choices import ScheduleName
 from tests.export.jobs import as_llama, draw_job
 
 CORPUS = Path(__file__).parent / "corpus"

@@ -13,10 +13,10 @@ from hetopt.export.back.explaining import Explanation, explain
 from hetopt.export.back.importing import Imported, import_plan
 from hetopt.export.job import Job
 from hetopt.export.pipeline import PipelineReadBack, StageReadBack
-from hetopt.plans import Strategy
-from hetopt.pricing import price
+from hetopt.plans.strategy import Strategy
+from hetopt.pricing.price import price
 from hetopt.problem.problem import Problem
-from hetopt.problem.training import RECOMPUTE, Recompute, ScheduleName
+from hetopt.problem.training.choices import RECOMPUTE, Recompute, ScheduleName
 from hetopt.report.explanation import (
     explanation_to_json,
     memory_findings,

@@ -11,8 +11,9 @@ from hetopt.errors import InputError
 from hetopt.export.back.importing import import_plan, principles_of
 from hetopt.export.job import Job
 from hetopt.export.pipeline import PipelineReadBack, StageReadBack
-from hetopt.plans import Stage, Strategy
-from hetopt.problem.training import ScheduleName
+from hetopt.plans.plan import Stage
+from hetopt.plans.strategy import Strategy
+from hetopt.problem.training.choices import ScheduleName
 from tests.export.jobs import draw_job
 
 

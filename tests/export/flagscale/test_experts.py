@@ -17,8 +17,8 @@ from hetopt.export.flagscale.reading import read_flagscale
 from hetopt.export.job import Job
 from hetopt.export.launcher import Limits
 from hetopt.export.planning.limits import permitted
-from hetopt.problem.dispatch import Dispatch
 from hetopt.problem.reading import read_problem_text
+from hetopt.problem.training.dispatch import Dispatch
 from tests.export.flagscale.checker import broken_rules
 from tests.with_configs import job_of, problem_with_preset
 

@@ -17,10 +17,11 @@ from hetopt.export.flagscale.launcher import LAUNCHER
 from hetopt.export.flagscale.reading import read_flagscale
 from hetopt.export.job import Job
 from hetopt.export.registry import readers, recognises
-from hetopt.plans import Plan, Stage, Strategy
-from hetopt.problem.cluster import ClusterLink, ClusterLinks
+from hetopt.plans.plan import Plan, Stage
+from hetopt.plans.strategy import Strategy
+from hetopt.problem.cluster.cluster import ClusterLink, ClusterLinks
 from hetopt.problem.problem import Problem
-from hetopt.problem.training import Recompute, Resharding
+from hetopt.problem.training.choices import Recompute, Resharding
 from tests.export.jobs import LINK, draw_job
 
 NAMED: tuple[Recompute, ...] = ("none", "full")

@@ -14,7 +14,7 @@ from hetopt.errors import InputError
 from hetopt.export.flagscale.reading import read_flagscale
 from hetopt.export.pipeline import PipelineReadBack
 from hetopt.export.registry import readers, recognises
-from hetopt.plans import Strategy
+from hetopt.plans.strategy import Strategy
 
 Data = dict[str, Any]
 

@@ -16,7 +16,7 @@ from hetopt.export.hexiscale.launcher import CONFIGS, LAUNCHER
 from hetopt.export.hexiscale.reading import read_hexiscale
 from hetopt.export.job import Job
 from hetopt.export.registry import reader
-from hetopt.problem.training import Recompute
+from hetopt.problem.training.choices import Recompute
 from tests.export.jobs import as_llama, draw_job, restaged
 
 #: Stands in for python3: writes down its rank, its device and the arguments.

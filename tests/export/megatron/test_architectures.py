@@ -10,8 +10,8 @@ from hetopt.export.back.importing import import_plan
 from hetopt.export.bundle import bundle, write_folder
 from hetopt.export.megatron.launcher import LAUNCHER
 from hetopt.export.megatron.reading import read_megatron
-from hetopt.problem.architecture import ARCHITECTURE_FIELDS
-from hetopt.problem.stated import stated
+from hetopt.problem.model.architecture import ARCHITECTURE_FIELDS
+from hetopt.problem.model.stated import stated
 from tests.export.scripts import told
 from tests.with_configs import NAMES, job_of, problem_of
 

@@ -20,11 +20,11 @@ from hetopt.export.nemo.launcher import LAUNCHER as NEMO
 from hetopt.export.nemo.reading import read_nemo
 from hetopt.export.registry import SHIPPED
 from hetopt.export.registry import launcher as launcher_of
-from hetopt.export.shared.megatron_layout import layout_layers
-from hetopt.planning import plan
+from hetopt.export.shared.megatron.layout import layout_layers
+from hetopt.planning.plan import plan
 from hetopt.problem.problem import Problem
 from hetopt.problem.reading import read_problem_text
-from hetopt.problem.training import INTERLEAVED
+from hetopt.problem.training.choices import INTERLEAVED
 from tests.export.scripts import told
 
 TEXT = """\

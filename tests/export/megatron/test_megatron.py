@@ -13,8 +13,8 @@ from hetopt.export.megatron.launcher import LAUNCHER as MEGATRON
 from hetopt.export.megatron.reading import read_megatron
 from hetopt.export.planning.limits import fitted
 from hetopt.export.registry import limits_of
-from hetopt.export.shared.megatron_layout import layout_layers
-from hetopt.problem.training import Recompute
+from hetopt.export.shared.megatron.layout import layout_layers
+from hetopt.problem.training.choices import Recompute
 from tests.export.jobs import draw_job, restaged
 from tests.export.scripts import told
 

@@ -10,7 +10,7 @@ from hetopt.export.job import Job
 from hetopt.export.megatron.launcher import LAUNCHER as MEGATRON
 from hetopt.export.nemo.launcher import LAUNCHER as NEMO
 from hetopt.export.nemo.reading import read_nemo
-from hetopt.planning import plan
+from hetopt.planning.plan import plan
 from hetopt.problem.reading import read_problem_text
 from tests.export.jobs import draw_job
 from tests.export.scripts import told

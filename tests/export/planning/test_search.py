@@ -19,7 +19,7 @@ from hetopt.export.planning.limits import branches, fitted, permits
 from hetopt.export.planning.search import solve_launchable
 from hetopt.export.registry import SHIPPED, launcher, limited_names, limits_of
 from hetopt.problem.digest import problem_digest
-from hetopt.problem.training import SCHEDULE_CHOICES
+from hetopt.problem.training.choices import SCHEDULE_CHOICES
 from hetopt.solvers.dp.solver import solve
 from hetopt.solvers.params import RaceParams
 from hetopt.solvers.request import Request
@@ -29,8 +29,8 @@ from tests.oracle.brute_force import solve as brute_force
 from tests.oracle.instances import make_instance
 
 if TYPE_CHECKING:
-    from hetopt.cost.table import CostTable
-    from hetopt.plans import Plan
+    from hetopt.cost.table.table import CostTable
+    from hetopt.plans.plan import Plan
     from hetopt.problem.problem import Problem
 
 ALIKE = Limits(schedules=SCHEDULE_CHOICES, shared=("dp", "cp", "tp", "recompute"))

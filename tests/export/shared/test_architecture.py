@@ -19,7 +19,7 @@ from hetopt.export.planning.limits import fitted
 from hetopt.export.registry import limits_of
 from hetopt.export.torch.launcher import LAUNCHER as TORCH
 from hetopt.export.torchtitan.launcher import LAUNCHER as TORCHTITAN
-from hetopt.problem.architecture import ARCHITECTURE_FIELDS, Architecture
+from hetopt.problem.model.architecture import ARCHITECTURE_FIELDS, Architecture
 from tests.export.jobs import as_llama, draw_job
 from tests.with_configs import NAMES, job_of, problem_of
 

@@ -10,7 +10,7 @@ import pytest
 
 from hetopt.errors import InputError
 from hetopt.export.registry import reader
-from hetopt.export.shared.shell_arguments import read_script
+from hetopt.export.shared.shell.arguments import read_script
 
 #: Sizes that a job of the torch program has to say.
 MODEL = ("layers", "hidden", "heads", "kv_heads", "ffn", "vocab", "tied")

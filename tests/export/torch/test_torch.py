@@ -17,10 +17,11 @@ from hetopt.export.torch.launcher import LAUNCHER as TORCH
 from hetopt.export.torch.launcher import TESTED_WITH
 from hetopt.export.torch.reading import read_torch
 from hetopt.export.torchtitan.launcher import LAUNCHER as TORCHTITAN
-from hetopt.problem.architecture import Architecture
-from hetopt.problem.dispatch import Dispatch
-from hetopt.problem.latent import Latent
-from hetopt.problem.training import RESHARDING, Domain, Pins
+from hetopt.problem.model.architecture import Architecture
+from hetopt.problem.model.latent import Latent
+from hetopt.problem.training.choices import RESHARDING
+from hetopt.problem.training.dispatch import Dispatch
+from hetopt.problem.training.pins import Domain, Pins
 from tests.export.jobs import draw_job, restaged, untied
 from tests.runtimes.torch_plans import CASES, EXPERTS, job_of
 

@@ -14,7 +14,7 @@ from hetopt.export.bundle import bundle, write_folder
 from hetopt.export.job import Job
 from hetopt.export.registry import reader
 from hetopt.export.torchtitan.launcher import LAUNCHER as TORCHTITAN
-from hetopt.problem.training import Precision
+from hetopt.problem.training.choices import Precision
 from tests.export.jobs import draw_job, restaged, untied
 from tests.with_configs import job_of, problem_with_preset
 

@@ -11,7 +11,7 @@ from hetopt.export.bundle import bundle
 from hetopt.export.job import Job
 from hetopt.export.torchtitan.launcher import LAUNCHER as TORCHTITAN
 from hetopt.export.torchtitan.schedule_csv import schedule_text
-from hetopt.problem.dispatch import Dispatch
+from hetopt.problem.training.dispatch import Dispatch
 from tests.export.jobs import draw_job, restaged, untied
 from tests.with_configs import job_of, problem_with_preset
 

@@ -8,7 +8,8 @@ import pytest
 
 from hetopt.formulations.intervals.program import IntervalProgram
 from hetopt.formulations.intervals.sets import Arc, Host, IntervalSets
-from hetopt.problem.training import ClusterPins, Domain, Pins, ScheduleName
+from hetopt.problem.training.choices import ScheduleName
+from hetopt.problem.training.pins import ClusterPins, Domain, Pins
 from tests.formulations import programs
 from tests.formulations.intervals_on import best, optimum
 from tests.formulations.programs import (

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from hetopt.cost.table import CostTable
+from hetopt.cost.table.table import CostTable
 from hetopt.formulations.intervals.program import IntervalProgram
 from hetopt.formulations.intervals.sets import IntervalSets
-from hetopt.problem.training import Pins
+from hetopt.problem.training.pins import Pins
 from tests.formulations import programs
 from tests.formulations.intervals_on import best, optimum
 from tests.formulations.programs import (

@@ -11,9 +11,9 @@ import pytest
 
 from hetopt.formulations.chain import Chain
 from hetopt.formulations.miqp.program import QuadraticProgram
-from hetopt.formulations.program import PERIOD_SCALE
-from hetopt.pricing import pipeline_times
-from hetopt.problem.training import ClusterPins, Pins
+from hetopt.formulations.scale import PERIOD_SCALE
+from hetopt.pricing.price import pipeline_times
+from hetopt.problem.training.pins import ClusterPins, Pins
 from hetopt.solvers.decisions.assembly import plan_of, value_of
 from hetopt.solvers.decisions.exact import exact_value
 from tests.formulations.mip import best, minimum, optimum, solved

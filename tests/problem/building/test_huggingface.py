@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from hetopt.errors import InputError
-from hetopt.problem.architecture import Architecture, RotaryScaling
-from hetopt.problem.model import Model
+from hetopt.problem.model.architecture import Architecture, RotaryScaling
+from hetopt.problem.model.model import Model
 from hetopt.problem.reading import read_problem
 
 LLAMA = {

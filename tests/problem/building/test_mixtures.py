@@ -10,16 +10,16 @@ from hetopt.errors import InputError
 from hetopt.problem.building.huggingface.fields import model_fields
 from hetopt.problem.building.model import build_model, preset_model
 from hetopt.problem.building.wrong import FieldError
-from hetopt.problem.experts import Experts
-from hetopt.problem.kinds import (
+from hetopt.problem.model.experts import Experts
+from hetopt.problem.model.kinds import (
     LAYER,
     LAYER_EXPERTS,
     LAYER_WINDOW,
     LAYER_WINDOW_EXPERTS,
     PREDICTION,
 )
-from hetopt.problem.latent import Latent
-from hetopt.problem.model import Model
+from hetopt.problem.model.latent import Latent
+from hetopt.problem.model.model import Model
 from hetopt.problem.reading import read_problem
 from hetopt.problem.schema.model import ModelSpec
 from tests.problem.building import published_configs as published

@@ -5,7 +5,7 @@ import pytest
 import hetopt
 from hetopt.errors import InputError
 from hetopt.problem.reading import read_problem_text
-from hetopt.problem.training import ANY, NO_CLUSTER_PINS, Domain, Pins
+from hetopt.problem.training.pins import ANY, NO_CLUSTER_PINS, Domain, Pins
 
 BASE = """\
 model: {layers: 6, hidden: 64, heads: 4}

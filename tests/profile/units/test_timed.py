@@ -13,7 +13,7 @@ from torch.utils.flop_counter import FlopCounterMode
 from hetopt.cost.profiles.units import forward_flops
 from hetopt.cost.shard_shape import ATTENTION_CORE, UNITS, ShardShape
 from hetopt.cost.units import unit_parameters
-from hetopt.problem.model import Model
+from hetopt.problem.model.model import Model
 from hetopt.profile.units.core import query_positions
 from hetopt.profile.units.timed import ShardUnit
 from tests.profile.shapes import small_shape

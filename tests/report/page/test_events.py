@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from hetopt.cost.table import TICK_S
+from hetopt.cost.table.ticks import TICK_S
 from hetopt.report.page.events import events_of
 from hetopt.report.timeline.timeline import Timeline
 from tests.report.timeline.making import balanced, timeline_of

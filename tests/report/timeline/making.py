@@ -6,14 +6,15 @@ from dataclasses import replace
 from random import Random
 from typing import TYPE_CHECKING
 
-from hetopt.plans import Pipeline, Plan, Stage, Strategy
-from hetopt.pricing import Price
+from hetopt.plans.plan import Pipeline, Plan, Stage
+from hetopt.plans.strategy import Strategy
+from hetopt.pricing.price import Price
 from hetopt.report.timeline.modelled import modelled_timeline
 from hetopt.schedule.simulator import simulate
 from tests.schedule.pipelines import pipeline
 
 if TYPE_CHECKING:
-    from hetopt.problem.training import Recompute
+    from hetopt.problem.training.choices import Recompute
     from hetopt.report.timeline.timeline import Timeline
     from hetopt.schedule.times import PipelineTimes
 

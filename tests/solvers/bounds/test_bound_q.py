@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 
 from hetopt.formulations.chain import Chain
-from hetopt.formulations.program import PERIOD_SCALE
-from hetopt.problem.training import Domain, Pins, ScheduleName
+from hetopt.formulations.scale import PERIOD_SCALE
+from hetopt.problem.training.choices import ScheduleName
+from hetopt.problem.training.pins import Domain, Pins
 from hetopt.solvers.bounds.bound_q import BoundTask, QBounds, explore
 from hetopt.solvers.bounds.boxes import BoxBounds
 from hetopt.solvers.race.messages import NO_CUTOFF, Found, Payload

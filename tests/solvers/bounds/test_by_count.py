@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from hetopt.formulations.chain import Chain
-from hetopt.problem.training import ScheduleName
+from hetopt.problem.training.choices import ScheduleName
 from hetopt.solvers.bounds.by_count import focus, survey
 from hetopt.solvers.bounds.relaxation import Relaxation
 from tests.oracle import brute_force

@@ -8,7 +8,7 @@ import pytest
 
 from hetopt.formulations.chain import Chain
 from hetopt.formulations.space import undominated
-from hetopt.problem.principles import Principles
+from hetopt.problem.training.principles import Principles
 from hetopt.solvers.bounds.by_count import focus, survey
 from hetopt.solvers.bounds.relaxation import Relaxation
 from tests.oracle import brute_force

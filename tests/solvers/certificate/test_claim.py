@@ -7,11 +7,11 @@ from dataclasses import replace
 
 import pytest
 
+from hetopt.base.deadline import Deadline
 from hetopt.check.verify.certificate import CertificateCheck
 from hetopt.check.verify.findings import Doubt
-from hetopt.cost.table import LONGEST_S
-from hetopt.deadline import Deadline
-from hetopt.problem.principles import Principles
+from hetopt.cost.table.ticks import LONGEST_S
+from hetopt.problem.training.principles import Principles
 from hetopt.solvers.certificate.claim import certify
 from hetopt.solvers.certificate.search_again import (
     refuted_at_once,

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from hetopt.base.deadline import Deadline
 from hetopt.check.verify.findings import Doubt
-from hetopt.deadline import Deadline
-from hetopt.plans import Strategy
+from hetopt.plans.strategy import Strategy
 from hetopt.solvers.certificate.search_again import resolve
 from hetopt.solvers.race.engine import Answer, Engine
 from tests.oracle import plain

@@ -13,9 +13,10 @@ import pytest
 
 from hetopt.check import check_plan, check_result
 from hetopt.errors import CheckError, InputError
-from hetopt.formulations.program import PERIOD_SCALE
+from hetopt.formulations.scale import PERIOD_SCALE
 from hetopt.problem.digest import problem_digest
-from hetopt.problem.training import Domain, Pins, ScheduleName
+from hetopt.problem.training.choices import ScheduleName
+from hetopt.problem.training.pins import Domain, Pins
 from hetopt.schedule.closed_form import closed_form_ns
 from hetopt.schedule.times import PipelineTimes
 from hetopt.solvers.decisions.assembly import value_of
@@ -32,9 +33,9 @@ from tests.oracle import brute_force, plain
 from tests.oracle.instances import OVERLAPPING, make_instance
 
 if TYPE_CHECKING:
-    from hetopt.cost.table import CostTable
+    from hetopt.cost.table.table import CostTable
     from hetopt.problem.problem import Problem
-    from hetopt.result import Result
+    from hetopt.results.result import Result
 
 SEEDS = range(500, 500 + int(os.environ.get("HETOPT_FREE_INSTANCES", "60")))
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hetopt.formulations.decision import Decision
-from hetopt.plans import Strategy
-from hetopt.problem.principles import PRUNED, Principles
-from hetopt.problem.training import ClusterPins, Domain, Pins
-from hetopt.solvers.decisions import identical
+from hetopt.plans.strategy import Strategy
+from hetopt.problem.training.pins import ClusterPins, Domain, Pins
+from hetopt.problem.training.principles import PRUNED, Principles
+from hetopt.solvers.decisions import copies, identical
 from hetopt.solvers.loading import load
 from hetopt.solvers.params import RaceParams
 from hetopt.solvers.request import Request
@@ -20,7 +20,7 @@ from tests.oracle.instances import OVERLAPPING
 from tests.oracle.repeated import make_repeated
 
 if TYPE_CHECKING:
-    from hetopt.result import Result
+    from hetopt.results.result import Result
     from tests.oracle.brute_force import Found
     from tests.oracle.instances import Instance
 
@@ -139,12 +139,12 @@ def test_copies_of_a_plan() -> None:
         units=(2, 1, 1, 2),
     )
     groups = (0, 1, 0, 0)
-    first = identical.canonical(decision, groups)
+    first = copies.canonical(decision, groups)
     assert first.order == (0, 1, 2)
-    assert identical.last_first(decision, groups).order == (2, 1, 3)
-    copies = list(identical.all_copies([decision], groups))
-    assert sorted(copy.order for copy in copies) == [
+    assert copies.last_first(decision, groups).order == (2, 1, 3)
+    every = list(copies.all_copies([decision], groups))
+    assert sorted(copy.order for copy in every) == [
         (a, 1, b) for a in (0, 2, 3) for b in (0, 2, 3) if a != b
     ]
-    assert {replace(copy, order=decision.order) for copy in copies} == {decision}
-    assert list(identical.all_copies([decision], ())) == [decision]
+    assert {replace(copy, order=decision.order) for copy in every} == {decision}
+    assert list(copies.all_copies([decision], ())) == [decision]

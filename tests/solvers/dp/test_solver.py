@@ -8,16 +8,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from hetopt.base.deadline import Deadline
 from hetopt.check import check_result
 from hetopt.cost.build import build_table
-from hetopt.deadline import Deadline
 from hetopt.formulations.chain import Chain
-from hetopt.formulations.program import PERIOD_SCALE, ProgramData
-from hetopt.pricing import pipeline_times
+from hetopt.formulations.program import ProgramData
+from hetopt.formulations.scale import PERIOD_SCALE
+from hetopt.pricing.price import pipeline_times
 from hetopt.problem.catalogue import problem_files
-from hetopt.problem.principles import PRUNED, Principles
 from hetopt.problem.reading import read_problem
-from hetopt.problem.training import ScheduleName
+from hetopt.problem.training.choices import ScheduleName
+from hetopt.problem.training.principles import PRUNED, Principles
 from hetopt.schedule.closed_form import closed_form_ns
 from hetopt.solvers.decisions.assembly import plan_of, value_of
 from hetopt.solvers.dp.solver import DpEngine, solve
@@ -31,7 +32,8 @@ from tests.oracle.instances import ONE_CHUNK, Instance, make_instance, make_slow
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from hetopt.cost.table import ClusterTable, CostTable
+    from hetopt.cost.table.cluster import ClusterTable
+    from hetopt.cost.table.table import CostTable
     from hetopt.formulations.decision import Decision
     from hetopt.solvers.race.engine import Answer
 
@@ -173,7 +175,7 @@ def test_prices_of_devices_bound_the_pruned_space(
     engine: DpEngine, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As where there are more clusters than subsets can be listed of."""
-    monkeypatch.setattr("hetopt.solvers.arrays.program._MOST_STEPS", 0)
+    monkeypatch.setattr("hetopt.solvers.arrays.laying._MOST_STEPS", 0)
     instance = make_instance(seed)
     for data, best in programs(instance):
         check_program(engine, instance, data, best)

@@ -13,24 +13,24 @@ import pytest
 import yaml
 
 import hetopt
+from hetopt.base.deadline import Deadline
 from hetopt.check import check_result
 from hetopt.check.plan.spent import check_front
 from hetopt.cost.build import build_table
-from hetopt.deadline import Deadline
 from hetopt.errors import InputError
-from hetopt.planning import search, search_front
+from hetopt.planning.plan import search, search_front
 from hetopt.problem.reading import read_problem_text
-from hetopt.report.report_schemas import FRONT
-from hetopt.report.schemas import RESULT
+from hetopt.report.schemas.reports import FRONT
+from hetopt.report.schemas.result import RESULT
+from hetopt.results.spending import Spending
 from hetopt.solvers.fleets.fleets import Fleets
 from hetopt.solvers.params import RaceParams
 from hetopt.solvers.request import Request
-from hetopt.spending import Spending
 
 if TYPE_CHECKING:
-    from hetopt.front import Front
     from hetopt.problem.problem import Problem
-    from hetopt.result import Objective, Result
+    from hetopt.results.front import Front
+    from hetopt.results.result import Objective, Result
 
 Time = Literal["closed", "simulated"]
 DEVICES = ("A100-80GB", "A40", "H100")

@@ -12,12 +12,12 @@ import pytest
 
 from hetopt.check import check_result
 from hetopt.errors import InputError
-from hetopt.plans import Plan
-from hetopt.pricing import pipeline_times, price
+from hetopt.plans.plan import Plan
+from hetopt.pricing.price import pipeline_times, price
 from hetopt.problem.digest import problem_digest
-from hetopt.problem.principles import PRUNED
-from hetopt.problem.training import ClusterPins, Domain
-from hetopt.result import Result
+from hetopt.problem.training.pins import ClusterPins, Domain
+from hetopt.problem.training.principles import PRUNED
+from hetopt.results.result import Result
 from hetopt.solvers.heuristics.dfs import solve
 from hetopt.solvers.heuristics.dfs_tree import h2_cost_ns
 from hetopt.solvers.heuristics.layer_sharding import Share, shard

@@ -8,7 +8,8 @@ import pytest
 
 from hetopt.check import check_result
 from hetopt.errors import InputError
-from hetopt.problem.training import ANY, ScheduleName
+from hetopt.problem.training.choices import ScheduleName
+from hetopt.problem.training.pins import ANY
 from hetopt.solvers.heuristics.metis import device_groups, solve, spread
 from hetopt.solvers.registry import SOLVERS
 from hetopt.solvers.request import Request

@@ -7,9 +7,9 @@ from fractions import Fraction
 
 import pytest
 
+from hetopt.base.deadline import Deadline
 from hetopt.check import check_result
-from hetopt.deadline import Deadline
-from hetopt.result import Result
+from hetopt.results.result import Result
 from hetopt.solvers.heuristics.one_strategy import solve_amp, solve_uniform
 from hetopt.solvers.params import RaceParams
 from hetopt.solvers.progress import Progress

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hetopt
 from hetopt.formulations.lengths.option import Host, Option
-from hetopt.plans import Strategy
+from hetopt.plans.strategy import Strategy
 from hetopt.problem.reading import read_problem_text
 from hetopt.solvers.lengths.front import Front
 

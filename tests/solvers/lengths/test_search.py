@@ -18,16 +18,16 @@ from hetopt.check import check_plan
 from hetopt.check.plan.lengths import OneLength, _alone
 from hetopt.check.plan.plan import _sound, stage_times
 from hetopt.check.plan.pricing import rows_of
-from hetopt.check.plan.times import closed_form
+from hetopt.check.plan.schedule.times import closed_form
 from hetopt.cost.divided import by_length, sources_by_length
 from hetopt.errors import CheckError
-from hetopt.mix import Mix
-from hetopt.plans import Pipeline, Plan, Stage
-from hetopt.pricing_several import price_several
-from hetopt.problem.principles import PRUNED
+from hetopt.plans.mix import Mix
+from hetopt.plans.plan import Pipeline, Plan, Stage
+from hetopt.pricing.several import price_several
 from hetopt.problem.reading import read_problem_text
-from hetopt.problem.training import RESHARDING
-from hetopt.report.schemas import RESULT
+from hetopt.problem.training.choices import RESHARDING
+from hetopt.problem.training.principles import PRUNED
+from hetopt.report.schemas.result import RESULT
 from hetopt.solvers.several.divisions import divisions
 
 if TYPE_CHECKING:

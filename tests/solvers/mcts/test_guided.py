@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from hetopt.base.deadline import Deadline
 from hetopt.check import check_result
-from hetopt.deadline import Deadline
 from hetopt.errors import InputError
-from hetopt.formulations.program import PERIOD_SCALE
-from hetopt.problem.principles import Principles
+from hetopt.formulations.scale import PERIOD_SCALE
+from hetopt.problem.training.principles import Principles
 from hetopt.solvers.mcts import solver as mcts
 from hetopt.solvers.mcts.data import SearchData, SpaceFact
 from hetopt.solvers.mcts.guided import solve
@@ -27,7 +27,7 @@ from tests.solvers.mcts.values import exact, shape_of
 
 if TYPE_CHECKING:
     from hetopt.formulations.decision import Decision
-    from hetopt.result import Result
+    from hetopt.results.result import Result
     from hetopt.solvers.progress import Progress
     from tests.oracle.instances import Instance
 

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+from hetopt.base.deadline import Deadline
 from hetopt.check import check_result
 from hetopt.cost.build import build_table
-from hetopt.cost.table import TICK_S
-from hetopt.deadline import Deadline
+from hetopt.cost.table.ticks import TICK_S
 from hetopt.errors import InputError
-from hetopt.formulations.program import PERIOD_SCALE
+from hetopt.formulations.scale import PERIOD_SCALE
 from hetopt.problem.catalogue import problem_files
-from hetopt.problem.principles import Principles
 from hetopt.problem.reading import read_problem, read_problem_text
+from hetopt.problem.training.principles import Principles
 from hetopt.solvers.mcts import tree as mcts_tree
 from hetopt.solvers.mcts.data import SearchData
 from hetopt.solvers.mcts.solver import EXPLORATION, shares, solve
@@ -37,10 +37,10 @@ from tests.solvers.mcts.space import is_held
 from tests.solvers.mcts.values import exact, shape_of
 
 if TYPE_CHECKING:
-    from hetopt.cost.table import CostTable
+    from hetopt.cost.table.table import CostTable
     from hetopt.formulations.decision import Decision
     from hetopt.problem.problem import Problem
-    from hetopt.result import Result
+    from hetopt.results.result import Result
     from hetopt.solvers.progress import Progress
     from tests.oracle.instances import Instance
 

@@ -10,7 +10,7 @@ from hetopt.solvers.decisions.exact import exact_value
 from hetopt.solvers.race.messages import NO_CUTOFF
 
 if TYPE_CHECKING:
-    from hetopt.cost.table import CostTable
+    from hetopt.cost.table.table import CostTable
     from hetopt.formulations.decision import Decision
     from hetopt.problem.problem import Problem
     from tests.oracle.brute_force import Shape

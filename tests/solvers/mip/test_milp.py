@@ -8,14 +8,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from hetopt.base.deadline import Deadline
 from hetopt.check import check_result
-from hetopt.deadline import Deadline
 from hetopt.errors import SolverError
 from hetopt.formulations.chain import Chain
 from hetopt.formulations.intervals.program import IntervalProgram
 from hetopt.formulations.linear_program import LinearProgram
-from hetopt.formulations.program import PERIOD_SCALE, ProgramData
-from hetopt.pricing import pipeline_times
+from hetopt.formulations.program import ProgramData
+from hetopt.formulations.scale import PERIOD_SCALE
+from hetopt.pricing.price import pipeline_times
 from hetopt.schedule.closed_form import closed_form_ns
 from hetopt.solvers.decisions.assembly import plan_of
 from hetopt.solvers.decisions.exact import exact_value
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from hetopt.formulations.decision import Decision
-    from hetopt.problem.training import ScheduleName
+    from hetopt.problem.training.choices import ScheduleName
     from hetopt.solvers.race.engine import Answer
 
 #: Every fifth has the same schedule.

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from hetopt.base.deadline import Deadline
 from hetopt.check import check_result
-from hetopt.deadline import Deadline
 from hetopt.errors import InputError, SolverError
-from hetopt.formulations.program import PERIOD_SCALE
+from hetopt.formulations.scale import PERIOD_SCALE
 from hetopt.solvers.decisions.exact import exact_value
 from hetopt.solvers.loading import load
 from hetopt.solvers.mip import backends as miqp_backends

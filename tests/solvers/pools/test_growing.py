@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any
 from hetopt.cost.build import build_table
 from hetopt.problem.reading import read_problem_text
 from hetopt.solvers.params import RaceParams
-from hetopt.solvers.pools import growing
+from hetopt.solvers.pools import growing, opening
 from hetopt.solvers.pools.growing import GrowingPool
 from hetopt.solvers.pools.process import Done, Note
-from hetopt.solvers.race import task_loop as task_loop
 from hetopt.solvers.race.messages import SettleTask
 from hetopt.solvers.race.race import race
 from hetopt.solvers.request import Request
@@ -106,7 +105,7 @@ def test_what_was_stopped_alone_is_settled_by_workers(
         submit(self, task, content)
 
     monkeypatch.setattr(GrowingPool, "submit", grow_late)
-    monkeypatch.setattr(task_loop, "_cores", lambda: 2)
+    monkeypatch.setattr(opening, "_cores", lambda: 2)
     problem = read_problem_text(
         "model: {layers: 4, hidden: 1024, heads: 8, ffn: 4096, vocab: 32000}\n"
         "clusters: [{name: a, accelerator: A40, nodes: 1, devices_per_node: 2}]\n"

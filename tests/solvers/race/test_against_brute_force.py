@@ -9,11 +9,11 @@ from functools import cache
 
 import pytest
 
+from hetopt.base.deadline import Deadline
 from hetopt.check import check_result
-from hetopt.deadline import Deadline
 from hetopt.problem.digest import problem_digest
-from hetopt.problem.training import Domain
-from hetopt.result import Result
+from hetopt.problem.training.pins import Domain
+from hetopt.results.result import Result
 from hetopt.solvers.cp_sat import solve
 from hetopt.solvers.params import RaceParams
 from hetopt.solvers.request import Request

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from hetopt.errors import InputError
-from hetopt.problem.training import ScheduleName
-from hetopt.solvers.registry import SOLVERS, ensure_plans
+from hetopt.problem.training.choices import ScheduleName
+from hetopt.solvers.refusals import ensure_plans
+from hetopt.solvers.registry import SOLVERS
 from tests.oracle.instances import make_instance
 from tests.solvers.race.agreeing import ensure_best
 

@@ -9,8 +9,9 @@ import pytest
 
 from hetopt.check import check_plan
 from hetopt.errors import CheckError, InputError
-from hetopt.problem.training import INTERLEAVED, RESHARDING
-from hetopt.solvers.registry import SOLVERS, ensure_plans
+from hetopt.problem.training.choices import INTERLEAVED, RESHARDING
+from hetopt.solvers.refusals import ensure_plans
+from hetopt.solvers.registry import SOLVERS
 from tests.oracle import brute_force
 from tests.oracle.instances import Instance, make_chunked
 from tests.solvers.race.agreeing import ensure_best, with_plans

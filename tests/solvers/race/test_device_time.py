@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from hetopt.formulations.chain import Chain
-from hetopt.problem.training import ScheduleName
+from hetopt.problem.training.choices import ScheduleName
 from hetopt.solvers.race.device_time import least_ns
 from tests.oracle import brute_force
 from tests.oracle.instances import OTHERS, Instance, make_instance, make_other

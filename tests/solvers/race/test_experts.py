@@ -6,7 +6,7 @@ import pytest
 
 from hetopt.check import check_result
 from hetopt.errors import InputError
-from hetopt.plans import Plan
+from hetopt.plans.plan import Plan
 from hetopt.solvers.loading import load
 from hetopt.solvers.params import RaceParams
 from hetopt.solvers.race import programs

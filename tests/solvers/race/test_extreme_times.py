@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
+from hetopt.base.deadline import Deadline
 from hetopt.check import check_result
 from hetopt.check.verify.certificate import CertificateCheck
-from hetopt.cost.table import LONGEST_NS, TICK_S, TOO_LONG_NS
-from hetopt.deadline import Deadline
+from hetopt.cost.table.ticks import LONGEST_NS, TICK_S, TOO_LONG_NS
 from hetopt.solvers.certificate.claim import certify
 from hetopt.solvers.certificate.search_again import resolve, second_engine
 from hetopt.solvers.loading import load
@@ -27,8 +27,9 @@ from tests.oracle.instances import Instance, make_instance
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from hetopt.cost.table import CostTable, TableSlice
-    from hetopt.result import Result
+    from hetopt.cost.table.slice import TableSlice
+    from hetopt.cost.table.table import CostTable
+    from hetopt.results.result import Result
 
     Ints = NDArray[np.int64]
 

@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import pytest
 import yaml
 
+from hetopt.base.deadline import Deadline, Stopped
 from hetopt.check import check_result
 from hetopt.cost.build import build_table
-from hetopt.deadline import Deadline, Stopped
 from hetopt.problem.reading import read_problem_text
 from hetopt.solvers.loading import load
 from hetopt.solvers.params import RaceParams
+from hetopt.solvers.pools import opening
+from hetopt.solvers.pools.opening import most_workers, worker_count
 from hetopt.solvers.pools.process import InlinePool
 from hetopt.solvers.race import first_plan as first
 from hetopt.solvers.race import race
-from hetopt.solvers.race import task_loop as task_loop
 from hetopt.solvers.race.first_plan import first_plan
 from hetopt.solvers.race.messages import NO_CUTOFF
-from hetopt.solvers.race.task_loop import most_workers, worker_count
 from hetopt.solvers.request import Request
 from hetopt.solvers.simulated.solver import solve_simulated
 from tests.fuzz.generator import make_case
@@ -30,7 +30,7 @@ from tests.oracle.instances import make_instance
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hetopt.result import Result
+    from hetopt.results.result import Result
 
 SEEDS = range(24)
 
@@ -126,7 +126,7 @@ def test_what_a_task_found_until_its_time_was_up_counts() -> None:
 def test_more_workers_than_pay_are_not_started(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(task_loop, "_cores", lambda: 2)
+    monkeypatch.setattr(opening, "_cores", lambda: 2)
     assert most_workers() == 8
     assert worker_count(100_000) == 8
     assert worker_count(5) == 5

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from hetopt.errors import InputError
-from hetopt.problem.principles import Principles
-from hetopt.solvers.registry import SOLVERS, ensure_keeps, ensure_plans
+from hetopt.problem.training.principles import Principles
+from hetopt.solvers.refusals import ensure_keeps, ensure_plans
+from hetopt.solvers.registry import SOLVERS
 from tests.oracle.instances import Instance, make_folded
 from tests.solvers.race.agreeing import ensure_best, with_plans
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from hetopt.errors import InputError
-from hetopt.result import Result
+from hetopt.results.result import Result
 from hetopt.solvers.certificate.claim import certify
 from hetopt.solvers.cp_sat import solve
 from hetopt.solvers.params import RaceParams

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from hetopt.base.deadline import Deadline
 from hetopt.check import check_result
 from hetopt.cli import main
 from hetopt.cost.build import build_table
 from hetopt.cost.memory import parameter_bytes
-from hetopt.deadline import Deadline
 from hetopt.problem.catalogue import problem_files
 from hetopt.problem.reading import read_problem, read_problem_text
 from hetopt.solvers.cp_sat import solve as solve_cp_sat
@@ -24,7 +24,7 @@ from tests.cost.making import model_parameters
 from tests.oracle import brute_force
 
 if TYPE_CHECKING:
-    from hetopt.cost.table import CostTable
+    from hetopt.cost.table.table import CostTable
     from hetopt.problem.problem import Problem
     from tests.oracle.brute_force import Found
 

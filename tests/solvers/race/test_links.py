@@ -17,17 +17,17 @@ from random import Random
 
 import pytest
 
+from hetopt.base.deadline import Deadline
 from hetopt.check import check_result
 from hetopt.cost.boundaries.resharding import permitted_strategies
 from hetopt.cost.boundaries.slices import table_slices
-from hetopt.deadline import Deadline
 from hetopt.errors import CheckError
-from hetopt.problem.cluster import ClusterLink, ClusterLinks
+from hetopt.problem.cluster.cluster import ClusterLink, ClusterLinks
 from hetopt.problem.digest import problem_digest
-from hetopt.problem.principles import Principles, Relaxable
 from hetopt.problem.problem import Problem
-from hetopt.problem.training import Domain
-from hetopt.result import Result
+from hetopt.problem.training.pins import Domain
+from hetopt.problem.training.principles import Principles, Relaxable
+from hetopt.results.result import Result
 from hetopt.solvers.loading import load, sharing_links
 from hetopt.solvers.params import RaceParams
 from hetopt.solvers.registry import SOLVERS

@@ -6,10 +6,10 @@ from fractions import Fraction
 
 import pytest
 
+from hetopt.base.deadline import Deadline
 from hetopt.check import check_result
-from hetopt.deadline import Deadline
 from hetopt.errors import InputError
-from hetopt.problem.principles import Principles
+from hetopt.problem.training.principles import Principles
 from hetopt.solvers.loading import load
 from hetopt.solvers.params import RaceParams
 from hetopt.solvers.request import Request

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hetopt.cost.table import TICK_S
-from hetopt.deadline import Deadline
+from hetopt.base.deadline import Deadline
+from hetopt.cost.table.ticks import TICK_S
 from hetopt.errors import SolverError
-from hetopt.formulations.program import PERIOD_SCALE
+from hetopt.formulations.scale import PERIOD_SCALE
 from hetopt.problem.digest import problem_digest
-from hetopt.problem.training import ClusterPins, Domain, Pins
+from hetopt.problem.training.pins import ClusterPins, Domain, Pins
 from hetopt.solvers.cp_sat import solve
 from hetopt.solvers.params import RaceParams
 from hetopt.solvers.race import task_loop as task_loop
@@ -27,9 +27,9 @@ from tests.solvers.engines import MARKS
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from hetopt.cost.table import CostTable
+    from hetopt.cost.table.table import CostTable
     from hetopt.problem.problem import Problem
-    from hetopt.result import Result
+    from hetopt.results.result import Result
     from hetopt.solvers.progress import Progress
     from hetopt.solvers.race.messages import Found
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from hetopt.deadline import Deadline
-from hetopt.plans import Strategy
-from hetopt.problem.training import ScheduleName
+from hetopt.base.deadline import Deadline
+from hetopt.plans.strategy import Strategy
+from hetopt.problem.training.choices import ScheduleName
 from hetopt.solvers.cp_sat import CpSatEngine
 from hetopt.solvers.decisions.exact import exact_value
 from hetopt.solvers.loading import load
@@ -27,7 +27,7 @@ from tests.oracle.instances import ONE_CHUNK, make_instance
 if TYPE_CHECKING:
     from hetopt.formulations.decision import Decision
     from hetopt.formulations.program import ProgramData
-    from hetopt.result import Result
+    from hetopt.results.result import Result
     from hetopt.solvers.race.engine import Answer, Engine
 
 needs_scip = pytest.mark.skipif(

@@ -12,14 +12,14 @@ import pytest
 import yaml
 
 import hetopt
+from hetopt.base.deadline import Deadline
 from hetopt.check import check_plan, check_result
 from hetopt.cost.build import build_table
 from hetopt.cost.divided import part
-from hetopt.cost.table import TICK_S
-from hetopt.deadline import Deadline
-from hetopt.planning import search
+from hetopt.cost.table.ticks import TICK_S
+from hetopt.planning.plan import search
 from hetopt.problem.reading import read_problem_text
-from hetopt.report.schemas import RESULT
+from hetopt.report.schemas.result import RESULT
 from hetopt.solvers.params import RaceParams
 from hetopt.solvers.request import Request
 from tests.oracle import brute_force
@@ -27,9 +27,9 @@ from tests.oracle import brute_force
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hetopt.cost.table import CostTable
+    from hetopt.cost.table.table import CostTable
     from hetopt.problem.problem import Problem
-    from hetopt.result import Result
+    from hetopt.results.result import Result
 
 #: What each pipeline has of each cluster.
 Way = tuple[dict[str, tuple[int, ...]], ...]

@@ -14,7 +14,7 @@ import pytest
 
 from hetopt.check import check_result
 from hetopt.cost.build import build_table
-from hetopt.formulations.program import PERIOD_SCALE
+from hetopt.formulations.scale import PERIOD_SCALE
 from hetopt.problem.catalogue import problem_files
 from hetopt.problem.digest import problem_digest
 from hetopt.problem.reading import read_problem
@@ -34,10 +34,10 @@ from tests.oracle.instances import OVERLAPPING, Instance, make_instance
 from tests.solvers.simulated.test_solver import seconds
 
 if TYPE_CHECKING:
-    from hetopt.cost.table import CostTable
+    from hetopt.cost.table.table import CostTable
     from hetopt.problem.problem import Problem
-    from hetopt.problem.training import ScheduleName
-    from hetopt.result import Result
+    from hetopt.problem.training.choices import ScheduleName
+    from hetopt.results.result import Result
 
 #: More if the environment asks.
 SEEDS = range(500, 500 + int(os.environ.get("HETOPT_SIMULATED_INSTANCES", "40")))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from hetopt.deadline import Deadline
+from hetopt.base.deadline import Deadline
 from hetopt.formulations.chain import Chain
 from hetopt.formulations.program import ProgramData
 from hetopt.solvers.arrays.windows import INFINITE

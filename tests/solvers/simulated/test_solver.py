@@ -14,14 +14,14 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
+from hetopt.base.deadline import Deadline
 from hetopt.check import check_result
-from hetopt.deadline import Deadline
 from hetopt.errors import InputError
 from hetopt.formulations.chain import Chain
 from hetopt.formulations.program import ProgramData
-from hetopt.problem.principles import Principles
 from hetopt.problem.reading import read_problem
-from hetopt.result import Result
+from hetopt.problem.training.principles import Principles
+from hetopt.results.result import Result
 from hetopt.schedule.simulator import simulate
 from hetopt.solvers.params import RaceParams
 from hetopt.solvers.pools.process import InlinePool

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 import hetopt
-from hetopt.deadline import Deadline
-from hetopt.problem.principles import Principles
+from hetopt.base.deadline import Deadline
+from hetopt.problem.training.principles import Principles
 from hetopt.solvers import compiling
 from hetopt.solvers.params import RaceParams
 from hetopt.solvers.request import Request
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from hetopt.problem.problem import Problem
-    from hetopt.result import Result
+    from hetopt.results.result import Result
 
 PROBLEM = """
 name: usual

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from hetopt.base.deadline import Deadline
 from hetopt.check import check_plan, check_result
 from hetopt.cost.build import build_table
-from hetopt.deadline import Deadline
 from hetopt.errors import InputError
 from hetopt.formulations.uniap.choice import UniapChoice
 from hetopt.formulations.uniap.choice import price as uniap_price
 from hetopt.formulations.uniap.programs import uniap_programs
-from hetopt.pricing import price
-from hetopt.problem.principles import Principles
-from hetopt.problem.training import ClusterPins, Domain, Pins
+from hetopt.pricing.price import price
+from hetopt.problem.training.pins import ClusterPins, Domain, Pins
+from hetopt.problem.training.principles import Principles
 from hetopt.solvers.loading import load
 from hetopt.solvers.params import RaceParams
 from hetopt.solvers.request import Request
@@ -29,7 +29,8 @@ from tests.solvers.graphs import brute_force
 from tests.solvers.units import problem, solved, table
 
 if TYPE_CHECKING:
-    from hetopt.plans import Stage, Strategy
+    from hetopt.plans.plan import Stage
+    from hetopt.plans.strategy import Strategy
     from hetopt.problem.problem import Problem
     from hetopt.solvers.progress import Progress
 

@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from hetopt.deadline import Deadline
+from hetopt.base.deadline import Deadline
 from hetopt.formulations.uniap.choice import price
 from hetopt.solvers.mip.backends import Backend, HighsBackend, ScipBackend
 from tests.solvers.graphs import SHAPES, brute_force, generated

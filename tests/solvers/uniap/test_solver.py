@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
+from hetopt.base.deadline import Deadline
 from hetopt.cost.per_unit.layer_graph import Edge, GraphLayer, LayerGraph
-from hetopt.deadline import Deadline
 from hetopt.formulations.uniap.choice import (
     UniapChoice,
     UniapProgram,

@@ -19,7 +19,7 @@ import torch.distributed as dist
 from .kept import Kept
 
 if TYPE_CHECKING:
-    from .training import Trainer
+    from .executor import Executor
 
 
 class Recorder:
@@ -31,12 +31,12 @@ class Recorder:
         Gets one file, ``rank-N.json``.
     """
 
-    def __init__(self, trainer: Trainer, folder: Path) -> None:
-        self.trainer, self.folder = trainer, folder
-        self.device = trainer.place.device
+    def __init__(self, executor: Executor, folder: Path) -> None:
+        self.executor, self.folder = executor, folder
+        self.device = executor.place.device
         self.cuda = self.device.type == "cuda"
-        trainer.executor.settles = self.cuda
-        self.kept = Kept(trainer.stage)
+        executor.settles = self.cuda
+        self.kept = Kept(executor.stage)
         self.counting: Any = None
         self.iterations: list[dict[str, Any]] = []
         self.is_first = True
@@ -67,14 +67,14 @@ class Recorder:
                 "start_s": self.start_s,
                 "end_s": end_s,
                 "loss": loss,
-                "passes": _rows(self.trainer.executor.ran),
-                "transfers": _rows(self.trainer.boundaries.transfers),
+                "passes": _rows(self.executor.ran),
+                "transfers": _rows(self.executor.boundaries.transfers),
             }
         )
 
     def write(self) -> None:
         """Write what was seen."""
-        place = self.trainer.place
+        place = self.executor.place
         found = {
             "stage": place.stage,
             "dp": place.dp,

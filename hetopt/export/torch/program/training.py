@@ -148,7 +148,7 @@ def train(
     if options.moved and not first:
         before, answer, moves = options.moved
         first = Moving(before, answer, moves, trainer.optimizer).run()
-    recorder = Recorder(trainer, options.times) if options.times else None
+    recorder = Recorder(trainer.executor, options.times) if options.times else None
     place = trainer.place
     for step in range(first, options.steps):
         batch = data(step, place.job)

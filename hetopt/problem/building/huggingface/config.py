@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+from hetopt.base.words import describe
 from hetopt.problem.building.wrong import FieldError
 from hetopt.problem.schema.fields import MAX_WHOLE
-from hetopt.words import describe
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from hetopt.base.words import describe
 from hetopt.problem.building.huggingface.config import Config
 from hetopt.problem.building.huggingface.families import FAMILIES, HARMLESS_OF
 from hetopt.problem.building.huggingface.harmless import HARMLESS, NEUTRAL
@@ -15,7 +16,6 @@ from hetopt.problem.building.huggingface.mixtures import (
 )
 from hetopt.problem.building.wrong import FieldError
 from hetopt.problem.schema.fields import MAX_LAYERS, MAX_WHOLE
-from hetopt.words import describe
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

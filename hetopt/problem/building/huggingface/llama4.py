@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hetopt.base.words import describe
 from hetopt.problem.building.huggingface.readers import (
     Family,
     Fields,
@@ -18,7 +19,6 @@ from hetopt.problem.building.huggingface.readers import (
     number,
 )
 from hetopt.problem.building.huggingface.rotary import rotary
-from hetopt.words import describe
 
 if TYPE_CHECKING:
     from hetopt.problem.building.huggingface.config import Config

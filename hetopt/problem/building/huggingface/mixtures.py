@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hetopt.base.words import describe
 from hetopt.problem.building.huggingface.llama4 import LLAMA_4
 from hetopt.problem.building.huggingface.readers import (
     Family,
@@ -23,7 +24,6 @@ from hetopt.problem.building.huggingface.readers import (
 )
 from hetopt.problem.building.huggingface.rotary import rotary
 from hetopt.problem.schema.fields import MAX_LAYERS
-from hetopt.words import describe
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from hetopt.base.words import describe
 from hetopt.problem.building.huggingface.rotary import FULL, SLIDING
-from hetopt.words import describe
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

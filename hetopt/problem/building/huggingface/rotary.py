@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from hetopt.words import describe
+from hetopt.base.words import describe
 
 if TYPE_CHECKING:
     from collections.abc import Callable

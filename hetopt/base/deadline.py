@@ -1,0 +1,66 @@
+"""When work has to end."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field
+from math import inf
+
+
+class Stopped(Exception):
+    """The clock ran out."""
+
+
+class Interrupted(Exception):
+    """A search ended before it was done: out of time or memory, or told to stop."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Deadline:
+    """Since when work is timed, and until when it may go on.
+
+    It is about the clock of one machine: another one is told seconds.
+
+    Attributes
+    ----------
+    limit_s
+        Seconds that the work may take; None for as long as it needs.
+    began
+        On the clock of ``time.monotonic``.
+    """
+
+    limit_s: float | None = None
+    began: float = field(default_factory=time.monotonic)
+
+    @classmethod
+    def after(cls, limit_s: float | None) -> Deadline:
+        """Return the deadline of work that begins now."""
+        return cls(limit_s=limit_s)
+
+    def elapsed_s(self) -> float:
+        """Return the seconds since the work began."""
+        return time.monotonic() - self.began
+
+    def left_s(self) -> float | None:
+        """Return the seconds left, negative when late; None without a limit."""
+        return None if self.limit_s is None else self.limit_s - self.elapsed_s()
+
+    def is_over(self) -> bool:
+        """Whether the time is up."""
+        left_s = self.left_s()
+        return left_s is not None and left_s <= 0
+
+    def within(
+        self, limit_s: float | None = None, *, least_s: float = -inf
+    ) -> Deadline:
+        """Return the deadline of a part of the work, which begins now.
+
+        Parameters
+        ----------
+        limit_s
+            Seconds that the part may take, if that many are left.
+        least_s
+            Seconds that it gets in any case, if there is a limit.
+        """
+        known = [each for each in (self.left_s(), limit_s) if each is not None]
+        return Deadline.after(max(min(known), least_s) if known else None)

@@ -1,0 +1,79 @@
+"""A file that remembers: one JSON value per line, each appended as soon as it is known.
+
+Whoever kills its writer loses at most a line half written, which the next one cuts
+off.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from typing import Any
+
+from hetopt.base.reading import MOST_BYTES, read_bytes
+from hetopt.errors import InputError
+
+
+class LineFile:
+    """A file of JSON lines, open for appending.
+
+    Parameters
+    ----------
+    path
+        Made if it does not exist.
+    what
+        What the file should be, with its article, for errors.
+    most_bytes
+        A larger file is refused without reading it.
+
+    Attributes
+    ----------
+    failure
+        Why nothing more is appended, such as a full disk.
+
+    Raises
+    ------
+    InputError
+        The file cannot be read or opened; see ``read_bytes``.
+    """
+
+    def __init__(self, path: str, what: str, most_bytes: int = MOST_BYTES) -> None:
+        self.path = path
+        self.failure: InputError | None = None
+        there = os.path.lexists(path)
+        self._content = read_bytes(path, what, most_bytes) if there else b""
+        try:
+            self._file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o666)
+        except OSError as error:
+            reason = error.strerror or str(error)
+            msg = f"cannot be opened: {reason}"
+            raise InputError(msg, file=path) from error
+
+    def read(self) -> tuple[list[bytes], bytes]:
+        """Return the whole lines that there were, and what followed the last one."""
+        *lines, torn = self._content.split(b"\n")
+        return lines, torn
+
+    def cut(self, torn: bytes) -> None:
+        """Cut the end off."""
+        if torn:
+            os.ftruncate(self._file, os.fstat(self._file).st_size - len(torn))
+
+    def append(self, entry: Any) -> None:
+        """Append a line; where that fails, ``failure`` says why."""
+        if self.failure is not None:
+            return
+        line = (json.dumps(entry) + "\n").encode()
+        try:
+            # One write: a line is there or it is not, but for a kill in between.
+            if os.write(self._file, line) == len(line):
+                return
+            reason = "no space for a whole line"
+        except OSError as error:
+            reason = error.strerror or str(error)
+        msg = f"cannot be written: {reason}; what was found since is not in it"
+        self.failure = InputError(msg, file=self.path)
+
+    def close(self) -> None:
+        """Close the file."""
+        os.close(self._file)

@@ -1,0 +1,133 @@
+"""Work that ends on time even inside a library: compiling, for one, asks no clock."""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from hetopt.base.deadline import Stopped
+from hetopt.base.interruption import hold, is_held
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import FrameType
+
+    from hetopt.base.deadline import Deadline
+
+
+_T = TypeVar("_T")
+
+#: Seconds that work gets to notice by itself that its time is up.
+_GRACE_S = 0.3
+#: Seconds until an exception that was lost, in a destructor perhaps, is raised again.
+_AGAIN_S = 1.0
+#: Seconds until another try where work must not be ended just now.
+_SOON_S = 0.01
+
+
+class _Late(BaseException):
+    """Raised in the working thread; libraries catch an Exception and go on."""
+
+
+def run_until(deadline: Deadline, work: Callable[[], _T]) -> _T:
+    """Return what work returns, unless its time is up before.
+
+    A single call of machine code is not interrupted: LLVM compiles a large kernel in
+    about a second.
+
+    Raises
+    ------
+    Stopped
+        The time is up. What the work changed is as it was at that moment. An error
+        that it ends in from then on counts as that, too: a library that is disturbed
+        may drop the exception, and then miss what it was about to make.
+    """
+    left_s = deadline.left_s()
+    if left_s is None:
+        return work()
+    were_held = is_held()
+    watch = _Timer(max(left_s, 0.0) + _GRACE_S)
+    try:
+        try:
+            return work()
+        finally:
+            watch.close()
+    except _Late:
+        # It may have been raised while the watch was being closed.
+        watch.close()
+    except Exception:
+        if not watch.has_raised:
+            raise
+    if were_held:
+        # It may have been raised on the way out of ``released``.
+        hold()
+    raise Stopped
+
+
+def _must_go_on(frame: FrameType | None) -> bool:
+    """Whether numba or LLVM would not survive an exception that comes just now.
+
+    numba takes note of what it can compile in generators. One that an exception ends
+    stays ended, and no kernel can be loaded any more. LLVM hands what it compiled to
+    a function that it calls back: an exception there is dropped, and the kernel with
+    it, which ends in an error later on.
+    """
+    while frame is not None:
+        code = frame.f_code
+        packages = Path(code.co_filename).parts
+        if "llvmlite" in packages or (
+            code.co_name == "refresh" and "numba" in packages
+        ):
+            return True
+        frame = frame.f_back
+    return False
+
+
+class _Timer:
+    """Raises ``_Late`` in the thread that made it, after so many seconds.
+
+    Attributes
+    ----------
+    has_raised
+        Whether it did.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self.has_raised = False
+        self._worker = threading.get_ident()
+        self._unraisable = sys.unraisablehook
+        sys.unraisablehook = self._tell
+        self._seconds = seconds
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._wait, daemon=True)
+        self._thread.start()
+
+    def close(self) -> None:
+        """End the watch; nothing is raised from then on."""
+        self._over.set()
+        self._thread.join()
+        self._raise(None)
+        sys.unraisablehook = self._unraisable
+
+    def _tell(self, unraisable: sys.UnraisableHookArgs) -> None:
+        """Say nothing of ours that ended in a destructor: it is raised again."""
+        if unraisable.exc_type is not _Late:
+            self._unraisable(unraisable)
+
+    def _wait(self) -> None:
+        seconds = self._seconds
+        while not self._over.wait(seconds):
+            seconds = _AGAIN_S
+            if _must_go_on(sys._current_frames().get(self._worker)):
+                seconds = _SOON_S
+            else:
+                self.has_raised = True
+                self._raise(_Late)
+
+    def _raise(self, error: type[BaseException] | None) -> None:
+        """Have the working thread raise this next; None takes it back."""
+        what = ctypes.py_object() if error is None else ctypes.py_object(error)
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self._worker), what)

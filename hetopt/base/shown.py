@@ -1,0 +1,32 @@
+"""How results look: a line in a shell, a report in print, tables in a notebook."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any, ClassVar
+
+
+class Shown:
+    """Looks as another module says, which is loaded when something is shown.
+
+    Attributes
+    ----------
+    presenter
+        That module: it has ``line``, ``text`` and ``notebook``. The package names it.
+    """
+
+    __slots__ = ()
+
+    presenter: ClassVar[str]
+
+    def __repr__(self) -> str:
+        return str(self._presenter().line(self))
+
+    def __str__(self) -> str:
+        return str(self._presenter().text(self))
+
+    def _repr_html_(self) -> str:
+        return str(self._presenter().notebook(self))
+
+    def _presenter(self) -> Any:
+        return import_module(self.presenter)

@@ -1,0 +1,1 @@
+"""Plans stage by stage, as labels: what bounds alone cannot settle."""

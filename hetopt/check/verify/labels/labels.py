@@ -1,0 +1,381 @@
+"""Plans stage by stage from the pipeline's end: one more stage before each label.
+
+A *label* is the last s stages of a plan. It knows the clusters used, the first of its
+stages' strategy, how many body units it holds, its fill F and largest g in ns, and what
+it asks of the stages before it, in ps: E of MODEL.md section 4, or under gpipe the
+slowest forward and backward (or transfer). Of two labels that stand at the same place
+one may go if it is nowhere better; E is compared only beyond what every boundary hides
+anyhow (``left_to_pay.calm``). F with what is left at least must keep to a budget. With
+several chunks a stage a label knows the last stage's layout, for the way back.
+
+Everything is done for one upper limit on lambda. Where MODEL.md makes warm-ups depend
+on times (``h-1f1b``, ``auto``), memory is asked for the fewest that are possible and E
+for the most, and what tied embeddings add to g is left out: all labels of all plans are
+there, so what no label reaches, no plan does.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hetopt.base.compiled import kernel, step
+from hetopt.check.verify.fills import NEVER
+from hetopt.check.verify.labels.data import PS_PER_NS, At, Cost, Rule
+from hetopt.check.verify.labels.left_to_pay import is_worth, reckon
+
+if TYPE_CHECKING:
+    from hetopt.check.verify.labels.data import Facts, Ints, Left
+
+# What is compiled reads plain numbers.
+(
+    MASK,
+    OPTION,
+    IN_RUN,
+    UNITS,
+    FILL,
+    CARRY,
+    OTHER,
+    SYNC,
+    PARENT,
+    HELD,
+    NEXT,
+    STAYS,
+    AFTER,
+    LAST,
+) = map(int, At)
+FORWARD, BACKWARD, STATE, ACTIVE, TEMPORARY, G, LATER, IN_FILL = map(int, Cost)
+STEADY, ALL_FIRST, FREE, ONCE = map(int, Rule)
+
+
+@kernel
+def extend(
+    facts: Facts, left: Left, pool: Ints, at: Ints, placed: int, high_ps: int
+) -> bool:
+    """Put one more stage before every label of a layer; False if there is no room.
+
+    Parameters
+    ----------
+    pool
+        Labels, one a row; columns as in ``At``.
+    at
+        First row of the layer, of the next one, and the one past its last.
+    placed
+        Stages of the layer's labels; 0 for none, when ``at`` is (0, 0, 0).
+    """
+    left.heads[: left.used[0]] = -1
+    options = len(facts.cluster)
+    if placed == 0:
+        for o in range(options):
+            if facts.closes[facts.cluster[o]] and not _place(
+                facts, left, pool, at, -1, o, 0, high_ps
+            ):
+                return False
+        return True
+    _mark(facts, left, pool, at, high_ps)
+    for row in range(at[0], at[1]):
+        label = pool[row]
+        if label[FILL] >= NEVER or label[UNITS] == len(facts.kinds):
+            continue
+        own = label[OPTION]
+        j = facts.cluster[own]
+        if label[IN_RUN] < facts.stages[own] and not _place(
+            facts, left, pool, at, row, own, placed, high_ps
+        ):
+            return False
+        if label[STAYS]:
+            continue
+        for o in range(options):
+            i = facts.cluster[o]
+            if (
+                not label[MASK] >> i & 1
+                and facts.follows[i, j]
+                and not _place(facts, left, pool, at, row, o, placed, high_ps)
+            ):
+                return False
+    return True
+
+
+@step
+def _mark(facts: Facts, left: Left, pool: Ints, at: Ints, high_ps: int) -> None:
+    """Mark labels that need not leave their cluster: another one of it does better."""
+    left.leaving[:] = -1
+    for row in range(at[0], at[1]):
+        new = pool[row]
+        new[STAYS] = 1
+        if new[FILL] >= NEVER:
+            continue
+        leaving = left.leaving[new[MASK], facts.cluster[new[OPTION]]]
+        new[STAYS] = 0
+        last, number = -1, leaving[new[UNITS]]
+        while number >= 0:
+            other = pool[number]
+            if _leaves_no_worse(facts, left, other, new, high_ps):
+                new[STAYS] = 1
+                break
+            after = other[AFTER]
+            if _leaves_no_worse(facts, left, new, other, high_ps):
+                other[STAYS] = 1
+                if last < 0:
+                    leaving[new[UNITS]] = after
+                else:
+                    pool[last, AFTER] = after
+            else:
+                last = number
+            number = after
+        if not new[STAYS]:
+            new[AFTER] = leaving[new[UNITS]]
+            leaving[new[UNITS]] = row
+
+
+@step
+def _leaves_no_worse(
+    facts: Facts, left: Left, one: Ints, other: Ints, high_ps: int
+) -> bool:
+    """Whether the label is no worse for a stage of any other cluster before it."""
+    a, b = facts.layout[one[OPTION]], facts.layout[other[OPTION]]
+    more, slowest = 2 * facts.dearer[a, b], facts.slower[a, b]
+    if one[FILL] + more + left.away[one[LAST], other[LAST]] > other[FILL]:
+        return False
+    if one[FILL] + one[SYNC] + more > other[FILL] + other[SYNC]:
+        return False
+    if facts.rule == ALL_FIRST:
+        asks_no_more = one[CARRY] <= other[CARRY] and one[OTHER] <= other[OTHER]
+        return bool(slowest == 0 and asks_no_more)
+    if facts.rule == ONCE:
+        return True
+    if slowest * PS_PER_NS > high_ps:
+        return False
+    if facts.rule == FREE:
+        return True
+    if facts.blocking:
+        return bool(more <= 0 and one[CARRY] <= other[CARRY])
+    # What the boundary hides anyhow makes no difference.
+    hidden = facts.paces[1] * high_ps - 2 * facts.dearest[a] * PS_PER_NS
+    return bool(one[CARRY] <= max(hidden, other[CARRY] - more * PS_PER_NS))
+
+
+@step
+def _place(
+    facts: Facts,
+    left: Left,
+    pool: Ints,
+    at: Ints,
+    row: int,
+    o: int,
+    placed: int,
+    high_ps: int,
+) -> bool:
+    """Put stages of one strategy before a label, with 1, 2, ... body units."""
+    length, j = len(facts.kinds), facts.cluster[o]
+    mask, units, in_run, paid = 1 << j, 0, 1, 0
+    if row >= 0:
+        before = pool[row]
+        mask, units = mask | before[MASK], before[UNITS]
+        in_run = before[IN_RUN] + 1 if before[OPTION] == o else 1
+        a, b = facts.layout[o], facts.layout[before[OPTION]]
+        paid = before[FILL] + 2 * facts.kappa[facts.cut[length - units], a, b]
+    number = _place_of(facts, left, mask, o)
+    if number < 0:
+        return False
+    slack = left.slack[number, placed + 1]
+    if placed + 1 == len(left.budgets) - 1:
+        # The first stage: nothing but all units will do.
+        time = left.run[o, length - units]
+        if paid + time > slack[length] or _too_slow(facts, time, high_ps):
+            return True
+    warmup = _warmup(facts, mask, placed + 1)
+    # The sums of the stage, from its last unit to its first.
+    held = left.held
+    for c in range(len(held)):
+        held[c] = facts.trail[o, c] if row < 0 else 0
+    summed = 0
+    for n in range(1, length - units + 1):
+        if _too_slow(facts, left.run[o, n], high_ps):
+            return True
+        if paid + left.run[o, n] > slack[units + n]:
+            continue
+        if at[2] == len(pool):
+            return False
+        while summed < n:
+            summed += 1
+            _hold(held, facts.unit[o, facts.kinds[length - units - summed]])
+        if units + n == length:
+            if not facts.opens[j] or facts.needed & ~mask:
+                return True
+            _hold(held, facts.lead[o])
+        one_end = (row < 0) != (units + n == length)
+        tied = facts.tied[1 if row < 0 else 0, o] if one_end else 0
+        if not _priced(facts, pool, at[2], row, o, held, tied, high_ps):
+            return True
+        label = pool[at[2]]
+        if not _fits(facts, o, held, warmup, label[FILL], high_ps):
+            return True
+        label[MASK], label[OPTION], label[IN_RUN] = mask, o, in_run
+        label[UNITS], label[PARENT], label[HELD] = units + n, row, n
+        if is_worth(facts, left, label, slack[units + n], high_ps):
+            _keep(facts, left, pool, at, number)
+    return True
+
+
+@step
+def _place_of(facts: Facts, left: Left, mask: int, o: int) -> int:
+    """Return the number of a place of labels, a new one if need be; -1: too many."""
+    if left.place[mask, o] < 0:
+        number = left.used[0]
+        if number == len(left.slack):
+            return -1
+        left.place[mask, o] = number
+        left.used[0] += 1
+        left.heads[number] = -1
+        reckon(facts, left, number, mask, o)
+    return int(left.place[mask, o])
+
+
+@step
+def _too_slow(facts: Facts, time: int, high_ps: int) -> bool:
+    """Whether units take longer than lambda may be."""
+    return bool(facts.rule != ONCE and time * PS_PER_NS > high_ps)
+
+
+@step
+def _warmup(facts: Facts, mask: int, stages: int) -> int:
+    """Return the warm-ups of the first of so many stages on some clusters."""
+    clusters = 0
+    for i in range(len(facts.opens)):
+        clusters += mask >> i & 1
+    inside, across = stages - clusters, clusters - 1
+    return int(1 + inside * facts.steps[0] + across * facts.steps[1])
+
+
+@step
+def _fits(
+    facts: Facts, o: int, held: Ints, warmup: int, fill: int, high_ps: int
+) -> bool:
+    """Whether a stage has memory for the micro-batches it holds at once at least."""
+    flight = warmup
+    if facts.rule == ALL_FIRST:
+        flight = facts.flights
+    elif facts.rule == FREE:
+        flight = max(-(-fill * PS_PER_NS // high_ps), 1)
+    flight = min(flight, facts.flights)
+    bytes_ = held[STATE] + flight * held[ACTIVE] + held[TEMPORARY]
+    return bool(bytes_ <= facts.room[o])
+
+
+@step
+def _hold(held: Ints, unit: Ints) -> None:
+    """Add the costs of one more unit to those that a stage holds."""
+    for c in range(len(held)):
+        if c == TEMPORARY:
+            held[c] = max(held[c], unit[c])
+        else:
+            held[c] += unit[c]
+
+
+@step
+def _priced(
+    facts: Facts,
+    pool: Ints,
+    new: int,
+    row: int,
+    o: int,
+    held: Ints,
+    tied: int,
+    high_ps: int,
+) -> bool:
+    """Write down what a stage adds to a label; False if more units are no use."""
+    label = pool[new]
+    both, later = held[FORWARD] + held[BACKWARD], held[LATER]
+    label[FILL] = held[IN_FILL]
+    label[SYNC] = facts.once[o] + held[G] + tied
+    label[CARRY], label[OTHER] = (both - later) * PS_PER_NS, 0
+    label[LAST] = facts.layout[o] if row < 0 else pool[row, LAST]
+    once = facts.rule == ONCE
+    # Gradients of weights run within lambda, but nothing before the stage waits.
+    room_ps = high_ps - later * PS_PER_NS
+    if not once and label[CARRY] > room_ps:
+        return False
+    forward, backward = held[FORWARD], held[BACKWARD]
+    if row >= 0:
+        before = pool[row]
+        cut = facts.cut[len(facts.kinds) - before[UNITS]]
+        a, b = facts.layout[o], facts.layout[before[OPTION]]
+        kappa, omega = facts.kappa[cut, a, b], facts.omega[cut, a, b]
+        label[FILL] += before[FILL] + 2 * kappa
+        label[SYNC] = max(label[SYNC], before[SYNC])
+        if not once and omega * PS_PER_NS > high_ps:
+            return False
+        if facts.rule == STEADY and facts.blocking:
+            # Both stages wait while the boundary transfers.
+            blocked = facts.blocking * kappa * PS_PER_NS
+            if before[CARRY] + blocked > high_ps:
+                return False
+            label[CARRY] += blocked
+            if label[CARRY] > high_ps:
+                return False
+        elif facts.rule == STEADY:
+            across = facts.cluster[o] != facts.cluster[before[OPTION]]
+            pace = facts.paces[1 if across else 0]
+            more = before[CARRY] + 2 * kappa * PS_PER_NS - pace * high_ps
+            label[CARRY] += max(0, more)
+            if label[CARRY] > room_ps:
+                return False
+        forward = max(forward, omega, before[CARRY])
+        backward = max(backward, omega, before[OTHER])
+    if facts.rule == ALL_FIRST:
+        label[CARRY], label[OTHER] = forward, backward
+        return bool((forward + backward) * PS_PER_NS <= high_ps)
+    if facts.rule in (ONCE, FREE):
+        label[CARRY] = 0
+    return True
+
+
+@step
+def _calm_down(facts: Facts, left: Left, label: Ints) -> None:
+    """Raise E of a label to what every boundary before it hides anyhow."""
+    body = len(facts.kinds) - label[UNITS]
+    if facts.rule == STEADY and body:
+        label[CARRY] = max(label[CARRY], left.calm[facts.cut[body], label[OPTION]])
+
+
+@step
+def _keep(facts: Facts, left: Left, pool: Ints, at: Ints, number: int) -> None:
+    """Keep the label past the pool's end unless another one is nowhere worse."""
+    new = pool[at[2]]
+    units = new[UNITS]
+    _calm_down(facts, left, new)
+    last, row = -1, left.heads[number, units]
+    while row >= 0:
+        other = pool[row]
+        after = other[NEXT]
+        if _no_worse(left, other, new):
+            # What beats one label is likely to beat the next: to the front.
+            if last >= 0:
+                pool[last, NEXT] = after
+                other[NEXT] = left.heads[number, units]
+                left.heads[number, units] = row
+            return
+        if _no_worse(left, new, other):
+            other[FILL] = NEVER
+            if last < 0:
+                left.heads[number, units] = after
+            else:
+                pool[last, NEXT] = after
+        else:
+            last = row
+        row = after
+    new[NEXT] = left.heads[number, units]
+    left.heads[number, units] = at[2]
+    at[2] += 1
+
+
+@step
+def _no_worse(left: Left, one: Ints, other: Ints) -> bool:
+    """Whether whatever completes the other label completes this one at no more."""
+    return bool(
+        one[IN_RUN] <= other[IN_RUN]
+        and one[FILL] + left.away[one[LAST], other[LAST]] <= other[FILL]
+        and one[FILL] + one[SYNC] <= other[FILL] + other[SYNC]
+        and one[CARRY] <= other[CARRY]
+        and one[OTHER] <= other[OTHER]
+    )

@@ -1,0 +1,199 @@
+"""Lay down what is left to pay, for labels of one range of lambda."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hetopt.base.compiled import step
+from hetopt.check.verify.fills import NEVER
+from hetopt.check.verify.labels.data import PS_PER_NS, At, Cost, Left, Round, Rule
+from hetopt.check.verify.labels.others import outside
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from hetopt.check.verify.chunks import Rounds
+    from hetopt.check.verify.hosting import Host
+    from hetopt.check.verify.labels.data import Facts
+
+    Ints = NDArray[np.int64]
+
+#: Bytes of the tables that say what labels may cost.
+_MOST_BYTES = 64 * 2**20
+# What is compiled reads plain numbers.
+_IN_FILL = int(Cost.FILL)
+_OPTION, _UNITS, _FILL = int(At.OPTION), int(At.UNITS), int(At.FILL)
+_SYNC, _LAST = int(At.SYNC), int(At.LAST)
+_CHUNKS, _STAGES, _LOW = map(int, Round)
+
+
+def left_to_pay(
+    facts: Facts,
+    hosts: Sequence[Host],
+    used: Sequence[bool],
+    interval: tuple[int, int],
+    budgets: Ints,
+    rounds: Rounds,
+) -> Left:
+    """Return what is left to pay, without any label.
+
+    Parameters
+    ----------
+    used
+        Of each cluster, whether pins permit it at all.
+    interval
+        Of lambda, in ps; up to ``NEVER`` with a single micro-batch.
+    budgets
+        Most ns that F and g may be, of 0, 1, ... stages, below 0 where none is sought.
+    rounds
+        Of several chunks, if there are.
+    """
+    low_ps, high_ps = interval
+    most, length = len(budgets) - 1, len(facts.kinds)
+    period = min(-(-high_ps // PS_PER_NS), NEVER) if facts.rule != Rule.ONCE else NEVER
+    sets = 1 << len(hosts)
+    places = max(64, _MOST_BYTES // (8 * (most + 1) * (length + 1)))
+    places = min(places, sets * len(facts.cluster))
+    shape = (places, most + 1, length + 1)
+    warmup = np.array([1 + hosts[0].steps.inside])
+    return Left(
+        run=np.concatenate([host.run for host in hosts]),
+        within=np.concatenate([host._slots(period, warmup)[:, 0] for host in hosts]),
+        inner=np.concatenate([host.inner for host in hosts]),
+        into=np.concatenate([host.into for host in hosts]),
+        rest=outside(hosts, used, facts.opens, period, most, int(budgets.max())),
+        budgets=budgets,
+        place=np.full((sets, len(facts.cluster)), -1, dtype=np.int64),
+        slack=np.empty(shape, dtype=np.int64),
+        finish=np.full(shape[1:], NEVER, dtype=np.int64),
+        held=np.zeros(len(Cost), dtype=np.int64),
+        used=np.zeros(1, dtype=np.int64),
+        heads=np.empty((places, length + 1), dtype=np.int64),
+        leaving=np.empty((sets, len(hosts), length + 1), dtype=np.int64),
+        calm=calm(facts, high_ps),
+        away=away(facts, high_ps, rounds.chunks),
+        rounds=np.array([rounds.chunks, rounds.stages, low_ps], dtype=np.int64),
+    )
+
+
+def calm(facts: Facts, high_ps: int) -> Ints:
+    """Return the E in ps up to which no stage before a label notices it.
+
+    A stage of time tau before it has E' = tau + max(0, E + 2 kappa - delta lambda), as
+    ``labels`` reckons with lambda = ``high_ps`` and the most delta. With every
+    E <= delta lambda - 2 kappa the maximum is 0, so E' is the same, and so is whatever
+    follows from it; of gradients of weights that run later E holds nothing. Calm is the
+    least of these over all boundaries that can come before a stage: to its own
+    strategy, and to those of other clusters. Where transfers block, E is only asked to
+    leave lambda room for those of the boundary.
+
+    Returns
+    -------
+    By the class of the cut before a stage, and its strategy; shape (X, O).
+    """
+    calm = np.full((len(facts.kappa), len(facts.cluster)), NEVER, dtype=np.int64)
+    if facts.rule != Rule.STEADY:
+        return calm
+    for o, (a, j) in enumerate(zip(facts.layout, facts.cluster, strict=True)):
+        across = facts.follows[facts.cluster, j] & (facts.cluster != j)
+        for pace, before in ((0, facts.layout[[o]]), (1, facts.layout[across])):
+            kappa = facts.kappa[:, before, a].max(axis=1, initial=0) * PS_PER_NS
+            hidden = int(facts.paces[pace]) * high_ps - 2 * kappa
+            if facts.blocking:
+                hidden = high_ps - facts.blocking * kappa
+            np.minimum(calm[:, o], hidden, out=calm[:, o])
+    return calm
+
+
+def away(facts: Facts, high_ps: int, chunks: int) -> Ints:
+    """Return ``away`` of ``Left``."""
+    more = np.zeros_like(facts.back)
+    if chunks == 1:
+        return more
+    first = np.unique(facts.layout)
+    back, busy = facts.back[:, first], facts.busy[:, first]
+    slow = (chunks - 1) * busy * PS_PER_NS > chunks * high_ps
+    for last in first:
+        longer = (back[last] - back).max(axis=1, initial=0)
+        more[last] = np.where((slow[last] & ~slow).any(axis=1), NEVER, 2 * longer)
+    return more
+
+
+@step
+def reckon(facts: Facts, left: Left, number: int, mask: int, o: int) -> None:
+    """Work out what labels may cost that stand at a new place."""
+    slack, rest = left.slack[number], left.rest[mask]
+    stages, length = len(left.budgets) - 1, len(facts.kinds)
+    # Least fill of m more stages with the first l units.
+    least = left.finish
+    for m in range(1, stages + 1):
+        for n in range(length + 1):
+            best = min(NEVER, left.into[o] + rest[m, n])
+            for k in range(1, min(n, left.within[o]) + 1):
+                cost = 2 * left.inner[o] + left.run[o, k]
+                if m > 1 and k < n:
+                    best = min(best, cost + least[m - 1, n - k])
+                elif m == 1 and k == n:
+                    best = min(best, cost + facts.lead[o, _IN_FILL])
+            least[m, n] = best
+    for s in range(stages + 1):
+        for n in range(length + 1):
+            most = -1
+            if n == length:
+                most = left.budgets[s]
+            else:
+                for p in range(s + 1, stages + 1):
+                    if left.budgets[p] >= 0:
+                        value = left.budgets[p] - least[p - s, length - n]
+                        most = max(most, value)
+            slack[s, n] = most
+
+
+def totals(facts: Facts, labels: Ints) -> Ints:
+    """Return what labels of whole plans cost without lambda, ns; shape (N, 3).
+
+    Fill and g, the fill, and a whole round of several chunks.
+    """
+    fill = labels[:, At.FILL]
+    first = facts.layout[labels[:, At.OPTION]]
+    whole = fill + 2 * facts.back[labels[:, At.LAST], first]
+    return np.stack([fill + labels[:, At.SYNC], fill, whole], axis=1)
+
+
+@step
+def is_worth(facts: Facts, left: Left, label: Ints, slack: int, high_ps: int) -> bool:
+    """Whether a label's fill and g keep to the budget, with what rounds add to them.
+
+    Parameters
+    ----------
+    slack
+        Most ns that fill and g may be: the budget without the least fill of what is
+        left.
+    """
+    paid = label[_FILL] + label[_SYNC]
+    if paid > slack:
+        return False
+    chunks, stages, low_ps = (
+        left.rounds[_CHUNKS],
+        left.rounds[_STAGES],
+        left.rounds[_LOW],
+    )
+    if chunks == 1:
+        return True
+    last, first = label[_LAST], facts.layout[label[_OPTION]]
+    back = facts.least_back[last]
+    if label[_UNITS] == len(facts.kinds):
+        back = facts.back[last, first]
+        if (chunks - 1) * facts.busy[last, first] * PS_PER_NS > chunks * high_ps:
+            return False
+    fill = label[_FILL] + left.budgets[stages] - slack
+    whole_ps = (fill + 2 * back) * PS_PER_NS
+    if whole_ps > 2 * stages * high_ps:
+        return False
+    late_ps = (chunks - 1) * max(0, whole_ps - stages * low_ps)
+    # Of the budget, ps were left out.
+    return bool(late_ps < (slack - paid + 1) * PS_PER_NS)

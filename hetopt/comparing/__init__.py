@@ -1,0 +1,1 @@
+"""Solvers run one after the other, and what they found."""

@@ -1,0 +1,167 @@
+"""Runs a comparison of solvers, one run after the other, alone on the machine."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from hetopt.base.machine import machine
+from hetopt.problem.digest import problem_digest
+from hetopt.problem.training.principles import PRUNED, Principles
+from hetopt.report.comparison.comparison import Comparison, Contest, reference, without
+from hetopt.solvers.registry import solver
+from hetopt.solvers.side_by_side import Entry, Run, run_apart, warm_up
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from hetopt.comparing.kept_runs import KeptRuns
+    from hetopt.problem.problem import Problem
+
+#: Solvers that settle any space, or say how far they came: their word is enough.
+_ANY_SPACE = ("dp", "auto")
+_REFERENCE = "dp"
+#: A little above the best plan known, so that its like is found again.
+_ROOM = 1e-9
+
+
+def compare(
+    problems: Sequence[Problem],
+    entries: Sequence[Entry],
+    *,
+    time_limit_s: float,
+    jobs: int | None,
+    told: Callable[[str], None],
+    kept: KeptRuns | None = None,
+) -> Comparison:
+    """Run every entry on every problem, and what else is needed to judge them.
+
+    Heuristics of a space whose optimum nobody was asked for are measured by ``dp``,
+    which gets the same time, and starts from the best plan of the others: only what
+    it proves matters.
+
+    Parameters
+    ----------
+    told
+        Called with one line before every run.
+    kept
+        Runs of a comparison that was cut off, which are not made again; takes every
+        run as soon as it is made.
+    """
+    runner = _Runner(told, kept)
+    contests = []
+    for problem in problems:
+        runs = [runner.run(problem, entry) for entry in entries]
+        extra = [
+            runner.run(
+                problem,
+                Entry(
+                    solver=_REFERENCE,
+                    principles=space,
+                    asked=space,
+                    time_limit_s=time_limit_s,
+                    jobs=jobs,
+                    cutoff_s=known.value_s * (1 + _ROOM),
+                ),
+            )
+            for space in _unsettled(runs)
+            if (known := reference(runs, space)) is not None
+        ]
+        contests.append(
+            Contest(
+                problem=problem.name,
+                digest=problem_digest(problem),
+                schedule=problem.training.schedule,
+                runs=tuple(runs),
+                extra=tuple(extra),
+            )
+        )
+    return Comparison(
+        machine=machine(),
+        time_limit_s=time_limit_s,
+        jobs=jobs,
+        warm_up_s=runner.warm_up_s,
+        contests=tuple(contests),
+    )
+
+
+class _Runner:
+    """Makes runs, each solver's after one that is not counted.
+
+    Attributes
+    ----------
+    warm_up_s
+        Seconds of each solver's first run.
+    """
+
+    def __init__(self, told: Callable[[str], None], kept: KeptRuns | None) -> None:
+        self.warm_up_s: dict[str, float] = {}
+        self._warm: set[str] = set()
+        self._told = told
+        self._kept = kept
+
+    def run(self, problem: Problem, entry: Entry) -> Run:
+        """Return a run that was kept, or make it."""
+        # A wider space has code of its own.
+        name = f"{entry.solver}{without(entry.asked.relaxed)}"
+        known = None if self._kept is None else self._kept.find(problem, entry)
+        if known is not None:
+            self.warm_up_s.setdefault(name, known.warm_up_s)
+            return known.run
+        if name not in self._warm:
+            self._told(f"{name}: first run, not counted")
+            self.warm_up_s[name] = warm_up(entry, problem.training.schedule)
+            self._warm.add(name)
+        seed = "" if entry.seed is None else f", seed {entry.seed}"
+        self._told(f"{problem.name}: {name}{seed}")
+        made = run_apart(problem, entry)
+        if self._kept is not None:
+            self._kept.add(problem, made, self.warm_up_s[name])
+        return made
+
+
+def entries_of(
+    solvers: Iterable[str],
+    *,
+    seeds: Sequence[int],
+    principles: Principles = PRUNED,
+    time_limit_s: float,
+    jobs: int | None,
+) -> list[Entry]:
+    """Return what to run: once each, but solvers that draw at random once per seed.
+
+    Parameters
+    ----------
+    principles
+        What solvers are asked to keep; heuristics of a wider space have their own.
+    """
+    entries = []
+    for name in solvers:
+        known = solver(name)
+        wider = known.space if known.space.relaxed else None
+        one = Entry(
+            solver=name,
+            principles=wider or principles,
+            asked=PRUNED if wider else principles,
+            time_limit_s=time_limit_s,
+            jobs=jobs,
+        )
+        if known.samples:
+            entries += [replace(one, seed=seed) for seed in seeds]
+        else:
+            entries.append(one)
+    return entries
+
+
+def _unsettled(runs: Sequence[Run]) -> list[Principles]:
+    """Return the spaces of plans that no run has settled, nor could have."""
+    spaces = dict.fromkeys(run.entry.principles for run in runs if run.plan is not None)
+    return [
+        space
+        for space in spaces
+        if not any(
+            run.entry.principles == space
+            and (run.status == "optimal" or run.entry.solver in _ANY_SPACE)
+            for run in runs
+        )
+    ]

@@ -1,0 +1,216 @@
+"""The runs of a comparison as they are made, for one that was cut off to go on from.
+
+A run stands for one that would be made now if everything that may change its outcome
+is the same: problem, solver, limits, seed, cores and hetopt's version. A run without
+an answer is made again, and a plan is checked again before it is taken over.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, get_args
+
+from hetopt.base.line_file import LineFile
+from hetopt.base.machine import processor
+from hetopt.check import check_plan
+from hetopt.check.plan.reading import read_plan
+from hetopt.cost.build import build_table
+from hetopt.errors import HetoptError, InputError
+from hetopt.problem.digest import problem_digest
+from hetopt.report.comparison.comparison import without
+from hetopt.results.money import cost_of
+from hetopt.results.result import Status
+from hetopt.solvers.side_by_side import Improvement, Run
+from hetopt.version import __version__
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hetopt.cost.table.table import CostTable
+    from hetopt.problem.problem import Problem
+    from hetopt.solvers.side_by_side import Entry
+
+RUNS_SCHEMA = "hetopt-runs/1"
+#: Fields of a run that are numbers, or null.
+_NUMBERS = (
+    "closed_form_s",
+    "iteration_time_s",
+    "lower_bound_s",
+    "gap",
+    "search_time_s",
+    "process_time_s",
+)
+#: Rounding of two closed forms that are the same.
+_SAME = 1e-9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    """A run, and the seconds of its solver's first one."""
+
+    run: Run
+    warm_up_s: float
+
+
+class KeptRuns:
+    """The runs that a file keeps.
+
+    Parameters
+    ----------
+    path
+        Made if it does not exist.
+    said
+        Called with one line for every run that is taken over.
+    fresh
+        Whether to forget what it keeps.
+
+    Raises
+    ------
+    InputError
+        The file holds something else, or cannot be written.
+    """
+
+    def __init__(
+        self, path: str, *, said: Callable[[str], None], fresh: bool = False
+    ) -> None:
+        self._said = said
+        self._file = LineFile(path, "runs of a comparison")
+        self._entries: list[dict[str, Any]] = []
+        self._count = 0
+        self._tables: dict[str, CostTable] = {}
+        lines, torn = self._file.read()
+        entries = [_entry(path, *numbered) for numbered in enumerate(lines, start=1)]
+        if not lines and not json.dumps(_header()).encode().startswith(torn):
+            raise _foreign(path, 1)
+        self._file.cut(torn)
+        if fresh:
+            Path(path).write_bytes(b"")
+            entries = []
+        self._entries = entries[1:]
+        if not entries:
+            self._file.append(_header())
+        if self._file.failure is not None:
+            raise self._file.failure
+
+    def find(self, problem: Problem, entry: Entry) -> Kept | None:
+        """Return a run that stands for this one; None if it has to be made."""
+        key = _key(problem, entry)
+        digest = key["problem_digest"]
+        for data in self._entries:
+            if data.get("of") != key:
+                continue
+            if digest not in self._tables:
+                self._tables[digest] = build_table(problem)
+            try:
+                kept = _read(data, problem, entry, self._tables[digest])
+            except (HetoptError, KeyError, TypeError, ValueError):
+                # Not as it was written: make it again.
+                continue
+            self._count += 1
+            name = f"{entry.solver}{without(entry.asked.relaxed)}"
+            seed = "" if entry.seed is None else f", seed {entry.seed}"
+            self._said(
+                f"{problem.name}: {name}{seed}: taken over from {self._file.path}"
+            )
+            return kept
+        return None
+
+    def add(self, problem: Problem, run: Run, warm_up_s: float) -> None:
+        """Keep a run that answered."""
+        if run.status is None:
+            return
+        self._count += 1
+        self._file.append(
+            {
+                "of": _key(problem, run.entry),
+                "warm_up_s": warm_up_s,
+                "status": run.status,
+                "failure": run.failure,
+                "trace": [[each.elapsed_s, each.closed_form_s] for each in run.trace],
+                "plan": None if run.plan is None else run.plan.to_json(),
+                **{name: getattr(run, name) for name in _NUMBERS},
+            }
+        )
+
+    def summary(self) -> str:
+        """Say what is kept of a comparison that is cut off."""
+        if self._file.failure is not None:
+            return f"stopped: interrupted; {self._file.failure}"
+        runs = f"{self._count} run{'s' * (self._count != 1)}"
+        return (
+            f"stopped: interrupted; {self._file.path} keeps {runs}, and the same "
+            "command goes on from there"
+        )
+
+    def remove(self) -> None:
+        """Remove the file: all that it keeps is in the comparison."""
+        self._file.close()
+        Path(self._file.path).unlink(missing_ok=True)
+
+
+def _header() -> dict[str, str]:
+    return {"schema": RUNS_SCHEMA}
+
+
+def _entry(path: str, number: int, line: bytes) -> dict[str, Any]:
+    try:
+        data = json.loads(line)
+    except (ValueError, RecursionError):
+        data = None
+    if not isinstance(data, dict) or (number == 1 and data != _header()):
+        raise _foreign(path, number)
+    return data
+
+
+def _foreign(path: str, number: int) -> InputError:
+    msg = "is no line of kept runs: remove this file, or name another folder"
+    return InputError(msg, file=path, line=number)
+
+
+def _key(problem: Problem, entry: Entry) -> dict[str, Any]:
+    """Return what a run depends on, as plain JSON data."""
+    return {
+        "problem_digest": problem_digest(problem),
+        "solver": entry.solver,
+        "seed": entry.seed,
+        "relaxed": list(entry.principles.relaxed),
+        "asked": list(entry.asked.relaxed),
+        "time_limit_s": entry.time_limit_s,
+        "jobs": entry.jobs,
+        "cutoff_s": entry.cutoff_s,
+        "machine": processor(),
+        "version": __version__,
+    }
+
+
+def _read(
+    data: dict[str, Any], problem: Problem, entry: Entry, table: CostTable
+) -> Kept:
+    """Read a run; raises what is caught by ``find`` if it is not as it was written."""
+    plan = None if data["plan"] is None else read_plan(data["plan"], "plan")
+    closed_s = data["closed_form_s"]
+    if (plan is None) != (closed_s is None) or data["status"] not in get_args(Status):
+        raise ValueError(data["status"])
+    if plan is not None:
+        checked = check_plan(problem, table, plan, entry.principles)
+        if abs(checked.closed_form_s - closed_s) > _SAME * closed_s:
+            raise ValueError(closed_s)
+    numbers: dict[str, Any] = {
+        name: None if data[name] is None else float(data[name]) for name in _NUMBERS
+    }
+    time_s = numbers["iteration_time_s"]
+    run = Run(
+        entry=entry,
+        cost=None if plan is None else cost_of(problem, plan, time_s),
+        status=data["status"],
+        failure=data["failure"],
+        plan=plan,
+        trace=tuple(
+            Improvement(elapsed_s=float(elapsed_s), closed_form_s=float(value_s))
+            for elapsed_s, value_s in data["trace"]
+        ),
+        **numbers,
+    )
+    return Kept(run=run, warm_up_s=float(data["warm_up_s"]))

@@ -1,0 +1,1 @@
+"""The latency table: every coefficient that a solver reads."""

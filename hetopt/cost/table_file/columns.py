@@ -1,0 +1,45 @@
+"""Columns of a latency table's strategies: their names, and how large they may be."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hetopt.cost.table.ticks import TOO_LONG_NS
+from hetopt.cost.table_file.values import LARGEST
+from hetopt.problem.quantity import TOO_MANY_BYTES
+from hetopt.schedule.schedules import rule_of
+
+if TYPE_CHECKING:
+    from hetopt.problem.training.choices import ScheduleName
+
+#: Fields of a strategy that hold one number, and one number per kind.
+STRATEGY_NUMBERS = (
+    "microbatch",
+    "devices",
+    "max_stages",
+    "layout",
+    "fixed_bytes",
+    "sync_ns",
+)
+KIND_NUMBERS = (
+    "forward_ns",
+    "backward_ns",
+    "state_bytes",
+    "activation_bytes",
+    "temporary_bytes",
+    "sync_unit_ns",
+)
+#: The same where gradients of weights run apart.
+WEIGHT_NUMBERS = ("weight_ns", "weight_bytes")
+
+
+def kind_numbers(schedule: ScheduleName) -> tuple[str, ...]:
+    """Return the fields of a strategy that hold one number per kind of unit."""
+    return KIND_NUMBERS + WEIGHT_NUMBERS * rule_of(schedule).splits
+
+
+def most_of(name: str) -> int:
+    """Return the largest number that a field of this name may hold."""
+    if name.endswith("_ns"):
+        return TOO_LONG_NS
+    return TOO_MANY_BYTES if name.endswith("_bytes") else LARGEST

@@ -1,0 +1,339 @@
+"""The latency table as a JSON document: what ``hetopt table`` writes and reads.
+
+Schema ``hetopt-table/1``. Times are whole nanoseconds, memory whole bytes. The
+document is complete: a problem can be planned from it alone, and a user who has
+measured better numbers may replace any of them.
+
+======================  ==========================================================
+``problem_digest``      the problem the table belongs to
+``schedule``            name of the pipeline schedule
+``kinds``, ``body``     unit kinds; whether a kind is part of a transformer layer
+``cut_classes``         what can cross a stage boundary
+``units``               kind of every unit, in pipeline order, by name
+``cuts``                cut class after every unit but the last, by name
+``chunks``              with several chunks a stage: how many; ``units`` and ``cuts``
+                        are then of one
+``way_back``            likewise: cut class from the last stage back to the first
+``tokens``              tokens per iteration
+``model_flops``         of one iteration, without recomputation
+``clusters``            per cluster: name, devices, usable_bytes per device, source
+                        (measured, published, modelled), peak_flops per device
+``slices``              per micro-batch count: see below
+======================  ==========================================================
+
+A slice has ``microbatches``; ``layouts`` (cluster by name, dp, shards = cp * tp);
+matrices ``[cut class][layout][next layout]`` of ``transfer_ns`` (kappa),
+``occupancy_ns`` (omega) and ``resharding`` (its name); ``tied_ns``
+``[layout of first][layout of last]``, or null; where several boundaries may have to
+share a link or an uplink, ``shared`` with ``uplink_ns`` (by cluster) and ``link_ns``
+(by both clusters), how long one boundary keeps each; and ``clusters``, one entry per
+cluster with a list ``strategies`` of
+
+======================  ==========================================================
+``dp cp tp recompute``  the strategy; ``ep`` and ``etp`` too where they are not 1
+``microbatch``          sequences per replica and micro-batch
+``devices``             of one stage; ``max_stages`` fit the cluster
+``layout``              position in ``layouts``
+``fixed_bytes``         once per stage
+``sync_ns``             once per stage and iteration
+``forward_ns ...``      by kind: ``forward_ns``, ``backward_ns``, ``state_bytes``,
+                        ``activation_bytes`` per in-flight micro-batch,
+                        ``temporary_bytes`` (the largest counts), ``sync_unit_ns``;
+                        with a schedule that runs gradients of weights later
+                        ``weight_ns``, what of ``backward_ns`` they are, at most half,
+                        and ``weight_bytes`` that wait with them
+======================  ==========================================================
+
+With ``zb-v`` ``units`` and ``cuts`` are of pairs: ``pairs`` names the two kinds that
+each of the last kinds stands for, which cost what both do, and times of boundaries are
+of both chunks' transfers in one direction (``hetopt.cost.folding``).
+
+Problems of one cluster and schedule gpipe also have ``per_unit``, what a plan with a
+strategy per unit is made from: ``tensors``, the classes of what passes between units;
+``edges``, each with ``first`` and ``second`` unit and its ``tensor``; and ``slices`` as
+above, whose strategies also have ``zero``, whose matrices go by tensor instead of cut
+class, and which have one more matrix, ``within_ns``: one way between two layouts on
+the same devices.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hetopt.base.files import write_text
+from hetopt.base.reading import read_json
+from hetopt.cost.chunks import placed_units
+from hetopt.cost.ranges import ensure_sums_fit, slices_of
+from hetopt.cost.table_file.columns import STRATEGY_NUMBERS, kind_numbers
+from hetopt.cost.table_file.parsing import TABLE_SCHEMA, TableReader
+from hetopt.errors import DigestError, InputError
+from hetopt.plans.strategy import DEGREES, expert_degrees_to_json
+from hetopt.problem.digest import problem_digest
+from hetopt.problem.training.choices import RECOMPUTE, RESHARDING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from hetopt.cost.table.cluster import ClusterTable
+    from hetopt.cost.table.slice import TableSlice
+    from hetopt.cost.table.table import CostTable, UnitTable
+    from hetopt.problem.problem import Problem
+
+_DEGREES = attrgetter(*DEGREES)
+
+
+def table_to_json(table: CostTable) -> dict[str, Any]:
+    """Return the table as plain JSON data."""
+    return _to_json(table, _strategies_to_json)
+
+
+def _to_json(
+    table: CostTable, strategies: Callable[[CostTable, ClusterTable], Any]
+) -> dict[str, Any]:
+    """Return the table as JSON data.
+
+    Parameters
+    ----------
+    strategies
+        What stands for those of a cluster.
+    """
+    data = {
+        "schema": TABLE_SCHEMA,
+        "problem_digest": table.problem_digest,
+        "schedule": table.schedule,
+        "kinds": list(table.kinds),
+        "body": list(table.body),
+        "cut_classes": list(table.cut_classes),
+        "units": [table.kinds[unit] for unit in table.units],
+        "cuts": [table.cut_classes[cut] for cut in table.cuts],
+        "tokens": table.tokens,
+        "model_flops": table.model_flops,
+        "clusters": [
+            {
+                "name": name,
+                "devices": devices,
+                "usable_bytes": usable,
+                "source": source,
+                "peak_flops": peak,
+            }
+            for name, devices, usable, source, peak in zip(
+                table.cluster_names,
+                table.cluster_devices,
+                table.usable_bytes,
+                table.sources,
+                table.peak_flops,
+                strict=True,
+            )
+        ],
+        "slices": [_slice_to_json(table, part, strategies) for part in table.slices],
+    }
+    if table.way_back is not None:
+        data["chunks"] = table.chunks
+        data["way_back"] = table.cut_classes[table.way_back]
+    if table.pairs is not None:
+        data["pairs"] = [[table.kinds[kind] for kind in pair] for pair in table.pairs]
+    if table.per_unit is not None:
+        data["per_unit"] = _unit_table_to_json(table, table.per_unit, strategies)
+    return data
+
+
+def table_from_json(
+    data: Any, *, file: str | None = None, problem: Problem | None = None
+) -> CostTable:
+    """Read what ``table_to_json`` wrote, or a table from elsewhere.
+
+    Parameters
+    ----------
+    file
+        Named in errors.
+    problem
+        The problem the table has to belong to.
+
+    Raises
+    ------
+    InputError
+        Anything missing, of the wrong type or shape, negative, inconsistent or larger
+        than can be added up.
+    DigestError
+        The table was made for another problem.
+    """
+    table = TableReader(file).table(data)
+    if problem is not None:
+        ensure_made_for(table, problem, file)
+        _check_problem(table, problem, file)
+    ensure_sums_fit(table, file)
+    return table
+
+
+def ensure_made_for(
+    table: CostTable, problem: Problem, file: str | None = None
+) -> None:
+    """Raise DigestError if a table was made for another problem."""
+    expected = problem_digest(problem)
+    if table.problem_digest != expected:
+        msg = (
+            f"the table was made for problem {table.problem_digest[:12]}, "
+            f"this problem is {expected[:12]}; make a new table"
+        )
+        raise DigestError(msg, file=file, field="problem_digest")
+
+
+def write_table(table: CostTable, path: str | Path) -> None:
+    """Write the table to a file, whole or not at all."""
+    write_text(str(path), json.dumps(table_to_json(table), allow_nan=False) + "\n")
+
+
+def read_table(path: str | Path, problem: Problem | None = None) -> CostTable:
+    """Read a table from a file; see ``table_from_json``."""
+    data = read_json(path, "a table")
+    return table_from_json(data, file=str(path), problem=problem)
+
+
+def table_digest(table: CostTable) -> str:
+    """SHA-256 of the table's content, in hexadecimal.
+
+    It is that of the JSON document with a digest of their numbers in place of each
+    cluster's strategies: with experts there may be a million of them, whose text
+    takes a minute.
+    """
+    return table.digest(_digest)
+
+
+def _digest(table: CostTable) -> str:
+    data = _to_json(table, _strategies_digest)
+    text = json.dumps(data, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _strategies_digest(table: CostTable, cluster: ClusterTable) -> str:
+    """SHA-256 of everything a cluster's strategies say, row by row; "" without any."""
+    if not cluster.strategies:
+        return ""
+    said = [
+        (
+            *_DEGREES(strategy),
+            RECOMPUTE.index(strategy.recompute),
+            -1 if strategy.zero is None else strategy.zero,
+        )
+        for strategy in cluster.strategies
+    ]
+    names = (*STRATEGY_NUMBERS, *kind_numbers(table.schedule))
+    columns = [np.array(said, dtype=np.int64), *(getattr(cluster, n) for n in names)]
+    rows = len(said)
+    whole = np.concatenate([part.reshape(rows, -1) for part in columns], axis=1)
+    # The same bytes on every machine.
+    return hashlib.sha256(whole.astype("<i8").tobytes()).hexdigest()
+
+
+def _unit_table_to_json(
+    table: CostTable,
+    costs: UnitTable,
+    strategies: Callable[[CostTable, ClusterTable], Any],
+) -> dict[str, Any]:
+    return {
+        "tensors": list(costs.tensors),
+        "edges": [
+            {"first": u, "second": v, "tensor": costs.tensors[tensor]}
+            for u, v, tensor in costs.edges
+        ],
+        "slices": [_slice_to_json(table, part, strategies) for part in costs.slices],
+    }
+
+
+def _slice_to_json(
+    table: CostTable,
+    part: TableSlice,
+    strategies: Callable[[CostTable, ClusterTable], Any],
+) -> dict[str, Any]:
+    data = {
+        "microbatches": part.microbatches,
+        "layouts": [
+            {
+                "cluster": table.cluster_names[layout.cluster],
+                "dp": layout.dp,
+                "shards": layout.shards,
+            }
+            for layout in part.layouts
+        ],
+        "transfer_ns": part.transfer_ns.tolist(),
+        "occupancy_ns": part.occupancy_ns.tolist(),
+        "resharding": [
+            [[RESHARDING[index] for index in row] for row in matrix]
+            for matrix in part.resharding.tolist()
+        ],
+        "tied_ns": None if part.tied_ns is None else part.tied_ns.tolist(),
+        "clusters": [
+            {"name": name, "strategies": strategies(table, cluster)}
+            for name, cluster in zip(table.cluster_names, part.clusters, strict=True)
+        ],
+    }
+    if part.within_ns is not None:
+        data["within_ns"] = part.within_ns.tolist()
+    if part.shared is not None:
+        data["shared"] = {
+            "uplink_ns": part.shared.uplink_ns.tolist(),
+            "link_ns": part.shared.link_ns.tolist(),
+        }
+    return data
+
+
+def _strategies_to_json(table: CostTable, cluster: ClusterTable) -> list[Any]:
+    numbers = {name: getattr(cluster, name).tolist() for name in STRATEGY_NUMBERS}
+    names = kind_numbers(table.schedule)
+    by_kind = {name: getattr(cluster, name).tolist() for name in names}
+    return [
+        {
+            "dp": strategy.dp,
+            "cp": strategy.cp,
+            "tp": strategy.tp,
+            **expert_degrees_to_json(strategy),
+            "recompute": strategy.recompute,
+            **({} if strategy.zero is None else {"zero": strategy.zero}),
+            **{name: values[row] for name, values in numbers.items()},
+            **{
+                name: dict(zip(table.kinds, values[row], strict=True))
+                for name, values in by_kind.items()
+            },
+        }
+        for row, strategy in enumerate(cluster.strategies)
+    ]
+
+
+def _check_problem(table: CostTable, problem: Problem, file: str | None) -> None:
+    """Refuse a table whose header contradicts the problem its digest names."""
+    names = tuple(cluster.name for cluster in problem.clusters)
+    devices = tuple(cluster.devices for cluster in problem.clusters)
+    training = problem.training
+    units, cuts = placed_units(problem.model, training.schedule, training.chunks)
+    for field, found, expected in (
+        ("clusters", table.cluster_names, names),
+        ("clusters.devices", table.cluster_devices, devices),
+        ("units", tuple(table.kinds[u] for u in table.units), units),
+        ("cuts", tuple(table.cut_classes[c] for c in table.cuts), cuts),
+        ("schedule", table.schedule, training.schedule),
+        ("chunks", table.chunks, training.chunks),
+        ("tokens", table.tokens, training.tokens),
+    ):
+        if found != expected:
+            msg = "is not what the problem says"
+            raise InputError(msg, file=file, field=field)
+    for field, part in slices_of(table):
+        if training.global_batch % part.microbatches:
+            msg = (
+                f"{part.microbatches} micro-batches do not divide "
+                f"the global batch of {training.global_batch}"
+            )
+            raise InputError(msg, file=file, field=f"{field}.microbatches")
+        for number, cluster in enumerate(part.clusters):
+            for row, strategy in enumerate(cluster.strategies):
+                sequences = int(cluster.microbatch[row]) * strategy.dp
+                if sequences * part.microbatches != training.global_batch:
+                    msg = "microbatch * dp * microbatches is not the global batch"
+                    where = f"{field}.clusters.{number}.strategies.{row}.microbatch"
+                    raise InputError(msg, file=file, field=where)

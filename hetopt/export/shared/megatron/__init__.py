@@ -1,0 +1,1 @@
+"""Megatron-LM's settings, for every launcher that takes them."""

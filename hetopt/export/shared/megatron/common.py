@@ -1,0 +1,106 @@
+"""What Megatron-LM and Megatron-Bridge have in common.
+
+One (dp, cp, tp) and one recomputation for all stages, uneven layers, 1F1B. By default
+ranks are laid out ``tp-cp-ep-dp-pp``, ``tp`` the fastest, which is hetopt's order too.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hetopt.export.launcher import Limits, Loss
+from hetopt.export.shared.losses import heads_divide
+from hetopt.export.shared.megatron.architecture import megatron_lm_model
+from hetopt.export.shared.megatron.model import problem_losses
+from hetopt.export.shared.megatron.offload import offload_problem_losses
+from hetopt.export.shared.megatron.overlap import (
+    hides_what_is_recomputed,
+    overlap_losses,
+    overlap_problem_losses,
+)
+from hetopt.export.shared.one_mesh import (
+    expert_job_losses,
+    one_mesh_losses,
+    recompute_loss,
+    shared_head_losses,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from hetopt.export.job import Job
+    from hetopt.plans.strategy import Strategy
+    from hetopt.problem.model.model import Model
+    from hetopt.problem.problem import Problem
+
+
+def _fits(strategy: Strategy, problem: Problem) -> bool:
+    """Whether a stage may have such degrees; windows leave sequences whole."""
+    windows = problem.model.architecture.sliding_window is not None
+    return (
+        heads_divide(strategy, problem)
+        and (strategy.cp == 1 or not windows)
+        and hides_what_is_recomputed(strategy, problem)
+    )
+
+
+def _problem_losses(problem: Problem) -> Iterator[Loss]:
+    yield from problem_losses(problem)
+    yield from overlap_problem_losses(problem)
+    yield from offload_problem_losses(problem)
+
+
+LIMITS = Limits(
+    # Its 1F1B exchanges both ways at once, and waits; its interleaved one overlaps.
+    schedules=("1f1b", "1f1b-batched", "interleaved-1f1b"),
+    shared=("dp", "cp", "tp", "ep", "etp", "recompute"),
+    zero=(0, 1),
+    losses=_problem_losses,
+    parts=("experts", "latent", "predictions"),
+    fits=_fits,
+    offload=True,
+)
+
+
+def megatron_losses(
+    job: Job, said: Callable[[Model], Model] = megatron_lm_model
+) -> Iterator[Loss]:
+    """Yield what Megatron-LM cannot do of a plan.
+
+    Parameters
+    ----------
+    said
+        As of ``megatron_model.model_settings``.
+    """
+    yield from one_mesh_losses(job)
+    yield from shared_head_losses(job)
+    yield from recompute_loss(job)
+    yield from expert_job_losses(job)
+    yield from overlap_losses(job)
+    if not job.warms_up_as_1f1b:
+        counts = ", ".join(str(stage.warmup) for stage in job.stages)
+        yield Loss(
+            what=f"schedule {job.plan.schedule} with warm-up counts {counts}: it is "
+            "1F1B, one more on each stage than on the next",
+            instead="1F1B",
+        )
+    zero = max(job.zero_stages)
+    if zero > 1:
+        yield Loss(
+            what=f"ZeRO {zero} in a pipeline: it shards optimizer states alone",
+            instead="ZeRO 1, which needs more memory",
+        )
+    parts = max(stage.strategy.cp for stage in job.stages)
+    if parts > 1 and job.problem.model.architecture.sliding_window is not None:
+        yield Loss(
+            what=f"cp {parts} with a sliding window: keys and values that go round "
+            "(cp_comm_type p2p) have none (to plan so, pin cp: 1)",
+            instead=None,
+        )
+    yield from offload_problem_losses(job.problem)
+    yield from problem_losses(job.problem, said)
+
+
+def shards_optimizer(job: Job) -> bool:
+    """Whether optimizer states are sharded, which Megatron-LM does for Adam alone."""
+    return max(job.zero_stages) > 0 and job.problem.training.optimizer == "adam"

@@ -1,0 +1,143 @@
+"""A model and its recomputation as Megatron-LM's settings, and its rules for them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from hetopt.export.launcher import Loss
+from hetopt.export.shared.architecture import architecture_losses
+from hetopt.export.shared.megatron.architecture import (
+    architecture_arguments,
+    megatron_lm_model,
+)
+from hetopt.export.shared.megatron.experts import (
+    expert_losses,
+    expert_settings,
+    latent_settings,
+    layer_runs,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from hetopt.problem.model.model import Model
+    from hetopt.problem.problem import Problem
+    from hetopt.problem.training.training import Training
+
+#: Name with underscores -> value; on a command line true is the name alone.
+Arguments = dict[str, Any]
+
+
+def model_settings(problem: Problem, said: Callable[[Model], Model]) -> Arguments:
+    """Return the model and its sequences.
+
+    Parameters
+    ----------
+    said
+        Returns the model that the runtime trains if told as much as can be.
+    """
+    model, training = problem.model, problem.training
+    settings: Arguments = {
+        "num_layers": model.layers,
+        "hidden_size": model.hidden,
+        "ffn_hidden_size": model.ffn,
+        "num_attention_heads": model.heads,
+        "kv_channels": model.head_dim,
+    }
+    if model.kv_heads != model.heads:
+        settings |= {"group_query_attention": True, "num_query_groups": model.kv_heads}
+    return settings | {
+        "seq_length": training.seq_len,
+        "max_position_embeddings": max(model.positions, training.seq_len),
+        **architecture_arguments(said(model)),
+        **_expert_arguments(said(model), training),
+        "untie_embeddings_and_output_weights": not model.tied,
+    }
+
+
+def _expert_arguments(model: Model, training: Training) -> Arguments:
+    """Return the arguments of experts, latent attention and further tokens."""
+    settings = expert_settings(model, training.moe)
+    if model.experts is not None:
+        settings |= {
+            "num_experts": model.experts.number,
+            "moe_layer_freq": layer_runs(settings["moe_layer_freq"]),
+        }
+    latent = latent_settings(model)
+    if model.predictions:
+        latent["mtp_num_layers"] = model.predictions
+    # The parser takes none for what is left out.
+    given = {name: value for name, value in latent.items() if value is not None}
+    return settings | given
+
+
+def recompute_settings(policy: str) -> Arguments:
+    """Return the settings of one recomputation policy for all stages."""
+    if policy == "none":
+        return {}
+    settings: Arguments = {"recompute_granularity": policy}
+    if policy == "full":
+        # Every layer by itself.
+        settings |= {"recompute_method": "uniform", "recompute_num_layers": 1}
+    return settings
+
+
+def kernel_settings(training: Training) -> Arguments:
+    """Return which kernels compute the loss and attention, and in what precision."""
+    settings: Arguments = {
+        "cross_entropy_loss_fusion": training.cross_entropy == "fused"
+    }
+    if training.attention == "unfused":
+        settings["attention_backend"] = "unfused"
+    if training.gradients == "bf16":
+        settings["grad_reduce_in_bf16"] = True
+    if training.precision == "fp8":
+        settings["fp8_format"] = "hybrid"
+    return settings
+
+
+def stored_precision(training: Training) -> str:
+    """Return the precision of weights; FP8 is of multiplications alone."""
+    return "bf16" if training.precision == "fp8" else training.precision
+
+
+def problem_losses(
+    problem: Problem, said: Callable[[Model], Model] = megatron_lm_model
+) -> Iterator[Loss]:
+    """Yield what Megatron-LM cannot do of a problem, whatever its plan.
+
+    Parameters
+    ----------
+    said
+        As of ``model_settings``.
+    """
+    model, training = problem.model, problem.training
+    yield from architecture_losses(model, said(model))
+    yield from expert_losses(model, said(model))
+    if model.experts is not None and model.experts.shared_ffn and said(model).biases[2]:
+        yield Loss(what="shared experts with biases: it has none", instead=None)
+    if model.predictions and model.positions:
+        yield Loss(
+            what="layers that predict further tokens beside learned positions",
+            instead=None,
+        )
+    if training.zero and training.optimizer != "adam":
+        yield Loss(
+            what=f"ZeRO with optimizer {training.optimizer}: it shards Adam's states",
+            instead="ZeRO 0, which needs more memory",
+        )
+    own = said(model).architecture
+    for field in ("attention_chunk", "attention_temperature"):
+        tokens = getattr(own, field)
+        if tokens is not None and tokens < training.seq_len:
+            yield Loss(
+                what=f"model.{field} {tokens} with sequences of {training.seq_len}: it "
+                "has no setting for it",
+                instead=f"{field} none",
+            )
+    if 0 < model.positions < training.seq_len:
+        yield Loss(
+            what=f"a table of {model.positions} positions for sequences of "
+            f"{training.seq_len}: it must be as long as a sequence",
+            instead=f"{training.seq_len} positions",
+        )

@@ -1,0 +1,70 @@
+"""An optimizer in the hosts' memory, as Megatron-LM and Megatron-Bridge are told of it.
+
+The switch is of all ranks. megatron-core has it for Adam with sharded states alone, and
+together with ``use_precision_aware_optimizer``, whose states stay in 32 bits unless
+told otherwise.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from hetopt.export.launcher import Loss
+from hetopt.export.shared.megatron.numbers import number
+from hetopt.export.understood import not_priced
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+    from hetopt.export.job import Job
+    from hetopt.export.shared.megatron.numbers import Wrong
+    from hetopt.export.understood import Reported
+    from hetopt.problem.cluster.cluster import Offload
+    from hetopt.problem.problem import Problem
+
+_SWITCH = "optimizer_cpu_offload"
+_FRACTION = "optimizer_offload_fraction"
+_NEEDED = "use_precision_aware_optimizer"
+
+
+def offload_settings(job: Job) -> dict[str, Any]:
+    """Return the settings of a job; none unless all its stages offload."""
+    if not all(job.cluster_of(stage).offload for stage in job.stages):
+        return {}
+    if not _can(job.problem):
+        return {}
+    # Megatron-Bridge's fraction is 0 unless given.
+    return {_SWITCH: True, _FRACTION: 1.0, _NEEDED: True}
+
+
+def offload_problem_losses(problem: Problem) -> Iterator[Loss]:
+    """Yield a loss if a problem offloads an optimizer that megatron-core does not."""
+    training = problem.training
+    if any(each.offload for each in problem.clusters) and not _can(problem):
+        yield Loss(
+            what=f"offload: optimizer with {training.optimizer} and ZeRO "
+            f"{training.zero}: it offloads Adam with sharded states alone",
+            instead="optimizer states on the devices, which need more memory",
+        )
+
+
+def _can(problem: Problem) -> bool:
+    return problem.training.optimizer == "adam" and problem.training.zero > 0
+
+
+def offload_said(settings: Mapping[str, str], wrong: Wrong) -> Offload | None:
+    """Return what settings leave in the hosts' memory."""
+    if _SWITCH not in settings:
+        return None
+    # One does not work without the other, so that it is read with it.
+    settings.get(_NEEDED)
+    return "optimizer" if number(settings, _FRACTION, wrong, 1.0) == 1 else None
+
+
+def offload_notes(
+    settings: Mapping[str, str], wrong: Wrong, spelled: Callable[[str], str]
+) -> Iterator[Reported]:
+    """Yield what is said of a part of the optimizer that is offloaded."""
+    if _SWITCH in settings and offload_said(settings, wrong) is None:
+        why = "hetopt prices all of the optimizer in the hosts' memory, or nothing"
+        yield not_priced(spelled(_FRACTION), why)

@@ -1,0 +1,1 @@
+"""``hetopt.plan``, and the search of the best schedule."""

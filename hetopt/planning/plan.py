@@ -1,0 +1,394 @@
+"""``hetopt.plan``: what the command ``hetopt plan`` does, for Python programs."""
+
+from __future__ import annotations
+
+import math
+import os
+from dataclasses import replace
+from functools import partial
+from typing import TYPE_CHECKING, Literal
+
+from hetopt.base.deadline import Deadline
+from hetopt.errors import CheckError, InputError
+from hetopt.problem.named import named_problem
+from hetopt.problem.problem import Problem
+from hetopt.problem.training.choices import SCHEDULE_CHOICES
+from hetopt.problem.training.principles import Principles
+from hetopt.results.money import cost_of
+from hetopt.results.per_schedule import BEST
+from hetopt.results.spending import spending_of
+from hetopt.solvers.loading import load
+from hetopt.solvers.params import RaceParams
+from hetopt.solvers.refusals import ensure_can, ensure_plans, ensure_races
+from hetopt.solvers.registry import solver
+from hetopt.solvers.request import Request
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from hetopt.cost.table.table import CostTable
+    from hetopt.problem.training.choices import ScheduleName
+    from hetopt.problem.training.principles import Relaxable
+    from hetopt.results.front import Front
+    from hetopt.results.result import Objective, Result
+    from hetopt.results.spending import Spending
+    from hetopt.solvers.request import Solve
+
+
+# One keyword, and its line below, for each option of the command.
+def plan(
+    problem: Problem | str | os.PathLike[str],
+    *,
+    table: CostTable | str | os.PathLike[str] | None = None,
+    schedule: ScheduleName | Literal["best"] | None = None,
+    chunks: int | Iterable[int] | None = None,
+    solver: str = "auto",
+    objective: Literal["closed", "simulated", "cost"] | None = None,
+    budget: float | None = None,
+    min_tokens_per_s: float | None = None,
+    relax: Iterable[Relaxable] = (),
+    pipelines: int = 1,
+    time_limit_s: float | None = None,
+    top: int = 1,
+    jobs: int | None = None,
+    seed: int = 0,
+) -> Result:
+    """Find the best plan of a problem, and prove how good it is.
+
+    The plan is checked by independent code before it is returned. Small problems are
+    solved in this process. Others start workers, which do not import the program that
+    calls, so that it needs no ``if __name__ == "__main__"``. Ctrl-C ends the search
+    with the best plan so far.
+
+    Parameters
+    ----------
+    problem
+        A problem, the path of a file, or the name of a problem that ships with hetopt.
+    table
+        Its latency table, or a file that holds it; built from the problem by default.
+    schedule
+        Takes the place of the problem's; ``best`` for the best of all named ones, each
+        of which is searched. None: the problem's own.
+    chunks
+        Of every stage, where the schedule has several; with ``best`` those to try, by
+        default 2 and 4.
+    solver
+        Name of a solver; see ``hetopt catalog``.
+    objective
+        What to minimise: the iteration time in closed form, or as simulated, or what
+        an iteration costs (in closed form). None: as simulated where ``auto`` searches
+        that and nothing else is asked of it, for a minute after the proof of the closed
+        form if there is no time limit; else in closed form.
+    budget
+        Most that the nodes of the plan may cost an hour, above 0.
+    min_tokens_per_s
+        Least throughput of the plan of least cost, in closed form, above 0.
+    relax
+        Principles that plans need not keep: ``p3``, ``p4`` or ``p4-falling-tp``.
+    pipelines
+        The most that may run side by side, each on nodes of its own with a part of
+        the batch; 1 to 4.
+    time_limit_s
+        Seconds after which the search ends with the best plan so far, above 0.
+    top
+        How many best plans to return, at least 1.
+    jobs
+        Workers; None for one per core, 1 to work in this process.
+    seed
+        Of everything that is drawn at random, at least 0.
+
+    Returns
+    -------
+    Result
+        Its ``best`` is None where no plan exists or none was found; ``status`` and
+        ``reason`` say which.
+
+    Raises
+    ------
+    InputError
+        The problem, the table or a parameter cannot be used.
+    CheckError
+        The plan is not what the solver claims, which is an error in hetopt.
+
+    Examples
+    --------
+    >>> import hetopt
+    >>> result = hetopt.plan("problem.yaml")
+    >>> result.status, f"{result.gap:.0%}"
+    ('optimal', '0%')
+
+    Variants of a problem are made with ``dataclasses.replace``:
+
+    >>> from dataclasses import replace
+    >>> problem = hetopt.read_problem("problem.yaml")
+    >>> longer = replace(problem, training=replace(problem.training, seq_len=2048))
+    >>> times = [hetopt.plan(each).best.closed_form_s for each in (problem, longer)]
+    >>> times[0] < times[1]
+    True
+    """
+    _ensure_parameters(time_limit_s=time_limit_s, top=top, jobs=jobs, seed=seed)
+    try:
+        principles = Principles.relaxing(relax)
+    except ValueError as error:
+        raise InputError(str(error), field="relax") from error
+    if not isinstance(problem, Problem):
+        problem = named_problem(os.fspath(problem))
+    ensure_searchable(solver, objective, principles, field="solver")
+    given = objective not in (None, "closed")
+    spending = spending_of(objective, budget, min_tokens_per_s)
+    if spending is not None:
+        ensure_spends(solver, "budget or objective cost", top=top)
+    if schedule == BEST:
+        about_one = {"table": table is not None, "top": top > 1}
+        about_one |= {"pipelines": pipelines > 1}
+        ensure_best(solver, {**about_one, "budget or objective cost": bool(spending)})
+    else:
+        if not (chunks is None or isinstance(chunks, int)):
+            msg = f"is {chunks!r}, expected one number, or the schedule {BEST}"
+            raise InputError(msg, field="chunks")
+        problem = _scheduled(problem, schedule, chunks)
+        ensure_plans(solver, problem.training.schedule)
+    if problem.training.lengths is not None:
+        from hetopt.solvers.lengths.outcome import ensure_lengths
+
+        about_one = {"table": table is not None, "top": top > 1}
+        about_one |= {"relax": bool(principles.relaxed), "schedule": schedule == BEST}
+        about_one |= {"budget or objective": given or bool(spending)}
+        ensure_lengths(problem, solver, pipelines, about_one)
+    elif pipelines != 1:
+        from hetopt.solvers.several.possible import ensure_several
+
+        about_one = {"table": table is not None, "top": top > 1}
+        about_one |= {"budget or objective": given or bool(spending)}
+        ensure_several(problem, solver, pipelines, about_one, field="pipelines")
+    if schedule == BEST:
+        from hetopt.planning.schedule_variants import (
+            chunks_to_try,
+            schedule_variants,
+            under_any,
+        )
+
+        tried = (chunks,) if isinstance(chunks, int) else chunks
+        variants = schedule_variants(problem, chunks_to_try(tried, field="chunks"))
+        problem = under_any(problem, variants)
+    costs = _table_of(problem, table)
+    request = Request(
+        problem=problem,
+        table=costs,
+        params=RaceParams(jobs=jobs, top=top, principles=principles),
+        deadline=Deadline.after(time_limit_s),
+        seed=seed,
+    )
+    if schedule == BEST:
+        from hetopt.planning.best_schedule import best_schedule
+
+        solve = partial(search, solver=solver, objective=objective or "closed")
+        found = best_schedule(request, solve, solver=solver, variants=variants)
+        problem, costs, result = found.problem, found.table, found.result
+    else:
+        result = search(
+            request,
+            solver=solver,
+            objective=objective,
+            spending=spending,
+            pipelines=pipelines,
+        )
+    ensure_holds(problem, costs, result)
+    return result
+
+
+def ensure_searchable(
+    name: str,
+    objective: str | None,
+    principles: Principles,
+    *,
+    journal: bool = False,
+    field: str = "--solver",
+) -> None:
+    """Raise InputError, before a search, if a solver cannot do what is asked of it."""
+    solver(name, field)
+    ensure_can(name, principles)
+    if objective == "simulated":
+        from hetopt.solvers.simulated.solver import ensure_can_simulate
+
+        ensure_can_simulate(name, principles, journal=journal)
+    elif objective not in (None, "closed", "cost"):
+        msg = f"is {objective!r}, expected 'closed', 'simulated' or 'cost'"
+        raise InputError(msg, field="objective")
+
+
+def search(
+    request: Request,
+    *,
+    solver: str,
+    objective: Objective | None,
+    spending: Spending | None = None,
+    pipelines: int = 1,
+    wrapped: Callable[[Solve], Solve] | None = None,
+) -> Result:
+    """Run a solver; what it says is not checked yet. Its plan gets its cost.
+
+    Parameters
+    ----------
+    objective
+        None: the simulated time where ``auto`` searches that and nothing else is asked
+        of it, and the closed form elsewhere.
+    spending
+        How nodes are chosen by their prices; None: all may be used.
+    pipelines
+        The most that a plan may have; several do not mind prices.
+    wrapped
+        What has to be done around the solver's ``solve``.
+    """
+    if request.problem.training.lengths is not None:
+        from hetopt.solvers.lengths.outcome import solve_lengths
+
+        return solve_lengths(request, pipelines)
+    if objective is None and (spending or pipelines > 1 or wrapped or solver != "auto"):
+        objective = "closed"
+    solve = _solve(solver, objective)
+    if wrapped is not None:
+        solve = wrapped(solve)
+    if pipelines > 1:
+        from hetopt.solvers.several.outcome import solve_several
+
+        return solve_several(request, solve, pipelines)
+    # Where prices decide, something is named.
+    if spending is None or objective is None:
+        result = solve(request)
+    else:
+        from hetopt.solvers.fleets.outcome import solve_spending
+
+        result = solve_spending(request, solve, spending, objective=objective)
+    if result.best is None:
+        return result
+    best = result.best
+    cost = cost_of(request.problem, best.plan, best.iteration_time_s)
+    return replace(result, cost=cost)
+
+
+def search_front(
+    request: Request, *, solver: str, objective: Objective, spending: Spending
+) -> Front:
+    """Find the plans that no other beats in time and price, with a solver."""
+    from hetopt.solvers.fleets.outcome import solve_front
+
+    solve = _solve(solver, objective)
+    return solve_front(request, solve, spending, objective=objective)
+
+
+def _solve(solver: str, objective: Objective | None) -> Solve:
+    """Return what minimises the time that an objective is about."""
+    if objective is None:
+        from hetopt.solvers.simulated.usual import solve_usual
+
+        return solve_usual
+    solve: Solve = load(solver)
+    if objective != "simulated":
+        return solve
+    from hetopt.solvers.loading import sharing_links
+    from hetopt.solvers.simulated.solver import solve_simulated
+
+    simulated = partial(solve_simulated, solver=solver)
+    return partial(sharing_links, simulated, objective="simulated", exact=True)
+
+
+def ensure_spends(name: str, flag: str, *, top: int, field: str = "top") -> None:
+    """Raise InputError if a search cannot mind prices.
+
+    Parameters
+    ----------
+    flag
+        What asks for it.
+    field
+        What asked for the ``top`` best plans.
+    """
+    ensure_races(name, flag)
+    if top > 1:
+        raise InputError(f"does not go with {flag}: leave it out", field=field)
+
+
+def ensure_best(name: str, given: Mapping[str, bool]) -> None:
+    """Raise InputError if something does not go with the best of all schedules.
+
+    Parameters
+    ----------
+    name
+        Of the solver.
+    given
+        What is about one schedule, by the names that users know; whether it is given.
+    """
+    for field, one in given.items():
+        if one:
+            msg = f"does not go with the schedule {BEST}: leave it out, or name one"
+            raise InputError(msg, field=field)
+    if name == "uniap":
+        msg = f"is {BEST}, but solver {name} plans gpipe alone: name that"
+        raise InputError(msg, field="schedule")
+
+
+def _scheduled(
+    problem: Problem, schedule: ScheduleName | None, chunks: int | None
+) -> Problem:
+    """Return the problem with a schedule; None: its own."""
+    if schedule is None and chunks is None:
+        return problem
+    if schedule is not None and schedule not in SCHEDULE_CHOICES:
+        known = ", ".join((BEST, *SCHEDULE_CHOICES))
+        msg = f"is {schedule!r}, expected one of {known}"
+        raise InputError(msg, field="schedule")
+    try:
+        return problem.under(schedule or problem.training.schedule, chunks)
+    except InputError as error:
+        if error.field != "training.chunks":
+            raise
+        raise InputError(error.message, field="chunks") from None
+
+
+def ensure_holds(problem: Problem, table: CostTable, result: Result) -> None:
+    """Raise CheckError unless independent code agrees with every claim."""
+    if result.best is None:
+        return
+    from hetopt.check import check_result
+
+    findings = check_result(problem, table, result.to_json())
+    if findings:
+        raise CheckError(list(findings))
+
+
+def ensure_front_holds(problem: Problem, table: CostTable, front: Front) -> None:
+    """Raise CheckError unless independent code agrees with every claim."""
+    from hetopt.check.plan.spent import check_front
+
+    findings = check_front(problem, table, front.to_json())
+    if findings:
+        raise CheckError(findings)
+
+
+def _table_of(
+    problem: Problem, table: CostTable | str | os.PathLike[str] | None
+) -> CostTable:
+    from hetopt.cost.build import build_table
+    from hetopt.cost.table.table import CostTable
+    from hetopt.cost.table_file.file import ensure_made_for, read_table
+
+    if table is None:
+        return build_table(problem)
+    if isinstance(table, CostTable):
+        ensure_made_for(table, problem)
+        return table
+    return read_table(os.fspath(table), problem)
+
+
+def _ensure_parameters(
+    *, time_limit_s: float | None, top: int, jobs: int | None, seed: int
+) -> None:
+    if time_limit_s is not None and not (
+        math.isfinite(time_limit_s) and time_limit_s > 0
+    ):
+        msg = f"is {time_limit_s!r}, expected a number of seconds above 0, or None"
+        raise InputError(msg, field="time_limit_s")
+    for field, value, least in (("top", top, 1), ("jobs", jobs, 1), ("seed", seed, 0)):
+        if value is not None and (not isinstance(value, int) or value < least):
+            msg = f"is {value!r}, expected a whole number of at least {least}"
+            raise InputError(msg, field=field)

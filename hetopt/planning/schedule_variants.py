@@ -1,0 +1,91 @@
+"""The schedules that a search of the best one tries, and under which it can start."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from hetopt.cost.chunks import placed_units
+from hetopt.errors import InputError
+from hetopt.problem.training.choices import INTERLEAVED, SCHEDULES
+from hetopt.results.per_schedule import USUAL_CHUNKS
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from hetopt.problem.problem import Problem
+    from hetopt.problem.training.choices import ScheduleName
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScheduleVariant:
+    """What takes the place of a problem's own in its training section."""
+
+    schedule: ScheduleName
+    chunks: int = 1
+
+    def of(self, problem: Problem) -> Problem:
+        """Return the problem with this schedule."""
+        return problem.under(self.schedule, self.chunks)
+
+
+def schedule_variants(
+    problem: Problem, chunks: Iterable[int] = USUAL_CHUNKS
+) -> tuple[ScheduleVariant, ...]:
+    """Return every schedule that prescribes its warm-ups, the problem's own first.
+
+    Parameters
+    ----------
+    chunks
+        Of every stage, where a schedule has several; each at least 2.
+    """
+    training = problem.training
+    tried = list(chunks)
+    if training.schedule == INTERLEAVED and training.chunks not in tried:
+        tried = [training.chunks, *tried]
+    several = [ScheduleVariant(schedule=INTERLEAVED, chunks=v) for v in tried]
+    one = [ScheduleVariant(schedule=name) for name in SCHEDULES if name != INTERLEAVED]
+    own = ScheduleVariant(schedule=training.schedule, chunks=training.chunks)
+    return tuple(sorted([*one, *several], key=lambda variant: variant != own))
+
+
+def chunks_to_try(asked: Iterable[int] | None, *, field: str) -> tuple[int, ...]:
+    """Return how many chunks to try where a schedule has several.
+
+    A 1 is what all other schedules have, which are searched anyway.
+
+    Parameters
+    ----------
+    asked
+        By the user; None: the usual ones.
+    field
+        Where the user asked.
+
+    Raises
+    ------
+    InputError
+        There is no other number.
+    """
+    chunks = tuple(v for v in asked or USUAL_CHUNKS if v > 1)
+    if not chunks:
+        msg = "is 1, which all other schedules have: name 2 or more, or leave it out"
+        raise InputError(msg, field=field)
+    return chunks
+
+
+def under_any(problem: Problem, variants: Iterable[ScheduleVariant]) -> Problem:
+    """Return a problem under the first schedule that can divide its model.
+
+    Raises
+    ------
+    InputError
+        None can; why the first cannot.
+    """
+    errors = []
+    for variant in variants:
+        try:
+            placed_units(problem.model, variant.schedule, variant.chunks)
+            return variant.of(problem)
+        except InputError as error:
+            errors.append(error)
+    raise errors[0]

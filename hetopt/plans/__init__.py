@@ -1,0 +1,1 @@
+"""Plans: pipelines of stages, each with its units, cluster and mesh."""

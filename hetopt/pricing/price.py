@@ -1,0 +1,355 @@
+"""What a plan costs: its coefficients in a latency table, memory and both times."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hetopt.cost.chunks import held_by_kind, with_waiting, with_way_back
+from hetopt.cost.table.ticks import TICK_S
+from hetopt.errors import InputError
+from hetopt.pricing.stages import (
+    Place,
+    chunks_of,
+    fold_of,
+    held_bytes,
+    stage_memory_bytes,
+    stage_recompute_ns,
+    stage_sync_ns,
+    stage_weight_ns,
+)
+from hetopt.pricing.units import UnitPrice
+from hetopt.schedule.closed_form import closed_form_ns
+from hetopt.schedule.folding import CHUNKS
+from hetopt.schedule.period import check_warmups_fall
+from hetopt.schedule.shares import sharing_of
+from hetopt.schedule.simulator import simulate
+from hetopt.schedule.times import PipelineTimes
+
+if TYPE_CHECKING:
+    from hetopt.cost.table.slice import TableSlice
+    from hetopt.cost.table.table import CostTable
+    from hetopt.plans.plan import Pipeline, Plan, Stage
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Price:
+    """What a plan of p stages costs.
+
+    Attributes
+    ----------
+    times
+        Times of the pipeline, and the warm-up counts the plan names.
+    closed_form_s, iteration_time_s
+        Iteration time by formula and by simulation, in seconds.
+    idle_share
+        Of each stage, in the simulation; length p.
+    memory_bytes, usable_bytes
+        Needed and available per device of each stage; length p. A plan that does
+        not fit has a price all the same.
+    activation_bytes
+        What of ``memory_bytes`` one micro-batch in flight takes, or one pass without
+        the units at the ends of the model (of folded stages, on average); length p.
+    recompute_ns
+        What of each stage's backward time recomputes activations: how much longer it
+        is than without recomputation. None where the table does not tell: it has no
+        times without, or longer ones. Length p.
+    uniap_s
+        UniAP's objective in seconds; None where stages have one strategy.
+    end_bytes
+        What of ``memory_bytes`` is of activations that ``activation_bytes`` leaves out,
+        or waits for gradients of weights;
+        length p, or 0 where units have strategies of their own.
+    """
+
+    times: PipelineTimes
+    closed_form_s: float
+    iteration_time_s: float
+    idle_share: tuple[float, ...]
+    memory_bytes: tuple[int, ...]
+    usable_bytes: tuple[int, ...]
+    activation_bytes: tuple[int, ...]
+    recompute_ns: tuple[int | None, ...]
+    uniap_s: float | None = None
+    end_bytes: tuple[int, ...] = ()
+
+
+def price(plan: Plan, table: CostTable) -> Price:
+    """Return memory and both iteration times of a plan.
+
+    Warm-up counts are taken from the plan, not from its schedule.
+
+    Raises
+    ------
+    InputError
+        If the plan has several pipelines, names what the table lacks, does not
+        cover every unit once, or deadlocks.
+
+    Examples
+    --------
+    >>> import hetopt
+    >>> problem = hetopt.read_problem("problem.yaml")
+    >>> table = hetopt.build_table(problem)
+    >>> best = hetopt.plan(problem, table=table).best
+    >>> price = hetopt.price(best.plan, table)
+    >>> abs(price.closed_form_s - best.closed_form_s) < 1e-9
+    True
+    >>> all(m <= u for m, u in zip(price.memory_bytes, price.usable_bytes))
+    True
+    """
+    if plan.per_unit:
+        units = _unit_price(plan, table)
+        return _price(
+            units.times,
+            memory_bytes=units.memory_bytes,
+            usable_bytes=table.usable_bytes * len(units.memory_bytes),
+            activation_bytes=units.activation_bytes,
+            recompute_ns=units.recompute_ns,
+            uniap_s=units.uniap_ns * TICK_S,
+        )
+    pipeline, part, places = _locate(plan, table)
+    times, body = _times(plan, pipeline, table, part, places), np.array(table.body)
+    passing = _one_pass_bytes(times, table, places)
+    every = [*zip(places, held_by_kind(times, body), strict=True)]
+    resting = with_waiting(part, ~body, len(places)).clusters
+    at_rest = [place._replace(table=resting[place.cluster]) for place in places]
+    return _price(
+        times,
+        memory_bytes=tuple(
+            stage_memory_bytes(place, held)
+            for place, (_, held) in zip(at_rest, every, strict=True)
+        ),
+        end_bytes=tuple(
+            held_bytes(there, held)
+            - held_bytes(own, np.zeros_like(held))
+            - passes * one_pass
+            for there, (own, held), passes, one_pass in zip(
+                at_rest, every, times.passes_held, passing, strict=True
+            )
+        ),
+        usable_bytes=tuple(table.usable_bytes[place.cluster] for place in places),
+        activation_bytes=passing,
+        recompute_ns=tuple(map(stage_recompute_ns, places)),
+    )
+
+
+def _one_pass_bytes(
+    times: PipelineTimes, table: CostTable, places: tuple[Place, ...]
+) -> tuple[int, ...]:
+    """Return the activations of one pass of each stage.
+
+    The ends of the model are left out where not every pass runs them.
+    """
+    chunks = table.chunks if times.fold is None else CHUNKS
+    each = np.array(table.body) | (chunks == 1)
+    found = (
+        int(place.counts * each @ place.table.activation_bytes[place.strategy])
+        for place in places
+    )
+    # A pair of units is of both chunks.
+    return tuple(bytes_ // (1 if times.fold is None else CHUNKS) for bytes_ in found)
+
+
+def _price(
+    times: PipelineTimes,
+    *,
+    memory_bytes: tuple[int, ...],
+    usable_bytes: tuple[int, ...],
+    activation_bytes: tuple[int, ...],
+    recompute_ns: tuple[int | None, ...],
+    uniap_s: float | None = None,
+    end_bytes: tuple[int, ...] = (),
+) -> Price:
+    simulation = simulate(times)
+    return Price(
+        times=times,
+        closed_form_s=float(closed_form_ns(times)) * TICK_S,
+        iteration_time_s=simulation.makespan_ns * TICK_S,
+        idle_share=tuple(stage.idle_share for stage in simulation.stages),
+        memory_bytes=memory_bytes,
+        usable_bytes=usable_bytes,
+        activation_bytes=activation_bytes,
+        recompute_ns=recompute_ns,
+        uniap_s=uniap_s,
+        end_bytes=end_bytes,
+    )
+
+
+def pipeline_times(plan: Plan, table: CostTable) -> PipelineTimes:
+    """Return the times of a plan's pipeline (MODEL.md section 3).
+
+    Raises
+    ------
+    InputError
+        As ``price``.
+    """
+    if plan.per_unit:
+        return _unit_price(plan, table).times
+    pipeline, part, places = _locate(plan, table)
+    return _times(plan, pipeline, table, part, places)
+
+
+def _unit_price(plan: Plan, table: CostTable) -> UnitPrice:
+    """Price a plan whose units have strategies of their own."""
+    pipeline = _only_pipeline(plan)
+    expected = 0
+    for number, stage in enumerate(pipeline.stages):
+        field = f"pipelines.0.stages.{number}"
+        _check_units(stage, expected, len(table.units), field)
+        _check_warmup(stage, field)
+        expected = stage.end_unit
+    _check_end(expected, table)
+    return UnitPrice(plan, pipeline, table)
+
+
+def _only_pipeline(plan: Plan) -> Pipeline:
+    if len(plan.pipelines) != 1:
+        msg = (
+            f"the plan has {len(plan.pipelines)} pipelines; "
+            "hetopt.pricing.several.price_several prices those"
+        )
+        raise InputError(msg, field="pipelines")
+    pipeline = plan.pipelines[0]
+    if not pipeline.stages:
+        msg = "the pipeline has no stages, expected at least one"
+        raise InputError(msg, field="pipelines.0.stages")
+    return pipeline
+
+
+def _locate(
+    plan: Plan, table: CostTable
+) -> tuple[Pipeline, TableSlice, tuple[Place, ...]]:
+    """Find every stage of the plan in the table."""
+    pipeline = _only_pipeline(plan)
+    try:
+        part = table.at(pipeline.microbatches)
+    except KeyError:
+        known = ", ".join(str(entry.microbatches) for entry in table.slices)
+        msg = (
+            f"{pipeline.microbatches} micro-batches are not in the latency table, "
+            f"which has {known or 'none'}"
+        )
+        raise InputError(msg, field="pipelines.0.microbatches") from None
+    places = []
+    expected = 0
+    for number, stage in enumerate(pipeline.stages):
+        field = f"pipelines.0.stages.{number}"
+        _check_units(stage, expected, len(table.units), field)
+        expected = stage.end_unit
+        places.append(_place(stage, table, part, pipeline.microbatches, field))
+    _check_end(expected, table)
+    return pipeline, part, tuple(places)
+
+
+def _check_end(end: int, table: CostTable) -> None:
+    if end != len(table.units):
+        msg = f"the stages end at unit {end}, expected {len(table.units)}"
+        raise InputError(msg, field="pipelines.0.stages")
+
+
+def _check_warmup(stage: Stage, field: str) -> None:
+    if stage.warmup < 1:
+        msg = f"warmup is {stage.warmup}, expected at least 1"
+        raise InputError(msg, field=f"{field}.warmup")
+
+
+def _check_units(stage: Stage, expected: int, units: int, field: str) -> None:
+    if stage.first_unit != expected or not expected < stage.end_unit <= units:
+        msg = (
+            f"holds units {stage.first_unit} <= u < {stage.end_unit}, expected a "
+            f"first unit of {expected} and an end after it, at most {units}"
+        )
+        raise InputError(msg, field=field)
+
+
+def _place(
+    stage: Stage, table: CostTable, part: TableSlice, microbatches: int, field: str
+) -> Place:
+    _check_warmup(stage, field)
+    if stage.cluster not in table.cluster_names:
+        msg = (
+            f"cluster {stage.cluster!r} is not in the latency table, "
+            f"which has {', '.join(table.cluster_names)}"
+        )
+        raise InputError(msg, field=f"{field}.cluster")
+    cluster = table.cluster_names.index(stage.cluster)
+    costs = part.clusters[cluster]
+    try:
+        strategy = costs.row(stage.strategy)
+    except KeyError:
+        msg = (
+            f"strategy (dp,cp,tp) {stage.strategy} of cluster {stage.cluster!r} at "
+            f"{microbatches} micro-batches is not in the latency table: it is not "
+            "feasible, or not permitted by the problem"
+        )
+        raise InputError(msg, field=field) from None
+    return Place(
+        cluster=cluster,
+        table=costs,
+        strategy=strategy,
+        counts=np.bincount(
+            table.units[stage.first_unit : stage.end_unit], minlength=len(table.kinds)
+        ),
+    )
+
+
+def _times(
+    plan: Plan,
+    pipeline: Pipeline,
+    table: CostTable,
+    part: TableSlice,
+    places: tuple[Place, ...],
+) -> PipelineTimes:
+    layouts = [int(place.table.layout[place.strategy]) for place in places]
+    boundaries = [
+        (table.cuts[stage.end_unit - 1], here, after)
+        for stage, here, after in zip(
+            pipeline.stages, layouts, layouts[1:], strict=False
+        )
+    ]
+    sync = [stage_sync_ns(place) for place in places]
+    if part.tied_ns is not None and len(places) > 1:
+        tied = int(part.tied_ns[layouts[0], layouts[-1]])
+        sync[0] += tied
+        sync[-1] += tied
+    warmups = tuple(stage.warmup for stage in pipeline.stages)
+    transfer = tuple(int(part.transfer_ns[key]) for key in boundaries)
+    alone = tuple(int(part.occupancy_ns[key]) for key in boundaries)
+    clusters = [place.cluster for place in places]
+    chunks = chunks_of(part, layouts, places, np.array(table.body))
+    if chunks is None:
+        sharing = sharing_of(part.shared, plan.schedule, clusters, alone)
+        occupancy = alone if sharing is None else sharing.contended()
+    else:
+        every = (*alone, int(part.occupancy_ns[part.way_back, layouts[-1], layouts[0]]))
+        sharing = sharing_of(part.shared, plan.schedule, clusters, every)
+        twice = with_way_back(part).occupancy_ns
+        occupancy = tuple(int(twice[key]) for key in boundaries)
+    # What is refused here is the user's: the warm-ups of a plan file, or negative times
+    # of a table.
+    try:
+        check_warmups_fall(warmups)
+        return PipelineTimes(
+            schedule=plan.schedule,
+            microbatches=pipeline.microbatches,
+            forward_ns=tuple(
+                int(place.counts @ place.table.forward_ns[place.strategy])
+                for place in places
+            ),
+            backward_ns=tuple(
+                int(place.counts @ place.table.backward_ns[place.strategy])
+                for place in places
+            ),
+            weight_ns=stage_weight_ns(places),
+            transfer_ns=transfer,
+            occupancy_ns=occupancy,
+            sync_ns=tuple(sync),
+            warmups=warmups,
+            sharing=sharing,
+            chunks=chunks,
+            fold=fold_of(part, places),
+        )
+    except ValueError as error:
+        raise InputError(str(error), field="pipelines.0.stages") from error

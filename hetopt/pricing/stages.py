@@ -1,0 +1,138 @@
+"""What stages cost at their places in a latency table: memory, and parts of times."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
+
+from hetopt.cost.chunks import with_way_back
+from hetopt.schedule.chunks import Chunks
+from hetopt.schedule.folding import Fold
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from hetopt.cost.table.cluster import ClusterTable
+    from hetopt.cost.table.slice import TableSlice
+
+
+class Place(NamedTuple):
+    """A stage's place in the table."""
+
+    cluster: int
+    table: ClusterTable
+    strategy: int
+    counts: NDArray[np.int64]
+
+
+def stage_sync_ns(place: Place) -> int:
+    """Return g of a stage, without tied embeddings."""
+    own, units = place.table, place.table.sync_unit_ns[place.strategy]
+    return int(own.sync_ns[place.strategy]) + int(place.counts @ units)
+
+
+def stage_weight_ns(places: Sequence[Place]) -> tuple[int, ...] | None:
+    """Return what of each stage's backward time runs later; None if nothing does."""
+    found = [
+        int(place.counts @ place.table.weight_ns[place.strategy])
+        for place in places
+        if place.table.weight_ns is not None
+    ]
+    return tuple(found) or None
+
+
+def fold_of(part: TableSlice, places: Sequence[Place]) -> Fold | None:
+    """Return what of stages' times is of their first chunks; None if none is folded."""
+    if part.pairs is None:
+        return None
+    first = [pair[0] for pair in part.pairs]
+    pairs = len(first)
+
+    def sums(name: str, *, of_pairs: bool = False) -> tuple[int, ...]:
+        found = []
+        for place in places:
+            row = getattr(place.table, name)[place.strategy]
+            times = row[-pairs:] if of_pairs else row[first]
+            found.append(int(place.counts[-pairs:] @ times))
+        return tuple(found)
+
+    return Fold(
+        forward_ns=sums("forward_ns"),
+        backward_ns=sums("backward_ns"),
+        weight_ns=sums("weight_ns"),
+        handed_on_ns=sums("handed_on_ns", of_pairs=True),
+        fill_ns=sums("fill_ns", of_pairs=True),
+    )
+
+
+def chunks_of(
+    part: TableSlice,
+    layouts: Sequence[int],
+    places: Sequence[Place],
+    body: NDArray[np.bool_],
+) -> Chunks | None:
+    """Return what stages of several chunks have beside the others' times.
+
+    Parameters
+    ----------
+    body
+        Whether units of each kind are of every chunk; shape (N,).
+    """
+    if part.way_back is None:
+        return None
+    back = part.way_back, layouts[-1], layouts[0]
+
+    def ends(place: Place) -> tuple[int, int]:
+        ns = place.table.forward_ns, place.table.backward_ns
+        own = place.counts * ~body
+        forward, backward = (part.chunks * int(own @ t[place.strategy]) for t in ns)
+        return forward, backward
+
+    return Chunks(
+        count=part.chunks,
+        way_back_ns=int(part.transfer_ns[back]),
+        way_back_occupancy_ns=int(with_way_back(part).occupancy_ns[back]),
+        lead_ns=ends(places[0]),
+        trail_ns=ends(places[-1]),
+    )
+
+
+def held_bytes(place: Place, held: NDArray[np.int64]) -> int:
+    """Return states, and so many activations of each kind, of a stage."""
+    costs, strategy = place.table, place.strategy
+    return int(
+        place.counts @ costs.state_bytes[strategy]
+        + place.counts * held @ costs.activation_bytes[strategy]
+    )
+
+
+def stage_memory_bytes(place: Place, held: NDArray[np.int64]) -> int:
+    """Return what a device of the stage needs (MODEL.md section 5).
+
+    Parameters
+    ----------
+    held
+        Activations of each kind; shape (N,).
+    """
+    costs, strategy, counts = place.table, place.strategy, place.counts
+    return (
+        int(costs.fixed_bytes[strategy])
+        + held_bytes(place, held)
+        + int(costs.temporary_bytes[strategy][counts > 0].max())
+    )
+
+
+def stage_recompute_ns(place: Place) -> int | None:
+    """Return how much longer backward takes than without recomputation."""
+    strategy = place.table.strategies[place.strategy]
+    try:
+        plain = place.table.row(replace(strategy, recompute="none"))
+    except KeyError:
+        return None
+    backward = place.table.backward_ns
+    more = int(place.counts @ (backward[place.strategy] - backward[plain]))
+    # A table of measurements may say that it takes less.
+    return more if more >= 0 else None

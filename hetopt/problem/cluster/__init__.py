@@ -1,0 +1,1 @@
+"""Accelerators, clusters, nodes, and how stages lie in them."""

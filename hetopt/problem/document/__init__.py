@@ -1,0 +1,1 @@
+"""The text of a problem: where every value stands, and changes to it."""

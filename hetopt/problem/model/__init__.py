@@ -1,0 +1,1 @@
+"""The model to train: kinds of units, architecture, experts."""

@@ -1,0 +1,1 @@
+"""Training settings, sequence lengths, and what plans have to obey."""

@@ -1,0 +1,38 @@
+"""What training may choose from: precisions, schedules, recomputation, resharding."""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+Precision = Literal["bf16", "fp16", "fp32", "fp8"]
+Emulated = Literal["fp32"]
+Gradients = Literal["fp32", "bf16"]
+Kernel = Literal["fused", "unfused"]
+Optimizer = Literal["adam", "sgd"]
+Recompute = Literal["none", "selective", "full"]
+ScheduleName = Literal[
+    "1f1b",
+    "1f1b-batched",
+    "1f1b-blocking",
+    "eager-1f1b",
+    "virtual-1f1b",
+    "h-1f1b",
+    "interleaved-1f1b",
+    "zb-h1",
+    "zb-v",
+    "gpipe",
+    "auto",
+]
+Resharding = Literal["p2p", "leader", "inner-dp", "send-recv-all-gather"]
+
+RECOMPUTE: tuple[Recompute, ...] = get_args(Recompute)
+#: What a schedule may be called (``hetopt.schedule.schedules`` has what each asks);
+#: under ``auto`` the warm-up counts are decisions.
+SCHEDULE_CHOICES: tuple[ScheduleName, ...] = get_args(ScheduleName)
+#: Schedules that prescribe the warm-up counts.
+SCHEDULES: tuple[ScheduleName, ...] = SCHEDULE_CHOICES[:-1]
+#: The only schedule whose stages hold several chunks of the model.
+INTERLEAVED: ScheduleName = "interleaved-1f1b"
+#: The only schedule that folds the model in two: stages hold two chunks by themselves.
+FOLDED: ScheduleName = "zb-v"
+RESHARDING: tuple[Resharding, ...] = get_args(Resharding)

@@ -1,0 +1,132 @@
+"""Sequences of several lengths: their shares, and how many of each a step takes."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from typing import TYPE_CHECKING
+
+from hetopt.base.reading import MOST_TEXT_BYTES, read_text
+from hetopt.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    #: Tokens of a sequence, and the share of sequences that have so many; ascending.
+    Lengths = tuple[tuple[int, float], ...]
+
+#: Columns of a histogram's file.
+HISTOGRAM_SUFFIX = ".csv"
+COLUMNS = ("tokens", "count")
+#: Lengths of one problem, at most: each has a latency table of its own.
+MOST_LENGTHS = 16
+#: Shares add up to 1 but for this.
+_TOLERANCE = 1e-6
+
+
+def read_histogram(path: str | Path) -> dict[int, float]:
+    """Read a CSV file ``tokens,count``; lines that begin with ``#`` are comments.
+
+    Returns
+    -------
+    The share of sequences by their tokens.
+
+    Raises
+    ------
+    InputError
+        With the file and the line of the first thing that is wrong.
+    """
+    name = str(path)
+    text = read_text(path, "a histogram of lengths", MOST_TEXT_BYTES)
+    lines = csv.reader(io.StringIO(text))
+    counts: dict[int, float] = {}
+    header = False
+    for cells in lines:
+        if not cells or cells[0].lstrip().startswith("#"):
+            continue
+        where = lines.line_num
+        if not header:
+            if tuple(cell.strip() for cell in cells) != COLUMNS:
+                msg = f"is {','.join(cells)[:40]!r}, expected {','.join(COLUMNS)}"
+                raise InputError(msg, file=name, line=where, field="columns")
+            header = True
+            continue
+        tokens, count = _cells(cells, name, where)
+        if tokens in counts:
+            msg = f"is {tokens} a second time"
+            raise InputError(msg, file=name, line=where, field="tokens")
+        counts[tokens] = count
+    total = sum(counts.values())
+    if not total:
+        raise InputError("has no sequences", file=name, field="count")
+    return {tokens: count / total for tokens, count in counts.items() if count}
+
+
+def _cells(cells: list[str], file: str, line: int) -> tuple[int, float]:
+    if len(cells) != len(COLUMNS):
+        msg = f"has {len(cells)} cells, expected {','.join(COLUMNS)}"
+        raise InputError(msg, file=file, line=line)
+    try:
+        tokens = int(cells[0])
+    except ValueError:
+        tokens = 0
+    if tokens < 1:
+        msg = f"is {cells[0][:40]!r}, expected a whole number of at least 1"
+        raise InputError(msg, file=file, line=line, field="tokens")
+    try:
+        count = float(cells[1])
+    except ValueError:
+        count = math.nan
+    if not (math.isfinite(count) and count >= 0):
+        msg = f"is {cells[1][:40]!r}, expected a number of at least 0"
+        raise InputError(msg, file=file, line=line, field="count")
+    return tokens, count
+
+
+def lengths_fault(lengths: Lengths, batch: int, seq_len: int) -> str | None:
+    """Say what is wrong with shares of lengths; None if nothing is.
+
+    Parameters
+    ----------
+    batch
+        Sequences of a step.
+    seq_len
+        What should be the longest.
+    """
+    if not 1 <= len(lengths) <= MOST_LENGTHS:
+        return f"has {len(lengths)} lengths, expected 1 to {MOST_LENGTHS}"
+    if not all(0 < share <= 1 for _, share in lengths):
+        return "has a share that is not above 0 and at most 1"
+    total = sum(share for _, share in lengths)
+    if abs(total - 1) > _TOLERANCE:
+        return f"has shares that add up to {total:g}, expected 1"
+    longest = lengths[-1][0]
+    if longest != seq_len:
+        return f"has {longest} tokens at most, expected seq_len ({seq_len})"
+    if longest not in sequences_of(lengths, batch):
+        return (
+            f"has a share of {lengths[-1][1]:g} for {longest} tokens, which is no "
+            f"sequence of {batch}: raise global_batch, or leave that length out"
+        )
+    return None
+
+
+def sequences_of(lengths: Lengths, batch: int) -> Mapping[int, int]:
+    """Return how many sequences of each length a step takes, the longest first.
+
+    They add up to the batch: each share of it is rounded down, and what is left goes
+    one by one to the lengths with the largest remainders, of equal ones to the longer
+    (largest remainder method). Lengths without a sequence are left out.
+    """
+    total = sum(share for _, share in lengths)
+    exact = [(tokens, share / total * batch) for tokens, share in lengths]
+    # A share such as 0.3 of 10 is 3, whatever its binary digits say.
+    whole = {tokens: math.floor(each + _TOLERANCE) for tokens, each in exact}
+    most = sorted(exact, key=lambda one: (whole[one[0]] - one[1], -one[0]))
+    for tokens, _ in most[: batch - sum(whole.values())]:
+        whole[tokens] += 1
+    return {
+        tokens: whole[tokens] for tokens in sorted(whole, reverse=True) if whole[tokens]
+    }

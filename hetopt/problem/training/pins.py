@@ -1,0 +1,88 @@
+"""The decisions that a user pins or forbids."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Mapping
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Domain:
+    """Which values of one decision the user permits.
+
+    Attributes
+    ----------
+    allowed
+        The pinned values, or None when any is allowed.
+    forbidden
+        Values ruled out.
+    """
+
+    allowed: frozenset[Hashable] | None = None
+    forbidden: frozenset[Hashable] = frozenset()
+
+    def permits(self, value: Hashable) -> bool:
+        """Whether the user lets this decision take ``value``."""
+        return value not in self.forbidden and (
+            self.allowed is None or value in self.allowed
+        )
+
+
+ANY = Domain()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterPins:
+    """Pinned and forbidden decisions of one cluster.
+
+    ``stages`` and ``units`` count pipeline stages and units hosted; 0 means that
+    the cluster is not used, so forbidding 0 stages forces its use.
+    """
+
+    stages: Domain = ANY
+    units: Domain = ANY
+    dp: Domain = ANY
+    cp: Domain = ANY
+    tp: Domain = ANY
+    ep: Domain = ANY
+    etp: Domain = ANY
+    recompute: Domain = ANY
+
+
+NO_CLUSTER_PINS = ClusterPins()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pins:
+    """Every decision of a plan that the user fixes or forbids.
+
+    Attributes
+    ----------
+    stages, microbatches
+        Domains of p and q.
+    order
+        Exactly these clusters, in this order along the pipeline; None: free.
+    forbidden_next
+        Pairs (a, b): cluster b may not directly follow cluster a.
+    units
+        Units per stage, in pipeline order; None: free.
+    clusters
+        Per cluster name; a missing name has no pins.
+    resharding
+        Strategies a boundary may use.
+    """
+
+    stages: Domain = ANY
+    microbatches: Domain = ANY
+    order: tuple[str, ...] | None = None
+    forbidden_next: frozenset[tuple[str, str]] = frozenset()
+    units: tuple[int, ...] | None = None
+    clusters: Mapping[str, ClusterPins] = field(default_factory=dict)
+    resharding: Domain = ANY
+
+    def of(self, cluster: str) -> ClusterPins:
+        """Return the pins of one cluster."""
+        return self.clusters.get(cluster, NO_CLUSTER_PINS)

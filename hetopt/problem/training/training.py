@@ -1,0 +1,152 @@
+"""Training settings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from hetopt.errors import InputError
+from hetopt.problem.training.choices import INTERLEAVED
+from hetopt.problem.training.dispatch import EVEN, Dispatch
+from hetopt.problem.training.lengths import lengths_fault, sequences_of
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from hetopt.problem.training.choices import (
+        Emulated,
+        Gradients,
+        Kernel,
+        Optimizer,
+        Precision,
+        Recompute,
+        ScheduleName,
+    )
+    from hetopt.problem.training.lengths import Lengths
+
+
+#: Share of device memory kept free besides the overhead (MODEL.md section 5).
+DEFAULT_RESERVE = 0.0
+
+
+def chunks_fault(schedule: ScheduleName, chunks: int) -> str | None:
+    """Return why a schedule has not so many chunks a stage; None if it may have."""
+    interleaved = schedule == INTERLEAVED
+    if chunks > 1 if interleaved else chunks == 1:
+        return None
+    expected = "2 or more" if interleaved else f"1, or schedule {INTERLEAVED}"
+    return f"is {chunks} with schedule {schedule}, expected {expected}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Training:
+    """How the model is trained.
+
+    Attributes
+    ----------
+    global_batch
+        Sequences per iteration (B).
+    seq_len
+        Tokens per sequence (s), of the longest where lengths differ.
+    lengths
+        Tokens and share of the sequences of each length, ascending, where lengths
+        differ; None: all sequences have ``seq_len`` tokens.
+    emulate
+        What devices that lack the precision multiply in; None: they are refused.
+        What is stored and sent keeps the precision.
+    zero
+        ZeRO stage: 1 shards optimizer states, 2 gradients too, 3 weights too.
+    overlap_gradients
+        Whether gradients are reduced while the last micro-batch's backward pass
+        still runs, or only after it.
+    recompute
+        Policies the plan may choose from, per cluster name; ``auto`` is all three.
+    chunks
+        Parts of the model that every stage holds (v): virtual stages a device. 2 or
+        more with ``interleaved-1f1b``, 1 with any other schedule.
+    sequence_parallel
+        Whether tensor parallelism splits what is between its matrices by tokens too.
+    attention, cross_entropy
+        Whether one kernel computes it, or separate operations.
+    gradients
+        What gradients accumulate in.
+    moe
+        What is assumed of how tokens reach routed experts.
+    reserve
+        Fraction of device memory that stays free besides the overhead.
+    """
+
+    global_batch: int
+    seq_len: int
+    lengths: Lengths | None = None
+    precision: Precision = "bf16"
+    emulate: Emulated | None = None
+    optimizer: Optimizer = "adam"
+    zero: int = 1
+    overlap_gradients: bool = True
+    recompute: Mapping[str, tuple[Recompute, ...]] = field(default_factory=dict)
+    schedule: ScheduleName = "virtual-1f1b"
+    chunks: int = 1
+    sequence_parallel: bool = True
+    attention: Kernel = "fused"
+    cross_entropy: Kernel = "fused"
+    gradients: Gradients = "fp32"
+    moe: Dispatch = EVEN
+    reserve: float = DEFAULT_RESERVE
+
+    def __post_init__(self) -> None:
+        for name in ("global_batch", "seq_len"):
+            if getattr(self, name) < 1:
+                msg = f"{name} is {getattr(self, name)}, expected at least 1"
+                raise ValueError(msg)
+        if self.lengths is not None:
+            fault = lengths_fault(self.lengths, self.global_batch, self.seq_len)
+            if fault is not None:
+                msg = f"lengths {fault}"
+                raise ValueError(msg)
+        fault = chunks_fault(self.schedule, self.chunks)
+        if fault is not None:
+            msg = f"chunks {fault}"
+            raise ValueError(msg)
+        if self.zero not in range(4):
+            msg = f"zero is {self.zero}, expected 0, 1, 2 or 3"
+            raise ValueError(msg)
+        if not 0 <= self.reserve < 1:
+            msg = f"reserve is {self.reserve}, expected at least 0 and less than 1"
+            raise ValueError(msg)
+
+    @property
+    def sequences(self) -> Mapping[int, int]:
+        """Sequences of an iteration by their tokens, the longest first."""
+        if self.lengths is None:
+            return {self.seq_len: self.global_batch}
+        return sequences_of(self.lengths, self.global_batch)
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of an iteration."""
+        return sum(tokens * number for tokens, number in self.sequences.items())
+
+    def of_length(self, tokens: int) -> Training:
+        """Return it with sequences of this length alone."""
+        return replace(self, seq_len=tokens, lengths=None)
+
+    def under(self, schedule: ScheduleName, chunks: int | None = None) -> Training:
+        """Return it with another schedule.
+
+        Parameters
+        ----------
+        chunks
+            Of every stage; None: its own where the schedule has several, else 1.
+
+        Raises
+        ------
+        InputError
+            The schedule does not go with so many chunks.
+        """
+        if chunks is None:
+            chunks = self.chunks if schedule == INTERLEAVED else 1
+        fault = chunks_fault(schedule, chunks)
+        if fault is not None:
+            raise InputError(fault, field="training.chunks")
+        return replace(self, schedule=schedule, chunks=chunks)

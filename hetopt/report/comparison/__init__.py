@@ -1,0 +1,1 @@
+"""Solvers side by side: as data, text and a picture."""

@@ -1,0 +1,201 @@
+"""Best-so-far against time, one step line per solver.
+
+Lines differ in colour, dash and marker, so that they stay apart in black and white
+and for the colour-blind (Okabe and Ito's palette, without its yellow).
+"""
+
+from __future__ import annotations
+
+from itertools import cycle
+from math import isclose
+from typing import TYPE_CHECKING
+
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FuncFormatter, NullFormatter
+
+from hetopt.report.comparison.comparison import MARK, Comparison, Contest
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from matplotlib.axes import Axes
+
+    from hetopt.report.comparison.comparison import Reference
+    from hetopt.solvers.side_by_side import Run
+
+    #: Where a line begins its pattern, and lengths of marks and gaps.
+    _Dash = tuple[int, tuple[int, ...]]
+
+_COLOURS = (
+    "#0072B2",
+    "#D55E00",
+    "#009E73",
+    "#CC79A7",
+    "#E69F00",
+    "#56B4E9",
+    "#000000",
+)
+_DASHES = ("-", (0, (5, 1.5)), (0, (1, 1)), (0, (6, 1.5, 1, 1.5)))
+_MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "p", "h", "*")
+_OPTIMUM_DASHES = ((0, (8, 3)), (0, (2, 2)), (0, (8, 2, 2, 2)))
+_COLUMNS = 3
+#: Times that a log axis can show.
+_LEAST_S = 1e-3
+#: Of so many markers per line and decade no two overlap.
+_PER_DECADE = 4
+#: On a longer axis only powers of ten have room for their names.
+_MANY_TIMES = 30
+#: The axis ends so far above the worst of the plans that solvers ended with.
+_ROOM = 0.06
+#: At most so many entries stand side by side in the legend.
+_ABREAST = 3
+
+
+def best_so_far(comparison: Comparison) -> Figure:
+    """Draw one panel per problem."""
+    contests = comparison.contests
+    columns = min(_COLUMNS, len(contests))
+    count = -(-len(contests) // columns)
+    figure = Figure(figsize=(max(5.0 * columns, 8.0), 4.0 * count + 1.5))
+    figure.set_layout_engine("constrained")
+    axes = list(figure.subplots(count, columns, squeeze=False).flat)
+    names = solvers_of(contests)
+    dashes = _dashes(contests)
+    handles: dict[str, Line2D] = {}
+    for axis, contest in zip(axes, contests, strict=False):
+        draw_contest(axis, contest, names, dashes, handles)
+    for axis in axes[len(contests) :]:
+        axis.set_axis_off()
+    figure.legend(
+        handles.values(),
+        handles.keys(),
+        loc="outside lower center",
+        ncols=min(_ABREAST, len(handles)),
+        frameon=False,
+    )
+    return figure
+
+
+def solvers_of(contests: Iterable[Contest]) -> list[str]:
+    """Return the labels of all lines, so that panels agree on their styles."""
+    labels = (label(run) for contest in contests for run in contest.runs)
+    return list(dict.fromkeys(labels))
+
+
+def label(run: Run) -> str:
+    """Return what the legend calls a run; seeds share one entry."""
+    entry = run.entry
+    name = entry.solver + (MARK if entry.principles.relaxed else "")
+    if entry.exploration is not None:
+        name += f", λ = {entry.exploration:g}"
+    return name
+
+
+def _dashes(contests: Iterable[Contest]) -> dict[str, _Dash]:
+    """Return how references are drawn, by their labels: alike in all panels."""
+    labels = dict.fromkeys(
+        known.label for contest in contests for known in _references(contest)
+    )
+    return dict(zip(labels, cycle(_OPTIMUM_DASHES), strict=False))
+
+
+def draw_contest(
+    axis: Axes,
+    contest: Contest,
+    names: Sequence[str],
+    dashes: Mapping[str, _Dash],
+    handles: dict[str, Line2D],
+) -> None:
+    """Draw the runs on one problem, and add what is new to the legend."""
+    references = _references(contest)
+    for known in references:
+        line = axis.axhline(
+            known.value_s,
+            color="0.35",
+            linewidth=1.2,
+            linestyle=dashes[known.label],
+            zorder=1,
+        )
+        handles.setdefault(known.label, line)
+    ends = [known.value_s for known in references]
+    for run in contest.runs:
+        if run.trace:
+            _draw_run(axis, run, names.index(label(run)), handles)
+            ends.append(run.trace[-1].closed_form_s)
+    axis.set_xscale("log")
+    plain = FuncFormatter(lambda value, _: f"{value:g}")
+    axis.xaxis.set_major_formatter(plain)
+    low, high = axis.get_xlim()
+    few = high / low < _MANY_TIMES
+    axis.xaxis.set_minor_formatter(plain if few else NullFormatter())
+    axis.set_xlabel("time since the search began, s")
+    axis.set_ylabel("best plan so far, s per iteration (closed form)")
+    axis.set_title(_title(contest), fontsize=10)
+    if ends:
+        room = max(max(ends) - min(ends), min(ends) * 0.02)
+        axis.set_ylim(min(ends) - _ROOM * room, max(ends) + 4 * _ROOM * room)
+    axis.grid(visible=True, which="major", color="0.9", linewidth=0.6)
+    axis.set_axisbelow(True)
+
+
+def _draw_run(axis: Axes, run: Run, number: int, handles: dict[str, Line2D]) -> None:
+    times = [max(each.elapsed_s, _LEAST_S) for each in run.trace]
+    values = [each.closed_form_s for each in run.trace]
+    ended = max(run.search_time_s or times[-1], times[-1])
+    colour = _COLOURS[number % len(_COLOURS)]
+    marker = _MARKERS[number % len(_MARKERS)]
+    (line,) = axis.plot(
+        [*times, ended],
+        [*values, values[-1]],
+        drawstyle="steps-post",
+        color=colour,
+        linestyle=_DASHES[number % len(_DASHES)],
+        linewidth=1.4,
+        # Open: a better plan. Filled: the end, by a proof; a bar: without one.
+        marker=marker,
+        markersize=5,
+        markerfacecolor="white",
+        markevery=_spread(times),
+        zorder=3,
+    )
+    proven = run.status == "optimal"
+    axis.plot(
+        [ended],
+        [values[-1]],
+        color=colour,
+        marker=marker if proven else "|",
+        markersize=8,
+        linestyle="none",
+        zorder=4,
+    )
+    handles.setdefault(label(run), line)
+
+
+def _spread(times: Sequence[float]) -> list[int]:
+    """Return the improvements that get a marker: a few per decade, and the last."""
+    chosen: list[int] = []
+    last = 0.0
+    for index, time_s in enumerate(times):
+        if not chosen or time_s >= last * 10 ** (1 / _PER_DECADE):
+            chosen.append(index)
+            last = time_s
+    return sorted({*chosen, len(times) - 1})
+
+
+def _references(contest: Contest) -> list[Reference]:
+    """Return what plans are measured by, those of one value once."""
+    drawn: list[Reference] = []
+    # Of several spaces with the same best plan the first is the narrowest one proven.
+    for known in sorted(
+        contest.references().values(),
+        key=lambda known: (not known.proven, len(known.relaxed)),
+    ):
+        if not any(isclose(known.value_s, each.value_s) for each in drawn):
+            drawn.append(known)
+    return drawn
+
+
+def _title(contest: Contest) -> str:
+    known = [f"{each.label} {each.value_s:.4f} s" for each in _references(contest)]
+    return "\n".join([f"{contest.problem} ({contest.schedule})", *known])

@@ -1,0 +1,208 @@
+"""A comparison of solvers as CSV, as Markdown and as a table in a terminal."""
+
+from __future__ import annotations
+
+import csv
+import io
+from typing import TYPE_CHECKING, Any
+
+from hetopt.report.comparison.comparison import (
+    MARK,
+    WITHIN,
+    Comparison,
+    Contest,
+    Row,
+    rows,
+    without,
+)
+from hetopt.report.drawing.sheet import labelled, sheet
+from hetopt.report.summary import cost_text, gap_text
+
+if TYPE_CHECKING:
+    from hetopt.report.drawing.sheet import Part
+
+COLUMNS = (
+    "solver",
+    "status",
+    "closed form s",
+    "simulated s",
+    "above",
+    "first plan s",
+    *(f"within {name} s" for name in WITHIN),
+    "proof s",
+    "gap",
+    "process s",
+)
+_LEFT = ("solver", "status")
+CSV_COLUMNS = (
+    "problem",
+    "solver",
+    "seed",
+    "relaxed",
+    "extra",
+    "status",
+    "closed_form_s",
+    "iteration_time_s",
+    "stages",
+    "microbatches",
+    "devices",
+    "cost_per_iteration",
+    "cost_per_trillion_tokens",
+    "above",
+    "reference_s",
+    "reference_proven",
+    "first_s",
+    *(f"within_{name}_s" for name in WITHIN),
+    "proof_s",
+    "lower_bound_s",
+    "gap",
+    "search_time_s",
+    "process_time_s",
+    "failure",
+)
+
+
+def comparison_csv(comparison: Comparison) -> str:
+    """Return one line per run, numbers in full."""
+    stream = io.StringIO()
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerow(CSV_COLUMNS)
+    for contest in comparison.contests:
+        for row in rows(contest):
+            values: dict[str, Any] = {
+                f"within_{name}_s": time for name, time in row.within_s.items()
+            }
+            for name in CSV_COLUMNS:
+                if name not in values:
+                    values[name] = getattr(row, name)
+            values["relaxed"] = " ".join(row.relaxed)
+            writer.writerow(_plain(values[name]) for name in CSV_COLUMNS)
+    return stream.getvalue()
+
+
+def comparison_markdown(comparison: Comparison) -> str:
+    """Return a section per problem, with a table and what its words mean."""
+    parts = ["# Solvers side by side\n"]
+    for contest in comparison.contests:
+        parts.append(f"## {contest.problem}, {contest.schedule}\n")
+        parts.append(f"| {' | '.join(COLUMNS)} |")
+        parts.append(f"|{'---|' * len(_LEFT)}{'--:|' * (len(COLUMNS) - len(_LEFT))}")
+        found = rows(contest)
+        parts += [
+            f"| {' | '.join(cell.replace('|', '/') for cell in cells(row))} |"
+            for row in found
+        ]
+        parts.append("")
+        parts += [f"- {line}" for line in footnotes(contest, found)]
+        parts.append("")
+    parts += [f"- {line}" for line in conditions(comparison)]
+    return "\n".join(parts) + "\n"
+
+
+def comparison_parts(comparison: Comparison) -> list[Part]:
+    """Return what ``hetopt compare`` prints."""
+    parts: list[Part] = []
+    for contest in comparison.contests:
+        found = rows(contest)
+        parts += [
+            f"{contest.problem}, {contest.schedule}",
+            sheet(COLUMNS, (cells(row) for row in found), left=_LEFT),
+            *footnotes(contest, found),
+            "",
+        ]
+    parts.append(labelled(("", line) for line in conditions(comparison)))
+    return parts
+
+
+def cells(row: Row) -> tuple[str, ...]:
+    """Return a row as text, by ``COLUMNS``."""
+    return (
+        name_of(row),
+        row.status,
+        _seconds(row.closed_form_s, 4),
+        _seconds(row.iteration_time_s, 4),
+        "-" if row.above is None else gap_text(row.above),
+        _seconds(row.first_s),
+        *(_seconds(row.within_s[name]) for name in WITHIN),
+        _seconds(row.proof_s),
+        "-" if row.gap is None else gap_text(row.gap),
+        _seconds(row.process_time_s),
+    )
+
+
+def name_of(row: Row) -> str:
+    """Return the solver, marked if its space is wider, with seed and purpose."""
+    name = row.solver + (MARK if row.marked else "")
+    if row.extra:
+        name += f" (for reference{without(row.relaxed)})"
+    return name if row.seed is None else f"{name} seed {row.seed}"
+
+
+def footnotes(contest: Contest, found: list[Row]) -> list[str]:
+    """Say what plans are measured by, whose space is wider, and what failed."""
+    lines = []
+    for each in contest.references().values():
+        line = f"{each.label}: {each.value_s:.6f} s ({each.solver})"
+        if not each.proven and each.lower_bound_s:
+            line += f", lower bound {each.lower_bound_s:.6f} s"
+        lines.append(line)
+    if any(row.extra for row in found):
+        lines.append(
+            "for reference: started from the best plan of the others, to prove it or "
+            "to find what is better; its times are no match for theirs"
+        )
+    for relaxed in dict.fromkeys(row.relaxed for row in found if row.marked):
+        names = dict.fromkeys(row.solver for row in found if row.relaxed == relaxed)
+        lines.append(
+            f"{MARK} {', '.join(names)}: plans need not keep {' and '.join(relaxed)}, "
+            "and are compared with the best of all that need not"
+        )
+    lines += [
+        f"cost with {name_of(row)}: {cost_text(run.cost)}"
+        for run, row in zip(contest.every, found, strict=True)
+        if run.cost is not None
+    ]
+    lines += [
+        f"{name_of(row)}: {row.failure}"
+        for row in found
+        # That a reference found nothing better is no failure.
+        if row.failure and (not row.extra or row.status == "failed")
+    ]
+    return lines
+
+
+def conditions(comparison: Comparison) -> list[str]:
+    """Say how it was run."""
+    jobs = "one per core" if comparison.jobs is None else str(comparison.jobs)
+    lines = [
+        f"one run after the other, each in a new process, {comparison.time_limit_s:g} "
+        f"s at most, workers: {jobs}; on {comparison.machine}",
+        "times run from the start of the search, with the problem read and the table "
+        "of costs built; 'process' is all of it, from the start of the interpreter to "
+        "the checked answer",
+        "'above' is about the proven optimum (or best plan known) of the solver's "
+        "space, 'gap' what the solver itself can say; both in closed form",
+    ]
+    if comparison.warm_up_s:
+        told = ", ".join(
+            f"{solver} {seconds:.1f} s"
+            for solver, seconds in comparison.warm_up_s.items()
+        )
+        lines.append(
+            "not counted: a first run of each solver on a tiny problem, which compiles "
+            f"what is then kept on disk: {told}"
+        )
+    return lines
+
+
+def _seconds(value: float | None, digits: int | None = None) -> str:
+    """Return seconds with so many decimals; with three significant digits if None."""
+    if value is None:
+        return "-"
+    if digits is None:
+        digits = 3 if value < 1 else 2 if value < 10 else 1
+    return f"{value:.{digits}f}"
+
+
+def _plain(value: Any) -> Any:
+    return str(value).lower() if isinstance(value, bool) else value

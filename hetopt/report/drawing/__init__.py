@@ -1,0 +1,1 @@
+"""Tables, labelled lines, bars and pictures: how reports are drawn."""

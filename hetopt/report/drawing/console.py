@@ -1,0 +1,137 @@
+"""Draws the parts of a report as text, with rich."""
+
+from __future__ import annotations
+
+import io
+import os
+import shutil
+from typing import IO, TYPE_CHECKING
+
+from rich.box import SIMPLE_HEAD
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from hetopt.report.drawing.layout import heading, layout
+from hetopt.report.drawing.sheet import Lines, Sheet
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from rich.console import JustifyMethod, RenderableType
+
+    from hetopt.report.drawing.layout import SheetLayout
+    from hetopt.report.drawing.sheet import Part
+
+#: Columns of output that goes to a file or a pipe: wide enough to break no row.
+PIPE_WIDTH = 200
+
+
+def is_terminal(stream: IO[str] | None) -> bool:
+    """Whether a person with a capable terminal looks at ``stream``."""
+    return (
+        stream is not None
+        and not stream.closed
+        and stream.isatty()
+        and os.environ.get("TERM") not in ("dumb", "unknown")
+    )
+
+
+def width_of(stream: IO[str] | None) -> int:
+    """Return the columns that ``stream`` has room for."""
+    if is_terminal(stream):
+        return max(shutil.get_terminal_size().columns, 40)
+    return PIPE_WIDTH
+
+
+def draw(
+    parts: Iterable[Part], stream: IO[str] | None, *, coloured: bool = True
+) -> str:
+    """Return ``parts`` as text that suits ``stream``.
+
+    Parameters
+    ----------
+    coloured
+        Whether a terminal gets colours and bold letters.
+    """
+    width = width_of(stream)
+    terminal = is_terminal(stream)
+    styled = terminal and coloured
+    console = Console(
+        file=io.StringIO(),
+        force_terminal=styled,
+        color_system="standard" if styled else None,
+        no_color=not styled or "NO_COLOR" in os.environ or None,
+        width=width,
+        emoji=False,
+        highlight=False,
+        markup=False,
+    )
+    with console.capture() as capture:
+        for part in parts:
+            # A terminal would break a long line anywhere, a pipe breaks none.
+            soft = isinstance(part, str) and not terminal
+            console.print(_renderable(part, width), soft_wrap=soft)
+    lines = capture.get().split("\n")
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def _renderable(part: Part, width: int) -> RenderableType:
+    match part:
+        case Sheet():
+            return _drawn(part, width)
+        case Lines():
+            return _labelled(part)
+        case _:
+            return part
+
+
+def _drawn(table: Sheet, width: int) -> Table:
+    """Return a table as rich draws it, in the layout that fits ``width``."""
+    placed = layout(table, width)
+    places = list(zip(*placed.lines, strict=True))
+    drawn = Table(
+        box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False
+    )
+    heads = _heads(table, placed)
+    for place, room, head in zip(places, placed.widths, heads, strict=True):
+        side: JustifyMethod = "right" if _is_right(table, place) else "left"
+        drawn.add_column(
+            Text(head, justify=side), justify=side, width=room, overflow="fold"
+        )
+    several = len(placed.lines) > 1
+    for number, row in enumerate(table.rows):
+        if several and number:
+            drawn.add_row()
+        for line in placed.lines:
+            drawn.add_row(*("" if at is None else row[at] for at in line))
+    return drawn
+
+
+def _heads(table: Sheet, placed: SheetLayout) -> list[str]:
+    """Return the heading of every place: those of its columns below each other."""
+    heads: list[list[str]] = [[] for _ in placed.widths]
+    for line in placed.lines:
+        names = [
+            [] if at is None else heading(table.columns[at].name, room)
+            for at, room in zip(line, placed.widths, strict=True)
+        ]
+        height = max(map(len, names))
+        for head, lines in zip(heads, names, strict=True):
+            head += [*lines, *[""] * (height - len(lines))]
+    return ["\n".join(head).rstrip("\n") for head in heads]
+
+
+def _is_right(table: Sheet, place: Sequence[int | None]) -> bool:
+    """Whether the cells of a place are aligned to the right, as numbers are."""
+    return not any(table.columns[at].text for at in place if at is not None)
+
+
+def _labelled(lines: Lines) -> Table:
+    """Return lines as two columns without a head."""
+    drawn = Table(box=None, show_header=False, pad_edge=False)
+    drawn.add_column(no_wrap=True, style="bold")
+    drawn.add_column(overflow="fold")
+    for label, text in lines.pairs:
+        drawn.add_row(label, text)
+    return drawn

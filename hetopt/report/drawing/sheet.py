@@ -1,0 +1,90 @@
+"""What reports are put together from: tables and labelled lines, as plain text.
+
+Whoever shows them decides how: ``hetopt.report.drawing.console`` draws them for a
+terminal of some width, ``hetopt.report.drawing.html`` for a notebook.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """One column of a table.
+
+    Attributes
+    ----------
+    name
+        Its heading; where the column is narrow, it breaks at spaces and after hyphens.
+    text
+        Whether cells are words, aligned to the left, which may be broken at spaces.
+        Other cells are never broken.
+    optional
+        Whether it is left out where there is no room for all of it in one line.
+    """
+
+    name: str
+    text: bool = False
+    optional: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sheet:
+    """A table.
+
+    Attributes
+    ----------
+    columns
+        The first one says what a row is about.
+    rows
+        One cell per column each.
+    """
+
+    columns: tuple[Column, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Lines:
+    """Texts with a label before each."""
+
+    pairs: tuple[tuple[str, str], ...]
+
+
+#: One piece of a report; a string is a line, or several.
+Part = str | Sheet | Lines
+
+
+def sheet(
+    columns: Sequence[str],
+    rows: Iterable[Sequence[Any]],
+    *,
+    left: Sequence[str] = (),
+    optional: Sequence[str] = (),
+) -> Sheet:
+    """Return a table of these rows.
+
+    Parameters
+    ----------
+    left
+        Columns of words.
+    optional
+        Columns that may be left out.
+    """
+    return Sheet(
+        columns=tuple(
+            Column(name=name, text=name in left, optional=name in optional)
+            for name in columns
+        ),
+        rows=tuple(tuple(str(cell) for cell in row) for row in rows),
+    )
+
+
+def labelled(pairs: Iterable[tuple[str, str]]) -> Lines:
+    """Return texts with a label before each."""
+    return Lines(tuple(pairs))

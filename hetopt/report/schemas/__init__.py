@@ -1,0 +1,1 @@
+"""JSON Schemas of the files and reports that hetopt writes."""

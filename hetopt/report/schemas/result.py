@@ -1,0 +1,159 @@
+"""JSON Schema (draft 2020-12) of what a solver answers."""
+
+from __future__ import annotations
+
+from typing import get_args
+
+from hetopt.cost.table.table import SourceKind
+from hetopt.problem.training.choices import SCHEDULE_CHOICES, SCHEDULES
+from hetopt.problem.training.principles import RELAXABLE
+from hetopt.report.schemas.money import COST, SPENT
+from hetopt.report.schemas.plan import PLAN_RECORD, REPORTED, TIMES
+from hetopt.report.schemas.several import SEVERAL
+from hetopt.report.schemas.words import (
+    DRAFT,
+    POSITIVE,
+    SECONDS,
+    TEXT,
+    Schema,
+    one_of,
+    or_null,
+    record,
+    row,
+    whole,
+)
+from hetopt.results.crossing import MoveKind
+from hetopt.results.per_schedule import ScheduleStatus
+from hetopt.results.result import RESULT_SCHEMA, Objective, Status
+from hetopt.results.settlement import How
+
+_OBJECTIVE: Schema = {
+    **or_null(SECONDS),
+    "description": "What was minimised, where that is neither of the times.",
+}
+
+_STABILITY: Schema = {
+    **row(
+        record(
+            {
+                "kind": one_of(get_args(MoveKind)),
+                "clusters": row(TEXT, 1),
+                "direction": one_of(("more", "less")),
+                "factor": or_null(POSITIVE),
+                "plan_s": or_null(SECONDS),
+                "other": or_null(record({**TIMES, "plan": PLAN_RECORD})),
+                "proven": {"type": "boolean"},
+            }
+        )
+    ),
+    "description": "How far each coefficient may move until another plan is better by "
+    "more than 1%: the factor, what this plan takes there (null: it does not fit), and "
+    "the other plan (null: there is none). A factor of null: not up to the last tried.",
+}
+
+_SCHEDULES: Schema = {
+    **row(
+        record(
+            {
+                "schedule": one_of(SCHEDULES),
+                "chunks": {
+                    **whole(1),
+                    "description": "Of every stage.",
+                },
+                "status": {
+                    **one_of(get_args(ScheduleStatus)),
+                    "description": "`refuted`: it has no better plan than the reported "
+                    "one; `passed-over`: it was not to be searched.",
+                },
+                "objective_s": {
+                    **or_null(SECONDS),
+                    "description": "Of its best known plan, by what is minimised.",
+                },
+                "lower_bound_s": or_null(SECONDS),
+                "search_time_s": SECONDS,
+                "reason": {
+                    **or_null(TEXT),
+                    "description": "Why it was not searched.",
+                },
+            }
+        ),
+        1,
+    ),
+    "description": "What was found out about each schedule (--schedule best). Status, "
+    "bound and gap of the result are about all that were searched, settlements about "
+    "the plan's schedule.",
+}
+
+RESULT: Schema = {
+    "$schema": DRAFT,
+    "title": "hetopt result",
+    "description": "What `hetopt plan --json` prints and `--out` holds.",
+    **record(
+        {
+            "schema": {"const": RESULT_SCHEMA},
+            "status": one_of(get_args(Status)),
+            "objective": one_of(get_args(Objective)),
+            **{name: or_null(schema) for name, schema in TIMES.items()},
+            "lower_bound_s": or_null(SECONDS),
+            "gap": or_null({"type": "number"}),
+            "search_time_s": SECONDS,
+            "tokens_per_s": or_null({"type": "number", "minimum": 0}),
+            "mfu": or_null({"type": "number", "minimum": 0}),
+            "mfu_used": or_null({"type": "number", "minimum": 0}),
+            "settled": {
+                "type": "object",
+                "description": "Number of (p, q) by how they were settled.",
+                "propertyNames": {"enum": list(get_args(How))},
+                "additionalProperties": whole(1),
+            },
+            "settlements": row(
+                record(
+                    {
+                        "stages": whole(1),
+                        "microbatches": whole(1),
+                        "how": one_of(get_args(How)),
+                        "bound_s": or_null(SECONDS),
+                    }
+                )
+            ),
+            "solver": TEXT,
+            "table_kinds": {
+                "type": "object",
+                "description": "Where each cluster's times come from.",
+                "additionalProperties": one_of(get_args(SourceKind)),
+            },
+            "reason": or_null(TEXT),
+            "plan": or_null(PLAN_RECORD),
+            "alternatives": row(
+                record({**TIMES, "plan": PLAN_RECORD}, {"objective_s": _OBJECTIVE})
+            ),
+        },
+        {
+            "objective_s": _OBJECTIVE,
+            "cost": COST,
+            "spent": SPENT,
+            "several": SEVERAL,
+            "stability": _STABILITY,
+            "schedules": _SCHEDULES,
+            "solver_choice": {
+                **TEXT,
+                "description": "Why this solver, where `auto` chose it, or what it had "
+                "to do without.",
+            },
+            "relaxed": {
+                **row(one_of(RELAXABLE)),
+                "description": "Principles that plans need not keep (--relax).",
+            },
+            "reported": REPORTED,
+            "launch": record(
+                {
+                    "launcher": TEXT,
+                    "schedule": one_of(SCHEDULE_CHOICES),
+                    "closed_form_s": or_null(SECONDS),
+                    "iteration_time_s": or_null(SECONDS),
+                    "proven": {"type": "boolean"},
+                }
+            ),
+        },
+    ),
+}

@@ -1,0 +1,133 @@
+"""Why a plan is as it is, in sentences and as JSON."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from hetopt.report.plan_report import BYTES_PER_GB, stage_table
+from hetopt.report.summary import gap_text
+from hetopt.report.whatif.table import change_text
+from hetopt.whatif.reasons import limits_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from hetopt.plans.plan import Plan
+    from hetopt.pricing.price import Price
+    from hetopt.problem.problem import Problem
+    from hetopt.report.drawing.sheet import Part
+    from hetopt.report.whatif.table import Row
+    from hetopt.whatif.reasons import Question
+
+REASONS_SCHEMA = "hetopt-reasons/1"
+#: Shares of the time below this are nothing.
+_NOTHING = 5e-5
+
+
+def reasons_report(
+    problem: Problem,
+    plan: Plan,
+    price: Price,
+    base: Row,
+    answers: Sequence[tuple[Question, Row]],
+) -> list[Part]:
+    """Return what ``hetopt explain`` prints of one plan.
+
+    Parameters
+    ----------
+    base
+        What is known of the problem as it is.
+    answers
+        Questions, with what is known of the problems that answer them.
+    """
+    return [
+        stage_table(plan, model=problem.model, price=price),
+        "",
+        *_limits(plan, price),
+        *_standing(price, base),
+        *(_sentence(question, row, base) for question, row in answers),
+    ]
+
+
+def reasons_to_json(
+    plan: Plan, price: Price, base: Row, answers: Sequence[tuple[Question, Row]]
+) -> dict[str, Any]:
+    """Return the same as plain JSON data; see ``hetopt schema reasons``."""
+    return {
+        "schema": REASONS_SCHEMA,
+        "closed_form_s": price.closed_form_s,
+        "iteration_time_s": price.iteration_time_s,
+        "plan": plan.to_json(),
+        "limits": asdict(limits_of(price)),
+        "best_s": base.closed_form_s,
+        "answers": [
+            {
+                "kind": question.kind,
+                "clusters": list(question.clusters),
+                "status": row.status,
+                "closed_form_s": row.closed_form_s,
+                "lower_bound_s": row.lower_bound_s,
+                "saves": None if row.against_base is None else -row.against_base,
+                "plan_changes": [asdict(change) for change in row.plan_changes],
+                "reason": row.reason,
+            }
+            for question, row in answers
+        ],
+    }
+
+
+def _limits(plan: Plan, price: Price) -> Iterator[str]:
+    limits, stages = limits_of(price), plan.pipeline.stages
+    pace, full = limits.pace_stage, limits.full_stage
+    yield (
+        f"Stage {pace} on {stages[pace].cluster} sets the pace: it is busy for "
+        f"{limits.pace_share:.1%} of the iteration."
+    )
+    yield (
+        f"Memory is fullest on stage {full}, on {stages[full].cluster}: "
+        f"{price.memory_bytes[full] / BYTES_PER_GB:.1f} of "
+        f"{price.usable_bytes[full] / BYTES_PER_GB:.1f} GB are used."
+    )
+
+
+def _standing(price: Price, base: Row) -> Iterator[str]:
+    """Say which time the rest is about, and whether the plan is the best one by it."""
+    if base.closed_form_s is None or base.iteration_time_s is None:
+        return
+    behind = price.closed_form_s / base.closed_form_s - 1
+    if behind > _NOTHING:
+        yield (
+            f"Another plan takes {base.closed_form_s:.4f} s in closed form, this one "
+            f"{price.closed_form_s:.4f} s ({behind:+.2%}); simulated, they take "
+            f"{base.iteration_time_s:.4f} and {price.iteration_time_s:.4f} s. What "
+            "follows is about the closed form, and held against that other plan."
+        )
+    else:
+        yield (
+            f"What follows is about the closed form, in which the plan takes "
+            f"{price.closed_form_s:.4f} s; simulated, it takes "
+            f"{price.iteration_time_s:.4f} s."
+        )
+
+
+def _sentence(question: Question, row: Row, base: Row) -> str:
+    """Return one answer as a sentence."""
+    subject = row.change[0].upper() + row.change[1:]
+    proven = "" if row.status == "optimal" else f" (not proven: {gap_text(row.gap)})"
+    if row.closed_form_s is None or row.against_base is None:
+        return f"{subject}: {row.reason or 'nothing is known'}."
+    time_s, saved = f"{row.closed_form_s:.4f} s", -row.against_base
+    if question.kind == "unused":
+        name = question.clusters[0]
+        if abs(saved) < _NOTHING:
+            return f"{name} is not used: with it an iteration takes as long{proven}."
+        return (
+            f"{name} is not used: the best plan that uses it takes {time_s}, "
+            f"{-saved:.2%} more{proven}."
+        )
+    if abs(saved) < _NOTHING:
+        return f"{subject} would save nothing{proven}."
+    verb = "save" if saved > 0 else "cost"
+    how = "; ".join(map(change_text, row.plan_changes)) or "the same plan"
+    return f"{subject} would {verb} {abs(saved):.2%}: {time_s}, by {how}{proven}."

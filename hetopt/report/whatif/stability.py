@@ -1,0 +1,69 @@
+"""How far coefficients may move before another plan is better, as a table."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hetopt.export.back.differences import changes
+from hetopt.report.drawing.sheet import sheet
+from hetopt.report.whatif.table import change_text
+from hetopt.results.crossing import MARGIN
+from hetopt.whatif.moves import move_text
+from hetopt.whatif.stability import FACTORS
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from hetopt.plans.plan import Plan
+    from hetopt.report.drawing.sheet import Part
+    from hetopt.results.crossing import Crossing
+
+
+def stability_report(
+    crossings: Sequence[Crossing], plan: Plan, *, simulated: bool, complete: bool
+) -> list[Part]:
+    """Return what ``hetopt plan --stability`` adds to the report.
+
+    Parameters
+    ----------
+    plan
+        The one that is reported.
+    simulated
+        Whether simulated times were minimised.
+    complete
+        Whether everything was searched.
+    """
+    parts: list[Part] = [
+        "",
+        f"how far each may move until another plan is better by more than {MARGIN:.0%}",
+        sheet(
+            ("what", "to", "this plan s", "the other s", "the other plan"),
+            (
+                (
+                    move_text(each.kind, each.clusters),
+                    *_cells(each, plan, simulated=simulated),
+                )
+                for each in crossings
+            ),
+            left=("what", "the other plan"),
+        ),
+    ]
+    if not complete:
+        parts.append("stopped before everything was searched")
+    return parts
+
+
+def _cells(
+    crossing: Crossing, plan: Plan, *, simulated: bool
+) -> tuple[str, str, str, str]:
+    most = FACTORS[-1] if crossing.more else 1 / FACTORS[-1]
+    proven = "" if crossing.proven else ", not proven"
+    if crossing.factor is None:
+        return f"beyond {most:.2f}x{proven}", "", "", "this one stays"
+    plan_s = "too large" if crossing.plan_s is None else f"{crossing.plan_s:.4f}"
+    factor, other = f"{crossing.factor:.2f}x{proven}", crossing.other
+    if other is None:
+        return factor, plan_s, "", "no plan at all"
+    how = "; ".join(map(change_text, changes(plan, other.plan))) or "the same decisions"
+    other_s = other.iteration_time_s if simulated else other.closed_form_s
+    return factor, plan_s, f"{other_s:.4f}", how

@@ -1,0 +1,248 @@
+"""Variants of a problem side by side: as a table, CSV and JSON."""
+
+from __future__ import annotations
+
+import csv
+import io
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from hetopt.export.back.differences import SPLIT, Change, changes
+from hetopt.problem.digest import problem_digest
+from hetopt.report.drawing.sheet import labelled, sheet
+from hetopt.report.summary import FORMS, amount, cost_text, gap_text, latencies
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from hetopt.plans.plan import Plan
+    from hetopt.report.drawing.sheet import Part
+    from hetopt.results.money import Cost
+    from hetopt.results.result import Objective, Result, Status
+    from hetopt.whatif.solving import Answer
+    from hetopt.whatif.variants import Variant
+
+WHATIF_SCHEMA = "hetopt-whatif/1"
+CSV_COLUMNS = (
+    "change",
+    "status",
+    "closed_form_s",
+    "iteration_time_s",
+    "against_base",
+    "lower_bound_s",
+    "gap",
+    "tokens_per_s",
+    "tokens_per_day",
+    "cost_per_hour",
+    "cost_per_iteration",
+    "cost_per_trillion_tokens",
+    "plan_changes",
+    "reason",
+)
+_DAY_S = 86400
+_BILLION = 1e9
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """What is said of one variant; times in seconds, None where there is no plan.
+
+    Attributes
+    ----------
+    digest
+        Of the variant's problem; None if there is none.
+    time_s
+        What is minimised: the closed form or the simulated time.
+    against_base
+        How much longer that is than in the first row, as a share.
+    plan_changes
+        From the plan of the first row.
+    reason
+        Why there is no plan.
+    """
+
+    change: str
+    digest: str | None
+    status: Status | Literal["failed"]
+    time_s: float | None
+    closed_form_s: float | None
+    iteration_time_s: float | None
+    against_base: float | None
+    lower_bound_s: float | None
+    gap: float | None
+    tokens_per_s: float | None
+    cost: Cost | None
+    plan_changes: tuple[Change, ...]
+    reason: str | None
+    plan: Plan | None
+
+    @property
+    def tokens_per_day(self) -> float | None:
+        """Tokens that are trained on in 24 hours."""
+        return None if self.tokens_per_s is None else self.tokens_per_s * _DAY_S
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the row as plain JSON data; see ``hetopt schema whatif``."""
+        return {
+            "change": self.change,
+            "problem_digest": self.digest,
+            "status": self.status,
+            "closed_form_s": self.closed_form_s,
+            "iteration_time_s": self.iteration_time_s,
+            "against_base": self.against_base,
+            "lower_bound_s": self.lower_bound_s,
+            "gap": self.gap,
+            "tokens_per_s": self.tokens_per_s,
+            "tokens_per_day": self.tokens_per_day,
+            "cost": None if self.cost is None else self.cost.to_json(),
+            "plan_changes": [asdict(change) for change in self.plan_changes],
+            "reason": self.reason,
+            "plan": None if self.plan is None else self.plan.to_json(),
+        }
+
+
+def rows(variants: Sequence[Variant], answers: Sequence[Answer]) -> list[Row]:
+    """Return one row for every variant; the first is what others are held against."""
+    base = answers[0].result
+    return [
+        _row(variant, answer, base)
+        for variant, answer in zip(variants, answers, strict=True)
+    ]
+
+
+def _row(variant: Variant, answer: Answer, base: Result | None) -> Row:
+    result = answer.result
+    best = None if result is None else result.best
+    plan = None if best is None else best.plan
+    time_s, base_s = _time_s(result), _time_s(base)
+    before = None if base is None or base.best is None else base.best.plan
+    problem = variant.problem
+    status: Status | Literal["failed"] = "failed"
+    if result is not None:
+        status = result.status
+    elif problem is None:
+        status = "infeasible"
+    return Row(
+        change=variant.change,
+        digest=None if problem is None else problem_digest(problem),
+        status=status,
+        time_s=time_s,
+        closed_form_s=best.closed_form_s if best else None,
+        iteration_time_s=best.iteration_time_s if best else None,
+        against_base=time_s / base_s - 1 if time_s and base_s else None,
+        lower_bound_s=result.lower_bound_s if result else None,
+        gap=result.gap if result else None,
+        tokens_per_s=result.tokens_per_s if result else None,
+        cost=result.cost if result else None,
+        plan_changes=changes(before, plan) if before and plan else (),
+        reason=result.reason if result else answer.failure,
+        plan=plan,
+    )
+
+
+def _time_s(result: Result | None) -> float | None:
+    """Return what was minimised."""
+    if result is None or result.best is None:
+        return None
+    best = result.best
+    simulated = result.objective == "simulated"
+    return best.iteration_time_s if simulated else best.closed_form_s
+
+
+def whatif_to_json(
+    problem: str, objective: Objective, found: Sequence[Row]
+) -> dict[str, Any]:
+    """Return everything as plain JSON data; see ``hetopt schema whatif``."""
+    return {
+        "schema": WHATIF_SCHEMA,
+        "problem": problem,
+        "objective": objective,
+        "rows": [row.to_json() for row in found],
+    }
+
+
+def whatif_csv(found: Sequence[Row]) -> str:
+    """Return one line per variant, numbers in full."""
+    stream = io.StringIO()
+    writer = csv.writer(stream, lineterminator="\n")
+    writer.writerow(CSV_COLUMNS)
+    for row in found:
+        cost = {} if row.cost is None else row.cost.to_json()
+        values: dict[str, Any] = row.to_json() | {
+            f"cost_{name}": cost.get(name)
+            for name in ("per_hour", "per_iteration", "per_trillion_tokens")
+        }
+        values["plan_changes"] = "; ".join(
+            change_text(each) for each in row.plan_changes
+        )
+        writer.writerow(values[name] for name in CSV_COLUMNS)
+    return stream.getvalue()
+
+
+def whatif_report(
+    found: Sequence[Row], objective: Objective, base: Result | None
+) -> list[Part]:
+    """Return what ``hetopt whatif`` prints.
+
+    Parameters
+    ----------
+    base
+        Of the problem as it is.
+    """
+    priced = any(row.cost is not None for row in found)
+    names = ["change", f"{FORMS[objective]} s", "against base", "tokens/s"]
+    names += ["tokens a day, 1e9"]
+    names += ["cost a 1e12 tokens"] if priced else []
+    names += ["gap", "plan"]
+    lines = [(row.change, f"no plan: {row.reason}") for row in found if not row.plan]
+    lines += [
+        (row.change, f"cost {cost_text(row.cost)}")
+        for row in found
+        if row.cost is not None and row.cost.unpriced
+    ]
+    if base is not None:
+        lines.append(("latencies", latencies(base)))
+    return [
+        sheet(
+            names,
+            (
+                [*_cells(row, priced=priced), _described(row) if number else ""]
+                for number, row in enumerate(found)
+            ),
+            left=("change", "plan"),
+        ),
+        labelled(lines),
+    ]
+
+
+def _cells(row: Row, *, priced: bool) -> list[str]:
+    """Return a row as text, but for what is different in the plan."""
+    day = row.tokens_per_day
+    cost = None if row.cost is None else row.cost.per_trillion_tokens
+    return [
+        row.change,
+        "-" if row.time_s is None else f"{row.time_s:.4f}",
+        "-" if row.against_base is None else f"{row.against_base:+.2%}",
+        "-" if row.tokens_per_s is None else f"{row.tokens_per_s:,.0f}",
+        "-" if day is None else f"{day / _BILLION:,.3f}",
+        *([amount(cost)] if priced else []),
+        "-" if row.gap is None else gap_text(row.gap),
+    ]
+
+
+def _described(row: Row) -> str:
+    """Say in a few words what is different in the plan of a variant."""
+    if row.plan is None:
+        return "-" if row.status == "failed" else row.status
+    if not row.plan_changes:
+        return "the same" if row.against_base is not None else ""
+    return "; ".join(
+        each.what if each.what == SPLIT else change_text(each)
+        for each in row.plan_changes
+    )
+
+
+def change_text(change: Change) -> str:
+    """Return a change of the plan in a few words."""
+    cluster = "" if change.cluster is None else f"{change.cluster} "
+    return f"{cluster}{change.what} {change.before} -> {change.after}"

@@ -1,0 +1,1 @@
+"""What a solver answers: a result, what it proves, and what it costs."""

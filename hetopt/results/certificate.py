@@ -1,0 +1,133 @@
+"""A certificate: what is claimed of every (p, q), so that anyone can verify it.
+
+Times are whole picoseconds. The *value* of a plan is its closed form with the period
+lambda, and the rest, rounded up to whole ones, or its simulated time where that is the
+objective; a program's bound says that none of its plans has a smaller value. In one
+certificate
+
+- ``solved`` is the program of the plan, bounded by the plan's value;
+- ``refuted-by-bound`` follows from the relaxation of each cluster by itself;
+- ``refuted-by-search`` is what ``solver`` (for simulated times: the search of
+  ``--objective simulated``) claims: to verify it is to solve the program again;
+- ``infeasible`` programs have no plan at all, and no bound;
+- ``unsettled`` ones are bounded only.
+
+For the same problem, table and optimal plan the certificate is always the same,
+whatever the race met on its way.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from hetopt.plans.plan import Plan
+    from hetopt.problem.training.principles import Relaxable
+    from hetopt.results.result import Objective, Status
+    from hetopt.results.settlement import How
+
+CERTIFICATE_SCHEMA = "hetopt-certificate/1"
+#: Seconds in a picosecond, the unit of every claim.
+PS_S = 1e-12
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Claim:
+    """What is claimed of one (p, q).
+
+    Attributes
+    ----------
+    bound_ps
+        No plan of it has a smaller value; None when infeasible.
+    """
+
+    stages: int
+    microbatches: int
+    how: How
+    bound_ps: int | None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the claim as plain JSON data."""
+        return {
+            "stages": self.stages,
+            "microbatches": self.microbatches,
+            "how": self.how,
+            "bound_ps": self.bound_ps,
+        }
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Certificate:
+    """Everything needed to verify an answer.
+
+    Attributes
+    ----------
+    solver
+        Who searched where a bound did not suffice.
+    relaxed
+        Principles that plans need not keep; every claim is about the space left.
+    plan, value_ps
+        The best plan found and its value; None if there is none.
+    lower_bound_ps
+        Least bound of all programs, at most the value; None if all are infeasible.
+    programs
+        One claim per (p, q) of the problem, ascending by q, then p.
+    """
+
+    problem_digest: str
+    table_digest: str
+    solver: str
+    status: Status
+    plan: Plan | None
+    value_ps: int | None
+    lower_bound_ps: int | None
+    programs: tuple[Claim, ...]
+    objective: Objective = "closed"
+    relaxed: tuple[Relaxable, ...] = ()
+
+    def to_text(self) -> str:
+        """Return the certificate as JSON text, one line per claim."""
+        head: dict[str, Any] = {
+            "schema": CERTIFICATE_SCHEMA,
+            "problem_digest": self.problem_digest,
+            "table_digest": self.table_digest,
+            "solver": self.solver,
+            "objective": self.objective,
+            "relaxed": list(self.relaxed),
+            "status": self.status,
+            "value_ps": self.value_ps,
+            "lower_bound_ps": self.lower_bound_ps,
+            "plan": None if self.plan is None else self.plan.to_json(),
+        }
+        lines = [f"  {json.dumps(key)}: {_line(value)}," for key, value in head.items()]
+        lists = {
+            "microbatches": [
+                {"microbatches": q, "bound_ps": bound}
+                for q, bound in self.bounds().items()
+            ],
+            "programs": [claim.to_json() for claim in self.programs],
+        }
+        bodies = [
+            f"  {json.dumps(key)}: [\n"
+            + ",\n".join(f"    {_line(item)}" for item in items)
+            + "\n  ]"
+            for key, items in lists.items()
+        ]
+        return "\n".join(["{", *lines, ",\n".join(bodies), "}", ""])
+
+    def bounds(self) -> dict[int, int | None]:
+        """Return the least bound by micro-batch count; None where all is infeasible."""
+        least: dict[int, int | None] = {}
+        for claim in self.programs:
+            known = least.setdefault(claim.microbatches, None)
+            if claim.bound_ps is not None:
+                least[claim.microbatches] = (
+                    claim.bound_ps if known is None else min(known, claim.bound_ps)
+                )
+        return least
+
+
+def _line(value: Any) -> str:
+    return json.dumps(value, allow_nan=False)

@@ -1,0 +1,77 @@
+"""How far one coefficient may move until another plan is better."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from hetopt.results.priced_plan import PricedPlan
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+
+#: By so much another plan has to be better, as a share of its time, to matter where
+#: coefficients are uncertain.
+MARGIN = 0.01
+
+MoveKind = Literal["speed", "memory", "link", "uplink"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Crossing:
+    """How far one coefficient may move in one direction (``hetopt.whatif.stability``).
+
+    Attributes
+    ----------
+    kind, clusters
+        ``speed``: of all that a cluster's devices compute; ``memory``: per device;
+        ``link``: all bandwidths between two clusters; ``uplink``.
+    more
+        The direction.
+    factor
+        The first one found at which another plan is better by more than ``MARGIN``;
+        None: there is none up to the last that is tried.
+    plan_s
+        What the plan takes there, by the time that is minimised; None: it does not
+        fit its devices.
+    other
+        The best plan there; None if there is none at all, or no factor.
+    proven
+        Whether no plan is better at the factors that were tried before.
+    """
+
+    kind: MoveKind
+    clusters: tuple[str, ...]
+    more: bool
+    factor: float | None
+    plan_s: float | None
+    other: PricedPlan | None
+    proven: bool
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Crossing:
+        """Read what ``to_json`` wrote; raises KeyError, TypeError or ValueError."""
+        other = data["other"]
+        return cls(
+            clusters=tuple(data["clusters"]),
+            more=data["direction"] == "more",
+            other=None if other is None else PricedPlan.from_json(other),
+            **{name: data[name] for name in ("kind", "factor", "plan_s", "proven")},
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Return this as plain JSON data."""
+        other = None
+        if self.other is not None:
+            plan = self.other.plan.to_json()
+            other = {**self.other.times_to_json(), "plan": plan}
+        return {
+            "kind": self.kind,
+            "clusters": list(self.clusters),
+            "direction": "more" if self.more else "less",
+            "factor": self.factor,
+            "plan_s": self.plan_s,
+            "other": other,
+            "proven": self.proven,
+        }

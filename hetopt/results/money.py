@@ -1,0 +1,105 @@
+"""What a plan costs: the nodes that it rents, at their prices."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from hetopt.problem.cluster.packing import nodes_for
+from hetopt.results.spending import cost_of_time
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from hetopt.plans.plan import Plan
+    from hetopt.problem.problem import Problem
+
+#: Tokens that training is priced by.
+TRILLION = 1e12
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cost:
+    """What a plan costs, in the currency of the problem's prices.
+
+    Attributes
+    ----------
+    nodes
+        Nodes that have to be rented, by cluster, of those that host stages.
+    unpriced
+        Those of them that have no price; if there are any, the numbers are None.
+    per_hour
+        Of all nodes.
+    per_iteration, per_trillion_tokens
+        At the simulated iteration time, as throughput is.
+    """
+
+    nodes: Mapping[str, int]
+    unpriced: tuple[str, ...]
+    per_hour: float | None
+    per_iteration: float | None
+    per_trillion_tokens: float | None
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the cost as plain JSON data."""
+        return {
+            "nodes": dict(self.nodes),
+            "unpriced": list(self.unpriced),
+            "per_hour": self.per_hour,
+            "per_iteration": self.per_iteration,
+            "per_trillion_tokens": self.per_trillion_tokens,
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Cost:
+        """Read what ``to_json`` wrote; raises KeyError or TypeError."""
+        return cls(**{**data, "unpriced": tuple(data["unpriced"])})
+
+
+def cost_of(problem: Problem, plan: Plan, iteration_time_s: float) -> Cost | None:
+    """Return what a plan costs; None if no cluster of the problem has a price."""
+    if all(each.price_per_hour is None for each in problem.clusters):
+        return None
+    return known_cost(problem, plan, iteration_time_s)
+
+
+def known_cost(problem: Problem, plan: Plan, iteration_time_s: float) -> Cost:
+    """Return what a plan costs, as far as there are prices."""
+    prices = {each.name: each.price_per_hour for each in problem.clusters}
+    nodes = rented_nodes(problem, plan)
+    unpriced = tuple(name for name in nodes if prices[name] is None)
+    if unpriced:
+        return Cost(
+            nodes=nodes,
+            unpriced=unpriced,
+            per_hour=None,
+            per_iteration=None,
+            per_trillion_tokens=None,
+        )
+    per_hour = sum((prices[name] or 0.0) * count for name, count in nodes.items())
+    per_iteration = cost_of_time(per_hour, iteration_time_s)
+    tokens = problem.training.tokens
+    return Cost(
+        nodes=nodes,
+        unpriced=(),
+        per_hour=per_hour,
+        per_iteration=per_iteration,
+        per_trillion_tokens=per_iteration * (TRILLION / tokens),
+    )
+
+
+def rented_nodes(problem: Problem, plan: Plan) -> dict[str, int]:
+    """Return how many nodes a plan needs, by cluster, of those that host stages.
+
+    A stage has nodes of its own or shares one (``hetopt.problem.cluster.packing``).
+    """
+    clusters = {each.name: each for each in problem.clusters}
+    stages: dict[str, Counter[int]] = {name: Counter() for name in clusters}
+    for stage in (stage for each in plan.pipelines for stage in each.stages):
+        stages[stage.cluster][stage.strategy.devices] += 1
+    return {
+        name: nodes_for(cluster, stages[name])
+        for name, cluster in clusters.items()
+        if stages[name]
+    }

@@ -1,0 +1,211 @@
+"""What a solver answers: a plan, its times, and how every (p, q) was settled."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal, get_args
+
+from hetopt.base.shown import Shown
+from hetopt.results.crossing import Crossing
+from hetopt.results.launch import Launch
+from hetopt.results.money import Cost
+from hetopt.results.per_schedule import ScheduleBound
+from hetopt.results.priced_plan import PricedPlan
+from hetopt.results.settlement import How, Settlement
+from hetopt.results.several import Several
+from hetopt.results.spending import Spent
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from hetopt.cost.table.table import SourceKind
+    from hetopt.errors import InputError
+    from hetopt.problem.training.principles import Relaxable
+
+RESULT_SCHEMA = "hetopt-result/1"
+
+#: A result is optimal when its relative gap is at most this.
+OPTIMALITY_GAP = 1e-6
+
+Status = Literal["optimal", "feasible", "infeasible", "unknown"]
+#: What is minimised: the closed form, the simulated time, the price of an iteration in
+#: closed form, or UniAP's objective.
+Objective = Literal["closed", "simulated", "cost", "uniap"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Result(Shown):
+    """Outcome of one search.
+
+    Attributes
+    ----------
+    best
+        The reported plan, or None.
+    alternatives
+        The next best plans, best first; each differs from the others in stages,
+        micro-batches, clusters, strategies or stages per cluster, and by more than
+        an exchange of identical clusters.
+    lower_bound_s
+        Valid lower bound on the objective over the whole space; None if nothing is
+        known or nothing is feasible.
+    gap
+        (value - lower bound) / value of the reported plan; None without a plan.
+    search_time_s
+        Wall-clock seconds.
+    relaxed
+        Principles that plans need not keep; status, bound and gap are about the
+        space that is left.
+    choice
+        Why this solver, where ``auto`` chose it, or what it had to do without.
+    launch
+        Where only plans were searched that a launcher can run: which, and its price.
+        Status, bound and gap are about these plans.
+    cost
+        Of the plan, where the problem has prices.
+    spent
+        What was found out about the nodes to rent, where prices decide; then there
+        are no settlements.
+    several
+        What was found out about divisions of the nodes, where plans may have several
+        pipelines; then there are no settlements.
+    stability
+        How far each coefficient may move until another plan is better, where that
+        was asked for.
+    schedules
+        What was found out about each schedule, where the best of all was asked for.
+        Status, bound and gap are about all that were searched; settlements are of the
+        reported plan's.
+    reason
+        Why there is no plan, in one line; None when there is one.
+    interrupted
+        Whether the user stopped the search; not part of the file.
+    journal_failure
+        Why the journal was not kept to the end; not part of the file.
+
+    Examples
+    --------
+    ``print`` shows the report of ``hetopt plan``, and a notebook the same tables.
+
+    >>> import hetopt
+    >>> result = hetopt.plan("problem.yaml", top=2)
+    >>> result.status, len(result.alternatives)
+    ('optimal', 1)
+    >>> result.best.closed_form_s <= result.alternatives[0].closed_form_s
+    True
+    """
+
+    status: Status
+    objective: Objective = "closed"
+    solver: str
+    best: PricedPlan | None
+    alternatives: tuple[PricedPlan, ...] = ()
+    lower_bound_s: float | None
+    gap: float | None
+    search_time_s: float
+    settlements: tuple[Settlement, ...]
+    tokens_per_s: float | None
+    mfu: float | None
+    mfu_used: float | None
+    table_kinds: Mapping[str, SourceKind]
+    relaxed: tuple[Relaxable, ...] = ()
+    choice: str | None = None
+    launch: Launch | None = None
+    cost: Cost | None = None
+    spent: Spent | None = None
+    several: Several | None = None
+    stability: tuple[Crossing, ...] | None = None
+    schedules: tuple[ScheduleBound, ...] = ()
+    reason: str | None = None
+    interrupted: bool = False
+    journal_failure: InputError | None = None
+
+    @property
+    def settled(self) -> dict[str, int]:
+        """Number of (p, q) by how they were settled, in the order of ``How``."""
+        counts = Counter(settlement.how for settlement in self.settlements)
+        return {how: counts[how] for how in get_args(How) if counts[how]}
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the result as plain JSON data; see ``hetopt schema result``."""
+        best = self.best
+        return {
+            "schema": RESULT_SCHEMA,
+            "status": self.status,
+            "objective": self.objective,
+            "iteration_time_s": best.iteration_time_s if best else None,
+            "closed_form_s": best.closed_form_s if best else None,
+            **(
+                {"objective_s": best.objective_s if best else None}
+                if self.objective == "uniap"
+                else {}
+            ),
+            "lower_bound_s": self.lower_bound_s,
+            "gap": self.gap,
+            "search_time_s": self.search_time_s,
+            "tokens_per_s": self.tokens_per_s,
+            "mfu": self.mfu,
+            "mfu_used": self.mfu_used,
+            "settled": self.settled,
+            "settlements": [
+                {
+                    "stages": settlement.stages,
+                    "microbatches": settlement.microbatches,
+                    "how": settlement.how,
+                    "bound_s": settlement.bound_s,
+                }
+                for settlement in self.settlements
+            ],
+            "solver": self.solver,
+            **({} if self.choice is None else {"solver_choice": self.choice}),
+            **({"relaxed": list(self.relaxed)} if self.relaxed else {}),
+            **({} if self.launch is None else {"launch": self.launch.to_json()}),
+            **({} if self.cost is None else {"cost": self.cost.to_json()}),
+            **({} if self.spent is None else {"spent": self.spent.to_json()}),
+            **({} if self.several is None else {"several": self.several.to_json()}),
+            **(
+                {}
+                if self.stability is None
+                else {"stability": [each.to_json() for each in self.stability]}
+            ),
+            **(
+                {"schedules": [each.to_json() for each in self.schedules]}
+                if self.schedules
+                else {}
+            ),
+            "table_kinds": dict(self.table_kinds),
+            "reason": self.reason,
+            "plan": best.plan.to_json() if best else None,
+            "alternatives": [
+                {**other.times_to_json(), "plan": other.plan.to_json()}
+                for other in self.alternatives
+            ],
+        }
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Result:
+        """Read what ``to_json`` wrote; raises KeyError, TypeError or ValueError."""
+        launch, cost = data.get("launch"), data.get("cost")
+        spent, stability = data.get("spent"), data.get("stability")
+        several = data.get("several")
+        same = (
+            *("status", "objective", "solver", "lower_bound_s", "gap"),
+            *("search_time_s", "tokens_per_s", "mfu", "mfu_used", "table_kinds"),
+        )
+        return cls(
+            best=None if data["plan"] is None else PricedPlan.from_json(data),
+            alternatives=tuple(map(PricedPlan.from_json, data["alternatives"])),
+            settlements=tuple(Settlement(**each) for each in data["settlements"]),
+            relaxed=tuple(data.get("relaxed", ())),
+            choice=data.get("solver_choice"),
+            launch=None if launch is None else Launch(**launch),
+            cost=None if cost is None else Cost.from_json(cost),
+            spent=None if spent is None else Spent.from_json(spent),
+            several=None if several is None else Several.from_json(several),
+            stability=None
+            if stability is None
+            else tuple(map(Crossing.from_json, stability)),
+            schedules=tuple(map(ScheduleBound.from_json, data.get("schedules", ()))),
+            reason=data["reason"],
+            **{name: data[name] for name in same},
+        )

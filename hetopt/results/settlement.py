@@ -1,0 +1,32 @@
+"""How the program of one (p, q) was settled."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+How = Literal[
+    "solved", "refuted-by-bound", "refuted-by-search", "infeasible", "unsettled"
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settlement:
+    """How the program of one (p, q) was settled.
+
+    Attributes
+    ----------
+    how
+        ``solved``: its optimum is known; ``refuted-by-bound``: a relaxation shows
+        that it cannot beat the reported plan; ``refuted-by-search``: the program
+        has no better plan; ``infeasible``: it has no plan at all; ``unsettled``:
+        neither, and ``bound_s`` is all that is known.
+    bound_s
+        Valid lower bound on the objective of every plan with this (p, q), in
+        seconds; None when infeasible.
+    """
+
+    stages: int
+    microbatches: int
+    how: How
+    bound_s: float | None

@@ -1,0 +1,259 @@
+"""Lays down what is on offer of one (p, q) as flat arrays."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from math import prod
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hetopt.cost.table.ticks import LONGEST_NS
+from hetopt.solvers.arrays.costs import (
+    SHARING,
+    Costs,
+    Edge,
+    Fact,
+    Option,
+    Stock,
+    Sum,
+)
+from hetopt.solvers.arrays.pins import pinned
+from hetopt.solvers.decisions.copies import last_first
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from hetopt.formulations.decision import Decision
+    from hetopt.formulations.program import ProgramData
+    from hetopt.problem.training.pins import Domain
+    from hetopt.solvers.arrays.costs import Ints
+
+#: What units of each kind add to a stage, in the order of ``Sum``.
+_SUMMED = (
+    "round_trip_ns",
+    "forward_ns",
+    "end_unit_ns",
+    "state_bytes",
+    "activation_bytes",
+    "fill_ns",
+    "handed_on_ns",
+)
+#: Steps that a table over subsets of clusters may take; with more it is too slow.
+_MOST_STEPS = 500_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Laying:
+    """What costs are laid down of; as in ``hetopt.solvers.arrays.program.Offer``."""
+
+    data: ProgramData
+    options: list[tuple[int, int]]
+    guests: list[int]
+    leaders: tuple[int, ...]
+
+    def _gather(self, name: str) -> Ints:
+        rows = [getattr(self.data.part.clusters[j], name)[k] for j, k in self.options]
+        return np.array(rows, dtype=np.int64)
+
+    def costs(self, excluded: Sequence[Decision]) -> Costs:
+        """Return all costs; shapes of excluded plans are no choices."""
+        data, chain = self.data, self.data.chain
+        units = len(chain.lead)
+
+        def by_kind(name: str) -> Ints:
+            return self._gather(name).reshape(len(self.options), units)
+
+        summed = [by_kind(name) for name in _SUMMED]
+        temporary = by_kind("temporary_bytes")
+        prefix = chain.prefix.T
+        kept, layouts = self._layouts()
+        grid = np.ix_(range(len(data.part.transfer_ns)), kept, kept)
+        option = self._option_rows(layouts, summed, temporary)
+        tied, way_back = data.part.tied_ns, self._way_back(kept)
+        priced = bool(data.principles.relaxed) or self._steps(option) > _MOST_STEPS
+        whole = np.ascontiguousarray
+        pins = pinned(data, self.guests)
+        pins["host"] = whole(np.hstack([pins["host"], self._turns()]))
+        return Costs(
+            option=option,
+            sums=np.stack([cost @ prefix for cost in summed]),
+            temporary=whole(temporary[:, list(chain.body)]),
+            edge=np.stack([data.part.transfer_ns[grid], data.part.occupancy_ns[grid]]),
+            cut=np.array([0, *chain.cuts, 0], dtype=np.int64),
+            home=np.array(
+                [self.guests.index(data.part.layouts[a].cluster) for a in kept],
+                dtype=np.int64,
+            ),
+            tied=(
+                np.zeros((len(kept), len(kept)), dtype=np.int64)
+                if tied is None
+                else whole(tied[np.ix_(kept, kept)])
+            ),
+            way_back=way_back,
+            stock=self._stock(),
+            **pins,
+            row=np.zeros(1, dtype=np.int64) if priced else self._rows(),
+            shapes=self._shapes(excluded),
+            facts=self._facts(way_back, priced=priced),
+        )
+
+    def _option_rows(
+        self, layouts: Ints, costs: Sequence[Ints], temporary: Ints
+    ) -> Ints:
+        """Return ``Costs.option``.
+
+        Parameters
+        ----------
+        layouts
+            Of each option.
+        costs, temporary
+            What a unit of each kind adds, in the order of ``Sum``; shape (O, kinds).
+        """
+        data, chain = self.data, self.data.chain
+        option = np.zeros(
+            (len(self.options), Option.TRAIL + Sum.PEAK + 1), dtype=np.int64
+        )
+        hosts = [j for j, _ in self.options]
+        option[:, Option.CLUSTER] = [self.guests.index(j) for j in hosts]
+        option[:, Option.RANK] = [k for _, k in self.options]
+        option[:, Option.LAYOUT] = layouts
+        option[:, Option.DEVICES] = self._gather("devices")
+        option[:, Option.TENSOR] = [
+            data.part.clusters[j].strategies[k].tp for j, k in self.options
+        ]
+        domains = data.permitted.stages
+        option[:, Option.MOST_STAGES] = [
+            most_stages(data, domains[j], j, k) for j, k in self.options
+        ]
+        option[:, Option.SYNC_FIXED] = self._gather("sync_ns")
+        usable = np.array(data.usable_bytes, dtype=np.int64)
+        option[:, Option.FREE_BYTES] = usable[hosts] - self._gather("fixed_bytes")
+        for end, counts in ((Option.LEAD, chain.lead), (Option.TRAIL, chain.trail)):
+            for column, cost in enumerate(costs):
+                option[:, end + column] = cost @ np.array(counts)
+            present = np.array(counts) > 0
+            option[:, end + Sum.PEAK] = temporary[:, present].max(axis=1, initial=0)
+        return option
+
+    def _way_back(self, kept: list[int]) -> Ints:
+        """Return ``Costs.way_back`` over the layouts that occur."""
+        part, count = self.data.part, len(kept)
+        if part.way_back is None:
+            return np.zeros((len(Edge), count, count), dtype=np.int64)
+        grid = np.ix_(kept, kept)
+        both = part.transfer_ns[part.way_back], part.occupancy_ns[part.way_back]
+        return np.stack([times[grid] for times in both])
+
+    def _stock(self) -> Ints:
+        """Return ``Costs.stock``."""
+        data = self.data
+        rows = [
+            (i, *limit)
+            for i, j in enumerate(self.guests)
+            if data.principles.sharing != "one"
+            for limit in data.stock(j)[1:]
+        ]
+        return np.array(rows, dtype=np.int64).reshape(len(rows), len(Stock))
+
+    def _facts(self, way_back: Ints, *, priced: bool) -> Ints:
+        """Return ``Costs.facts``."""
+        data, chain = self.data, self.data.chain
+        tied = data.part.tied_ns is not None and data.stages > 1
+        facts = {
+            Fact.P: data.stages,
+            Fact.Q: data.part.most_held,
+            Fact.L: chain.length,
+            Fact.TIED: tied,
+            Fact.GPIPE: data.rule.all_first,
+            # A pinned order names every cluster once.
+            Fact.CONSECUTIVE: data.principles.consecutive
+            or data.pins.order is not None,
+            Fact.SHARED: SHARING[data.principles.sharing],
+            Fact.LEADS: sum(chain.lead),
+            Fact.TRAILS: sum(chain.trail),
+            Fact.PRICED: priced,
+            Fact.AUTO: data.rule.free,
+            Fact.BLOCKING: data.rule.blocking,
+            Fact.CHUNKS: data.part.chunks,
+            Fact.WAY_BACK: way_back[Edge.KAPPA].min(initial=LONGEST_NS),
+        }
+        return np.array([facts[fact] for fact in Fact], dtype=np.int64)
+
+    def _steps(self, option: Ints) -> int:
+        """Return about how many steps a table over subsets of clusters takes."""
+        stages, length = self.data.stages, self.data.chain.length
+        most = np.bincount(
+            option[:, Option.CLUSTER], np.minimum(option[:, Option.MOST_STAGES], stages)
+        )
+        groups = self._groups()
+        # What is left of a group may be none; otherwise one cluster may be next.
+        rows = sum(most[members].sum() / (len(members) + 1) for members in groups)
+        subsets = prod(len(members) + 1 for members in groups)
+        return int(rows * subsets) * stages * length
+
+    def _groups(self) -> list[list[int]]:
+        """Return the groups of guests, as they are numbered in ``costs``."""
+        groups: dict[int, list[int]] = {}
+        for i, j in enumerate(self.guests):
+            groups.setdefault(self.leaders[j], []).append(i)
+        return list(groups.values())
+
+    def _turns(self) -> Ints:
+        """Return LEADER and AHEAD of every guest; shape (J, 2)."""
+        turns = np.zeros((len(self.guests), 2), dtype=np.int64)
+        for members in self._groups():
+            for place, i in enumerate(members):
+                turns[i] = members[0], sum(1 << j for j in members[place + 1 :])
+        return turns
+
+    def _rows(self) -> Ints:
+        """Return ``Costs.row``."""
+        count = len(self.guests)
+        subset = np.arange(1 << count)
+        can_be = np.ones(len(subset), dtype=bool)
+        for members in self._groups():
+            for i, j in pairwise(members):
+                can_be &= (subset >> i & 1) >= (subset >> j & 1)
+        return np.where(can_be, np.cumsum(can_be) - 1, -1)
+
+    def _layouts(self) -> tuple[list[int], Ints]:
+        """Return the layouts that occur, and each option's as an index into them."""
+        own = [int(self.data.part.clusters[j].layout[k]) for j, k in self.options]
+        kept = sorted(set(own))
+        return kept, np.array([kept.index(a) for a in own], dtype=np.int64)
+
+    def _shapes(self, excluded: Sequence[Decision]) -> Ints:
+        """Return excluded shapes; one with an option not on offer never occurs."""
+        number = {option: o for o, option in enumerate(self.options)}
+        shapes = []
+        for decision in (last_first(other, self.leaders) for other in excluded):
+            runs = []
+            for j, strategy, hosted in zip(
+                decision.order, decision.strategies, decision.hosted, strict=True
+            ):
+                known = self.data.part.clusters[j].strategies
+                option = (j, known.index(strategy)) if strategy in known else None
+                runs.append((number.get(option, -1) if option else -1, hosted))
+            if decision.stages == self.data.stages and all(o >= 0 for o, _ in runs):
+                shapes.append(runs[::-1])
+        rows = np.full((len(shapes), self.data.stages + 1, 2), -1, dtype=np.int64)
+        for row, runs in zip(rows, shapes, strict=True):
+            row[: len(runs)] = runs
+        return rows
+
+
+def most_stages(data: ProgramData, domain: Domain, j: int, k: int) -> int:
+    """Return how many stages a cluster may have with its k-th strategy.
+
+    Parameters
+    ----------
+    domain
+        Of the cluster's stages, as the user pins them.
+    """
+    most = min(data.stages, int(data.part.clusters[j].max_stages[k]))
+    if data.principles.sharing != "one":
+        # Other strategies share the devices: the count is of all of them.
+        return most if any(map(domain.permits, range(1, data.stages + 1))) else 0
+    return max((m for m in range(1, most + 1) if domain.permits(m)), default=0)

@@ -1,0 +1,76 @@
+"""How many workers a search has, and where they run."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+from hetopt.solvers.pools.growing import ALONE_S, GrowingPool
+from hetopt.solvers.pools.process import (
+    InlinePool,
+    Pool,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hetopt.solvers.params import RaceParams
+    from hetopt.solvers.pools.ray_actors import RayPool
+
+    AnyPool = Pool | InlinePool | GrowingPool | RayPool
+
+
+#: Each worker takes a quarter of a gigabyte; more than a few per core do not pay.
+_PER_CORE = 4
+#: CPU seconds per strategy of a table that sending it to a worker takes.
+_SENDING_S = 1e-5
+
+
+def open_pool(
+    params: RaceParams,
+    make: Callable[..., Callable[[Any], Any]],
+    payload: Any,
+    *,
+    growing: bool = False,
+    strategies: int = 0,
+    alone_s: float = ALONE_S,
+) -> AnyPool:
+    """Start the workers; with one job or none, this process is the only one.
+
+    Parameters
+    ----------
+    growing
+        Whether this process may work alone at first, if ``jobs`` is up to us.
+    strategies
+        That the table of the payload has: the more, the longer it works alone.
+    alone_s
+        CPU seconds it works alone beside that.
+    """
+    jobs = params.jobs
+    alone_s += _SENDING_S * strategies
+    if params.executor == "ray":
+        from hetopt.solvers.pools.ray_actors import RayPool
+
+        return RayPool(jobs, make, payload)
+    if jobs is None and growing:
+        return GrowingPool(worker_count(None), make, payload, alone_s=alone_s)
+    if jobs is not None and jobs <= 1:
+        return InlinePool(make, payload)
+    return Pool(worker_count(jobs), make, payload)
+
+
+def worker_count(jobs: int | None) -> int:
+    """Return how many workers there are with so many jobs; None: one per core."""
+    return _cores() if jobs is None else min(max(jobs, 1), most_workers())
+
+
+def most_workers() -> int:
+    """Return how many workers this machine is trusted with, whoever asks for more."""
+    return _PER_CORE * _cores()
+
+
+def _cores() -> int:
+    """Return the cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

@@ -1,0 +1,93 @@
+"""What a solver cannot do, refused in one line."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hetopt.errors import InputError
+from hetopt.problem.cluster.packing import fills_by_sum, fits_by_limits
+from hetopt.schedule.schedules import rule_of
+from hetopt.solvers.registry import SOLVERS, relaxing_names, sampling_names, solver
+
+if TYPE_CHECKING:
+    from hetopt.cost.table.table import CostTable
+    from hetopt.problem.problem import Problem
+    from hetopt.problem.training.choices import ScheduleName
+    from hetopt.problem.training.principles import Principles
+
+
+def ensure_can(name: str, principles: Principles) -> None:
+    """Raise InputError if a solver knows only the space that P3 and P4 prune."""
+    if principles.relaxed and not solver(name).relaxes:
+        able = relaxing_names()
+        msg = f"solver {name} cannot relax {', '.join(principles.relaxed)}: use {able}"
+        raise InputError(msg, field="--relax")
+
+
+def ensure_plans(name: str, schedule: ScheduleName) -> None:
+    """Raise InputError if a solver does not know a schedule of this kind."""
+    if rule_of(schedule).blocking and not solver(name).blocks:
+        able = ", ".join(each.name for each in SOLVERS.values() if each.blocks)
+        msg = f"solver {name} has no transfers that block ({schedule}): use {able}"
+        raise InputError(msg, field="training.schedule")
+    if rule_of(schedule).interleaved and not solver(name).interleaves:
+        able = ", ".join(each.name for each in SOLVERS.values() if each.interleaves)
+        msg = f"solver {name} has no stages of several chunks ({schedule}): use {able}"
+        raise InputError(msg, field="training.schedule")
+    if rule_of(schedule).splits and not solver(name).splits:
+        able = ", ".join(each.name for each in SOLVERS.values() if each.splits)
+        msg = f"solver {name} has no weights' gradients apart ({schedule}): use {able}"
+        raise InputError(msg, field="training.schedule")
+    if rule_of(schedule).free and not solver(name).frees_warmups:
+        msg = (
+            f"solver {name} cannot choose warm-up counts ({schedule}): use dp or cp-sat"
+        )
+        raise InputError(msg, field="training.schedule")
+
+
+def ensure_keeps(schedule: ScheduleName, principles: Principles) -> None:
+    """Raise InputError if a schedule is only known where P3 and P4 are kept."""
+    rule = rule_of(schedule)
+    if (rule.interleaved or rule.splits) and principles.relaxed:
+        msg = f"does not go with {schedule}: leave it out, or name another schedule"
+        raise InputError(msg, field="--relax")
+
+
+def ensure_packs(problem: Problem, table: CostTable, principles: Principles) -> None:
+    """Raise InputError if it takes more than counting to pack stages into nodes.
+
+    Without P4 they are of several sizes; programs count a cluster's devices, and those
+    of stages of at least so many (``ProgramData.stock``).
+    """
+    if principles.sharing == "one":
+        return
+    for j, cluster in enumerate(problem.clusters):
+        stages = {
+            (own.devices, own.inside)
+            for part in table.slices
+            for own in part.clusters[j].strategies
+        }
+        sizes = sorted({devices for devices, _ in stages})
+        if fills_by_sum(cluster, sizes) or fits_by_limits(cluster, stages):
+            continue
+        nodes = " and ".join(str(size) for size, _ in cluster.sizes)
+        msg = (
+            f"does not go with stages of {', '.join(map(str, sizes))} devices in "
+            f"nodes of {nodes} (cluster {cluster.name!r}): without P4 each size has to "
+            f"divide the next; forbid others by pin.forbid.clusters.{cluster.name}.dp"
+        )
+        raise InputError(msg, field="--relax")
+
+
+def ensure_races(name: str, flag: str) -> None:
+    """Raise InputError if an option of the race is given to a solver without one."""
+    if not solver(name).races:
+        msg = f"solver {name} does not race over (p, q): leave this out"
+        raise InputError(msg, field=flag)
+
+
+def ensure_samples(name: str, flag: str) -> None:
+    """Raise InputError if an option of tree search is given to another solver."""
+    if not solver(name).samples:
+        msg = f"solver {name} has none: this is for {sampling_names()}"
+        raise InputError(msg, field=flag)

@@ -1,0 +1,236 @@
+"""What is said of solvers side by side, from runs made by hand."""
+
+from __future__ import annotations
+
+import csv
+import io
+from dataclasses import replace
+from itertools import product
+
+import jsonschema
+import pytest
+
+from hetopt.problem.training.principles import PRUNED, Principles
+from hetopt.report.comparison.comparison import (
+    MARK,
+    Row,
+    first_within,
+    holds,
+    rows,
+)
+from hetopt.report.comparison.plot import best_so_far
+from hetopt.report.comparison.text import (
+    COLUMNS,
+    cells,
+    comparison_csv,
+    comparison_markdown,
+    comparison_parts,
+    footnotes,
+)
+from hetopt.report.drawing import plots
+from hetopt.report.drawing.console import draw
+from hetopt.report.schemas import reports as report_schemas
+from tests.report.comparisons import (
+    MIXED,
+    WIDE,
+    made_comparison,
+    made_contest,
+    made_run,
+    trace,
+)
+
+TRACE = trace((0.5, 15.0), (1.5, 10.5), (4.0, 10.1), (8.0, 10.0))
+
+
+@pytest.mark.parametrize(
+    ("share", "time_s"),
+    [(0.6, 0.5), (0.05, 1.5), (0.0499, 4.0), (0.01, 4.0), (0.001, 8.0), (0.0, 8.0)],
+)
+def test_times_to_within(share: float, time_s: float) -> None:
+    assert first_within(TRACE, 10.0, share) == time_s
+
+
+def test_what_is_not_reached_has_no_time() -> None:
+    assert first_within(TRACE, 9.0, 0.05) is None
+    assert first_within((), 9.0, 1.0) is None
+
+
+def _rows() -> dict[tuple[str, int | None, bool], Row]:
+    return {(row.solver, row.seed, row.extra): row for row in rows(MIXED)}
+
+
+def test_each_space_has_its_own_reference() -> None:
+    found = MIXED.references()
+    assert (found[PRUNED].value_s, found[PRUNED].proven) == (10.0, True)
+    assert (found[WIDE].value_s, found[WIDE].proven) == (9.5, True)
+
+
+def test_rows() -> None:
+    found = _rows()
+    mcts = found["mcts", 0, False]
+    assert mcts.first_s == 0.5
+    assert dict(mcts.within_s) == {"5%": 1.5, "1%": 8, "0.1%": None}
+    assert mcts.above == pytest.approx(0.005)
+    assert mcts.proof_s is None
+    assert found["dp", None, False].proof_s == 3.0
+    metis = found["metis", None, False]
+    assert metis.marked
+    assert metis.reference_s == 9.5
+    assert metis.within_s["5%"] == 0.1
+    assert found["milp", None, False].status == "failed"
+    # It started from what others had found.
+    extra = found["dp", None, True]
+    assert (extra.first_s, extra.within_s["5%"], extra.proof_s) == (None, None, 4.0)
+
+
+def test_lower_bounds_of_references() -> None:
+    runs = [
+        replace(made_run("mcts", (1, 12), seed=0), lower_bound_s=6.0),
+        replace(made_run("dfs", (1, 11.5), principles=WIDE), lower_bound_s=7.0),
+        replace(made_run("uniform", (1, 13)), lower_bound_s=9.0),
+    ]
+    pruned, wide = made_contest(*runs).references().values()
+    # What holds for all plans holds for some, and not the other way round.
+    assert (pruned.lower_bound_s, wide.lower_bound_s) == (9.0, 7.0)
+    text = "\n".join(footnotes(made_contest(*runs), rows(made_contest(*runs))))
+    assert "with p4 relaxed: 11.500000 s (dfs), lower bound 7.000000 s" in text
+
+
+def test_best_known_is_not_called_an_optimum() -> None:
+    contest = made_contest(
+        made_run("mcts", (1, 12), seed=0),
+        made_run("uniform", (1, 11)),
+        made_run("metis", (1, 11.5), principles=WIDE),
+    )
+    pruned, wide = contest.references().values()
+    assert (pruned.value_s, pruned.proven, pruned.solver) == (11, False, "uniform")
+    # A plan that keeps all principles is one of those that need not.
+    assert (wide.value_s, wide.proven) == (11, False)
+    assert "optimum" not in pruned.label
+    assert (
+        "optimum" not in comparison_markdown(made_comparison(contest)).split("- one")[0]
+    )
+
+
+def test_a_plan_below_an_optimum_is_found_out() -> None:
+    optimum = made_run("dp", (1, 10), status="optimal")
+    assert made_contest(optimum, made_run("mcts", (1, 10.0))).findings() == []
+    (line,) = made_contest(optimum, made_run("mcts", (1, 9.999))).findings()
+    assert "mcts found 9.999 s" in line
+    # What need not keep P4 may be better than what must.
+    assert MIXED.findings() == []
+    wide = made_run("dp", (1, 10), status="optimal", principles=WIDE)
+    assert made_contest(wide, made_run("mcts", (1, 9.9))).findings() != []
+    # So does a bound without a proof.
+    bound = replace(made_run("cp-sat", (1, 11)), lower_bound_s=10.5)
+    assert made_contest(bound, made_run("mcts", (1, 10.6))).findings() == []
+    (line,) = made_contest(bound, made_run("mcts", (1, 10.4))).findings()
+    assert "cp-sat says no plan takes, 10.5 s" in line
+    # Two proofs cannot both be right.
+    other = made_run("milp", (1, 10.1), status="optimal")
+    assert made_contest(optimum, other).findings() != []
+
+
+def test_what_breaks_is_found_out_and_what_is_refused_is_not() -> None:
+    refused = made_run("uniap", status=None, failure="plans for one cluster")
+    assert made_contest(refused).findings() == []
+    broken = replace(refused, failure="its plan fails the check", broken=True)
+    (line,) = made_contest(broken).findings()
+    assert "uniap: its plan fails the check" in line
+
+
+def test_spaces_hold_each_other() -> None:
+    spaces = [
+        Principles(consecutive=consecutive, sharing=sharing)
+        for consecutive in (True, False)
+        for sharing in ("one", "falling-tp", "any")
+    ]
+    assert all(holds(space, PRUNED) and holds(spaces[-1], space) for space in spaces)
+    for a, b in product(spaces, spaces):
+        assert (holds(a, b) and holds(b, a)) == (a == b)
+    assert not holds(spaces[2], spaces[3])
+    assert not holds(spaces[3], spaces[2])
+
+
+def test_files_agree() -> None:
+    comparison = made_comparison(MIXED, made_contest(problem="none", extra=()))
+    data = comparison.to_json()
+    del data["problems"][1]
+    jsonschema.validate(data, report_schemas.COMPARISON)
+    lines = list(csv.DictReader(io.StringIO(comparison_csv(comparison))))
+    markdown = [
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in comparison_markdown(comparison).splitlines()
+        if line.startswith("| ")
+    ]
+    runs = data["problems"][0]["runs"]
+    assert len(runs) == len(lines) == 6
+    assert [cells_ for cells_ in markdown if cells_[0] != "solver"] == [
+        list(cells(row)) for row in rows(MIXED)
+    ]
+    for run, line in zip(runs, lines, strict=True):
+        for name in ("closed_form_s", "first_s", "proof_s", "search_time_s", "above"):
+            assert line[name] == ("" if run[name] is None else str(run[name]))
+        assert line["within_1%_s"] == str(run["within_s"]["1%"] or "")
+        assert line["relaxed"] == " ".join(run["relaxed"])
+        assert line["status"] == run["status"]
+
+
+def test_marks_and_footnotes() -> None:
+    found = rows(MIXED)
+    names = [cells(row)[0] for row in found]
+    assert names == [
+        "dp",
+        "mcts seed 0",
+        "mcts seed 1",
+        f"metis{MARK}",
+        "milp",
+        f"dp{MARK} (for reference with p4 relaxed)",
+    ]
+    text = "\n".join(footnotes(MIXED, found))
+    assert "proven optimum: 10.000000 s (dp)" in text
+    assert "proven optimum with p4 relaxed: 9.500000 s (dp)" in text
+    assert f"{MARK} metis, dp: plans need not keep p4" in text
+    assert "milp: is not | installed" in text
+    printed = draw(comparison_parts(made_comparison(MIXED)), None)
+    assert text.splitlines()[0] in printed
+    assert all(name.split()[0] in printed for name in COLUMNS)
+
+
+def test_the_picture_names_everything() -> None:
+    single = best_so_far(made_comparison(MIXED))
+    text = plots.svg(single).decode()
+    for label in ("dp", "mcts", f"metis{MARK}", "proven optimum", "search began"):
+        assert label in text
+    assert "with p4 relaxed" in text
+    # Seeds share one entry; every label of the legend has a line of its own.
+    (legend,) = single.legends
+    labels = [entry.get_text() for entry in legend.get_texts()]
+    assert len(labels) == len(set(labels)) == 5
+    drawn = [
+        (line.get_color(), line.get_linestyle(), line.get_marker())
+        for line in legend.get_lines()
+    ]
+    assert len(set(drawn)) >= 4
+    many = [made_contest(*MIXED.runs, problem=f"problem {i}") for i in range(4)]
+    several = best_so_far(made_comparison(*many, made_contest(problem="empty")))
+    assert plots.png(several).startswith(b"\x89PNG")
+    assert all(f"problem {i}" in plots.svg(several).decode() for i in range(4))
+
+
+def test_one_line_for_spaces_with_the_same_best_plan() -> None:
+    runs = [made_run("dp", (1, 10), status="optimal")]
+    runs.append(made_run("metis", (1, 10), principles=WIDE))
+    text = plots.svg(best_so_far(made_comparison(made_contest(*runs)))).decode()
+    assert "proven optimum" in text
+    assert "best known" not in text
+
+
+def test_nothing_overlaps_the_data() -> None:
+    figure = best_so_far(made_comparison(MIXED))
+    plots.png(figure)
+    (legend,) = figure.legends
+    box = legend.get_window_extent()
+    assert box.x0 >= 0
+    assert box.x1 <= figure.bbox.x1
+    assert not any(box.overlaps(axis.bbox) for axis in figure.axes if axis.axison)
