@@ -4,8 +4,8 @@ from itertools import accumulate, pairwise
 from random import Random
 
 from hetopt.formulations.decision import Decision
-from hetopt.solvers.heuristics.shared import solve_by
 from hetopt.solvers.registry import Solver
+from hetopt.solvers.unproven.finds import solve_by
 
 
 def search(finds):

@@ -17,9 +17,9 @@ of its place), and no more than the window over all of it:
 Where gradients of weights run apart for w, a stage adds tau - 2 w to the fill instead,
 and tau - w to windows, but for w of the first stage.
 
-Of identical clusters those with the lowest numbers are left (``Offer.leaders``), so
-few masks occur. For fixed (j, k, m) the minimum over l is one over a window that
-slides with R.
+Of identical clusters those with the lowest numbers are left
+(``ProgramOptions.leaders``), so few masks occur. For fixed (j, k, m) the minimum over l
+is one over a window that slides with R.
 
 Where P3 or P4 is relaxed, or clusters are many, ``dp.prices`` bounds what is left.
 """

@@ -12,7 +12,7 @@ from hetopt.solvers.dp.label_pool import Label
 
 if TYPE_CHECKING:
     from hetopt.solvers.arrays.costs import Ints
-    from hetopt.solvers.arrays.program import Offer
+    from hetopt.solvers.arrays.options import ProgramOptions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,7 +25,7 @@ class Node:
     ceiling: int
 
 
-def everything(offer: Offer, *, steady: bool) -> tuple[Node, list[int]]:
+def everything(options: ProgramOptions, *, steady: bool) -> tuple[Node, list[int]]:
     """Return the node of all plans within the cutoff, and where warm-ups change.
 
     Parameters
@@ -33,7 +33,7 @@ def everything(offer: Offer, *, steady: bool) -> tuple[Node, list[int]]:
     steady
         Whether lambda decides on warm-ups.
     """
-    data = offer.data
+    data = options.data
     more = data.part.passes - 1
     if not more:
         return Node(low=0, high=INFINITE, floor=0, ceiling=INFINITE), []
@@ -44,9 +44,9 @@ def everything(offer: Offer, *, steady: bool) -> tuple[Node, list[int]]:
     if steady and data.rule.thresholds:
         # No stage and no link takes longer than lambda, and the fill has 2 kappa.
         longest, slowest = high // PERIOD_SCALE, data.cutoff // (2 * PERIOD_SCALE)
-        kappas = offer.kappas(longest, slowest)
-        floor, ceiling = offer.reach(longest, kappas)
-        changes = offer.thresholds(kappas)
+        kappas = options.kappas(longest, slowest)
+        floor, ceiling = options.reach(longest, kappas)
+        changes = options.thresholds(kappas)
     return Node(low=data.period_min, high=high, floor=floor, ceiling=ceiling), changes
 
 
@@ -79,9 +79,9 @@ def cut(node: Node, middle: int | None = None) -> list[Node]:
     return [replace(node, high=middle), replace(node, low=middle + 1)]
 
 
-def decision_of(labels: Ints, offer: Offer) -> Decision:
+def decision_of(labels: Ints, options: ProgramOptions) -> Decision:
     """Read the decision of the best complete label, which is in row 0."""
-    part, chain = offer.data.part, offer.data.chain
+    part, chain = options.data.part, options.data.chain
     runs: list[tuple[int, int]] = []
     units = []
     row, left = 0, 0
@@ -95,12 +95,12 @@ def decision_of(labels: Ints, offer: Offer) -> Decision:
         row = int(labels[row, Label.PARENT])
     units[0] += sum(chain.lead)
     units[-1] += sum(chain.trail)
-    options = [offer.options[o] for o, _ in runs]
+    pairs = [options.pairs[o] for o, _ in runs]
     decision = Decision(
         microbatches=part.microbatches,
-        order=tuple(j for j, _ in options),
-        strategies=tuple(part.clusters[j].strategies[k] for j, k in options),
+        order=tuple(j for j, _ in pairs),
+        strategies=tuple(part.clusters[j].strategies[k] for j, k in pairs),
         hosted=tuple(hosted for _, hosted in runs),
         units=tuple(units),
     )
-    return offer.canonical(decision)
+    return options.canonical(decision)

@@ -43,7 +43,7 @@ from hetopt.base.deadline import Deadline, Interrupted
 from hetopt.errors import SolverError
 from hetopt.formulations.scale import PERIOD_SCALE
 from hetopt.solvers.arrays.costs import Edge, Fact, HostColumn
-from hetopt.solvers.arrays.program import Offer
+from hetopt.solvers.arrays.options import ProgramOptions
 from hetopt.solvers.arrays.windows import INFINITE
 from hetopt.solvers.decisions.exact import exact_value, with_warmups
 from hetopt.solvers.dp.bounds import (
@@ -108,20 +108,20 @@ class LabelSearch:
         self._found = found
         self._stop = stop
         self._deadline = deadline
-        self._offer = Offer(data, excluded, ordered=ordered)
+        self._options = ProgramOptions(data, excluded, ordered=ordered)
         self._more = data.part.passes - 1
         #: What a tick of lambda costs a plan whose rounds take longer than p passes.
         self._least_more = self._more - (data.part.chunks - 1) * data.stages
         self._gpipe = data.rule.all_first
         self._steady = self._more > 0 and not self._gpipe
-        if not self._offer.possible:
+        if not self._options.possible:
             return
-        self._short = np.zeros_like(self._offer.costs.sums)
-        shortest(self._offer.costs.sums, self._short)
+        self._short = np.zeros_like(self._options.costs.sums)
+        shortest(self._options.costs.sums, self._short)
         self._scratch = np.zeros((3, data.chain.length + 1), dtype=np.int64)
-        self._whole, self._thresholds = everything(self._offer, steady=self._steady)
-        buffers.begin(len(self._offer.costs.host), len(self._offer.costs.stock))
-        self._price = np.zeros(len(self._offer.costs.host), dtype=np.int64)
+        self._whole, self._thresholds = everything(self._options, steady=self._steady)
+        buffers.begin(len(self._options.costs.host), len(self._options.costs.stock))
+        self._price = np.zeros(len(self._options.costs.host), dtype=np.int64)
 
     # ------------------------------------------------------------------ search
 
@@ -208,7 +208,7 @@ class LabelSearch:
         return best
 
     def _start(self) -> list[Node]:
-        return [self._whole] if self._offer.possible else []
+        return [self._whole] if self._options.possible else []
 
     def _check(self) -> None:
         if self._stop() or self._deadline.is_over():
@@ -244,10 +244,10 @@ class LabelSearch:
             return INFINITE * PERIOD_SCALE
         stages, length = self.data.stages, self.data.chain.length
         fill = int(limits.rest[-1, stages, length])
-        if self._offer.costs.facts[Fact.PRICED]:
-            fill -= int(limits.price @ self._offer.costs.host[:, HostColumn.DEVICES])
+        if self._options.costs.facts[Fact.PRICED]:
+            fill -= int(limits.price @ self._options.costs.host[:, HostColumn.DEVICES])
             fill = max(fill, int(limits.rest[0, stages, length]))
-        whole_round = fill + 2 * int(self._offer.costs.facts[Fact.WAY_BACK])
+        whole_round = fill + 2 * int(self._options.costs.facts[Fact.WAY_BACK])
         late = self._late(PERIOD_SCALE * whole_round, node.low)
         return self._spent(PERIOD_SCALE * fill + late, node.low)
 
@@ -306,7 +306,7 @@ class LabelSearch:
         shape = limits.rest.shape
         limits.price[:] = self._price
         look_around(
-            self._offer.costs,
+            self._options.costs,
             limits,
             self._scratch,
             np.zeros(shape, dtype=np.int64),
@@ -316,7 +316,7 @@ class LabelSearch:
         self._price[:] = limits.price
 
     def _limits(self, node: Node, most_ticks: int) -> RangeLimits:
-        costs = self._offer.costs
+        costs = self._options.costs
         period = node.high if self._steady else INFINITE
         stage = INFINITE
         if self._more:
@@ -328,7 +328,7 @@ class LabelSearch:
         )
         longest = max(stage, int(costs.edge[Edge.KAPPA].max(initial=0)))
         delta = np.stack(
-            self._offer.deltas(node.floor, min(node.ceiling, longest)), axis=0
+            self._options.deltas(node.floor, min(node.ceiling, longest)), axis=0
         )
         limits = empty_limits(costs, scalars, delta)
         most = (most_ticks - self._more * node.low) // PERIOD_SCALE
@@ -339,7 +339,7 @@ class LabelSearch:
 
     def _set_labels(self, limits: RangeLimits, budget: int) -> Labelled | None:
         """Return the best plan within the budget, None if there is none."""
-        costs = self._offer.costs
+        costs = self._options.costs
         buffers, more = self._buffers, most_new(costs, limits)
         progress = np.array([LabelPhase.CLEAR, 0, 0, budget, 0, more], dtype=np.int64)
         for placed in range(self.data.stages):
@@ -362,7 +362,7 @@ class LabelSearch:
             total = fill + int(max(best[Label.SYNC], best[Label.LAST_SYNC]))
             total = PERIOD_SCALE * (total + self._more * pace)
         whole_round = PERIOD_SCALE * (fill + 2 * int(best[Label.WAY_BACK]))
-        decision = decision_of(pool.label, self._offer)
+        decision = decision_of(pool.label, self._options)
         if self.data.rule.free:
             # Those of its least lambda, which may be less than the node's.
             decision = with_warmups(decision, self.data, steady=True)

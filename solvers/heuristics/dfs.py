@@ -25,16 +25,17 @@ from typing import TYPE_CHECKING
 from hetopt.problem.cluster.packing import fills_by_sum
 from hetopt.problem.training.pins import ANY
 from hetopt.solvers.heuristics.dfs_tree import Assignments, Best
+from hetopt.solvers.heuristics.free_units import ensure_free_units
 from hetopt.solvers.heuristics.loads import Loads
-from hetopt.solvers.heuristics.shared import ensure_free_units, solve_by
 from hetopt.solvers.params import DfsParams
+from hetopt.solvers.unproven.finds import solve_by
 
 if TYPE_CHECKING:
     from hetopt.cost.table.table import CostTable
     from hetopt.formulations.permitted import Permitted
     from hetopt.results.result import Result
-    from hetopt.solvers.heuristics.shared import Finds
     from hetopt.solvers.request import Request
+    from hetopt.solvers.unproven.finds import Finds
 
 
 def solve(request: Request) -> Result:

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from hetopt.formulations.decision import Decision
     from hetopt.schedule.times import PipelineTimes
     from hetopt.solvers.heuristics.loads import Host
-    from hetopt.solvers.heuristics.shared import Finds
     from hetopt.solvers.params import DfsParams
+    from hetopt.solvers.unproven.finds import Finds
 
 
 def h2_cost_ns(times: PipelineTimes) -> int:

@@ -32,8 +32,9 @@ from hetopt.errors import InputError
 from hetopt.formulations.scale import PERIOD_SCALE
 from hetopt.problem.cluster.packing import fills_by_sum
 from hetopt.problem.training.choices import RECOMPUTE
+from hetopt.solvers.heuristics.free_units import ensure_free_units
 from hetopt.solvers.heuristics.loads import Loads
-from hetopt.solvers.heuristics.shared import ensure_free_units, solve_by
+from hetopt.solvers.unproven.finds import solve_by
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -41,8 +42,8 @@ if TYPE_CHECKING:
     from hetopt.cost.table.slice import TableSlice
     from hetopt.results.result import Result
     from hetopt.solvers.heuristics.loads import Host
-    from hetopt.solvers.heuristics.shared import Finds
     from hetopt.solvers.request import Request
+    from hetopt.solvers.unproven.finds import Finds
 
 
 def solve(request: Request) -> Result:

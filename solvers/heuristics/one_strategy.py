@@ -33,7 +33,7 @@ from hetopt.formulations.restricting import restrict
 from hetopt.formulations.scale import PERIOD_SCALE, scaled_below
 from hetopt.schedule.schedules import rule_of
 from hetopt.solvers.dp.solver import DpEngine
-from hetopt.solvers.heuristics.shared import solve_by
+from hetopt.solvers.unproven.finds import solve_by
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -42,8 +42,8 @@ if TYPE_CHECKING:
     from hetopt.plans.strategy import Strategy
     from hetopt.problem.training.pins import Pins
     from hetopt.results.result import Result
-    from hetopt.solvers.heuristics.shared import Finds
     from hetopt.solvers.request import Request
+    from hetopt.solvers.unproven.finds import Finds
 
 
 def solve_uniform(request: Request) -> Result:

@@ -19,8 +19,8 @@ from hetopt.formulations.chain import Chain
 from hetopt.formulations.program import ProgramData
 from hetopt.problem.training.choices import RECOMPUTE
 from hetopt.solvers.arrays.costs import Option
+from hetopt.solvers.arrays.options import ProgramOptions
 from hetopt.solvers.arrays.pins import pinned
-from hetopt.solvers.arrays.program import Offer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -140,19 +140,21 @@ class SearchData:
             ProgramData.of(table, part, chain, pins, stages=max(stages), cutoff=0)
             for part in parts
         ]
-        offers = [Offer(own, ()) for own in data]
-        levels = [_levels(offer) for offer in offers]
-        sorts = [_sort(offer, own) for offer, own in zip(offers, levels, strict=True)]
+        sliced = [ProgramOptions(own, ()) for own in data]
+        levels = [_levels(options) for options in sliced]
+        sorts = [
+            _sort(options, own) for options, own in zip(sliced, levels, strict=True)
+        ]
         self.options = [
-            offer.options[o]
-            for offer, order in zip(offers, sorts, strict=True)
+            options.pairs[o]
+            for options, order in zip(sliced, sorts, strict=True)
             for o in order
         ]
         self._data = data
         self._arrays = {}
-        if offers:
-            self._arrays = _joined(offers, levels, sorts, table.cluster_devices)
-        self.stages = tuple(p for p in stages if offers and self._is_able(p))
+        if sliced:
+            self._arrays = _joined(sliced, levels, sorts, table.cluster_devices)
+        self.stages = tuple(p for p in stages if sliced and self._is_able(p))
 
     @classmethod
     def of(cls, problem: Problem, table: CostTable) -> SearchData:
@@ -203,26 +205,26 @@ class SearchData:
         )
 
 
-def _levels(offer: Offer) -> Ints:
+def _levels(options: ProgramOptions) -> Ints:
     """Return each option's recomputation as an index into ``RECOMPUTE``."""
-    clusters = offer.data.part.clusters
+    clusters = options.data.part.clusters
     return np.array(
         [
             RECOMPUTE.index(clusters[j].strategies[k].recompute)
-            for j, k in offer.options
+            for j, k in options.pairs
         ],
         dtype=np.int64,
     )
 
 
-def _sort(offer: Offer, levels: Ints) -> Ints:
+def _sort(options: ProgramOptions, levels: Ints) -> Ints:
     """Return the options by cluster, level, and devices of a stage, most first."""
-    option = offer.costs.option
+    option = options.costs.option
     return np.lexsort((-option[:, Option.DEVICES], levels, option[:, Option.CLUSTER]))
 
 
 def _filling(
-    offer: Offer, order: Ints, hosts: Ints, devices: Ints
+    options: ProgramOptions, order: Ints, hosts: Ints, devices: Ints
 ) -> tuple[Ints, NDArray[np.bool_]]:
     """Return how many stages of each option fill its cluster, and whether they do.
 
@@ -234,16 +236,16 @@ def _filling(
     hosts, devices
         The cluster of each option, and its devices; (O,).
     """
-    options = [offer.options[o] for o in order]
-    clusters = offer.data.part.clusters
-    sizes = np.array([clusters[j].devices[k] for j, k in options], dtype=np.int64)
-    most = np.array([clusters[j].max_stages[k] for j, k in options], dtype=np.int64)
+    pairs = [options.pairs[o] for o in order]
+    clusters = options.data.part.clusters
+    sizes = np.array([clusters[j].devices[k] for j, k in pairs], dtype=np.int64)
+    most = np.array([clusters[j].max_stages[k] for j, k in pairs], dtype=np.int64)
     wasteful = np.unique(hosts[most < devices // sizes])
     return most, (most * sizes == devices) | np.isin(hosts, wasteful)
 
 
 def _joined(
-    offers: Sequence[Offer],
+    sliced: Sequence[ProgramOptions],
     levels: Sequence[Ints],
     sorts: Sequence[Ints],
     devices: Sequence[int],
@@ -252,44 +254,46 @@ def _joined(
     clusters = len(devices)
     steps = np.arange(clusters)[:, None] * len(RECOMPUTE)
     steps = steps + np.arange(len(RECOMPUTE) + 1)
-    begins = np.zeros((len(offers), *steps.shape), dtype=np.int64)
-    room = np.zeros((len(offers), clusters), dtype=np.int64)
-    full = np.zeros((*room.shape, 1 + offers[0].data.stages), dtype=np.int64)
-    layouts = np.zeros((len(offers), 3), dtype=np.int64)
-    options, sums, temporary, edges, tied = [], [], [], [], []
+    begins = np.zeros((len(sliced), *steps.shape), dtype=np.int64)
+    room = np.zeros((len(sliced), clusters), dtype=np.int64)
+    full = np.zeros((*room.shape, 1 + sliced[0].data.stages), dtype=np.int64)
+    layouts = np.zeros((len(sliced), 3), dtype=np.int64)
+    rows, sums, temporary, edges, tied = [], [], [], [], []
     count = edge_at = tied_at = 0
-    for i, (offer, level, order) in enumerate(zip(offers, levels, sorts, strict=True)):
-        costs = offer.costs
+    for i, (options, level, order) in enumerate(
+        zip(sliced, levels, sorts, strict=True)
+    ):
+        costs = options.costs
         option = costs.option[order]
-        hosts = np.array(offer.guests, dtype=np.int64)[option[:, Option.CLUSTER]]
+        hosts = np.array(options.guests, dtype=np.int64)[option[:, Option.CLUSTER]]
         option[:, Option.CLUSTER] = hosts
         keys = hosts * len(RECOMPUTE) + level[order]
         begins[i] = count + np.searchsorted(keys, steps)
         np.maximum.at(room[i], hosts, option[:, Option.MOST_STAGES])
-        hosted, fills = _filling(offer, order, hosts, np.array(devices)[hosts])
+        hosted, fills = _filling(options, order, hosts, np.array(devices)[hosts])
         fills &= hosted <= option[:, Option.MOST_STAGES]
         full[i, hosts[fills], hosted[fills]] = 1
         layouts[i] = len(costs.home), edge_at, tied_at
         count += len(option)
         edge_at += costs.edge.size
         tied_at += costs.tied.size
-        options.append(option)
+        rows.append(option)
         sums.append(costs.sums[:, order])
         temporary.append(costs.temporary[order])
         edges.append(costs.edge.ravel())
         tied.append(costs.tied.ravel())
     return {
-        "option": np.concatenate(options),
+        "option": np.concatenate(rows),
         "sums": np.ascontiguousarray(np.concatenate(sums, axis=1)),
         "temporary": np.concatenate(temporary),
         "begins": begins,
         "room": room,
         "full": full,
         "counts": np.array(
-            [offer.data.part.microbatches for offer in offers], dtype=np.int64
+            [options.data.part.microbatches for options in sliced], dtype=np.int64
         ),
         "edge": np.concatenate(edges),
         "tied": np.concatenate(tied),
         "layouts": layouts,
-        "cut": offers[0].costs.cut,
+        "cut": sliced[0].costs.cut,
     }

@@ -11,7 +11,7 @@ from hetopt.solvers.mcts.worker import ensure_compiled
 from hetopt.solvers.params import MctsParams
 from hetopt.solvers.pools.opening import open_pool
 from hetopt.solvers.race.task_loop import TaskLoop
-from hetopt.solvers.race.unproven import UnprovenLedger
+from hetopt.solvers.unproven.ledger import UnprovenLedger
 
 if TYPE_CHECKING:
     from collections.abc import Callable

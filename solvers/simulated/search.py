@@ -157,7 +157,7 @@ class SimulatedSearch:
         if share > 1 / _FIRST:
             # Too many clusters to tell apart which of them are left.
             raise Interrupted
-        keep = np.zeros(len(view.offer.options), dtype=np.int64)
+        keep = np.zeros(len(view.options.pairs), dtype=np.int64)
         intervals = []
         waiting = _intervals(limit)
         least = view.least_excess(limit)
@@ -179,7 +179,7 @@ class SimulatedSearch:
             # Ascending: the last one is the widest.
             intervals.append((low, high))
         kept: list[list[int]] = [[] for _ in view.data.part.clusters]
-        for (j, k), wanted in zip(view.offer.options, keep, strict=True):
+        for (j, k), wanted in zip(view.options.pairs, keep, strict=True):
             if wanted:
                 kept[j].append(k)
         rows = [np.array(own, dtype=np.int64) for own in kept]
@@ -216,15 +216,15 @@ class SimulatedSearch:
         units[0] += sum(chain.lead)
         units[-1] += sum(chain.trail)
         runs = [row for row in rows if row[Placed.RUN_PLACE] == 0]
-        options = [view.offer.options[int(row[Placed.OPTION])] for row in runs]
+        pairs = [view.options.pairs[int(row[Placed.OPTION])] for row in runs]
         warmups = None
         if self.data.rule.free:
             p = self.data.stages
             warmups = tuple(walk.warm.counts[p, 0, p:0:-1].tolist())
         return Decision(
             microbatches=part.microbatches,
-            order=tuple(j for j, _ in options),
-            strategies=tuple(part.clusters[j].strategies[k] for j, k in options),
+            order=tuple(j for j, _ in pairs),
+            strategies=tuple(part.clusters[j].strategies[k] for j, k in pairs),
             hosted=tuple(int(row[Placed.RUN_STAGES]) for row in runs),
             units=tuple(units),
             warmups=warmups,

@@ -10,7 +10,7 @@ import numpy as np
 
 from hetopt.schedule.schedules import MAX_DELTA
 from hetopt.solvers.arrays.costs import Edge
-from hetopt.solvers.arrays.program import Offer
+from hetopt.solvers.arrays.options import ProgramOptions
 from hetopt.solvers.arrays.windows import INFINITE
 from hetopt.solvers.simulated.bounds import (
     at_ends,
@@ -51,11 +51,11 @@ class View:
         self, data: ProgramData, limit: int, within: Range | None = None
     ) -> None:
         self.data = data
-        self.offer = Offer(data, ())
-        self.possible = self.offer.possible
+        self.options = ProgramOptions(data, ())
+        self.possible = self.options.possible
         if not self.possible:
             return
-        costs = self.costs = self.offer.costs
+        costs = self.costs = self.options.costs
         self.short = shortest(costs.sums)
         self.ends = at_ends(costs)
         self._apart = costs.home[:, None] != costs.home[None, :]
@@ -70,13 +70,13 @@ class View:
     def _span(self, within: Range) -> None:
         """Set all that depends on lambda_0."""
         costs, self.within = self.costs, within
-        used = self.offer.joins & (costs.edge[Edge.KAPPA] <= within.ceiling)
+        used = self.options.joins & (costs.edge[Edge.KAPPA] <= within.ceiling)
         self.inner = inside(costs, within.ceiling)
         # Of these links; most excesses leave room for each of them.
         self.slowest = int(costs.edge[Edge.OMEGA].max(initial=0, where=used))
         self.joint = joints(costs, INFINITE, within.ceiling)
         self.worth = worths(costs, self.joint, self.inner, self.ends)
-        least, most = self.offer.deltas(within.floor, within.ceiling)
+        least, most = self.options.deltas(within.floor, within.ceiling)
         self.delta = most
         # Where there is no boundary of a kind, nothing asks for its steps.
         kinds = used & ~self._apart, used & self._apart
@@ -93,11 +93,11 @@ class View:
             return Range(0, INFINITE)
         kappas = self._kappas(limit, limit)
         longest = limit // self.data.part.microbatches
-        return Range(*self.offer.reach(longest, kappas))
+        return Range(*self.options.reach(longest, kappas))
 
     def _kappas(self, limit: int, excess: int) -> Ints:
         """Return each kappa that plans within a limit and an excess may have."""
-        return self.offer.kappas(longest_occupancy(self.costs, excess), limit // 2)
+        return self.options.kappas(longest_occupancy(self.costs, excess), limit // 2)
 
     def middle(self, limit: int, excess: int) -> int | None:
         """Return the middle one of the lambda_0 from which on warm-ups are fewer.
@@ -110,7 +110,7 @@ class View:
             Of the plans of interest, in ns.
         """
         floor, ceiling = self.within.floor, self.within.ceiling
-        ends = self.offer.thresholds(self._kappas(limit, excess))
+        ends = self.options.thresholds(self._kappas(limit, excess))
         inner = [end for end in ends if floor < end <= ceiling]
         return inner[len(inner) // 2] if inner else None
 
@@ -124,7 +124,7 @@ class View:
         q, within = self.data.part.microbatches, self.within
         if within.floor <= limit // q:
             return 0
-        slow = self.offer.joins & (kappa >= within.floor) & (kappa <= within.ceiling)
+        slow = self.options.joins & (kappa >= within.floor) & (kappa <= within.ceiling)
         return (q - 1) * int(omega.min(initial=INFINITE // q, where=slow))
 
     @property
@@ -135,7 +135,7 @@ class View:
 
     def capacity(self) -> int:
         """Return a bound on the simulated time of every p, without any table."""
-        return self.data.part.microbatches * self.offer.least_longest()
+        return self.data.part.microbatches * self.options.least_longest()
 
     def runs(self, limit: int, excess: int) -> Runs:
         """Return runs with at most this excess, within the limit."""

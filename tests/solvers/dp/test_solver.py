@@ -175,7 +175,7 @@ def test_prices_of_devices_bound_the_pruned_space(
     engine: DpEngine, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As where there are more clusters than subsets can be listed of."""
-    monkeypatch.setattr("hetopt.solvers.arrays.laying._MOST_STEPS", 0)
+    monkeypatch.setattr("hetopt.solvers.arrays.building._MOST_STEPS", 0)
     instance = make_instance(seed)
     for data, best in programs(instance):
         check_program(engine, instance, data, best)

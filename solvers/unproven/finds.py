@@ -1,4 +1,4 @@
-"""What heuristics share: plans are priced, ranked and told of as the race's are."""
+"""A heuristic's plans are priced, ranked and reported as the race's are."""
 
 from __future__ import annotations
 
@@ -7,27 +7,15 @@ from typing import TYPE_CHECKING
 
 from hetopt.base.deadline import Stopped
 from hetopt.base.run_until import run_until
-from hetopt.errors import InputError
-from hetopt.problem.training.pins import ANY
 from hetopt.solvers.decisions.pricer import Pricer
-from hetopt.solvers.race.unproven import UnprovenLedger
+from hetopt.solvers.unproven.ledger import UnprovenLedger
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from hetopt.formulations.decision import Decision
-    from hetopt.problem.training.pins import Pins
     from hetopt.results.result import Result
     from hetopt.solvers.request import Request
-
-
-def ensure_free_units(solver: str, pins: Pins) -> None:
-    """Raise InputError where pins say what a heuristic decides without asking them."""
-    counted = [name for name, own in pins.clusters.items() if own.units != ANY]
-    if pins.units is not None or counted:
-        field = "pin.units" if pins.units else f"pin.clusters.{counted[0]}.units"
-        msg = f"solver {solver} spreads the units itself: use dp, or leave this out"
-        raise InputError(msg, field=field)
 
 
 class Finds:

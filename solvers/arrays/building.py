@@ -1,4 +1,4 @@
-"""Lays down what is on offer of one (p, q) as flat arrays."""
+"""Fills the arrays that compiled searches of one (p, q) read."""
 
 from __future__ import annotations
 
@@ -45,16 +45,16 @@ _MOST_STEPS = 500_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Laying:
-    """What costs are laid down of; as in ``hetopt.solvers.arrays.program.Offer``."""
+class ArrayBuilder:
+    """What the arrays are made of; see ``ProgramOptions``."""
 
     data: ProgramData
-    options: list[tuple[int, int]]
+    pairs: list[tuple[int, int]]
     guests: list[int]
     leaders: tuple[int, ...]
 
     def _gather(self, name: str) -> Ints:
-        rows = [getattr(self.data.part.clusters[j], name)[k] for j, k in self.options]
+        rows = [getattr(self.data.part.clusters[j], name)[k] for j, k in self.pairs]
         return np.array(rows, dtype=np.int64)
 
     def costs(self, excluded: Sequence[Decision]) -> Costs:
@@ -63,7 +63,7 @@ class Laying:
         units = len(chain.lead)
 
         def by_kind(name: str) -> Ints:
-            return self._gather(name).reshape(len(self.options), units)
+            return self._gather(name).reshape(len(self.pairs), units)
 
         summed = [by_kind(name) for name in _SUMMED]
         temporary = by_kind("temporary_bytes")
@@ -113,19 +113,19 @@ class Laying:
         """
         data, chain = self.data, self.data.chain
         option = np.zeros(
-            (len(self.options), Option.TRAIL + Sum.PEAK + 1), dtype=np.int64
+            (len(self.pairs), Option.TRAIL + Sum.PEAK + 1), dtype=np.int64
         )
-        hosts = [j for j, _ in self.options]
+        hosts = [j for j, _ in self.pairs]
         option[:, Option.CLUSTER] = [self.guests.index(j) for j in hosts]
-        option[:, Option.RANK] = [k for _, k in self.options]
+        option[:, Option.RANK] = [k for _, k in self.pairs]
         option[:, Option.LAYOUT] = layouts
         option[:, Option.DEVICES] = self._gather("devices")
         option[:, Option.TENSOR] = [
-            data.part.clusters[j].strategies[k].tp for j, k in self.options
+            data.part.clusters[j].strategies[k].tp for j, k in self.pairs
         ]
         domains = data.permitted.stages
         option[:, Option.MOST_STAGES] = [
-            most_stages(data, domains[j], j, k) for j, k in self.options
+            most_stages(data, domains[j], j, k) for j, k in self.pairs
         ]
         option[:, Option.SYNC_FIXED] = self._gather("sync_ns")
         usable = np.array(data.usable_bytes, dtype=np.int64)
@@ -220,13 +220,13 @@ class Laying:
 
     def _layouts(self) -> tuple[list[int], Ints]:
         """Return the layouts that occur, and each option's as an index into them."""
-        own = [int(self.data.part.clusters[j].layout[k]) for j, k in self.options]
+        own = [int(self.data.part.clusters[j].layout[k]) for j, k in self.pairs]
         kept = sorted(set(own))
         return kept, np.array([kept.index(a) for a in own], dtype=np.int64)
 
     def _shapes(self, excluded: Sequence[Decision]) -> Ints:
         """Return excluded shapes; one with an option not on offer never occurs."""
-        number = {option: o for o, option in enumerate(self.options)}
+        number = {option: o for o, option in enumerate(self.pairs)}
         shapes = []
         for decision in (last_first(other, self.leaders) for other in excluded):
             runs = []

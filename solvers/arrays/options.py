@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from hetopt.solvers.arrays.building import ArrayBuilder, most_stages
 from hetopt.solvers.arrays.costs import (
     Edge,
     HostColumn,
     Option,
     Sum,
 )
-from hetopt.solvers.arrays.laying import Laying, most_stages
 from hetopt.solvers.decisions.copies import canonical
 from hetopt.solvers.decisions.identical import kept_leaders
 
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
     from hetopt.solvers.arrays.costs import Ints
 
 
-class Offer:
+class ProgramOptions:
     """Options on offer and their costs.
 
     Attributes
     ----------
-    options
+    pairs
         (cluster, strategy's index) of each option.
     guests
         Clusters that may host anything; in ``costs`` they are numbered anew.
@@ -54,21 +54,21 @@ class Offer:
     ) -> None:
         self.data = data
         self.permitted = data.permitted
-        self.options = [
+        self.pairs = [
             (j, k)
             for j, cluster in enumerate(data.part.clusters)
             for k in range(len(cluster.strategies))
             if most_stages(data, self.permitted.stages[j], j, k) > 0
         ]
-        self.guests = sorted({j for j, _ in self.options})
+        self.guests = sorted({j for j, _ in self.pairs})
         self.leaders = kept_leaders(data)
         if ordered and not self._are_neighbours():
             self.leaders = tuple(range(len(data.names)))
-        self.possible = bool(self.options) and self._can_rest()
-        laying = Laying(
-            data=data, options=self.options, guests=self.guests, leaders=self.leaders
+        self.possible = bool(self.pairs) and self._can_rest()
+        builder = ArrayBuilder(
+            data=data, pairs=self.pairs, guests=self.guests, leaders=self.leaders
         )
-        self.costs = laying.costs(excluded)
+        self.costs = builder.costs(excluded)
 
     def _can_rest(self) -> bool:
         """Whether clusters with nothing on offer need not host."""

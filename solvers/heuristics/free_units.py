@@ -1,0 +1,20 @@
+"""Which pins heuristics cannot obey."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hetopt.errors import InputError
+from hetopt.problem.training.pins import ANY
+
+if TYPE_CHECKING:
+    from hetopt.problem.training.pins import Pins
+
+
+def ensure_free_units(solver: str, pins: Pins) -> None:
+    """Raise InputError where pins say what a heuristic decides without asking them."""
+    counted = [name for name, own in pins.clusters.items() if own.units != ANY]
+    if pins.units is not None or counted:
+        field = "pin.units" if pins.units else f"pin.clusters.{counted[0]}.units"
+        msg = f"solver {solver} spreads the units itself: use dp, or leave this out"
+        raise InputError(msg, field=field)

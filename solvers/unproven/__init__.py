@@ -1,0 +1,1 @@
+"""What searches that prove nothing share: heuristics and tree search."""
