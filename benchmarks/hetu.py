@@ -57,7 +57,7 @@ class Row:
     dp
         Equal pipelines that are replicas inside the stages.
     nodes
-        Of several pipelines what each has; see ``hetopt.plans.Share``.
+        Of several pipelines what each has; see ``hetopt.plans.plan.Share``.
     """
 
     stages: Sequence[tuple[str, int, int]]

@@ -14,12 +14,7 @@ from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from hetopt.cost.profiles.file import (
-    PROFILE_SCHEMA,
-    Profile,
-    ProfileRow,
-    write_profile,
-)
+from hetopt.cost.profiles.file import PROFILE_SCHEMA, Profile, ProfileRow, write_profile
 from hetopt.cost.profiles.units import shard_key
 from hetopt.cost.shapes import Shape
 from hetopt.cost.shard_shape import ATTENTION_CORE, MODEL_SIZES

@@ -1,4 +1,4 @@
-"""The longest times that a program has to be about."""
+"""The longest times that a program has to cover: of any plan, or within a cutoff."""
 
 from __future__ import annotations
 

@@ -42,8 +42,9 @@ class ProgramData:
     principles
         What a plan has to keep; an engine refuses those it has no program for.
     leaders
-        Of every cluster the first one identical to it (``solvers.identical``); empty
-        where nobody looked. An engine may keep to one of each plan's copies.
+        Of every cluster the first one identical to it
+        (``hetopt.solvers.decisions.identical``); empty where nobody looked. An engine
+        may keep to one of each plan's copies.
     """
 
     part: TableSlice

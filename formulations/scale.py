@@ -1,4 +1,4 @@
-"""In what programs count time, and how floating point is rounded to it."""
+"""The unit in which programs count time, and how floating point is rounded to it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a solver cannot do, refused in one line."""
+"""Refuses what a solver cannot do, in one line."""
 
 from __future__ import annotations
 

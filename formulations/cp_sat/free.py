@@ -47,8 +47,9 @@ def choose_warmups(v: Variables, tau: Times) -> Load:
 def _free_deltas(v: Variables, all_first: cp_model.IntVar) -> Deltas:
     """One literal for every delta there may be; none is added by all forwards first.
 
-    No delta exceeds 1 + ceil(2 kappa / lambda) (``free_warmups``), and lambda is at
-    least omega of the same boundary.
+    No delta exceeds 1 + ceil(2 kappa / lambda)
+    (``hetopt.solvers.decisions.free_warmups``), and lambda is at least omega of the
+    same boundary.
     """
     sets = v.sets
     pace = np.maximum(_least_period(sets), PERIOD_SCALE * sets.part.occupancy_ns)

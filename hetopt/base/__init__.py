@@ -1,1 +1,1 @@
-"""What every room stands on: files, signals, deadlines, compiled functions."""
+"""What other packages use: files, signals, deadlines, compiled functions."""

@@ -1,4 +1,4 @@
-"""Work that ends on time even inside a library: compiling, for one, asks no clock."""
+"""Runs work until a deadline, even inside a library that does not look at the time."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from types import FrameType
 
     from hetopt.base.deadline import Deadline
-
 
 _T = TypeVar("_T")
 

@@ -1,4 +1,4 @@
-"""How results look: a line in a shell, a report in print, tables in a notebook."""
+"""How problems, tables, plans and results look: in a shell, printed, in a notebook."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ from typing import Any, ClassVar
 
 
 class Shown:
-    """Looks as another module says, which is loaded when something is shown.
+    """Shown as another module says, which is loaded when something is shown.
 
     Attributes
     ----------
     presenter
-        That module: it has ``line``, ``text`` and ``notebook``. The package names it.
+        Name of that module, which has ``line``, ``text`` and ``notebook``; ``hetopt``
+        sets it.
     """
 
     __slots__ = ()

@@ -5,10 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from hetopt.problem.calibration import (
-    BANDWIDTH_BOUNDS,
-    EFFICIENCY_BOUNDS,
-)
+from hetopt.problem.calibration import BANDWIDTH_BOUNDS, EFFICIENCY_BOUNDS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

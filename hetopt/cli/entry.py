@@ -10,12 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from hetopt.cli.exit_codes import BAD_INPUT, NO_PLAN, STOPPED
 from hetopt.cli.output import complain, discard_output, emit
-from hetopt.errors import (
-    CheckError,
-    HetoptError,
-    InfeasibleError,
-    InputError,
-)
+from hetopt.errors import CheckError, HetoptError, InfeasibleError, InputError
 from hetopt.results.per_schedule import BEST
 from hetopt.version import __version__
 

@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from hetopt.problem.problem import Problem
     from hetopt.problem.training.choices import ScheduleName
 
-
 #: Schedules by how many transfers block at a boundary.
 _BLOCKING = {rule.blocking: rule.name for rule in RULES.values() if rule.blocking}
 

@@ -1,1 +1,1 @@
-"""Solvers run one after the other, and what they found."""
+"""Runs solvers one after the other on a problem, and keeps what each of them finds."""

@@ -31,12 +31,7 @@ from hetopt.cost.model_flops import iteration_flops
 from hetopt.cost.passes import hidden_share, passes_s, shard_times
 from hetopt.cost.per_unit.unit_table import SHARDINGS, has_unit_table, unit_table
 from hetopt.cost.pieces.operations import sum_of
-from hetopt.cost.ranges import (
-    at_most_half,
-    ensure_sums_fit,
-    nanoseconds,
-    whole_bytes,
-)
+from hetopt.cost.ranges import at_most_half, ensure_sums_fit, nanoseconds, whole_bytes
 from hetopt.cost.rows import StrategyRows, strategy_rows
 from hetopt.cost.shapes import Floats, Ints, distinct_rows
 from hetopt.cost.sources.by_cluster import latency_sources

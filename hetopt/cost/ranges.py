@@ -1,6 +1,6 @@
 """Limits within which the arithmetic of a latency table is exact.
 
-Every time in a table is at most ``table.TOO_LONG_NS`` and every size at most
+Every time in a table is at most ``table.ticks.TOO_LONG_NS`` and every size at most
 ``quantity.TOO_MANY_BYTES``. Solvers and checkers add them up over the units of a
 stage in 64 bits: a table is refused here if the largest stage would exceed them.
 """

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from hetopt.problem.cluster.cluster import Cluster
     from hetopt.problem.problem import Problem
 
-
 #: As strategies compare, field by field.
 _ORDER = attrgetter("dp", "cp", "tp", "etp", "ep", "recompute")
 

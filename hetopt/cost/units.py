@@ -22,7 +22,6 @@ from hetopt.problem.training.training import Training
 if TYPE_CHECKING:
     from hetopt.problem.model.model import Model
 
-
 #: Neither tokens nor kernels change how many parameters there are.
 _ANY = Training(global_batch=1, seq_len=1)
 

@@ -1,1 +1,1 @@
-"""``hetopt.plan``, and the search of the best schedule."""
+"""``hetopt.plan``, and the search for the best schedule."""

@@ -85,7 +85,7 @@ def best_schedule(
     ----------
     request
         Its problem and table are under any schedule that can divide the model
-        (``under_any``); its deadline is of all searches together.
+        (``schedule_variants.under_any``); its deadline is of all searches together.
     solve
         What minimises a time under one schedule.
     solver

@@ -11,7 +11,6 @@ if TYPE_CHECKING:
 
     from hetopt.problem.training.choices import Recompute
 
-
 #: Degrees of a strategy, and those that only models with experts have.
 DEGREES = ("dp", "cp", "tp", "ep", "etp")
 EXPERT_DEGREES = DEGREES[3:]

@@ -33,7 +33,6 @@ from hetopt.profile.measuring import REPETITIONS, WARM_UP
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-
 COLLECTIVES_SCHEMA = "hetopt-collectives/1"
 BACKENDS = {"cuda": "nccl", "npu": "hccl", "cpu": "gloo"}
 

@@ -35,7 +35,6 @@ from hetopt.profile.units.timed import ShardUnit, Unit
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-
 #: HetAuto, section 7.6.
 WARM_UP = 5
 REPETITIONS = 10

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
     from hetopt.problem.problem import Problem
 
-
 #: Of the number of a node or a device: no cluster is so large.
 MOST_DIGITS = 9
 

@@ -1,1 +1,1 @@
-"""What a solver answers: a result, what it proves, and what it costs."""
+"""What a solver answers: plans with their times and prices, and what is proven."""

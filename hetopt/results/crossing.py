@@ -10,7 +10,6 @@ from hetopt.results.priced_plan import PricedPlan
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-
 #: By so much another plan has to be better, as a share of its time, to matter where
 #: coefficients are uncertain.
 MARGIN = 0.01

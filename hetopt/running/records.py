@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-
 #: A transfer: "forward" or "backward", and the pass whose result it is.
 _Sent = tuple[str, int]
 

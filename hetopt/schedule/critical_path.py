@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-
 #: In the order of the numbers in ``CriticalPath.rows``.
 KINDS: tuple[EventKind, ...] = get_args(EventKind)
 

@@ -50,7 +50,7 @@ class ScheduleRule:
     interleaved
         Whether stages hold several chunks of the model (``hetopt.schedule.chunks``):
         what is said of micro-batches is then of passes, and W of what comes after
-        those that every stage runs ahead (``held_ahead``).
+        those that every stage runs ahead (``hetopt.schedule.chunks.held_ahead``).
     splits
         Whether the backward pass is two: gradients of inputs, and later those of
         weights (``hetopt.schedule.weights``). Only with deltas of 1.

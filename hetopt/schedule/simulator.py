@@ -6,10 +6,9 @@ output leaves when it ends, if the link is free: transfers in one direction star
 least omega apart, and each arrives kappa after it starts. The two directions do not
 disturb each other; boundaries that share a link or an uplink take turns, and stages may
 hold several chunks, or run gradients of weights later (``hetopt.schedule.shared_run``).
-Where transfers block, both stages
-wait for them (``hetopt.schedule.blocking_run``). Everything starts as early as these
-rules allow, so the makespan is the longest path in the event graph, and the simulator
-returns one such path.
+Where transfers block, both stages wait for them (``hetopt.schedule.blocking_run``).
+Everything starts as early as these rules allow, so the makespan is the longest path in
+the event graph, and the simulator returns one such path.
 """
 
 from __future__ import annotations

@@ -10,15 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hetopt.cost.table.ticks import LONGEST_NS
-from hetopt.solvers.arrays.costs import (
-    SHARING,
-    Costs,
-    Edge,
-    Fact,
-    Option,
-    Stock,
-    Sum,
-)
+from hetopt.solvers.arrays.costs import SHARING, Costs, Edge, Fact, Option, Stock, Sum
 from hetopt.solvers.arrays.pins import pinned
 from hetopt.solvers.decisions.copies import last_first
 

@@ -1,4 +1,4 @@
-"""The options on offer of one (p, q), and their costs as flat arrays."""
+"""The options on offer of one (p, q), and the range of lambda_0 of their plans."""
 
 from __future__ import annotations
 
@@ -9,12 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hetopt.solvers.arrays.building import ArrayBuilder, most_stages
-from hetopt.solvers.arrays.costs import (
-    Edge,
-    HostColumn,
-    Option,
-    Sum,
-)
+from hetopt.solvers.arrays.costs import Edge, HostColumn, Option, Sum
 from hetopt.solvers.decisions.copies import canonical
 from hetopt.solvers.decisions.identical import kept_leaders
 

@@ -1,8 +1,9 @@
 """How many units memory lets a run of stages hold where warm-up counts are free.
 
 Lambda asks the stage that T ns of work follow, its own included, to warm up at least
-ceil(T / lambda) times (the window from it to the last stage; ``free_warmups``). So the
-more the stages after it hold, the less fits on a stage. Compiled.
+ceil(T / lambda) times (the window from it to the last stage;
+``decisions.free_warmups``). So the more the stages after it hold, the less fits on a
+stage. Compiled.
 """
 
 from __future__ import annotations

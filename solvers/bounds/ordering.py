@@ -51,8 +51,8 @@ class Ordering:
     Parameters
     ----------
     groups
-        Leaders (``identical``): of orders that differ in identical clusters alone
-        one is tried.
+        Leaders (``decisions.identical``): of orders that differ in identical clusters
+        alone one is tried.
     """
 
     def __init__(

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
     Places = NDArray[np.uint64]
 
-
 #: Steps of one call of ``_min_plus``, a tenth of a second or two: a deadline is minded
 #: between calls.
 _MOST_STEPS = 200_000_000

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from hetopt.results.result import Objective, Result
     from hetopt.results.settlement import How, Settlement
 
-
 #: How much of a bound far above the value is claimed: who derives it again has other
 #: intervals of lambda, and need not make them ever narrower.
 _CLAIMED = 0.9

@@ -11,10 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from hetopt.solvers.decisions.assembly import value_of
-from hetopt.solvers.decisions.free_warmups import (
-    free_warmups,
-    steady_warmups,
-)
+from hetopt.solvers.decisions.free_warmups import free_warmups, steady_warmups
 from hetopt.solvers.decisions.stages import counts_of, hosts_of, most_held, times_of
 
 if TYPE_CHECKING:

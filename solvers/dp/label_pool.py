@@ -184,7 +184,7 @@ def _replaces(costs: Costs, value: Ints, a: int, b: int) -> bool:
 
     Both are of one state. More g costs at most the difference, once; under gpipe so
     does a slower pace, q - 1 times. Where warm-ups are free, one more at the next
-    boundary makes up for any DELAY (``free_warmups``).
+    boundary makes up for any DELAY (``decisions.free_warmups``).
     """
     if value[a, Label.WARMUP] > value[b, Label.WARMUP]:
         return False

@@ -17,15 +17,15 @@ SHAPES    excluded shapes whose end this label is, as bits
 ========  ==================================================================
 
 Under gpipe DELAY and FLAG are the slowest forward and backward, boundaries included.
-Under auto a stage warms up no more than lambda demands of it (``free_warmups``), and
-once W has reached q, E does not matter: it is 0.
+Under auto a stage warms up no more than lambda demands of it
+(``decisions.free_warmups``), and once W has reached q, E does not matter: it is 0.
 
 *Why a replaced label can go.* Whatever completes b completes a as well: as E and W of
 a are no larger, no E, and no memory need, of any earlier stage is larger (both grow
 with E and W of the stage after it, which is all that is inherited); the flag and the
 shapes demand no more. The completed plan of a then has no larger fill, up to what its
-larger g may add, which ``_replaces`` counts. E is raised to what every boundary hides
-anyhow (``calm``): below that it makes no difference.
+larger g may add, which ``dp.label_pool`` counts. E is raised to what every boundary
+hides anyhow (``calm`` of ``dp.bounds``): below that it makes no difference.
 
 A label is dropped as well when fill, what is left at least, and g exceed the budget.
 
@@ -90,7 +90,7 @@ def walk(
         Stages placed by the labels of ``now``; none to begin with.
     progress
         Phase; bucket and its row, where it goes on (row 0: with the first); budget
-        of ``total_of``; work left; ``most_new``.
+        of ``budget.total_of``; work left; ``most_new``.
     """
     if progress[Cursor.PHASE] == LabelPhase.CLEAR:
         progress[Cursor.PHASE] = LabelPhase.EXTEND

@@ -10,13 +10,7 @@ from hetopt.solvers.arrays.costs import Edge, Fact, HostColumn, Option, Shape, S
 from hetopt.solvers.arrays.stages import ends_of, with_units
 from hetopt.solvers.arrays.windows import INFINITE
 from hetopt.solvers.dp.bounds import Scalar
-from hetopt.solvers.dp.budget import (
-    Cursor,
-    is_worth,
-    may_go,
-    to_go,
-    total_of,
-)
+from hetopt.solvers.dp.budget import Cursor, is_worth, may_go, to_go, total_of
 from hetopt.solvers.dp.configs import is_complete, taken
 from hetopt.solvers.dp.label_pool import Bucket, Label, bucket, keep, ranked, spare
 

@@ -20,8 +20,8 @@ lambda is, or in the middle.
 Lambdas are whole ticks, so this ends. Under gpipe the paces are part of a label, and
 one label setting closes its node; with a single micro-batch lambda does not count.
 
-Under ``auto`` warm-up counts follow from lambda (``free_warmups``), but for those of
-gpipe, which is another program.
+Under ``auto`` warm-up counts follow from lambda (``decisions.free_warmups``), but for
+those of gpipe, which is another program.
 
 Under ``h-1f1b`` delta depends on lambda_0 = max(max tau, max kappa), and a node has a
 range of lambda_0 too. Where some delta changes inside it, the label setting takes the
@@ -46,13 +46,7 @@ from hetopt.solvers.arrays.costs import Edge, Fact, HostColumn
 from hetopt.solvers.arrays.options import ProgramOptions
 from hetopt.solvers.arrays.windows import INFINITE
 from hetopt.solvers.decisions.exact import exact_value, with_warmups
-from hetopt.solvers.dp.bounds import (
-    RangeLimits,
-    Scalar,
-    empty_limits,
-    limit,
-    shortest,
-)
+from hetopt.solvers.dp.bounds import RangeLimits, Scalar, empty_limits, limit, shortest
 from hetopt.solvers.dp.budget import Cursor
 from hetopt.solvers.dp.buffers import most_new
 from hetopt.solvers.dp.found import Labelled, Node, cut, decision_of, everything

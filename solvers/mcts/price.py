@@ -145,7 +145,7 @@ def _adapt(space: Space, state: State, longest: int) -> bool:
 def _period(state: State, stages: int, least: int) -> int:
     """Return lambda in 1 / PERIOD_SCALE ticks, rounded up.
 
-    ``schedule.period.period_by_recursion`` with fractions of whole numbers.
+    ``hetopt.schedule.period.period_by_recursion`` with fractions of whole numbers.
     """
     times = state.times
     limit, scale = least, 1

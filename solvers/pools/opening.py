@@ -1,4 +1,4 @@
-"""How many workers a search has, and where they run."""
+"""Opens the pool of a search: how many workers it has, and where they run."""
 
 from __future__ import annotations
 
@@ -6,10 +6,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from hetopt.solvers.pools.growing import ALONE_S, GrowingPool
-from hetopt.solvers.pools.process import (
-    InlinePool,
-    Pool,
-)
+from hetopt.solvers.pools.process import InlinePool, Pool
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,7 +15,6 @@ if TYPE_CHECKING:
     from hetopt.solvers.pools.ray_actors import RayPool
 
     AnyPool = Pool | InlinePool | GrowingPool | RayPool
-
 
 #: Each worker takes a quarter of a gigabyte; more than a few per core do not pay.
 _PER_CORE = 4

@@ -1,4 +1,4 @@
-"""The pool of ``solvers.pool`` on a Ray cluster: one actor per core.
+"""The pool of ``pools.process`` on a Ray cluster: one actor per core.
 
 Which cluster is Ray's own business: ``RAY_ADDRESS`` names one, and without it Ray
 finds the one that runs on this machine or starts one. hetopt must be installed on

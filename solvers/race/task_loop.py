@@ -11,14 +11,7 @@ from hetopt.base.interruption import released
 from hetopt.base.run_until import run_until
 from hetopt.errors import SolverError
 from hetopt.solvers.pools.growing import GrowingPool
-from hetopt.solvers.pools.process import (
-    Died,
-    Done,
-    Event,
-    Failed,
-    InlinePool,
-    Note,
-)
+from hetopt.solvers.pools.process import Died, Done, Event, Failed, InlinePool, Note
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -41,7 +41,6 @@ from hetopt.solvers.arrays.windows import INFINITE
 if TYPE_CHECKING:
     from hetopt.solvers.arrays.costs import Costs, Ints
 
-
 #: Longer than a table's longest time, and so short that stages can add it up.
 _NEVER = INFINITE >> 12
 

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from hetopt.solvers.arrays.costs import Ints
     from hetopt.solvers.simulated.state import Walk
 
-
 #: Before any time: what nothing leads to.
 ABSENT = -(2**61)
 

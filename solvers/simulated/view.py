@@ -12,12 +12,7 @@ from hetopt.schedule.schedules import MAX_DELTA
 from hetopt.solvers.arrays.costs import Edge
 from hetopt.solvers.arrays.options import ProgramOptions
 from hetopt.solvers.arrays.windows import INFINITE
-from hetopt.solvers.simulated.bounds import (
-    at_ends,
-    inside,
-    limits,
-    shortest,
-)
+from hetopt.solvers.simulated.bounds import at_ends, inside, limits, shortest
 from hetopt.solvers.simulated.fills import suffixes
 from hetopt.solvers.simulated.runs import (
     Runs,

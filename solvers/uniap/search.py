@@ -41,7 +41,7 @@ _TELL_S = 0.2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UniapSettlement:
-    """How one program was settled; ``how`` as in ``hetopt.results``.
+    """How one program was settled; ``how`` as in ``hetopt.results.settlement``.
 
     Attributes
     ----------
@@ -107,7 +107,7 @@ class UniapParams(RaceParams):
     ----------
     stopping
         When to leave a program unproven; never by default. UniAP's own rules are
-        ``PUBLISHED_STOPPING``.
+        ``stopping.PUBLISHED_STOPPING``.
     starts
         Whether a local search gives each program a choice to start from.
     on_settled

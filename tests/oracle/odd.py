@@ -30,7 +30,7 @@ CHAINS = ((1, 2, 4, 8), (1, 3, 6), (1, 2, 6))
 
 
 def make_odd(seed: int, *, widest: bool = False) -> Instance:
-    """Draw an instance with odd nodes; ``widest`` as of ``make_instance``.
+    """Draw an instance with odd nodes; ``widest`` as of ``instances.make_instance``.
 
     Some stage of some cluster always leaves devices of a node idle. Where P4 is to be
     relaxed, every size of stages divides the next, and none takes several nodes.

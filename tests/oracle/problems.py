@@ -24,7 +24,6 @@ from hetopt.problem.training.training import Training
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-
 NODES = ((1, 2), (2, 1), (1, 3), (2, 2), (1, 4), (1, 6), (3, 2), (2, 3), (2, 4), (1, 8))
 #: What may be pinned of models with experts.
 EXPERT_DEGREES = {"ep": (1, 2, 3, 4), "etp": (1, 2, 3)}

@@ -13,10 +13,7 @@ from hetopt.errors import HetoptError, InputError
 from hetopt.profile import device as device_module
 from hetopt.profile import measuring
 from hetopt.profile.device import catalogue_name, describe, find_device
-from hetopt.profile.measuring import (
-    measure,
-    measure_grid,
-)
+from hetopt.profile.measuring import measure, measure_grid
 from hetopt.profile.task_loop import MeasuringProgress
 from hetopt.profile.units.timed import ShardUnit
 from tests.profile.shapes import small_shape

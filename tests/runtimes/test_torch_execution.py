@@ -18,11 +18,7 @@ from hetopt.cost.memory import activation_bytes
 from hetopt.cost.shapes import Shape
 from hetopt.export.bundle import bundle, write_folder
 from hetopt.export.torch.launcher import LAUNCHER
-from hetopt.schedule.chunks import (
-    backward_number,
-    chunk_and_microbatch,
-    ends_in_flight,
-)
+from hetopt.schedule.chunks import backward_number, chunk_and_microbatch, ends_in_flight
 from tests.runtimes.torch_experts import is_routed, mixture, whole_experts
 from tests.runtimes.torch_plans import CASES, Case, job_of, launch
 

@@ -9,9 +9,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from torch.distributed.pipelining.schedules import (
-    ScheduleInterleavedZeroBubble,
-)
+from torch.distributed.pipelining.schedules import ScheduleInterleavedZeroBubble
 
 from hetopt.schedule.simulator import simulate
 from hetopt.schedule.times import PipelineTimes

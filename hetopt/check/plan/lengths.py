@@ -13,10 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from hetopt.check.plan.pricing import rows_of
 from hetopt.check.plan.schedule.schedules import STEPS
 from hetopt.check.plan.schedule.times import closed_form
-from hetopt.check.plan.several import (
-    ensure_own_table,
-    several_findings,
-)
+from hetopt.check.plan.several import ensure_own_table, several_findings
 from hetopt.cost.divided import by_length, sources_by_length
 from hetopt.problem.division import pins_fault
 

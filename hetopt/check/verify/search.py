@@ -238,7 +238,7 @@ class _Search:
         # Lambda in whole ps, rounded up.
         own = -(-(value - fill) // max(1, self.steps))
         if plan is None or not self.steps or own > node.high:
-            # Labels ask for less than plans do: see ``labels``.
+            # Labels ask for less than plans do: see ``labels.labels``.
             self.found[p] = Found(open=True)
             return None
         return min(own - 1, (self.bounds[p] - 1 - fill) // self.steps)

@@ -21,12 +21,7 @@ from hetopt.cli.output import complain, emit
 from hetopt.cli.paths import ensure_outputs
 from hetopt.errors import CheckError, InputError
 from hetopt.problem.training.choices import SCHEDULE_CHOICES
-from hetopt.solvers.registry import (
-    SOLVERS,
-    relaxing_names,
-    sampling_names,
-    solver,
-)
+from hetopt.solvers.registry import SOLVERS, relaxing_names, sampling_names, solver
 
 if TYPE_CHECKING:
     import argparse

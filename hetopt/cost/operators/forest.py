@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from hetopt.cost.operators.work import Work
     from hetopt.cost.shapes import Floats
 
-
 #: The few rows of attention cores need all features at every split. Of grouped
 #: multiplications a handful of weights' shapes was measured: small leaves learn those
 #: by heart.

@@ -23,11 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hetopt.cost.operators.file import OperatorRow
-    from hetopt.cost.pieces.operations import (
-        AttentionCore,
-        Elementwise,
-        Multiplication,
-    )
+    from hetopt.cost.pieces.operations import AttentionCore, Elementwise, Multiplication
 
 #: Multiplications of the attention core's backward pass over those of its forward
 #: pass: scores again, and the gradients of scores, queries, keys and values.

@@ -4,11 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from hetopt.cost.pieces.attention import (
-    passing_score_bytes,
-    score_bytes,
-    score_traffic,
-)
+from hetopt.cost.pieces.attention import passing_score_bytes, score_bytes, score_traffic
 from hetopt.cost.pieces.operations import AttentionCore, Operations, multiply
 from hetopt.cost.pieces.piece import Piece
 from hetopt.cost.shapes import Floats, Ints, Shape

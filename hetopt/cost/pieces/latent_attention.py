@@ -9,12 +9,7 @@ which all heads share, copied to each of them.
 from __future__ import annotations
 
 from hetopt.cost.pieces.attention import Attention, score_bytes, score_traffic
-from hetopt.cost.pieces.operations import (
-    AttentionCore,
-    Operations,
-    moving,
-    multiply,
-)
+from hetopt.cost.pieces.operations import AttentionCore, Operations, moving, multiply
 from hetopt.cost.pieces.piece import Exchange
 from hetopt.cost.shapes import Floats, Ints, Shape
 from hetopt.problem.model.latent import Latent

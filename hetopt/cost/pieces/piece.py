@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from hetopt.problem.model.model import Model
     from hetopt.problem.training.choices import Recompute
 
-
 #: Of what a piece reads besides, as ``Piece.collectives``.
 _SOURCE_COLLECTIVES = (1, 1)
 

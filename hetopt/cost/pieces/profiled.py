@@ -27,7 +27,7 @@ class Profiled:
     sizes
         What else of a shard its time depends on.
     place
-        The same as columns of ``features.Shards``: what says how far two shards
+        The same as columns of ``sources.features.Shards``: what says how far two shards
         are apart.
     matrix_elements
         Weights that every token is multiplied with.

@@ -29,7 +29,7 @@ def shard_key(shape: ShardShape) -> tuple[str | int, ...]:
 
 
 def place_columns(unit: str) -> tuple[str, ...]:
-    """Name the columns of ``features.Shards`` that tell shards of this unit apart.
+    """Name the ``sources.features.Shards`` columns that tell this unit's shards apart.
 
     Shards that differ only in columns their work does not depend on are the same.
     """

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from hetopt.problem.model.model import Model
     from hetopt.problem.problem import Problem
 
-
 #: What reports call the classes of operators.
 _WORDS = {
     MATMUL: "multiplications",

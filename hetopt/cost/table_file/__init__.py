@@ -1,1 +1,1 @@
-"""The latency table as a file: written, and read with errors that name the field."""
+"""Writes the latency table as a file, and reads it; errors name the field."""

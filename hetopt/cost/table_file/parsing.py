@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-
 TABLE_SCHEMA = "hetopt-table/1"
 
 _SOURCES: tuple[SourceKind, ...] = get_args(SourceKind)

@@ -9,7 +9,7 @@ from typing import Any, NoReturn, TypeVar
 from hetopt.errors import InputError
 
 #: Largest number a document may hold: as many devices, or tokens, as a problem can
-#: have (``fields.MAX_WHOLE`` squared).
+#: have (``problem.schema.fields.MAX_WHOLE`` squared).
 LARGEST = 10**18
 
 _T = TypeVar("_T", bound=str)

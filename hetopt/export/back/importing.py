@@ -46,7 +46,6 @@ if TYPE_CHECKING:
     from hetopt.pricing.price import Price
     from hetopt.problem.problem import Problem
 
-
 #: Of the dispatch of routed experts' tokens.
 _DISPATCH = ("capacity", "node_dedup", "overlaps")
 

@@ -20,11 +20,7 @@ from hetopt.export.shared.megatron.programs import (
     unknown_program,
 )
 from hetopt.export.shared.megatron.says import notes
-from hetopt.export.shared.shell.arguments import (
-    calling_scripts,
-    has_script,
-    spelled,
-)
+from hetopt.export.shared.shell.arguments import calling_scripts, has_script, spelled
 from hetopt.export.shared.world import places_of, world_size
 from hetopt.export.understood import Read, not_priced
 

@@ -20,11 +20,7 @@ from hetopt.export.shared.shell.arguments import ShellArguments
 from hetopt.export.shared.world import world_size
 from hetopt.export.torchtitan.cut import layers_of, schedule_of, stages_of
 from hetopt.export.torchtitan.files import read_job
-from hetopt.export.torchtitan.models import (
-    flavor_says,
-    masks_documents,
-    model_says,
-)
+from hetopt.export.torchtitan.models import flavor_says, masks_documents, model_says
 from hetopt.export.torchtitan.program import Made
 from hetopt.export.torchtitan.settings import TITAN, as_text
 from hetopt.export.understood import not_priced

@@ -39,11 +39,7 @@ if TYPE_CHECKING:
     from hetopt.problem.model.model import Model
     from hetopt.problem.schema.accelerator import AcceleratorSpec, LinkSpec
     from hetopt.problem.schema.dispatch import DispatchSpec
-    from hetopt.problem.schema.problem import (
-        ClusterSpec,
-        ProblemSpec,
-        TrainingSpec,
-    )
+    from hetopt.problem.schema.problem import ClusterSpec, ProblemSpec, TrainingSpec
     from hetopt.problem.training.choices import Recompute
 
 #: Of an inter-node link that gives only its bandwidth.

@@ -1,1 +1,1 @@
-"""Accelerators, clusters, nodes, and how stages lie in them."""
+"""Accelerators, clusters and nodes, and which stages fit into the nodes."""

@@ -1,1 +1,1 @@
-"""The text of a problem: where every value stands, and changes to it."""
+"""A problem's text as data: the file and line of every value, and changes to it."""

@@ -1,1 +1,1 @@
-"""Training settings, sequence lengths, and what plans have to obey."""
+"""Training settings, lengths of sequences, pins, and the principles of plans."""

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     )
     from hetopt.problem.training.lengths import Lengths
 
-
 #: Share of device memory kept free besides the overhead (MODEL.md section 5).
 DEFAULT_RESERVE = 0.0
 

@@ -1,1 +1,1 @@
-"""Solvers side by side: as data, text and a picture."""
+"""A comparison of solvers: as data, as text and as a picture."""

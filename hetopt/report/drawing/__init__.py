@@ -1,1 +1,1 @@
-"""Tables, labelled lines, bars and pictures: how reports are drawn."""
+"""Draws reports: tables, labelled lines, bars and pictures."""

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
     from hetopt.report.page.contents import Contents
 
-
 #: Where style and script lie.
 _PACKAGE = "hetopt.report.page"
 

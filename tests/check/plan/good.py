@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from hetopt.plans.plan import Plan
     from hetopt.problem.problem import Problem
 
-
 WIDE = Strategy(dp=2, cp=1, tp=2)
 NARROW = Strategy(dp=2, cp=1, tp=1)
 

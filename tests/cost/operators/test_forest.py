@@ -13,13 +13,7 @@ from hetopt.cost.operators.file import (
     OperatorRow,
 )
 from hetopt.cost.operators.forest import SETTINGS, OperatorForest
-from hetopt.cost.operators.work import (
-    Rates,
-    core,
-    elementwise,
-    product,
-    work_of_rows,
-)
+from hetopt.cost.operators.work import Rates, core, elementwise, product, work_of_rows
 from hetopt.cost.pieces.operations import AttentionCore, MemoryKernel, moving, multiply
 
 RATES = Rates(flops=1e14, bytes_per_s=1e12)

@@ -15,12 +15,7 @@ from hetopt.cost.sources.features import (
     shards_of,
     shards_of_rows,
 )
-from hetopt.cost.sources.forest import (
-    FeatureSet,
-    Forest,
-    ForestParams,
-    Target,
-)
+from hetopt.cost.sources.forest import FeatureSet, Forest, ForestParams, Target
 from hetopt.cost.units import unit_operations
 from hetopt.problem.training.training import Training
 from tests.cost.making import make_model, shape

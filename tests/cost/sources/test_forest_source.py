@@ -37,13 +37,7 @@ from tests.cost.making import (
     query,
     shape,
 )
-from tests.cost.profiling import (
-    LAYER_UNITS,
-    make_profile,
-    make_row,
-    make_text,
-    seconds,
-)
+from tests.cost.profiling import LAYER_UNITS, make_profile, make_row, make_text, seconds
 
 TRAINING = Training(global_batch=8, seq_len=256)
 ROWS = shape((1, 1, 1), (2, 1, 2), (4, 2, 1))

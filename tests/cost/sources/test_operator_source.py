@@ -23,13 +23,7 @@ from hetopt.problem.catalogue import accelerators
 from hetopt.problem.cluster.cluster import PeakFlops
 from hetopt.problem.reading import read_problem_text
 from hetopt.problem.training.training import Training
-from tests.cost.making import (
-    make_cluster,
-    make_model,
-    make_problem,
-    pinned,
-    query,
-)
+from tests.cost.making import make_cluster, make_model, make_problem, pinned, query
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -11,13 +11,7 @@ import jsonschema
 import pytest
 
 from hetopt.problem.training.principles import PRUNED, Principles
-from hetopt.report.comparison.comparison import (
-    MARK,
-    Row,
-    first_within,
-    holds,
-    rows,
-)
+from hetopt.report.comparison.comparison import MARK, Row, first_within, holds, rows
 from hetopt.report.comparison.plot import best_so_far
 from hetopt.report.comparison.text import (
     COLUMNS,

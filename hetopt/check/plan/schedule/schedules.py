@@ -22,17 +22,17 @@ class Steps(NamedTuple):
         Whether all forwards come before the first backward.
     free
         Whether the plan decides; then what it is at most depends on kappa
-        (``check.free_room``).
+        (``check.verify.free_room``).
     blocking
         Transfers that both stages of a boundary wait for, one after the other, per
         micro-batch: 1 an exchange, 2 there and back; 0 if stages compute meanwhile.
     interleaved
-        Whether stages hold several chunks (``check.plan.chunks``).
+        Whether stages hold several chunks (``check.plan.schedule.chunks``).
     splits
-        Whether gradients of weights run later (``check.plan.weights``).
+        Whether gradients of weights run later (``check.plan.schedule.weights``).
     folded
         Whether stages hold two chunks, the second on the way back
-        (``check.plan.folding``).
+        (``check.plan.schedule.folding``).
     """
 
     inside: int

@@ -1,1 +1,1 @@
-"""Plans stage by stage, as labels: what bounds alone cannot settle."""
+"""Labels: plans made stage by stage, for programs that bounds alone do not settle."""

@@ -70,7 +70,7 @@ def megatron_losses(
     Parameters
     ----------
     said
-        As of ``megatron_model.model_settings``.
+        As of ``megatron.model.model_settings``.
     """
     yield from one_mesh_losses(job)
     yield from shared_head_losses(job)

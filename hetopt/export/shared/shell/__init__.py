@@ -1,1 +1,1 @@
-"""Shell scripts, read without running them."""
+"""Reads shell scripts without running them."""

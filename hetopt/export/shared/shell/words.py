@@ -1,8 +1,7 @@
 """The words of a shell script, without running it.
 
 Knows quotes, comments, lines continued with a backslash, arrays, here-documents,
-redirections and what ends a command; what variables stand for is
-``shell_arguments``'s to say.
+redirections and what ends a command; ``shell.commands`` says what variables stand for.
 """
 
 from __future__ import annotations

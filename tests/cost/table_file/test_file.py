@@ -148,7 +148,7 @@ def test_times_may_be_somebody_elses() -> None:
 
 def test_digest_does_not_depend_on_the_hash_seed() -> None:
     code = (
-        "from tests.cost.test_table_file import TABLE, table_digest;"
+        "from tests.cost.table_file.test_file import TABLE, table_digest;"
         "print(table_digest(TABLE))"
     )
     digests = {
