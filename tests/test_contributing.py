@@ -25,3 +25,15 @@ def test_a_place_exists(path: str, name: str) -> None:
     if name:
         defined = rf"^\s*(?:(?:def|class) {name}\b|{name}\b.*=)"
         assert re.search(defined, place.read_text("utf-8"), re.MULTILINE), name
+
+
+@pytest.mark.parametrize(
+    "folder",
+    sorted(
+        path.parent.name
+        for path in (ROOT / "hetopt").glob("*/__init__.py")
+        if not path.parent.is_symlink()
+    ),
+)
+def test_a_package_has_a_row(folder: str) -> None:
+    assert f"| `hetopt/{folder}/` |" in PAGE

@@ -16,14 +16,26 @@ from benchmarks.reading import imported_names, modules
 
 #: Neither imports one to its right; see docs/contributing.md.
 ORDER = (
+    "base",
     "problem",
+    "plans",
     "schedule",
     "cost",
-    "check",
+    "pricing",
+    "results",
     "formulations",
+    "check",
+    "profile",
+    "calibrating",
+    "inventory",
     "solvers",
     "export",
+    "planning",
+    "replanning",
+    "running",
+    "whatif",
     "report",
+    "comparing",
     "cli",
 )
 
