@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from hetopt.export.placing import Placement
     from hetopt.plans.plan import Plan
 
-#: How a new file is opened; on Windows, lines end as they do elsewhere.
+#: Flags that open a new file; on Windows, without changing line ends.
 _NEW = os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0)
-#: Files that all may read and write, and that they may also run.
+#: Modes of files that all may read and write, and of files that they may also run.
 _READ, _RUN = 0o666, 0o777
 
 
@@ -41,7 +41,7 @@ def bundle(job: Job, launcher: Launcher, *, allow_lossy: bool) -> dict[str, str]
         The runtime cannot do what the plan says; one finding for each loss. A loss
         without a substitute is refused even if losses are allowed.
     InputError
-        The plan has several pipelines, and the files have one.
+        The plan has several pipelines, and the launcher runs one.
     """
     ensure_runs(launcher, job.plan)
     losses = _losses(job, launcher)
@@ -66,7 +66,7 @@ def bundle(job: Job, launcher: Launcher, *, allow_lossy: bool) -> dict[str, str]
 
 
 def ensure_runs(launcher: Launcher, plan: Plan, file: str | None = None) -> None:
-    """Raise InputError, which names the plan's file, for pipelines beyond the first."""
+    """Raise InputError if a plan has several pipelines and the launcher runs one."""
     if len(plan.pipelines) > 1 and launcher.side_by_side is None:
         msg = (
             f"has {len(plan.pipelines)} pipelines, and what hetopt writes for "
@@ -76,7 +76,7 @@ def ensure_runs(launcher: Launcher, plan: Plan, file: str | None = None) -> None
 
 
 def _losses(job: Job, launcher: Launcher) -> tuple[Loss, ...]:
-    """Return what would be lost; what is of one of several pipelines has its number."""
+    """Return the losses; a loss of some pipelines only names its pipeline."""
     found = [
         (
             *_schedule_losses(part, launcher),
@@ -100,7 +100,7 @@ def _losses(job: Job, launcher: Launcher) -> tuple[Loss, ...]:
 
 
 def _schedule_losses(job: Job, launcher: Launcher) -> Iterator[Loss]:
-    """Yield that a launcher's stages do not wait, hold chunks or split as planned."""
+    """Yield a loss if the launcher lacks a blocking, split or interleaved schedule."""
     schedule = job.plan.schedule
     limits = launcher.limits
     runs = () if isinstance(limits, str) else limits.schedules
@@ -123,7 +123,7 @@ def _schedule_losses(job: Job, launcher: Launcher) -> Iterator[Loss]:
 
 
 def _limit_losses(job: Job, launcher: Launcher) -> Iterator[Loss]:
-    """Yield what a launcher does not train or offload, as its limits say."""
+    """Yield what a launcher cannot train or offload by its limits."""
     limits = launcher.limits
     if not isinstance(limits, str):
         yield from part_losses(job.problem.model, limits.parts)
@@ -133,7 +133,7 @@ def _limit_losses(job: Job, launcher: Launcher) -> Iterator[Loss]:
 def ranks_csv(placement: Placement) -> str:
     """Return one line per rank: where it runs, and its coordinates from 0.
 
-    The pipeline comes last, if there are several.
+    If there are several pipelines, the last column is the pipeline.
     """
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
@@ -145,7 +145,7 @@ def ranks_csv(placement: Placement) -> str:
 
 
 def hostfile(placement: Placement) -> str:
-    """Return hosts in rank order with their processes, as DeepSpeed writes them."""
+    """Return hosts in rank order with their slots, in DeepSpeed's format."""
     return "".join(f"{node.host} slots={node.slots}\n" for node in placement.nodes)
 
 
@@ -168,7 +168,7 @@ def write_folder(folder: str, files: Mapping[str, str]) -> None:
     Raises
     ------
     InputError
-        It cannot be written; then nothing is left behind.
+        The folder cannot be written; the temporary one is then removed.
     """
     ensure_free(folder)
     target = Path(folder).absolute()
@@ -191,14 +191,14 @@ def write_folder(folder: str, files: Mapping[str, str]) -> None:
 
 
 def _write_new(path: str, content: bytes, mode: int) -> None:
-    """Write a file that is not there yet, with as few calls of the system as may be.
+    """Write a file that does not exist yet, with few system calls.
 
-    There may be a file for each of ever so many nodes.
+    A bundle may have a file for each of thousands of nodes.
 
     Parameters
     ----------
     mode
-        Who may do what, as far as the umask permits.
+        The permission bits, of which the umask removes some.
     """
     handle = os.open(path, _NEW, mode)
     try:

@@ -32,10 +32,11 @@ if TYPE_CHECKING:
     from hetopt.problem.problem import Problem
     from hetopt.problem.training.choices import Recompute
 
-#: Where the ranks meet unless the user's environment says otherwise.
+#: The port where the ranks meet unless the user's environment sets another.
 MASTER_PORT = 29500
 
-#: Accelerators whose drivers do not read CUDA's variable, by how their names begin.
+#: First letters of accelerators' names -> the variable that their drivers read instead
+#: of CUDA's.
 _VISIBLE = {"Ascend": "ASCEND_RT_VISIBLE_DEVICES", "MI": "HIP_VISIBLE_DEVICES"}
 
 #: (dp, cp, tp).
@@ -49,9 +50,9 @@ class Job:
     Attributes
     ----------
     parts
-        Of several pipelines each by itself, with its part of the problem and its own
-        ranks, numbered among all; none if there is one pipeline. ``stages``,
-        ``microbatches`` and what follows from them are of one.
+        Each of several pipelines as a job, with its part of the problem and its ranks,
+        numbered across all pipelines; empty if there is one pipeline. ``stages``,
+        ``microbatches`` and what follows from them are for one pipeline only.
     """
 
     problem: Problem
@@ -61,7 +62,7 @@ class Job:
 
     @classmethod
     def of(cls, problem: Problem, plan: Plan) -> Job:
-        """Place a plan that has been checked; InputError as ``place``."""
+        """Return the job of a checked plan; InputError as ``place_several``."""
         if len(plan.pipelines) == 1:
             return cls(problem=problem, plan=plan, placement=place(problem, plan))
         shares = [each.share for each in plan.pipelines if each.share is not None]
@@ -79,7 +80,7 @@ class Job:
 
     @property
     def pipelines(self) -> tuple[Job, ...]:
-        """Every pipeline by itself; the job, if it is the only one."""
+        """Every pipeline as a job; the job itself if it has one pipeline."""
         return self.parts or (self,)
 
     def side_by_side(self, parts: Sequence[Job]) -> Job:
@@ -122,7 +123,7 @@ class Job:
         Raises
         ------
         ValueError
-            A stage holds no attention of its own.
+            A stage holds no attention.
         """
         kept = [stage.strategy for stage in self.stages]
         own = [(each.dp, each.cp, each.tp) for each in kept]
@@ -146,7 +147,7 @@ class Job:
             stages[-1] = replace(stages[-1], resharding=None)
         pipeline = replace(self.plan.pipeline, stages=tuple(stages))
         plan = replace(self.plan, pipelines=(pipeline,))
-        # Every rank is where it was, unless its stage is divided in another way.
+        # Ranks move only if the degrees of their stages change.
         return (
             replace(self, plan=plan) if degrees == own else Job.of(self.problem, plan)
         )
@@ -168,12 +169,12 @@ class Job:
 
     @property
     def label(self) -> str:
-        """The problem's name as a file without quoting can hold it."""
+        """The problem's name as a label that needs no quotes in a file."""
         return labels([self.problem.name])[self.problem.name]
 
     @property
     def cluster_labels(self) -> dict[str, str]:
-        """Names of clusters as files without quoting can hold them, by name."""
+        """Labels of clusters that need no quotes in a file, by name."""
         return labels(cluster.name for cluster in self.problem.clusters)
 
     def cluster_of(self, part: Stage | PlacedNode) -> Cluster:
@@ -201,7 +202,7 @@ class Job:
         return next(found, "CUDA_VISIBLE_DEVICES")
 
     def microbatch_size(self, stage: Stage) -> int:
-        """Sequences of one micro-batch on each replica of a stage."""
+        """Return the sequences of one micro-batch on each replica of a stage."""
         batch = self.problem.training.global_batch
         return batch // (self.microbatches * stage.strategy.dp)
 
@@ -211,14 +212,14 @@ class Job:
         return one_chunk(self.problem.model, self.plan.chunks).units
 
     def kinds_of(self, stage: Stage) -> tuple[str, ...]:
-        """Return the kinds of a stage's units, of a chunk."""
+        """Return the kinds of a stage's units in one chunk."""
         return self._units[stage.first_unit : stage.end_unit]
 
     @property
     def layers(self) -> tuple[int, ...] | None:
-        """Transformer layers of each stage, of a chunk; None if one is cut in two.
+        """Transformer layers of each stage in one chunk; None if a layer is cut.
 
-        Those that predict further tokens are not among them.
+        Layers that predict further tokens do not count.
         """
         counts = []
         for stage in self.stages:
@@ -234,10 +235,10 @@ class Job:
 
     @property
     def whole_layers(self) -> tuple[int, ...] | None:
-        """Layers per stage; None if a stage has none.
+        """Whole layers per stage; None if a stage gets none.
 
-        The same as ``layers`` if no layer is cut; a cut layer belongs to the stage
-        that has its attention.
+        The same as ``layers`` if no layer is cut; a cut layer goes to the stage that
+        has its attention.
         """
         if self.layers is not None:
             return self.layers
@@ -274,9 +275,9 @@ class Job:
 
     @property
     def warms_up_as_1f1b(self) -> bool:
-        """Whether every stage warms up as in 1F1B of as many chunks.
+        """Whether every stage warms up as in 1F1B with the plan's chunks.
 
-        Counts beyond what there is to run do not matter.
+        Counts are compared up to the number of passes of a stage.
         """
         chunks, most = self.plan.chunks, self.microbatches * self.plan.chunks
         expected = warmup_counts(
@@ -294,7 +295,7 @@ class Job:
 
     @property
     def runs(self) -> tuple[tuple[int, int], ...]:
-        """Longest rows of stages of one cluster and strategy, as (first, end)."""
+        """Longest runs of stages with one cluster and strategy, as (first, end)."""
         rows: list[tuple[int, int]] = []
         for number, stage in enumerate(self.stages):
             if rows:

@@ -1,4 +1,4 @@
-"""Names that a file can hold without quoting."""
+"""Names that need no quotes in a file."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ _LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*", re.ASCII)
 
 
 def labels(names: Iterable[str]) -> dict[str, str]:
-    """Return a label for each name: letters, digits and ``. _ -``, the first no sign.
+    """Return a label for each name, made of letters, digits and ``. _ -``.
 
-    A name that is such a label is its own. The others get labels that differ from all
-    names and labels before; the same names in the same order give the same labels.
+    A label starts with a letter or digit. A name that is a label is kept. The others
+    get labels that differ from these and from each other; the same names in the same
+    order give the same labels.
     """
     names = list(names)
     spelled = {name: name for name in names if _LABEL.fullmatch(name)}

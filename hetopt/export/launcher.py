@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from hetopt.problem.training.choices import Recompute, Resharding, ScheduleName
 
 Shared = Literal["dp", "cp", "tp", "ep", "etp", "recompute"]
-#: What only some runtimes train: fields of a model.
+#: Parts of a model, by field, that only some runtimes train.
 Part = Literal["experts", "latent", "predictions"]
 
 
@@ -29,8 +29,8 @@ class Loss:
     what
         What the plan asks for, with the values, and what the runtime allows.
     instead
-        What the files say in its place if the user allows losses; None if the plan
-        cannot be launched without it: it is refused whatever is allowed.
+        What the files ask for instead if the user allows losses; None if nothing can
+        replace it: the plan is then refused even if losses are allowed.
     """
 
     what: str
@@ -44,9 +44,9 @@ class Limits:
     Attributes
     ----------
     schedules
-        The first replaces a schedule of the problem that is not among them.
+        The first replaces the problem's schedule if that is not among them.
     shared
-        What is the same on all stages.
+        What must be the same on all stages.
     context_parallel
         Whether cp may exceed 1.
     resharding
@@ -57,18 +57,18 @@ class Limits:
         ZeRO stages that the runtime has.
     equal_ends
         Whether tied embeddings need the same tp on the first and the last stage and,
-        with sharded optimizer states, a dp that divides the other's.
+        with sharded optimizer states, that the dp of one divides that of the other.
     losses
-        Yields what the runtime cannot do of a problem, whatever the plan.
+        Yields what the runtime cannot do of a problem under any plan.
     parts
         Which of routed experts, latent attention and layers that predict further
         tokens it trains.
     fits
-        Whether a stage may have such degrees, as far as the other fields do not say.
+        Whether a stage may have a strategy, by rules that no other field states.
     alike
-        What is true of all stages of a plan with experts or of none.
+        A test that all strategies of a plan with experts pass, or all fail.
     offload
-        Whether the hosts may hold the optimizer's states, of all stages or of none.
+        Whether host memory may hold the optimizer's states, of all stages or of none.
     """
 
     schedules: tuple[ScheduleName, ...]
@@ -87,12 +87,12 @@ class Limits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reader:
-    """Reads a runtime's files, hetopt's bundle or files made by hand.
+    """Reads a runtime's files: a bundle of hetopt's, or files written by hand.
 
     Attributes
     ----------
     looks_like
-        Whether a folder has this runtime's files; may raise InputError for no.
+        Whether a folder has this runtime's files; an InputError also means no.
     read
         Reads a folder. Raises InputError that names the file and the field if a file
         is missing, malformed, or against the runtime's rules.
@@ -109,11 +109,10 @@ class Tested:
     Attributes
     ----------
     what
-        A release, without its last part, with which bundles were tested; or the commit
-        whose sources were read.
+        The release, without its last part, that bundles were tested with; or the
+        commit whose sources were read.
     module
-        What has the ``__version__`` that start scripts check; None if the runtime does
-        not say its version.
+        The module whose ``__version__`` start scripts check; None if they cannot.
     """
 
     what: str
@@ -127,37 +126,37 @@ class Launcher:
     Attributes
     ----------
     name
-        As in ``--to``.
+        As users write it after ``--to``.
     title
         The runtime's own name.
     losses
-        Returns everything of a job that would be lost; nothing if it is exact.
+        Returns everything of a job that the runtime cannot do.
     launched
-        Returns the job with what its losses have ``instead``. Called only if every
-        loss has an ``instead``.
+        Returns the job as it is launched, with the ``instead`` of every loss. Called
+        only if every loss has an ``instead``.
     files
         Returns the bundle's files by relative path, of a job as ``launched`` returns
         it. Files whose name ends in ``.sh`` become executable. ``README.md``,
         ``ranks.csv``, ``hostfile`` and ``LOSSY.md`` are added for every launcher; a
         launcher's own file of one of these names replaces the added one.
     commands
-        Returns in Markdown what to edit, where to copy the folder and what to run, of
+        Returns in Markdown what to edit, where to copy the folder and what to run, for
         the same job as ``files``.
     limits
-        The plans that ``hetopt plan --for`` searches, or what to do instead of
-        ``--for``.
+        The plans that ``hetopt plan --for`` searches, or a text that says what to do
+        instead of ``--for``.
     reader
         Reads the launcher's files back; None if hetopt cannot.
     tested
-        What bundles are for; None if they start a program of the user's, or look at
-        the version themselves.
+        The version that bundles are for; None if they start the user's program, or
+        check the version themselves.
     side_by_side
-        Yields what would be lost of several pipelines together: then ``files`` and
-        ``commands`` may get a job with ``parts``, and ``losses`` and ``launched`` each
-        of these. None if it runs one pipeline.
+        Yields what the runtime cannot do of several pipelines together. ``files`` and
+        ``commands`` then accept a job with ``parts``; ``losses`` and ``launched`` get
+        each part. None if the runtime runs one pipeline.
     no_split
-        Why it cannot run gradients of weights later; said of a plan that has them
-        apart and is not among ``limits``.
+        Why it cannot run weight gradients later: the loss of a schedule that splits
+        backward passes and is not among ``limits``.
     """
 
     name: str

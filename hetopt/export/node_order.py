@@ -1,4 +1,4 @@
-"""In which order a cluster's nodes host its stages, as these follow each other."""
+"""Assigns a cluster's nodes to its stages in pipeline order."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ if TYPE_CHECKING:
     from hetopt.plans.plan import Stage
     from hetopt.problem.cluster.cluster import Cluster
 
-    #: Nodes that nobody has taken: a size and how many there are, the largest first.
+    #: Free nodes as (size, number of nodes), the largest size first.
     Free = tuple[tuple[int, int], ...]
 
 
 class Share(NamedTuple):
-    """What a stage has of one node.
+    """The devices that a stage takes on one node.
 
     Attributes
     ----------
     alone
-        Whether nothing else may be there: the stage has several nodes.
+        Whether the stage has several nodes, which it shares with no other stage.
     joins
-        Whether the stage before it in the pipeline is of the same cluster, so that
+        Whether the stage before it in the pipeline is on the same cluster, so that
         both may share a node.
     """
 
@@ -34,14 +34,14 @@ class Share(NamedTuple):
 
 
 class Choice(NamedTuple):
-    """Nodes taken for the first ``done`` shares, and what is left of the last one.
+    """Nodes taken for the first ``done`` shares; ``left`` is free on the last node.
 
     Attributes
     ----------
     size
-        Of the node that the last share opened; 0 if it joined another.
+        Size of the node that the last share opened; 0 if it joined the node before.
     before
-        The choice that this one goes on from.
+        The choice that this one extends.
     """
 
     done: int
@@ -52,7 +52,7 @@ class Choice(NamedTuple):
 
 
 def shares_of(cluster: Cluster, stages: Sequence[Stage]) -> list[Share]:
-    """Return what a cluster's stages have of their nodes, in pipeline order."""
+    """Return the shares of a cluster's stages, in pipeline order."""
     shares = []
     before = None
     for stage in stages:
@@ -69,9 +69,9 @@ def shares_of(cluster: Cluster, stages: Sequence[Stage]) -> list[Share]:
 def node_order(cluster: Cluster, shares: Sequence[Share]) -> list[int]:
     """Return the node of every share, counted from 0.
 
-    A node's shares follow each other. Of nodes that would do, the smallest are tried
-    first; of those of one size, the first. If there is no such order, nodes are those
-    of as many shares as have some.
+    The shares of a node follow each other. The node of the share before is tried
+    first, then free nodes, the smallest first; of one size, the first. If not all
+    shares fit, the list ends with the last share that could be placed.
     """
     start = furthest = Choice(0, 0, cluster.sizes)
     open_, seen = [start], set()
@@ -82,13 +82,13 @@ def node_order(cluster: Cluster, shares: Sequence[Share]) -> list[int]:
         seen.add(choice[:3])
         furthest = max(furthest, choice, key=lambda each: each.done)
         if choice.done < len(shares):
-            # The last one is tried first.
+            # The choice that is added last is tried first.
             open_ += _next(choice, shares[choice.done])
     return _numbered(cluster, furthest)
 
 
 def _next(choice: Choice, share: Share) -> list[Choice]:
-    """Return where one more share can go: a node of its own, or beside the last."""
+    """Return the choices for one more share: a free node, or the last share's node."""
     done = choice.done + 1
     found = []
     for place, (size, count) in enumerate(choice.free):
@@ -103,7 +103,7 @@ def _next(choice: Choice, share: Share) -> list[Choice]:
 
 
 def _numbered(cluster: Cluster, last: Choice) -> list[int]:
-    """Return the node of every share up to a choice, first come first served."""
+    """Return the node of every share up to a choice; nodes of a size in order."""
     opened = []
     choice: Choice | None = last
     while choice is not None and choice.before is not None:

@@ -1,4 +1,4 @@
-"""From which nodes parts are cut for pipelines side by side."""
+"""Chooses the nodes from which pipelines side by side get their parts."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ if TYPE_CHECKING:
 
 
 class Choice(NamedTuple):
-    """Nodes chosen for the first ``done`` parts, the largest first.
+    """Nodes chosen for the ``done`` largest parts.
 
     Attributes
     ----------
     free
         Devices left in each node.
     node
-        That of the last part.
+        The node of the last part.
     before
-        The choice that this one goes on from.
+        The choice that this one extends.
     """
 
     done: int
@@ -35,17 +35,17 @@ class Choice(NamedTuple):
 def node_parts(
     cluster: Cluster, wanted: Sequence[Sequence[int]]
 ) -> list[Places] | None:
-    """Return where every part of a cluster's nodes is; None if they do not fit.
+    """Return the place of every part on a cluster's nodes; None if they do not fit.
 
     Parameters
     ----------
     wanted
-        By pipeline, the devices of each part, all of one node.
+        By pipeline, the devices of each part; a part lies in one node.
 
     Returns
     -------
-    The same by pipeline. Of nodes that would do, the fullest are tried first; of those
-    as full, the first.
+    The places of the parts by pipeline. Of the nodes with enough free devices, the
+    fullest is tried first; of equally full nodes, the first.
     """
     parts = [
         (size, pipeline, number)
@@ -67,7 +67,7 @@ def node_parts(
 
 
 def _chosen(parts: Sequence[int], sizes: tuple[int, ...]) -> Choice | None:
-    """Search nodes for all parts; of nodes as full as each other one is tried."""
+    """Search for a node for each part; of equally full nodes only one is tried."""
     open_, seen = [Choice(0, sizes)], set()
     while open_:
         choice = open_.pop()
@@ -78,7 +78,7 @@ def _chosen(parts: Sequence[int], sizes: tuple[int, ...]) -> Choice | None:
             continue
         seen.add(key)
         size = parts[choice.done]
-        # The last one is tried first.
+        # The choice that is added last is tried first.
         for left in sorted(
             {free for free in choice.free if free >= size}, reverse=True
         ):

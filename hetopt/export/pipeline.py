@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from hetopt.problem.cluster.cluster import Offload
     from hetopt.problem.training.choices import Recompute, ScheduleName
 
-#: No pipeline has more stages.
+#: Files with more stages than this are refused.
 MOST_STAGES = 10_000
 
-#: Cluster of a stage, or what the files call it or its accelerator, if they name
-#: either; and the hosts of its ranks in rank order, as far as the files name them.
+#: The name that the files give a stage's cluster or accelerator, None if they name
+#: neither; and the hosts of its ranks in rank order, empty if they are not named.
 StagePlace = tuple[str | None, tuple[str, ...]]
 
 
@@ -51,20 +51,19 @@ class PipelineReadBack:
     Attributes
     ----------
     schedule
-        The runtime's; if stages have ``warmup`` of their own, the schedule that these
-        make.
+        The runtime's; a ``warmup`` of the stages replaces the counts it prescribes.
     says
         What the files say of model and training, by the field names of ``Model``,
         its ``Architecture`` and ``Training``: ``hidden``, ``heads``, ``kv_heads``,
         ``ffn``, ``vocab``, ``tied``, ``gated``, ``seq_len``, ``global_batch``,
-        ``zero``, ``precision``, ``norm_eps`` and so on; a frozenset if they may say any
-        of several. If the problem says otherwise, the files belong to another job.
+        ``zero``, ``precision``, ``norm_eps`` and so on; a frozenset if several values
+        are possible. If the problem has another value, the files are of another job.
     reported
         What the files say that hetopt does not know or cannot price.
     chunks
-        Parts of the model that every stage holds; layers of stages are of one part.
+        Chunks of the model on every stage; ``layers`` of a stage are those of one.
     offload
-        What of the state lies in the hosts' memory, of all stages; None: nothing.
+        The state that all stages keep in host memory; None if there is none.
     """
 
     microbatches: int

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from hetopt.problem.problem import Problem
 
 
-# There may be a million, and frozen dataclasses take several times as long to make.
+# There may be a million ranks, and frozen dataclasses take several times as long.
 class Rank(NamedTuple):
     """One process and its coordinates in the mesh of its stage.
 
@@ -33,7 +33,7 @@ class Rank(NamedTuple):
     dp, cp, tp
         Coordinates within the stage, from 0.
     pipeline
-        Of several side by side, from 0.
+        Number of the pipeline, from 0.
     """
 
     rank: int
@@ -63,7 +63,7 @@ class PlacedNode:
 
 
 class Seat(NamedTuple):
-    """A node, or what a pipeline has of it: devices from the first one on."""
+    """A node, or a pipeline's part of it, which begins with ``first_device``."""
 
     host: str
     first_device: int = 0
@@ -106,7 +106,7 @@ def place(problem: Problem, plan: Plan) -> Placement:
 
     A stage of no more devices than a node may share it with its neighbours and never
     spans two; a larger one has nodes of its own. The latency table assumes the same.
-    What stages leave over in a node is idle.
+    Devices of a node that no stage takes are idle.
 
     Raises
     ------
@@ -134,12 +134,12 @@ def place_several(problem: Problem, plan: Plan, parts: Sequence[Problem]) -> Pla
     Parameters
     ----------
     problem, parts
-        The whole one, and what each pipeline has of it.
+        The whole problem, and each pipeline's part of it.
 
     Raises
     ------
     InputError
-        As ``place``; or there are no nodes to cut the parts from.
+        As ``place``, or the parts do not fit on the nodes.
     """
     spelled = labels(cluster.name for cluster in problem.clusters)
     own: list[dict[str, list[Seat]]] = [{} for _ in plan.pipelines]
@@ -188,7 +188,7 @@ def _placed(
     seats
         By cluster, each of its nodes.
     start
-        The number of the pipeline, and the ranks before its own.
+        The number of the pipeline, and how many ranks come before it.
     """
     clusters = {cluster.name: cluster for cluster in problem.clusters}
     stages = pipeline.stages
@@ -261,7 +261,7 @@ def _coordinates(stage: Stage) -> Iterator[tuple[int, int, int]]:
 
 
 def _host(cluster: Cluster, number: int, label: str) -> str:
-    """Return the name of a cluster's node, a placeholder if the inventory has none."""
+    """Return the name of a cluster's node, a placeholder if the problem has none."""
     if cluster.hosts:
         return cluster.hosts[number]
     return f"{label}-node-{number + 1}"

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def readme(job: Job, launcher: Launcher, losses: Sequence[Loss], commands: str) -> str:
-    """Return what is in the folder, the plan in a table, and how to launch it."""
+    """Return the README: the folder's files, the plan as a table, how to launch it."""
     parts = [
         f"# {job.problem.model.name} on {_fleet(job)}, for {launcher.title}",
         f"Written by hetopt {__version__} from the plan of problem "
@@ -70,14 +70,14 @@ def _lacking(job: Job) -> list[str]:
 
 
 def lossy(launcher: Launcher, losses: Sequence[Loss]) -> str:
-    """Return what the plan asks for, and what the files do instead."""
+    """Return ``LOSSY.md``: what the plan asks for, and what the files do instead."""
     lines = [f"# What {launcher.title} cannot do of this plan", ""]
     lines += [f"- {loss.what}. Instead: {loss.instead}." for loss in losses]
     return "\n".join(lines) + "\n"
 
 
 def _fleet(job: Job) -> str:
-    """Name the clusters in pipeline order with the devices used of each."""
+    """Return the clusters in pipeline order with the devices used of each."""
     return " and ".join(
         ", ".join(
             f"{sum(stage.strategy.devices for stage in stages)} x {cluster}"
@@ -95,7 +95,7 @@ def _size(job: Job) -> str:
 
 
 def _pipelines(job: Job) -> Iterator[str]:
-    """Yield the stages of every pipeline; of several, what each is before."""
+    """Yield the table of every pipeline's stages; of several, each after its batch."""
     for number, part in enumerate(job.pipelines):
         if job.parts:
             batch = part.problem.training.global_batch

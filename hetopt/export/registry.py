@@ -1,4 +1,4 @@
-"""Launchers by the names that users give them, hetopt's and the users' own."""
+"""Launchers by name: hetopt's and the users' own."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from hetopt.export.launcher import Limits, Reader
 
-#: hetopt's launchers, and whether ``hetopt plan --for`` plans for them: help texts say
-#: so without loading any. Each is a folder here whose module ``launcher`` holds the
+#: hetopt's launchers, and whether ``hetopt plan --for`` plans for them, so that help
+#: texts need not load any. Each is a folder here whose module ``launcher`` holds the
 #: record ``LAUNCHER``.
 SHIPPED: Mapping[str, bool] = MappingProxyType(
     {
@@ -33,7 +33,7 @@ SHIPPED: Mapping[str, bool] = MappingProxyType(
         "torchtitan": False,
     }
 )
-#: Launchers of users; packages name theirs under this group in pyproject.toml.
+#: Users' launchers; packages list theirs under this group in pyproject.toml.
 OWN = Plugins("hetopt.exporters", Launcher, SHIPPED)
 
 
@@ -68,7 +68,7 @@ def launcher(name: str) -> Launcher:
     Raises
     ------
     InputError
-        There is none of this name, or the package that names it does not provide it.
+        There is none of this name, or the package that lists it does not provide it.
     """
     if name in SHIPPED:
         found: Launcher = import_module(f"hetopt.export.{name}.launcher").LAUNCHER
@@ -126,7 +126,7 @@ def reader(folder: Path, name: str | None) -> Reader:
 
 
 def recognises(reads: Reader, folder: Path) -> bool:
-    """Whether a folder looks like a reader's; raises nothing."""
+    """Whether a reader recognises a folder; an InputError of the test means no."""
     try:
         return reads.looks_like(folder)
     except InputError:

@@ -1,8 +1,9 @@
-"""Which arguments of a runtime's files were read, and what becomes of the others.
+"""Records which arguments of a runtime's files a reader uses, and reports the others.
 
-What a reader asks for is priced or compared with the problem; a table of the launcher
-says of others that they change nothing that hetopt prices, or why it cannot price them.
-The rest is unknown. So no second list of what a reader reads is kept.
+An argument that a reader looks up is priced or compared with the problem. A table of
+the launcher lists others: those that change nothing that hetopt prices, and those that
+it cannot price, with the reason. The rest is unknown. As look-ups are recorded, there
+is no second list of the arguments that a reader uses.
 """
 
 from __future__ import annotations
@@ -21,12 +22,12 @@ _OFF = frozenset({"false", "none", "null", "~"})
 
 
 class Read(Mapping[str, str]):
-    """Arguments by name that remember which were asked for.
+    """Arguments by name, which record the names that are looked up.
 
     Parameters
     ----------
     asked
-        The names asked for so far; shared between views of the same arguments.
+        The names looked up so far; shared between views of the same arguments.
     """
 
     def __init__(self, values: Mapping[str, str], asked: set[str] | None = None):
@@ -44,7 +45,7 @@ class Read(Mapping[str, str]):
         return len(self._values)
 
     def left(self) -> dict[str, str]:
-        """Return the arguments that nobody asked for."""
+        """Return the arguments that were not looked up."""
         return {n: v for n, v in self._values.items() if n not in self.asked}
 
 
@@ -57,9 +58,9 @@ class Reported:
     argument
         As its file spells it.
     kind
-        ``unknown``, or ``not priced`` where hetopt knows what it does.
+        ``unknown``, or ``not priced`` if hetopt knows what it does.
     why
-        What hetopt prices in its place, or that it does not know it.
+        What hetopt prices in its place, or that hetopt does not know the argument.
     """
 
     argument: str
@@ -75,13 +76,13 @@ class Reported:
 
 
 def not_priced(argument: str, why: str) -> Reported:
-    """Return the report of something that hetopt knows and cannot price."""
+    """Return the report of an argument that hetopt knows and cannot price."""
     return Reported(argument=argument, kind="not priced", why=why)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArgumentTable:
-    """What arguments do that a launcher's reader does not ask for.
+    """The effect of arguments that a launcher's reader does not look up.
 
     Attributes
     ----------
@@ -98,7 +99,7 @@ class ArgumentTable:
     def report(
         self, values: Mapping[str, str], spelled: Callable[[str], str] = str
     ) -> tuple[Reported, ...]:
-        """Return what is to be said of arguments that nobody asked for."""
+        """Return the reports of arguments that were not looked up."""
         reasons = {}
         for entry, why in self.unpriced.items():
             name, _, neutral = entry.partition("=")
@@ -118,7 +119,7 @@ class ArgumentTable:
 def table(
     harmless: str, unpriced: Mapping[str, str], *more: ArgumentTable
 ) -> ArgumentTable:
-    """Return a table with the names of texts.
+    """Return a table whose names are given as texts.
 
     Parameters
     ----------
@@ -127,7 +128,7 @@ def table(
     unpriced
         What hetopt prices in their place -> names, separated by spaces.
     more
-        Tables whose entries are there too.
+        Tables whose entries are included.
     """
     reasons = {name: why for why, names in unpriced.items() for name in names.split()}
     for each in more:

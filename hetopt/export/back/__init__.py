@@ -1,1 +1,1 @@
-"""From a runtime's files back to a plan, and what makes it slower than hetopt's."""
+"""Turns a runtime's files into a plan, and explains why hetopt's plan is faster."""

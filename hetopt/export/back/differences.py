@@ -39,7 +39,7 @@ class Change:
         ``micro-batches``, ``schedule``, ``layer split``, ``degrees``,
         ``recomputation``, ``stages`` or ``order``.
     cluster
-        The cluster that is decided about; None if the decision is about all.
+        The cluster that the decision is about; None if it is about all.
     before, after
         The decision of each plan.
     """
@@ -85,7 +85,7 @@ def own(stages: Iterable[Stage], cluster: str) -> list[Stage]:
 
 
 def stand_together(stages: Iterable[Stage]) -> bool:
-    """Whether no cluster has stages in two places."""
+    """Whether the stages of every cluster are neighbours."""
     runs = [name for name, _ in groupby(stage.cluster for stage in stages)]
     return len(set(runs)) == len(runs)
 
@@ -123,7 +123,7 @@ def _runs(values: Iterable[int]) -> str:
 
 
 def _several(stages: Sequence[Stage], words: Callable[[Strategy], str]) -> str:
-    """Return what stages do: once if all do the same, else each in order."""
+    """Return the words for stages: once if all have the same, else each in order."""
     each = [words(stage.strategy) for stage in stages]
     return each[0] if len(set(each)) == 1 else ", ".join(each)
 

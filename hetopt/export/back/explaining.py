@@ -10,9 +10,9 @@ cluster's layers are spread evenly.
 A step is the first decision that leads to a possible plan (devices and memory suffice,
 and every cluster and stage is decided) whose closed form is not longer. If no single
 decision does, two are taken together: of all such pairs the one with the least closed
-form; then three; then all that are left. So a gain is never hidden by a loss that
-another decision makes up for, the steps end at hetopt's plan, and their gains add up.
-What a decision gains depends on the decisions before it.
+form; then three; then all that are left. So a decision that helps only together with
+another is found, the steps end at hetopt's plan, and their gains add up. What a
+decision gains depends on the decisions before it.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
     from hetopt.problem.problem import Problem
     from hetopt.problem.training.choices import ScheduleName
 
-#: At most so many decisions are tried together before all that are left.
+#: So many decisions at most are tried together before all that are left.
 _MOST_TOGETHER = 3
 
 
@@ -96,16 +96,17 @@ def explain(
     Parameters
     ----------
     table
-        What ``ours`` was made from.
+        The table that ``ours`` was planned with.
     problem
-        The user's.
+        The user's problem.
     table_given
         Whether ``table`` is the user's own, which then prices all plans.
 
     Raises
     ------
     InputError
-        A plan has several pipelines, or strategies per unit.
+        A plan has strategies per unit, the schedules or chunks of the plans cannot be
+        mixed, or ``table`` lacks a strategy.
     """
     for plan in (mine.plan, ours):
         if plan.per_unit:
@@ -138,7 +139,7 @@ def explain(
 def _ensure_comparable(theirs: ScheduleName, own: ScheduleName) -> None:
     """Raise InputError for schedules whose plans cannot be mixed.
 
-    Tables have gradients of weights apart for all their plans or for none.
+    A table separates weight gradients for all of its plans or for none.
     """
     rules = rule_of(theirs), rule_of(own)
     if any(rule.folded for rule in rules):
@@ -170,7 +171,7 @@ class _Mixer:
         self._most = max(1.0, self._fullest(mine.plan, mine.price))
 
     def price(self, taken: Collection[Change]) -> Price | None:
-        """Return the price of the plan with these decisions of ours; None if none."""
+        """Return the price of a plan with these decisions of ours, if possible."""
         plan = self._plan(taken)
         if plan is None:
             return None
@@ -303,10 +304,10 @@ def _next(
 
 
 def _units(source: Sequence[Stage], clusters: Sequence[str]) -> list[int] | None:
-    """Return units per stage if clusters are in another order.
+    """Return the units of every stage on clusters in another order.
 
-    On another number of stages, a cluster's units are spread evenly. None if other
-    clusters are used, or a stage would have no unit.
+    If a cluster has another number of stages, its units are spread evenly. None if
+    other clusters are used, or a stage would have no unit.
     """
     held = bodies(source)
     if set(held) != set(clusters):

@@ -1,9 +1,8 @@
-"""Makes a plan with its price of what a runtime's files say.
+"""Makes a plan of what a runtime's files say, and prices it.
 
-What the files leave open is decided as hetopt decides it elsewhere: warm-up counts by
-the schedule, at every boundary the cheapest resharding of the latency table. The plan
-is under the problem's own schedule if that does the same as the runtime's, else under
-the runtime's.
+What the files leave open is decided as elsewhere in hetopt: the schedule gives the
+warm-up counts, and every boundary has the cheapest resharding of the latency table.
+``warm_ups`` chooses the plan's schedule: the problem's, the runtime's or ``auto``.
 """
 
 from __future__ import annotations
@@ -46,7 +45,8 @@ if TYPE_CHECKING:
     from hetopt.pricing.price import Price
     from hetopt.problem.problem import Problem
 
-#: Of the dispatch of routed experts' tokens.
+
+#: Fields of ``problem.training.moe``, the dispatch of routed experts' tokens.
 _DISPATCH = ("capacity", "node_dedup", "overlaps")
 
 
@@ -59,13 +59,13 @@ class Imported:
     problem
         The problem, under the schedule of the plan.
     table
-        Of ``problem``.
+        The latency table of ``problem``.
     price
         What the plan costs; ``usable_bytes`` are the problem's.
     principles
         Those that the plan keeps.
     findings
-        Why the plan is not feasible, as ``hetopt check`` says it; empty if it is.
+        Why the plan is infeasible, as ``hetopt check`` reports it; empty if feasible.
     reported
         What the files say that hetopt does not know or cannot price.
     """
@@ -79,7 +79,7 @@ class Imported:
     reported: tuple[Reported, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
-        """Return the plan file: the result, and what is left out of its price."""
+        """Return the plan file: the result, and the arguments that its price omits."""
         told = [each.to_json() for each in self.reported]
         return self.result().to_json() | ({"reported": told} if told else {})
 
@@ -131,7 +131,7 @@ def import_plan(
     ------
     InputError
         The files belong to another job, do not tell which cluster runs each stage, or
-        ask for what no plan of hetopt can express, or what its table has no costs for.
+        ask for what no plan of hetopt can express or the user's table has no costs for.
     """
     _check_job(pipeline, problem)
     clusters = name_clusters(pipeline, problem)
@@ -225,12 +225,12 @@ def _check_job(pipeline: PipelineReadBack, problem: Problem) -> None:
 
 
 def _agrees(own: object, said: object) -> bool:
-    """Whether a problem has what files say, or one of several that they may say."""
+    """Whether a problem's value is the files', or one of several possible ones."""
     return own in said if isinstance(said, frozenset) else own == said
 
 
 def _stated(problem: Problem, name: str) -> Any:
-    """Return what a problem says of something that files may say."""
+    """Return a problem's value of a field that files may state."""
     if name in ARCHITECTURE_FIELDS:
         return stated(problem.model, name)
     if name in _DISPATCH:
@@ -246,7 +246,7 @@ def _units_per_layer(problem: Problem) -> int:
 def _check_meshes(
     pipeline: PipelineReadBack, problem: Problem, clusters: Sequence[str]
 ) -> None:
-    """Raise InputError for a mesh that no plan can have, whatever is pinned."""
+    """Raise InputError for a mesh that no plan can have, even without pins."""
     free = replace(
         problem, pins=Pins(), training=replace(problem.training, recompute={})
     )
@@ -292,7 +292,7 @@ def decision_of(
     Parameters
     ----------
     units
-        Of each stage, without embedding and head; of a folded pipeline pairs.
+        Units of each stage without embedding and head; pairs if it is folded.
     """
     runs = [(*key, len(list(run))) for key, run in groupby(rows)]
     ends = (0,) if table.pairs is not None else (0, len(units) - 1)

@@ -1,4 +1,4 @@
-"""The cluster of a problem that runs each stage of a pipeline read back."""
+"""Finds the cluster that runs each stage of a pipeline that is read back."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def name_clusters(pipeline: PipelineReadBack, problem: Problem) -> tuple[str, ..
 
 
 def _told(number: int, stage: StageReadBack, problem: Problem) -> str | None:
-    """Return the cluster that the files tell; None if they tell nothing."""
+    """Return the cluster that the files name; None if they name none."""
     names = [cluster.name for cluster in problem.clusters]
     by_host = _by_host(number, stage, problem)
     if stage.cluster is None:
@@ -85,7 +85,7 @@ def _told(number: int, stage: StageReadBack, problem: Problem) -> str | None:
 
 
 def _by_host(number: int, stage: StageReadBack, problem: Problem) -> str | None:
-    """Return the cluster whose inventory has the hosts; None if none has any."""
+    """Return the cluster that lists a stage's hosts; None if none lists any."""
     owner = {
         host: cluster.name
         for cluster in problem.clusters
@@ -113,7 +113,7 @@ def _fits(
     known: Sequence[str | None],
     before: tuple[str, ...] = (),
 ) -> Iterator[tuple[str, ...]]:
-    """Yield every way to use up clusters, each at most once, with rows of stages."""
+    """Yield every way to fill whole clusters with runs of stages, each cluster once."""
     if len(before) == len(devices):
         yield before
         return

@@ -1,4 +1,4 @@
-"""Costs of strategies that a problem's own table has no room for, or no permission."""
+"""Costs of strategies that do not fit in memory, or that pins exclude."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def roomy_table(
     microbatches: Iterable[int],
     wanted: Iterable[tuple[str, Strategy]],
 ) -> CostTable:
-    """Return costs of certain strategies, even if they do not fit or are pinned away.
+    """Return costs of certain strategies, even if they do not fit or pins exclude them.
 
     Times and bytes needed are those of the problem's table: they depend neither on the
     memory of the devices nor on the other strategies.
@@ -34,7 +34,7 @@ def roomy_table(
     Parameters
     ----------
     wanted
-        Names of clusters, and strategies. The table has every combination of a
+        Pairs of a cluster's name and a strategy. The table has every combination of a
         cluster's degrees and recomputations.
     """
     own: dict[str, list[Strategy]] = {}

@@ -1,4 +1,4 @@
-"""Under which schedule a plan read back is, and how its stages warm up."""
+"""Chooses the schedule and the warm-ups of a plan that is read back."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ def scheduled(
 ) -> tuple[Problem, tuple[int, ...] | None]:
     """Return the problem under the plan's schedule, and warm-ups if that is ``auto``.
 
-    The problem's own schedule stays if every stage runs under it as the files say;
-    under ``auto`` it always does. The schedule is ``auto`` as well if no schedule
-    prescribes the files' warm-ups.
+    The files' schedule is taken if it has chunks, splits backward passes, or its
+    warm-ups depend on times. Otherwise the problem's is kept if it is ``auto`` or has
+    the files' warm-ups; else the files' is taken, or ``auto`` if its warm-ups differ.
     """
     given = tuple(stage.warmup for stage in pipeline.stages)
     q, stages = pipeline.microbatches, len(pipeline.stages)
@@ -50,7 +50,7 @@ def scheduled(
         return problem.of_plan(pipeline.schedule, pipeline.chunks), None
     found = own or found
     if found is None:
-        # The schedule needs times, which plan_of knows.
+        # The warm-ups depend on times, which ``plan_of`` knows.
         return problem.of_plan(pipeline.schedule), None
     if rule_of(problem.training.schedule).free:
         return problem, found
@@ -58,7 +58,7 @@ def scheduled(
     for schedule in names:
         rule = rule_of(schedule)
         if rule.interleaved or rule.splits:
-            # Files whose stages hold one chunk and run whole backward passes.
+            # The files' stages hold one chunk and run whole backward passes.
             continue
         named = _prescribed(schedule, q, clusters)
         if named is not None and _clipped(named, q) == _clipped(found, q):
@@ -67,7 +67,7 @@ def scheduled(
 
 
 def is_folded(pipeline: PipelineReadBack) -> bool:
-    """Whether micro-batches come back up the pipeline."""
+    """Whether micro-batches go down the pipeline and back to the first stage."""
     return rule_of(pipeline.schedule).folded
 
 
@@ -81,7 +81,7 @@ def _check_prescribed(
     Parameters
     ----------
     own
-        What the files say; empty if they say nothing.
+        The warm-ups of the files; empty if they give none.
     """
     assert prescribed is not None
     passes = pipeline.microbatches * pipeline.chunks
@@ -97,7 +97,7 @@ def _check_prescribed(
 def _prescribed(
     schedule: ScheduleName, microbatches: int, clusters: Sequence[str], chunks: int = 1
 ) -> tuple[int, ...] | None:
-    """Return warm-ups of a schedule; None if they depend on times."""
+    """Return warm-ups of a schedule; None if they are free or depend on times."""
     rule = rule_of(schedule)
     if rule.free or rule.thresholds:
         return None
@@ -112,5 +112,5 @@ def _prescribed(
 
 
 def _clipped(warmups: Iterable[int], microbatches: int) -> list[int]:
-    """Return warm-ups of at most as many micro-batches as there are."""
+    """Return warm-ups, each at most the number of micro-batches."""
     return [min(count, microbatches) for count in warmups]

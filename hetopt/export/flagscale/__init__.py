@@ -1,1 +1,1 @@
-"""FlagScale: a dp and a tp of its own for each cluster."""
+"""FlagScale: each cluster has its own dp and tp."""

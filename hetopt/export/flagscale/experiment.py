@@ -21,9 +21,9 @@ class Experiment:
     Attributes
     ----------
     folder
-        Where its relative paths may start.
+        The folder that relative paths may start from.
     settings
-        Under ``experiment``; None if there are only training settings.
+        Those under ``experiment``; None if there are only training settings.
     train
         The arguments that FlagScale makes of the training settings.
     """

@@ -1,8 +1,8 @@
 """The files FlagScale starts from: an experiment, its training settings, the hosts.
 
-FlagScale makes arguments of Megatron-LM of ``system``, ``model`` and ``data`` of the
-training settings, in whatever mappings they stand. A null would become the text None,
-so what does not apply is left out.
+FlagScale turns the keys below ``system``, ``model`` and ``data`` of the training
+settings, at any depth, into arguments of Megatron-LM. A null would become the text
+None, so settings that do not apply are left out.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def files(job: Job) -> Mapping[str, str]:
 
 
 def uses_host(job: Job) -> bool:
-    """Whether some neighbours reach each other through their hosts' memory."""
+    """Whether some neighbouring stages communicate through host memory."""
     links = [
         job.problem.links.between(before.cluster, after.cluster)
         for before, after in pairwise(job.stages)
@@ -73,8 +73,8 @@ def uses_host(job: Job) -> bool:
 def _stage_labels(job: Job) -> list[str]:
     """Return the device type of each stage.
 
-    FlagScale sorts ranks by where their type comes first. So neighbours of one cluster
-    share a type, and a cluster that comes again later has another type.
+    FlagScale sorts ranks by where their type first occurs. So neighbours on one
+    cluster share a type, and a cluster that occurs again later gets another type.
     """
     spelled = job.cluster_labels
     found: list[str] = []
@@ -94,7 +94,7 @@ def _experiment(job: Job) -> str:
         "CUDA_VISIBLE_DEVICES": _devices(largest),
         "CUDA_DEVICE_MAX_CONNECTIONS": 1,
     }
-    # FlagScale starts no more processes on a host than the first list has devices.
+    # FlagScale starts at most as many processes on a host as this list has devices.
     others: Arguments = {}
     for node, label in zip(job.placement.nodes, _node_labels(job), strict=True):
         variable = job.visible_devices(node)
@@ -204,12 +204,12 @@ def _recompute(job: Job) -> Arguments:
 
 def _model(job: Job) -> Arguments:
     training = job.problem.training
-    # All copies of a token are sent, whatever was asked for.
+    # FlagScale sends all copies of a token, even if the problem says otherwise.
     moe = replace(training.moe, node_dedup=False)
     sent = replace(job.problem, training=replace(training, moe=moe))
     settings = model_settings(sent, flagscale_model)
     if "moe_layer_freq" in settings:
-        # Parentheses would be the shell's, which starts the program.
+        # FlagScale starts the program through a shell, which would read parentheses.
         settings["moe_layer_freq"] = settings["moe_layer_freq"].strip("()")
     return {
         **settings,

@@ -18,7 +18,7 @@ _LINE = re.compile(r"(\S+)\s+slots=([0-9]{1,6})(?:\s+type=(\S+))?(?:\s+#.*)?")
 
 
 def hosts_of(found: Experiment, needed: Mapping[str, int]) -> list[str]:
-    """Return the host of every rank; none if the experiment's hostfile is not here.
+    """Return the host of every rank; empty if the folder lacks the hostfile.
 
     Parameters
     ----------
@@ -91,6 +91,6 @@ def _count(found: Experiment, most: int) -> int:
 
 
 def _visible(found: Experiment) -> int | None:
-    """Return the most processes on a host that visible devices permit."""
+    """Return the most processes on a host that visible devices permit, if set."""
     devices = found.section("envs").get("CUDA_VISIBLE_DEVICES")
     return len(devices.split(",")) if isinstance(devices, str) else None

@@ -1,10 +1,10 @@
-"""FlagScale: the runtime with a dp and a tp of its own for each cluster.
+"""FlagScale: a runtime in which each cluster has its own dp and tp.
 
-A cluster, or a row of its stages with one strategy, is a process mesh ``tp, cp, ep,
+A cluster, or a run of its stages with one strategy, is a process mesh ``tp, cp, ep,
 dp, pp``. Meshes follow each other in pipeline order, on the hosts whose device type the
 hostfile names. Between meshes every device sends each receiver the part it needs
-(``p2p`` of ``hetopt.cost.boundaries.resharding``). Ranks of a mesh are folded for
-experts as Megatron-LM folds them, with an expert tensor degree of each mesh
+(``p2p`` of ``hetopt.cost.boundaries.resharding``). Experts use the ranks of a mesh as
+in Megatron-LM (parallel folding), and each mesh has its own expert tensor degree
 (FlagScale's ``train/hetero/parallel_context.py`` and ``train/arguments.py``).
 """
 

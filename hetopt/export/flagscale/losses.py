@@ -1,4 +1,4 @@
-"""What FlagScale cannot do of a plan, and the plan it does instead."""
+"""What FlagScale cannot do of a plan, and the plan that it runs instead."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def losses(job: Job) -> Iterator[Loss]:
-    """Yield everything of a job that FlagScale would lose."""
+    """Yield everything of a job that FlagScale cannot do."""
     yield from flagscale_losses(job.problem)
     yield from model_losses(job.problem.model)
     yield from layer_losses(job)
@@ -53,7 +53,7 @@ def losses(job: Job) -> Iterator[Loss]:
 
 
 def flagscale_losses(problem: Problem) -> Iterator[Loss]:
-    """Yield what FlagScale cannot do of a problem, whatever its plan."""
+    """Yield what FlagScale cannot do of a problem under any plan."""
     yield from problem_losses(problem, flagscale_model)
     moe = problem.training.moe
     if moe.node_dedup:
@@ -66,17 +66,17 @@ def flagscale_losses(problem: Problem) -> Iterator[Loss]:
 
 
 def spreads_experts(strategy: Strategy) -> bool:
-    """Whether experts are spread: FlagScale's meshes all do so, or none does."""
+    """Whether ep exceeds 1, which FlagScale has on all meshes or on none."""
     return strategy.ep > 1
 
 
 def fits(strategy: Strategy, problem: Problem) -> bool:
-    """Whether a stage may have such degrees, whatever the others have."""
+    """Whether a stage may have a strategy, regardless of the other stages."""
     return heads_divide(strategy, problem) and not _expert_fault(strategy, problem)
 
 
 def launched(job: Job) -> Job:
-    """Return the job with what ``losses`` has ``instead``; ValueError without one."""
+    """Return the job with the ``instead`` of every loss; ValueError if one has none."""
     mixed = _mixes_selective(job)
     return job.launched_as(
         degrees=filter(None, _all_degrees(job)),
@@ -89,7 +89,7 @@ def launched(job: Job) -> Job:
 
 
 def shards_optimizer(job: Job) -> bool:
-    """Whether the distributed optimizer is on, which shards Adam's states alone."""
+    """Whether the distributed optimizer is on, which shards Adam's states only."""
     return (
         max(job.zero_stages) > 0
         and job.problem.training.optimizer == "adam"
@@ -104,7 +104,7 @@ def _all_degrees(job: Job) -> list[Degrees | None]:
 def _degrees(job: Job, number: int) -> Degrees | None:
     """Return a stage's degrees with its cp moved into dp or tp; None if neither can.
 
-    More replicas if the micro-batch has the sequences for them, else wider ones.
+    dp takes it if the micro-batch has a sequence for each replica, else tp.
     """
     stage, training = job.stages[number], job.problem.training
     dp, cp, tp = stage.strategy.dp, stage.strategy.cp, stage.strategy.tp
@@ -166,7 +166,7 @@ def _sequence_losses(job: Job) -> Iterator[Loss]:
 
 
 def _expert_losses(job: Job) -> Iterator[Loss]:
-    """Yield what meshes cannot do of a plan with experts."""
+    """Yield what FlagScale's meshes cannot do of a plan with experts."""
     if job.problem.model.experts is None:
         return
     strategies = [stage.strategy for stage in job.stages]
@@ -182,7 +182,7 @@ def _expert_losses(job: Job) -> Iterator[Loss]:
 
 
 def _expert_fault(strategy: Strategy, problem: Problem) -> str:
-    """Say why a stage's experts cannot be; empty if they can."""
+    """Return why FlagScale cannot run a stage's experts; empty if it can."""
     if problem.model.experts is None:
         return ""
     if strategy.etp > 1 and problem.model.biases[2]:
@@ -227,7 +227,7 @@ def _tied_ends(job: Job) -> tuple[Degrees, Degrees] | None:
 
 
 def _ends_do_not_divide(job: Job) -> bool:
-    """Whether tied tables cannot be reduced shard by shard between the ends."""
+    """Whether embeddings are tied and neither dp of the ends divides the other."""
     ends = _tied_ends(job)
     return ends is not None and bool(
         ends[0][0] % ends[1][0] and ends[1][0] % ends[0][0]

@@ -1,4 +1,4 @@
-"""Reads an experiment of FlagScale without meshes, which is Megatron-LM's."""
+"""Reads an experiment of FlagScale without meshes, as Megatron-LM's settings."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def read_one_mesh(found: Experiment) -> PipelineReadBack:
 
 
 def _places(found: Experiment) -> RankHosts | None:
-    """Return the hosts of ranks: of the first hosts, as many as the runner takes."""
+    """Return the hosts of ranks, on the first ``nnodes`` hosts if that is given."""
     runner = found.section("runner")
     name = PurePath(str(runner.get("hostfile", "hostfile"))).name
     places = rank_hosts(found.folder, name)
@@ -56,7 +56,7 @@ def _places(found: Experiment) -> RankHosts | None:
 
 
 def _world(found: Experiment) -> int:
-    """Return the ranks that the runner starts without a hostfile."""
+    """Return the number of ranks that the runner's settings give."""
     runner = found.section("runner")
     visible = found.section("envs").get("CUDA_VISIBLE_DEVICES")
     each = runner.get("nproc_per_node")

@@ -1,7 +1,7 @@
-"""Reads FlagScale's files, hetopt's and hand-made ones.
+"""Reads FlagScale's files, written by hetopt or by hand.
 
-Checks what FlagScale checks, and mistakes that FlagScale does not notice and that start
-another job than the user meant.
+Checks what FlagScale checks, and also mistakes that FlagScale does not notice, but that
+start another job than the user meant.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class ProcessMesh(NamedTuple):
 
 
 def looks_like_flagscale(folder: Path) -> bool:
-    """Whether the experiment of a folder trains, with meshes or with one for all."""
+    """Whether a folder has an experiment that trains, with meshes or without."""
     train = find_experiment(folder).train
     return train.flag("enable_hetero") or train.has("num_layers")
 
@@ -108,7 +108,7 @@ def read_flagscale(folder: Path) -> PipelineReadBack:
 
 
 def _check_task(found: Experiment) -> None:
-    """Raise InputError for an experiment that pre-trains no decoder."""
+    """Raise InputError for an experiment that does not pre-train a decoder."""
     task = found.section("task")
     kind, entry = task.get("type", "train"), task.get("entrypoint")
     if kind != "train" and found.settings is not None:
@@ -242,7 +242,7 @@ def _microbatches(train: Settings, meshes: Sequence[ProcessMesh]) -> int:
 
 
 def _check_runnable(train: Settings, meshes: Sequence[ProcessMesh]) -> None:
-    """Raise InputError for what keeps FlagScale's meshes from working together."""
+    """Raise InputError for settings that FlagScale's meshes do not support."""
     for key in (
         "num_layers_per_virtual_pipeline_stage",
         "num_virtual_stages_per_pipeline_rank",
@@ -321,7 +321,7 @@ def _places(
 def _replaced(
     train: Settings, first: ProcessMesh, expert_tensor: int
 ) -> tuple[Reported, ...]:
-    """Return the degrees of all stages that those of the first mesh replace."""
+    """Return reports of global degrees that differ from the first mesh's."""
     degrees = {
         "tensor_model_parallel_size": first.tp,
         "context_parallel_size": first.cp,

@@ -15,7 +15,7 @@ METHOD = "recompute_method"
 LAYERS = "recompute_num_layers"
 PER_STAGE = "_per_stage_micro_batch"
 
-#: A row that is written as text has fewer characters.
+#: A row that is written as text must have fewer characters.
 _LONGEST_ROW = 10_000
 
 
@@ -33,7 +33,7 @@ def full_recompute(
     ------
     InputError
         A setting is malformed, or only some layers or micro-batches of a stage are
-        recomputed, which no plan can say.
+        recomputed, which no plan can express.
     """
     for old in (GRANULARITY, METHOD, LAYERS):
         if train.has(f"{old}_per_stage"):
@@ -99,7 +99,7 @@ def _per_stage(
 
 
 def _row(train: Settings, key: str, item: Any) -> list[int]:
-    """Return stages, then pairs of micro-batches and a value."""
+    """Return a row: stages, then pairs of a number of micro-batches and a value."""
     if isinstance(item, str) and len(item) < _LONGEST_ROW:
         try:
             item = ast.literal_eval(item)

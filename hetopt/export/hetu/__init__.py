@@ -1,1 +1,1 @@
-"""Hetu v2: pipelines side by side, a tp of its own for each stage."""
+"""Hetu v2: pipelines side by side, each stage with its own tp."""

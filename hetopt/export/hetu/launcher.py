@@ -1,14 +1,14 @@
-"""Hetu v2: pipelines side by side, a tp of its own for each stage, 1F1B.
+"""Hetu v2: pipelines side by side, each stage with its own tp, under 1F1B.
 
 See ``StrategyConfig`` and ``generate_llama_hetero_4d_config`` of
-https://github.com/PKU-DAIR/Hetu. A plan whose stages all have the same dp and cp is
-``dp * cp`` of Hetu's pipelines, cp in a row for each replica. A pipeline has
-``gpus_per_stage`` places for every stage; a stage with less tp leaves some unused.
-Pipelines side by side follow each other, each with its own stages, layers and
+https://github.com/PKU-DAIR/Hetu. A plan whose stages all have the same dp and cp
+becomes ``dp * cp`` Hetu pipelines; the cp pipelines of a replica follow each other. A
+pipeline has ``gpus_per_stage`` places for every stage; a stage with less tp leaves some
+unused. Pipelines side by side follow each other, each with its own stages, layers and
 micro-batches.
 
-Hetu's generator makes the JSON of device groups, splits and copies of this YAML; their
-names differ between its models and versions.
+Hetu's generator makes a JSON file of device groups, splits and copies from this YAML;
+their names differ between its models and versions.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ STRATEGY = "ds_parallel.yaml"
 
 
 def files(job: Job) -> Mapping[str, str]:
-    """Return the strategy."""
+    """Return the strategy's file."""
     return {STRATEGY: _strategy(job)}
 
 
@@ -96,9 +96,9 @@ def _strategy(job: Job) -> str:
 
 
 def _devices(job: Job, most: int) -> tuple[dict[int, int], list[int]]:
-    """Return the device of every place, and the places that no device takes.
+    """Return the device of every place, and the unused places.
 
-    Those are given numbers beyond the devices, as every place must have one.
+    Unused places get numbers beyond the devices, as every place must have one.
     """
     mapping: dict[int, int] = {}
     begun = 0

@@ -1,4 +1,4 @@
-"""What Hetu v2 cannot do of a plan, and the plan it does instead."""
+"""What Hetu v2 cannot do of a plan, and the plan that it runs instead."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def launched(job: Job) -> Job:
-    """Return the job with what ``hetu_losses`` has ``instead``, warm-ups aside."""
+    """Return the job with the ``instead`` of ``hetu_losses``, except warm-ups."""
     training = job.problem.training
     if training.precision == "fp16":
         training = replace(training, precision="bf16")
@@ -43,7 +43,7 @@ def launched(job: Job) -> Job:
 
 
 def shards_optimizer(job: Job) -> bool:
-    """Whether states are sharded, which Hetu does between replicas of different data.
+    """Whether optimizer states are sharded, which Hetu does over dp.
 
     Its generator turns ``zero`` off if dp is 1.
     """
@@ -51,9 +51,9 @@ def shards_optimizer(job: Job) -> bool:
 
 
 def fits(strategy: Strategy, problem: Problem) -> bool:
-    """Whether a stage may have such degrees, other stages aside.
+    """Whether a stage may have a strategy, regardless of the other stages.
 
-    Its states have to be sharded as the problem asks.
+    Hetu must shard its states as the problem asks.
     """
     zero, dp = problem.training.zero, strategy.dp
     as_asked = zero == 0 or dp * strategy.cp == 1 or (zero == 1 and dp > 1)
@@ -61,7 +61,7 @@ def fits(strategy: Strategy, problem: Problem) -> bool:
 
 
 def problem_losses(problem: Problem) -> Iterator[Loss]:
-    """Yield what Hetu cannot do of a problem, whatever the plan."""
+    """Yield what Hetu cannot do of a problem under any plan."""
     model = problem.model
     yield from model_losses(model)
     yield from architecture_losses(model, as_said(model, ()))
@@ -76,7 +76,7 @@ def problem_losses(problem: Problem) -> Iterator[Loss]:
 
 
 def hetu_losses(job: Job) -> Iterator[Loss]:
-    """Yield everything of a job that Hetu would lose."""
+    """Yield everything of a job that Hetu cannot do."""
     yield from problem_losses(job.problem)
     yield from layer_losses(job)
     yield from _strategy_losses(job)
@@ -98,7 +98,7 @@ def microbatch_size(job: Job) -> int:
 
 
 def side_by_side_losses(job: Job) -> Iterator[Loss]:
-    """Yield what Hetu would lose of several pipelines together."""
+    """Yield what Hetu cannot do of several pipelines together."""
     sizes = tuple(map(microbatch_size, job.parts))
     if len(set(sizes)) > 1:
         yield Loss(

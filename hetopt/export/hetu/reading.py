@@ -1,4 +1,4 @@
-"""Reads Hetu's ``ds_parallel``, hetopt's and hand-made ones."""
+"""Reads Hetu's ``ds_parallel``, written by hetopt or by hand."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _HETU = table(
 
 
 def looks_like_hetu(folder: Path) -> bool:
-    """Whether a YAML file has a strategy with uneven layers."""
+    """Whether a YAML file has a strategy with ``hetero_layers``."""
     return bool(_found(folder))
 
 
@@ -92,12 +92,12 @@ def read_hetu(folder: Path) -> PipelineReadBack:
 def _others(
     strategy: Settings, microbatches: int
 ) -> tuple[dict[str, int | bool | str], tuple[Reported, ...]]:
-    """Return what a configuration says beside its strategy.
+    """Return what a configuration says besides its strategy.
 
     Parameters
     ----------
     microbatches
-        Of all replicas.
+        Those of all replicas.
     """
     whole = strategy.whole()
     parts = whole.data if isinstance(whole.data, dict) else {}
@@ -123,7 +123,7 @@ def _others(
 
 
 def _equal(settings: Settings, name: str, pipelines: int, default: int) -> int:
-    """Return the whole number from 1 that a list has for every pipeline."""
+    """Return the number, from 1, that a list repeats for every pipeline."""
     if pipelines > MOST_RANKS:
         raise settings.wrong(
             name, f"is of {pipelines} pipelines, more than any job has"
@@ -144,7 +144,7 @@ def _equal(settings: Settings, name: str, pipelines: int, default: int) -> int:
 
 
 def _found(folder: Path) -> list[Settings]:
-    """Return the strategies of a folder, one of each file that has any."""
+    """Return the strategies of a folder, at most one from each file."""
     found = []
     for path in sorted([*folder.glob("*.yaml"), *folder.glob("*.yml")]):
         file = load_settings(path)
@@ -183,7 +183,7 @@ def _layers(settings: Settings, pipelines: int) -> list[int]:
 def _devices(
     settings: Settings, pipelines: int, stages: int, most: int
 ) -> list[list[list[int]]]:
-    """Return the devices of every pipeline, for each stage."""
+    """Return for each stage the devices of every pipeline."""
     if pipelines * stages * most > MOST_RANKS:
         msg = f"has more than {MOST_RANKS} places with {most} devices a stage"
         raise settings.wrong("hetero_layers", msg)
@@ -219,7 +219,7 @@ def _devices(
 
 
 def _mapping(settings: Settings, places: range) -> dict[int, int]:
-    """Return the device of every place; the place itself if the file says nothing."""
+    """Return the device of every place; the place itself if the file has no mapping."""
     value = settings.get("rank_to_device_mapping")
     if value is None:
         return dict(zip(places, places, strict=True))

@@ -1,12 +1,12 @@
-"""HexiScale: pipelines side by side, each stage of a pipeline with a tp of its own.
+"""HexiScale: pipelines side by side, each stage of a pipeline with its own tp.
 
-See https://github.com/Relaxed-System-Lab/HexiScale. A plan whose stages all have dp
-replicas is dp such pipelines, all alike: replica r of a stage is that stage of pipeline
-r, and gets the same sequences of every micro-batch.
+See https://github.com/Relaxed-System-Lab/HexiScale. A plan whose stages all have the
+same dp becomes dp equal pipelines: replica r of a stage is that stage of pipeline r,
+and gets the same sequences of every micro-batch.
 
 HexiScale numbers ranks pipeline by pipeline, and a rank finds its place in its pipeline
 by that number. On a host, however, the replicas of a stage are neighbours. So every
-rank is a process of its own that is told its number and sees one device.
+rank is started as a separate process with its number and one visible device.
 """
 
 from __future__ import annotations
@@ -75,12 +75,12 @@ def _configs(job: Job) -> str:
 
 
 def _replicas(job: Job) -> list[Job]:
-    """Return the pipeline of each of HexiScale's: every replica is one."""
+    """Return the job of each HexiScale pipeline, which is one replica of a pipeline."""
     return [part for part in job.pipelines for _ in range(part.stages[0].strategy.dp)]
 
 
 def _arguments(job: Job) -> list[str]:
-    """Return the arguments of every rank, an option with its values each."""
+    """Return the arguments of every rank; each item is an option with its values."""
     training, rows = job.problem.training, _replicas(job)
     batches = [
         part.problem.training.global_batch // part.stages[0].strategy.dp

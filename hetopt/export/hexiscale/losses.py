@@ -1,4 +1,4 @@
-"""What HexiScale cannot do of a plan, and the plan it does instead."""
+"""What HexiScale cannot do of a plan, and the plan that it runs instead."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ SHARDING = MappingProxyType({0: "ddp", 2: "zero2", 3: "zero3"})
 
 
 def launched(job: Job) -> Job:
-    """Return the job with what ``hexiscale_losses`` has ``instead``, warm-ups aside.
+    """Return the job with the ``instead`` of ``hexiscale_losses``, except warm-ups.
 
-    Its ranks are numbered pipeline by pipeline; the nodes stay in the plan's order.
+    Its ranks are numbered pipeline by pipeline; the nodes keep the plan's order.
     """
     used = {stage.strategy.recompute for stage in job.stages}
     found = job.launched_as(
@@ -55,7 +55,7 @@ def launched(job: Job) -> Job:
 
 
 def hexiscale_losses(job: Job) -> Iterator[Loss]:
-    """Yield everything of a job that HexiScale would lose."""
+    """Yield everything of a job that HexiScale cannot do."""
     yield from problem_losses(job.problem)
     yield from layer_losses(job)
     yield from _strategy_losses(job)
@@ -74,7 +74,7 @@ def hexiscale_losses(job: Job) -> Iterator[Loss]:
 def sharding(job: Job) -> int:
     """Return the ZeRO stage of a job as ``launched`` returns it.
 
-    Of several pipelines only those of several replicas have one of their own.
+    If there are several pipelines, only those with dp > 1 count.
     """
     parts = job.pipelines if len(job.pipelines) == 1 else _sharded(job)
     return max((max(part.zero_stages) for part in parts), default=0)
@@ -89,7 +89,7 @@ def _sharded(job: Job) -> list[Job]:
 
 
 def side_by_side_losses(job: Job) -> Iterator[Loss]:
-    """Yield what HexiScale would lose of several pipelines together."""
+    """Yield what HexiScale cannot do of several pipelines together."""
     used = [{stage.strategy.recompute for stage in part.stages} for part in job.parts]
     if len({own == {"none"} for own in used}) > 1:
         yield Loss(
@@ -106,16 +106,16 @@ def side_by_side_losses(job: Job) -> Iterator[Loss]:
 
 
 def fits(strategy: Strategy, problem: Problem) -> bool:
-    """Whether a stage may have such degrees, other stages aside.
+    """Whether a stage may have a strategy, regardless of the other stages.
 
-    Its states have to be sharded as the problem asks.
+    HexiScale must shard its states as the problem asks.
     """
     as_asked = strategy.dp == 1 or problem.training.zero in SHARDING
     return heads_divide(strategy, problem) and as_asked
 
 
 def problem_losses(problem: Problem) -> Iterator[Loss]:
-    """Yield what HexiScale cannot do of a problem, whatever the plan."""
+    """Yield what HexiScale cannot do of a problem under any plan."""
     if model_size(problem.model) is None:
         yield Loss(
             what=f"model {problem.model.name}: it has configurations of "
@@ -173,6 +173,6 @@ def _state_losses(job: Job) -> Iterator[Loss]:
 
 
 def _zero(job: Job) -> int:
-    """Return its lowest ZeRO stage that needs no more memory than the plan's."""
+    """Return HexiScale's lowest ZeRO stage without more memory than the plan's."""
     most = max(max(part.zero_stages) for part in job.pipelines)
     return min(stage for stage in SHARDING if stage >= most)

@@ -20,9 +20,9 @@ MODEL_SIZES: Mapping[str, tuple[int, int, int, int]] = MappingProxyType(
         "llama-70b": (8192, 64, 8, 28672),
     }
 )
-#: Tokens of all of them.
+#: Size of the vocabulary of all of them.
 VOCAB = 32000
-#: Tokens in a sequence, whatever the arguments say.
+#: Tokens in a sequence, which no argument changes.
 SEQ_LEN = 4096
 
 

@@ -1,4 +1,4 @@
-"""Reads HexiScale's pipelines, hetopt's and hand-made ones."""
+"""Reads HexiScale's pipelines, written by hetopt or by hand."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ PATH = "--all-hetero-configs-path"
 BATCHES, CHUNKS = "--global-bsz-size", "--chunks"
 DEGREES, LAYERS = "hetero_configs", "layer_partitions"
 
-#: Learning rate, data, checkpoints and profiles, as Galvatron's programs have them,
-#: from which HexiScale's is made.
+#: Learning rate, data, checkpoints and profiles, named as in Galvatron's programs, on
+#: which HexiScale's is based.
 HEXISCALE = table(
     """
     adam_weight_decay check_loss dropout_prob epochs initialize_on_meta load_params
@@ -94,7 +94,7 @@ def _calls(script: ShellArguments) -> bool:
 
 
 def _pipelines(content: Any, field: str, file: str) -> list[list[int]]:
-    """Return the list of each pipeline; all have to be the same."""
+    """Return a list of numbers for each pipeline; all have to be the same."""
     value = content.get(field) if isinstance(content, dict) else None
     if not isinstance(value, list) or not all(
         isinstance(row, list)

@@ -1,7 +1,7 @@
-"""DeepSpeed's configuration of a script of Megatron-DeepSpeed, read back.
+"""Reads the DeepSpeed configuration of a script of Megatron-DeepSpeed.
 
 Keys are those of DeepSpeed's ``runtime/config.py`` and ``runtime/zero/config.py``;
-those of inner mappings are joined with dots.
+keys of nested mappings are joined with dots.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ _KEYS = table(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeepSpeed:
-    """What DeepSpeed's configuration says beside a script's arguments.
+    """What DeepSpeed's configuration says besides a script's arguments.
 
     Attributes
     ----------
@@ -129,7 +129,7 @@ class DeepSpeed:
     reported
         What hetopt cannot price of it.
     offload
-        What of the state lies in the hosts' memory.
+        The state that is kept in host memory.
     """
 
     says: dict[str, Any]
@@ -146,7 +146,7 @@ def deepspeed_says(
     ----------
     sizes
         Sequences of an iteration and of a micro-batch, and replicas; the configuration
-        has to say the same.
+        must agree with them.
 
     Raises
     ------
@@ -196,13 +196,13 @@ def deepspeed_says(
 
 
 def _offloads(keys: Read) -> bool:
-    """Whether the optimizer is in the hosts' memory; elsewhere it is reported."""
+    """Whether the optimizer is in host memory; other places are reported."""
     key = "zero_optimization.offload_optimizer.device"
     return keys.left().get(key) == "cpu" and keys[key] == "cpu"
 
 
 def _check_stage(arguments: ShellArguments, stage: int, file: str) -> None:
-    """Raise InputError for a ZeRO stage that there is not, or not with pipelines."""
+    """Raise InputError for an unknown ZeRO stage, or one that pipelines refuse."""
     if stage > 3:
         msg = f"is {stage}, expected 0, 1, 2 or 3"
         raise InputError(msg, file=file, field="zero_optimization.stage")
@@ -215,7 +215,7 @@ def _check_stage(arguments: ShellArguments, stage: int, file: str) -> None:
 
 
 def _check_batches(keys: Read, wrong: Any, sizes: tuple[int, int, int]) -> None:
-    """Raise InputError where sizes of batches are not those of the arguments."""
+    """Raise InputError if the sizes of batches differ from the arguments."""
     batch, micro, replicas = sizes
     expected = dict(zip(_BATCHES, (batch, micro), strict=True))
     for name, argument in _BATCHES.items():
@@ -250,7 +250,7 @@ def _training(keys: Read, stage: int) -> dict[str, Any]:
 def _read(
     folder: Path, arguments: ShellArguments, name: str
 ) -> tuple[str, Read] | None:
-    """Return a configuration's name and keys, from the script or beside it."""
+    """Return a configuration's name and keys, from the script or a file beside it."""
     base = PurePath(name).name
     for path, text in arguments.documents.items():
         if path == name or PurePath(path).name == base:

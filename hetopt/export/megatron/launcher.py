@@ -112,7 +112,7 @@ def _training(job: Job) -> Arguments:
         "optimizer": training.optimizer,
         stored_precision(training): training.precision != "fp32",
         **kernel_settings(training),
-        # Of bf16 the parser makes them so by itself.
+        # With bf16 the parser sets this by itself.
         "accumulate_allreduce_grads_in_fp32": training.precision == "fp16",
         "use_distributed_optimizer": shards_optimizer(job),
         "overlap_grad_reduce": training.overlap_gradients,

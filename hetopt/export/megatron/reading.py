@@ -1,4 +1,4 @@
-"""Reads launch scripts of Megatron-LM and Megatron-DeepSpeed, hetopt's and others'."""
+"""Reads launch scripts of Megatron-LM and Megatron-DeepSpeed, by hetopt or others."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from hetopt.export.shared.shell.arguments import ShellArguments
     from hetopt.export.understood import Reported
 
-#: Names of older versions.
+#: Names of older versions -> today's.
 _ALIASES = {
     "layernorm_epsilon": "norm_epsilon",
     "model_parallel_size": "tensor_model_parallel_size",
@@ -41,7 +41,7 @@ _ALIASES = {
 }
 
 
-#: Of Megatron-DeepSpeed.
+#: Megatron-DeepSpeed's name of ``num_query_groups``.
 _KV_HEADS = "num_key_value_heads"
 
 
@@ -98,7 +98,7 @@ def _reported(arguments: ShellArguments, deepspeed: bool) -> tuple[Reported, ...
 
 
 def _named(arguments: ShellArguments) -> ShellArguments:
-    """Return a script's arguments under the names that they have today."""
+    """Return a script's arguments under today's names."""
     left = arguments.values.left()
     new = {_ALIASES[name]: value for name, value in left.items() if name in _ALIASES}
     kept = {name: value for name, value in left.items() if name not in _ALIASES}

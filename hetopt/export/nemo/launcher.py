@@ -70,7 +70,7 @@ _MIXED = {
 
 _HAS = (FP8, NO_SEQUENCE_PARALLEL, UNFUSED_LOSS)
 
-#: As PyTorch Lightning names them, and after it Megatron-Bridge's optimizers.
+#: PyTorch Lightning's names of precisions, which Megatron-Bridge's optimizers use too.
 _TRAINERS = {"bf16": "bf16-mixed", "fp16": "16-mixed", "fp32": "32-true"}
 
 #: A model's activation -> the function in the program; None is GELU in either form.
@@ -160,7 +160,7 @@ def losses(job: Job) -> Iterator[Loss]:
 
 
 def _problem_losses(problem: Problem) -> Iterator[Loss]:
-    """Yield what Megatron-Bridge cannot do of a problem, whatever its plan."""
+    """Yield what Megatron-Bridge cannot do of a problem under any plan."""
     yield from problem_losses(problem, bridge_model)
     yield from overlap_problem_losses(problem)
     yield from offload_problem_losses(problem)
@@ -243,7 +243,7 @@ def recipe(job: Job) -> dict[str, Any]:
             "pipeline_model_parallel_layout": layout_text(
                 layers, job.plan.chunks, predictions=model.predictions
             ),
-            # Megatron-core overlaps nothing unless told; Megatron-LM's parser tells it.
+            # Megatron-core overlaps nothing by default; Megatron-LM's parser sets it.
             **(
                 {"overlap_p2p_comm": True, "batch_p2p_comm": False}
                 if job.plan.chunks > 1

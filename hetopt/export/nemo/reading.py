@@ -1,8 +1,8 @@
-"""Reads recipes of Megatron-Bridge and NeMo, hetopt's and hand-made ones.
+"""Reads recipes of Megatron-Bridge and NeMo, written by hetopt or by hand.
 
 Settings come from Python programs, which are parsed and never run, then from YAML
-files, then from ``section.name=value`` after the program of a launch script; the last
-counts.
+files, then from ``section.name=value`` after the program of a launch script; later ones
+replace earlier ones.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ _CLASSES = {
 
 
 def looks_like_nemo(folder: Path) -> bool:
-    """Whether a recipe of a folder has a model with degrees or batches."""
+    """Whether a recipe of a folder sets ``model.tensor_model_parallel_size``."""
     return any(bridge_path(path) == _DEGREE for path in _read(folder)[0])
 
 
@@ -122,10 +122,10 @@ def read_nemo(folder: Path) -> PipelineReadBack:
 
 
 def _transfers(recipe: Recipe, chunks: int) -> Iterator[Reported]:
-    """Yield that a recipe leaves it to the runtime whether transfers overlap.
+    """Yield a report if a recipe does not decide whether transfers overlap.
 
-    Megatron-core overlaps those of virtual stages if it is told. Megatron-Bridge and
-    NeMo 2 tell it so where a recipe configures overlaps at all, and else nothing.
+    Megatron-core overlaps those of virtual stages only on request. Megatron-Bridge and
+    NeMo 2 request it if a recipe configures overlaps at all.
     """
     if chunks > 1 and not recipe.says_overlap:
         why = (
@@ -157,7 +157,7 @@ def _scripts(folder: Path) -> list[ShellArguments]:
 
 
 def _read(folder: Path) -> tuple[dict[str, Any], list[Reported]]:
-    """Return values by path, and what hetopt cannot make out of Python programs."""
+    """Return values by path, and reports of what hetopt cannot read in programs."""
     values: dict[str, Any] = {}
     told: list[Reported] = []
     for path in sorted(folder.glob("*.py")):
@@ -206,11 +206,11 @@ class _Assignments(ast.NodeVisitor):
     Attributes
     ----------
     values
-        Value by path; what is no literal as its text.
+        Value by path; an expression that is no literal is its text.
     recipes
-        Functions that assign anything.
+        Functions that assign values.
     undecided
-        Conditions and loops that do.
+        Conditions and loops that contain such assignments.
     opaque
         Variable or section -> the call that makes it, whose result hetopt cannot know.
     """
@@ -225,7 +225,7 @@ class _Assignments(ast.NodeVisitor):
         self._conditions: list[str] = []
 
     def reported(self) -> list[Reported]:
-        """Return what is to be said of what hetopt cannot make out."""
+        """Return reports of what hetopt cannot read."""
         told = [
             not_priced(text, "hetopt cannot decide it and reads every line of it")
             for text in self.undecided
@@ -242,14 +242,14 @@ class _Assignments(ast.NodeVisitor):
         self._function = outer
 
     def visit_If(self, node: ast.If) -> None:
-        """Visit a condition whose branches are all read."""
+        """Visit all branches of a condition."""
         if ast.unparse(node.test) == "__name__ == '__main__'":
             self.generic_visit(node)
         else:
             self._visit_inside(f"if {ast.unparse(node.test)}", node)
 
     def visit_For(self, node: ast.For) -> None:
-        """Visit a loop whose body is read once."""
+        """Visit the body of a loop once."""
         self._visit_inside(f"for {ast.unparse(node.target)}", node)
 
     def _visit_inside(self, text: str, node: ast.AST) -> None:
@@ -258,7 +258,7 @@ class _Assignments(ast.NodeVisitor):
         self._conditions.pop()
 
     def visit_Assign(self, node: ast.Assign) -> None:
-        """Take an assignment to an attribute of an attribute."""
+        """Take an assignment to an attribute, as in ``config.section.name``."""
         for target in node.targets:
             path = ast.unparse(target).split(".")
             if isinstance(target, ast.Name) and isinstance(node.value, ast.Call):
@@ -271,7 +271,7 @@ class _Assignments(ast.NodeVisitor):
         self.generic_visit(node)
 
     def visit_Call(self, node: ast.Call) -> None:
-        """Take the arguments of a class of configuration."""
+        """Take the keyword arguments of a configuration class."""
         name = ast.unparse(node.func).rpartition(".")[2]
         provider = name.endswith("Provider") or "ModelProvider" in name
         section = "model" if provider else _CLASSES.get(name)

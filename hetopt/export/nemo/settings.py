@@ -1,4 +1,4 @@
-"""Settings of Megatron-Bridge and NeMo as arguments of Megatron-LM.
+"""Translates settings of Megatron-Bridge and NeMo to arguments of Megatron-LM.
 
 Sources: ``training/config.py``, ``training/mixed_precision.py``,
 ``training/comm_overlap.py`` and ``models/gpt_provider.py`` of Megatron-Bridge 0.3.1;
@@ -47,7 +47,7 @@ _RENAMED = {
     "use_te_rng_tracker": "te_rng_tracker",
     "microbatch_group_size_per_vp_stage": GROUP,
 }
-#: Setting -> argument that says it is off.
+#: Setting -> argument that turns it off.
 _OFF = {
     "add_bias_linear": "disable_bias_linear",
     "share_embeddings_and_output_weights": "untie_embeddings_and_output_weights",
@@ -60,7 +60,7 @@ _OFF = {
     "persist_layer_norm": "no_persist_layer_norm",
     "overlap_p2p_comm": "no_overlap_p2p_communication",
 }
-#: Function of a model -> argument, with gates and without.
+#: Activation function -> argument, with gates and without; "" if none is needed.
 _ACTIVATIONS: Mapping[str, tuple[str | None, str | None]] = {
     "silu": ("swiglu", None),
     "quick_gelu": ("quick_geglu", None),
@@ -93,7 +93,7 @@ BRIDGE = table(
 
 
 class Recipe:
-    """Settings by path, and the arguments that they are.
+    """Settings by path, and the arguments that they stand for.
 
     Parameters
     ----------
@@ -107,7 +107,7 @@ class Recipe:
     says
         Fields of a model that Megatron-LM has no argument for.
     reported
-        What hetopt cannot price and no table knows.
+        Settings that hetopt cannot price and that no table lists.
     """
 
     def __init__(self, values: Mapping[str, Any], file: str) -> None:
@@ -150,7 +150,7 @@ class Recipe:
         return self._paths.get(name, name)
 
     def world(self) -> int | None:
-        """Return the ranks of NeMo's trainer; None if the recipe does not tell."""
+        """Return the ranks of NeMo's trainer; None if the recipe does not set them."""
         nodes = self._values.get("trainer.num_nodes", 1)
         devices = self._values.get("trainer.devices")
         if type(nodes) is int and type(devices) is int and nodes * devices > 0:
@@ -158,7 +158,7 @@ class Recipe:
         return None
 
     def _add(self, texts: dict[str, str], path: str, value: Any) -> None:
-        """Add the argument that a setting is."""
+        """Add the argument that a setting stands for."""
         setting = path.rpartition(".")[2]
         name = _RENAMED.get(setting, setting)
         if path == "mixed_precision":
@@ -181,7 +181,7 @@ class Recipe:
             texts[name] = _text(value)
 
     def _precision(self, texts: dict[str, str], value: Any) -> None:
-        """Add what a mixed precision's name says."""
+        """Add the arguments that the name of a mixed precision implies."""
         names = ("fp8_format", "fp8_recipe", "fp4_format")
         self._paths |= dict.fromkeys(names, "mixed_precision")
         name = str(value or "").replace("-", "_").lower()
@@ -198,7 +198,7 @@ class Recipe:
             texts["fp4_format"] = "e2m1"
 
     def _derive(self, texts: dict[str, str]) -> None:
-        """Add what settings imply in Megatron-Bridge and arguments have to say."""
+        """Add arguments for what settings imply in Megatron-Bridge."""
         model = {
             path.removeprefix("model."): value for path, value in self._values.items()
         }

@@ -1,1 +1,1 @@
-"""The best plan that a launcher can run."""
+"""The search for the best plan that a launcher can run."""

@@ -1,4 +1,4 @@
-"""What a launcher's limits mean for a problem, and for the plans to search."""
+"""Applies a launcher's limits to a problem and to the plans that are searched."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ def fitted(limits: Limits, problem: Problem, asked: ScheduleName | None) -> Prob
     Parameters
     ----------
     asked
-        The schedule that the user insists on.
+        The schedule that the user asks for, if any.
 
     Raises
     ------
     InputError
-        The user insists on another schedule, or the launcher cannot run any plan of
-        this problem.
+        The launcher does not have the schedule, or cannot run any plan of this
+        problem.
     """
     if asked is not None and asked not in limits.schedules:
         msg = f"the launcher runs {', '.join(limits.schedules)}, not {asked}"
@@ -92,7 +92,7 @@ def _ensure_runs(limits: Limits, problem: Problem) -> None:
 
 
 def permits(limits: Limits, strategy: Strategy, problem: Problem) -> bool:
-    """Whether a stage may have such degrees, whatever the other stages have."""
+    """Whether a stage may have a strategy, regardless of the other stages."""
     return (
         (limits.context_parallel or strategy.cp == 1)
         and problem.training.seq_len % (strategy.tp * strategy.cp) == 0
@@ -101,7 +101,7 @@ def permits(limits: Limits, strategy: Strategy, problem: Problem) -> bool:
 
 
 def permitted(limits: Limits, problem: Problem, table: CostTable) -> list[CostTable]:
-    """Return tables of the strategies that a stage may have, whatever the others."""
+    """Return one table for each set of strategies that stages of one plan may mix."""
     alike = limits.alike if problem.model.experts is not None else None
     sides = (None,) if alike is None else (True, False)
     tables = []
@@ -126,17 +126,18 @@ def permitted(limits: Limits, problem: Problem, table: CostTable) -> list[CostTa
 def branches(
     limits: Limits, problem: Problem, table: CostTable, plan: Plan
 ) -> list[tuple[Problem, CostTable]]:
-    """Split a space by the reason why a plan of it cannot be run.
+    """Split a search space by the reason why the launcher cannot run one of its plans.
 
     Returns
     -------
-    Narrower spaces that together hold every plan of this one that can be run, and not
+    Narrower spaces that together hold every plan of this one that can be run, but not
     ``plan``. Empty if ``plan`` can be run.
 
     Raises
     ------
     InputError
-        The ends need the same tp, and there are too many clusters to list all orders.
+        The ends need matching degrees, and there are too many clusters to list all
+        orders.
     """
     stages = plan.pipeline.stages
     for name in limits.shared:
@@ -154,7 +155,7 @@ def branches(
 
 
 def _values(table: CostTable, name: Shared) -> list[Any]:
-    """Return what an attribute of strategies may be, ascending."""
+    """Return the values of an attribute of a table's strategies, ascending."""
     return sorted(
         {
             getattr(strategy, name)
@@ -199,7 +200,7 @@ def _with_ends(
     Parameters
     ----------
     match
-        Whether the last stage may have its degree with that of the first.
+        Whether the first and the last stage may have these degrees together.
     """
     for pinned, part in _with_orders(problem, table):
         assert pinned.pins.order is not None

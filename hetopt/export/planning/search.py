@@ -1,4 +1,4 @@
-"""The best plan that a launcher can run, with proof."""
+"""Finds the best plan that a launcher can run, with proof."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     #: A problem with a table of some of its strategies.
     _Space = tuple[Problem, CostTable]
 
-#: Seconds that a search gets however late it is.
+#: Seconds that a search gets even after the deadline.
 _LEAST_S = 0.01
 #: How a program was settled, from the weakest statement to the strongest.
 _HOWS: tuple[How, ...] = (
@@ -50,9 +50,9 @@ def solve_for(
     Parameters
     ----------
     request
-        Under a schedule of the launcher; its deadline is of both searches together.
+        Under a schedule of the launcher; its deadline is for both searches together.
     launcher
-        The name of one that has limits.
+        The name of a launcher that has limits.
     asked
         The problem under the schedule that the user asked for.
     """
@@ -63,14 +63,14 @@ def solve_for(
 def priced(
     result: Result, request: Request, *, launcher: str, asked: Problem, solve: Solve
 ) -> Result:
-    """Return the best plan that a launcher can run with what its limits cost.
+    """Return a result with the best plan without limits beside it, for comparison.
 
     Parameters
     ----------
+    result
+        The best plan that the launcher can run.
     request, launcher, asked
         As for ``solve_for``.
-    solve
-        Finds the best plan without limits.
     """
     left_s = _LEAST_S if result.interrupted else None
     without = solve(
@@ -96,10 +96,10 @@ def priced(
 def solve_launchable(request: Request, limits: Limits, solve: Solve) -> Result:
     """Find the best plan of those that a launcher can run.
 
-    Branch and bound: a space is searched as if its stages had nothing in common. If the
-    launcher cannot run one of its best plans, the space is split by the reason. The
-    space of least bound comes first, and the best plans so far are the cutoff of all
-    others.
+    Branch and bound: a space is searched without the limits that concern several
+    stages. If the launcher cannot run one of the best plans found, the space is split
+    by the reason. The space with the least bound is split first; the last of the
+    ``top`` best plans so far is the cutoff of all searches.
 
     Raises
     ------
@@ -128,12 +128,12 @@ def solve_launchable(request: Request, limits: Limits, solve: Solve) -> Result:
 
 @dataclass(slots=True)
 class _BranchAndBound:
-    """The best plans so far, spaces that are settled, and spaces to split.
+    """The best plans so far, the results of settled spaces, and the spaces to split.
 
     Attributes
     ----------
     waiting
-        A heap of (bound in seconds, number in order of time, result, space).
+        A heap of (bound in seconds, serial number, result, space).
     """
 
     request: Request
@@ -152,11 +152,11 @@ class _BranchAndBound:
         )
 
     def visit(self, space: _Space) -> None:
-        """Search a space; close it, or let it wait to be split."""
+        """Search a space; close it, or queue it to be split."""
         table, top = self.request.table, self.request.params.top
         cutoff_s = self.request.cutoff_s
         if len(self.best) == top:
-            # Equally good plans are wanted too: the tie rule chooses among them.
+            # Keep equally good plans: the tie rule chooses among them.
             cutoff_s = self.best[-1].closed_form_s + TICK_S / PERIOD_SCALE / 2
         problem, part = space
         result = self.solve(
@@ -204,7 +204,7 @@ def _merged(
     table: CostTable,
     search_time_s: float,
 ) -> Result:
-    """Return what several searches say of their spaces together."""
+    """Return the result of several searches for their spaces together."""
     merged: dict[tuple[int, int], Settlement] = {}
     for result in results:
         for settlement in result.settlements:
@@ -244,7 +244,7 @@ def _merged(
 
 
 def _both(one: Settlement, other: Settlement) -> Settlement:
-    """Return what two settlements of one (p, q) say of both spaces together."""
+    """Return the settlement of one (p, q) for two spaces together."""
     bounds = [each.bound_s for each in (one, other) if each.bound_s is not None]
     return replace(
         one,

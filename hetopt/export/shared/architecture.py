@@ -1,4 +1,4 @@
-"""What a model computes beside its sizes, and what a runtime makes of it."""
+"""The architecture of a model, and how the one that a runtime trains differs."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def as_said(model: Model, can: Collection[str], **own: Any) -> Model:
     can
         Fields of an architecture that the runtime has settings for.
     own
-        Fields that the runtime has a value of its own for; others are as where nothing
-        is said.
+        Fields for which the runtime has its own value. All other fields have their
+        defaults.
     """
     kept = {
         field: getattr(model.architecture, field)
@@ -41,7 +41,7 @@ def as_said(model: Model, can: Collection[str], **own: Any) -> Model:
 
 
 def architecture_losses(model: Model, said: Model) -> Iterator[Loss]:
-    """Yield how the model that a runtime trains differs from the one that is meant.
+    """Yield how the model that a runtime trains differs from the problem's.
 
     Parameters
     ----------
@@ -53,7 +53,7 @@ def architecture_losses(model: Model, said: Model) -> Iterator[Loss]:
         if wanted == given or (field == "activation" and wanted is None):
             continue
         if field == "full_layers" and said.architecture.sliding_window is None:
-            # The window is lost, which says it all.
+            # The loss of the window covers this.
             continue
         if field == "rotary_local_base" and not model.architecture.differs(field):
             continue

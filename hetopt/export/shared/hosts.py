@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 #: Host and cluster of every rank, in rank order; the cluster if the files name one.
 RankHosts = tuple[tuple[str, str | None], ...]
 
-#: No job has more.
+#: Jobs with more ranks than this are refused.
 MOST_RANKS = 1_000_000
 
 

@@ -20,12 +20,12 @@ ALL = (FP8, NO_SEQUENCE_PARALLEL, UNFUSED_ATTENTION, UNFUSED_LOSS, GRADIENTS_BF1
 
 
 def choice_losses(training: Training, has: Collection[str] = ()) -> Iterator[Loss]:
-    """Yield what a training asks for beside the defaults that a runtime lacks.
+    """Yield the choices other than defaults for which a runtime has no setting.
 
     Parameters
     ----------
     has
-        What the runtime has a setting for, of ``ALL``.
+        Those of ``ALL`` for which the runtime has a setting.
     """
     asked = {
         FP8: training.precision == "fp8",

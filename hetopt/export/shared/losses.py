@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def stages_named(first: int, end: int) -> str:
-    """Return "stage 3" or "stages 3-5"; ``end`` is one behind the last stage."""
+    """Return "stage 3" or "stages 3-5"; ``end`` is one past the last stage."""
     return f"stage {first}" if end == first + 1 else f"stages {first}-{end - 1}"
 
 
@@ -61,14 +61,14 @@ def part_losses(model: Model, trained: Collection[Part]) -> Iterator[Loss]:
 def offload_losses(
     clusters: Collection[Cluster], *, offloads: bool = False
 ) -> Iterator[Loss]:
-    """Yield a loss if clusters offload the optimizer where a runtime does not.
+    """Yield a loss if clusters offload the optimizer and a runtime cannot.
 
     Parameters
     ----------
     clusters
         Those that stages are on.
     offloads
-        Whether the runtime offloads it, of all stages or of none.
+        Whether the runtime can offload it, on all stages or on none.
     """
     names = [each.name for each in clusters if each.offload == "optimizer"]
     if not names or (offloads and len(names) == len(clusters)):
@@ -81,7 +81,7 @@ def offload_losses(
 
 
 def layer_losses(job: Job) -> Iterator[Loss]:
-    """Yield the losses of a runtime with whole layers, all alike within a stage."""
+    """Yield the losses of a runtime whose stages hold whole, equal layers."""
     if job.problem.model.is_decoder_only and job.layers is None:
         counts = job.whole_layers
         yield Loss(
@@ -125,13 +125,13 @@ def head_losses(job: Job, degrees: Iterable[int]) -> Iterator[Loss]:
 def boundary_losses(
     job: Job, layout: Callable[[Strategy], object], sender: str
 ) -> Iterator[Loss]:
-    """Yield boundaries that are not p2p in the plan, for a runtime that sends p2p.
+    """Yield boundaries that are not p2p in the plan, for a runtime that only sends p2p.
 
     Parameters
     ----------
     layout
-        How a boundary tensor lies on a stage's devices. If it is the same on both
-        sides, the devices send p2p under every way of resharding.
+        How a boundary tensor is laid out on a stage's devices. If it is the same on
+        both sides, the devices send p2p under every way of resharding.
     sender
         Who sends what to whom.
     """
@@ -154,7 +154,7 @@ def overlap_loss(overlap: float, why: str) -> Loss:
 
 
 def dropless_losses(moe: Dispatch) -> Iterator[Loss]:
-    """Yield what a runtime does not do that drops no token and hides no transfer."""
+    """Yield the losses of a runtime that drops no token and hides no all-to-all."""
     if moe.capacity is not None:
         yield Loss(
             what=f"moe.capacity {moe.capacity:g}: it drops no token",

@@ -50,7 +50,7 @@ def shared_degrees(job: Job) -> Degrees | None:
 
 
 def shared_recompute(job: Job) -> Recompute:
-    """Return the most that any stage recomputes: it fits wherever the plan fits."""
+    """Return the most that any stage recomputes, which needs the least memory."""
     return max((stage.strategy.recompute for stage in job.stages), key=RECOMPUTE.index)
 
 
@@ -68,7 +68,7 @@ def launched(job: Job, *, one_recompute: bool = True) -> Job:
 
 
 def one_mesh_losses(job: Job) -> Iterator[Loss]:
-    """Yield what a runtime with one mesh for all stages cannot do, schedules aside."""
+    """Yield what one mesh for all stages cannot do of a plan, except schedules."""
     yield from model_losses(job.problem.model)
     yield from layer_losses(job)
     strategies = [stage.strategy for stage in job.stages]

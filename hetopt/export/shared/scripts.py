@@ -42,7 +42,7 @@ def torchrun_scripts(
     environment
         Variables to set, unless they are set already.
     tested
-        The version to check first, if the runtime says its own.
+        The version to check first, if the runtime has a version to check.
     """
     checks = [] if tested is None or tested.module is None else _checks(tested)
     return {
@@ -102,9 +102,9 @@ def _script(
 
 
 def _checks(tested: Tested) -> list[str]:
-    """Return the lines that end a script where the runtime is of another version.
+    """Return the lines that end a script if the runtime has another version.
 
-    The runtime may be installed, or be the folder above.
+    The runtime may be installed, or be in the folder above.
     """
     module, what = tested.module, tested.what
     return [

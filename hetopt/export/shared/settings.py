@@ -1,4 +1,4 @@
-"""Settings of a runtime's YAML files, checked where they are read."""
+"""Settings of a runtime's YAML files, checked when they are read."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 class Settings:
-    """Keys and values of a mapping of a file.
+    """Keys and values of a mapping in a file.
 
     Parameters
     ----------
@@ -38,7 +38,7 @@ class Settings:
         for key in home:
             self.data = self.data.get(key) if isinstance(self.data, dict) else None
         content = self.data if isinstance(self.data, dict) else {}
-        #: Keys asked for so far.
+        #: Keys looked up so far.
         self.asked: set[str] = set()
         self._values = {
             str(key): ((*home, key), value) for key, value in content.items()
@@ -93,7 +93,7 @@ class Settings:
         return self.get(key) is not None
 
     def texts(self) -> Read:
-        """Return as text what is neither left out, null nor false; true is empty."""
+        """Return the values as texts, without null and false; true is empty."""
         values = {
             key: "" if value is True else str(value)
             for key, (_, value) in self._values.items()
@@ -109,7 +109,7 @@ class Settings:
         return value
 
     def number(self, key: str, default: int | None = None) -> int:
-        """Return a whole number of at least 1; InputError if it is left out."""
+        """Return a whole number of at least 1; InputError for anything else."""
         value = self.get(key, default)
         if type(value) is not int or not 1 <= value <= MAX_WHOLE:
             msg = f"is {_shown(value)}, expected a whole number from 1 to {MAX_WHOLE}"

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def places_of(folder: Path, arguments: ShellArguments) -> RankHosts | None:
-    """Return the hosts of ranks, of the hosts that DeepSpeed takes."""
+    """Return the hosts of ranks, on the first ``--num-nodes`` hosts if given."""
     name = arguments.get("--hostfile")
     nodes = "--num-nodes" in arguments
     places = rank_hosts(folder, PurePath(name).name if name else "hostfile")
@@ -28,7 +28,7 @@ def places_of(folder: Path, arguments: ShellArguments) -> RankHosts | None:
 
 
 def world_size(scripts: Sequence[ShellArguments]) -> int:
-    """Return the ranks that the scripts start: one a node, or one for all nodes."""
+    """Return how many ranks scripts start: one script a node, or one for all nodes."""
     first = scripts[0]
     names = {"nproc_per_node", "num_gpus", "nnodes", "num_nodes"}
     if first.names.isdisjoint(names):
@@ -56,7 +56,7 @@ def world_size(scripts: Sequence[ShellArguments]) -> int:
 
 
 def _nodes(script: ShellArguments) -> int:
-    """Return the nodes of torchrun; of a range, as 1:4, the most."""
+    """Return the nodes of torchrun; InputError for a range of several, as 1:4."""
     text = script.get("--nnodes", "1") or ""
     least, _, most = text.partition(":")
     if most and least != most:

@@ -1,1 +1,1 @@
-"""Slurm: one heterogeneous job for a program of the user's."""
+"""Slurm: one heterogeneous job for the user's own program."""

@@ -1,6 +1,6 @@
 """Slurm: one heterogeneous job starts a program that reads the plan itself.
 
-Hosts of one cluster with equally many ranks are a component of the job (see
+Consecutive hosts of one cluster with equally many ranks are a component of the job (see
 https://slurm.schedmd.com/heterogeneous_jobs.html for components and ``--het-group``).
 Slurm starts a process for each rank, and ``rank.sh`` sets the variables that torchrun
 would set.

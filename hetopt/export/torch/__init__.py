@@ -1,1 +1,1 @@
-"""A training program of hetopt's own that runs any plan, on PyTorch alone."""
+"""hetopt's own training program, which needs PyTorch alone."""

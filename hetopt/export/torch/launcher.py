@@ -1,9 +1,9 @@
-"""hetopt's own training program: runs any plan, on NCCL or on CPUs.
+"""hetopt's own training program: runs plans of all kinds, on NCCL or on CPUs.
 
 Stages have their own (dp, cp, tp), (ep, etp), recomputation, warm-up counts and ways of
 resharding, and may hold several chunks or split their backward passes; pipelines may be
 side by side. The bundle holds the program (``program``, whose docstring says how it
-works) and ``job.json``, which says what to do.
+works) and ``job.json``, which describes the job.
 """
 
 from __future__ import annotations
@@ -52,10 +52,10 @@ _SIZES = (
     "granularity",
 )
 
-#: What the program computes as the model's architecture says; ``job.json`` has it too.
+#: Fields of the architecture that the program supports; ``job.json`` has them too.
 _ARCHITECTURE = ("norm_eps", "rotary_base")
 
-#: The user's part of a bundle: what starts the program, and units of a model of theirs.
+#: The files beside the program: its start script, and an example of a user's units.
 _TRAIN = '''"""Trains as job.json says; started in every rank by torchrun."""
 
 from program.training import main
@@ -67,7 +67,7 @@ _EXAMPLE = "llama_units.py"
 
 
 def files(job: Job) -> Mapping[str, str]:
-    """Return the program, what it is to do, and one script per node."""
+    """Return the program, its job, and one script per node."""
     program = {}
     for path in sorted(Path(__file__).with_name("program").glob("*.py")):
         name = path.name if path.name == _EXAMPLE else f"program/{path.name}"
@@ -184,7 +184,7 @@ def launched(job: Job) -> Job:
 
 
 def _problem_losses(problem: Problem) -> Iterator[Loss]:
-    """Yield what the program cannot do of a problem, whatever its plan."""
+    """Yield what the program cannot do of a problem under any plan."""
     model, training = problem.model, problem.training
     gelu = None if model.gated else "gelu"
     yield from architecture_losses(
@@ -259,8 +259,8 @@ def _content(job: Job) -> dict[str, Any]:
 def _stages(job: Job) -> list[dict[str, Any]]:
     """Return every stage; units are the embedding, layers and the head.
 
-    Those of a chunk, if stages hold several, as in the plan; those on the way down, if
-    the pipeline is folded.
+    If stages hold several chunks, units are those of one chunk, as in the plan; if the
+    pipeline is folded, those on the way down.
     """
     assert job.layers is not None
     folded = rule_of(job.plan.schedule).folded

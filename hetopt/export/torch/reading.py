@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from hetopt.problem.training.choices import ScheduleName
 
-#: Schedules with gradients of weights apart.
+#: Schedules that split backward passes.
 SPLIT = tuple(name for name in SCHEDULE_CHOICES if rule_of(name).splits)
 
 #: What ``job.json`` says of the job, and where.
@@ -38,12 +38,12 @@ _SAYS = {
 
 
 def is_torch(folder: Path) -> bool:
-    """Whether a folder has a job."""
+    """Whether a folder has a ``job.json``."""
     return (folder / "job.json").is_file()
 
 
 def read_torch(folder: Path) -> PipelineReadBack:
-    """Read ``job.json``; hosts from ``ranks.csv``.
+    """Read ``job.json``, and hosts from ``ranks.csv`` or a hostfile.
 
     Raises
     ------
@@ -113,7 +113,7 @@ def _says(job: _Job, experts: Experts | None) -> dict[str, Any]:
 
 
 class _Job:
-    """A ``job.json`` whose values are checked as they are asked for."""
+    """A ``job.json`` whose values are checked when they are read."""
 
     def __init__(self, path: Path) -> None:
         self.file = str(path)
@@ -141,7 +141,7 @@ class _Job:
         return content
 
     def count(self, *keys: str | int, least: int = 1) -> int:
-        """Return a whole number of at least ``least``, and of any use."""
+        """Return a whole number from ``least`` to ``MOST_RANKS``."""
         value = self.at(*keys)
         if (
             isinstance(value, bool)
@@ -156,7 +156,7 @@ class _Job:
         return value
 
     def chunks(self, microbatches: int) -> int:
-        """Return how many parts of the model every stage holds."""
+        """Return how many chunks of the model every stage holds."""
         chunks = self.count("training", "chunks")
         if chunks > 1 and (self.stages == 1 or microbatches % self.stages):
             msg = (
@@ -167,8 +167,8 @@ class _Job:
         return chunks
 
     def zero_bubble(self, chunks: int) -> ScheduleName | None:
-        """Return the schedule with gradients of weights apart; None for any other."""
-        # Jobs of hetopt 0.1 do not say it.
+        """Return the schedule that splits backward passes; None for any other."""
+        # Jobs of hetopt 0.1 do not have the field.
         value = self.at("training").get("zero_bubble")
         if value is not None and value not in SPLIT:
             msg = f"is {describe(value)}, expected null or one of {', '.join(SPLIT)}"
@@ -185,7 +185,7 @@ class _Job:
         return self.count("stages", stage, name, least=least)
 
     def expert_degrees(self, stage: int) -> tuple[int, int]:
-        """Return ep and etp of a stage; InputError if it has no place for them."""
+        """Return ep and etp of a stage; InputError unless they divide its devices."""
         ep, etp = self.of(stage, "ep"), self.of(stage, "etp")
         devices = math.prod(self.of(stage, name) for name in ("dp", "cp", "tp"))
         if devices % (ep * etp):
@@ -243,7 +243,7 @@ def _experts(job: _Job) -> Experts | None:
     Raises
     ------
     InputError
-        They are not such as the program takes.
+        The field is malformed.
     """
     found = job.content["model"].get("experts")
     if found is None:
@@ -269,7 +269,7 @@ def _units(job: _Job, chunks: int) -> int:
 
 
 def _pairs(job: _Job) -> int:
-    """Return the units that stages divide on the way down: embedding and layers."""
+    """Return the units on the way down: the embedding and half of the layers."""
     layers, rest = divmod(job.count("model", "layers"), 2)
     if rest:
         msg = f"is {2 * layers + rest}, expected an even number to fold in two"
@@ -278,7 +278,7 @@ def _pairs(job: _Job) -> int:
 
 
 def _check_warmups(warmups: Sequence[int], file: str) -> None:
-    """Raise InputError where warm-ups rise downstream."""
+    """Raise InputError if a stage warms up longer than the stage before it."""
     for stage, (before, here) in enumerate(pairwise(warmups), start=1):
         if here > before:
             msg = (

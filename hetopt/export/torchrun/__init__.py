@@ -1,1 +1,1 @@
-"""torchrun: a script per node for a program of the user's."""
+"""torchrun: a script per node for the user's own program."""

@@ -1,4 +1,4 @@
-"""torchrun: starts a program of the user's that reads the plan itself.
+"""torchrun: starts the user's own program, which reads the plan itself.
 
 torchrun takes a different ``--nproc_per_node`` on every node, so it can start any plan.
 It knows nothing of stages: the program finds in ``plan.json`` and ``ranks.csv`` what

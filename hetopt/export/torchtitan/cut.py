@@ -26,7 +26,7 @@ _MODULES = f"{_HOME}module_fqns_per_model_part"
 _SCHEDULE = f"{_HOME}pipeline_parallel_schedule"
 _CSV = f"{_HOME}pipeline_parallel_schedule_csv"
 _SCHEDULES: dict[str, ScheduleName] = {"1f1b": "1f1b", "gpipe": "gpipe"}
-#: Names that stand for the schedule of a CSV.
+#: Names of schedules that are loaded from a CSV.
 _LOADED = (
     "pipelineschedulesingle",
     "pipelineschedulemulti",
@@ -35,7 +35,7 @@ _LOADED = (
 
 
 def stages_of(settings: Settings) -> int:
-    """Return the stages; InputError for more than any pipeline has."""
+    """Return the number of stages; InputError above ``MOST_STAGES``."""
     path = f"{_HOME}pipeline_parallel_degree"
     found = settings.whole(path, 1)
     if found > MOST_STAGES:
@@ -143,7 +143,7 @@ def schedule_of(
 
 
 def _loaded(path: Path, stages: int, microbatches: int) -> list[int]:
-    """Return the warm-ups of a CSV; InputError unless it has nothing but them."""
+    """Return the warm-ups of a CSV; InputError if they do not give its schedule."""
     text = read_text(path, "a schedule")
     rows = [line.split(",") for line in text.splitlines() if line.strip()]
     warmups = [

@@ -1,4 +1,4 @@
-"""The settings of a folder: a TOML file of TorchTitan 0.2, or Python of 0.3."""
+"""Reads the settings of a folder: a TOML file of TorchTitan 0.2, or Python of 0.3."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from hetopt.export.shared.shell.arguments import ShellArguments
     from hetopt.export.understood import Reported
 
-#: Sections that a job of 0.2 has for itself among TOML files.
+#: A TOML file with two of these sections is a job of 0.2.
 _SECTIONS = frozenset({"model", "training", "parallelism"})
-#: Sections that decide something, and what makes each in 0.3.
+#: Sections that affect the price, and the calls that make each in 0.3.
 _MAKERS = {
     "training": ("TrainingConfig",),
     "parallelism": ("ParallelismConfig",),
@@ -49,18 +49,18 @@ _COMMAND = re.compile(r"activation[_-]checkpoint:([\w-]+)")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """What a folder says.
+    """The job that a folder's files describe.
 
     Attributes
     ----------
     scripts
-        That start TorchTitan.
+        Scripts that start TorchTitan.
     model
-        What makes the model in 0.3.
+        The call that makes the model in 0.3.
     family
-        Its name, if the files tell.
+        The model's name, empty if the files do not give it.
     reported
-        What is known of the files beside their settings.
+        Reports on the script's arguments and the program's conditions and loops.
     """
 
     settings: Settings
@@ -76,7 +76,7 @@ def looks_like_torchtitan(folder: Path) -> bool:
 
 
 def read_job(folder: Path) -> Job:
-    """Read the settings of a folder, its script's last.
+    """Read the settings of a folder; those of its script replace the others.
 
     Raises
     ------
@@ -142,7 +142,8 @@ def _fields(made: Made, program: Program) -> Iterator[tuple[str, Any]]:
     Raises
     ------
     InputError
-        What decides something is computed, or of a class that hetopt does not know.
+        A section that affects the price is computed, or of a class that hetopt does
+        not know.
     """
     for section, value in made.fields.items():
         makers = _MAKERS.get(section)
@@ -178,7 +179,7 @@ def _fields(made: Made, program: Program) -> Iterator[tuple[str, Any]]:
 
 
 def _shown(value: Any) -> Any:
-    """Return a value as data; of a call, and of each in a list, what is called."""
+    """Return a value as data, with the name of what is called for each call."""
     if isinstance(value, Made):
         name = value.fields.get("optimizer_name")
         return name if isinstance(name, str) else value.name
@@ -186,7 +187,7 @@ def _shown(value: Any) -> Any:
 
 
 def _only(paths: list[Path], folder: Path) -> Path:
-    """Return the only file; InputError if there is another number."""
+    """Return the only file; InputError if there is not exactly one."""
     if len(paths) == 1:
         return paths[0]
     names = " and ".join(path.name for path in paths[:3]) or "no"

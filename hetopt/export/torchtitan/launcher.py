@@ -209,7 +209,7 @@ def files(job: Job) -> Mapping[str, str]:
 
 
 def _family(model: Model) -> dict[str, object]:
-    """Return what makes a Llama of the program, or a Qwen3, whose layers may route."""
+    """Return the program's parts for a Llama or, with experts, for a Qwen3."""
     experts = model.experts
     hook = "register_moe_load_balancing_hook"
     balanced = experts is not None and balances(experts)
@@ -257,7 +257,7 @@ def _lines(arguments: Mapping[str, object], indent: int) -> str:
 
 
 def _scaling(model: Model) -> dict[str, object]:
-    """Return how rotary frequencies are stretched: as Llama 3.1 does, or not."""
+    """Return the scaling of rotary frequencies as in Llama 3.1, if there is any."""
     scaling = model.architecture.rotary_scaling
     if scaling is None:
         return {}
@@ -279,7 +279,7 @@ def _training(job: Job) -> dict[str, object]:
         "global_batch_size": training.global_batch,
         "seq_len": training.seq_len,
         "mixed_precision_param": _DTYPES[training.precision],
-        # Pipelines cannot have them.
+        # TorchTitan refuses them in pipelines.
         "disable_cuda_graphs": True,
     }
 

@@ -71,7 +71,7 @@ def losses(job: Job) -> Iterator[Loss]:
 
 
 def _zero_losses(job: Job) -> Iterator[Loss]:
-    """Yield what FSDP does otherwise."""
+    """Yield how FSDP differs from the plan's ZeRO stage."""
     zero, strategy = max(job.zero_stages), job.stages[0].strategy
     piped, replicas = len(job.stages) > 1, strategy.dp * strategy.cp
     if zero == 0 and strategy.cp > 1:
@@ -94,16 +94,16 @@ def _zero_losses(job: Job) -> Iterator[Loss]:
 
 
 def said(model: Model) -> Model:
-    """Return the model that its Llama trains: SwiGLU, RMSNorm, no biases.
+    """Return the model that TorchTitan's Llama trains: SwiGLU, RMSNorm, no biases.
 
-    With experts its Qwen3, whose queries and keys may be normed.
+    With experts it is TorchTitan's Qwen3, which may have norms of queries and keys.
     """
     scaling = model.architecture.rotary_scaling
     llama3 = scaling if scaling is not None and scaling.kind == "llama3" else None
     normed = model.architecture.qk_norm == "head" and model.experts is not None
     return as_said(
         model,
-        # It turns pairs of neighbours; of halves that is another order of weights.
+        # It rotates pairs of neighbours; pairs of halves only order weights otherwise.
         ("norm_eps", "rotary_base", "rotary_interleaved"),
         qk_norm="head" if normed else "none",
         rotary_scaling=None if model.positions else llama3,
@@ -111,7 +111,7 @@ def said(model: Model) -> Model:
 
 
 def _model_losses(job: Job) -> Iterator[Loss]:
-    """Yield how the model differs from a Llama, which has no substitute."""
+    """Yield how the model differs from the one that TorchTitan trains."""
     model = job.problem.model
     yield from architecture_losses(model, said(model))
     if not model.gated or model.norm != "rms":

@@ -1,9 +1,9 @@
 """Routed experts as TorchTitan 0.3 builds them, in the blocks of its Qwen3.
 
-Its expert ranks fold those of FSDP, cp and tp, the nearest first, as hetopt's do.
-Experts that are spread are whole; those that are not, tp cuts like any MLP. There is no
-degree of its own for that. Sources: ``models/common/moe.py``, ``moe_sharding.py``,
-``config_utils.py``, ``models/qwen3`` and ``distributed/parallel_dims.py`` of 0.3.0.
+Expert parallelism uses the ranks of FSDP, cp and tp, the nearest first, as in hetopt.
+With ep > 1 experts are whole; with ep 1, tp cuts them like any MLP. etp is no separate
+degree. Sources: ``models/common/moe.py``, ``moe_sharding.py``, ``config_utils.py``,
+``models/qwen3`` and ``distributed/parallel_dims.py`` of 0.3.0.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from hetopt.problem.model.model import Model
 
 _TRAINED: tuple[Part, ...] = ("experts",)
-#: What balances loads by a number for each expert, by its default.
+#: The default coefficient of load balancing by a bias for each expert.
 _COEFFICIENT = 1e-3
 
 _FUNCTION = """
@@ -93,7 +93,7 @@ def mlp_arguments(model: Model, dense: str) -> str:
     Parameters
     ----------
     dense
-        What makes one that all tokens pass.
+        The call that makes a dense MLP.
     """
     if model.experts is None:
         return f"        feed_forward={dense},\n"
@@ -107,7 +107,7 @@ def mlp_arguments(model: Model, dense: str) -> str:
 
 
 def balances(experts: Experts) -> bool:
-    """Whether a number for each expert balances loads, beside the router's matrix."""
+    """Whether the router balances loads by a bias for each expert."""
     return experts.router_bias and experts.scores == "sigmoid"
 
 

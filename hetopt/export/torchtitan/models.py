@@ -18,8 +18,8 @@ from hetopt.problem.model.experts import Experts
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-#: What all of them have. Whether neighbours or halves form pairs is left out: of one
-#: another they are orders of weights.
+#: What all of them have. Whether neighbours or halves form rotary pairs is left out: it
+#: only changes the order of weights.
 _DECODER: dict[str, Any] = {
     "norm": "rms",
     "gated": True,
@@ -55,7 +55,7 @@ _LLAMAS = {
     "70B": (80, 8192, 64, 8, 128, 28672, 128256, False),
     "405B": (126, 16384, 128, 8, 128, 53248, 128256, False),
 }
-#: Endings of flavors of 0.2 that differ in their attention's kernel and mask alone.
+#: Endings of flavors of 0.2 that differ only in their attention's kernel and mask.
 _MASKED = ("_flex", "_varlen", "_flex_attn", "_varlen_attn")
 _LLAMAS_3 = {
     **_LLAMAS,
@@ -89,7 +89,7 @@ _QWEN_MIXTURES: dict[str, tuple[tuple[Any, ...], Experts]] = {
     ),
 }
 _MIXTURES = "has a mixture of experts"
-#: What other models of either version are.
+#: Why hetopt cannot price other models of either version.
 _OTHERS = {
     "deepseek_v3": _MIXTURES,
     "llama4": _MIXTURES,
@@ -104,7 +104,7 @@ _OTHERS = {
 
 
 def masks_documents(name: str, flavor: str) -> bool:
-    """Whether a flavor of 0.2 attends within each document alone."""
+    """Whether a flavor of 0.2 attends only within each document."""
     return name != "qwen3" and flavor.endswith(_MASKED)
 
 
@@ -116,7 +116,7 @@ def flavor_says(
     Parameters
     ----------
     wrong
-        Returns the error that says something about ``name`` or ``flavor``.
+        Returns the error about ``name`` or ``flavor``, from one and a message.
     new
         Whether this is 0.3 rather than 0.2.
 
@@ -166,7 +166,7 @@ def model_says(
     model
         ``Llama3Model.Config(...)`` or ``Qwen3Model.Config(...)`` of 0.3.
     wrong
-        Returns the error that says something about a field.
+        Returns the error about a field, from its name and a message.
 
     Raises
     ------
@@ -209,7 +209,7 @@ def model_says(
 
 
 def _mlp(block: _Reads) -> dict[str, Any]:
-    """Return the fields of a model that the MLP of its layers says, all alike.
+    """Return the fields of a model that its layers' MLP gives, the same in all layers.
 
     Raises
     ------
@@ -238,7 +238,7 @@ def _mlp(block: _Reads) -> dict[str, Any]:
 
 
 def _experts(moe: _Reads, matrices: _Reads) -> Experts:
-    """Return the experts of a layer; InputError if hetopt has no such ones."""
+    """Return the experts of a layer; InputError if hetopt cannot express them."""
     router = moe.inner("router")
     shared = moe.inner("shared_experts") if moe.get("shared_experts") else None
     per_token = router.whole("top_k", 1)
@@ -286,7 +286,7 @@ def _scaling(rope: _Reads) -> RotaryScaling | None:
     )
 
 
-#: Fields of parts of a model that are beside its sizes or repeat them.
+#: Fields of parts of a model that are not sizes, or repeat sizes.
 _REPEATED = frozenset(
     [
         "param_init",
@@ -312,12 +312,12 @@ _REPEATED = frozenset(
 
 
 class _Reads:
-    """Fields of a part of a model, checked as they are asked for.
+    """Fields of a part of a model, checked when they are read.
 
     Attributes
     ----------
     parts
-        This part and those in it that were asked for.
+        This part and the parts in it that were read.
     """
 
     def __init__(
@@ -350,7 +350,7 @@ class _Reads:
         return self.made.fields.get(name, default)
 
     def left(self) -> list[str]:
-        """Return the paths of fields that nobody asked for."""
+        """Return the paths of fields that were not read."""
         known = self._asked | _REPEATED
         return [self._home + name for name in self.made.fields if name not in known]
 

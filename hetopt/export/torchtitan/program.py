@@ -1,8 +1,8 @@
-"""What a Python file of TorchTitan 0.3 configures, without running it.
+"""Reads what a Python file of TorchTitan 0.3 configures, without running it.
 
 A configuration is a function that returns ``Trainer.Config(...)``. Literals, names,
 calls of the file's own functions, and assignments to a configuration's fields are
-followed; what else is computed stays the text that it is.
+followed; other expressions are kept as text.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from pathlib import Path
 
-#: Functions of a file that call each other; no configuration nests deeper.
+#: The most nested calls of a file's functions.
 _DEEPEST = 20
-#: Statements that one configuration carries out; a file that takes more computes.
+#: The most statements that are followed in one file.
 _MOST_STATEMENTS = 20_000
 TRAINER = "Trainer.Config"
 
@@ -43,9 +43,9 @@ class Made:
         Keyword arguments, ``**`` before the name of a mapping of them, and what is
         assigned to attributes afterwards.
     given
-        Arguments by place.
+        Positional arguments.
     base
-        What a method is called of, if a call made that.
+        The object whose method is called, if a call made it.
     """
 
     name: str
@@ -56,7 +56,7 @@ class Made:
 
 @dataclass(frozen=True, slots=True)
 class Repeated:
-    """A list with ``count`` times the same item, but for a number."""
+    """A list of ``count`` items that differ only in a running number."""
 
     item: Any
     count: int
@@ -141,7 +141,7 @@ class Program:
             self._depth -= 1
 
     def _run(self, body: Iterable[ast.stmt], known: dict[str, Any]) -> Any:
-        """Carry out statements; return what they return, None without."""
+        """Follow statements; return what they return, None if nothing."""
         found = None
         for statement in body:
             self._left -= 1
@@ -190,7 +190,7 @@ class Program:
         Parameters
         ----------
         fields
-            Whether a field that is not there is one that has its defaults so far.
+            Whether a missing field stands for a section with its defaults.
         """
         match node:
             case ast.Constant(value=value):
@@ -218,7 +218,7 @@ class Program:
         return Computed(ast.unparse(node))
 
     def _repeated(self, node: ast.ListComp, known: dict[str, Any]) -> Any:
-        """Return a list made by a loop over so many numbers."""
+        """Return the list that a comprehension over ``range(count)`` makes."""
         loop = node.generators[0]
         match loop.iter:
             case ast.Call(func=ast.Name(id="range"), args=[count]):

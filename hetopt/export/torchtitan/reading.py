@@ -88,14 +88,14 @@ class _Mesh:
         Raises
         ------
         InputError
-            ep does not divide the ranks that experts fold.
+            ep does not divide shards * cp * tp.
         """
         folded = self.shards * self.cp * self.tp
         ep = settings.whole(_EXPERTS, 1)
         if folded % ep:
             msg = f"is {ep}, expected a divisor of shards * cp * tp ({folded})"
             raise settings.wrong(_EXPERTS, msg)
-        # Experts that are not spread are cut by tp.
+        # With ep 1, tp cuts the experts.
         return (ep, 1) if ep > 1 else (1, self.tp)
 
     @property
@@ -151,7 +151,7 @@ def read_torchtitan(folder: Path) -> PipelineReadBack:
 
 
 def _world(job: Job, places: RankHosts | None, product: int) -> int:
-    """Return the ranks, ``product`` if no file tells and that is a number of them."""
+    """Return the number of ranks; ``product`` if no file tells and it is positive."""
     if places is not None:
         return len(places)
     empty = ShellArguments(file=job.settings.file)
@@ -161,7 +161,7 @@ def _world(job: Job, places: RankHosts | None, product: int) -> int:
 
 
 def _model(job: Job, reported: list[Reported]) -> dict[str, Any]:
-    """Return what is said of the model, with its layers and converters' precision."""
+    """Return the fields of the model, with its layers and its converters' precision."""
     settings = job.settings
     if job.model is not None:
         reported.append(not_priced("model_spec", _MASK))
@@ -179,7 +179,7 @@ def _model(job: Job, reported: list[Reported]) -> dict[str, Any]:
 
 
 def _built(job: Job, model: Made, reported: list[Reported]) -> dict[str, Any]:
-    """Return what is said of a model of 0.3, of a flavor or written out."""
+    """Return the fields of a model of 0.3, given by a flavor or written out."""
     settings, given = job.settings, dict(model.fields)
     wrong = _under(settings, "model_spec.")
     registry = model.name.endswith("model_registry")
@@ -206,7 +206,7 @@ def _built(job: Job, model: Made, reported: list[Reported]) -> dict[str, Any]:
 
 
 def _under(settings: Settings, home: str) -> Callable[[str, str], InputError]:
-    """Return what makes the error about a setting of a section."""
+    """Return a function that makes the error about a setting of a section."""
     return lambda name, message: settings.wrong(home + name, message)
 
 
@@ -240,7 +240,7 @@ def _batches(settings: Settings, mesh: _Mesh) -> tuple[int, int]:
     Raises
     ------
     InputError
-        Sizes do not divide, or a pipeline is emptied several times an iteration.
+        Sizes do not divide, or a pipeline runs empty several times an iteration.
     """
     local = settings.whole(_LOCAL, 8)
     batch = settings.whole(_GLOBAL, -1, least=-1)
@@ -268,7 +268,7 @@ def _batches(settings: Settings, mesh: _Mesh) -> tuple[int, int]:
 def _training(
     settings: Settings, mesh: _Mesh, converted: str | None, reported: list[Reported]
 ) -> dict[str, Any]:
-    """Return what is said of the training beside its sizes."""
+    """Return the fields of the training, except its sizes."""
     says: dict[str, Any] = {
         "optimizer": _optimizer(settings),
         "precision": _precision(settings, mesh, reported),
@@ -312,7 +312,7 @@ def _optimizer(settings: Settings) -> str:
 
 
 def _precision(settings: Settings, mesh: _Mesh, reported: list[Reported]) -> str:
-    """Return the precision of weights as layers multiply with them."""
+    """Return the precision of weights in the layers' multiplications."""
     kinds = {"bfloat16": "bf16", "float32": "fp32"}
     path = "training.mixed_precision_param"
     mixed = kinds[settings.choice(path, "bfloat16", tuple(kinds))]
@@ -322,7 +322,7 @@ def _precision(settings: Settings, mesh: _Mesh, reported: list[Reported]) -> str
         reported.append(not_priced("training.dtype", why))
         return "bf16"
     if not settings.new and not mesh.sharded and max(mesh.tp, mesh.stages) > 1:
-        # 0.2 says so in a warning, and multiplies in 32 bits.
+        # 0.2 then ignores the setting, with a warning, and multiplies in 32 bits.
         return "fp32"
     return mixed
 
@@ -330,12 +330,12 @@ def _precision(settings: Settings, mesh: _Mesh, reported: list[Reported]) -> str
 def _zero(
     settings: Settings, mesh: _Mesh, policy: str, reported: list[Reported]
 ) -> Any:
-    """Return the ZeRO stage that FSDP is; several that it may stand for.
+    """Return the ZeRO stage that FSDP corresponds to, or a frozenset of several.
 
     Raises
     ------
     InputError
-        TorchTitan refuses replicas beside other parallelism.
+        TorchTitan refuses replicas together with other parallelism.
     """
     piped = mesh.stages > 1
     if not mesh.sharded:
@@ -351,8 +351,8 @@ def _zero(
         reported.append(not_priced(_RESHARD, why))
     if policy == "always" or (policy == "default" and not piped):
         return 3
-    # In a pipeline gradients stay whole. Elsewhere they are scattered as they come:
-    # ZeRO 2, or 1 with less memory than that has.
+    # In a pipeline gradients stay whole. Otherwise each micro-batch's are scattered:
+    # that is ZeRO 2, or ZeRO 1 with less memory.
     return 1 if piped else frozenset({1, 2})
 
 
@@ -362,11 +362,11 @@ def _recompute(settings: Settings, reported: list[Reported]) -> Recompute:
     Raises
     ------
     InputError
-        Some layers alone recompute, or as much as a budget says.
+        Only some layers recompute, or a memory budget decides how much.
     """
     option = settings.text("activation_checkpoint.selective_ac_option", "2")
     known = ("none", "selective", "full", "memory_budget")
-    # ``none`` is a mode here, and no missing value.
+    # Here ``none`` is a mode, not a missing value.
     mode = settings.texts.get(_MODE, "selective")
     if mode not in known:
         msg = f"is {json.dumps(mode)}, expected {', '.join(known)}"

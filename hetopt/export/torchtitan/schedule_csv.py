@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def schedule_text(warmups: Sequence[int], microbatches: int) -> str:
-    """Return the rows of all stages; warm-ups may not rise downstream.
+    """Return the rows of all stages; warm-ups may not rise from stage to stage.
 
     Stages and micro-batches count from 0.
     """

@@ -1,4 +1,4 @@
-"""Settings of TorchTitan by their path, and what hetopt makes of those it cannot price.
+"""Settings of TorchTitan by their path, and why hetopt cannot price some of them.
 
 Sources: ``config/job_config.py`` of TorchTitan 0.2.2; ``config/configs.py``,
 ``trainer.py`` and the ``Config`` classes of ``components``, ``tools`` and
@@ -68,7 +68,7 @@ debug: seed moe_force_load_balance print_config save_config_file
     enable_structured_logging spmd_typechecking deterministic_warn_only
 loss: global_vocab_size num_chunks loss_fn
 """
-#: Settings of no section, and sections of 0.3 that may be left to a function.
+#: Settings without a section, and sections of 0.3 that a function may make.
 _ALONE = """
 hf_assets_path dump_folder module config metrics profiler tokenizer dataloader
 validator checkpoint lr_scheduler comm
@@ -76,7 +76,7 @@ validator checkpoint lr_scheduler comm
 
 
 def _paths(text: str) -> str:
-    """Return the paths of sections and their settings, between spaces."""
+    """Return the paths of settings, separated by spaces."""
     found, section = [], ""
     for word in text.split():
         if word.endswith(":"):
@@ -150,7 +150,7 @@ _OLD = {
 
 
 class Settings:
-    """Settings by path, checked as they are asked for.
+    """Settings by path, checked when they are read.
 
     Parameters
     ----------
@@ -216,7 +216,7 @@ class Settings:
 
 
 def as_text(value: Any) -> str:
-    """Return a value as tables and settings have it."""
+    """Return a value as the text that tables and settings use."""
     match value:
         case None:
             return "none"

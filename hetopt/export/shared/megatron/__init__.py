@@ -1,1 +1,1 @@
-"""Megatron-LM's settings, for every launcher that takes them."""
+"""Megatron-LM's settings, for every launcher that uses them."""

@@ -1,4 +1,4 @@
-"""What a model computes, as Megatron-LM's settings.
+"""The architecture of a model as Megatron-LM's settings.
 
 Sources: megatron-core 0.16.1, ``transformer/transformer_config.py``,
 ``transformer/mlp.py``, ``transformer/utils.py`` and
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from hetopt.problem.model.architecture import Activation
     from hetopt.problem.model.model import Model
 
-#: Fields that are written whatever they are.
+#: Fields that are written for every model.
 _WRITTEN = (
     "norm_eps",
     "norm_zero_centred",
@@ -28,18 +28,19 @@ _WRITTEN = (
     "hidden_dropout",
     "attention_dropout",
 )
-#: Of GPT-OSS.
+#: Fields of GPT-OSS.
 _SINKS = ("attention_sinks", "gate_clamp")
 _WINDOWS = ("sliding_window", "full_layers")
-#: Of Llama-4: what its sequences are shorter than is nothing to say.
+#: Fields of Llama-4. Chunk and temperature have no setting: ``problem_losses`` yields
+#: them if sequences are long enough.
 _CHUNKS = ("attention_chunk", "rotary_full_layers", "attention_temperature")
 
-#: What megatron-core computes for ``rope_scaling``, whatever its factor.
+#: What megatron-core computes for ``rope_scaling``, with any factor.
 _LLAMA3 = RotaryScaling(kind="llama3", factor=1.0)
 
 
 def megatron_lm_model(model: Model) -> Model:
-    """Return the model that Megatron-LM trains if it is told as much as can be."""
+    """Return the model that Megatron-LM trains with the settings nearest to a model."""
     gated: tuple[Activation, ...] = ("silu", "quick-gelu")
     written = (*_WRITTEN, *_WINDOWS, *_CHUNKS, *_SINKS)
     return _model(model, written, _activation(model, gated), gates=False)
@@ -48,8 +49,8 @@ def megatron_lm_model(model: Model) -> Model:
 def flagscale_model(model: Model) -> Model:
     """Return the same for FlagScale, whose Megatron-LM is older.
 
-    Sliding windows, the gated quick GELU and weighted inputs of experts are not in the
-    version that hetopt knows.
+    The version that hetopt knows has no sliding windows, gated quick GELU or weighted
+    inputs of experts.
     """
     found = _model(model, _WRITTEN, _activation(model, ("silu",)), gates=False)
     if found.experts is None:
@@ -70,9 +71,9 @@ def _model(
     own, (qkv, out, mlp) = model.architecture, model.biases
     whole = qkv and out and mlp
     changed: dict[str, Any] = {
-        # Its norm without weights is of all layers, turned or not.
+        # Its norm without weights is in all layers, also without rotary embedding.
         "qk_norm": "head" if own.qk_norm in ("head", "all") else "none",
-        # All biases, or those of queries, keys and values alone.
+        # All biases, or only those of queries, keys and values.
         "qkv_bias": qkv,
         "out_bias": whole,
         "mlp_bias": whole,
@@ -82,14 +83,14 @@ def _model(
     if "activation" not in can:
         changed["activation"] = activation
     if model.latent is not None:
-        # It turns pairs of neighbours, and has its norms for queries and keys.
+        # It rotates pairs of neighbours.
         changed["rotary_interleaved"] = True
     experts = trained_experts(model, gates=gates)
     return replace(as_said(model, can, **changed), experts=experts)
 
 
 def _scaling(wanted: RotaryScaling | None) -> RotaryScaling | None:
-    """Return the scaling that megatron-core computes in place of another."""
+    """Return a rotary scaling if megatron-core can compute it, else None."""
     if wanted is None:
         return None
     if wanted.kind == "linear" and wanted.factor == int(wanted.factor):
@@ -110,7 +111,7 @@ def _scaling(wanted: RotaryScaling | None) -> RotaryScaling | None:
 
 
 def _activation(model: Model, gated: tuple[Activation, ...]) -> Activation | None:
-    """Return the activation that the parser's arguments can name, or one near it."""
+    """Return the activation if the parser can name it, else a similar one."""
     wanted = model.architecture.activation
     if model.gated:
         return wanted if wanted in gated else "silu"
@@ -124,7 +125,7 @@ def _activation(model: Model, gated: tuple[Activation, ...]) -> Activation | Non
 def architecture_arguments(model: Model) -> dict[str, Any]:
     """Return the arguments of a model as ``megatron_lm_model`` returns it.
 
-    Everything whose default in the parser may differ is there.
+    Every argument is included whose default in the parser may differ.
     """
     own, (qkv, _, mlp) = model.architecture, model.biases
     quick, squared = own.activation == "quick-gelu", own.activation == "squared-relu"
@@ -161,7 +162,7 @@ def _rotary(model: Model) -> dict[str, Any]:
         "rotary_base": int(own.rotary_base),
         "rotary_percent": own.rotary_fraction,
         "rotary_interleaved": own.rotary_interleaved and model.latent is None,
-        # The fused kernel takes pairs of neighbours in some versions alone.
+        # The fused kernel takes pairs of neighbours in some versions only.
         "no_rope_fusion": own.rotary_interleaved,
     }
     scaling = own.rotary_scaling
@@ -194,9 +195,9 @@ def _without_rotary(model: Model) -> dict[str, Any]:
 
 
 def rotary_frequency(model: Model) -> int | list[int] | None:
-    """Return n if each n-th layer turns nothing, else 1 for such layers and 0.
+    """Return n if every n-th layer has no rotary embedding, else 1 or 0 for each layer.
 
-    None if all layers turn queries and keys.
+    1 is for layers without; None if all layers have one.
     """
     if model.architecture.rotary_full_layers:
         return None
@@ -205,13 +206,13 @@ def rotary_frequency(model: Model) -> int | list[int] | None:
 
 
 def window_size(model: Model) -> tuple[int, int] | None:
-    """Return the tokens before and behind a token that it attends to as well."""
+    """Return how many tokens before and after itself a token attends to, if limited."""
     window = model.architecture.sliding_window
     return None if window is None else (window - 1, 0)
 
 
 def window_frequency(model: Model) -> int | list[int] | None:
-    """Return n if each n-th layer has no window, else 1 or 0 for each layer.
+    """Return n if every n-th layer has no window, else 1 or 0 for each layer.
 
     None if all layers have the window.
     """

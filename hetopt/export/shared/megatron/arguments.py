@@ -1,8 +1,8 @@
-"""What arguments of Megatron-LM do that hetopt's readers do not ask for.
+"""The effect of arguments of Megatron-LM that hetopt's readers do not look up.
 
 Sources: ``megatron/training/arguments.py`` of Megatron-LM with megatron-core 0.16,
 ``megatron/arguments.py`` of Megatron-DeepSpeed (207b2d5) and of older Megatron-LM,
-FlagScale's training settings (da4935e). What is neither here nor asked for is unknown.
+FlagScale's training settings (da4935e). Other arguments are reported as unknown.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from __future__ import annotations
 from hetopt.export.understood import table
 
 #: Data, tokenizer, learning rate, initial weights, loss scale, checkpoints, logging,
-#: profiling, restarts; what is ignored; what is of experts, of MLA and of other
-#: programs and has no effect without them.
+#: profiling, restarts; arguments that are ignored; those of experts, MLA and other
+#: programs, which have no effect without them.
 _HARMLESS = """
 adam_beta1 adam_beta2 adam_eps adlr_autoresume adlr_autoresume_interval
 allow_ambiguous_pad_tokens app_tag_run_name app_tag_run_version
@@ -240,7 +240,7 @@ DEEPSPEED = table(
     MEGATRON,
 )
 
-#: FlagScale's training settings have these too.
+#: The arguments that FlagScale's training settings have in addition.
 FLAGSCALE = table(
     """
     norm_init_weight rotary_interleaved_patch skip_iters_range skip_samples_range

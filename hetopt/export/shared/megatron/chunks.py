@@ -25,7 +25,7 @@ def chunk_notes(
     pipeline: PipelineReadBack,
     spelled: Callable[[str], str] = str,
 ) -> Iterator[Reported]:
-    """Yield that stages run their chunks in an order that hetopt does not model.
+    """Yield a report if stages run chunks in an order that hetopt does not model.
 
     Raises
     ------

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 def _fits(strategy: Strategy, problem: Problem) -> bool:
-    """Whether a stage may have such degrees; windows leave sequences whole."""
+    """Whether a stage may have a strategy; a sliding window needs cp 1."""
     windows = problem.model.architecture.sliding_window is not None
     return (
         heads_divide(strategy, problem)
@@ -51,7 +51,7 @@ def _problem_losses(problem: Problem) -> Iterator[Loss]:
 
 
 LIMITS = Limits(
-    # Its 1F1B exchanges both ways at once, and waits; its interleaved one overlaps.
+    # Its 1F1B sends and receives at once, and waits; its interleaved 1F1B overlaps.
     schedules=("1f1b", "1f1b-batched", "interleaved-1f1b"),
     shared=("dp", "cp", "tp", "ep", "etp", "recompute"),
     zero=(0, 1),
@@ -70,7 +70,7 @@ def megatron_losses(
     Parameters
     ----------
     said
-        As of ``megatron.model.model_settings``.
+        As for ``hetopt.export.shared.megatron.model.model_settings``.
     """
     yield from one_mesh_losses(job)
     yield from shared_head_losses(job)
@@ -102,5 +102,5 @@ def megatron_losses(
 
 
 def shards_optimizer(job: Job) -> bool:
-    """Whether optimizer states are sharded, which Megatron-LM does for Adam alone."""
+    """Whether optimizer states are sharded, which Megatron-LM does for Adam only."""
     return max(job.zero_stages) > 0 and job.problem.training.optimizer == "adam"

@@ -2,8 +2,8 @@
 
 Sources: megatron-core 0.16.1, ``transformer/transformer_config.py``,
 ``transformer/moe/router.py`` and ``moe_utils.py`` (how experts are chosen and weighed),
-``transformer/multi_latent_attention.py`` (which turns pairs of neighbours, and has its
-norms if queries and keys are normed), ``transformer/multi_token_prediction.py``.
+``transformer/multi_latent_attention.py`` (which rotates pairs of neighbours, and has
+norms only with ``qk_layernorm``), ``transformer/multi_token_prediction.py``.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
 
 def trained_experts(model: Model, *, gates: bool) -> Experts | None:
-    """Return the experts that megatron-core trains if told as much as can be.
+    """Return the experts that megatron-core trains with the nearest settings.
 
     Parameters
     ----------
     gates
-        Whether there is a setting for the weight of shared experts.
+        Whether there is a setting for the gate of shared experts.
     """
     experts = model.experts
     if experts is None:
@@ -39,16 +39,16 @@ def trained_experts(model: Model, *, gates: bool) -> Experts | None:
     return replace(
         experts,
         shared_gate=experts.shared_gate and gates,
-        # It weighs the inputs of a single expert.
+        # It weighs inputs only if every token has one expert.
         weighted_input=experts.weighted_input and not several,
         normalised=several and (sigmoid or experts.normalised),
-        # Beside sigmoid it is what balances loads, beside softmax one of all biases.
+        # With sigmoid it balances loads; with softmax it is there if all biases are.
         router_bias=experts.router_bias if sigmoid else all(model.biases),
     )
 
 
 def expert_losses(model: Model, said: Model) -> Iterator[Loss]:
-    """Yield how the experts that megatron-core trains differ from those meant.
+    """Yield how the experts that megatron-core trains differ from the model's.
 
     Parameters
     ----------
@@ -67,7 +67,7 @@ def expert_losses(model: Model, said: Model) -> Iterator[Loss]:
 
 
 def expert_settings(model: Model, moe: Dispatch) -> dict[str, Any]:
-    """Return the fields of ``TransformerConfig`` that say what experts there are.
+    """Return the fields of ``TransformerConfig`` that describe the experts.
 
     Parameters
     ----------
@@ -108,9 +108,9 @@ def expert_settings(model: Model, moe: Dispatch) -> dict[str, Any]:
 
 
 def dispatcher_settings(settings: dict[str, Any], ep: int, etp: int) -> dict[str, Any]:
-    """Return settings whose dispatcher runs with such degrees.
+    """Return settings whose dispatcher runs with these degrees.
 
-    The flexible one asserts several ranks (``moe/token_dispatcher.py``).
+    The ``flex`` one asserts ep * etp > 1 (``moe/token_dispatcher.py``).
     """
     if ep * etp > 1 or settings.get("moe_token_dispatcher_type") != "flex":
         return settings
@@ -119,7 +119,7 @@ def dispatcher_settings(settings: dict[str, Any], ep: int, etp: int) -> dict[str
 
 
 def latent_settings(model: Model) -> dict[str, Any]:
-    """Return the fields of ``MLATransformerConfig`` of latent attention."""
+    """Return the fields of ``MLATransformerConfig`` for latent attention."""
     latent = model.latent
     if latent is None:
         return {}

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 _FREQUENCY = "moe_layer_freq"
 _RUN = re.compile(r"\[([01](?:,[01])*)\](?:\*([0-9]{1,6}))?")
-#: Layers that a text of runs may stand for; no model has more.
+#: The most layers that a text of runs may stand for.
 _MOST_LAYERS = 100_000
 
 
@@ -27,19 +27,19 @@ def experts_say(
 ) -> dict[str, Any]:
     """Return the fields of a model and its dispatch that settings state.
 
-    What is left out is the parser's default.
+    Settings that are left out have the parser's defaults.
 
     Parameters
     ----------
     layers, ffn
         Of the model; experts have the width of its MLPs by default.
     wrong
-        Returns the error that says something about a setting.
+        Returns the error about a setting, from its name and a message.
 
     Raises
     ------
     InputError
-        A setting is not what the runtime would read.
+        The runtime could not read a setting.
     """
     number_of = (
         whole(settings, "num_experts", wrong, 0, least=0)
@@ -72,7 +72,7 @@ def experts_say(
 
 def has_experts(settings: Mapping[str, str]) -> bool:
     """Whether layers are routed, if ``num_experts`` is a number."""
-    # One is how Megatron-DeepSpeed says that they are not; others have two per token.
+    # 1 means none in Megatron-DeepSpeed; elsewhere it needs a top-k, by default 2.
     dense = ("0", "1") if "moe_router_topk" not in settings else ("0",)
     return settings.get("num_experts", "0") not in dense
 
@@ -139,7 +139,7 @@ def _routed(settings: Mapping[str, str], layers: int, wrong: Wrong) -> list[bool
 
 
 def _latent(settings: Mapping[str, str], wrong: Wrong) -> dict[str, Any]:
-    """Return what settings say of latent attention, defaults of the parser among it."""
+    """Return what settings say of latent attention, with the parser's defaults."""
     if "qk_layernorm" not in settings:
         msg = "is not given, and hetopt prices latent attention with its norms"
         raise wrong("qk_layernorm", msg)

@@ -2,7 +2,7 @@
 
 Stages are separated by ``|``; each is a run of ``E`` (embedding), ``t`` (transformer
 layer), ``m`` (multi-token prediction) and ``L`` (loss). ``x*n`` repeats a letter,
-``(...)*n`` a row of letters and bars; commas mean nothing.
+``(...)*n`` a row of letters and bars; commas are ignored.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ if TYPE_CHECKING:
 
 _GROUP = re.compile(r"\(([^()]+)\)\*([0-9]{1,6})")
 _LETTER = re.compile(r"([EtmL|])\*([0-9]{1,6})")
-#: Letters of a layout without repetitions; no model has so many layers.
+#: The most letters that a layout may stand for.
 _LONGEST = 1_000_000
 
 
 def layout_text(layers: Sequence[int], chunks: int = 1, *, predictions: int = 0) -> str:
-    """Return the layout of stages with so many layers each.
+    """Return the layout of stages with the given numbers of layers.
 
     Parameters
     ----------
     chunks
-        Of every stage, with as many layers each: Megatron-LM's virtual stages, of which
-        a layout names all stages' first, then all stages' second, and so on.
+        Chunks of every stage, with ``layers`` each: Megatron-LM's virtual stages. A
+        layout lists the first ones of all stages, then the second ones, and so on.
     predictions
         Layers that predict further tokens, on the last stage.
     """

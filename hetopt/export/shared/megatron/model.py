@@ -29,12 +29,12 @@ Arguments = dict[str, Any]
 
 
 def model_settings(problem: Problem, said: Callable[[Model], Model]) -> Arguments:
-    """Return the model and its sequences.
+    """Return the settings of the model and its sequences.
 
     Parameters
     ----------
     said
-        Returns the model that the runtime trains if told as much as can be.
+        Returns the model that the runtime trains with the nearest settings.
     """
     model, training = problem.model, problem.training
     settings: Arguments = {
@@ -66,7 +66,7 @@ def _expert_arguments(model: Model, training: Training) -> Arguments:
     latent = latent_settings(model)
     if model.predictions:
         latent["mtp_num_layers"] = model.predictions
-    # The parser takes none for what is left out.
+    # The parser's default for these is None.
     given = {name: value for name, value in latent.items() if value is not None}
     return settings | given
 
@@ -83,7 +83,7 @@ def recompute_settings(policy: str) -> Arguments:
 
 
 def kernel_settings(training: Training) -> Arguments:
-    """Return which kernels compute the loss and attention, and in what precision."""
+    """Return the settings of the loss, attention, gradient reduction and FP8."""
     settings: Arguments = {
         "cross_entropy_loss_fusion": training.cross_entropy == "fused"
     }
@@ -97,19 +97,19 @@ def kernel_settings(training: Training) -> Arguments:
 
 
 def stored_precision(training: Training) -> str:
-    """Return the precision of weights; FP8 is of multiplications alone."""
+    """Return the precision of weights; FP8 is only that of multiplications."""
     return "bf16" if training.precision == "fp8" else training.precision
 
 
 def problem_losses(
     problem: Problem, said: Callable[[Model], Model] = megatron_lm_model
 ) -> Iterator[Loss]:
-    """Yield what Megatron-LM cannot do of a problem, whatever its plan.
+    """Yield what Megatron-LM cannot do of a problem under any plan.
 
     Parameters
     ----------
     said
-        As of ``model_settings``.
+        As for ``model_settings``.
     """
     model, training = problem.model, problem.training
     yield from architecture_losses(model, said(model))

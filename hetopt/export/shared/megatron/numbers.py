@@ -13,7 +13,7 @@ from hetopt.errors import InputError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-#: Returns the error that says something about a setting.
+#: Returns the error about a setting, from its name and a message.
 Wrong = Callable[[str, str], InputError]
 
 

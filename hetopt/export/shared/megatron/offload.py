@@ -1,8 +1,7 @@
-"""An optimizer in the hosts' memory, as Megatron-LM and Megatron-Bridge are told of it.
+"""Settings of Megatron-LM and Megatron-Bridge that put the optimizer in host memory.
 
-The switch is of all ranks. megatron-core has it for Adam with sharded states alone, and
-together with ``use_precision_aware_optimizer``, whose states stay in 32 bits unless
-told otherwise.
+The switch is for all ranks. megatron-core has it only for Adam with sharded states and
+together with ``use_precision_aware_optimizer``, whose states are in 32 bits by default.
 """
 
 from __future__ import annotations
@@ -53,10 +52,10 @@ def _can(problem: Problem) -> bool:
 
 
 def offload_said(settings: Mapping[str, str], wrong: Wrong) -> Offload | None:
-    """Return what settings leave in the hosts' memory."""
+    """Return the state that settings keep in host memory."""
     if _SWITCH not in settings:
         return None
-    # One does not work without the other, so that it is read with it.
+    # The switch needs this setting: looking it up keeps it out of the reports.
     settings.get(_NEEDED)
     return "optimizer" if number(settings, _FRACTION, wrong, 1.0) == 1 else None
 
@@ -64,7 +63,7 @@ def offload_said(settings: Mapping[str, str], wrong: Wrong) -> Offload | None:
 def offload_notes(
     settings: Mapping[str, str], wrong: Wrong, spelled: Callable[[str], str]
 ) -> Iterator[Reported]:
-    """Yield what is said of a part of the optimizer that is offloaded."""
+    """Yield a report if only a part of the optimizer is offloaded."""
     if _SWITCH in settings and offload_said(settings, wrong) is None:
         why = "hetopt prices all of the optimizer in the hosts' memory, or nothing"
         yield not_priced(spelled(_FRACTION), why)

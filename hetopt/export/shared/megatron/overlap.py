@@ -1,7 +1,7 @@
-"""All-to-alls of experts beside the computation of another micro-batch.
+"""All-to-alls of experts that overlap the computation of another micro-batch.
 
 Source: megatron-core 0.16.1, ``transformer/transformer_config.py`` (what the argument
-goes with) and ``pipeline_parallel/schedules.py`` (which schedules have it); its user
+requires) and ``pipeline_parallel/schedules.py`` (which schedules have it); its user
 guide, "Combined 1F1B" (the environment).
 """
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from hetopt.plans.strategy import Strategy
     from hetopt.problem.problem import Problem
 
-#: Tensor and context parallelism assert one on devices before Blackwell; kernels of two
-#: streams run side by side with more.
+#: Tensor and context parallelism assert 1 on devices before Blackwell; kernels of two
+#: streams run concurrently only with more.
 _CONNECTIONS = "CUDA_DEVICE_MAX_CONNECTIONS"
 
 
@@ -43,7 +43,7 @@ def overlap_losses(job: Job) -> Iterator[Loss]:
 
 
 def overlap_problem_losses(problem: Problem) -> Iterator[Loss]:
-    """Yield why megatron-core hides no plan's all-to-alls, or not those of most."""
+    """Yield why megatron-core cannot hide the all-to-alls of all plans."""
     overlap, stages = problem.training.moe.overlap, problem.pins.stages.allowed
     if not overlap:
         return
@@ -53,7 +53,7 @@ def overlap_problem_losses(problem: Problem) -> Iterator[Loss]:
 
 
 def hides_what_is_recomputed(strategy: Strategy, problem: Problem) -> bool:
-    """Whether a stage's recomputation goes with what is to be hidden."""
+    """Whether a stage's recomputation permits hiding its all-to-alls."""
     overlaps = problem.training.moe.overlaps and strategy.ep > 1
     return not overlaps or strategy.recompute != "full"
 

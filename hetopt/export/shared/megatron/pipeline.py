@@ -1,4 +1,4 @@
-"""The pipeline that Megatron-LM's arguments make, wherever they are written."""
+"""The pipeline that Megatron-LM's arguments make, from scripts, YAML or recipes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ VIRTUAL = "--num-virtual-stages-per-pipeline-rank"
 LAYERS_EACH = "--num-layers-per-virtual-pipeline-stage"
 VIRTUAL_SIZE = "--virtual-pipeline-model-parallel-size"
 
-#: Schedules, cuts and models that hetopt cannot price, and values that ask for none.
+#: Arguments that hetopt cannot price, and the values with which they have no effect.
 _REFUSED = {
     "--account-for-embedding-in-pipeline-split": (),
     "--account-for-loss-in-pipeline-split": (),
@@ -49,7 +49,7 @@ _REFUSED = {
 
 
 def degrees_of(arguments: ShellArguments, world: int) -> tuple[int, int, int]:
-    """Return dp, cp and tp on so many ranks; InputError if they do not divide."""
+    """Return dp, cp and tp on ``world`` ranks; InputError if these do not divide."""
     tp = arguments.count("--tensor-model-parallel-size", 1)
     cp = arguments.count("--context-parallel-size", 1)
     stages = len(layers_of(arguments)[0])
@@ -96,7 +96,7 @@ def pipeline_of(
     *,
     legacy: bool = False,
 ) -> PipelineReadBack:
-    """Return the pipeline, with all that the arguments say of model and training.
+    """Return the pipeline, with what the arguments say of model and training.
 
     Parameters
     ----------
@@ -140,7 +140,7 @@ def pipeline_of(
 
 
 def layers_of(arguments: ShellArguments) -> tuple[tuple[int, ...], int]:
-    """Return layers per stage and chunk as Megatron-LM would cut them, and chunks."""
+    """Return layers per stage and chunk as Megatron-LM cuts them, and the chunks."""
     for name, neutral in _REFUSED.items():
         if name in arguments and arguments.get(name) not in neutral:
             raise arguments.wrong(name, "is given, which hetopt cannot price")
@@ -199,7 +199,7 @@ def _laid_out(arguments: ShellArguments, stages: int) -> tuple[tuple[int, ...], 
 
 
 def _chunks_of(arguments: ShellArguments, stages: int) -> int:
-    """Return the virtual stages on each rank where no layout says so."""
+    """Return the virtual stages on each rank if there is no layout."""
     for name in (VIRTUAL, VIRTUAL_SIZE):
         if name in arguments:
             return arguments.count(name)
@@ -215,7 +215,7 @@ def _chunks_of(arguments: ShellArguments, stages: int) -> int:
 def _even_layers(
     arguments: ShellArguments, stages: int, chunks: int
 ) -> tuple[int, ...]:
-    """Return layers per stage and chunk without a layout: even, ends aside."""
+    """Return layers per stage and chunk without a layout: even, except at the ends."""
     count = arguments.count("--num-layers")
     ends = {
         number: arguments.count(name)

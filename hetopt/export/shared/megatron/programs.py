@@ -9,7 +9,7 @@ from hetopt.export.understood import Reported, not_priced
 
 #: Programs that pre-train a decoder.
 _DECODERS = re.compile(r"(?:pretrain|train)_(?:gpt|llama|mixtral|qwen)\w*")
-#: What the path of another program holds between separators, and what it does.
+#: Words in the path of other programs, and what these do.
 _OTHERS = (
     ("bert", "pre-trains BERT, an encoder"),
     ("t5", "pre-trains T5, an encoder and a decoder"),
@@ -34,7 +34,7 @@ _OTHERS = (
         "converts files",
     ),
 )
-#: Arguments of other programs, whatever the program's name.
+#: Arguments that only other programs have, under any name of the program.
 _ARGUMENTS = {
     "is_hybrid_model": "trains state-space layers",
     "hybrid_override_pattern": "trains state-space layers",
@@ -54,7 +54,7 @@ _ARGUMENTS = {
 
 
 def other_program(program: str | None) -> str | None:
-    """Say what a program does that pre-trains no decoder; None if it may do so."""
+    """Return what a program does if it pre-trains no decoder; None if it may do so."""
     if program is None or _is_decoder(program):
         return None
     words = re.split(r"[/._-]+", program.lower().removesuffix(".py"))
@@ -89,7 +89,7 @@ def ensure_decoder(program: str | None, names: frozenset[str], file: str) -> Non
 
 
 def unknown_program(program: str | None) -> tuple[Reported, ...]:
-    """Say that a program is taken for one that pre-trains a decoder."""
+    """Return a report if a program is only assumed to pre-train a decoder."""
     if program is not None and _is_decoder(program):
         return ()
     taken = "taken for the pre-training of a decoder"

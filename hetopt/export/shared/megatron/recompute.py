@@ -1,4 +1,4 @@
-"""What Megatron-LM's settings recompute, in today's names and older ones."""
+"""What Megatron-LM's settings recompute, under today's names and older ones."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from hetopt.export.shared.megatron.numbers import Wrong
     from hetopt.problem.training.choices import Recompute
 
-#: Names of method and number of layers, of versions in turn.
+#: Names of the method and the number of layers: today's, then older ones.
 _NAMES = (
     ("recompute_method", "recompute_num_layers"),
     ("activations_checkpoint_method", "activations_checkpoint_num_layers"),
@@ -25,7 +25,7 @@ def recompute_of(settings: Mapping[str, str], largest: int, wrong: Wrong) -> Rec
     Parameters
     ----------
     settings
-        Names with underscores; what is off is not among them.
+        Names with underscores; settings that are off are left out.
     largest
         Layers of the largest stage.
 
@@ -50,7 +50,7 @@ def recompute_of(settings: Mapping[str, str], largest: int, wrong: Wrong) -> Rec
     if given is not None and not selective:
         raise wrong(name, f"is {given!r}, expected full or selective")
     if "checkpoint_activations" in settings:
-        # DeepSpeed's own way to do the same.
+        # DeepSpeed's own way to do the same: looking it up keeps it out of the reports.
         settings.get("deepspeed_activation_checkpointing")
         number = whole(settings, "checkpoint_num_layers", wrong, 1)
         if number > 1:

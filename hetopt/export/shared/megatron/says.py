@@ -1,4 +1,4 @@
-"""What Megatron-LM's settings say of a model and its training, read back.
+"""Reads what Megatron-LM's settings say of a model and its training.
 
 Settings are those of a command line, of FlagScale's YAML or of a recipe, by the names
 of Megatron-LM's arguments with underscores; those that are off are left out.
@@ -29,7 +29,7 @@ FLASH = (
     "use_flash_attn_v2",
     "use_flash_attn_triton",
 )
-#: Setting -> field and the parser's default, where it is a number.
+#: Setting that is a number -> field and the parser's default.
 _NUMBERS = {
     "norm_epsilon": ("norm_eps", 1e-5),
     "hidden_dropout": ("hidden_dropout", 0.1),
@@ -39,7 +39,7 @@ _ROTARY_NUMBERS = {
     "rotary_base": ("rotary_base", 10000.0),
     "rotary_percent": ("rotary_fraction", 1.0),
 }
-#: Setting -> field, where it is on or off.
+#: Setting that is on or off -> field.
 _FLAGS = {
     "apply_layernorm_1p": "norm_zero_centred",
 }
@@ -48,23 +48,23 @@ _FLAGS = {
 def model_says(
     settings: Mapping[str, str], layers: int, wrong: Wrong
 ) -> dict[str, Any]:
-    """Return the fields of a model that settings state; they are complete.
+    """Return the fields of a model from its settings, which have to be complete.
 
-    What is left out is the parser's default.
+    Settings that are left out have the parser's defaults.
 
     Parameters
     ----------
     settings
-        Names with underscores; what is off is not among them.
+        Names with underscores; settings that are off are left out.
     layers
         Of the model.
     wrong
-        Returns the error that says something about a setting.
+        Returns the error about a setting, from its name and a message.
 
     Raises
     ------
     InputError
-        A setting is not what the runtime would read.
+        The runtime could not read a setting.
     """
     hidden = whole(settings, "hidden_size", wrong)
     heads = whole(settings, "num_attention_heads", wrong)
@@ -100,7 +100,7 @@ def model_says(
 
 
 def _has_sinks(settings: Mapping[str, str], wrong: Wrong) -> bool:
-    """Whether the softmax of attention has a further number to learn in its sum."""
+    """Whether attention has sinks: a learned number in the sum of its softmax."""
     kind = settings.get("softmax_type", "vanilla")
     if kind not in ("vanilla", "learnable"):
         msg = f"is {describe(kind)}, hetopt can price vanilla and learnable"
@@ -111,7 +111,7 @@ def _has_sinks(settings: Mapping[str, str], wrong: Wrong) -> bool:
 def vocabulary(settings: Mapping[str, str], wrong: Wrong) -> int | None:
     """Return the rows of the token table if the settings alone decide them.
 
-    The tokenizer for made-up data adds one token; other tokenizers are files.
+    The tokenizer for made-up data adds one token; others are in files of their own.
     """
     if "padded_vocab_size" in settings:
         return whole(settings, "padded_vocab_size", wrong)
@@ -124,9 +124,9 @@ def vocabulary(settings: Mapping[str, str], wrong: Wrong) -> int | None:
 
 
 def _ffn(settings: Mapping[str, str], hidden: int, wrong: Wrong) -> int:
-    """Return the width of an MLP that is left out, as the parser works it out.
+    """Return the width of an MLP by the parser's default.
 
-    FlagScale's has ``multiple_of`` beside it.
+    FlagScale's parser also uses ``multiple_of``.
     """
     if "swiglu" not in settings:
         return 4 * hidden
@@ -194,8 +194,8 @@ def training_says(
     mesh
         dp * cp and tp, the largest of all stages.
     legacy
-        Whether these are Megatron-DeepSpeed's own layers, which fuse attention on
-        demand alone.
+        Whether these are Megatron-DeepSpeed's own layers, which fuse attention only on
+        request.
     """
     says: dict[str, Any] = {
         "precision": next((n for n in ("bf16", "fp16") if n in settings), "fp32"),
@@ -230,7 +230,7 @@ def training_says(
 def notes(
     settings: Mapping[str, str], wrong: Wrong, spelled: Callable[[str], str] = str
 ) -> tuple[Reported, ...]:
-    """Return what settings that are read say beside what is priced of them."""
+    """Return reports of settings that are read but priced only in part."""
     found = []
     if vocabulary(settings, wrong) is None and "vocab_size" in settings:
         why = (
@@ -267,7 +267,7 @@ def _scaling(settings: Mapping[str, str], wrong: Wrong) -> RotaryScaling | None:
         ),
     ):
         if switch in settings:
-            # Of Llama 3.1, which is the parser's default.
+            # 8 is the factor of Llama 3.1 and the parser's default.
             factor = number(settings, name, wrong, 8.0)
             if factor <= 0:
                 raise wrong(name, f"is {factor:g}, expected more than 0")
@@ -280,7 +280,7 @@ def _scaling(settings: Mapping[str, str], wrong: Wrong) -> RotaryScaling | None:
 def _without_rotary(
     settings: Mapping[str, str], layers: int, wrong: Wrong
 ) -> dict[str, Any]:
-    """Return the layers that turn neither queries nor keys, if there are any."""
+    """Return the fields of layers without rotary embedding, if there are any."""
     name = "no_rope_freq"
     if name not in settings:
         return {}
@@ -307,7 +307,7 @@ def _windows(settings: Mapping[str, str], layers: int, wrong: Wrong) -> dict[str
 def _pattern(
     settings: Mapping[str, str], name: str, layers: int, digit: str, wrong: Wrong
 ) -> tuple[int, ...]:
-    """Return each n-th layer, or those that have a digit in a list."""
+    """Return every n-th layer, or those with ``digit`` in a list of 0 and 1."""
     text = settings[name].replace(" ", "")
     if re.fullmatch("[1-9][0-9]{0,8}", text):
         every = int(text)

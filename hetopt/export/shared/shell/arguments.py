@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from hetopt.export.shared.shell.commands import Script
     from hetopt.export.understood import ArgumentTable, Reported
 
-#: Arguments that differ between nodes.
+#: Arguments that may differ between nodes.
 _OWN = frozenset({"node_rank", "nproc_per_node", "nnodes"})
-#: Launch scripts have some kilobytes, also with the variables replaced.
+#: Longer scripts are refused; launch scripts have some kilobytes.
 MOST_SCRIPT_BYTES = 2**17
 _LAUNCHERS = re.compile(
     r"(?:.*/)?(?:torchrun|deepspeed|python[0-9.]*|torch\.distributed\.(?:run|launch))"
@@ -57,8 +57,8 @@ class ShellArguments:
     undecided
         Conditions and loops whose lines are all read though they may not all run.
     complaint
-        Returns the error that says something about an argument where that is no
-        script's.
+        Returns the error about an argument, from its name and a message, if the
+        arguments are not from a script.
     """
 
     file: str
@@ -116,7 +116,7 @@ class ShellArguments:
         return InputError(message, file=self.file, field=spelled(name))
 
     def report(self, known: ArgumentTable) -> tuple[Reported, ...]:
-        """Return what is to be said of what no reader asked for."""
+        """Return the reports of arguments that no reader looked up."""
         left = {
             name: value
             for name, value in self.values.left().items()
@@ -140,7 +140,7 @@ class ShellArguments:
 
 
 #: Arguments of ``torchrun``, ``python -m torch.distributed.launch`` and ``deepspeed``
-#: that a reader does not ask for where the hosts of all ranks are known.
+#: that a reader does not look up if the hosts of all ranks are known.
 _LAUNCHER_ARGUMENTS = table(
     """
     nnodes nproc_per_node num_gpus num_nodes force_multi launcher launcher_args
@@ -166,7 +166,7 @@ def spelled(name: str) -> str:
 
 
 def has_script(folder: Path, calls: Callable[[ShellArguments], bool]) -> bool:
-    """Whether a script of a folder that can be read calls a runtime."""
+    """Whether a readable script of a folder calls a runtime."""
     for path in _script_paths(folder):
         try:
             programs, everything = _programs(path)
@@ -207,7 +207,7 @@ def calling_scripts(
 
 
 def _all(script: ShellArguments, name: str) -> tuple[str, ...]:
-    """Return every word of an argument, which does not count as reading it."""
+    """Return every word of an argument without recording it as looked up."""
     left = script.values.left()
     return script.lists.get(name, (left.get(name, "-"),))
 
@@ -227,7 +227,7 @@ def read_script(
     Parameters
     ----------
     calls
-        Whether arguments are those of the program meant, where a script starts others
+        Whether arguments are those of the program meant, if a script starts others
         too.
 
     Raises
@@ -252,8 +252,8 @@ def _programs(path: Path) -> tuple[list[ShellArguments], ShellArguments]:
     Raises
     ------
     InputError
-        The file cannot be read, a quote is not closed, or its variables stand for more
-        text or larger numbers than a command takes.
+        The file cannot be read, a quote is not closed, or variables stand for too much
+        text or too large numbers.
     """
     text = read_text(path, "a shell script", MOST_SCRIPT_BYTES)
     try:
@@ -302,7 +302,7 @@ def _command(path: Path, script: Script, command: Command) -> ShellArguments:
 
 
 def _started(words: Sequence[str]) -> int | None:
-    """Return which word is the program that a command starts; None if none is."""
+    """Return the index of the program among a command's words; None if it has none."""
     for number, word in enumerate(words):
         if re.fullmatch(r"[^-=][^=]*\.py", word):
             return number
@@ -323,7 +323,7 @@ def _arguments(
     values: dict[str, str] = {}
     lists: dict[str, tuple[str, ...]] = {}
     following: list[str] = []
-    # Backwards: what follows an argument is then known when the argument comes.
+    # Backwards, so that the words after an argument are known when it is reached.
     for word in reversed(words):
         if not _is_name(word):
             following.append(word)

@@ -1,9 +1,9 @@
 """The commands that a shell script runs, with variables replaced by their values.
 
-Knows assignments, arrays, ``${NAME}``, ``${NAME:-default}``, ``${ARRAY[@]}``, sums in
-whole numbers, here-documents, tests of known values (``if``, ``while``, ``[ ] &&``).
-Everything else is read as if every line ran once, and a command knows whether its
-variables are from there. The script gets no arguments.
+Handles assignments, arrays, ``${NAME}``, ``${NAME:-default}``, ``${ARRAY[@]}``, integer
+arithmetic, here-documents, tests of known values (``if``, ``while``, ``[ ] &&``). In
+all other conditions and loops every line is read as if it ran once, and commands that
+use variables from there record it. The script gets no arguments.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class _Block:
 
 
 class _Asked(NamedTuple):
-    """A condition that is not over: what it says so far, and what joins the rest."""
+    """An unfinished condition: its value so far, and what joins the rest."""
 
     kind: str
     found: bool | None
@@ -78,8 +78,8 @@ class _Asked(NamedTuple):
 class Command(NamedTuple):
     """The words of a command.
 
-    ``undecided`` has the conditions and loops that set variables of it, and that
-    hetopt cannot decide.
+    ``undecided`` has the conditions and loops that hetopt cannot decide and that set
+    variables of the command.
     """
 
     words: tuple[str, ...]
@@ -108,8 +108,8 @@ def run(text: str) -> Script:
     Raises
     ------
     ValueError
-        A quote is not closed, or variables stand for more text or larger numbers than
-        a command takes.
+        A quote is not closed, or variables stand for too much text or too large
+        numbers.
     """
     shell = _Shell()
     command: list[Token] = []
@@ -125,7 +125,7 @@ def run(text: str) -> Script:
 
 
 class _Shell:
-    """Replaces variables by what was assigned last, up to ``_MOST_TEXT`` in all."""
+    """Replaces variables by their last value, up to ``_MOST_TEXT`` letters in all."""
 
     def __init__(self) -> None:
         self.script = Script()
@@ -134,19 +134,19 @@ class _Shell:
         self._blocks: list[_Block] = []
         self._into = ""
         self._asked: _Asked | None = None
-        #: Variable -> the undecided conditions and loops that its value is from.
+        #: Variable -> the undecided conditions and loops that its value depends on.
         self._doubts: dict[str, tuple[str, ...]] = {}
         #: Those of all variables that were replaced since the command began.
         self._met: dict[str, None] = {}
 
     def document(self, text: str) -> None:
-        """Take a here-document that goes into the file last named."""
+        """Store a here-document for the file named last."""
         if self._into:
             self._spend([text])
             self.script.documents[self._into] = self._text(text)
 
     def command(self, command: list[Token], end: str) -> None:
-        """Run one command, which a letter ends."""
+        """Run one command, which ends with the character ``end``."""
         if self._asked is not None and command:
             self._ask(self._asked.kind, command, end)
             return
@@ -172,9 +172,9 @@ class _Shell:
             self._execute(command)
 
     def _ask(self, kind: str, command: list[Token], end: str) -> None:
-        """Take a test of a condition, and go on if that was all of it.
+        """Read a test of a condition; if the condition is complete, enter its block.
 
-        ``kind`` is the word before it, or what follows where there is none, as in
+        ``kind`` is the keyword before it or, without one, the operator after it, as in
         ``test && command``.
         """
         found = self._test(command)
@@ -206,7 +206,7 @@ class _Shell:
             self._blocks.append(block)
 
     def _execute_if(self, asked: _Asked, command: list[Token]) -> None:
-        """Run a command after a test, unless that says no."""
+        """Run a command after a test, unless the test excludes it."""
         found = asked.found
         if found is not None and found != (asked.kind == "&"):
             return
@@ -221,7 +221,7 @@ class _Shell:
         return self._blocks[-1].runs if self._blocks else True
 
     def _turn(self, found: bool | None) -> None:
-        """Go to the next branch of a condition, with what is known of its own."""
+        """Go to the next branch of an ``if``, whose own condition is ``found``."""
         if not self._blocks:
             return
         block = self._blocks[-1]
@@ -232,7 +232,7 @@ class _Shell:
         block.done = block.done or bool(found)
 
     def _test(self, command: list[Token]) -> bool | None:
-        """Return what a single test of known values is; None if that is not known."""
+        """Return the result of a single test; None if it is not known."""
         words = [" ".join(self._replaced(token)) for token in command]
         if len(words) < 3 or (words[0], words[-1]) not in (("[", "]"), ("[[", "]]")):
             return None
@@ -252,7 +252,7 @@ class _Shell:
         return found if found is None else found != no
 
     def _execute(self, command: list[Token]) -> None:
-        """Take assignments, and keep the words of a command."""
+        """Carry out assignments, and store the other words as a command."""
         self._met = {}
         words: list[str] = []
         array: tuple[str, list[str]] | None = None
@@ -291,12 +291,12 @@ class _Shell:
         self._doubts[name] = tuple(dict.fromkeys((*self._met, *blocks)))
 
     def _meet(self, name: str) -> None:
-        """Count a variable that is replaced, and what its value is from."""
+        """Record that a variable is replaced, and what its value depends on."""
         self._spend(self._known[name])
         self._met |= dict.fromkeys(self._doubts.get(name, ()))
 
     def _spend(self, texts: Iterable[str]) -> None:
-        """Count text that a variable was replaced by."""
+        """Count the text of a replaced variable; ValueError above the limit."""
         for text in texts:
             self._left -= len(text) + 1
         if self._left < 0:
@@ -304,7 +304,7 @@ class _Shell:
             raise ValueError(msg)
 
     def _replaced(self, token: Token) -> list[str]:
-        """Return the words that a word stands for."""
+        """Return the words that a token expands to."""
         match = _VARIABLE.fullmatch(token.text)
         name = (match[1] or match[3]) if match else ""
         if match and name in self._known:
@@ -316,7 +316,7 @@ class _Shell:
         return [word for text in texts for word in _split(text, splits)]
 
     def _text(self, word: str) -> str:
-        """Return a word with its variables and sums replaced."""
+        """Return a word with its variables and arithmetic replaced."""
         for _ in range(5):
             before = word
             word = _VARIABLE.sub(self._value, _SUM.sub(self._result, word))
@@ -332,7 +332,7 @@ class _Shell:
         return match[0] if match[2] is None else match[2]
 
     def _result(self, match: re.Match[str]) -> str:
-        """Return a sum of whole numbers; else the text itself."""
+        """Return the value of integer arithmetic; the text itself for anything else."""
         text = match[1] or match[2] or ""
         if len(text) > _MOST_SUM:
             return match[0]
@@ -344,7 +344,7 @@ class _Shell:
             return match[0]
 
     def _number(self, tree: ast.expr, whole: str) -> int:
-        """Return the number of a sum; LookupError for anything else."""
+        """Return the value of an expression; LookupError if it is not arithmetic."""
         match tree:
             case ast.Constant(value=int() as number):
                 pass
@@ -372,9 +372,9 @@ def _split(text: str, splits: bool) -> Iterator[str]:
     Parameters
     ----------
     splits
-        Whether the shell splits it, as it does an unquoted variable's. A quoted text
+        Whether the shell splits it, as the value of an unquoted variable. Other text
         with options is split too: it is an option with its value, or a command that
-        another runs.
+        another command runs.
     """
     if not splits and not re.search(r"(?:^|\s)-{1,2}[A-Za-z]\S*", text):
         yield text

@@ -1,7 +1,7 @@
-"""The words of a shell script, without running it.
+"""Splits a shell script into words, without running it.
 
-Knows quotes, comments, lines continued with a backslash, arrays, here-documents,
-redirections and what ends a command; ``shell.commands`` says what variables stand for.
+Handles quotes, comments, lines continued with a backslash, arrays, here-documents,
+redirections and the ends of commands; ``commands`` replaces variables.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 Kind = Literal["word", "quoted", "array", "close", "end", "into", "document"]
 
-#: What is kept whole though it holds spaces: where it opens, and where it closes.
+#: Openings and closings of text that is kept whole even if it has spaces.
 _WHOLE = (("$((", "))"), ("$(", ")"), ("${", "}"), ("$[", "]"), ("`", "`"))
 _DOCUMENT = re.compile(r"<<(-?)[ \t]*(['\"\\]?)([A-Za-z_]\w*)['\"]?")
 _REDIRECTION = re.compile(r"<<<|(?:[<>]|&>)+(?:&[0-9-]+)?")
@@ -26,9 +26,9 @@ class Token(NamedTuple):
     """A piece of a script.
 
     ``word`` and ``quoted`` have the text without quotes; ``array`` the name and the
-    sign of an assignment whose words follow up to ``close``; ``end`` ends a command and
-    has the letter that does; ``into`` says that the next word is the file that output
-    goes to; ``document`` has a here-document's text.
+    sign of an assignment whose words follow up to ``close``; ``end`` the character that
+    ends a command; ``into`` says that the next word is the file that output goes to;
+    ``document`` has a here-document's text.
     """
 
     kind: Kind
@@ -86,7 +86,7 @@ class _Lexer:
                 yield from self._operator(letter)
 
     def _operator(self, letter: str) -> Iterator[Token]:
-        """Yield what a letter between words does."""
+        """Yield the tokens of a character between words."""
         text, at = self._text, self._at
         if announced := _DOCUMENT.match(text, at):
             self._announced.append((announced[3], bool(announced[1])))
@@ -117,13 +117,13 @@ class _Lexer:
             if self._text.startswith(opens, self._at):
                 end = self._matching(opens, closes)
                 whole = self._text[self._at : end]
-                # What a command prints is not known; its spaces split nothing.
+                # A command's output is unknown: keep it one word, without spaces.
                 self._add(whole if opens == "${" else "".join(whole.split()), end)
                 return
         self._add(self._text[self._at], self._at + 1)
 
     def _matching(self, opens: str, closes: str) -> int:
-        """Return where a substitution ends, others inside it aside."""
+        """Return where a substitution ends, past those nested in it."""
         begin = self._at + len(opens)
         if opens in ("$((", "$[", "`"):
             return self._closing(closes, begin) + len(closes)
