@@ -1,7 +1,7 @@
 """hetopt: choose how to parallelise LLM training on a mixed cluster, with proof.
 
-The names below are loaded when they are first used, so that ``import hetopt``
-costs nothing and loads no solver library.
+The names below are loaded when they are first used, so that ``import hetopt`` is fast
+and loads no solver library.
 
 >>> import hetopt
 >>> result = hetopt.plan("problem.yaml")

@@ -1,4 +1,4 @@
-"""The errors a caller of hetopt can meet.
+"""The errors that hetopt raises.
 
 Exit codes are those of the command line.
 
@@ -6,8 +6,8 @@ Exit codes are those of the command line.
     +-- InputError          what the user wrote is wrong (exit code 2)
     |   +-- DigestError     a plan was made from another problem or table
     +-- InfeasibleError     no plan exists, and why (exit code 1)
-    +-- CheckError          a plan does not hold what it claims (exit code 1)
-    +-- SolverError         an engine failed or answered nonsense
+    +-- CheckError          a claim about a plan does not hold (exit code 1)
+    +-- SolverError         a solver library failed
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ class InputError(HetoptError):
     message
         What is wrong and what was expected, in one line.
     file
-        The file it stands in, as the user named it.
+        The file with the mistake, as the user named it.
     line
-        Line number from 1, where known.
+        Line number from 1, if known.
     field
         Dotted path of the field, such as ``clusters.0.nodes``.
 
@@ -87,9 +87,9 @@ class DigestError(InputError):
 
 
 class InfeasibleError(HetoptError):
-    """No plan satisfies the constraints; the message names the one in the way.
+    """No plan satisfies the constraints; the message names the reason.
 
-    Commands that need a plan raise it; ``hetopt.plan`` returns a result that says so.
+    Commands that need a plan raise it; ``hetopt.plan`` returns a result without a plan.
 
     Examples
     --------
@@ -104,7 +104,7 @@ class InfeasibleError(HetoptError):
 
 
 class CheckError(HetoptError):
-    """A plan is not what it claims to be.
+    """A claim about a plan does not hold.
 
     Parameters
     ----------

@@ -1,1 +1,1 @@
-"""What other packages use: files, signals, deadlines, compiled functions."""
+"""The base of all other packages: files, signals, deadlines, compiled functions."""

@@ -1,4 +1,4 @@
-"""Functions compiled with numba; ``machine_code`` has where the code is kept."""
+"""Compile functions with numba; ``machine_code`` chooses where the code is kept."""
 
 from __future__ import annotations
 
@@ -15,50 +15,50 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-#: What numba looks for when it first loads a function: scipy's, or none.
+#: Module of scipy that numba looks for when it first loads a function.
 _BLAS = "scipy.linalg.cython_blas"
 
-#: Functions that only compiled ones call need nothing that Python calls them by.
+#: Functions that only compiled functions call need no wrappers for Python.
 _INSIDE = {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
-#: Without arrays to make there are no references to count.
+#: Functions that make no arrays need no counts of references.
 _BARE = {"_nrt": False}
 
-#: From so many passes of a loop on, compiling it pays within one run.
+#: Least passes of a loop for which compiling it pays off within one run.
 PAYS_FROM = 300_000
-#: Whole numbers below it can be added in 64 bits.
+#: Two whole numbers below this can be added in 64 bits.
 FITS = 2**62
 
 _Function = TypeVar("_Function", bound="Callable[..., Any]")
 
 
 def compiled(function: _Function) -> _Function:
-    """Compile a function when it is first called, or take it from the disk."""
+    """Compile a function when it is first called, or load its code from the disk."""
     return _kept(function, {})
 
 
 def part(function: _Function) -> _Function:
-    """Compile a function that compiled ones call; it is kept with its callers."""
+    """Compile a function that only compiled ones call; its code is kept with theirs."""
     made: _Function = numba.njit(**_INSIDE)(function)
     return made
 
 
 def kernel(function: _Function) -> _Function:
-    """Compile as ``compiled`` does a function that makes no array.
+    """Compile, like ``compiled``, a function that makes no array.
 
-    Numba counts the references to every array a call passes, atomically: where
-    small functions pass each other dozens of arrays that is nearly all they do.
+    Otherwise numba counts the references to every array that a call passes, atomically:
+    small functions that pass dozens of arrays would spend most of their time on that.
     """
     return _kept(function, _BARE)
 
 
 def step(function: _Function) -> _Function:
-    """Compile as ``part`` does a function that makes and returns no array."""
+    """Compile, like ``part``, a function that makes and returns no array."""
     made: _Function = numba.njit(**_INSIDE, **_BARE)(function)
     return made
 
 
 def as_written(function: _Function) -> _Function:
-    """Return what a compiled function was made of, to run it uncompiled."""
+    """Return the Python function of a compiled one, to run it uncompiled."""
     made: _Function = function.py_func  # type: ignore[attr-defined]
     return made
 
@@ -84,7 +84,7 @@ event.register("numba:compile", _COMPILING)
 
 
 def compiling_s() -> float:
-    """Return for how many seconds this process has compiled."""
+    """Return the seconds that this process has spent on compiling."""
     return float(_COMPILING.duration) if _COMPILING.done else 0.0
 
 

@@ -8,7 +8,7 @@ from math import inf
 
 
 class Stopped(Exception):
-    """The clock ran out."""
+    """The time is up."""
 
 
 class Interrupted(Exception):
@@ -17,16 +17,16 @@ class Interrupted(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Deadline:
-    """Since when work is timed, and until when it may go on.
+    """The start of timed work, and the seconds that it may take.
 
-    It is about the clock of one machine: another one is told seconds.
+    It is valid on one machine only: send another machine the seconds that are left.
 
     Attributes
     ----------
     limit_s
-        Seconds that the work may take; None for as long as it needs.
+        Seconds that the work may take; None: no limit.
     began
-        On the clock of ``time.monotonic``.
+        Start, by ``time.monotonic``.
     """
 
     limit_s: float | None = None
@@ -60,7 +60,7 @@ class Deadline:
         limit_s
             Seconds that the part may take, if that many are left.
         least_s
-            Seconds that it gets in any case, if there is a limit.
+            Seconds that it gets at least, if there is a limit.
         """
         known = [each for each in (self.left_s(), limit_s) if each is not None]
         return Deadline.after(max(min(known), least_s) if known else None)

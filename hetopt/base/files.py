@@ -1,4 +1,4 @@
-"""Writing files so that nobody ever meets half of one."""
+"""Write files so that nobody ever reads half of one."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from pathlib import Path
 from hetopt.base.interruption import held
 from hetopt.errors import InputError
 
-#: How much of a file's name its temporary name begins with: names have an end.
+#: Characters of a file's name in its temporary name: the length of names is limited.
 _SHOWN = 32
 
 
 def ensure_writable(path: str) -> None:
-    """Raise InputError now rather than after the work if ``path`` cannot be written.
+    """Raise InputError, before the work, if ``path`` cannot be written.
 
     Raises
     ------
     InputError
-        The folder is missing or read-only, or ``path`` is itself a folder, or no
-        name that a file can have.
+        The folder is missing or read-only, or ``path`` is itself a folder, or not a
+        possible name of a file.
     """
     try:
         os.lstat(path)
@@ -46,7 +46,7 @@ def ensure_writable(path: str) -> None:
 
 
 def make_folder(name: str) -> Path:
-    """Make a folder for results now rather than fail after the work.
+    """Make a folder for results before the work, which would else fail at its end.
 
     Raises
     ------
@@ -111,7 +111,7 @@ def _replace(target: Path, content: bytes) -> None:
 
 
 def _mode(target: Path) -> int:
-    """Mode of the file that is replaced, or what the umask gives a new one."""
+    """Return the mode of the file that is replaced, or of a new file by the umask."""
     if target.exists():
         return stat.S_IMODE(target.stat().st_mode)
     umask = os.umask(0)

@@ -1,18 +1,17 @@
 """Ctrl-C, SIGTERM and SIGHUP: one way to stop, whatever the process is doing.
 
-Each of them asks the command to stop. Python would raise KeyboardInterrupt between
-any two instructions, but only for Ctrl-C, and also where nobody can bear it: while a
-library is imported, in a destructor, between the end of a search and the moment its
-plan is on paper. Here
+Each of them asks the command to stop. Python would raise KeyboardInterrupt for Ctrl-C
+only, and between any two instructions, even where that does damage: while a library is
+imported, in a destructor, between the end of a search and the writing of its plan. Here
 
 - nothing is raised during an import: it is tried again a moment later;
 - nothing is raised while signals are held (``hold``, ``held``), except inside
   ``released``: they are remembered, and the next ``released`` or ``check`` raises;
-- one request is raised once: a second signal changes nothing, because the answer is
-  on its way. Only Ctrl-C, pressed again ``INSIST_S`` later, ends that too.
+- one request is raised once: a second signal has no effect, as the command is already
+  stopping. Only another Ctrl-C, more than ``INSIST_S`` later, interrupts that, too.
 
-Without ``install`` (hetopt as a library) all of this does nothing, and Python's own
-KeyboardInterrupt is what solvers catch.
+Without ``install`` (hetopt as a library) this module does nothing, and solvers catch
+Python's own KeyboardInterrupt.
 """
 
 from __future__ import annotations
@@ -29,35 +28,35 @@ if TYPE_CHECKING:
     from types import FrameType
     from typing import Self
 
-#: What asks to stop, where the system has it.
+#: Signals that ask to stop, as far as the system has them.
 SIGNALS = tuple(
     getattr(signal, name)
     for name in ("SIGINT", "SIGTERM", "SIGHUP")
     if hasattr(signal, name)
 )
-#: Seconds after which Ctrl-C ends even what takes in the first one's answer.
+#: Seconds after which another Ctrl-C interrupts even the stopping.
 INSIST_S = 10.0
 #: Seconds until a request that came during an import is raised.
 _AGAIN_S = 0.01
-#: The file that frames of an import name.
+#: File name in the frames of an import.
 _IMPORT = "<frozen importlib._bootstrap>"
 
 
 class _State:
-    """What this process was asked to do.
+    """The request to stop, and the state of signals.
 
     Attributes
     ----------
     number
-        The first signal; None before it.
+        The first signal; None if there was none.
     noted_s
-        When it came.
+        When it came, or when the last one was accepted.
     raised
         Whether KeyboardInterrupt was raised for it.
     held
         Whether nothing may be raised.
     handlers, hook
-        What was installed before: by signal, and for exceptions that nobody catches.
+        Handlers of signals, and of exceptions that nobody catches, before ``install``.
     """
 
     def __init__(self, *, held: bool) -> None:
@@ -73,7 +72,7 @@ _state = _State(held=False)
 
 
 def install() -> None:
-    """Take over the signals, held; those that the parent had ignored stay ignored."""
+    """Handle and hold the signals; those that the parent ignored stay ignored."""
     global _state
     _state = _State(held=True)
     if threading.current_thread() is not threading.main_thread():
@@ -89,12 +88,12 @@ def install() -> None:
 
 
 def remove(*, ignore: bool = False) -> None:
-    """Give the signals back.
+    """Restore the handlers from before ``install``.
 
     Parameters
     ----------
     ignore
-        Ignore them instead: the process is about to end.
+        Whether to ignore the signals instead: the process is about to end.
     """
     _state.held = True
     if hasattr(signal, "setitimer") and signal.SIGALRM in _state.handlers:
@@ -117,7 +116,7 @@ def check() -> None:
 
 
 def hold() -> None:
-    """Hold signals from now on: something is known that must not be lost."""
+    """Hold signals from now on: there is a result that must not be lost."""
     _state.held = True
 
 
@@ -128,7 +127,7 @@ def is_held() -> bool:
 
 @contextmanager
 def held() -> Iterator[None]:
-    """Hold signals for something short that must not be left half done."""
+    """Hold signals during a short step that must not be left half done."""
     before, _state.held = _state.held, True
     try:
         yield
@@ -139,7 +138,7 @@ def held() -> Iterator[None]:
 
 
 class released:
-    """Raise inside what can be stopped at any point.
+    """Let signals raise inside a block that can be stopped at any point.
 
     Raises
     ------
@@ -193,7 +192,7 @@ def _is_importing(frame: FrameType | None) -> bool:
 
 
 def _unraisable(lost: sys.UnraisableHookArgs) -> None:
-    """Raise again what a destructor or a callback could not pass on."""
+    """Raise a KeyboardInterrupt again that was lost in a destructor or a callback."""
     if not issubclass(lost.exc_type, KeyboardInterrupt):
         _state.hook(lost)
         return

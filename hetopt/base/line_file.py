@@ -1,6 +1,6 @@
-"""A file that remembers: one JSON value per line, each appended as soon as it is known.
+"""A file of JSON values, one per line, each appended as soon as it is known.
 
-Whoever kills its writer loses at most a line half written, which the next one cuts
+If its writer is killed, at most a half-written line is lost, which the next writer cuts
 off.
 """
 
@@ -20,7 +20,7 @@ class LineFile:
     Parameters
     ----------
     path
-        Made if it does not exist.
+        Path of the file, which is created if it does not exist.
     what
         What the file should be, with its article, for errors.
     most_bytes
@@ -29,7 +29,7 @@ class LineFile:
     Attributes
     ----------
     failure
-        Why nothing more is appended, such as a full disk.
+        Why nothing more is appended, such as a full disk; None: lines are appended.
 
     Raises
     ------
@@ -50,22 +50,22 @@ class LineFile:
             raise InputError(msg, file=path) from error
 
     def read(self) -> tuple[list[bytes], bytes]:
-        """Return the whole lines that there were, and what followed the last one."""
+        """Return the whole lines at the start, and what followed the last one."""
         *lines, torn = self._content.split(b"\n")
         return lines, torn
 
     def cut(self, torn: bytes) -> None:
-        """Cut the end off."""
+        """Cut off the half-written line at the end."""
         if torn:
             os.ftruncate(self._file, os.fstat(self._file).st_size - len(torn))
 
     def append(self, entry: Any) -> None:
-        """Append a line; where that fails, ``failure`` says why."""
+        """Append a line; if that fails, ``failure`` tells why."""
         if self.failure is not None:
             return
         line = (json.dumps(entry) + "\n").encode()
         try:
-            # One write: a line is there or it is not, but for a kill in between.
+            # One write, so that a line is whole unless the process is killed during it.
             if os.write(self._file, line) == len(line):
                 return
             reason = "no space for a whole line"

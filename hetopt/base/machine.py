@@ -1,4 +1,4 @@
-"""What hetopt runs on, in words."""
+"""A description of the machine and the software that hetopt runs on."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hetopt.version import __version__
 
 
 def machine() -> str:
-    """Return what this runs on, in words."""
+    """Return the processor, its load, and the versions of Python and hetopt."""
     load = ""
     if hasattr(os, "getloadavg"):
         load = f", load average {os.getloadavg()[0]:.1f} at the end"
@@ -20,7 +20,7 @@ def machine() -> str:
 
 
 def processor() -> str:
-    """Return the cores there are, of which kind, and the system."""
+    """Return the number and kind of cores, and the system."""
     cores = os.cpu_count() or 1
     if hasattr(os, "sched_getaffinity"):
         cores = len(os.sched_getaffinity(0))
@@ -28,7 +28,7 @@ def processor() -> str:
 
 
 def _name() -> str:
-    """Return the processor's name; where the system has none, its architecture."""
+    """Return the processor's name and architecture, or the architecture only."""
     with suppress(OSError), open("/proc/cpuinfo", encoding="utf-8") as lines:
         for line in lines:
             name, _, value = line.partition(":")

@@ -1,13 +1,13 @@
 """Where the machine code of compiled functions is kept.
 
-Compiling takes seconds, so what is compiled is kept on disk. The package may lie
-where nobody can write, so the folder is the user's cache, unless ``NUMBA_CACHE_DIR``
-names another one.
+Compiling takes seconds, so machine code is kept on disk. The package may be in a
+read-only folder, so the code is in the user's cache, unless ``NUMBA_CACHE_DIR`` names
+another folder.
 
 A kernel contains the functions it calls and the constants it reads, of other modules
 as well, but numba only checks whether the kernel's own file has changed. So every
-module with kernels has a folder of its own, and the folder's name is a digest of that
-module, of all modules it imports, in turn, and of the versions that matter.
+module with kernels has its own folder, whose name contains a digest of that module, of
+all modules that it imports, directly or not, and of the versions that matter.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ from platformdirs import user_cache_path
 
 from hetopt.version import __version__
 
-#: A statement at the start of a line: the package's module, and what of it.
+#: An import at the start of a line: a module of the package, and the imported names.
 _IMPORT = re.compile(
     rb"^(?:from|import)[ ]+(hetopt[\w.]*)(?:[ ]+import[ ]+(\([^)]*\)|.*))?",
     re.MULTILINE,
 )
 _NAME = re.compile(rb"\b[a-z]\w*")
 
-#: Machine code goes when it has not been used for so long; use is noted once a day.
+#: Machine code is removed after this time without use; use is noted once a day.
 _UNUSED_S, _TOUCH_S = 60 * 86400.0, 86400.0
 
 
@@ -71,9 +71,9 @@ def folder_of(module: str) -> Path:
 
 
 def _remove_unused(kept: Path) -> None:
-    """Remove the machine code that nobody has used for long.
+    """Remove the machine code that has not been used for ``_UNUSED_S``.
 
-    If another process wants it after all, numba compiles it again.
+    If another process needs it after all, numba compiles it again.
     """
     for folder in kept.iterdir():
         if time.time() - folder.stat().st_mtime > _UNUSED_S:
@@ -84,7 +84,7 @@ def _digest(module: str) -> str:
     """Return a digest of everything that a module's kernels may contain."""
     digest = hashlib.sha256()
     versions = __version__, numba.__version__, numpy.__version__, sys.version
-    # numba keeps code by where its source is: another copy of hetopt compiles its own.
+    # numba finds code by the path of its source: another copy of hetopt has its own.
     digest.update(repr((*versions, __file__)).encode())
     for name in sorted(_imported(module)):
         digest.update(name.encode() + hashlib.sha256(_source(name)).digest())
@@ -93,10 +93,10 @@ def _digest(module: str) -> str:
 
 @cache
 def _imported(module: str) -> frozenset[str]:
-    """Return a module and those of the package that it imports, in turn.
+    """Return a module and those of the package that it imports, directly or not.
 
-    Kernels are made when a module is loaded, so only its own imports count, not those
-    within functions, nor those for type checkers.
+    Kernels are made when a module is loaded, so only imports at that time count, not
+    those within functions, nor those for type checkers.
     """
     found, waiting = {module}, [module]
     while waiting:
@@ -113,7 +113,7 @@ def _imports(module: str) -> frozenset[str]:
     for source, names in _IMPORT.findall(_source(module)):
         package = source.decode()
         found.add(package)
-        # A name may be one as well; modules are in lower case.
+        # An imported name may be a module, too; modules are in lower case.
         found |= {f"{package}.{name.decode()}" for name in _NAME.findall(names)}
     return frozenset(name for name in found if _path(name) is not None)
 

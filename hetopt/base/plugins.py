@@ -1,4 +1,4 @@
-"""What users add to hetopt: records of installed packages, or of this process."""
+"""Records that users add to hetopt, by an installed package or in this process."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Named(Protocol):
 
     @property
     def name(self) -> str:
-        """What users call it by."""
+        """The name that users give."""
         ...
 
 
@@ -32,7 +32,7 @@ class Plugins(Generic[_Record]):
     group
         Packages name their records under this group of entry points.
     kind
-        Of the records.
+        Class of the records.
     shipped
         Names that are hetopt's own.
     """
@@ -97,7 +97,7 @@ class Plugins(Generic[_Record]):
         try:
             found = point.load()
         except Exception as error:
-            # Whatever goes wrong in the package is the package's fault.
+            # Loading runs the package's code, which may raise anything.
             reason = str(error).partition("\n")[0]
             msg = f"{point.value} cannot be loaded: {reason}"
             raise InputError(msg, field=where) from error

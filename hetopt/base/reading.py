@@ -1,9 +1,8 @@
-"""Reading files that a user names, whatever they are.
+"""Read files that a user names, of any kind.
 
 A file is refused before it is opened if it is a folder, a device or a socket, and
-before it is parsed if it is larger than such a file ever is. A pipe, as from
-``<(command)`` or ``/dev/stdin``, is read to its end; one that nobody writes to is
-refused rather than waited for.
+before it is parsed if it is larger than any such file. A pipe, as from ``<(command)``
+or ``/dev/stdin``, is read to its end; a pipe that nobody writes to is refused.
 """
 
 from __future__ import annotations
@@ -28,10 +27,10 @@ MOST_BYTES = 128 * MIB
 MOST_TEXT_BYTES = 16 * MIB
 #: Memory that the values of a JSON file may take once they are read.
 MOST_VALUE_BYTES = 640 * MIB
-#: More digits make no number of anything; a digest has 64 digits at most.
+#: Most digits of a number; a digest of 64 characters may consist of digits only.
 MOST_DIGITS = 64
 
-#: Seconds that a pipe is given to find somebody who writes to it.
+#: Seconds to wait for a writer of a pipe.
 _WRITER_S = 1.0
 #: Memory of a value, and of a mapping beside its values, in CPython.
 _VALUE_BYTES = 64
@@ -54,8 +53,8 @@ def read_bytes(
     Raises
     ------
     InputError
-        There is no such file, it is no file or pipe, nobody writes to the pipe, it is
-        too large, or cannot be read.
+        The file does not exist, is neither a file nor a pipe, is a pipe that nobody
+        writes to, is too large, or cannot be read.
     """
     name = str(path)
     try:
@@ -66,7 +65,7 @@ def read_bytes(
             raise InputError(f"is a device, expected {what}", file=name)
         content = b""
         if status.st_size <= most_bytes:
-            # To open a pipe that nobody writes to would wait for somebody.
+            # Opening a pipe that nobody writes to would otherwise wait for a writer.
             handle = os.open(name, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
             try:
                 content = _content(handle, most_bytes)
@@ -75,7 +74,7 @@ def read_bytes(
     except FileNotFoundError:
         raise InputError("no such file", file=name) from None
     except (OSError, ValueError) as error:
-        # ValueError: the name has a character that no name has.
+        # ValueError: the name has a character that is not allowed.
         reason = getattr(error, "strerror", None) or str(error)
         raise InputError(f"cannot be read: {reason}", file=name) from None
     if max(len(content), status.st_size) > most_bytes:
@@ -87,7 +86,7 @@ def read_bytes(
 
 
 def too_large(name: str, what: str, most_bytes: int) -> InputError:
-    """Return the error that a file is larger than such a file ever is."""
+    """Return the error about a file that is larger than any such file."""
     size = f"{most_bytes // MIB} MiB" if most_bytes >= MIB else f"{most_bytes} bytes"
     return InputError(f"is larger than {size}, expected {what}", file=name)
 
@@ -95,18 +94,18 @@ def too_large(name: str, what: str, most_bytes: int) -> InputError:
 def read_text(
     path: str | Path, what: str = "text", most_bytes: int = MOST_TEXT_BYTES
 ) -> str:
-    """Return a file's text, UTF-8 with or without a mark in front; see ``read_bytes``.
+    """Return the text of a UTF-8 file, without a byte order mark; see ``read_bytes``.
 
     Raises
     ------
     InputError
-        As ``read_bytes``; the file is not UTF-8 text, with the line.
+        As ``read_bytes``; the file is not UTF-8 text (with the line).
     """
     return decoded(read_bytes(path, what, most_bytes), str(path), what)
 
 
 def decoded(content: bytes, name: str, what: str) -> str:
-    """Return UTF-8 text; raises InputError that names the line of what is none."""
+    """Return UTF-8 text; InputError with the line of the first byte that is not."""
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -116,17 +115,17 @@ def decoded(content: bytes, name: str, what: str) -> str:
 
 
 def read_json(path: str | Path, what: str) -> Any:
-    """Return what a JSON file holds; see ``read_bytes`` and ``parse_json``."""
+    """Return the value in a JSON file; see ``read_bytes`` and ``parse_json``."""
     return parse_json(read_bytes(path, what), str(path), what)
 
 
 def parse_json(content: bytes, name: str, what: str) -> Any:
-    """Return what JSON text holds.
+    """Return the value of JSON text.
 
     Raises
     ------
     InputError
-        It is not JSON, or its values would take more memory than any of hetopt's.
+        It is not JSON, or its values would take too much memory.
     """
     mappings = content.count(b"{")
     others = content.count(b",") + content.count(b"[")
@@ -158,7 +157,7 @@ def _content(handle: int, most_bytes: int) -> bytes:
         try:
             part = os.read(handle, MIB)
         except BlockingIOError:
-            # Somebody writes to the pipe, but has nothing to say yet.
+            # The pipe has a writer, which has not written anything yet.
             select.select([handle], [], [])
             continue
         if part:
@@ -167,6 +166,6 @@ def _content(handle: int, most_bytes: int) -> bytes:
         elif size or not pipe or time.monotonic() > patience_s:
             break
         else:
-            # Shells without /dev/fd start the writer beside the reader.
+            # Shells without /dev/fd start writer and reader at the same time.
             time.sleep(0.02)
     return b"".join(parts)

@@ -1,4 +1,4 @@
-"""Runs work until a deadline, even inside a library that does not look at the time."""
+"""End work on time even inside a library, such as a compiler that checks no clock."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 
-#: Seconds that work gets to notice by itself that its time is up.
+#: Seconds that work gets to end by itself after its time is up.
 _GRACE_S = 0.3
 #: Seconds until an exception that was lost, in a destructor perhaps, is raised again.
 _AGAIN_S = 1.0
-#: Seconds until another try where work must not be ended just now.
+#: Seconds until the next try while work must not be interrupted.
 _SOON_S = 0.01
 
 
 class _Late(BaseException):
-    """Raised in the working thread; libraries catch an Exception and go on."""
+    """Raised in the working thread; libraries that catch any Exception miss it."""
 
 
 def run_until(deadline: Deadline, work: Callable[[], _T]) -> _T:
@@ -40,9 +40,9 @@ def run_until(deadline: Deadline, work: Callable[[], _T]) -> _T:
     Raises
     ------
     Stopped
-        The time is up. What the work changed is as it was at that moment. An error
-        that it ends in from then on counts as that, too: a library that is disturbed
-        may drop the exception, and then miss what it was about to make.
+        The time is up. What the work changed is as it was at that moment. Any error
+        from then on is taken for this one: an interrupted library may drop the
+        exception and fail later, as a result is missing.
     """
     left_s = deadline.left_s()
     if left_s is None:
@@ -61,18 +61,18 @@ def run_until(deadline: Deadline, work: Callable[[], _T]) -> _T:
         if not watch.has_raised:
             raise
     if were_held:
-        # It may have been raised on the way out of ``released``.
+        # ``_Late`` may have kept ``released`` from holding signals again.
         hold()
     raise Stopped
 
 
 def _must_go_on(frame: FrameType | None) -> bool:
-    """Whether numba or LLVM would not survive an exception that comes just now.
+    """Whether an exception at this point would break numba or LLVM.
 
-    numba takes note of what it can compile in generators. One that an exception ends
-    stays ended, and no kernel can be loaded any more. LLVM hands what it compiled to
-    a function that it calls back: an exception there is dropped, and the kernel with
-    it, which ends in an error later on.
+    numba uses generators to register what it can compile. A generator that an exception
+    ends stays ended, and no kernel can be loaded any more. LLVM passes compiled code to
+    a callback: an exception there is dropped together with the kernel, which causes an
+    error later.
     """
     while frame is not None:
         code = frame.f_code
@@ -86,12 +86,12 @@ def _must_go_on(frame: FrameType | None) -> bool:
 
 
 class _Timer:
-    """Raises ``_Late`` in the thread that made it, after so many seconds.
+    """Raises ``_Late`` in the thread that made it, after a number of seconds.
 
     Attributes
     ----------
     has_raised
-        Whether it did.
+        Whether ``_Late`` was raised.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -112,7 +112,7 @@ class _Timer:
         sys.unraisablehook = self._unraisable
 
     def _tell(self, unraisable: sys.UnraisableHookArgs) -> None:
-        """Say nothing of ours that ended in a destructor: it is raised again."""
+        """Pass on all but ``_Late``: if lost in a destructor, it is raised again."""
         if unraisable.exc_type is not _Late:
             self._unraisable(unraisable)
 
@@ -127,6 +127,6 @@ class _Timer:
                 self._raise(_Late)
 
     def _raise(self, error: type[BaseException] | None) -> None:
-        """Have the working thread raise this next; None takes it back."""
+        """Make the working thread raise an error next; None cancels that."""
         what = ctypes.py_object() if error is None else ctypes.py_object(error)
         ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(self._worker), what)

@@ -7,13 +7,13 @@ from typing import Any, ClassVar
 
 
 class Shown:
-    """Shown as another module says, which is loaded when something is shown.
+    """Objects that another module shows, which is loaded when one is shown.
 
     Attributes
     ----------
     presenter
-        Name of that module, which has ``line``, ``text`` and ``notebook``; ``hetopt``
-        sets it.
+        Name of that module, set by the package: it has ``line``, ``text`` and
+        ``notebook``.
     """
 
     __slots__ = ()

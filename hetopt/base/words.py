@@ -1,4 +1,4 @@
-"""What errors say of a value that the user wrote, and of one that was meant."""
+"""Words for error messages: a value that the user wrote, and one probably meant."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def describe(value: object) -> str:
-    """Say in a word or two what the user wrote; never long, whatever it is."""
+    """Return a short description of a value, in at most 60 characters."""
     if value is None:
         return "empty"
     if isinstance(value, bool):
@@ -35,6 +35,6 @@ def suggest(name: str, known: Iterable[str]) -> str:
     near = difflib.get_close_matches(wanted, by_lower, n=3, cutoff=0.6)
     if not near:
         return ""
-    # Who writes A100 means A100-40GB rather than H100.
+    # For A100, A100-40GB is a better suggestion than H100.
     best = min(near, key=lambda item: not item.startswith(wanted))
     return f" (did you mean {by_lower[best]!r}?)"

@@ -1,1 +1,1 @@
-"""Runs solvers one after the other on a problem, and keeps what each of them finds."""
+"""Comparisons of solvers, which run one after the other."""

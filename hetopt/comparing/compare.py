@@ -1,4 +1,4 @@
-"""Runs a comparison of solvers, one run after the other, alone on the machine."""
+"""Compare solvers, one run after the other, alone on the machine."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from hetopt.comparing.kept_runs import KeptRuns
     from hetopt.problem.problem import Problem
 
-#: Solvers that settle any space, or say how far they came: their word is enough.
+#: Solvers that settle any space or give a lower bound: these need no reference.
 _ANY_SPACE = ("dp", "auto")
 _REFERENCE = "dp"
-#: A little above the best plan known, so that its like is found again.
+#: Share by which the cutoff is above the best known plan, so that one as good is found.
 _ROOM = 1e-9
 
 
@@ -34,19 +34,18 @@ def compare(
     told: Callable[[str], None],
     kept: KeptRuns | None = None,
 ) -> Comparison:
-    """Run every entry on every problem, and what else is needed to judge them.
+    """Run every entry on every problem, and the references they are measured by.
 
-    Heuristics of a space whose optimum nobody was asked for are measured by ``dp``,
-    which gets the same time, and starts from the best plan of the others: only what
-    it proves matters.
+    A space that no entry settles is searched by ``dp`` as a reference. It gets the same
+    time, and the best plan of the others as its cutoff: only its lower bound matters.
 
     Parameters
     ----------
     told
         Called with one line before every run.
     kept
-        Runs of a comparison that was cut off, which are not made again; takes every
-        run as soon as it is made.
+        Runs of an interrupted comparison, which are not made again; every new run is
+        added to it at once.
     """
     runner = _Runner(told, kept)
     contests = []
@@ -86,7 +85,7 @@ def compare(
 
 
 class _Runner:
-    """Makes runs, each solver's after one that is not counted.
+    """Makes runs, after a first run of each solver that is not counted.
 
     Attributes
     ----------
@@ -102,7 +101,7 @@ class _Runner:
 
     def run(self, problem: Problem, entry: Entry) -> Run:
         """Return a run that was kept, or make it."""
-        # A wider space has code of its own.
+        # A wider space has its own code, which has to be loaded first, too.
         name = f"{entry.solver}{without(entry.asked.relaxed)}"
         known = None if self._kept is None else self._kept.find(problem, entry)
         if known is not None:
@@ -128,12 +127,12 @@ def entries_of(
     time_limit_s: float,
     jobs: int | None,
 ) -> list[Entry]:
-    """Return what to run: once each, but solvers that draw at random once per seed.
+    """Return the runs to make: one for each solver, or for each seed if it samples.
 
     Parameters
     ----------
     principles
-        What solvers are asked to keep; heuristics of a wider space have their own.
+        Principles that plans have to keep; heuristics of a wider space have their own.
     """
     entries = []
     for name in solvers:
@@ -154,7 +153,7 @@ def entries_of(
 
 
 def _unsettled(runs: Sequence[Run]) -> list[Principles]:
-    """Return the spaces of plans that no run has settled, nor could have."""
+    """Return the spaces with a plan that no run has settled or bounded."""
     spaces = dict.fromkeys(run.entry.principles for run in runs if run.plan is not None)
     return [
         space

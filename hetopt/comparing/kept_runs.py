@@ -1,8 +1,8 @@
-"""The runs of a comparison as they are made, for one that was cut off to go on from.
+"""Keep the runs of a comparison in a file, to resume it after an interruption.
 
-A run stands for one that would be made now if everything that may change its outcome
-is the same: problem, solver, limits, seed, cores and hetopt's version. A run without
-an answer is made again, and a plan is checked again before it is taken over.
+A kept run is used if everything that may change its outcome is the same: problem,
+solver, limits, seed, cores and hetopt's version. A run without an answer is made again,
+and a plan is checked again before it is used.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ _NUMBERS = (
     "search_time_s",
     "process_time_s",
 )
-#: Rounding of two closed forms that are the same.
+#: Largest relative difference, by rounding, of closed forms that are the same.
 _SAME = 1e-9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kept:
-    """A run, and the seconds of its solver's first one."""
+    """A run, and the seconds of its solver's first run."""
 
     run: Run
     warm_up_s: float
@@ -60,11 +60,11 @@ class KeptRuns:
     Parameters
     ----------
     path
-        Made if it does not exist.
+        Path of the file, which is created if it does not exist.
     said
-        Called with one line for every run that is taken over.
+        Called with one line for every kept run that is used.
     fresh
-        Whether to forget what it keeps.
+        Whether to remove the runs in the file first.
 
     Raises
     ------
@@ -95,7 +95,7 @@ class KeptRuns:
             raise self._file.failure
 
     def find(self, problem: Problem, entry: Entry) -> Kept | None:
-        """Return a run that stands for this one; None if it has to be made."""
+        """Return the kept run of an entry; None if it has to be made."""
         key = _key(problem, entry)
         digest = key["problem_digest"]
         for data in self._entries:
@@ -106,7 +106,7 @@ class KeptRuns:
             try:
                 kept = _read(data, problem, entry, self._tables[digest])
             except (HetoptError, KeyError, TypeError, ValueError):
-                # Not as it was written: make it again.
+                # The line was changed: make the run again.
                 continue
             self._count += 1
             name = f"{entry.solver}{without(entry.asked.relaxed)}"
@@ -118,7 +118,7 @@ class KeptRuns:
         return None
 
     def add(self, problem: Problem, run: Run, warm_up_s: float) -> None:
-        """Keep a run that answered."""
+        """Keep a run unless it has no answer."""
         if run.status is None:
             return
         self._count += 1
@@ -135,7 +135,7 @@ class KeptRuns:
         )
 
     def summary(self) -> str:
-        """Say what is kept of a comparison that is cut off."""
+        """Return one line on what is kept of an interrupted comparison."""
         if self._file.failure is not None:
             return f"stopped: interrupted; {self._file.failure}"
         runs = f"{self._count} run{'s' * (self._count != 1)}"
@@ -145,7 +145,7 @@ class KeptRuns:
         )
 
     def remove(self) -> None:
-        """Remove the file: all that it keeps is in the comparison."""
+        """Remove the file, whose runs are all in the comparison now."""
         self._file.close()
         Path(self._file.path).unlink(missing_ok=True)
 
@@ -170,7 +170,7 @@ def _foreign(path: str, number: int) -> InputError:
 
 
 def _key(problem: Problem, entry: Entry) -> dict[str, Any]:
-    """Return what a run depends on, as plain JSON data."""
+    """Return everything that may change a run's outcome, as plain JSON data."""
     return {
         "problem_digest": problem_digest(problem),
         "solver": entry.solver,
@@ -188,7 +188,7 @@ def _key(problem: Problem, entry: Entry) -> dict[str, Any]:
 def _read(
     data: dict[str, Any], problem: Problem, entry: Entry, table: CostTable
 ) -> Kept:
-    """Read a run; raises what is caught by ``find`` if it is not as it was written."""
+    """Return a kept run; raise an error that ``find`` catches if it was changed."""
     plan = None if data["plan"] is None else read_plan(data["plan"], "plan")
     closed_s = data["closed_form_s"]
     if (plan is None) != (closed_s is None) or data["status"] not in get_args(Status):

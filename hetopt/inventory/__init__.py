@@ -1,1 +1,1 @@
-"""What sites have and know of their nodes, as the clusters of a problem."""
+"""Read a site's inventory of nodes as the clusters of a problem."""

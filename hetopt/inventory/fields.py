@@ -1,4 +1,4 @@
-"""``Key=value`` text, in which values may hold spaces."""
+"""``Key=value`` text, in which values may contain spaces."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ _KEY = re.compile(r"([A-Za-z][A-Za-z0-9_/:.-]*)=(.*)", re.ASCII | re.DOTALL)
 def read_fields(words: list[str], last: frozenset[str] = frozenset()) -> dict[str, str]:
     """Return fields by name; a word without a key belongs to the value before it.
 
-    The first of two equal keys counts. A field in ``last`` is free text: it and what
-    follows is not read.
+    The first of two equal keys counts. A field in ``last`` is free text: it and all
+    words after it are ignored.
     """
     found: dict[str, str] = {}
     current = ""

@@ -1,8 +1,8 @@
 """Slurm's generic resources (GRES and TRES): which of them are accelerators.
 
-``gpu:a100:4(S:0-1)`` are four devices of a type, ``gpu:2`` two of no type,
-``gpu:a100:1(IDX:0)`` what a job uses, and ``cpu=64,gres/gpu:a100=4`` the same as TRES.
-``shard`` and ``mps`` are further views of the same devices and do not count.
+``gpu:a100:4(S:0-1)`` are four devices of a type, ``gpu:2`` two without a type,
+``gpu:a100:1(IDX:0)`` one that a job uses, and ``cpu=64,gres/gpu:a100=4`` four as TRES.
+``shard`` and ``mps`` are the same devices under other names and are not counted.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def parse_gres(text: str | None) -> tuple[Devices, ...]:
 
 
 def parse_tres(text: str | None) -> tuple[Devices, ...]:
-    """Return the accelerators of a TRES list; typed entries stand for untyped ones."""
+    """Return the accelerators of a TRES list; typed entries replace the untyped one."""
     found: dict[str | None, int] = {}
     for item in (text or "").split(","):
         name, _, amount = item.strip().partition("=")
@@ -72,7 +72,7 @@ def _devices(found: dict[str | None, int]) -> tuple[Devices, ...]:
 
 
 def typed(gres: tuple[Devices, ...], tres: tuple[Devices, ...]) -> tuple[Devices, ...]:
-    """Return the devices of GRES, or TRES's where those say nothing or no type."""
+    """Return the devices of GRES; those of TRES if GRES has none, or no types."""
     if not gres:
         return tres
     bare = all(item.label is None for item in gres)
@@ -92,7 +92,7 @@ def slurm_node(
     used: tuple[Devices, ...],
     left_out: str | None,
 ) -> Node:
-    """Return a node of Slurm's, left out if its devices cannot be used."""
+    """Return a node of Slurm, left out if its devices cannot be used."""
     if not devices:
         left_out = NO_DEVICE
     elif left_out is None and _total(used):

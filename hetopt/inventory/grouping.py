@@ -1,4 +1,4 @@
-"""From nodes to clusters: alike, and in one partition or zone."""
+"""Group equal nodes of one partition or zone into clusters."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ SEVERAL_KINDS = "with several kinds of accelerator, see the questions"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Draft:
-    """A cluster as far as the inventory tells.
+    """A cluster, with the fields that an inventory gives.
 
     Attributes
     ----------
     name
-        Of the cluster, different from all others.
+        Name of the cluster, different from all others.
     match
-        Which accelerator it has, or the question.
+        Its accelerator, or the question which one it is.
     devices
-        Of each node.
+        Devices of each node.
     place
-        The partition or zone all its nodes belong to, or None.
+        The partition or zone of all its nodes, or None.
     hosts
         In the inventory's order.
     optional
@@ -49,16 +49,16 @@ class Draft:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inventory:
-    """Clusters, and what is not in them.
+    """Clusters, and the nodes that are in none.
 
     Attributes
     ----------
     readings
-        The files.
+        Content of each file.
     nodes
-        Hosts in all of them.
+        Number of hosts in all files.
     drafts
-        The clusters, those of left-out nodes last.
+        The clusters, optional ones last.
     left_out
         Reason -> hosts.
     remarks
@@ -127,7 +127,7 @@ def _drafts(
 
 
 def _by_place(nodes: list[Node]) -> Iterator[tuple[str | None, tuple[str, ...]]]:
-    """Yield each place with its nodes; a node of several goes to the largest."""
+    """Yield each place with its nodes; of several places the largest gets a node."""
     left = list(nodes)
     while left:
         sizes = Counter(place for node in left for place in node.places)
@@ -140,7 +140,7 @@ def _by_place(nodes: list[Node]) -> Iterator[tuple[str | None, tuple[str, ...]]]
 
 
 def _named(drafts: list[Draft]) -> tuple[Draft, ...]:
-    """Give each cluster the shortest of its names that no other has."""
+    """Return the clusters with short names, made longer until they differ."""
     names = [_base(draft) for draft in drafts]
     for longer in (
         lambda draft: draft.place,

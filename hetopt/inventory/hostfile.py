@@ -1,7 +1,7 @@
-"""Hostfiles: a host per line, and what the launcher wants to know of it.
+"""Hostfiles: a host per line, with fields for the launcher.
 
 ``host slots=8`` (DeepSpeed, Open MPI), ``10.0.0.1 slots=8 type=A800`` (FlagScale),
-``host:8`` (MPICH) or ``host`` alone (torchrun, pdsh), which says nothing of devices.
+``host:8`` (MPICH) or ``host`` alone (torchrun, pdsh), without a number of devices.
 """
 
 from __future__ import annotations

@@ -27,7 +27,7 @@ def expand_hosts(text: str) -> list[str]:
     """
     hosts: list[str] = []
     for part in _COMMA.split(text):
-        # Every second piece stood in brackets.
+        # Every second piece was in brackets.
         pieces = _BRACKETS.split(part)
         if not part or any("[" in piece or "]" in piece for piece in pieces):
             msg = f"is {text[:80]!r}, expected hosts such as 'gpu[01-03,07],login1'"

@@ -1,7 +1,7 @@
 """``kubectl get nodes -o json``.
 
-Devices are what a device plugin offers (``status.allocatable``); what they are, the
-labels of NVIDIA's GPU feature discovery, AMD's node labeller or a cloud say.
+Devices are those that a device plugin offers (``status.allocatable``). Their names are
+in labels of NVIDIA's GPU feature discovery, of AMD's node labeller or of a cloud.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 FORM = "kubectl get nodes -o json"
 UNKNOWN = ("which devices pods use",)
 
-#: Resources that are devices: makers' plugins. Huawei's plugin names the chip itself.
+#: Resources of makers' device plugins. Huawei's plugin has the chip in the name.
 _RESOURCE = re.compile(
     r"(?P<maker>nvidia\.com|amd\.com|gpu\.intel\.com|metax-tech\.com)/(?:gpu|i915|xe)"
     r"|(?P<huawei>huawei\.com)/(?P<chip>Ascend\w+)"
@@ -39,7 +39,7 @@ _RESOURCE = re.compile(
 )
 _MIG_RESOURCE = "nvidia.com/mig-"
 _NVIDIA_PRODUCT = "nvidia.com/gpu.product"
-#: Maker of a resource -> labels that say what its devices are.
+#: Maker of a resource -> labels with the name of its devices.
 _PRODUCTS = {
     "nvidia.com": (_NVIDIA_PRODUCT, "cloud.google.com/gke-accelerator"),
     "amd.com": ("amd.com/gpu.product-name", "beta.amd.com/gpu.product-name"),
@@ -51,7 +51,7 @@ _ZONES = (
     "topology.kubernetes.io/zone",
     "failure-domain.beta.kubernetes.io/zone",
 )
-#: Taints that devices' own plugins and operators recommend.
+#: Taints that device plugins and operators recommend.
 _USUAL_TAINTS = frozenset({"nvidia.com/gpu", "amd.com/gpu", "sku"})
 _MIB = 2**20
 

@@ -1,8 +1,8 @@
-"""Which accelerator of the catalogue a vendor's, driver's or site's name means.
+"""Find the accelerator of the catalogue that a vendor, driver or site names.
 
-A name is taken word by word. Every word must be accounted for: the device's own, its
-maker's, its form's (SXM5, HBM3) and its memory's. A word that is none of these (PCIe of
-an SXM device, NVL, a site's own) may mean another device, so it becomes a question.
+A name is split into words. Each must be known as the device's own, its maker's, its
+form's (SXM5, HBM3) or its memory's. Another word (PCIe for an SXM device, NVL, a site's
+own) may mean another device, so it becomes a question.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ _MEMORY = re.compile(r"(\d{1,4})g(?:i?b)?", re.ASCII)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Match:
-    """What a name means.
+    """The accelerator that a name means, or a question.
 
     Attributes
     ----------
     accelerator
-        The name in the catalogue; None where that is a question.
+        Its name in the catalogue; None if it is uncertain.
     candidates
-        The catalogue's devices it may be, if ``accelerator`` is None.
+        Devices of the catalogue that it may be, if ``accelerator`` is None.
     question
-        Why it is a question; empty where it is none.
+        Why it is uncertain; empty if it is not.
     """
 
     accelerator: str | None = None
@@ -54,7 +54,7 @@ class _Name:
 
 @cache
 def _names() -> tuple[frozenset[str], tuple[_Name, ...], dict[str, str]]:
-    """Return words passed over, names, and whole labels, from the data."""
+    """Return ignored words, names, and whole labels, from the data file."""
     file = resources.files(DATA).joinpath("accelerator_names.json")
     data: dict[str, Any] = json.loads(file.read_text("utf-8"))
     names = tuple(
@@ -71,14 +71,14 @@ def _names() -> tuple[frozenset[str], tuple[_Name, ...], dict[str, str]]:
 
 
 def match_accelerator(label: str | None, memory_bytes: int | None = None) -> Match:
-    """Return the catalogue's accelerator of this name, or the question it leaves.
+    """Return the catalogue's accelerator of this name, or a question.
 
     Parameters
     ----------
     label
-        As the inventory writes it, such as ``NVIDIA-A100-SXM4-80GB`` or ``a100``.
+        Name in the inventory, such as ``NVIDIA-A100-SXM4-80GB`` or ``a100``.
     memory_bytes
-        Of one device as its driver reports it, where known.
+        Memory of one device as its driver reports it; None: unknown.
     """
     if label is None:
         return Match(question="the inventory does not say which accelerator it is")
@@ -116,7 +116,7 @@ def _sold_as(accelerator: Accelerator) -> int:
 
 
 def _of_memory(label: str, names: tuple[str, ...], sizes: list[int]) -> Match:
-    """Return the one of ``names`` whose memory is near all ``sizes``."""
+    """Return the one of ``names`` with a memory near all ``sizes``, or a question."""
     known = accelerators()
     near = tuple(
         name

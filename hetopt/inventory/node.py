@@ -1,4 +1,4 @@
-"""A node as an inventory names it, whatever the inventory's format."""
+"""A node of an inventory of any format."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 if TYPE_CHECKING:
     from hetopt.inventory.source import Source
 
-#: Why a node is left out, where several formats say the same.
+#: Reasons to leave a node out that several formats have in common.
 PARTLY_USED = "partly or wholly used"
 NO_DEVICE = "without an accelerator"
 DRAINED = "drained"
@@ -27,11 +27,11 @@ class Devices:
     Attributes
     ----------
     label
-        What the inventory calls them; None where it does not say.
+        Their name in the inventory; None: unknown.
     count
-        How many; None where the inventory does not say.
+        Their number; None: unknown.
     memory_bytes
-        Of one, as a driver reports it; None where the inventory does not say.
+        Memory of one, as its driver reports it; None: unknown.
     """
 
     label: str | None
@@ -48,13 +48,13 @@ class Node:
     host
         Name or address.
     places
-        Partitions or zones it belongs to; empty where the format has none.
+        Partitions or zones that it belongs to; empty if the format has none.
     devices
-        Its accelerators, kind by kind.
+        Its accelerators, one entry for each kind.
     left_out
         Why a plan cannot use it; None: it can.
     remark
-        What else the user should know of it, or None.
+        A further remark for the user, or None.
     """
 
     host: str
@@ -66,16 +66,16 @@ class Node:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reading:
-    """What one file says.
+    """The content of one file.
 
     Attributes
     ----------
     file, form
-        Its name, and what kind of inventory it is.
+        Its name, and its kind of inventory.
     nodes
         In the file's order, each host once.
     unknown
-        What this kind of inventory never says, for the user to check.
+        What this kind of inventory never tells, for the user to check.
     """
 
     file: str
@@ -85,18 +85,18 @@ class Reading:
 
 
 class InventoryFormat(Protocol):
-    """A kind of inventory; the modules of this package that read one fit it."""
+    """A kind of inventory; the modules of this package that read one have this form."""
 
     @property
     def FORM(self) -> str:
-        """What the user calls it."""
+        """Its name for the user."""
 
     @property
     def UNKNOWN(self) -> tuple[str, ...]:
-        """What this kind of inventory never says."""
+        """What this kind of inventory never tells."""
 
     def recognises(self, source: Source) -> bool:
         """Whether the file is of this kind; it may still be malformed."""
 
     def read(self, source: Source) -> list[Node]:
-        """Return its nodes, a host perhaps several times; raises InputError."""
+        """Return its nodes; a host may occur several times. Raises InputError."""

@@ -92,5 +92,5 @@ def _devices(
         return (Devices(label=labels[0], count=int(counts[0])),), None
     if not labels:
         return tuple(Devices(label=None, count=int(count)) for count in counts), None
-    # Several types: how many of each, Ray does not say.
+    # Ray does not tell how many devices there are of each type.
     return tuple(Devices(label=label, count=None) for label in labels), None

@@ -1,4 +1,4 @@
-"""Reading an inventory of whatever kind: recognised by what it holds."""
+"""Read an inventory of any kind, which is recognised by its content."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from hetopt.inventory.source import Source, load_source
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-#: In the order they are tried; no file is of two of these kinds.
+#: Formats in the order they are tried; the first that recognises a file reads it.
 FORMATS: tuple[InventoryFormat, ...] = (
     sinfo_json,
     scontrol_json,
@@ -35,12 +35,12 @@ DISAGREEMENT = "on which the inventory contradicts itself"
 
 
 def read_inventory(path: str) -> Reading:
-    """Read a file.
+    """Read the inventory in a file.
 
     Raises
     ------
     InputError
-        It is no inventory hetopt knows, or is malformed; with line or field.
+        It is no inventory that hetopt knows, or is malformed; with line or field.
     """
     return read_source(load_source(path))
 
@@ -62,9 +62,9 @@ def read_source(source: Source) -> Reading:
 
 
 def merge_nodes(nodes: Iterable[Node]) -> tuple[Node, ...]:
-    """Return each host once, with all of its places and the first reason against it.
+    """Return each host once, with all its places and the first reason to leave it out.
 
-    A host stands in an inventory once per partition, and perhaps in several files.
+    A host is listed once per partition, and perhaps in several files.
     """
     merged: dict[str, Node] = {}
     for node in nodes:
@@ -90,7 +90,7 @@ def _merged(first: Node, second: Node) -> Node:
 def _fuller(
     first: tuple[Devices, ...], second: tuple[Devices, ...]
 ) -> tuple[Devices, ...] | None:
-    """Return what both say together; None if they contradict each other."""
+    """Return devices with what either of both tells; None if they contradict."""
     if first == second:
         return first
     if len(first) != 1 or len(second) != 1:

@@ -1,6 +1,6 @@
 """``scontrol show node``: records of ``Key=value``, on many lines each or (-o) on one.
 
-What is used is ``GresUsed`` (with ``-d``) or the accelerators of ``AllocTRES``.
+Devices in use are in ``GresUsed`` (with ``-d``) or ``AllocTRES``.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 FORM = "scontrol show node"
 UNKNOWN: tuple[str, ...] = ()
 
-#: What somebody typed: it comes last in a record and may look like other fields.
+#: Fields of free text, which come last in a record and may look like other fields.
 _FREE_TEXT = frozenset({"Reason", "Comment", "Extra"})
 
 

@@ -1,6 +1,6 @@
-"""``sinfo --json`` from Slurm 23.02: rows of nodes that are alike.
+"""``sinfo --json`` from Slurm 23.02: rows of equal nodes.
 
-Before that its ``nodes`` were those of ``scontrol show nodes --json``.
+Older versions print ``nodes`` like ``scontrol show nodes --json``.
 """
 
 from __future__ import annotations

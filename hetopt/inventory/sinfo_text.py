@@ -1,7 +1,7 @@
 """``sinfo -h --Node -o "%N %t %G %c %m %P"``: one line per node and partition.
 
 A header (without ``-h``) may name the columns in another order; without ``--Node``
-a line stands for a list of nodes. The generic resources may hold spaces.
+a line is for a list of nodes. The generic resources may contain spaces.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ def _nodes(
 
 
 def _fields(words: list[str], columns: tuple[str, ...]) -> dict[str, str]:
-    """Return fields by column; words too many are GRES's."""
+    """Return fields by column; extra words belong to GRES."""
     gres = columns.index("GRES")
     extra = len(words) - len(columns)
     middle = " ".join(words[gres : gres + extra + 1])

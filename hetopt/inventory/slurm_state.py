@@ -1,7 +1,7 @@
-"""Slurm's node states: which of them leave a node free to be planned on.
+"""Slurm's node states, and which of them exclude a node from plans.
 
-Only an idle node is. The names, short forms and marks are those of sinfo's manual
-(NODE STATE CODES); the JSON spells the marks out as further states.
+Only idle nodes are used. The names, short forms and marks are those of sinfo's manual
+(NODE STATE CODES); in JSON, marks are further states in words.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _REBOOT = "about to be rebooted"
 _SILENT = "not responding"
 _UNKNOWN = "in a state that says nothing, or that hetopt does not know"
 
-#: What a state or a mark says, the stronger reason first.
+#: Reason to leave a node out -> its states and marks, the stronger reason first.
 _REASONS: dict[str, frozenset[str]] = {
     DOWN: frozenset({"down", "error", "fail", "failg", "failing", "perfctrs", "npc"}),
     DRAINED: frozenset({"drain", "drained", "draining", "drng"}),
@@ -41,7 +41,7 @@ _REASONS: dict[str, frozenset[str]] = {
         {"unk", "unknown", "futr", "future", "inval", "invalid", "invalid_reg"}
     ),
 }
-#: States that say nothing about whether a node is free.
+#: States that do not exclude a node.
 _PASSED_OVER = frozenset({"idle", "cloud", "dynamic", "dynamic_norm", "external"})
 
 _MARKS = "*~#!%$@^-"
@@ -57,7 +57,7 @@ def is_state(text: str) -> bool:
 def reason_to_leave_out(*states: str) -> str | None:
     """Return why a node in these states cannot be planned on; None: it is idle.
 
-    Each is written as Slurm does: ``idle*``, ``DOWN*+DRAIN``, ``mix-``.
+    States are written as in Slurm: ``idle*``, ``DOWN*+DRAIN``, ``mix-``.
     """
     words = {word for text in states for word in _words(text)}
     for reason, meaning in _REASONS.items():

@@ -1,4 +1,4 @@
-"""An inventory's file: its text, and what it holds if it is JSON."""
+"""An inventory's file: its text, and its value if it is JSON."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ class Source:
     Attributes
     ----------
     file
-        As the user named it.
+        Its name, as the user gave it.
     text
-        All of it.
+        Its whole text.
     data
-        What it holds if it is JSON; None if it is not.
+        Its value if it is JSON; None if it is not.
     """
 
     file: str
@@ -54,7 +54,7 @@ class Source:
     def error(
         self, message: str, *, line: int | None = None, field: str | None = None
     ) -> InputError:
-        """Return the error that says ``message`` about this file."""
+        """Return the error with ``message`` about this file."""
         return InputError(message, file=self.file, line=line, field=field)
 
     def host(self, name: str, *, line: int | None = None, field: str = "host") -> str:
@@ -66,7 +66,7 @@ class Source:
 
 
 class Lenient(BaseModel):
-    """Part of somebody else's JSON: what hetopt does not know is passed over."""
+    """Part of another program's JSON: unknown keys are ignored."""
 
     model_config = ConfigDict(extra="ignore", frozen=True)
 

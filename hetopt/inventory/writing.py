@@ -1,7 +1,8 @@
-"""Clusters and questions as a section of a problem file.
+"""Write clusters and questions as a section of a problem file.
 
-What the inventory says is YAML; what it leaves open is a comment: a QUESTION, and below
-it the field with a ``<placeholder>``, which no problem accepts, or one line per answer.
+What the inventory tells is YAML; what it leaves open is a comment: a QUESTION, and
+below it the field with a ``<placeholder>``, which no problem accepts, or one line per
+answer.
 """
 
 from __future__ import annotations
@@ -19,9 +20,9 @@ if TYPE_CHECKING:
     from hetopt.inventory.grouping import Draft, Inventory
 
 _WIDTH = 88
-#: Hosts that a comment names before it counts the rest.
+#: Most hosts that a comment names; it counts the others.
 _NAMED = 8
-#: Text that YAML reads as text when it stands without quotes.
+#: Text that YAML reads as text even without quotes.
 _PLAIN = re.compile(r"[A-Za-z][A-Za-z0-9_.-]*|\d+(?:\.\d+){3}", re.ASCII)
 _NOT_TEXT = frozenset({"null", "true", "false", "yes", "no", "on", "off", "y", "n"})
 
@@ -155,7 +156,7 @@ def _comment(text: str, indent: str = "") -> list[str]:
 
 
 def _printable(text: str) -> str:
-    """Return text that stays on its line, whatever an inventory says."""
+    """Return text with a ? for each unprintable character, such as a line break."""
     return "".join(char if char.isprintable() else "?" for char in text)
 
 

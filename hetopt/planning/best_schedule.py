@@ -1,7 +1,7 @@
 """The best plan over all named schedules, with proof.
 
-One schedule is searched after the other. What the best plan so far takes is the cutoff
-of all searches that follow, which mostly end by their bounds. The problem's own
+Schedules are searched one after the other. The time of the best plan so far is the
+cutoff of all later searches, most of which then end by their bounds. The problem's own
 schedule comes first: of equally good plans the first one found is reported.
 """
 
@@ -39,9 +39,9 @@ if TYPE_CHECKING:
     from hetopt.solvers.request import Request, Solve
 
 #: How often a schedule is searched under a time limit: once within its share, and once
-#: more with what others leave of theirs.
+#: more with the time that others did not use.
 _ROUNDS = 2
-#: Seconds that a search gets however late it is.
+#: Seconds that a search gets at least, even if the time is up.
 _LEAST_S = 0.01
 _LATE = "not searched: it was stopped before"
 
@@ -53,7 +53,8 @@ class BestSchedule:
     Attributes
     ----------
     problem, table
-        Under the schedule of the plan; the first searched if there is no plan.
+        Problem and table under the plan's schedule; the first searched if there is no
+        plan.
     """
 
     problem: Problem
@@ -63,7 +64,7 @@ class BestSchedule:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Searched:
-    """What was found out under one variant."""
+    """The result of the searches under one variant."""
 
     problem: Problem
     table: CostTable
@@ -84,21 +85,21 @@ def best_schedule(
     Parameters
     ----------
     request
-        Its problem and table are under any schedule that can divide the model
-        (``schedule_variants.under_any``); its deadline is of all searches together.
+        Its problem and table have any schedule that can divide the model
+        (``under_any``); its deadline is for all searches together.
     solve
-        What minimises a time under one schedule.
+        Function that minimises a time under one schedule.
     solver
-        Its name.
+        Name of its solver.
     launcher
-        Name and schedules of the one that has to run the plan; None: any.
+        Name and schedules of the launcher that has to run the plan; None: any.
     variants
-        What to search, in this order; None: ``schedule_variants`` of the problem.
+        Variants to search, in this order; None: ``schedule_variants`` of the problem.
 
     Raises
     ------
     InputError
-        No schedule can be searched; why the first one cannot.
+        No schedule can be searched; it says why the first one cannot.
     """
     if variants is None:
         variants = schedule_variants(request.problem)
@@ -126,13 +127,13 @@ class _ScheduleSearch:
         self._errors: list[InputError] = []
 
     def keep_to(self, launcher: str, schedules: Collection[ScheduleName]) -> None:
-        """Pass over the schedules that a launcher does not run."""
+        """Pass over the schedules that a launcher cannot run."""
         for variant in self._variants:
             if variant.schedule not in schedules:
                 self._passed_over[variant] = f"{launcher} does not run it"
 
     def run(self) -> None:
-        """Search every variant, and again what is open while there is time.
+        """Search every variant, and unsettled ones again while there is time.
 
         Raises
         ------
@@ -151,7 +152,7 @@ class _ScheduleSearch:
             raise self._errors[0]
 
     def outcome(self) -> BestSchedule:
-        """Return the best plan with what is proven over all variants."""
+        """Return the best plan, with the lower bound over all variants."""
         bounds = tuple(self._bound(each) for each in self._variants)
         best = self._best()
         found = self._searched[best] if best else next(iter(self._searched.values()))
@@ -181,12 +182,12 @@ class _ScheduleSearch:
     # ------------------------------------------------------------ one search
 
     def _search(self, variant: ScheduleVariant, waiting: int) -> None:
-        """Search one variant with its share of the time; take in what is found out.
+        """Search one variant within its share of the time, and keep the result.
 
         Parameters
         ----------
         waiting
-            How many are to be searched from here on, this one included.
+            Number of variants still to be searched, including this one.
         """
         request, began_s = self._request, time.monotonic()
         share_s = self._share_s(variant, waiting)
@@ -227,12 +228,12 @@ class _ScheduleSearch:
             return None
         if variant in self._searched:
             return left_s / waiting
-        # The first plan is the cutoff of all others. Then one part more than there are
-        # searches, as they end a little late.
+        # Half of the time for the first plan, as it is the cutoff of all others. Then
+        # one part more than there are searches, as they end a little late.
         return left_s / (2 if self._best() is None else waiting + 1)
 
     def _telling(self) -> Callable[[Progress], None] | None:
-        """Return what tells how far a search is, on the clock of all."""
+        """Return ``on_progress`` with times since the start of all searches."""
         told, deadline = self._request.params.on_progress, self._request.deadline
         if told is None:
             return None
@@ -245,12 +246,12 @@ class _ScheduleSearch:
     # ------------------------------------------------------------ what is known
 
     def _best(self) -> ScheduleVariant | None:
-        """Return the variant of the best plan; of equals the first."""
+        """Return the variant of the best plan, of equal ones the first, or None."""
         able = [each for each in self._variants if not math.isinf(self._value(each))]
         return min(able, key=self._value, default=None)
 
     def _value(self, variant: ScheduleVariant) -> float:
-        """Return what the best plan of a variant takes; inf: none is known."""
+        """Return the objective of a variant's best plan; inf if none is known."""
         known = self._searched.get(variant)
         return math.inf if known is None else _value(known.result)
 
@@ -269,7 +270,7 @@ class _ScheduleSearch:
         return self._bound(variant).status in ("feasible", "unknown")
 
     def _bound(self, variant: ScheduleVariant) -> ScheduleBound:
-        """Return what is known of a variant, beside the best plan so far."""
+        """Return what is known of a variant, given the best plan so far."""
         known = self._searched.get(variant)
         of = partial(ScheduleBound, schedule=variant.schedule, chunks=variant.chunks)
         if known is None and (reason := self._passed_over.get(variant)) is not None:
@@ -290,14 +291,14 @@ class _ScheduleSearch:
         )
 
     def _excludes(self, bound_s: float | None) -> bool:
-        """Whether a bound shows that there is no better plan than the best so far."""
+        """Whether a bound excludes plans better than the best so far."""
         best = self._best()
         if best is None or bound_s is None:
             return False
         return bound_s >= self._value(best) * (1 - OPTIMALITY_GAP)
 
     def _device_time_s(self) -> float:
-        """Return what plans of any schedule take at least."""
+        """Return a lower bound on the time of plans of any schedule."""
         table = self._request.table
         least_s = float(least_times_s(table, np.array([table.cluster_devices]))[0])
         return least_s if math.isfinite(least_s) else 0.0
@@ -321,7 +322,7 @@ def _reason(error: InputError) -> str:
 
 
 def _together(before: Result, after: Result, table: CostTable) -> Result:
-    """Return what two searches of one variant say together."""
+    """Return the merged result of two searches of one variant."""
     if after.status == "infeasible":
         return after
     rest = max((before, after), key=lambda each: each.lower_bound_s or 0.0)
@@ -336,5 +337,5 @@ def _together(before: Result, after: Result, table: CostTable) -> Result:
 
 
 def _value(result: Result) -> float:
-    """Return what the best plan of a result takes; inf: it has none."""
+    """Return the objective of a result's best plan; inf if it has none."""
     return math.inf if result.best is None else value_of(result.best, result.objective)

@@ -1,4 +1,4 @@
-"""``hetopt.plan``: what the command ``hetopt plan`` does, for Python programs."""
+"""``hetopt.plan``: the command ``hetopt plan`` for Python programs."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from hetopt.solvers.request import Solve
 
 
-# One keyword, and its line below, for each option of the command.
+# One keyword, with its description and checks, for each option of the command.
 def plan(
     problem: Problem | str | os.PathLike[str],
     *,
@@ -56,8 +56,8 @@ def plan(
     """Find the best plan of a problem, and prove how good it is.
 
     The plan is checked by independent code before it is returned. Small problems are
-    solved in this process. Others start workers, which do not import the program that
-    calls, so that it needs no ``if __name__ == "__main__"``. Ctrl-C ends the search
+    solved in this process. Others start workers, which do not import the calling
+    program, so that it needs no ``if __name__ == "__main__"``. Ctrl-C ends the search
     with the best plan so far.
 
     Parameters
@@ -65,43 +65,44 @@ def plan(
     problem
         A problem, the path of a file, or the name of a problem that ships with hetopt.
     table
-        Its latency table, or a file that holds it; built from the problem by default.
+        Its latency table, or the path of a table file; built from the problem by
+        default.
     schedule
-        Takes the place of the problem's; ``best`` for the best of all named ones, each
-        of which is searched. None: the problem's own.
+        Replaces the problem's schedule; ``best`` searches all named ones for the best.
+        None: the problem's own.
     chunks
-        Of every stage, where the schedule has several; with ``best`` those to try, by
-        default 2 and 4.
+        Chunks of every stage, if the schedule has several; with ``best`` the numbers to
+        try, by default 2 and 4.
     solver
         Name of a solver; see ``hetopt catalog``.
     objective
-        What to minimise: the iteration time in closed form, or as simulated, or what
-        an iteration costs (in closed form). None: as simulated where ``auto`` searches
-        that and nothing else is asked of it, for a minute after the proof of the closed
-        form if there is no time limit; else in closed form.
+        Quantity to minimise: the iteration time in closed form or as simulated, or the
+        cost of an iteration (in closed form). None: with ``auto``, without prices and
+        several pipelines, the simulated time, for a minute after the proof of the
+        closed form if there is no time limit; otherwise the closed form.
     budget
-        Most that the nodes of the plan may cost an hour, above 0.
+        Highest price of the plan's nodes per hour, above 0.
     min_tokens_per_s
         Least throughput of the plan of least cost, in closed form, above 0.
     relax
         Principles that plans need not keep: ``p3``, ``p4`` or ``p4-falling-tp``.
     pipelines
-        The most that may run side by side, each on nodes of its own with a part of
-        the batch; 1 to 4.
+        Most pipelines side by side, each on its own nodes with a part of the batch; 1
+        to 4.
     time_limit_s
         Seconds after which the search ends with the best plan so far, above 0.
     top
-        How many best plans to return, at least 1.
+        Number of best plans to return, at least 1.
     jobs
-        Workers; None for one per core, 1 to work in this process.
+        Number of workers; None: one per core; 1: work in this process.
     seed
-        Of everything that is drawn at random, at least 0.
+        Seed of all random draws, at least 0.
 
     Returns
     -------
     Result
-        Its ``best`` is None where no plan exists or none was found; ``status`` and
-        ``reason`` say which.
+        Its ``best`` is None if no plan exists or none was found; ``status`` and
+        ``reason`` tell which.
 
     Raises
     ------
@@ -205,7 +206,7 @@ def ensure_searchable(
     journal: bool = False,
     field: str = "--solver",
 ) -> None:
-    """Raise InputError, before a search, if a solver cannot do what is asked of it."""
+    """Raise InputError, before a search, if a solver cannot do what the user asks."""
     solver(name, field)
     ensure_can(name, principles)
     if objective == "simulated":
@@ -226,19 +227,19 @@ def search(
     pipelines: int = 1,
     wrapped: Callable[[Solve], Solve] | None = None,
 ) -> Result:
-    """Run a solver; what it says is not checked yet. Its plan gets its cost.
+    """Run a solver and add the cost of its plan; the result is not checked yet.
 
     Parameters
     ----------
     objective
-        None: the simulated time where ``auto`` searches that and nothing else is asked
-        of it, and the closed form elsewhere.
+        None: with ``auto`` and none of the options below the simulated time, otherwise
+        the closed form.
     spending
-        How nodes are chosen by their prices; None: all may be used.
+        Limits by which nodes are chosen; None: all nodes may be used.
     pipelines
-        The most that a plan may have; several do not mind prices.
+        Most pipelines of a plan; prices are ignored with several.
     wrapped
-        What has to be done around the solver's ``solve``.
+        Returns the function to call instead of the solver's ``solve``.
     """
     if request.problem.training.lengths is not None:
         from hetopt.solvers.lengths.outcome import solve_lengths
@@ -253,7 +254,7 @@ def search(
         from hetopt.solvers.several.outcome import solve_several
 
         return solve_several(request, solve, pipelines)
-    # Where prices decide, something is named.
+    # With spending, an objective has been set above: this is for the type checker.
     if spending is None or objective is None:
         result = solve(request)
     else:
@@ -270,7 +271,7 @@ def search(
 def search_front(
     request: Request, *, solver: str, objective: Objective, spending: Spending
 ) -> Front:
-    """Find the plans that no other beats in time and price, with a solver."""
+    """Find the plans that no other plan beats in both time and price."""
     from hetopt.solvers.fleets.outcome import solve_front
 
     solve = _solve(solver, objective)
@@ -278,7 +279,7 @@ def search_front(
 
 
 def _solve(solver: str, objective: Objective | None) -> Solve:
-    """Return what minimises the time that an objective is about."""
+    """Return the function that minimises an objective; see ``search`` for None."""
     if objective is None:
         from hetopt.solvers.simulated.usual import solve_usual
 
@@ -294,14 +295,14 @@ def _solve(solver: str, objective: Objective | None) -> Solve:
 
 
 def ensure_spends(name: str, flag: str, *, top: int, field: str = "top") -> None:
-    """Raise InputError if a search cannot mind prices.
+    """Raise InputError if a search cannot take prices into account.
 
     Parameters
     ----------
     flag
-        What asks for it.
+        Option that asks for it.
     field
-        What asked for the ``top`` best plans.
+        Option that asks for the ``top`` best plans.
     """
     ensure_races(name, flag)
     if top > 1:
@@ -309,14 +310,14 @@ def ensure_spends(name: str, flag: str, *, top: int, field: str = "top") -> None
 
 
 def ensure_best(name: str, given: Mapping[str, bool]) -> None:
-    """Raise InputError if something does not go with the best of all schedules.
+    """Raise InputError if an option excludes a search for the best schedule.
 
     Parameters
     ----------
     name
-        Of the solver.
+        Name of the solver.
     given
-        What is about one schedule, by the names that users know; whether it is given.
+        Name of each option that is for a single schedule -> whether it is given.
     """
     for field, one in given.items():
         if one:
@@ -346,7 +347,7 @@ def _scheduled(
 
 
 def ensure_holds(problem: Problem, table: CostTable, result: Result) -> None:
-    """Raise CheckError unless independent code agrees with every claim."""
+    """Raise CheckError unless independent code confirms every claim of a result."""
     if result.best is None:
         return
     from hetopt.check import check_result
@@ -357,7 +358,7 @@ def ensure_holds(problem: Problem, table: CostTable, result: Result) -> None:
 
 
 def ensure_front_holds(problem: Problem, table: CostTable, front: Front) -> None:
-    """Raise CheckError unless independent code agrees with every claim."""
+    """Raise CheckError unless independent code confirms every claim of a front."""
     from hetopt.check.plan.spent import check_front
 
     findings = check_front(problem, table, front.to_json())

@@ -1,4 +1,4 @@
-"""The schedules that a search of the best one tries, and under which it can start."""
+"""The schedules that a search for the best one tries."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduleVariant:
-    """What takes the place of a problem's own in its training section."""
+    """A schedule with its chunks, to replace those of a problem."""
 
     schedule: ScheduleName
     chunks: int = 1
@@ -37,7 +37,7 @@ def schedule_variants(
     Parameters
     ----------
     chunks
-        Of every stage, where a schedule has several; each at least 2.
+        Numbers of chunks to try for a schedule with several; each at least 2.
     """
     training = problem.training
     tried = list(chunks)
@@ -50,21 +50,21 @@ def schedule_variants(
 
 
 def chunks_to_try(asked: Iterable[int] | None, *, field: str) -> tuple[int, ...]:
-    """Return how many chunks to try where a schedule has several.
+    """Return the numbers of chunks to try for a schedule with several.
 
-    A 1 is what all other schedules have, which are searched anyway.
+    A 1 is left out: all other schedules have it, and they are searched anyway.
 
     Parameters
     ----------
     asked
-        By the user; None: the usual ones.
+        Numbers that the user gives; None: the usual ones.
     field
-        Where the user asked.
+        Option that gives them.
 
     Raises
     ------
     InputError
-        There is no other number.
+        There is no number above 1.
     """
     chunks = tuple(v for v in asked or USUAL_CHUNKS if v > 1)
     if not chunks:
@@ -79,7 +79,7 @@ def under_any(problem: Problem, variants: Iterable[ScheduleVariant]) -> Problem:
     Raises
     ------
     InputError
-        None can; why the first cannot.
+        None can; it says why the first cannot.
     """
     errors = []
     for variant in variants:

@@ -1,4 +1,4 @@
-"""What a pipeline takes where sequences have several lengths."""
+"""The sequences that a pipeline takes if they have several lengths."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class Mix:
     """Sequences of an iteration by length, and how they make micro-batches.
 
     A micro-batch has sequences of one length. The last one of a length may have fewer
-    than the others: it takes as long as they do, with some replicas idle or less to do.
+    sequences, but takes as long: some replicas are idle or have less work.
 
     Attributes
     ----------
@@ -22,8 +22,8 @@ class Mix:
         Sequences of a micro-batch over all replicas; it divides the global batch, and
         every stage's dp divides it.
     sequences
-        Their number by tokens, each at least 1, the longest first, which is the order
-        in which they are run.
+        Tokens -> number of sequences, at least 1; the longest first, which is the order
+        of execution.
     """
 
     per_microbatch: int

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 PLAN_SCHEMA = "hetopt-plan/1"
 
-#: Pipelines that a plan may have side by side.
+#: Most pipelines that a plan may have side by side.
 MOST_PIPELINES = 4
 
 
@@ -34,15 +34,15 @@ class Stage:
     first_unit, end_unit
         Units ``first_unit <= u < end_unit``, counted from 0.
     strategy
-        Mesh and recomputation of the stage; of the most units, if they differ.
+        Mesh and recomputation of the stage; those of most units, if they differ.
     warmup
         Forward passes before its first backward pass (W of MODEL.md section 4).
     resharding
-        How activations reach the next stage. None on the last stage, unless stages hold
-        several chunks: then how they get back to the first.
+        How activations reach the next stage. None on the last stage, unless stages have
+        several chunks: then how they reach the first stage again.
     unit_strategies
-        One strategy per unit where units may differ, else None. Either all stages of
-        a pipeline have them or none has.
+        One strategy per unit if units may differ, else None. Either all stages of a
+        pipeline have them or none has.
 
     Examples
     --------
@@ -68,14 +68,14 @@ class Stage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Share:
-    """What one of several pipelines side by side has of the batch and of the nodes.
+    """The part of the batch and the nodes that one of several pipelines has.
 
     Attributes
     ----------
     batch
         Sequences of an iteration, at least 1.
     nodes
-        By cluster, the devices that the pipeline has in each of its nodes. A node may
+        Cluster name -> devices that the pipeline has in each of its nodes. A node may
         be divided among pipelines; clusters without a node are left out.
     """
 
@@ -96,14 +96,14 @@ class Share:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pipeline:
-    """Stages in pipeline order; every stage sees all ``microbatches``.
+    """Stages in pipeline order; every stage runs all ``microbatches``.
 
     Attributes
     ----------
     share
-        None where the plan has no other pipeline: then it has all there is.
+        Its part of batch and nodes; None for a single pipeline, which has them all.
     mix
-        What it takes where sequences have several lengths; None: they have one.
+        Its sequences if they have several lengths; None: they have one length.
 
     Examples
     --------
@@ -126,12 +126,12 @@ class Pipeline:
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Plan(Shown):
-    """Pipelines side by side, mostly one; several have a share each.
+    """One pipeline, or several side by side, each with a share.
 
     Attributes
     ----------
     problem_digest, table_digest
-        Of the problem and the latency table the plan was made from.
+        Digests of the problem and the latency table that the plan was made from.
     chunks
         Parts of the model that every stage holds. With several, the units of a stage
         are those of one part, numbered as if there were no other: ``chunk_units``.
@@ -170,13 +170,13 @@ class Plan(Shown):
         return sum(pipeline.devices for pipeline in self.pipelines)
 
     def alone(self, number: int) -> Plan:
-        """Return the plan of one of the pipelines, as if it had no others."""
+        """Return the plan of one pipeline, without its share."""
         own = replace(self.pipelines[number], share=None)
         return replace(self, pipelines=(own,))
 
     @property
     def per_unit(self) -> bool:
-        """Whether units have strategies of their own."""
+        """Whether units have their own strategies."""
         return any(
             stage.unit_strategies is not None
             for pipeline in self.pipelines
@@ -184,7 +184,7 @@ class Plan(Shown):
         )
 
     def chunk_units(self, stage: Stage) -> tuple[tuple[int, int], ...]:
-        """Return first and end unit, among all of the model's, of each chunk.
+        """Return first and end unit of each chunk, numbered in the whole model.
 
         The units at the ends of the model belong to the first stage's first chunk and
         to the last stage's last.
@@ -192,7 +192,7 @@ class Plan(Shown):
         end, last = self.pipeline.stages[-1].end_unit, self.chunks - 1
         held = []
         for chunk in range(self.chunks):
-            # Between embedding and head, every chunk has as many units.
+            # Between embedding and head, all chunks have the same number of units.
             before = chunk * (end - 2)
             first = max(stage.first_unit, min(chunk, 1)) + before
             held.append((first, min(stage.end_unit, end - (chunk < last)) + before))
@@ -200,7 +200,7 @@ class Plan(Shown):
 
     @property
     def digest(self) -> str:
-        """What tells this plan from any other: 64 hexadecimal digits."""
+        """The SHA-256 of the plan's JSON, in hexadecimal."""
         text = json.dumps(self.to_json(), sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()
 

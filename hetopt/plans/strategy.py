@@ -23,10 +23,11 @@ class Strategy:
     Attributes
     ----------
     ep, etp
-        Over how many ranks the routed experts are spread, and how many share the
-        matrices of each: ep * etp divides dp * cp * tp, whose ranks they fold.
+        Ranks over which the routed experts are spread, and ranks that split the
+        matrices of each, among the same dp * cp * tp ranks: ep * etp divides their
+        number.
     zero
-        ZeRO stage over dp * cp; None for the problem's.
+        ZeRO stage over dp * cp; None: the problem's.
 
     Examples
     --------
@@ -39,8 +40,8 @@ class Strategy:
     dp: int
     cp: int
     tp: int
-    # Cut experts are hardly ever worth it: they come last, so that of two strategies
-    # that are worth the same where no expert is the whole ones are reported.
+    # etp comes before ep in comparisons, so that whole experts, which are almost always
+    # better, are reported if a stage without experts makes two strategies equally good.
     etp: int = 1
     ep: int = 1
     recompute: Recompute = "none"
@@ -65,17 +66,17 @@ class Strategy:
 
     @property
     def inside(self) -> int:
-        """What divides a stage's devices in a node: groups of tp and etp stay there."""
+        """Divisor of a stage's devices in each node: tp and etp groups stay inside."""
         return lcm(self.tp, self.etp)
 
     @property
     def has_expert_degrees(self) -> bool:
-        """Whether experts are spread over ranks, or cut."""
+        """Whether experts are spread over ranks, or split."""
         return self.ep * self.etp > 1
 
     @property
     def label(self) -> str:
-        """Name as in UniAP: ``dp2-tp2``, or ``fsdp2-tp2`` where weights are sharded."""
+        """Name as in UniAP: ``dp2-tp2``, or ``fsdp2-tp2`` if weights are sharded."""
         name = f"{'fsdp' if self.zero == 3 else 'dp'}{self.dp}"
         if self.cp > 1:
             name += f"-cp{self.cp}"
@@ -107,7 +108,7 @@ def strategy_to_json(strategy: Strategy) -> dict[str, Any]:
 
 
 def expert_degrees_to_json(strategy: Strategy) -> dict[str, int]:
-    """Return the degrees of experts that are not 1: files leave those out."""
+    """Return the degrees of experts that are not 1; files leave out a 1."""
     degrees = {name: getattr(strategy, name) for name in EXPERT_DEGREES}
     return {name: degree for name, degree in degrees.items() if degree > 1}
 

@@ -1,9 +1,10 @@
-"""What a pipeline costs that takes sequences of several lengths.
+"""Price a pipeline that takes sequences of several lengths.
 
-It has a latency table for each length (``hetopt.cost.divided.by_length``). Memory is
-that of the longest it takes, for as many micro-batches as there are warm-ups. What
-backward passes do not hide of adding up gradients is that of the shortest length of the
-problem that it could take, whichever it takes: the others hide more.
+There is a latency table for each length (``hetopt.cost.divided.by_length``). Memory is
+that of the longest sequences in the mix, with as many micro-batches in flight as there
+are warm-ups. The part of the gradient reduction that backward passes do not hide is
+that of the problem's shortest length with the plan's strategies, even if it is not in
+the mix: longer sequences hide more.
 """
 
 from __future__ import annotations
@@ -27,12 +28,12 @@ if TYPE_CHECKING:
 
 
 def price_mixed(plan: Plan, tables: Mapping[int, CostTable], batch: int) -> Price:
-    """Return what a plan of one pipeline costs that has a mix.
+    """Return the price of a plan of one pipeline with a mix.
 
     Parameters
     ----------
     tables
-        By length: of those in the mix, and of shorter ones of the problem.
+        Length -> table, of the lengths in the mix and of shorter ones of the problem.
     batch
         Sequences that the tables are made for: the global batch.
 
@@ -43,7 +44,7 @@ def price_mixed(plan: Plan, tables: Mapping[int, CostTable], batch: int) -> Pric
     Raises
     ------
     InputError
-        As ``price``; the mix does not go with the batch, or with its micro-batches.
+        As ``price``; the mix does not fit the batch, or the plan's micro-batches.
     """
     mix = plan.pipeline.mix
     field = "pipelines.0.mix"
@@ -78,8 +79,8 @@ def mixed_times(
     Parameters
     ----------
     microbatches
-        Of one length if it made up the whole batch: where tables have what a
-        micro-batch costs.
+        Micro-batches of a whole batch of one length: the slice of the tables with the
+        costs of such a micro-batch.
 
     Raises
     ------
@@ -124,7 +125,7 @@ def _taking(plan: Plan, microbatches: int) -> Plan:
 
 
 def _at(table: CostTable, microbatches: int, held: int) -> CostTable:
-    """Return the table of micro-batches as large, if there were another number."""
+    """Return a table of micro-batches of the same size, but ``held`` of them."""
     try:
         part = table.at(microbatches)
     except KeyError:

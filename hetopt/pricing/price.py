@@ -1,4 +1,4 @@
-"""What a plan costs: its coefficients in a latency table, memory and both times."""
+"""Price a plan by a latency table: memory, and both iteration times."""
 
 from __future__ import annotations
 
@@ -36,32 +36,32 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Price:
-    """What a plan of p stages costs.
+    """Times and memory of a plan of p stages.
 
     Attributes
     ----------
     times
-        Times of the pipeline, and the warm-up counts the plan names.
+        Times of the pipeline, with the plan's warm-up counts.
     closed_form_s, iteration_time_s
         Iteration time by formula and by simulation, in seconds.
     idle_share
-        Of each stage, in the simulation; length p.
+        Idle share of each stage in the simulation; length p.
     memory_bytes, usable_bytes
         Needed and available per device of each stage; length p. A plan that does
-        not fit has a price all the same.
+        not fit has a price, too.
     activation_bytes
-        What of ``memory_bytes`` one micro-batch in flight takes, or one pass without
+        Part of ``memory_bytes`` for one micro-batch in flight, or for one pass without
         the units at the ends of the model (of folded stages, on average); length p.
     recompute_ns
-        What of each stage's backward time recomputes activations: how much longer it
-        is than without recomputation. None where the table does not tell: it has no
-        times without, or longer ones. Length p.
+        Part of each stage's backward time that recomputes activations: the difference
+        to the time without recomputation. None if the table has no such time, or a
+        longer one. Length p.
     uniap_s
-        UniAP's objective in seconds; None where stages have one strategy.
+        UniAP's objective in seconds; None if each stage has one strategy.
     end_bytes
-        What of ``memory_bytes`` is of activations that ``activation_bytes`` leaves out,
-        or waits for gradients of weights;
-        length p, or 0 where units have strategies of their own.
+        Part of ``memory_bytes`` for activations that ``activation_bytes`` leaves out,
+        or that wait for gradients of weights; length p, or 0 if units have their own
+        strategies.
     """
 
     times: PipelineTimes
@@ -84,7 +84,7 @@ def price(plan: Plan, table: CostTable) -> Price:
     Raises
     ------
     InputError
-        If the plan has several pipelines, names what the table lacks, does not
+        The plan has several pipelines, names something that the table lacks, does not
         cover every unit once, or deadlocks.
 
     Examples
@@ -138,9 +138,9 @@ def price(plan: Plan, table: CostTable) -> Price:
 def _one_pass_bytes(
     times: PipelineTimes, table: CostTable, places: tuple[Place, ...]
 ) -> tuple[int, ...]:
-    """Return the activations of one pass of each stage.
+    """Return the bytes of activations of one pass of each stage.
 
-    The ends of the model are left out where not every pass runs them.
+    The ends of the model are left out if only some passes run them.
     """
     chunks = table.chunks if times.fold is None else CHUNKS
     each = np.array(table.body) | (chunks == 1)
@@ -148,7 +148,7 @@ def _one_pass_bytes(
         int(place.counts * each @ place.table.activation_bytes[place.strategy])
         for place in places
     )
-    # A pair of units is of both chunks.
+    # A pair of units belongs to both chunks.
     return tuple(bytes_ // (1 if times.fold is None else CHUNKS) for bytes_ in found)
 
 
@@ -192,7 +192,7 @@ def pipeline_times(plan: Plan, table: CostTable) -> PipelineTimes:
 
 
 def _unit_price(plan: Plan, table: CostTable) -> UnitPrice:
-    """Price a plan whose units have strategies of their own."""
+    """Price a plan whose units have their own strategies."""
     pipeline = _only_pipeline(plan)
     expected = 0
     for number, stage in enumerate(pipeline.stages):
@@ -327,8 +327,7 @@ def _times(
         sharing = sharing_of(part.shared, plan.schedule, clusters, every)
         twice = with_way_back(part).occupancy_ns
         occupancy = tuple(int(twice[key]) for key in boundaries)
-    # What is refused here is the user's: the warm-ups of a plan file, or negative times
-    # of a table.
+    # Errors here are the user's: warm-ups of a plan file, or negative times of a table.
     try:
         check_warmups_fall(warmups)
         return PipelineTimes(

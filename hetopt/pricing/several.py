@@ -1,10 +1,10 @@
-"""What a plan of several pipelines costs.
+"""Price a plan of several pipelines.
 
 Each pipeline is priced as a plan of its own part of the problem
 (``hetopt.cost.divided``), whose g includes adding up gradients over the pipelines. In
 closed form an iteration takes as long as the longest pipeline. In the simulation a
 stage waits, before its g, for all stages of other pipelines that hold some of its
-units, and for the longest g of them. A single pipeline is priced here too where
+units, and takes the longest g among them. A single pipeline is priced here, too, if
 sequences have several lengths (``hetopt.pricing.mixed``).
 """
 
@@ -32,17 +32,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeveralPrice:
-    """What a plan of R pipelines costs.
+    """Prices of a plan of R pipelines.
 
     Attributes
     ----------
     parts
-        Problem and table of each pipeline, of the longest sequences that it takes;
+        Problem and table of each pipeline, for the longest sequences that it takes;
         length R.
     prices, simulations
-        Of each pipeline by itself, its g with the reduction over all; length R.
+        Of each pipeline alone, but its g includes the reduction over all; length R.
     closed_form_s, iteration_time_s
-        Of the plan, by formula and by simulation.
+        Iteration time of the plan, by formula and by simulation, in seconds.
     """
 
     parts: tuple[Part, ...]
@@ -58,13 +58,13 @@ def price_several(problem: Problem, plan: Plan) -> SeveralPrice:
     Parameters
     ----------
     problem
-        The whole one, which the plan was made from.
+        The whole problem that the plan is for.
 
     Raises
     ------
     InputError
-        As ``hetopt.price`` for one of the pipelines; one has no share, or what the
-        problem does not have.
+        As ``hetopt.price`` for one of the pipelines; a pipeline has no share, or nodes
+        that the problem does not have.
 
     Examples
     --------
@@ -115,7 +115,7 @@ def _price_lengths(problem: Problem, plan: Plan) -> SeveralPrice:
 def _division(
     problem: Problem, plan: Plan
 ) -> tuple[list[Mapping[str, tuple[int, ...]]], list[Share]]:
-    """Return the nodes and the shares of pipelines side by side."""
+    """Return the nodes and the share of each pipeline."""
     shares = [pipeline.share for pipeline in plan.pipelines]
     for number, share in enumerate(shares):
         if share is None:
@@ -141,7 +141,7 @@ def _together(
 
 
 def _price(number: int, own: Callable[[], Price]) -> Price:
-    """Price one pipeline; errors name it by its number."""
+    """Price one pipeline; the field of an error has its number."""
     try:
         return own()
     except InputError as error:
@@ -150,10 +150,10 @@ def _price(number: int, own: Callable[[], Price]) -> Price:
 
 
 def together_ns(plan: Plan, simulations: tuple[Simulation, ...]) -> int:
-    """Return when all pipelines have updated all they hold.
+    """Return when all pipelines have ended their iteration.
 
-    A stage's g begins when it and all that hold some of its units have run their last
-    pass, and takes as long as the longest of theirs.
+    The g of a stage begins when it and all stages that hold some of its units have run
+    their last pass, and takes as long as the longest g among them.
     """
     ends = []
     for pipeline, run in zip(plan.pipelines, simulations, strict=True):

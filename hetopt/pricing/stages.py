@@ -1,4 +1,4 @@
-"""What stages cost at their places in a latency table: memory, and parts of times."""
+"""Memory and parts of the times of stages, from their places in a latency table."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def stage_sync_ns(place: Place) -> int:
 
 
 def stage_weight_ns(places: Sequence[Place]) -> tuple[int, ...] | None:
-    """Return what of each stage's backward time runs later; None if nothing does."""
+    """Return each stage's time for weights' gradients; None if none run apart."""
     found = [
         int(place.counts @ place.table.weight_ns[place.strategy])
         for place in places
@@ -45,7 +45,7 @@ def stage_weight_ns(places: Sequence[Place]) -> tuple[int, ...] | None:
 
 
 def fold_of(part: TableSlice, places: Sequence[Place]) -> Fold | None:
-    """Return what of stages' times is of their first chunks; None if none is folded."""
+    """Return the part of stages' times for their first chunks; None if not folded."""
     if part.pairs is None:
         return None
     first = [pair[0] for pair in part.pairs]
@@ -74,12 +74,12 @@ def chunks_of(
     places: Sequence[Place],
     body: NDArray[np.bool_],
 ) -> Chunks | None:
-    """Return what stages of several chunks have beside the others' times.
+    """Return further times of stages with several chunks; None if they have one.
 
     Parameters
     ----------
     body
-        Whether units of each kind are of every chunk; shape (N,).
+        Whether units of each kind are in every chunk; shape (N,).
     """
     if part.way_back is None:
         return None
@@ -101,7 +101,7 @@ def chunks_of(
 
 
 def held_bytes(place: Place, held: NDArray[np.int64]) -> int:
-    """Return states, and so many activations of each kind, of a stage."""
+    """Return bytes of a stage's states and of ``held`` activations of each kind."""
     costs, strategy = place.table, place.strategy
     return int(
         place.counts @ costs.state_bytes[strategy]
@@ -110,12 +110,12 @@ def held_bytes(place: Place, held: NDArray[np.int64]) -> int:
 
 
 def stage_memory_bytes(place: Place, held: NDArray[np.int64]) -> int:
-    """Return what a device of the stage needs (MODEL.md section 5).
+    """Return the bytes that a device of the stage needs (MODEL.md section 5).
 
     Parameters
     ----------
     held
-        Activations of each kind; shape (N,).
+        Activations held of each kind; shape (N,).
     """
     costs, strategy, counts = place.table, place.strategy, place.counts
     return (
@@ -126,7 +126,7 @@ def stage_memory_bytes(place: Place, held: NDArray[np.int64]) -> int:
 
 
 def stage_recompute_ns(place: Place) -> int | None:
-    """Return how much longer backward takes than without recomputation."""
+    """Return the time that recomputation adds to backward; None if it is unknown."""
     strategy = place.table.strategies[place.strategy]
     try:
         plain = place.table.row(replace(strategy, recompute="none"))
@@ -134,5 +134,5 @@ def stage_recompute_ns(place: Place) -> int | None:
         return None
     backward = place.table.backward_ns
     more = int(place.counts @ (backward[place.strategy] - backward[plain]))
-    # A table of measurements may say that it takes less.
+    # In a measured table, backward may take less time with recomputation.
     return more if more >= 0 else None

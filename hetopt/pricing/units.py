@@ -1,11 +1,11 @@
-"""What a plan costs whose units have strategies of their own.
+"""Price a plan whose units have their own strategies.
 
 Passes, states, activations and synchronisation of a stage are sums over its units,
-each at its own strategy; what a stage needs once (buffers, the largest temporary, the
-part of g that no unit hides) is the largest of any of its units. A tensor between
-units of one stage is resharded forward, and its gradient backward; one that leaves
-the stage crosses every boundary on its way, from its sender's layout to its
-receiver's, one tensor after the other.
+each with its own strategy; what a stage needs once (buffers, temporary memory, the
+part of g that does not depend on units) is the maximum over its units. A tensor between
+units of one stage is resharded forward, and its gradient backward; a tensor that leaves
+the stage crosses every boundary on its way, from its sender's layout to its receiver's,
+one tensor after the other.
 """
 
 from __future__ import annotations
@@ -31,20 +31,20 @@ class UnitPrice:
     Attributes
     ----------
     times
-        Of the pipeline, with the warm-ups that the plan names.
+        Times of the pipeline, with the plan's warm-up counts.
     memory_bytes
-        Per device of every stage.
+        Memory per device of every stage.
     activation_bytes
-        What of it one micro-batch in flight takes.
+        Part of it for one micro-batch in flight.
     recompute_ns
-        What of each stage's backward time recomputes activations; see ``Price``.
+        Part of each stage's backward time that recomputes activations; see ``Price``.
     uniap_ns
         UniAP's objective: sum p + sum o + (c - 1) max(p, o).
 
     Raises
     ------
     InputError
-        The table lacks what the plan names, or stages and units do not match.
+        The table lacks something that the plan names, or stages and units do not match.
     """
 
     def __init__(self, plan: Plan, pipeline: Pipeline, table: CostTable) -> None:
@@ -104,17 +104,17 @@ class UnitPrice:
         ]
 
     def _sum(self, name: str, units: range) -> int:
-        """Add up one coefficient of units at their strategies."""
+        """Return the sum of one coefficient over units, each with its strategy."""
         values = getattr(self._part.clusters[0], name)
         return sum(int(values[self._rows[u], self._table.units[u]]) for u in units)
 
     def _most(self, name: str, units: range) -> int:
-        """Return the largest of what a strategy of these units needs once."""
+        """Return the largest of a coefficient that strategies of these units have."""
         values = getattr(self._part.clusters[0], name)
         return max(int(values[self._rows[u]]) for u in units)
 
     def _tensors(self) -> Iterator[tuple[int, int, tuple[int, int, int]]]:
-        """Yield stage of sender, stage of receiver, and place in the matrices."""
+        """Yield sender's stage, receiver's stage, and index into the matrices."""
         for u, v, tensor in self._costs.edges:
             place = (tensor, self._layouts[u], self._layouts[v])
             yield self._stage_of[u], self._stage_of[v], place
@@ -166,7 +166,7 @@ class UnitPrice:
         )
 
     def _recompute(self, units: range) -> int | None:
-        """Return how much longer backward takes than if no unit recomputed."""
+        """Return the time that recomputation adds to backward; None if unknown."""
         costs, more = self._part.clusters[0], 0
         for u in units:
             strategy = costs.strategies[self._rows[u]]
@@ -179,7 +179,7 @@ class UnitPrice:
         return more if more >= 0 else None
 
     def _uniap(self) -> int:
-        """Evaluate the objective, every layer's share of g spread over all c."""
+        """Return the objective, with each unit's part of g spread over all c."""
         count = self._pipeline.microbatches
         shares = self._part.clusters[0].sync_unit_ns
         stages = [
@@ -196,9 +196,9 @@ class UnitPrice:
 
 
 def crossing(costs: UnitTable, end_unit: int) -> tuple[int, int, int] | None:
-    """Return the edge that names the resharding of the boundary before a unit.
+    """Return the edge whose resharding is reported for the boundary before a unit.
 
-    Of all that cross it the one whose ends are nearest to it; None if none does.
+    Of all edges that cross it, the one with the nearest ends; None if there is none.
     """
     edges = [edge for edge in costs.edges if edge[0] < end_unit <= edge[1]]
     return max(edges, key=lambda edge: (edge[0], -edge[1]), default=None)

@@ -1,4 +1,4 @@
-"""How far an engineer's own runs were from the table: factors that correct it."""
+"""Factors from an engineer's own runs that correct the latency table."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-#: What a run may correct. A factor outside says that something else is wrong.
+#: Ranges of corrections. A factor outside means that something else is wrong.
 EFFICIENCY_BOUNDS = (0.25, 2.0)
 BANDWIDTH_BOUNDS = (0.1, 2.0)
 RESERVE_BOUNDS = (0.01, 0.5)
 
 
 def most_overhead(memory_bytes: int) -> int:
-    """Return the largest overhead of a device: it leaves some of the memory."""
+    """Return the largest overhead of a device, which leaves one byte of memory."""
     return memory_bytes - 1
 
 
@@ -30,25 +30,24 @@ def _check(name: str, factor: float, bounds: tuple[float, float]) -> None:
 class Calibration:
     """Factors by which the latency table of a problem is corrected.
 
-    Other corrections, of the overhead and of the reserve, are
-    ``Cluster.overhead_bytes`` and ``Training.reserve`` themselves; ``overheads`` and
-    ``reserve`` say which of these it gave.
+    Corrections of overheads and of the reserve replace ``Cluster.overhead_bytes`` and
+    ``Training.reserve``; ``overheads`` and ``reserve`` record which were replaced.
 
     Attributes
     ----------
     efficiency
-        Cluster name -> how much faster its devices compute than their latency
-        source says; a missing name is 1.
+        Cluster name -> speed of its devices over that of their latency source; 1 for a
+        missing name.
     bandwidth
-        How much more bandwidth the networks between nodes and between clusters have
-        than the problem says.
+        Bandwidth of the networks between nodes and between clusters over that of the
+        problem.
     intra_node
-        How much more bandwidth the links inside nodes, and those of device groups, have
-        than the problem says.
+        Bandwidth of the links inside nodes, and of device groups, over that of the
+        problem.
     overheads
         Names of the clusters whose overhead is the calibration's.
     reserve
-        The calibration's; None where the training's own stands.
+        The calibration's reserve; None if the training's own is kept.
     """
 
     efficiency: Mapping[str, float] = field(default_factory=dict)

@@ -61,7 +61,7 @@ def profile_files() -> Mapping[str, Traversable]:
 
 @cache
 def profile_contents() -> Mapping[str, bytes]:
-    """Return what the shipped latency profiles hold, by name: sorted, read once."""
+    """Return the content of shipped latency profiles by name, sorted; read once."""
     return {name: file.read_bytes() for name, file in profile_files().items()}
 
 

@@ -1,4 +1,4 @@
-"""One number that changes whenever a problem means something else."""
+"""The digest of a problem, which changes whenever its meaning does."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from hetopt.problem.training.pins import ANY
 if TYPE_CHECKING:
     from hetopt.problem.problem import Problem
 
-#: Labels and provenance: (class, field) that change no plan. An accelerator's name
-#: is not one of them: efficiency curves are looked up by it. Hosts are: costs know the
-#: sizes of a cluster's nodes, but not which node is which.
+#: Labels and provenance: (class, field) that change no plan. An accelerator's name is
+#: not one of them: efficiency curves are looked up by it. Hosts are: costs depend on
+#: the sizes of a cluster's nodes, but not on which node is which.
 _LABELS = frozenset(
     {
         ("Problem", "name"),
@@ -33,8 +33,8 @@ _LABELS = frozenset(
     }
 )
 
-#: Fields that came later, and their defaults: left out at these, so that a problem
-#: without them keeps its digest.
+#: Fields that were added later, and their defaults: a field with its default is left
+#: out, so that older problems keep their digests.
 _LATER = {
     ("Cluster", "price_per_hour"): None,
     ("Cluster", "unequal"): None,
@@ -73,9 +73,8 @@ def problem_digest(problem: Problem) -> str:
     """Return the SHA-256 of the problem's canonical JSON, in hexadecimal.
 
     Labels, hosts and sources do not count; names of clusters do, because plans use
-    them. Of a profile's path only the file's name counts, so that a problem is the same
-    wherever it lies; what the profile holds is covered by the digest of the latency
-    table.
+    them. Of a profile's path only the file's name counts, so that the digest does not
+    depend on folders; the digest of the latency table covers the profile's content.
     """
     latency = {
         cluster: PurePath(source).name if source.endswith(PROFILE_SUFFIX) else source

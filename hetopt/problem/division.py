@@ -1,10 +1,10 @@
-"""The nodes of a problem divided among pipelines that run side by side (Hetu v2).
+"""Divide the nodes of a problem among pipelines that run side by side (Hetu v2).
 
-Every pipeline has some devices of some nodes, which no other has; a node may be divided
-too. What a pipeline can do with them is a problem of its own: that of ``part_of``. What
-several pipelines share is divided among them once and for all, so that each takes no
-longer beside the others than its problem says: a part of a node has its part of the
-interfaces, and all that reach a link or an uplink have equal parts of its capacity.
+Every pipeline has devices that no other has; a node can be divided too. ``part_of``
+returns the problem of one pipeline. Shared resources are divided in advance, so that
+beside the others no pipeline takes longer than its own problem says: a part of a node
+has the same part of its interfaces, and the pipelines that use a link or an uplink have
+equal parts of its capacity.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from hetopt.problem.cluster.cluster import Cluster, ClusterLink
     from hetopt.problem.problem import Problem
 
-    #: By cluster, the devices that a pipeline has in each of its nodes.
+    #: Cluster name -> devices that a pipeline has in each of its nodes.
     Nodes = Mapping[str, tuple[int, ...]]
 
 
@@ -37,11 +37,11 @@ def part_of(
     Parameters
     ----------
     division
-        What each pipeline has; see ``ensure_division``.
+        Nodes of each pipeline; see ``ensure_division``.
     number
-        Of the pipeline, from 0.
+        Number of the pipeline, from 0.
     batch
-        Sequences that it takes in an iteration, at least 1.
+        Sequences of the pipeline in an iteration, at least 1.
     """
     own = division[number]
     clusters = tuple(
@@ -56,7 +56,7 @@ def part_of(
 
 
 def everything(problem: Problem) -> dict[str, tuple[int, ...]]:
-    """Return all nodes there are, as the only pipeline of a plan has them."""
+    """Return all nodes, as the share of a single pipeline."""
     return {
         each.name: tuple(x for x, count in each.sizes for _ in range(count))
         for each in problem.clusters
@@ -64,9 +64,9 @@ def everything(problem: Problem) -> dict[str, tuple[int, ...]]:
 
 
 def ensure_division(problem: Problem, division: Sequence[Nodes]) -> None:
-    """Raise InputError unless every pipeline has parts of nodes there are, and links.
+    """Raise InputError if a pipeline has no or unknown nodes, or two have no link.
 
-    Whether the parts can all be cut from the nodes is not looked at.
+    Whether all parts together fit into the nodes is not checked.
     """
     known = {each.name: each for each in problem.clusters}
     for number, nodes in enumerate(division):
@@ -95,7 +95,7 @@ def unlinked(problem: Problem, division: Sequence[Nodes]) -> Iterator[tuple[str,
 
 
 def pins_fault(pins: Pins) -> str | None:
-    """Say which pins are of a whole plan, and not of each pipeline; None if none is."""
+    """Return the name of a pin that is for a whole plan, not a pipeline, or None."""
     free = Pins()
     for name in ("stages", "microbatches", "order", "units"):
         if getattr(pins, name) != getattr(free, name):
@@ -108,10 +108,10 @@ def pins_fault(pins: Pins) -> str | None:
 
 
 def node_share(cluster: Cluster, division: Sequence[Nodes], own: Nodes) -> Fraction:
-    """Return the least share that one pipeline's parts are of nodes of a cluster.
+    """Return the smallest fraction of a cluster's node that a pipeline's parts may be.
 
-    Parts of a size are whole nodes unless pipelines have more of them together than
-    there are nodes of that size: then any of them may have been cut.
+    Parts of one size are whole nodes unless all pipelines together have more of them
+    than there are nodes of that size: then any of them may be part of a larger node.
     """
     whole = Counter(dict(cluster.sizes))
     cut = Counter(x for nodes in division for x in nodes.get(cluster.name, ())) - whole
@@ -122,9 +122,9 @@ def node_share(cluster: Cluster, division: Sequence[Nodes], own: Nodes) -> Fract
 
 
 def halved(cluster: Cluster) -> Cluster | None:
-    """Return a cluster whose nodes are all cut in two halves; None if that cannot be.
+    """Return a cluster with every node cut in two halves; None if none can be.
 
-    Nodes of an odd number of devices stay whole.
+    Nodes with an odd number of devices stay whole.
     """
     parts = [
         part
@@ -139,7 +139,7 @@ def halved(cluster: Cluster) -> Cluster | None:
 
 
 def _part(cluster: Cluster, own: Nodes, division: Sequence[Nodes]) -> Cluster:
-    """Return what a pipeline has of a cluster."""
+    """Return a pipeline's part of a cluster."""
     parts = own[cluster.name]
     largest = max(parts)
     share = node_share(cluster, division, own)
@@ -177,7 +177,7 @@ def _leaves(nodes: Nodes, name: str) -> bool:
 
 
 def _links(problem: Problem, division: Sequence[Nodes], own: Nodes) -> ClusterLinks:
-    """Return the links of one pipeline, with its part of what they carry."""
+    """Return the links of one pipeline, with its part of their bandwidth."""
     clusters = {each.name: each for each in problem.clusters}
     pairs = dict(problem.links.pairs)
     for first, second in combinations([name for name in clusters if own.get(name)], 2):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-#: It loads and plans as it stands.
+#: It can be loaded and planned unchanged.
 EXAMPLE = """\
 # A hetopt problem: which model to train, on which clusters, and how.
 # `hetopt plan` this file; `hetopt catalog` lists presets and accelerators, and

@@ -6,10 +6,10 @@ splits or replicates whole key-value heads, in every block of a model of several
 splits the sequence into balanced causal pairs of chunks; q * dp divides the global
 batch.
 
-Of a model with experts ep * etp divides n, ep the routed experts, and etp their width
-and what the stage has in a node; tp divides the shared expert's width too, and is 1
-without sequence parallelism: every rank sends tokens of its own. Other models have 1
-and 1.
+For a model with experts, ep * etp divides n, ep the number of routed experts, and etp
+their width and the stage's devices in a node; tp also divides the shared expert's
+width, and is 1 without sequence parallelism: every rank sends its own tokens. Other
+models have ep = etp = 1.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
 
 class Mesh(NamedTuple):
-    """Devices of a stage by what they split: batch, sequence, matrices.
+    """Degrees of a stage: its devices split the batch, the sequence and matrices.
 
-    The same devices split the routed experts (``ep``), and the matrices of each.
+    The same devices split the routed experts (``ep``) and their matrices (``etp``).
     """
 
     dp: int
@@ -47,7 +47,7 @@ class Mesh(NamedTuple):
 
     @property
     def inside(self) -> int:
-        """What divides its devices in a node: groups of tp and etp stay there."""
+        """Divisor of its devices in each node: tp and etp groups stay inside one."""
         return lcm(self.tp, self.etp)
 
 
@@ -94,9 +94,9 @@ def meshes(
 def expert_degrees(
     model: Model, cluster: Cluster, devices: int
 ) -> Iterator[tuple[int, int]]:
-    """Yield (ep, etp) of routed experts on a stage of so many devices, ascending.
+    """Yield (ep, etp) of routed experts on a stage of ``devices``, ascending.
 
-    Whether the ranks of ``etp`` fit into one node, ``packed`` says.
+    Whether a group of ``etp`` fits into one node is left to ``packed``.
     """
     experts = model.experts
     if experts is None:
@@ -133,10 +133,11 @@ def divisors(number: int) -> list[int]:
 
 
 def _splits_sequence(model: Model, training: Training, cp: int) -> bool:
-    """Balanced causal attention gives every rank an early and a late chunk.
+    """Whether context parallelism of this degree can split the sequence.
 
-    Sequences of several lengths, or in windows, stay whole, and those of which every
-    score is held: a ring has blocks of them.
+    Balanced causal attention gives every rank an early and a late chunk. Models of
+    blocks, whose sequences differ, are not split; neither is unfused attention, which
+    holds all scores at once, while a ring holds blocks of them.
     """
     whole = bool(model.blocks) or training.attention == "unfused"
     return cp == 1 or (not whole and training.seq_len % (2 * cp) == 0)

@@ -1,4 +1,4 @@
-"""Problems by path, or by the name of one that ships with hetopt."""
+"""Problems by the path of their file, or by the name of a shipped one."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hetopt.problem.catalogue import problem_files
 from hetopt.problem.problem import Problem
 from hetopt.problem.reading import read_problem
 
-#: Characters of a problem's name that an error shows.
+#: Most characters of a problem's name that an error shows.
 _MOST_NAME = 80
 
 

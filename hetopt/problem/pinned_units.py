@@ -1,4 +1,4 @@
-"""Whether pinned units are those that the stages of a schedule hold."""
+"""Check that pinned units are as many as the stages of a schedule hold."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 def units_fault(
     units: tuple[int, ...], model: Model, training: Training
 ) -> tuple[FieldPath, str] | None:
-    """Return why ``pin.units`` cannot be meant under a schedule; None if they can.
+    """Return why ``pin.units`` is impossible under a schedule; None if it is not.
 
-    Where the schedule cannot divide the model there is nothing to count, and None.
+    None, too, if the schedule cannot divide the model: there is nothing to count.
 
     Returns
     -------
@@ -42,7 +42,7 @@ def units_fault(
 
 
 def _placed(total: int, training: Training) -> tuple[int, str]:
-    """Return how many units the stages have in all, and in words.
+    """Return how many units all stages hold together, and the same in words.
 
     Parameters
     ----------

@@ -32,7 +32,7 @@ class Problem(Shown):
     latency
         Cluster name -> name or path of the latency source; ``auto`` by default.
     calibration
-        Corrects the latency table by what the user's own runs took.
+        Factors from the user's own runs that correct the latency table.
 
     Examples
     --------
@@ -97,7 +97,7 @@ class Problem(Shown):
 
     @property
     def microbatch_counts(self) -> tuple[int, ...]:
-        """Values of q the pins permit: divisors of the global batch, ascending."""
+        """Values of q that pins permit: divisors of the global batch, ascending."""
         return tuple(
             q
             for q in divisors(self.training.global_batch)
@@ -106,9 +106,9 @@ class Problem(Shown):
 
     @property
     def stage_counts(self) -> tuple[int, ...]:
-        """Values of p the model's body and the pins permit, ascending.
+        """Values of p that the model's body, devices and pins permit, ascending.
 
-        With several chunks a stage at least two: one has no way back.
+        At least 2 with several chunks: these go on from the last stage to the first.
         """
         chunks = self.training.chunks
         parts = 2 if self.training.schedule == FOLDED else chunks
@@ -124,7 +124,7 @@ class Problem(Shown):
     def programs(self) -> tuple[tuple[int, int], ...]:
         """Pairs (p, q) that a plan may have.
 
-        With chunks p divides q; where stages are folded q is more than p.
+        With several chunks p divides q; if stages are folded, q is more than p.
         """
         return tuple(
             (p, q)
@@ -134,17 +134,17 @@ class Problem(Shown):
         )
 
     def has_program(self, p: int, q: int) -> bool:
-        """Whether p of ``stage_counts`` and q of ``microbatch_counts`` go together."""
+        """Whether a plan may have this p of ``stage_counts`` and q."""
         if self.training.schedule == FOLDED:
             return q > p
         return self.training.chunks == 1 or q % p == 0
 
     def of_length(self, tokens: int) -> Problem:
-        """Return it with sequences of this length alone."""
+        """Return the problem with sequences of this length only."""
         return replace(self, training=self.training.of_length(tokens))
 
     def under(self, schedule: ScheduleName, chunks: int | None = None) -> Problem:
-        """Return it with another schedule, under which its pins still can be meant.
+        """Return the problem with another schedule, under which its pins are possible.
 
         Parameters
         ----------
@@ -154,8 +154,8 @@ class Problem(Shown):
         Raises
         ------
         InputError
-            The schedule does not go with so many chunks, or its stages do not hold
-            as many units as are pinned; the field says which.
+            The schedule does not allow so many chunks, or its stages do not hold as
+            many units as are pinned; the error's field says which.
         """
         found = self.of_plan(schedule, chunks)
         units = self.pins.units
@@ -166,17 +166,17 @@ class Problem(Shown):
         return found
 
     def of_plan(self, schedule: ScheduleName, chunks: int | None = None) -> Problem:
-        """Return it with the schedule of a plan, which may break any pin.
+        """Return the problem with the schedule of a plan, which may break any pin.
 
         Raises
         ------
         InputError
-            The schedule does not go with so many chunks.
+            The schedule does not allow so many chunks.
         """
         return replace(self, training=self.training.under(schedule, chunks))
 
     def cluster_index(self, name: str) -> int:
-        """Position of the cluster of this name; raises KeyError if there is none."""
+        """Return the position of the cluster of this name; KeyError without one."""
         for index, cluster in enumerate(self.clusters):
             if cluster.name == name:
                 return index

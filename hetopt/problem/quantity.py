@@ -40,7 +40,7 @@ class Dimension:
     Attributes
     ----------
     name
-        What it is called in messages, with its article.
+        Its name in messages, with an article.
     examples
         How to write it, for messages.
     units
@@ -106,12 +106,12 @@ def parse_quantity(value: object, dimension: Dimension) -> Fraction:
     value
         A text with number and unit, or the number 0.
     dimension
-        What it must be.
+        The dimension that it must have.
 
     Raises
     ------
     ValueError
-        If it is not a finite quantity of this dimension, 0 or more.
+        It is not a finite quantity of this dimension, 0 or more.
     """
     expected = f"expected {dimension.name} such as {dimension.examples}"
     if isinstance(value, int | float) and not isinstance(value, bool):

@@ -1,6 +1,6 @@
-"""Reading a problem: one YAML file, and the files its sections name.
+"""Read a problem: one YAML file, and the files that its sections name.
 
-Whatever the user wrote wrong becomes one InputError with file, line and field.
+Every mistake in them becomes one InputError with file, line and field.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from hetopt.problem.problem import Problem
 
 _SUFFIXES = (".yaml", ".yml", ".json")
-#: Files naming files naming files: more is a mistake.
+#: Longest chain of files that name each other; a longer one is a mistake.
 _MAX_DEPTH = 8
 
 
@@ -43,7 +43,7 @@ def read_problem(path: str | Path) -> Problem:
     Raises
     ------
     InputError
-        With file, line and field of the first thing that is wrong.
+        With file, line and field of the first mistake.
 
     Examples
     --------
@@ -62,18 +62,18 @@ def read_problem_text(text: str, name: str = "problem.yaml") -> Problem:
     text
         YAML or JSON.
     name
-        What errors call it; files it names are relative to this path.
+        The file's name in errors; files that the text names are relative to it.
     """
     return problem_of(parse_document(text, name), name)
 
 
 def problem_of(document: Document, name: str) -> Problem:
-    """Return the problem that a document describes, and put in the files it names.
+    """Return the problem of a document, into which the files it names are read.
 
     Parameters
     ----------
     name
-        The document's file, which labels a problem without a name.
+        The document's file, after which a problem without a name is named.
     """
     if not isinstance(document.data, dict):
         msg = (
@@ -106,7 +106,7 @@ def problem_of(document: Document, name: str) -> Problem:
 
 
 def _origin(document: Document, path: FieldPath) -> str:
-    """Say which config gave a field of the model that the document does not."""
+    """Return words for the config.json that gave a field of the model, or ``""``."""
     model = document.data.get("model")
     config = model.get("hf_config") if isinstance(model, dict) else None
     if len(path) < 2 or path[0] != "model" or not isinstance(config, str):
@@ -190,7 +190,7 @@ def _include(document: Document, path: FieldPath) -> None:
 
 
 def _section(document: Document, section: str, file: str, loaded: Document) -> Document:
-    """Return a section from its own file, or from a problem file, which names it."""
+    """Return a section from a file of its own, or from a problem file that has it."""
     data = loaded.data
     if not isinstance(data, dict):
         return loaded
@@ -204,7 +204,7 @@ def _section(document: Document, section: str, file: str, loaded: Document) -> D
 
 
 def _reference(document: Document, path: FieldPath) -> str | None:
-    """Return the file that stands for a value: a path, or ``{file: path}``."""
+    """Return the file that a value names, as a path or ``{file: path}``, or None."""
     value = document.data
     for key in path:
         value = value[key]

@@ -1,1 +1,1 @@
-"""What a solver answers: plans with their times and prices, and what is proven."""
+"""Results of solvers: plans, bounds, certificates and costs."""

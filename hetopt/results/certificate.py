@@ -1,19 +1,19 @@
-"""A certificate: what is claimed of every (p, q), so that anyone can verify it.
+"""A certificate: a claim about every (p, q), so that anyone can verify it.
 
-Times are whole picoseconds. The *value* of a plan is its closed form with the period
-lambda, and the rest, rounded up to whole ones, or its simulated time where that is the
-objective; a program's bound says that none of its plans has a smaller value. In one
+Times are whole picoseconds. The *value* of a plan is its closed form, with the period
+lambda and the rest rounded up to whole picoseconds, or its simulated time if that is
+the objective. No plan of a program has a smaller value than the program's bound. In one
 certificate
 
 - ``solved`` is the program of the plan, bounded by the plan's value;
-- ``refuted-by-bound`` follows from the relaxation of each cluster by itself;
-- ``refuted-by-search`` is what ``solver`` (for simulated times: the search of
-  ``--objective simulated``) claims: to verify it is to solve the program again;
+- ``refuted-by-bound`` follows from the relaxation of each cluster alone;
+- ``refuted-by-search`` is a claim of ``solver`` (for simulated times: of the search of
+  ``--objective simulated``): to verify it, the program has to be solved again;
 - ``infeasible`` programs have no plan at all, and no bound;
-- ``unsettled`` ones are bounded only.
+- ``unsettled`` programs have a bound only.
 
-For the same problem, table and optimal plan the certificate is always the same,
-whatever the race met on its way.
+For the same problem, table and optimal plan the certificate is always the same, even if
+programs were settled in another order.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ PS_S = 1e-12
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Claim:
-    """What is claimed of one (p, q).
+    """The claim about one (p, q).
 
     Attributes
     ----------
     bound_ps
-        No plan of it has a smaller value; None when infeasible.
+        Lower bound on the value of its plans; None if it has none.
     """
 
     stages: int
@@ -65,9 +65,10 @@ class Certificate:
     Attributes
     ----------
     solver
-        Who searched where a bound did not suffice.
+        Solver of the programs for which a bound did not suffice.
     relaxed
-        Principles that plans need not keep; every claim is about the space left.
+        Principles that plans need not keep; every claim holds for the space without
+        them.
     plan, value_ps
         The best plan found and its value; None if there is none.
     lower_bound_ps
@@ -118,7 +119,7 @@ class Certificate:
         return "\n".join(["{", *lines, ",\n".join(bodies), "}", ""])
 
     def bounds(self) -> dict[int, int | None]:
-        """Return the least bound by micro-batch count; None where all is infeasible."""
+        """Return the least bound by micro-batch count; None if all are infeasible."""
         least: dict[int, int | None] = {}
         for claim in self.programs:
             known = least.setdefault(claim.microbatches, None)

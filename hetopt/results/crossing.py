@@ -10,8 +10,9 @@ from hetopt.results.priced_plan import PricedPlan
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-#: By so much another plan has to be better, as a share of its time, to matter where
-#: coefficients are uncertain.
+
+#: Share of the plan's time by which another plan has to be better, as coefficients are
+#: uncertain.
 MARGIN = 0.01
 
 MoveKind = Literal["speed", "memory", "link", "uplink"]
@@ -24,18 +25,18 @@ class Crossing:
     Attributes
     ----------
     kind, clusters
-        ``speed``: of all that a cluster's devices compute; ``memory``: per device;
-        ``link``: all bandwidths between two clusters; ``uplink``.
+        ``speed``: of a cluster's devices; ``memory``: per device; ``link``: all
+        bandwidths between two clusters; ``uplink``.
     more
-        The direction.
+        Whether the coefficient grows.
     factor
-        The first one found at which another plan is better by more than ``MARGIN``;
-        None: there is none up to the last that is tried.
+        First factor found at which another plan is better by more than ``MARGIN``;
+        None: there is none up to the last one tried.
     plan_s
-        What the plan takes there, by the time that is minimised; None: it does not
-        fit its devices.
+        The plan's time at this factor, by the objective; None: it does not fit its
+        devices, or there is no factor.
     other
-        The best plan there; None if there is none at all, or no factor.
+        The best plan at this factor; None if there is no plan, or no factor.
     proven
         Whether no plan is better at the factors that were tried before.
     """

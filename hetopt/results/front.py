@@ -47,7 +47,7 @@ class FrontPoint:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Front:
-    """Every trade of time for money that is worth anything.
+    """All plans that no other beats in both time and price.
 
     Attributes
     ----------
@@ -56,11 +56,11 @@ class Front:
         none is missing; ``feasible``: the search ended before that was shown;
         ``infeasible``: there is no plan.
     objective
-        Which time is meant: ``closed`` or ``simulated``.
+        The time that is meant: ``closed`` or ``simulated``.
     points
         Ascending by price, and so descending by time.
     open
-        Choices of nodes that may still hold a better plan.
+        Number of choices of nodes that may still have a better plan.
     interrupted
         Whether the user stopped the search; not part of the file.
     """
@@ -87,7 +87,7 @@ class Front:
         )
 
     def time_s(self, point: FrontPoint) -> float:
-        """Return the time of a point that the front is about."""
+        """Return the time of a point by the front's objective."""
         best = point.best
         simulated = self.objective == "simulated"
         return best.iteration_time_s if simulated else best.closed_form_s

@@ -1,4 +1,4 @@
-"""What it costs to keep to plans that a launcher can run."""
+"""The plan without a launcher's limits, which shows what they cost."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Launch:
-    """What it costs to keep to plans that a launcher can run.
+    """The best plan without a launcher's limits, which shows what they cost.
 
     Attributes
     ----------
     launcher
-        Its name.
+        Name of the launcher.
     schedule
-        Of the plan without these limits: the one that was asked for.
+        Schedule of that plan; the one that was asked for if there is no plan.
     closed_form_s, iteration_time_s
-        Of that plan; None if the time was up before one was found.
+        Times of that plan; None if none was found.
     proven
         Whether that plan is proven optimal.
     """

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from hetopt.plans.plan import Plan
     from hetopt.problem.problem import Problem
 
-#: Tokens that training is priced by.
+#: Number of tokens for which reports give a price of training.
 TRILLION = 1e12
 
 
@@ -26,13 +26,13 @@ class Cost:
     Attributes
     ----------
     nodes
-        Nodes that have to be rented, by cluster, of those that host stages.
+        Cluster name -> nodes to rent, of clusters that host stages.
     unpriced
-        Those of them that have no price; if there are any, the numbers are None.
+        Those of these clusters that have no price; if any, the costs below are None.
     per_hour
-        Of all nodes.
+        Cost of all nodes.
     per_iteration, per_trillion_tokens
-        At the simulated iteration time, as throughput is.
+        Costs at the simulated iteration time, like the throughput.
     """
 
     nodes: Mapping[str, int]
@@ -65,7 +65,7 @@ def cost_of(problem: Problem, plan: Plan, iteration_time_s: float) -> Cost | Non
 
 
 def known_cost(problem: Problem, plan: Plan, iteration_time_s: float) -> Cost:
-    """Return what a plan costs, as far as there are prices."""
+    """Return what a plan costs; None in its fields if a price is missing."""
     prices = {each.name: each.price_per_hour for each in problem.clusters}
     nodes = rented_nodes(problem, plan)
     unpriced = tuple(name for name in nodes if prices[name] is None)
@@ -90,9 +90,9 @@ def known_cost(problem: Problem, plan: Plan, iteration_time_s: float) -> Cost:
 
 
 def rented_nodes(problem: Problem, plan: Plan) -> dict[str, int]:
-    """Return how many nodes a plan needs, by cluster, of those that host stages.
+    """Return the nodes that a plan needs, by name of the clusters that host stages.
 
-    A stage has nodes of its own or shares one (``hetopt.problem.cluster.packing``).
+    A stage has its own nodes or shares one (``hetopt.problem.cluster.packing``).
     """
     clusters = {each.name: each for each in problem.clusters}
     stages: dict[str, Counter[int]] = {name: Counter() for name in clusters}

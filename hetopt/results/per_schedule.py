@@ -1,4 +1,4 @@
-"""What a search of the best schedule found out about one of them."""
+"""What a search for the best schedule found about one schedule."""
 
 from __future__ import annotations
 
@@ -14,31 +14,30 @@ ScheduleStatus = Literal[
     "optimal", "feasible", "refuted", "infeasible", "unknown", "passed-over"
 ]
 
-#: What stands for the best of all named schedules, where one is asked for.
+#: Given as a schedule, it means the best of all named ones.
 BEST: Literal["best"] = "best"
 
-#: Chunks of a stage that are tried where schedules with several are, unless others are
-#: asked for.
+#: Default numbers of chunks per stage to try for schedules with several.
 USUAL_CHUNKS = (2, 4)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduleBound:
-    """One schedule, and what its plans take at least.
+    """One schedule, with its best known plan's time and a lower bound.
 
     Attributes
     ----------
     chunks
-        Of every stage; more than 1 where the schedule has several.
+        Chunks of every stage; more than 1 if the schedule has several.
     status
         ``optimal``: its best plan is known; ``feasible``: a plan is known that may not
-        be its best; ``refuted``: it has no better plan than the reported one, whatever
-        it has; ``infeasible``: it has no plan; ``unknown``: none of these;
-        ``passed-over``: it was not to be searched.
+        be its best; ``refuted``: it has no better plan than the reported one;
+        ``infeasible``: it has no plan; ``unknown``: none of these; ``passed-over``: it
+        cannot be searched, or the launcher does not run it.
     objective_s
-        What its best known plan takes, by what is minimised; None: none is known.
+        Objective of its best known plan; None: none is known.
     lower_bound_s
-        No plan of it takes less; None: nothing is known, or there is no plan.
+        Lower bound on its plans' objective; None: none is known, or there is no plan.
     search_time_s
         Wall-clock seconds.
     reason
@@ -55,7 +54,7 @@ class ScheduleBound:
 
     @property
     def counts(self) -> bool:
-        """Whether some plan of it could be the reported one."""
+        """Whether the lower bound over all schedules depends on it."""
         return self.status not in ("infeasible", "passed-over")
 
     def to_json(self) -> dict[str, Any]:

@@ -18,7 +18,7 @@ class PricedPlan:
     Attributes
     ----------
     objective_s
-        What was minimised, where that is neither of the times.
+        Value of the objective, if that is neither of the times; else None.
     """
 
     plan: Plan

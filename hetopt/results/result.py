@@ -1,4 +1,4 @@
-"""What a solver answers: a plan, its times, and how every (p, q) was settled."""
+"""The result of a solver: a plan, its times, and how every (p, q) was settled."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 RESULT_SCHEMA = "hetopt-result/1"
 
-#: A result is optimal when its relative gap is at most this.
+#: A result is optimal if its relative gap is at most this.
 OPTIMALITY_GAP = 1e-6
 
 Status = Literal["optimal", "feasible", "infeasible", "unknown"]
@@ -47,41 +47,39 @@ class Result(Shown):
         micro-batches, clusters, strategies or stages per cluster, and by more than
         an exchange of identical clusters.
     lower_bound_s
-        Valid lower bound on the objective over the whole space; None if nothing is
-        known or nothing is feasible.
+        Valid lower bound on the objective over the whole space; None if none is known
+        or nothing is feasible.
     gap
         (value - lower bound) / value of the reported plan; None without a plan.
     search_time_s
         Wall-clock seconds.
     relaxed
-        Principles that plans need not keep; status, bound and gap are about the
-        space that is left.
+        Principles that plans need not keep; status, bound and gap are for the space
+        without them.
     choice
-        Why this solver, where ``auto`` chose it, or what it had to do without.
+        Why ``auto`` chose this solver, or what the solver had to do without.
     launch
-        Where only plans were searched that a launcher can run: which, and its price.
-        Status, bound and gap are about these plans.
+        If only plans that a launcher can run were searched: the plan without that
+        limit. Status, bound and gap are for plans that the launcher can run.
     cost
-        Of the plan, where the problem has prices.
+        Cost of the plan, if the problem has prices.
     spent
-        What was found out about the nodes to rent, where prices decide; then there
-        are no settlements.
+        Bounds of the choices of nodes, if prices decide; then there are no settlements.
     several
-        What was found out about divisions of the nodes, where plans may have several
-        pipelines; then there are no settlements.
+        Bounds of the divisions of the nodes, if plans may have several pipelines; then
+        there are no settlements.
     stability
-        How far each coefficient may move until another plan is better, where that
-        was asked for.
+        How far each coefficient may move until another plan is better, if that was
+        asked for.
     schedules
-        What was found out about each schedule, where the best of all was asked for.
-        Status, bound and gap are about all that were searched; settlements are of the
-        reported plan's.
+        Bound of each schedule, if the best of all was asked for. Status, bound and gap
+        are for all that were searched; settlements are for the reported plan's.
     reason
-        Why there is no plan, in one line; None when there is one.
+        Why there is no plan, in one line; None if there is one.
     interrupted
         Whether the user stopped the search; not part of the file.
     journal_failure
-        Why the journal was not kept to the end; not part of the file.
+        Why the journal could not be written to the end; not part of the file.
 
     Examples
     --------

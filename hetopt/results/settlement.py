@@ -19,11 +19,11 @@ class Settlement:
     how
         ``solved``: its optimum is known; ``refuted-by-bound``: a relaxation shows
         that it cannot beat the reported plan; ``refuted-by-search``: the program
-        has no better plan; ``infeasible``: it has no plan at all; ``unsettled``:
-        neither, and ``bound_s`` is all that is known.
+        has no better plan; ``infeasible``: it has no plan at all; ``unsettled``: none
+        of these, only ``bound_s`` is known.
     bound_s
         Valid lower bound on the objective of every plan with this (p, q), in
-        seconds; None when infeasible.
+        seconds; None if it is infeasible.
     """
 
     stages: int

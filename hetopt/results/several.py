@@ -1,4 +1,4 @@
-"""What was found out about pipelines side by side."""
+"""What a search found about pipelines side by side."""
 
 from __future__ import annotations
 
@@ -11,17 +11,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartBound:
-    """What a search found out about one pipeline of a division of the nodes.
+    """The bound of one pipeline of a division of the nodes.
 
     Attributes
     ----------
     division
-        By pipeline and cluster, the devices of each node.
+        For each pipeline and cluster, the devices of each node.
     pipeline, batch
-        Which of them, and the sequences that it takes in an iteration; None: the bound
-        is on all pipelines of the division, whatever each of them takes.
+        Number of the pipeline, and its sequences in an iteration; None: the bound holds
+        for all pipelines of the division together, for any split of the batch.
     bound_s
-        It takes no less in closed form, with adding up gradients; None: it has no plan.
+        Lower bound on its closed form, which includes adding up gradients over
+        pipelines; None: it has no plan.
     """
 
     division: tuple[Mapping[str, tuple[int, ...]], ...]
@@ -57,17 +58,17 @@ class PartBound:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Several:
-    """How a result was found that may have several pipelines.
+    """The proof of a result that may have several pipelines.
 
     Attributes
     ----------
     most
-        Pipelines that a plan may have.
+        Most pipelines of a plan.
     divisions
-        Ways to divide the nodes among up to so many pipelines.
+        Number of ways to divide the nodes among up to ``most`` pipelines.
     bounds
-        Of the pipelines that were searched. What is claimed follows from them, and
-        from the device time of the others.
+        Bounds of the pipelines that were searched. The result's claims follow from
+        them, and from the device time of the others.
     """
 
     most: int

@@ -1,4 +1,4 @@
-"""What may be spent, and what was found out about the nodes to rent."""
+"""Limits on prices, and what a search found about the nodes to rent."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ _HOUR_S = 3600.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spending:
-    """How nodes are chosen by their prices.
+    """Limits by which nodes are chosen.
 
     Attributes
     ----------
     budget
-        Most that the nodes of a plan may cost an hour, above 0; None: any amount.
+        Highest price of a plan's nodes per hour, above 0; None: no limit.
     min_tokens_per_s
         Least throughput, by the time that is minimised, above 0; None: any.
     """
@@ -54,12 +54,12 @@ def spending_of(
     *,
     field: str = "min_tokens_per_s",
 ) -> Spending | None:
-    """Return how prices decide; None if nothing was asked of them.
+    """Return the limits by which nodes are chosen; None if prices do not decide.
 
     Raises
     ------
     InputError
-        A limit is no number above 0, or the least throughput is without effect.
+        A limit is no number above 0, or the least throughput has no effect.
     """
     if min_tokens_per_s is not None and objective != "cost":
         msg = "is of no effect where time is minimised: use it with objective cost"
@@ -71,14 +71,15 @@ def spending_of(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FleetBound:
-    """What a search found out about one fleet.
+    """The bound of one fleet, which is a choice of nodes to rent.
 
     Attributes
     ----------
     nodes
-        By cluster; those without any are left out.
+        Cluster name -> number of nodes; clusters without nodes are left out.
     bound_s
-        No plan on these nodes, or on some of them, takes less; None: there is none.
+        Lower bound on the time of all plans on these nodes, or on some of them; None:
+        there is no plan.
     """
 
     nodes: Mapping[str, int]
@@ -91,15 +92,15 @@ class FleetBound:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spent:
-    """How a result was found that minds prices.
+    """The proof of a result for which prices decide.
 
     Attributes
     ----------
     fleets
-        Those that were searched. What is claimed follows from their bounds, and from
-        the device time of the others.
+        Fleets that were searched. The result's claims follow from their bounds, and
+        from the device time of the others.
     choices
-        Fleets in all.
+        Number of all fleets.
     lower_bound
         Valid lower bound on the cost of an iteration, in closed form; None unless
         cost is minimised.
@@ -133,5 +134,5 @@ class Spent:
 
 
 def cost_of_time(per_hour: float, time_s: float) -> float:
-    """Return what so many seconds cost at a price per hour."""
+    """Return the cost of a time in seconds at a price per hour."""
     return per_hour * time_s / _HOUR_S

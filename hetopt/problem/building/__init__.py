@@ -1,1 +1,1 @@
-"""From the fields of a problem file to the nouns: defaults, presets, cross-checks."""
+"""Build a problem from the fields of its file: defaults, presets, cross-checks."""

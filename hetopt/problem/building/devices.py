@@ -1,4 +1,4 @@
-"""What of an accelerator a problem overrides, and whether it suits the training."""
+"""Fields of an accelerator that a problem overrides, and checks of devices."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def peak_flops(
     spec: AcceleratorSpec, base: Accelerator | None, path: FieldPath
 ) -> PeakFlops | None:
-    """Return the rates that are given, and the preset's where none is."""
+    """Return the given rates, completed by the preset's; None if there are none."""
     known = {} if base is None else asdict(base.peak_flops)
     given = spec.peak_flops
     if isinstance(given, float):
@@ -42,7 +42,7 @@ def peak_flops(
 
 
 def overridden(spec: AcceleratorSpec, key: str) -> bool:
-    """Whether the user gives what the catalogue's source ``key`` is of."""
+    """Whether the user gives the value that the catalogue's source ``key`` is for."""
     field, _, name = key.partition(".")
     given = getattr(spec, field)
     if field != "peak_flops" or given is None:
@@ -60,7 +60,7 @@ def overhead_bytes(
 
 
 def check_overhead(overhead: int, memory_bytes: int, path: FieldPath) -> None:
-    """Refuse an overhead that leaves no memory, of a cluster or a calibration."""
+    """Refuse an overhead, of a cluster or a calibration, that leaves no memory."""
     if overhead > most_overhead(memory_bytes):
         msg = (
             f"is {overhead} bytes, expected less than the memory ({memory_bytes} bytes)"

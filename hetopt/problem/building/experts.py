@@ -1,4 +1,4 @@
-"""From the fields of ``experts`` and ``latent`` to what a model has."""
+"""Build a model's experts and latent attention from their fields."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 def build_experts(
     fields: Mapping[str, Any] | None, layers: int, path: FieldPath
 ) -> Experts | None:
-    """Return the experts of so many layers; None if no fields are given.
+    """Return the experts of a model of ``layers`` layers; None without fields.
 
     Raises
     ------
     FieldError
-        The fields contradict each other, or the number of layers.
+        The fields contradict each other or the number of layers.
     """
     if fields is None:
         return None
@@ -52,7 +52,7 @@ def build_latent(fields: Mapping[str, Any] | None, path: FieldPath) -> Latent | 
     Raises
     ------
     FieldError
-        A field is not what it can be.
+        A field has a value that it cannot have.
     """
     if fields is None:
         return None

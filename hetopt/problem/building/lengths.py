@@ -1,4 +1,4 @@
-"""Shares of sequence lengths, beside the rest of the training settings."""
+"""Add the shares of sequence lengths to the training settings."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ def with_lengths(
     Parameters
     ----------
     training
-        As if there were one length.
+        Settings without lengths.
     shares
-        Of the sequences, by their tokens.
+        Tokens of a sequence -> share of the sequences.
     batch
-        As the file has it.
+        Global batch as the file gives it.
 
     Raises
     ------
     FieldError
-        The batch is in tokens, or the shares do not go with the batch or the longest
+        The batch is in tokens, or the shares do not fit the batch or the longest
         sequence.
     """
     if isinstance(batch, str):

@@ -26,7 +26,7 @@ def build_links(spec: LinksSpec | None, clusters: tuple[Cluster, ...]) -> Cluste
                 "such as {default: {bandwidth: 10 Gbps, latency: 1 ms}}"
             )
             raise FieldError(("links",) if spec is None else ("links", "default"), msg)
-        # One cluster has no network to another: this is never read.
+        # A single cluster has no network to another: no link is ever read.
         return ClusterLinks(default=None)
     default = None
     if spec.default is not None:
@@ -56,7 +56,7 @@ def build_links(spec: LinksSpec | None, clusters: tuple[Cluster, ...]) -> Cluste
 
 
 def check_order(order: tuple[str, ...] | None, links: ClusterLinks) -> None:
-    """Refuse a pinned order of clusters that no link joins."""
+    """Refuse a pinned order with neighbours that no link joins."""
     for first, second in pairwise(order or ()):
         if links.between(first, second) is None:
             msg = f"puts {second!r} after {first!r}, and there is no link between them"
@@ -66,7 +66,7 @@ def check_order(order: tuple[str, ...] | None, links: ClusterLinks) -> None:
 def _cluster_link(
     spec: ClusterLinkSpec, default: ClusterLinkSpec | None, path: FieldPath
 ) -> ClusterLink | None:
-    """Return a link as given, with what it leaves out as in the default."""
+    """Return a link, completed by the default; None if its bandwidth is ``none``."""
 
     def given(name: str) -> Any:
         value = getattr(spec, name)

@@ -1,4 +1,4 @@
-"""From the ``model`` section's fields to the model: presets, defaults, blocks."""
+"""Build the model from the ``model`` section: presets, defaults, blocks."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 DEFAULT_VOCAB = 32000
 
-#: What blocks take from the whole model where they do not say it themselves.
+#: Fields that a block takes from the whole model unless it has its own.
 _SHARED = ("hidden", "heads", "kv_heads", "head_dim", "ffn", "gated", "attention")
 
 _PATH: FieldPath = ("model",)
@@ -75,10 +75,10 @@ def preset_model(name: str) -> Model:
 
 
 def _architecture(fields: dict[str, Any]) -> Architecture:
-    """Take what a model computes beside its sizes out of its fields."""
+    """Return what a model computes beside its sizes; ``fields`` loses these fields."""
     own = {name: fields.pop(name) for name in ARCHITECTURE_FIELDS if name in fields}
     if "full_layers" in own:
-        # Of a preset it is a list.
+        # A preset has a list.
         own["full_layers"] = tuple(own["full_layers"])
     scaling = own.get("rotary_scaling")
     if scaling is not None:
@@ -118,7 +118,7 @@ def _build_blocks(fields: dict[str, Any]) -> Model:
 
 
 def _overridden(base: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
-    """Return ``base`` changed by ``own``, without what no longer follows from it."""
+    """Return ``base`` overridden by ``own``, without sizes that no longer hold."""
     fields = dict(base)
     if not {"hidden", "heads", "latent"}.isdisjoint(own) and "head_dim" not in own:
         fields.pop("head_dim", None)
@@ -142,7 +142,7 @@ def _defaults(fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def _sizes(fields: dict[str, Any], path: FieldPath) -> dict[str, Any]:
-    """Fill in the sizes of layers that follow from others."""
+    """Return the fields, with those sizes of layers that follow from others."""
     hidden, heads = fields["hidden"], fields["heads"]
     latent = fields.get("latent")
     head_dim = hidden // heads if latent is None else latent.head_dim

@@ -1,4 +1,4 @@
-"""The nodes of a cluster: equally large ones by their number, others one by one."""
+"""The nodes of a cluster, from their number or from a list of their sizes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Nodes(NamedTuple):
     largest
         Devices of the largest node.
     unequal
-        Devices of each node, where they are not the same for all; else None.
+        Devices of each node; None if all nodes have the same number.
     """
 
     number: int
@@ -33,12 +33,12 @@ class Nodes(NamedTuple):
 
 
 def nodes_of(spec: ClusterSpec, path: FieldPath) -> Nodes:
-    """Return the nodes, as one of two forms gives them.
+    """Return the nodes: equal ones by their number, or a list of their sizes.
 
     Raises
     ------
     FieldError
-        Both forms or half of one is given, or what needs equal nodes has others.
+        Both forms or half of one is given, or a price of a node of unequal nodes.
     """
     each = spec.devices_per_node
     if isinstance(spec.nodes, int):

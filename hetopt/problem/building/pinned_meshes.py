@@ -1,7 +1,7 @@
-"""Pins that no strategy of their cluster satisfies, whatever memory it has.
+"""Refuse pins that no strategy of their cluster satisfies, memory aside.
 
-Such a cluster could only stay unused, which nobody asks for by naming its degrees: who
-wants that says ``stages: 0``.
+The solvers would leave such a cluster unused. That is not what a user means by pinning
+its degrees; an unused cluster is pinned with ``stages: 0``.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ if TYPE_CHECKING:
     from hetopt.problem.training.training import Training
 
 _DEGREES = Mesh._fields
-#: Those of models without experts.
+#: Degrees of models without experts.
 _DENSE = _DEGREES[:3]
-#: Values that a message lists.
+#: Most values that a message lists.
 _LISTED = 16
 
 
 def check_meshes(
     pins: Pins, model: Model, clusters: Iterable[Cluster], training: Training
 ) -> None:
-    """Raise FieldError where pins leave a cluster that may be used no degrees."""
+    """Raise FieldError if pins permit no degrees of a cluster that may be used."""
     for cluster in clusters:
         if pins.order is None or cluster.name in pins.order:
             _PinnedMeshes(pins, model, cluster, training).check()
@@ -56,7 +56,7 @@ class _PinnedMeshes:
         self.pinned = [name for name, domain in self.domains.items() if domain != ANY]
 
     def check(self) -> None:
-        """Raise FieldError that names the pin in the way and what is possible."""
+        """Raise FieldError that names the wrong pin and the possible values."""
         if not set(self.pinned) & set(_DEGREES) or self._is_unused():
             return
         if any(self._meshes(())):
@@ -73,7 +73,7 @@ class _PinnedMeshes:
         raise FieldError(("pin", "clusters", self.cluster.name), msg)
 
     def _is_unused(self) -> bool:
-        """Whether the pins themselves say that the cluster hosts no stage."""
+        """Whether the pins exclude every number of stages above 0."""
         return self._least_stages(self.domains["stages"]) is None
 
     def _least_stages(self, domain: Domain) -> int | None:
@@ -81,7 +81,7 @@ class _PinnedMeshes:
         return next((count for count in counts if domain.permits(count)), None)
 
     def _meshes(self, free: Iterable[str]) -> Iterator[Mesh]:
-        """Yield the meshes that remain if some pins are taken away."""
+        """Yield the meshes that the pins permit, leaving out the pins in ``free``."""
         domains = self.domains | dict.fromkeys(free, ANY)
         least = self._least_stages(domains["stages"]) or 1
         pins = replace(NO_CLUSTER_PINS, **{name: domains[name] for name in _DEGREES})
@@ -97,7 +97,7 @@ class _PinnedMeshes:
         return found.stages if found else 0
 
     def _check_alone(self, name: str) -> None:
-        """Raise FieldError if no mesh has the degree, whatever else is pinned."""
+        """Raise FieldError if no mesh has the degree even without other pins."""
         values = {getattr(mesh, name) for mesh in self._meshes(self.pinned)}
         if not any(self.domains[name].permits(value) for value in values):
             msg = (
@@ -107,7 +107,7 @@ class _PinnedMeshes:
             raise self._error(name, msg)
 
     def _check_beside_others(self, name: str) -> None:
-        """Raise FieldError if there are meshes but for this pin."""
+        """Raise FieldError if there are meshes without this pin."""
         found = set(self._meshes((name,)))
         if not found:
             return
@@ -135,7 +135,7 @@ class _PinnedMeshes:
         raise self._error(name, msg)
 
     def _said(self, name: str) -> str:
-        """Return what the user said of a decision."""
+        """Return the pinned or forbidden values of a decision as text."""
         domain: Domain = self.domains[name]
         if domain.allowed is not None:
             return " or ".join(map(str, sorted(domain.allowed, key=str)))

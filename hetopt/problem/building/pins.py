@@ -1,4 +1,4 @@
-"""From the ``pin`` section to ``Pins``: which decisions may take which values."""
+"""Build ``Pins`` from the ``pin`` section: which values decisions may take."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ def build_pins(
     clusters: tuple[Cluster, ...],
     training: Training,
 ) -> Pins:
-    """Return the pins; raises FieldError where they cannot be meant.
+    """Return the pins; FieldError if they contradict each other or the problem.
 
-    Pins that no plan can satisfy for a deeper reason, such as memory, pass: that
-    is for the solver to say.
+    Pins that no plan satisfies for a reason such as memory pass: the solver reports
+    that there is no plan.
     """
     if spec is None:
         return Pins()
@@ -193,7 +193,7 @@ def _check_units(pins: Pins, model: Model, training: Training) -> None:
 
 
 def _check_hosting(pins: Pins, names: tuple[str, ...]) -> None:
-    """Check order, stages per cluster and stages overall against each other."""
+    """Check pinned order, stages, and units of clusters and overall for agreement."""
     for name in names:
         path = (*_PIN, "clusters", name, "stages")
         stages = pins.of(name).stages

@@ -1,4 +1,4 @@
-"""From the problem file's fields to the nouns: defaults, presets, cross-checks."""
+"""Build the problem from the fields of its file: defaults, presets, cross-checks."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from hetopt.problem.schema.problem import ClusterSpec, ProblemSpec, TrainingSpec
     from hetopt.problem.training.choices import Recompute
 
-#: Of an inter-node link that gives only its bandwidth.
+#: Latency of an inter-node link that gives only its bandwidth.
 DEFAULT_INTER_NODE_LATENCY_S = 5e-6
 
 
@@ -53,18 +53,18 @@ def build_problem(
     find_profile: Callable[[str, str], str],
     read_shares: Callable[[str], Mapping[int, float]],
 ) -> Problem:
-    """Return the problem; raises FieldError with the path of the field in the way.
+    """Return the problem; FieldError with the path of the first wrong field.
 
     Parameters
     ----------
     spec
         The validated file.
     name
-        Label if the file gives none.
+        Name of the problem if the file gives none.
     read_config
         Reads the config.json that ``model.hf_config`` names into model fields.
     find_profile
-        Returns the latency source that a cluster's name and the file's text mean.
+        Returns the latency source for a cluster's name and the file's text.
     read_shares
         Reads the histogram that ``training.lengths`` names.
     """
@@ -149,7 +149,7 @@ def _build_accelerator(spec: AcceleratorSpec, path: FieldPath) -> Accelerator:
 
 
 def _kept_sources(base: Accelerator | None, spec: AcceleratorSpec) -> dict[str, str]:
-    """Return the catalogue's sources of what the user does not override."""
+    """Return the catalogue's sources of the fields that the user does not override."""
     return {
         key: source
         for key, source in (base.sources if base else {}).items()
@@ -163,7 +163,7 @@ def _link(
     path: FieldPath,
     latency_s: float | None = None,
 ) -> Link:
-    """Fill what ``spec`` leaves out from ``base``, then from ``latency_s``."""
+    """Return the link, completed from ``base``, then from ``latency_s``."""
     bandwidth = spec.bandwidth if spec else None
     latency = spec.latency if spec else None
     if base is not None:
@@ -320,7 +320,7 @@ def _build_training(
         optimizer=spec.optimizer,
         zero=spec.zero,
         overlap_gradients=spec.overlap_gradients,
-        # In one order, so that how a user lists them changes nothing.
+        # In a fixed order, so that the order in the file has no effect.
         recompute={
             name: tuple(item for item in RECOMPUTE if item in policies)
             for name, policies in chosen.items()

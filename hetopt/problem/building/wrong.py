@@ -1,4 +1,4 @@
-"""What is wrong with a field whose place in the file the reader looks up."""
+"""Errors about fields, whose places in the file the reader looks up."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Accelerators, clusters and nodes, and which stages fit into the nodes."""
+"""Accelerators, clusters, nodes, and how stages are placed in them."""

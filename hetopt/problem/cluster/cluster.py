@@ -19,20 +19,20 @@ if TYPE_CHECKING:
 
     from hetopt.problem.training.choices import Precision
 
-#: Share of a device's memory that is overhead where nothing is known of it: ours.
+#: Share of a device's memory that is overhead if the overhead is unknown: we assume it.
 UNKNOWN_OVERHEAD = 0.06
 
 Staging = Literal["host", "device"]
 
-#: What of the training state may lie in the hosts' memory.
+#: The part of the training state that may be in the hosts' memory.
 Offload = Literal["optimizer"]
 
-#: Bytes per second and device that a host reads and writes where nothing else is said;
+#: Bytes per second and device that a host reads and writes, unless the file gives them;
 #: published: STREAM on one of the two sockets of a DGX A100 reaches 148 GB/s
 #: (https://gist.github.com/v0dro/0559e1d9b205ca9ac0ad1a29fe10377b), for 8 devices.
 HOST_MEMORY_BYTES_PER_S = 2 * 148e9 / 8
 
-#: What a device may multiply in.
+#: Formats that a device may multiply in.
 Arithmetic = Literal["bf16", "fp16", "fp32", "tf32", "fp8"]
 ARITHMETIC: tuple[Arithmetic, ...] = get_args(Arithmetic)
 
@@ -41,7 +41,7 @@ _HOST = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9._:-]{0,251}[A-Za-z0-9_.])?", re.A
 
 
 def host_fault(host: str) -> str | None:
-    """Say what is wrong with a host's name or address; None if nothing is."""
+    """Return what is wrong with a host's name or address; None if nothing is."""
     if _HOST.fullmatch(host):
         return None
     return (
@@ -68,7 +68,7 @@ class Link:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PeakFlops:
-    """Dense FLOP/s of one device by what it multiplies in; None: it cannot.
+    """Dense FLOP/s of one device by the format it multiplies in; None: it cannot.
 
     Without sparsity; accumulation is in FP32 (tensor cores) or in the same precision.
     """
@@ -91,12 +91,12 @@ class PeakFlops:
 
     @classmethod
     def dense_16_bit(cls, rate: float) -> Self:
-        """Return what one number means: BF16 and FP16 alike, and nothing else."""
+        """Return the rates that one number means: it for BF16 and FP16, no others."""
         return cls(bf16=rate, fp16=rate)
 
     @property
     def known(self) -> tuple[Arithmetic, ...]:
-        """What the device multiplies in."""
+        """Formats that the device multiplies in."""
         return tuple(name for name in ARITHMETIC if getattr(self, name) is not None)
 
 
@@ -109,16 +109,16 @@ class Accelerator:
     memory_bytes
         Device memory as a program can see it.
     overhead_bytes
-        What of it a training program holds outside of what its framework allocates:
-        the context, buffers of collectives, gaps between allocations. None: unknown.
+        Memory that a training program uses beyond what its framework allocates: the
+        context, buffers of collectives, gaps between allocations. None: unknown.
     memory_bandwidth_bytes_per_s
-        Of the device's own memory.
+        Bandwidth of the device's own memory.
     intra_node
         Default link between two devices of one node.
     host_device
         Default link between a device and its host.
     sold_as_bytes
-        Memory that the vendor's sheet gives, by which inventories know a device; None:
+        Memory in the vendor's sheet, by which inventories recognise a device; None:
         ``memory_bytes``.
     sources
         Field name -> where the number comes from.
@@ -155,7 +155,7 @@ class Accelerator:
         Parameters
         ----------
         emulate
-            What a device without the precision multiplies in.
+            Precision in which a device without ``precision`` multiplies.
 
         Raises
         ------
@@ -176,7 +176,7 @@ class Accelerator:
         return rate
 
     def overhead_of(self, memory_bytes: int) -> int:
-        """Return the overhead on so much memory, of which it is a share if unknown."""
+        """Return the overhead in bytes; if unknown, a share of ``memory_bytes``."""
         if self.overhead_bytes is None:
             return math.ceil(memory_bytes * UNKNOWN_OVERHEAD)
         return self.overhead_bytes
@@ -197,9 +197,9 @@ class Cluster:
     Attributes
     ----------
     devices_per_node
-        Of the largest node, if they are unequal.
+        Devices of a node; of the largest node, if they are unequal.
     unequal
-        The devices of each node, in the order of ``hosts``; None if all have as many.
+        Devices of each node, in the order of ``hosts``; None if nodes are equal.
     memory_bytes, overhead_bytes
         Per device; the overhead is outside of what the framework allocates.
     max_tp
@@ -209,15 +209,15 @@ class Cluster:
     nics_per_node
         Network interfaces per node; each carries ``inter_node.bandwidth``.
     uplink_bytes_per_s
-        What all links to other clusters share, per direction; None: no limit.
+        Bandwidth that all links to other clusters share, per direction; None: no limit.
     offload
-        What of the training state lies in the hosts' memory; None: nothing.
+        The part of the training state that is in the hosts' memory; None: nothing.
     host_memory_bytes_per_s
         Per device; it limits the update of an offloaded optimizer.
     price_per_hour
-        Of one node, in no particular currency, at least 0; None: unknown.
+        Price of one node, in any one currency, at least 0; None: unknown.
     hosts
-        Names or addresses of the nodes, in rank order; None: unknown. No cost changes.
+        Names or addresses of the nodes in rank order, not used in costs; None: unknown.
     """
 
     name: str
@@ -324,7 +324,7 @@ class Cluster:
 
     @property
     def sizes(self) -> tuple[tuple[int, int], ...]:
-        """Devices of a node with the number of nodes that have so many, most first."""
+        """Pairs of a node's devices and the number of such nodes, largest first."""
         if self.unequal is None:
             return ((self.devices_per_node, self.nodes),)
         return _counted(self.unequal)
@@ -336,7 +336,7 @@ class Cluster:
 
 @lru_cache
 def _counted(sizes: tuple[int, ...]) -> tuple[tuple[int, int], ...]:
-    """Return every size with how often it occurs, the largest first."""
+    """Return each size with its number of occurrences, the largest first."""
     return tuple(sorted(Counter(sizes).items(), reverse=True))
 
 
@@ -347,15 +347,15 @@ class ClusterLink:
     Attributes
     ----------
     latency_s
-        Of one message, paid once a transfer.
+        Latency, paid once per transfer.
     capacity_bytes_per_s
-        What all connections share; None: only nodes and interfaces limit it.
+        Bandwidth that all connections share; None: only nodes and interfaces limit it.
     node_bytes_per_s
-        What one node carries over one boundary; None: what its interfaces do.
+        Bandwidth of one node over one boundary; None: that of its interfaces.
     connection_bytes_per_s
-        What one pair of interfaces carries; None: what the slower of them does.
+        Bandwidth of one pair of interfaces; None: that of the slower one.
     message_s
-        Added for each of the messages that one connection carries.
+        Time added for each message that one connection carries.
     staged
         ``host``: device-to-host, network, host-to-device (HetAuto section 5.1);
         ``device``: device-direct (H2 section 3.2).
@@ -388,8 +388,8 @@ class ClusterLink:
 class ClusterLinks:
     """Links between clusters: a default, and exceptions by unordered pair.
 
-    None stands where there is no link: neither a boundary nor the gradients of a tied
-    embedding cross there.
+    None means that there is no link: neither a pipeline boundary nor the gradients of a
+    tied embedding can cross.
     """
 
     default: ClusterLink | None

@@ -1,4 +1,4 @@
-"""Single nodes and devices, where it matters which one is which."""
+"""Single nodes and devices, by their host and number."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ class Device(NamedTuple):
     Attributes
     ----------
     number
-        Within its node, from 0, as before any was lost.
+        Number within its node, from 0, as before any device was lost.
     """
 
     cluster: str
@@ -20,7 +20,7 @@ class Device(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Host and number, as ``--lost`` takes them."""
+        """Host and number, as ``--lost`` expects them."""
         return f"{self.host}:{self.number}"
 
 
@@ -30,7 +30,7 @@ class Node(NamedTuple):
     Attributes
     ----------
     devices
-        The number of each device that it has, ascending.
+        Numbers of the devices that it has, ascending.
     """
 
     cluster: str
@@ -38,5 +38,5 @@ class Node(NamedTuple):
     devices: tuple[int, ...]
 
     def device(self, place: int) -> Device:
-        """Return one of its devices, counted from 0 among those it has."""
+        """Return the device at a position, from 0, among those that the node has."""
         return Device(self.cluster, self.host, self.devices[place])

@@ -1,8 +1,8 @@
-"""How stages of so many devices lie in a cluster's nodes (MODEL.md, section 2).
+"""How stages are placed in a cluster's nodes (MODEL.md, section 2).
 
-A stage of no more devices than the largest node has lies inside one node, beside others
-as far as there is room. A larger one takes equally many devices of several nodes, each
-of which is its own: as many as nodes of some size have.
+A stage with at most the devices of the largest node is placed inside one node, which it
+may share with other stages. A larger stage has several nodes to itself and uses the
+same number of devices in each, which is all devices of some node size.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 
 class Packed(NamedTuple):
-    """Stages that are all alike, in the nodes of a cluster.
+    """Equal stages in the nodes of a cluster.
 
     Attributes
     ----------
     per_node
-        Devices that a stage has in each of its nodes; they divide its devices.
+        Devices that a stage has in each of its nodes, a divisor of all its devices.
     stages
-        The most that there is room for, at least 1.
+        Most stages that fit, at least 1.
     """
 
     per_node: int
@@ -33,20 +33,20 @@ class Packed(NamedTuple):
 
 
 def packed(cluster: Cluster, devices: int, inside: int) -> Packed | None:
-    """Return how stages of so many devices lie in the nodes; None if none fits.
+    """Return how equal stages are placed in the nodes; None if no stage fits.
 
     Parameters
     ----------
     devices
-        Of a stage.
+        Devices of a stage.
     inside
-        What divides them in every node, as its tensor degrees stay inside one.
+        Divisor of its devices in each node: tensor-parallel groups stay inside a node.
 
     Notes
     -----
     n <= the largest node: sum over nodes of floor(m_k / n) stages. Otherwise n = r m'
-    for the size m' of a node that this divides: floor(#{m_k >= m'} / r) stages. Of
-    several m' the one that holds most stages is taken, of those the largest.
+    for a node size m' that ``inside`` divides: floor(#{m_k >= m'} / r) stages. The m'
+    with the most stages is taken; of several, the largest.
     """
     if devices <= cluster.devices_per_node:
         fit = sum(count * (size // devices) for size, count in cluster.sizes)
@@ -64,9 +64,9 @@ def packed(cluster: Cluster, devices: int, inside: int) -> Packed | None:
 
 
 def fills_by_sum(cluster: Cluster, devices: Iterable[int]) -> bool:
-    """Whether stages of these sizes fit whenever their devices add up to no more.
+    """Whether stages of these sizes fit if their sum is at most the cluster's devices.
 
-    So they do in equal nodes that every size divides, or is a multiple of.
+    True for equal nodes, if every size is a divisor or a multiple of theirs.
     """
     size = cluster.devices_per_node
     return cluster.unequal is None and all(
@@ -75,16 +75,17 @@ def fills_by_sum(cluster: Cluster, devices: Iterable[int]) -> bool:
 
 
 def fits_by_limits(cluster: Cluster, stages: Iterable[tuple[int, int]]) -> bool:
-    """Whether stages of these sizes fit whenever each size and larger ones leave room.
+    """Whether stages of these sizes fit if they keep one limit for each size.
 
-    The room is what ``packed`` has for stages of that size alone. So it is if every
-    size divides the next: the largest ones are put first, and take of each node a
-    multiple of what the others need. Those of several nodes have to fill them.
+    The limit of a size: stages of at least that size have no more devices in all than
+    ``packed`` has for stages of that size alone. It suffices if every size divides the
+    next: the largest are placed first and take, of each node, a multiple of what the
+    others need. Stages of several nodes have to fill them.
 
     Parameters
     ----------
     stages
-        Devices, and what divides them in every node.
+        Devices and ``inside`` of each, as in ``packed``.
     """
     largest = cluster.devices_per_node
     pairs = sorted(set(stages))
@@ -97,13 +98,13 @@ def fits_by_limits(cluster: Cluster, stages: Iterable[tuple[int, int]]) -> bool:
 
 
 def nodes_for(cluster: Cluster, stages: Mapping[int, int]) -> int:
-    """Return how many of a cluster's nodes stages need, of unequal ones the largest.
+    """Return how many nodes of a cluster stages need; the largest are used first.
 
     Parameters
     ----------
     stages
-        How many stages there are of each number of devices. Stages of several sizes
-        fit by their sum (``fills_by_sum``); in unequal nodes they share none.
+        Devices of a stage -> number of such stages. Stages of several sizes fit by
+        their sum (``fills_by_sum``); in unequal nodes, sizes are counted one by one.
     """
     size = cluster.devices_per_node
     shared = {own: count for own, count in stages.items() if own <= size}
@@ -114,7 +115,7 @@ def nodes_for(cluster: Cluster, stages: Mapping[int, int]) -> int:
 
 
 def _shared_nodes(cluster: Cluster, devices: int, stages: int) -> int:
-    """Return how many nodes stages of so many devices need, largest nodes first."""
+    """Return how many nodes equal stages need, the largest nodes first."""
     nodes = 0
     for size, count in cluster.sizes:
         if stages > 0 and size >= devices:

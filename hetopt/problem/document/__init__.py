@@ -1,1 +1,1 @@
-"""A problem's text as data: the file and line of every value, and changes to it."""
+"""The text of a problem: the place of every value, and edits."""

@@ -15,30 +15,30 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from pathlib import Path
 
-#: Where a value stands inside a document: keys and list positions from the root.
+#: Path of a value inside a document: keys and list positions from the root.
 FieldPath = tuple[str | int, ...]
 
-#: Aliases can make a short file stand for an endless one; no problem is this large.
+#: Aliases can make a short file expand without end; no problem is this large.
 MAX_VALUES = 100_000
 #: No problem or experiment is nested this deep.
 MAX_DEPTH = 64
 _TOO_DEEP = "is nested too deeply to be a problem"
-#: What PyYAML's scanner in C says of a thousand levels, since 6.0.4, which it counts
-#: before their values are read.
+#: Message of PyYAML's scanner in C, since 6.0.4, about a thousand levels: it counts
+#: them before their values are read.
 _TOO_DEEP_FOR_C = "exceeded maximum nesting depth"
 
 #: In C where PyYAML was built with it: ten times faster.
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-#: Of PyYAML, whose types do not say what each kind of event has.
+#: PyYAML's types do not declare the attributes of each kind of event.
 _Event = Any
 
-#: Opens each question of ``hetopt inventory``, in a comment.
+#: Begins the comment of each question of ``hetopt inventory``.
 QUESTION = "QUESTION: "
-#: A field below a question, and what stands where its value is to come.
+#: A field below a question, and the placeholder of a value.
 _ASKED = re.compile(r"#\s+([a-z_]+):")
 _PLACEHOLDER = re.compile(r"<[^<>]*>")
 
-#: Characters of a key that an error shows.
+#: Most characters of a key that an error shows.
 _MOST_KEY = 80
 
 _NULL = "tag:yaml.org,2002:null"
@@ -80,7 +80,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """What ``hetopt inventory`` could not say: where it asks, and for which field."""
+    """A question of ``hetopt inventory``: its place, and the field it asks for."""
 
     place: Place
     field: str
@@ -90,7 +90,7 @@ class Question:
 class Document:
     """Plain data (dict, list, str, int, float, bool, None) with places.
 
-    ``questions`` are those that stand in comments, so nobody has answered them.
+    ``questions`` are those that are still comments: nobody has answered them.
     """
 
     data: Any
@@ -106,7 +106,7 @@ class Document:
         return None
 
     def error(self, path: FieldPath, message: str) -> InputError:
-        """Return the error that says ``message`` about the value at ``path``."""
+        """Return the error with ``message`` about the value at ``path``."""
         place = self.place(path)
         message = self._unanswered(path, place) or message
         return InputError(
@@ -117,14 +117,14 @@ class Document:
         )
 
     def part(self, key: str) -> Document:
-        """Return what stands under a key of the root, as a document of its own."""
+        """Return the value of a key of the root as a document of its own."""
         places = {
             path[1:]: place for path, place in self.places.items() if path[:1] == (key,)
         }
         return Document(self.data[key], places, self.questions)
 
     def replace(self, path: FieldPath, other: Document) -> None:
-        """Put another document's data and places where ``path`` leads."""
+        """Replace the value at ``path`` by another document, with its places."""
         target = self.data
         for key in path[:-1]:
             target = target[key]
@@ -136,7 +136,7 @@ class Document:
         self.questions += other.questions
 
     def _unanswered(self, path: FieldPath, place: Place | None) -> str | None:
-        """Say that an inventory's question about a field is open, if it is."""
+        """Return a message if an inventory's question about the field is open."""
         value = self.data
         for key in path:
             inside = isinstance(value, dict | list) and key in _keys(value)
@@ -166,7 +166,7 @@ def _keys(value: dict[str, Any] | list[Any]) -> Iterable[str | int]:
 
 
 def _questions(text: str, file: str) -> Iterator[Question]:
-    """Yield what stands in comments below each ``# QUESTION:``."""
+    """Yield the fields in the comments below each ``# QUESTION:``."""
     asked: int | None = None
     for number, line in enumerate(text.splitlines(), start=1):
         comment = line.strip()
@@ -181,18 +181,18 @@ def _questions(text: str, file: str) -> Iterator[Question]:
 def dotted(path: FieldPath) -> str | None:
     """Return ``clusters.0.nodes`` for ``("clusters", 0, "nodes")``."""
     text = ".".join(str(part)[:_MOST_KEY] for part in path)
-    # An error stays on one line whatever a key is made of.
+    # An error stays on one line even if a key has line breaks.
     return (text if text.isprintable() else ascii(text)) or None
 
 
 def load_document(path: str | Path, most_values: int = MAX_VALUES) -> Document:
-    """Read a YAML or JSON file; raises InputError for whatever is wrong with it."""
+    """Read a YAML or JSON file; InputError if it cannot be read."""
     text = read_text(path, "a YAML file")
     return parse_document(text, str(path), most_values)
 
 
 def parse_document(text: str, name: str, most_values: int = MAX_VALUES) -> Document:
-    """Read YAML or JSON text; ``name`` is what errors call its file."""
+    """Read YAML or JSON text; errors give ``name`` as its file."""
     if name.endswith(".json"):
         # JSON permits tabs between tokens and nowhere else; YAML does not.
         text = text.replace("\t", " ")
@@ -212,10 +212,10 @@ def parse_document(text: str, name: str, most_values: int = MAX_VALUES) -> Docum
 
 
 class _EventReader:
-    """Turns YAML events into plain data and notes where each value stands.
+    """Turns YAML events into plain data and notes the place of each value.
 
-    Everything is counted as it is read, so that no text is read in full that is too
-    large or too deep.
+    Values and levels are counted while reading, so that reading stops as soon as a text
+    is too large or too deep.
     """
 
     def __init__(self, text: str, file: str, most_values: int) -> None:
@@ -224,7 +224,7 @@ class _EventReader:
         self.places: dict[FieldPath, Place] = {}
         self.resolver: Any = _Resolver()
         self.source: Iterator[_Event] = yaml.parse(text, Loader=_LOADER)
-        # Events of every anchor; None as long as its value has not ended.
+        # Anchor -> events of its value; None until the value has ended.
         self.anchored: dict[str, list[_Event] | None] = {}
         self.recordings: list[list[_Event]] = []
         self.replays: list[Iterator[_Event]] = []
@@ -244,7 +244,7 @@ class _EventReader:
         return Document(data, self.places)
 
     def next(self) -> _Event:
-        """Return the next event, of the text or of what an alias stands for."""
+        """Return the next event, of the text or of an alias that is replayed."""
         if self.replays:
             return next(self.replays[-1])
         event = next(self.source)
@@ -279,7 +279,7 @@ class _EventReader:
         return result
 
     def aliased(self, name: str, path: FieldPath, line: int) -> Any:
-        """Return the value that an alias stands for, read once more."""
+        """Return the value of an alias, read once more from its events."""
         if name not in self.anchored:
             msg = f"is not valid YAML: found undefined alias {name[:40]!r}"
             raise self.error(path, line, msg)
@@ -324,7 +324,7 @@ class _EventReader:
                 or tag == _NULL
             ):
                 raise self.error(path, line, "has a key that is not text")
-            # Names such as 2080 need no quotes: every key is taken as it is written.
+            # Names such as 2080 need no quotes: every key is taken as text.
             key = str(event.value)
             where = (*path, key)
             if key in result:

@@ -1,6 +1,6 @@
-"""Changes to a problem's document, before it is read: keys that get other values.
+"""Edits of a problem's document before it is read: keys that get other values.
 
-What is changed is plain data. Whether it still is a problem, its reader says.
+Edits change plain data only. The reader checks whether the result is a problem.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from hetopt.problem.document.document import Document, parse_document
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-#: Sections that hold something for each cluster, under its name.
+#: Sections whose keys are names of clusters.
 _BY_CLUSTER = (
     ("latency",),
     ("pin", "clusters"),
@@ -34,7 +34,7 @@ class Setting:
     Attributes
     ----------
     key
-        Dotted path; items of lists go by their name, or by their position from 0.
+        Dotted path; list items are given by their name or their position from 0.
     value
         Plain data, as in a problem file.
     """
@@ -43,7 +43,7 @@ class Setting:
     value: Any
 
     def apply(self, data: dict[str, Any]) -> None:
-        """Change a document; InputError if the key leads nowhere."""
+        """Change a document; InputError if the key does not exist."""
         set_value(data, self.key, self.value)
 
 
@@ -64,13 +64,13 @@ class NodesAdded:
             )
             raise InputError(msg)
         own["nodes"] += self.nodes
-        # They name every node, and change no plan.
+        # Hosts would have to name every node; no plan depends on them.
         own.pop("hosts", None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dropped:
-    """A cluster that is left out, with all that is said of it elsewhere."""
+    """A cluster that is left out, with its entries in other sections."""
 
     cluster: str
 
@@ -100,13 +100,13 @@ class Dropped:
 class NodesListed:
     """A cluster whose nodes are listed one by one.
 
-    What only equal nodes have, or groups of devices that a node no longer has whole,
-    is left out.
+    The price is left out if the nodes are unequal; device groups, if they do not divide
+    every node.
 
     Attributes
     ----------
     sizes, hosts
-        Devices and name of each node; as many of both, at least one.
+        Devices and name of each node; equally many, at least one.
     """
 
     cluster: str
@@ -134,12 +134,12 @@ Edit = Setting | NodesAdded | Dropped | NodesListed
 
 
 def edited(document: Document, edits: Iterable[Edit]) -> Document:
-    """Return a changed copy of a document whose files are put in.
+    """Return an edited copy of a document that includes its other files.
 
     Raises
     ------
     InputError
-        A key or a cluster leads nowhere; the field says which.
+        A key or a cluster does not exist; the error's field or message names it.
     """
     data = deepcopy(document.data)
     for edit in edits:
@@ -148,7 +148,7 @@ def edited(document: Document, edits: Iterable[Edit]) -> Document:
 
 
 def plain_value(text: str) -> Any:
-    """Read a value as YAML has it; InputError if it cannot be read."""
+    """Return the value of a YAML text; InputError if it cannot be read."""
     try:
         return parse_document(text, "").data if text.strip() else None
     except InputError as error:
@@ -156,7 +156,7 @@ def plain_value(text: str) -> Any:
 
 
 def set_value(data: dict[str, Any], key: str, value: Any) -> None:
-    """Set what stands under a dotted key; missing mappings on the way are made."""
+    """Set the value of a dotted key; missing mappings on the way are created."""
     here: Any = data
     way: list[str] = []
     rest = key
@@ -165,10 +165,10 @@ def set_value(data: dict[str, Any], key: str, value: Any) -> None:
         way.append(str(step))
         if not rest:
             if way[0] == "clusters" and way[2:] == ["nodes"]:
-                # They name every node, and change no plan.
+                # Hosts would have to name every node; no plan depends on them.
                 here.pop("hosts", None)
                 if isinstance(value, list):
-                    # It has the devices of each node.
+                    # The list gives the devices of each node.
                     here.pop("devices_per_node", None)
             here[step] = value
             return
@@ -178,7 +178,7 @@ def set_value(data: dict[str, Any], key: str, value: Any) -> None:
 
 
 def _step(here: Any, rest: str, way: Sequence[str]) -> tuple[str | int, str]:
-    """Return the next key of a path, or the position in a list, and what is left."""
+    """Return the next key of a path, or position in a list, and the path's rest."""
     if isinstance(here, list):
         names = {str(_name_of(item)): index for index, item in enumerate(here)}
         names |= {str(index): index for index in range(len(here))} | names
@@ -187,7 +187,7 @@ def _step(here: Any, rest: str, way: Sequence[str]) -> tuple[str | int, str]:
     else:
         msg = f"is {describe(here)}, which has no {rest}: set it as a whole"
         raise InputError(msg, field=".".join(way))
-    # Names may have dots themselves: the longest that fits.
+    # Names may contain dots: the longest one that fits is meant.
     fits = [name for name in names if rest == name or rest.startswith(f"{name}.")]
     if fits:
         name = max(fits, key=len)

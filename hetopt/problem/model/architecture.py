@@ -1,7 +1,7 @@
 """What a model computes beside its sizes: norms, positions, attention, activations.
 
-The fields are those in which current dense decoders differ; names of configuration
-keys and of runtimes' settings are where they are read and written.
+The fields are those in which current dense decoders differ. Modules that read
+configurations or write runtimes' settings map them to other names.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ def _check_above_zero(of: object, field: str) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RotaryScaling:
-    """How rotary frequencies are stretched for longer sequences.
+    """How rotary frequencies are scaled for longer sequences.
 
     Attributes
     ----------
     kind
         ``linear``: positions are divided by ``factor``. ``llama3``: low frequencies
-        are, high ones are not (Llama 3.1). Others are known by name: no launcher that
-        hetopt writes for computes them.
+        are, high ones are not (Llama 3.1). Others are known by name only: no launcher
+        that hetopt writes for computes them.
     factor
         Above 0.
     low_freq_factor, high_freq_factor, original_positions
         Of ``llama3``: frequencies whose wave is longer than ``original_positions /
         low_freq_factor`` tokens are low, those shorter than ``original_positions /
-        high_freq_factor`` high. Other kinds leave them as they are.
+        high_freq_factor`` high. Other kinds do not use them.
     """
 
     kind: ScalingKind
@@ -70,11 +70,11 @@ class Architecture:
     Attributes
     ----------
     activation
-        Of the MLP. None: SiLU if the MLP is gated, otherwise GELU in whichever of its
-        two forms a runtime has.
+        Activation of the MLP. None: SiLU if the MLP is gated, otherwise GELU in the one
+        of its two forms that a runtime has.
     gate_clamp
-        Inputs of a gated activation are kept within it, and 1 is added to what the
-        activation multiplies (GPT-OSS); above 0; None: neither.
+        Limit to which inputs of a gated activation are clamped; 1 is then added to its
+        other factor (GPT-OSS); above 0; None: neither.
     norm_eps
         Added to the variance in every norm; between 0 and 1.
     norm_zero_centred
@@ -84,8 +84,8 @@ class Architecture:
         ``both`` (Gemma-2, GLM-4).
     qk_norm
         Norm of queries and keys: of each ``head``, or of ``all`` heads together
-        (OLMo-2); ``l2``: of each head, without weights, in layers that turn queries and
-        keys (Llama-4); ``none``.
+        (OLMo-2); ``l2``: of each head, without weights, in layers with rotary
+        embeddings (Llama-4); ``none``.
     qkv_bias, out_bias, mlp_bias
         Biases of queries, keys and values; of attention's output; of the MLP. None:
         all of them if norms are LayerNorm, none if they are RMSNorm.
@@ -93,38 +93,37 @@ class Architecture:
         Whether attention and MLP read the same input, and both results are added to it
         (GPT-NeoX).
     rotary_base, rotary_fraction, rotary_interleaved
-        Base of the frequencies, above 1; share of a head that is turned, above 0 and at
-        most 1; whether neighbours form pairs (GLM-4) rather than the two halves.
+        Base of the frequencies, above 1; share of a head that is rotated, above 0 and
+        at most 1; whether neighbours form pairs (GLM-4) rather than the two halves.
     rotary_local_base
         Base in layers with a sliding window (Gemma-3), above 1; None: the same.
     rotary_scaling
-        None: frequencies are not stretched.
+        None: frequencies are not scaled.
     rotary_full_layers
-        Whether ``full_layers`` turn queries and keys like all others (not in Llama-4).
+        Whether ``full_layers`` have rotary embeddings too (not in Llama-4).
     attention_scale
         Scores are multiplied with it; above 0; None: ``head_dim ** -0.5``.
     attention_softcap, logit_softcap
-        Scores, or logits, x become ``cap * tanh(x / cap)``; above 0; None: they stay.
+        Scores, or logits, x become ``cap * tanh(x / cap)``; above 0; None: no cap.
     attention_sinks
-        Whether the softmax has a further number in its sum, one for each head
-        (GPT-OSS).
+        Whether the sum of each head's softmax has a further, learned term (GPT-OSS).
     sliding_window
-        Tokens that a token attends to, itself and those just before; None: to all
-        before it.
+        Tokens that a token attends to: itself and those just before; None: itself and
+        all before it.
     attention_chunk
-        Tokens of a chunk: a token attends to itself and those before it in its own
-        (Llama-4); None: sequences are whole. Not beside ``sliding_window``.
+        Tokens of a chunk: a token attends to itself and those before it in its chunk
+        (Llama-4); None: no chunks. Not beside ``sliding_window``.
     full_layers
-        Layers, counted from 0 and ascending, that attend to all all the same.
+        Layers without window or chunks, counted from 0 and ascending.
     attention_temperature
-        In layers that turn no queries, the query at position i is multiplied with
-        1 + 0.1 log(1 + floor((i + 1) / this)) (Llama-4); None: nothing is.
+        In layers without rotary embeddings, the query at position i is multiplied with
+        1 + 0.1 log(1 + floor((i + 1) / this)) (Llama-4); None: it is not.
     hidden_dropout, attention_dropout
         Probabilities, at least 0 and less than 1: of embeddings and the results of
-        attention and MLP; of scores. Memory is priced with the masks of dropout
-        whatever they are, as hetopt's published sources count it.
+        attention and MLP; of scores. Memory includes the masks of dropout even if these
+        are 0, as hetopt's published sources count it.
     embedding_scale
-        What embeddings are multiplied with (Gemma: the root of the hidden size).
+        Factor of the embeddings (Gemma: the root of the hidden size).
     """
 
     activation: Activation | None = None
@@ -182,7 +181,7 @@ class Architecture:
         self._check_reach()
 
     def _check_reach(self) -> None:
-        """Raise ValueError where fields contradict how far tokens attend."""
+        """Raise ValueError if fields of windows, chunks or full layers are wrong."""
         for field in ("sliding_window", "attention_chunk", "attention_temperature"):
             count = getattr(self, field)
             if count is not None and count < 1:
@@ -209,11 +208,11 @@ class Architecture:
 
     @property
     def reach(self) -> int | None:
-        """Tokens of a window or a chunk; None if all layers attend to all."""
+        """Tokens of a window or a chunk; None if there is neither."""
         return self.sliding_window or self.attention_chunk
 
     def windows(self, layers: int) -> tuple[bool, ...]:
-        """Whether each of so many layers has the sliding window, or the chunks."""
+        """Return for each layer whether it has the sliding window or the chunks."""
         if self.reach is None:
             return (False,) * layers
         full = frozenset(self.full_layers)
@@ -222,9 +221,9 @@ class Architecture:
     def fault(
         self, layers: int, head_dim: int, positions: int, decoder_only: bool, /
     ) -> str:
-        """Say what of it a model's other fields contradict; empty if nothing.
+        """Return which field a model's other fields contradict; empty if none.
 
-        What it says opens with the name of the field that is wrong.
+        The text begins with the name of the wrong field.
         """
         turned = int(head_dim * self.rotary_fraction)
         if positions:
@@ -250,11 +249,11 @@ class Architecture:
         return ""
 
     def differs(self, field: str) -> bool:
-        """Whether a field is other than it is where nothing is said about it."""
+        """Whether a field differs from its default."""
         return bool(getattr(self, field) != getattr(PLAIN, field))
 
 
-#: What a model computes that says nothing about it.
+#: The architecture of a model that gives none of its fields.
 PLAIN = Architecture()
-#: Names of all fields, which are those of a problem file, too.
+#: Names of all fields; a problem file has the same names.
 ARCHITECTURE_FIELDS = tuple(field.name for field in fields(Architecture))

@@ -1,4 +1,4 @@
-"""Layers of one kind, and how layers of several kinds follow from one another."""
+"""Layers of one kind, and how layers of several kinds follow one another."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ class Block:
     layers, hidden, heads, kv_heads, head_dim, ffn, gated, attention
         As of ``Model``.
     window
-        Tokens that attend to each other, such as the 49 of Swin; 0: all of a sequence.
+        Tokens that attend to each other, such as 49 in Swin; 0: the whole sequence.
     merge
-        Tokens of the block before that become one token of this block, such as the 4
-        of Swin, by a matrix that may change the width.
+        Tokens of the block before that a matrix, which may change the width, makes one
+        token of this block, such as 4 in Swin.
     context
         Name of the block whose output every layer attends to besides its own tokens.
-        The first such block starts from tokens of its own, as many as the sequence
-        has, looked up in the token table (T5's decoder). Empty: none.
+        The first such block starts from its own tokens, as many as the sequence has,
+        looked up in the token table (T5's decoder). Empty: none.
     """
 
     name: str
@@ -69,9 +69,9 @@ class Block:
 
 
 def block_fault(blocks: tuple[Block, ...], index: int) -> str:
-    """Say why a block cannot stand behind those before it; empty if it can.
+    """Return why a block cannot follow those before it; empty if it can.
 
-    What it says opens with the name of the field that is wrong.
+    The text begins with the name of the wrong field.
     """
     block = blocks[index]
     if block.name in (other.name for other in blocks[:index]):
@@ -100,12 +100,12 @@ def block_fault(blocks: tuple[Block, ...], index: int) -> str:
 
 
 def starts(blocks: tuple[Block, ...], index: int) -> bool:
-    """Whether a block starts from tokens of its own; the first one does not."""
+    """Whether a block starts from its own tokens; False for the first block."""
     return bool(index and blocks[index].context and not blocks[index - 1].context)
 
 
 def check_sizes(sizes: Mapping[str, int]) -> None:
-    """Raise ValueError where one of ``SIZES`` is too small or heads do not divide."""
+    """Raise ValueError if one of ``SIZES`` is too small or heads do not divide."""
     for field, size in sizes.items():
         if size < 1:
             msg = f"{field} is {size}, expected at least 1"

@@ -27,26 +27,24 @@ class Experts:
     ffn
         Inner width of a routed expert, f_e.
     shared_ffn
-        Inner width of the shared experts together, which all tokens pass; 0: none.
+        Inner width of all shared experts, which every token passes; 0: none.
     shared_gate
         Whether a token's result of the shared experts is multiplied with a number
-        between 0 and 1, of a matrix of one column (Qwen2-MoE).
+        between 0 and 1, from a matrix of one column (Qwen2-MoE).
     groups, groups_per_token
-        Experts are in so many groups, and a token's experts in so many of them (the
-        node limit M of DeepSeek-V2 and -V3, which have a group on every node); both 0:
-        no limit.
+        Groups of experts, and groups that a token's experts may be in (the node limit M
+        of DeepSeek-V2 and -V3, which have one group on every node); both 0: no limit.
     router_bias
-        Whether the router has a number for each expert, besides its matrix.
+        Whether the router has a bias for each expert, besides its matrix.
     scores, normalised, scale
-        What weights of experts are: ``softmax`` or ``sigmoid`` of the router's result;
-        whether those of a token's experts are divided by their sum; what they are
-        multiplied with.
+        Weights of experts: ``softmax`` or ``sigmoid`` of the router's result; whether
+        those of a token's experts are divided by their sum; their factor.
     weighted_input
         Whether a token is multiplied with an expert's weight before the expert
         (Llama-4), not the expert's result.
     dense_layers
-        Layers, counted from 0 and ascending, whose MLP is the model's own; all others
-        are routed.
+        Layers with the model's own MLP, counted from 0 and ascending; all others are
+        routed.
     """
 
     number: int
@@ -90,7 +88,7 @@ class Experts:
             raise ValueError(msg)
 
     def _check_groups(self) -> None:
-        """Raise ValueError where groups do not hold a token's experts."""
+        """Raise ValueError if groups cannot hold a token's experts."""
         groups, most = self.groups, self.groups_per_token
         if (groups == 0) != (most == 0):
             here, other = ("groups", "groups_per_token")[:: 1 if groups else -1]
@@ -112,14 +110,14 @@ class Experts:
             raise ValueError(msg)
 
     def routed(self, layers: int) -> tuple[bool, ...]:
-        """Whether each of so many layers is routed."""
+        """Return for each layer whether it is routed."""
         dense = frozenset(self.dense_layers)
         return tuple(layer not in dense for layer in range(layers))
 
     def fault(self, layers: int) -> str:
-        """Say why so many layers cannot have these experts; empty if they can.
+        """Return why so many layers cannot have these experts; empty if they can.
 
-        What it says opens with the name of the field that is wrong.
+        The text begins with the name of the wrong field.
         """
         if self.dense_layers and self.dense_layers[-1] >= layers:
             return (

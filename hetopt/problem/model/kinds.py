@@ -10,7 +10,7 @@ ATTENTION = "attention"
 MLP_UP = "mlp-up"
 MLP_DOWN = "mlp-down"
 HEAD = "head"
-#: The same of layers with a sliding window.
+#: The same for layers with a sliding window.
 LAYER_WINDOW = "layer-window"
 ATTENTION_WINDOW = "attention-window"
 #: Layers whose MLP is routed experts, without and with a sliding window.
@@ -19,9 +19,9 @@ LAYER_WINDOW_EXPERTS = "layer-window-experts"
 #: All layers that predict further tokens, between the last layer and the head.
 PREDICTION = "prediction"
 
-#: Units that make up one decoder-only layer where models are cut into them.
+#: Units of one decoder-only layer if the model is cut into blocks.
 BLOCKS = (ATTENTION, MLP_UP, MLP_DOWN)
-#: Kinds with a sliding window -> what they are without it.
+#: Kinds with a sliding window -> the same without it.
 WITHOUT_WINDOW = MappingProxyType(
     {
         LAYER_WINDOW: LAYER,
@@ -34,19 +34,19 @@ WITHOUT_EXPERTS = MappingProxyType(
     {LAYER_EXPERTS: LAYER, LAYER_WINDOW_EXPERTS: LAYER_WINDOW}
 )
 
-#: Kinds that carry no transformer layer; every stage needs a unit of another kind.
+#: Kinds without a transformer layer; every stage needs a unit of another kind.
 END_KINDS = frozenset({EMBEDDING, HEAD})
 
-#: Cut classes: what crosses the boundary between two units.
+#: Cut classes: the tensors that cross the boundary between two units.
 CUT_HIDDEN = "hidden"
 CUT_FFN = "ffn"
 #: The output of the last layer, and of every layer that predicts further tokens.
 CUT_PREDICTIONS = "predictions"
 
-#: Of a block's first layer, where that has something to do before.
+#: Suffix of a block's first layer if it merges tokens or looks them up.
 FIRST = "-first"
-#: In a cut class: between names of tensors that go together, and between what is handed
-#: on within a stage and what leaves it, where these differ.
+#: Separators in a cut class: between tensors that cross together, and between those
+#: that stay within a stage and those that leave it, if these differ.
 AND, ACROSS = "+", "/"
 
 #: Names of kinds and cut classes that no block may have.

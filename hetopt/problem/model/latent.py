@@ -1,4 +1,4 @@
-"""Multi-head latent attention: queries, keys and values by way of narrow vectors."""
+"""Multi-head latent attention: queries, keys and values from narrow vectors."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ _COUNTS = ("kv_lora", "qk_dim", "rope_dim", "v_dim")
 class Latent:
     """Sizes of multi-head latent attention (DeepSeek-V2, section 2.1).
 
-    Keys and values of all heads are made of one vector of a token, to which a key
-    shared by all heads adds the rotary part. A head's query and key have ``qk_dim +
-    rope_dim`` numbers, which is the model's ``head_dim``.
+    Keys and values of all heads are computed from one vector of a token; a key shared
+    by all heads adds the rotary part. A head's query and key have ``qk_dim + rope_dim``
+    numbers, which is the model's ``head_dim``.
 
     Attributes
     ----------
     q_lora
-        Width of the vector that queries are made of; 0: they are made of the token.
+        Width of the vector that queries are computed from; 0: from the token itself.
     kv_lora
-        Width of the vector that keys and values are made of.
+        Width of the vector that keys and values are computed from.
     qk_dim, rope_dim
         Numbers of a head's query and key without and with rotary embedding; the latter
         even.

@@ -42,7 +42,7 @@ Norm = Literal["rms", "layer"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Model:
-    """A transformer: decoder-only, unless its fields say otherwise.
+    """A transformer, decoder-only by default.
 
     Attributes
     ----------
@@ -51,11 +51,11 @@ class Model:
     layers, hidden, heads, kv_heads, head_dim, ffn
         Architecture; ``heads`` is a multiple of ``kv_heads``.
     vocab
-        Rows of the token table and of the output head; 0 if there is neither.
+        Rows of the token table and of the output head; 0: there is neither.
     gated
         True for a gated MLP (three matrices), False for a plain one (two).
     tied
-        True when the embedding table also serves as the output head.
+        True if the embedding table is also the output head.
     norm
         ``rms`` (one vector per norm) or ``layer`` (two).
     positions
@@ -69,7 +69,7 @@ class Model:
         Numbers in an image patch, each of which is projected to a token (ViT, Swin);
         0: tokens are looked up in a table.
     classes
-        Outputs of a classifier of whole sequences, 0: a vocabulary and a loss for
+        Outputs of a classifier of whole sequences; 0: a vocabulary, with a loss for
         every token.
     blocks
         Layers of several kinds in pipeline order. The fields from ``layers`` to
@@ -78,14 +78,14 @@ class Model:
     architecture
         What its layers compute beside their sizes.
     experts
-        Of the layers whose MLP is routed, all but ``experts.dense_layers``; ``ffn`` is
-        that of the others. None: no layer is routed.
+        Experts of all layers but ``experts.dense_layers``, whose MLP has width ``ffn``.
+        None: no layer is routed.
     latent
         Sizes of multi-head latent attention, which gives ``head_dim``. None: attention
         is multi-head or grouped-query.
     predictions
-        Layers that predict further tokens, one each, behind the last layer and of its
-        kind (DeepSeek-V3, section 2.2); not among ``layers``.
+        Layers that predict one further token each, after the last layer and of its kind
+        (DeepSeek-V3, section 2.2); not counted in ``layers``.
     """
 
     name: str
@@ -126,7 +126,7 @@ class Model:
             raise ValueError(fault)
 
     def _experts_fault(self) -> str:
-        """Say why routed or predicting layers cannot be; empty if they can."""
+        """Return why experts, latent or predictions cannot be; empty if they can."""
         given = {
             "experts": self.experts is not None,
             "latent": self.latent is not None,
@@ -141,7 +141,7 @@ class Model:
                     "expected 'layer'"
                 )
         if self.predictions > self.layers:
-            # They are one unit, made up layer by layer.
+            # They are one unit, whose costs are added up layer by layer.
             return (
                 f"predictions is {self.predictions}, expected at most layers "
                 f"({self.layers})"
@@ -151,7 +151,7 @@ class Model:
         return ""
 
     def _latent_fault(self) -> str:
-        """Say what contradicts latent attention; empty if nothing does."""
+        """Return what contradicts latent attention; empty if nothing does."""
         if self.latent is None:
             return ""
         if self.head_dim != self.latent.head_dim:
@@ -188,7 +188,7 @@ class Model:
             raise ValueError(msg)
 
     def _check_blocks(self) -> None:
-        """Raise ValueError where the blocks do not follow from one another."""
+        """Raise ValueError if the blocks contradict the model or each other."""
         first, last = self.blocks[0], self.blocks[-1]
         for field in (*SIZES, "gated", "attention"):
             if getattr(self, field) != getattr(first, field):
@@ -214,7 +214,7 @@ class Model:
 
     @property
     def is_decoder_only(self) -> bool:
-        """Whether this is the causal stack over tokens that profiles know."""
+        """Whether this is one causal stack over tokens, as profiles measure it."""
         return not (
             self.blocks or self.patch or self.classes or self.attention != "causal"
         )
@@ -236,11 +236,11 @@ class Model:
         return (Block(name=LAYER, gated=self.gated, attention=self.attention, **sizes),)
 
     def starts(self, index: int) -> bool:
-        """Whether a block starts from tokens of its own; the first one does not."""
+        """Whether a block starts from its own tokens; False for the first block."""
         return starts(self.blocks, index)
 
     def tokens(self, index: int, seq_len: int) -> int:
-        """Tokens of a block per sequence of ``seq_len`` tokens."""
+        """Return the tokens of a block per sequence of ``seq_len`` tokens."""
         tokens = seq_len
         for place in range(len(self.blocks[: index + 1])):
             merged = tokens // self.blocks[place].merge
@@ -248,7 +248,7 @@ class Model:
         return tokens
 
     def sequence_fault(self, seq_len: int) -> str:
-        """Say why sequences of so many tokens do not fit; empty if they do."""
+        """Return why sequences of ``seq_len`` tokens do not fit; empty if they do."""
         for index, block in enumerate(self.blocks):
             before = self.tokens(index - 1, seq_len) if index else seq_len
             if before % block.merge:
@@ -265,7 +265,7 @@ class Model:
         return ""
 
     def place_of(self, kind: str) -> tuple[int, bool]:
-        """Return the block of a kind, and whether it is a first layer's own kind.
+        """Return the block of a kind, and whether it is the kind of a first layer.
 
         Raises
         ------
@@ -281,7 +281,7 @@ class Model:
         raise ValueError(msg)
 
     def _enters(self, index: int) -> bool:
-        """Whether a block's first layer has something to do before."""
+        """Whether a block's first layer merges tokens or looks them up."""
         return bool(self.blocks) and (
             self.blocks[index].merge > 1 or self.starts(index)
         )
@@ -311,7 +311,7 @@ class Model:
 
     @property
     def routed(self) -> tuple[bool, ...]:
-        """Whether each layer's MLP is routed experts."""
+        """For each layer, whether its MLP is routed experts."""
         if self.experts is None:
             return (False,) * self.layers
         return self.experts.routed(self.layers)
@@ -324,8 +324,8 @@ class Model:
     def shares_table(self) -> bool:
         """Whether the last stage of several has a copy of the embedding's table.
 
-        That of a tied head, or of layers that predict further tokens: gradients of all
-        copies are added up.
+        A tied head has one, and layers that predict further tokens: the gradients of
+        all copies are added up.
         """
         return self.tied or self.predictions > 0
 
@@ -340,7 +340,7 @@ class Model:
             both = block.name + AND + block.context if block.context else block.name
             cuts += [both] * block.layers
         if self.blocks[-1].context:
-            # Nothing behind the last layer attends.
+            # No unit after the last layer attends to the context.
             cuts[-1] = self.blocks[-1].name
         return tuple(cuts)
 
@@ -352,7 +352,7 @@ class Model:
         Parameters
         ----------
         within
-            Of those that stay within a stage; otherwise of those that leave it.
+            Whether to return tensors that stay within a stage, not those that leave it.
         """
         widths = {
             CUT_HIDDEN: self.hidden,
@@ -367,10 +367,10 @@ class Model:
 
     @property
     def edges(self) -> tuple[tuple[int, int, str], ...]:
-        """(u, v, class): unit u hands a tensor of a cut class to unit v > u; ascending.
+        """(u, v, class): unit u sends a tensor of a cut class to unit v > u; ascending.
 
-        Every unit hands its output to the next, and every layer of a block with a
-        context has one from the last layer of that context. Where stages part, the
+        Every unit sends its output to the next, and the last layer of a context sends
+        it to every layer of the blocks with that context. Between two stages, the
         context crosses once, with the output of the layer before: not on each of its
         edges.
         """

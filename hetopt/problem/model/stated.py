@@ -1,4 +1,4 @@
-"""What a model computes, with what follows where its architecture leaves it open."""
+"""What a model computes, with defaults that depend on its other fields."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ if TYPE_CHECKING:
 
 
 def stated(model: Model, field: str) -> Any:
-    """Return a field of ``model.architecture`` as it is after its defaults.
+    """Return a field of ``model.architecture``, or its default if that is not given.
 
-    None of ``activation`` is GELU in either form; None of a softcap, of a window or of
-    a scaling: there is none.
+    None as the ``activation`` is GELU in either form; None as a softcap, a window or a
+    scaling means that there is none.
     """
     own = model.architecture
     value = getattr(own, field)

@@ -1,1 +1,1 @@
-"""The fields of a problem file: which there are, and what each may hold."""
+"""The fields of a problem file and the values of each."""

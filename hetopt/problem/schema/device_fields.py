@@ -1,4 +1,4 @@
-"""Fields of a device: its peaks, what it holds beside the framework, its price."""
+"""Fields of devices and nodes: peak rates, memory overhead, price."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from hetopt.problem.schema.fields import (
     read_memory,
 )
 
-#: No node costs more an hour, in any currency: sums and products stay finite.
+#: Highest price of a node per hour, in any currency: sums and products stay finite.
 MAX_PRICE = 1e9
 
 
 def _read_peak_flops(value: Any) -> float | dict[str, float]:
-    """Read one rate, or a rate for each of some precisions."""
+    """Read one rate, or a mapping from precisions to rates."""
     read = positive(parse_flops)
     if not isinstance(value, dict):
         rate: float = read(value)

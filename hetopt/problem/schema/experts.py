@@ -24,7 +24,7 @@ _FROM_ZERO = {"type": "integer", "minimum": 0}
 
 
 def _read_layers(value: Any) -> int | tuple[int, ...]:
-    """Read how many layers from the first on, or which ones."""
+    """Read a number of first layers, or a list of layers."""
     if isinstance(value, list | tuple):
         return listed(whole(0, MAX_LAYERS))(value)
     return whole(0, MAX_LAYERS)(value)

@@ -1,4 +1,4 @@
-"""Field types of the problem file: each says what it expects in its own words."""
+"""Field types of the problem file, with the error messages of each."""
 
 from __future__ import annotations
 
@@ -41,23 +41,23 @@ from hetopt.problem.training.choices import (
     ScheduleName,
 )
 
-#: Characters of a name; paths are names, too.
+#: Most characters of a name; paths are names, too.
 MAX_NAME = 1000
-#: Largest whole number a field takes; beyond it products leave 64 bits.
+#: Largest whole number of a field; products of larger ones exceed 64 bits.
 MAX_WHOLE = 10**9
-#: Every layer is written out as a unit, and no model has more.
+#: Most layers of a model; a unit is made for each of them.
 MAX_LAYERS = 10**5
 
 
 def field_error(message: str, *path: str | int) -> PydanticCustomError:
-    """Return the error that ``message`` is wrong ``path`` below this field."""
+    """Return the error with ``message`` about the value at ``path`` in this field."""
     return PydanticCustomError(
         "field", "{message}", {"message": message, "path": list(path)}
     )
 
 
 def unknown(name: str, what: str, known: Iterable[str]) -> str:
-    """Say that no such thing exists, what is near, and what there is."""
+    """Return a message about an unknown name, with a near one and all known ones."""
     known = list(known)
     hint = suggest(name, known)
     return f"is {describe(name)}{hint}, expected {what}: {', '.join(known)}"
@@ -66,7 +66,7 @@ def unknown(name: str, what: str, known: Iterable[str]) -> str:
 class Strict(BaseModel):
     """A mapping in which an unknown key is an error that suggests the right one.
 
-    Required fields have a description, which says what was expected in their place.
+    Required fields have a description, which the error about a missing one quotes.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -133,7 +133,7 @@ def read_flag(value: Any) -> bool:
 
 
 def read_text(value: Any) -> str:
-    """Read a name; a bare number is taken as the text it was written with."""
+    """Read a name; a whole number is converted to text."""
     if isinstance(value, int) and not isinstance(value, bool):
         value = str(value)
     if not isinstance(value, str) or not value.strip():
@@ -207,12 +207,12 @@ def listed(read: Callable[[Any], Any]) -> Callable[[Any], tuple[Any, ...]]:
 
 
 def or_none(read: Callable[[Any], Any]) -> BeforeValidator:
-    """Return a validator that lets an empty value be an absent one."""
+    """Return a validator that keeps None and reads every other value."""
     return BeforeValidator(lambda value: None if value is None else read(value))
 
 
 def positive(read: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    """Return a reader that also refuses what is not above 0."""
+    """Return a reader that also refuses values of 0 or less."""
 
     def read_positive(value: Any) -> Any:
         result = read(value)
@@ -224,7 +224,7 @@ def positive(read: Callable[[Any], Any]) -> Callable[[Any], Any]:
 
 
 def read_memory(value: Any) -> int:
-    """Read a memory size that a device may have."""
+    """Read a memory size of less than 1 PB."""
     size_bytes = parse_memory(value)
     if size_bytes >= TOO_MANY_BYTES:
         raise field_error(f"is {describe(value)}, expected less than 1 PB")
@@ -365,7 +365,7 @@ def read_fraction(value: Any) -> float:
         except ValueError:
             number = None
     elif isinstance(value, int | float) and not isinstance(value, bool):
-        # Compared before it is converted: a whole number may be beyond any float.
+        # Compared before it is converted: a whole number may be too large for a float.
         number = float(value) if 0 <= value < 1 else None
     if number is None or not 0 <= number < 1:
         raise field_error(f"is {describe(value)}, {expected}")
@@ -385,7 +385,7 @@ def read_batch(value: Any) -> int | str:
 
 
 def read_tokens(text: str) -> int:
-    """Return the tokens that "2M tokens" or "2097152 tokens" stands for."""
+    """Return the number of tokens in "2M tokens" or "2097152 tokens"."""
     words = text.split()
     if len(words) == 3:
         words = [words[0] + words[1], words[2]]

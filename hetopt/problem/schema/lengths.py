@@ -10,7 +10,7 @@ from hetopt.problem.training.lengths import HISTOGRAM_SUFFIX
 
 
 def read_lengths(value: Any) -> dict[int, float] | str | None:
-    """Read shares by tokens, or the path of a histogram."""
+    """Read a mapping from tokens to shares, or the path of a histogram."""
     if value is None:
         return None
     if isinstance(value, str) and value.endswith(HISTOGRAM_SUFFIX):

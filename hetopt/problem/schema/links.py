@@ -27,12 +27,12 @@ from hetopt.problem.schema.fields import (
     read_text,
 )
 
-#: Bandwidths of a link between clusters that are words.
+#: Words that may be given as the bandwidth of a link between clusters.
 UNLIMITED, NO_LINK = "unlimited", "none"
 
 
 def read_capacity(value: Any) -> float:
-    """Read what a link between clusters carries: inf, or 0 where there is none."""
+    """Read a link's bandwidth; inf if it is unlimited, 0 if there is no link."""
     words = {UNLIMITED: math.inf, NO_LINK: 0.0}
     if isinstance(value, str) and value.strip().lower() in words:
         return words[value.strip().lower()]
@@ -46,7 +46,7 @@ def read_capacity(value: Any) -> float:
     return float(positive(parse_bandwidth)(value))
 
 
-#: None where it is left out; inf: unlimited; 0: no link.
+#: None: not given; inf: unlimited; 0: no link.
 OptionalCapacity = Annotated[
     float | None,
     or_none(read_capacity),

@@ -27,7 +27,7 @@ from hetopt.problem.schema.fields import (
 
 
 def preset_if_text(value: Any) -> Any:
-    """Let a name stand for the mapping that names it as a preset."""
+    """Return a mapping with a text as its preset; other values unchanged."""
     return {"preset": value} if isinstance(value, str) else value
 
 

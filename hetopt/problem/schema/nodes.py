@@ -1,4 +1,4 @@
-"""The field ``nodes`` of a cluster: how many there are, or what each of them has."""
+"""The field ``nodes`` of a cluster: their number, or the devices of each node."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pydantic import BeforeValidator, WithJsonSchema
 
 from hetopt.problem.schema.fields import field_error, read_each, whole
 
-#: Nodes whose devices are listed one by one.
+#: Most nodes whose devices may be listed one by one.
 MAX_LISTED_NODES = 10**4
 
 _WHOLE = {"type": "integer", "minimum": 1}

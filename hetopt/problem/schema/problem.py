@@ -1,6 +1,6 @@
-"""The problem file as pydantic models: which fields there are and what they mean.
+"""The problem file as pydantic models: its fields and their meanings.
 
-The descriptions end up in the JSON Schema, so editors show them.
+The descriptions become part of the JSON Schema, so editors show them.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ from hetopt.problem.training.training import DEFAULT_RESERVE, chunks_fault
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-#: Sections that may also be another file.
+#: Sections that may also be given as another file.
 SECTIONS = (
     "model",
     "clusters",
@@ -70,7 +70,7 @@ SECTIONS = (
     "calibration",
 )
 
-#: What `latency` knows besides profiles.
+#: Names that `latency` accepts besides profiles.
 LATENCY_SOURCES = (AUTO, "operators", "roofline")
 
 

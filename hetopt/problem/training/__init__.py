@@ -1,1 +1,1 @@
-"""Training settings, lengths of sequences, pins, and the principles of plans."""
+"""Training settings, sequence lengths, and rules that plans have to keep."""

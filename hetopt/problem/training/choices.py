@@ -1,4 +1,4 @@
-"""What training may choose from: precisions, schedules, recomputation, resharding."""
+"""Choices of training: precisions, schedules, recomputation, resharding."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ ScheduleName = Literal[
 Resharding = Literal["p2p", "leader", "inner-dp", "send-recv-all-gather"]
 
 RECOMPUTE: tuple[Recompute, ...] = get_args(Recompute)
-#: What a schedule may be called (``hetopt.schedule.schedules`` has what each asks);
-#: under ``auto`` the warm-up counts are decisions.
+#: Names of schedules; ``hetopt.schedule.schedules`` has their rules. Under ``auto`` the
+#: warm-up counts are decisions.
 SCHEDULE_CHOICES: tuple[ScheduleName, ...] = get_args(ScheduleName)
 #: Schedules that prescribe the warm-up counts.
 SCHEDULES: tuple[ScheduleName, ...] = SCHEDULE_CHOICES[:-1]
 #: The only schedule whose stages hold several chunks of the model.
 INTERLEAVED: ScheduleName = "interleaved-1f1b"
-#: The only schedule that folds the model in two: stages hold two chunks by themselves.
+#: The only schedule that folds the model in two: every stage has two chunks.
 FOLDED: ScheduleName = "zb-v"
 RESHARDING: tuple[Resharding, ...] = get_args(Resharding)

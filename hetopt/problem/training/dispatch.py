@@ -1,4 +1,4 @@
-"""What is assumed of how tokens reach the experts they are routed to."""
+"""Assumptions about how tokens reach the experts they are routed to."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ class Dispatch:
     Attributes
     ----------
     imbalance
-        Tokens of the fullest rank over the even share; at least 1. Which experts a
-        token takes is not known before training, so this is an assumption.
+        Tokens of the fullest rank over the even share; at least 1. An assumption: the
+        experts of a token are not known before training.
     capacity
-        Most tokens that an expert takes, over the even share: what is beyond is
-        dropped (Megatron-LM's capacity factor); above 0. None: nothing is.
+        Most tokens of an expert over the even share; tokens beyond it are dropped
+        (Megatron-LM's capacity factor); above 0. None: none are dropped.
     node_dedup
-        Whether a token whose experts share a node is sent to that node once, and
-        handed on inside it (DeepSeek-V3, section 3.2.2), or once per expert.
+        Whether a token whose experts share a node is sent to that node once and
+        forwarded inside it (DeepSeek-V3, section 3.2.2), or once per expert.
     overlap
         Share of a dispatch or combination that runs beside the computation of another
-        micro-batch (DeepSeek-V3, section 3.2.1), if that takes as long; 0 to 1. How
-        much it is depends on kernels and their order, so this is an assumption.
+        micro-batch (DeepSeek-V3, section 3.2.1), if that takes as long; 0 to 1. An
+        assumption: it depends on kernels and their order.
     """
 
     imbalance: float = 1.0
@@ -45,16 +45,16 @@ class Dispatch:
 
     @property
     def overlaps(self) -> bool:
-        """Whether another micro-batch's computation hides anything."""
+        """Whether computation of another micro-batch hides some of the dispatch."""
         return self.overlap > 0
 
     @property
     def load(self) -> float:
-        """Tokens that the fullest rank takes, over the even share."""
+        """Tokens of the fullest rank over the even share, after dropping."""
         if self.capacity is None:
             return self.imbalance
         return min(self.imbalance, self.capacity)
 
 
-#: Every expert takes as many tokens as any other.
+#: Every expert gets the same number of tokens.
 EVEN = Dispatch()

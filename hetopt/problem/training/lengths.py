@@ -1,4 +1,4 @@
-"""Sequences of several lengths: their shares, and how many of each a step takes."""
+"""Sequences of several lengths: their shares, and the number of each in a step."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    #: Tokens of a sequence, and the share of sequences that have so many; ascending.
+    #: Pairs of tokens of a sequence and the share of such sequences; ascending.
     Lengths = tuple[tuple[int, float], ...]
 
-#: Columns of a histogram's file.
+#: Suffix and columns of a histogram's file.
 HISTOGRAM_SUFFIX = ".csv"
 COLUMNS = ("tokens", "count")
-#: Lengths of one problem, at most: each has a latency table of its own.
+#: Most lengths of one problem: each has its own latency table.
 MOST_LENGTHS = 16
-#: Shares add up to 1 but for this.
+#: Largest difference of the sum of shares from 1.
 _TOLERANCE = 1e-6
 
 
@@ -31,12 +31,12 @@ def read_histogram(path: str | Path) -> dict[int, float]:
 
     Returns
     -------
-    The share of sequences by their tokens.
+    Tokens of a sequence -> share of the sequences.
 
     Raises
     ------
     InputError
-        With the file and the line of the first thing that is wrong.
+        With the file and the line of the first mistake.
     """
     name = str(path)
     text = read_text(path, "a histogram of lengths", MOST_TEXT_BYTES)
@@ -86,14 +86,14 @@ def _cells(cells: list[str], file: str, line: int) -> tuple[int, float]:
 
 
 def lengths_fault(lengths: Lengths, batch: int, seq_len: int) -> str | None:
-    """Say what is wrong with shares of lengths; None if nothing is.
+    """Return what is wrong with shares of lengths; None if nothing is.
 
     Parameters
     ----------
     batch
         Sequences of a step.
     seq_len
-        What should be the longest.
+        Expected tokens of the longest sequences.
     """
     if not 1 <= len(lengths) <= MOST_LENGTHS:
         return f"has {len(lengths)} lengths, expected 1 to {MOST_LENGTHS}"
@@ -114,15 +114,15 @@ def lengths_fault(lengths: Lengths, batch: int, seq_len: int) -> str | None:
 
 
 def sequences_of(lengths: Lengths, batch: int) -> Mapping[int, int]:
-    """Return how many sequences of each length a step takes, the longest first.
+    """Return the number of sequences of each length in a step, the longest first.
 
-    They add up to the batch: each share of it is rounded down, and what is left goes
-    one by one to the lengths with the largest remainders, of equal ones to the longer
-    (largest remainder method). Lengths without a sequence are left out.
+    They add up to the batch by the largest remainder method: each share of it is
+    rounded down, and the lengths with the largest remainders get one more sequence, of
+    equal ones the longer. Lengths without a sequence are left out.
     """
     total = sum(share for _, share in lengths)
     exact = [(tokens, share / total * batch) for tokens, share in lengths]
-    # A share such as 0.3 of 10 is 3, whatever its binary digits say.
+    # A share such as 0.3 of 10 is 3, even if its binary form is slightly less.
     whole = {tokens: math.floor(each + _TOLERANCE) for tokens, each in exact}
     most = sorted(exact, key=lambda one: (whole[one[0]] - one[1], -one[0]))
     for tokens, _ in most[: batch - sum(whole.values())]:

@@ -11,12 +11,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Domain:
-    """Which values of one decision the user permits.
+    """The values of one decision that the user permits.
 
     Attributes
     ----------
     allowed
-        The pinned values, or None when any is allowed.
+        The pinned values; None: any.
     forbidden
         Values ruled out.
     """
@@ -25,7 +25,7 @@ class Domain:
     forbidden: frozenset[Hashable] = frozenset()
 
     def permits(self, value: Hashable) -> bool:
-        """Whether the user lets this decision take ``value``."""
+        """Whether the user permits ``value`` for this decision."""
         return value not in self.forbidden and (
             self.allowed is None or value in self.allowed
         )
@@ -72,7 +72,7 @@ class Pins:
     clusters
         Per cluster name; a missing name has no pins.
     resharding
-        Strategies a boundary may use.
+        Resharding strategies that a boundary may use.
     """
 
     stages: Domain = ANY

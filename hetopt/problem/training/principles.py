@@ -1,4 +1,4 @@
-"""The principles that prune the space of plans (HetAuto Table 5), and their relaxing.
+"""The principles that prune the space of plans (HetAuto Table 5), and relaxations.
 
 P2, that a stage lives in one cluster, always holds.
 """
@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Literal, get_args
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-#: P4: all stages of a cluster share one strategy; or each has its own, with the
-#: tensor degree never rising along the pipeline (H2 section 4.3.3); or any.
+#: P4: all stages of a cluster share one strategy; or each has its own, with a tensor
+#: degree that never rises along the pipeline (H2 section 4.3.3); or each has any.
 Sharing = Literal["one", "falling-tp", "any"]
-#: What may be relaxed, by the names that users and results give it.
+#: Principles that may be relaxed, by their names in options and results.
 Relaxable = Literal["p3", "p4", "p4-falling-tp"]
 RELAXABLE: tuple[Relaxable, ...] = get_args(Relaxable)
 
@@ -23,14 +23,14 @@ _SHARING: dict[Relaxable, Sharing] = {"p4": "any", "p4-falling-tp": "falling-tp"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Principles:
-    """Which principles a plan has to keep.
+    """The principles that a plan has to keep.
 
     Attributes
     ----------
     consecutive
         P3: the stages of a cluster stand next to each other in the pipeline.
     sharing
-        P4, and what is left of it.
+        P4, or its relaxed form.
     """
 
     consecutive: bool = True
@@ -38,7 +38,7 @@ class Principles:
 
     @classmethod
     def relaxing(cls, names: Iterable[str]) -> Principles:
-        """Return all principles but those named; raises ValueError."""
+        """Return all principles but those named; ValueError if that is impossible."""
         relaxed = list(names)
         for name in relaxed:
             if name not in RELAXABLE:
@@ -54,7 +54,7 @@ class Principles:
 
     @property
     def relaxed(self) -> tuple[Relaxable, ...]:
-        """What is relaxed; empty when all principles hold."""
+        """Names of what is relaxed; empty if all principles hold."""
         names: list[Relaxable] = [] if self.consecutive else ["p3"]
         names += [name for name, sharing in _SHARING.items() if sharing == self.sharing]
         return tuple(names)

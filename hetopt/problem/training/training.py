@@ -29,7 +29,7 @@ DEFAULT_RESERVE = 0.0
 
 
 def chunks_fault(schedule: ScheduleName, chunks: int) -> str | None:
-    """Return why a schedule has not so many chunks a stage; None if it may have."""
+    """Return why a schedule cannot have this number of chunks per stage, or None."""
     interleaved = schedule == INTERLEAVED
     if chunks > 1 if interleaved else chunks == 1:
         return None
@@ -46,31 +46,31 @@ class Training:
     global_batch
         Sequences per iteration (B).
     seq_len
-        Tokens per sequence (s), of the longest where lengths differ.
+        Tokens per sequence (s); of the longest sequences if lengths differ.
     lengths
-        Tokens and share of the sequences of each length, ascending, where lengths
-        differ; None: all sequences have ``seq_len`` tokens.
+        Tokens and share of the sequences of each length, ascending; None: all
+        sequences have ``seq_len`` tokens.
     emulate
-        What devices that lack the precision multiply in; None: they are refused.
-        What is stored and sent keeps the precision.
+        Precision in which devices that lack ``precision`` multiply; None: they are
+        refused. Stored and sent tensors keep ``precision``.
     zero
         ZeRO stage: 1 shards optimizer states, 2 gradients too, 3 weights too.
     overlap_gradients
-        Whether gradients are reduced while the last micro-batch's backward pass
-        still runs, or only after it.
+        Whether gradients are reduced during the last micro-batch's backward pass, or
+        only after it.
     recompute
-        Policies the plan may choose from, per cluster name; ``auto`` is all three.
+        Cluster name -> policies that the plan may choose from.
     chunks
-        Parts of the model that every stage holds (v): virtual stages a device. 2 or
+        Parts of the model that every stage holds (v): virtual stages per device. 2 or
         more with ``interleaved-1f1b``, 1 with any other schedule.
     sequence_parallel
-        Whether tensor parallelism splits what is between its matrices by tokens too.
+        Whether tensor parallelism also splits norms and residuals, by tokens.
     attention, cross_entropy
         Whether one kernel computes it, or separate operations.
     gradients
-        What gradients accumulate in.
+        Precision in which gradients are accumulated and reduced.
     moe
-        What is assumed of how tokens reach routed experts.
+        Assumptions about how tokens reach routed experts.
     reserve
         Fraction of device memory that stays free besides the overhead.
     """
@@ -127,21 +127,22 @@ class Training:
         return sum(tokens * number for tokens, number in self.sequences.items())
 
     def of_length(self, tokens: int) -> Training:
-        """Return it with sequences of this length alone."""
+        """Return the settings with sequences of this length only."""
         return replace(self, seq_len=tokens, lengths=None)
 
     def under(self, schedule: ScheduleName, chunks: int | None = None) -> Training:
-        """Return it with another schedule.
+        """Return the settings with another schedule.
 
         Parameters
         ----------
         chunks
-            Of every stage; None: its own where the schedule has several, else 1.
+            Chunks of every stage; None: the present ones with ``interleaved-1f1b``,
+            otherwise 1.
 
         Raises
         ------
         InputError
-            The schedule does not go with so many chunks.
+            The schedule cannot have so many chunks.
         """
         if chunks is None:
             chunks = self.chunks if schedule == INTERLEAVED else 1

@@ -1,5 +1,5 @@
 """Hugging Face ``config.json`` files as the fields of a model.
 
-Which keys a family has, their defaults and what they mean is as in the configuration
+The keys of a family, their defaults and their meaning are those of the configuration
 and modelling classes of transformers 4.57 and 5 (``models/FAMILY``).
 """

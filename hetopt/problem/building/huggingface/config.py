@@ -1,4 +1,4 @@
-"""The keys of a ``config.json``, which remember whether anybody read them."""
+"""A mapping of a ``config.json`` that records which of its keys were read."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ class Config:
     Parameters
     ----------
     data
-        What the file says.
+        Content of the mapping.
     defaults
-        What a key stands for where it is left out.
+        Values of keys that are left out.
     path
         Where the mapping is in the file.
     """
@@ -38,12 +38,12 @@ class Config:
         self._read: set[str] = set()
 
     def value(self, key: str) -> Any:
-        """Return what a key says; its default if it is left out."""
+        """Return the value of a key; its default if it is left out."""
         self._read.add(key)
         return self._data[key] if key in self._data else self._defaults.get(key)
 
     def wrong(self, key: str, message: str) -> FieldError:
-        """Return the error that says ``message`` about a key."""
+        """Return the error with ``message`` about a key."""
         return FieldError((*self._path, key), message)
 
     def whole(self, key: str, least: int = 1, most: int = MAX_WHOLE) -> int | None:
@@ -93,12 +93,12 @@ class Config:
             raise self.wrong(key, msg)
 
     def __contains__(self, key: str) -> bool:
-        """Whether a key is there and not null; that reads it."""
+        """Whether a key is there and not null; the key then counts as read."""
         self._read.add(key)
         return self._data.get(key) is not None
 
     def unread(self) -> Iterator[str]:
-        """Yield the keys that nobody read and that are not null."""
+        """Yield the keys that were not read and are not null."""
         for key, value in self._data.items():
             if key not in self._read and value is not None:
                 yield key

@@ -1,4 +1,4 @@
-"""Families of dense decoders: what each computes, by its keys or without saying so."""
+"""Families of dense decoders: the fields that their keys give, and the fixed ones."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _NO_BIAS = {**_RMS, "qkv_bias": False, "out_bias": False}
 _GEMMA = {**_RMS, "norm_zero_centred": True}
 _LAYER = {"gated": False, "norm": "layer", "mlp_bias": True}
 
-#: What the library's classes have in common where a file says nothing.
+#: Defaults that several of the library's configuration classes share.
 _SILU = {"hidden_act": "silu", "rms_norm_eps": 1e-6, "tie_word_embeddings": False}
 _TANH = {
     "rms_norm_eps": 1e-6,
@@ -220,8 +220,8 @@ FAMILIES: Mapping[str, Family] = {
     ),
 }
 
-#: Keys of a family beside those of all that change nothing: how code is run, or how a
-#: head that is not trained here is made.
+#: model_type -> keys without an effect, beside those of all families: they choose an
+#: implementation, or describe a head that is not trained here.
 HARMLESS_OF: Mapping[str, frozenset[str]] = {
     "gpt2": frozenset(
         {

@@ -36,10 +36,10 @@ _EXPERTS = (
     "n_routed_experts",
     "moe_num_experts",
 )
-#: Keys of which only the values that are not refused are left.
+#: Keys whose values have been checked by the time unread keys are looked at.
 _CHECKED = frozenset({*_EXPERTS, "is_encoder_decoder", "num_nextn_predict_layers"})
 
-#: Field of a model -> names it has in config files, the first found counts.
+#: Field of a model -> its names in config files; the first one found counts.
 _NAMES = {
     "layers": ("num_hidden_layers", "n_layer", "n_layers", "num_layers"),
     "hidden": ("hidden_size", "n_embd", "d_model"),
@@ -59,13 +59,13 @@ def model_fields(config: Any, *, name: str) -> Mapping[str, Any]:
     config
         Content of the file.
     name
-        Label if the file does not name itself.
+        Name of the model if the file gives none.
 
     Raises
     ------
     FieldError
-        Where a field is missing or mistyped, the architecture is not one that hetopt
-        can describe, or a key is unknown.
+        A field is missing or mistyped, hetopt cannot describe the architecture, or a
+        key is unknown.
     """
     if not isinstance(config, dict):
         msg = f"is {describe(config)}, expected the mapping of a config.json"
@@ -82,7 +82,7 @@ def model_fields(config: Any, *, name: str) -> Mapping[str, Any]:
         if size is not None:
             fields[field] = size
     if "ffn" not in fields:
-        # GPT-2's n_inner is null for four times the hidden size.
+        # In GPT-2's files a null n_inner means four times the hidden size.
         if kind != "gpt2":
             raise FieldError(("intermediate_size",), "is missing")
         fields["ffn"] = 4 * fields["hidden"]
@@ -106,7 +106,7 @@ def model_fields(config: Any, *, name: str) -> Mapping[str, Any]:
 
 
 def _harmless_of(kind: str) -> frozenset[str]:
-    """Return the keys of a family that change nothing."""
+    """Return the keys of a family that have no effect."""
     if kind in MIXTURES:
         return HARMLESS_OF_EXPERTS | HARMLESS_OF_MIXTURES.get(kind, frozenset())
     return _CHECKED | HARMLESS_OF.get(kind, frozenset())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-#: Of every configuration class: labels, tokens, generation, how files are loaded.
+#: Keys of every configuration class: labels, tokens, generation, loading of files.
 HARMLESS = frozenset(
     {
         "_attn_implementation",
@@ -70,7 +70,7 @@ HARMLESS = frozenset(
     }
 )
 
-#: Key of no family, or of others -> the value without an effect, and why no other.
+#: Key that a family does not read -> its value without an effect, and why no other.
 NEUTRAL = {
     "add_cross_attention": (False, "attention to another model is not supported"),
     "attention_bias": (False, "attention of this family has no such biases"),

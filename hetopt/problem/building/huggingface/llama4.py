@@ -1,7 +1,7 @@
 """Llama-4's text models: chunks of tokens, and experts in all or every other layer.
 
-What a key stands for where it is left out is as in the family's configuration class;
-what layers compute, as in its modelling class (transformers, ``models/llama4``).
+Defaults of keys are those of the family's configuration class, and layers compute what
+its modelling class does (transformers, ``models/llama4``).
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
 
 def _experts(config: Config) -> Fields:
-    """Read experts of some layers, each with as wide a shared one.
+    """Read the layers with experts; a shared expert is as wide as a routed one.
 
-    ``intermediate_size`` is the experts', not that of the other layers.
+    ``intermediate_size`` is the width of an expert, not of the other layers' MLP.
     """
     layers = config.whole("num_hidden_layers") or 0
     every = config.whole("interleave_moe_layer_step") or 1
@@ -50,7 +50,7 @@ def _experts(config: Config) -> Fields:
 
 
 def _attention(config: Config) -> Fields:
-    """Read chunks, and layers that turn nothing and attend to all."""
+    """Read the chunk size and the layers of full attention without rotary."""
     layers = config.whole("num_hidden_layers") or 0
     every = config.whole("no_rope_layer_interval") or layers + 1
     turned = config.value("no_rope_layers")
@@ -71,7 +71,7 @@ def _attention(config: Config) -> Fields:
     if chunk is None:
         msg = "is missing, expected the tokens of a chunk"
         raise config.wrong("attention_chunk_size", msg)
-    # Released files say true, or 4 for the interval that they mean.
+    # Released files have true here, or 4, the interval of layers: both mean yes.
     grows = bool(config.value("attn_temperature_tuning")) and bool(full)
     return {
         "attention_chunk": chunk,

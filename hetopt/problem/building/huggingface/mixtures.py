@@ -1,7 +1,7 @@
 """Families of decoders whose layers have routed experts.
 
-What a key stands for where it is left out is as in the family's configuration class;
-how experts are chosen, and what has a bias, as in its modelling class.
+Defaults of keys are those of the family's configuration class; how experts are chosen
+and what has a bias follow its modelling class.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
     from hetopt.problem.building.huggingface.config import Config
 
-#: Keys of losses and dispatch of experts: they change neither layers nor memory. How
-#: released weights are stored says nothing of training.
+#: Keys of losses, of the dispatch of experts and of how released weights are stored:
+#: they change neither the layers nor the memory of training.
 HARMLESS_OF_EXPERTS = frozenset(
     {
         "aux_loss_alpha",
@@ -44,12 +44,12 @@ HARMLESS_OF_EXPERTS = frozenset(
     }
 )
 
-#: ``scoring_func`` -> how hetopt calls it.
+#: Values of ``scoring_func``; hetopt uses the same names.
 _SCORES = ("softmax", "sigmoid")
 
 
 def _chosen(config: Config) -> Fields:
-    """Read how experts are chosen, and what their weights are (DeepSeek)."""
+    """Read how experts are chosen and weighted (DeepSeek)."""
     groups = config.whole("n_group") or 1
     of_token = config.whole("topk_group") or 1
     method, scores = config.value("topk_method"), config.value("scoring_func")
@@ -74,7 +74,7 @@ def _chosen(config: Config) -> Fields:
 
 
 def _deepseek_experts(config: Config) -> Fields:
-    """Read experts behind some dense layers (DeepSeek-V2 and -V3, GLM-4.5)."""
+    """Read experts of all but the first layers (DeepSeek-V2 and -V3, GLM-4.5)."""
     config.must_be("moe_layer_freq", 1, "further dense layers are not supported")
     ffn = needed(config, "moe_intermediate_size")
     shared = config.whole("n_shared_experts", least=0) or 0
@@ -91,7 +91,7 @@ def _deepseek_experts(config: Config) -> Fields:
 
 
 def _qwen_experts(config: Config) -> Fields:
-    """Read experts of every n-th layer but some (Qwen2-MoE, Qwen3-MoE)."""
+    """Read experts of every n-th layer that is not dense (Qwen2-MoE, Qwen3-MoE)."""
     layers = config.whole("num_hidden_layers") or 0
     every = config.whole("decoder_sparse_step") or 1
     dense = layer_numbers(config, "mlp_only_layers", layers)
@@ -150,13 +150,13 @@ def _predictions(config: Config) -> Fields:
 
 
 def _alternating_windows(config: Config) -> Fields:
-    """Read a sliding window of every other layer, the first one on (GPT-OSS)."""
+    """Read a sliding window of every other layer from the first (GPT-OSS)."""
     layers = config.whole("num_hidden_layers") or 0
     return windows(config, list(range(1, layers, 2)))
 
 
 def _clamped_gate(config: Config) -> Fields:
-    """Read the clamp of GPT-OSS's gate, which is that of ``quick-gelu`` whole."""
+    """Read the clamp of GPT-OSS's gate, which is ``quick-gelu`` apart from it."""
     config.must_be("hidden_act", "silu", "the gate of this family is its own")
     config.must_be("swiglu_alpha", 1.702, "the gate of this family is its own")
     limit = config.number("swiglu_limit")
@@ -333,7 +333,7 @@ MIXTURES: Mapping[str, Family] = {
 }
 
 _UNUSED_WINDOW = frozenset({"max_window_layers", "sliding_window"})
-#: model_type -> keys of a family beside those of all that change nothing.
+#: model_type -> keys without an effect, beside those of all families.
 HARMLESS_OF_MIXTURES: Mapping[str, frozenset[str]] = {
     "gpt_oss": frozenset({"experts_per_token", "initial_context_length"}),
     "llama4_text": frozenset({"for_llm_compressor"}),
@@ -341,7 +341,7 @@ HARMLESS_OF_MIXTURES: Mapping[str, frozenset[str]] = {
     "qwen3_moe": _UNUSED_WINDOW,
 }
 
-#: model_type -> the layers that hetopt has no kind for.
+#: model_type -> the layers that hetopt cannot describe.
 UNKNOWN_LAYERS = {
     "qwen3_next": "whose layers of linear attention (gated delta rule) hetopt has no "
     "layer for",

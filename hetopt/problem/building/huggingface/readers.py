@@ -32,7 +32,7 @@ Fields = dict[str, Any]
 
 
 def activation(*keys: str) -> Callable[[Config], Fields]:
-    """Return a reader of the activation: of the first of its keys that says one."""
+    """Return a reader of the activation, from the first of its keys that is given."""
 
     def read(config: Config) -> Fields:
         given = {key: config.value(key) for key in keys}
@@ -47,7 +47,7 @@ def activation(*keys: str) -> Callable[[Config], Fields]:
 
 
 def number(key: str, field: str) -> Callable[[Config], Fields]:
-    """Return a reader of one number; nothing is said where it is null."""
+    """Return a reader of one number; it returns no field if the number is null."""
 
     def read(config: Config) -> Fields:
         value = config.number(key)
@@ -57,7 +57,7 @@ def number(key: str, field: str) -> Callable[[Config], Fields]:
 
 
 def flag(key: str, *fields: str) -> Callable[[Config], Fields]:
-    """Return a reader of true or false."""
+    """Return a reader that sets all fields to one flag."""
 
     def read(config: Config) -> Fields:
         return dict.fromkeys(fields, config.flag(key))
@@ -66,7 +66,7 @@ def flag(key: str, *fields: str) -> Callable[[Config], Fields]:
 
 
 def needed(config: Config, key: str) -> int:
-    """Read a whole number that has to be there."""
+    """Read a required whole number."""
     value = config.whole(key)
     if value is None:
         raise config.wrong(key, "is missing, expected a whole number")
@@ -74,7 +74,7 @@ def needed(config: Config, key: str) -> int:
 
 
 def layer_numbers(config: Config, key: str, layers: int) -> frozenset[int]:
-    """Read a list of layers; none of them where it is left out."""
+    """Read a list of layers; it is empty if left out."""
     listed = config.value(key) or []
     if not isinstance(listed, list) or not all(
         type(layer) is int and 0 <= layer < layers for layer in listed
@@ -99,7 +99,7 @@ def hidden_dropout(*keys: str) -> Callable[[Config], Fields]:
 
 
 def neutral(key: str, value: Any, why: str) -> Callable[[Config], Fields]:
-    """Return a reader that refuses other values."""
+    """Return a reader that refuses a key unless it has ``value``."""
 
     def read(config: Config) -> Fields:
         config.must_be(key, value, why)
@@ -132,7 +132,7 @@ def regular_windows(config: Config) -> Fields:
 
 
 def windows(config: Config, full: list[int]) -> Fields:
-    """Return the sliding window, and layers without it if no types are listed."""
+    """Return the fields of a sliding window; listed layer types replace ``full``."""
     layers = config.whole("num_hidden_layers") or 0
     window, types = config.whole("sliding_window"), config.value("layer_types")
     if types is not None:
@@ -145,7 +145,7 @@ def windows(config: Config, full: list[int]) -> Fields:
 
 
 def _full_by_type(config: Config, types: Any, layers: int) -> list[int]:
-    """Return the layers that attend to all, from a list of types."""
+    """Return the layers of full attention, from a list of types."""
     if not isinstance(types, list) or len(types) != layers:
         msg = f"is {describe(types)}, expected a list of {layers} types"
         raise config.wrong("layer_types", msg)
@@ -157,7 +157,7 @@ def _full_by_type(config: Config, types: Any, layers: int) -> list[int]:
 
 
 def query_scale(config: Config) -> Fields:
-    """Read ``query_pre_attn_scalar``, whose inverse root scales scores (Gemma)."""
+    """Read ``query_pre_attn_scalar``; scores are divided by its root (Gemma)."""
     scalar = config.number("query_pre_attn_scalar")
     if scalar is None or scalar == config.number("head_dim"):
         return {}
@@ -169,7 +169,7 @@ def query_scale(config: Config) -> Fields:
 
 
 def root_of_hidden(config: Config) -> Fields:
-    """Embeddings are multiplied with the root of the hidden size (Gemma)."""
+    """Return the scale of embeddings, the root of the hidden size (Gemma)."""
     return {"embedding_scale": math.sqrt(config.whole("hidden_size") or 1)}
 
 
@@ -180,11 +180,11 @@ class Family:
     Attributes
     ----------
     defaults
-        What keys stand for where a file leaves them out.
+        Values of keys that a file leaves out.
     fixed
-        Fields of the model that no key says.
+        Fields of the model that no key gives.
     readers
-        Read further fields; none of them leaves a key that it knows unread.
+        Read further fields. Each reads all its keys, even those it does not need.
     """
 
     defaults: Mapping[str, Any] = field(default_factory=dict)

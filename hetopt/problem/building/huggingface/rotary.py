@@ -1,4 +1,4 @@
-"""Rotary embeddings in a ``config.json``: ``rope_theta`` and its kin, old and new.
+"""Rotary embeddings in a ``config.json``: ``rope_theta`` and related keys.
 
 Transformers 4 has ``rope_theta``, ``rope_scaling`` and ``partial_rotary_factor``;
 transformers 5 has all of them in ``rope_parameters``, Gemma-3 once for each kind of
@@ -22,10 +22,10 @@ _KINDS = {
     "dynamic": "dynamic",
     "yarn": "yarn",
     "longrope": "longrope",
-    # As longrope was called in the first Phi-3 files.
+    # The first Phi-3 files call longrope so.
     "su": "longrope",
 }
-#: Keys of what no field of a model holds: launchers lose these scalings as a whole.
+#: Keys that no field of a model holds, as no launcher computes these scalings.
 _LOST_WHOLE = (
     "attention_factor",
     "beta_fast",
@@ -53,7 +53,7 @@ def rotary(
     Parameters
     ----------
     bases, fractions
-        Keys of the base and of the share of a head that is turned.
+        Keys of the base and of the share of a head that is rotated.
     local
         Key of the base in layers with a sliding window; None: it is the same.
     """
@@ -80,13 +80,13 @@ def rotary(
 
 
 def _first(own: Config, config: Config, keys: tuple[str, ...]) -> float | None:
-    """Return the number under one of some keys, those of the new form first."""
+    """Return the first number under some keys, of ``rope_parameters`` before others."""
     found = [part.number(key) for part in (own, config) for key in keys]
     return next((value for value in found if value is not None), None)
 
 
 def _scaling(config: Config, own: Config) -> dict[str, Any] | None:
-    """Return the fields of a scaling; None if frequencies are not stretched."""
+    """Return the fields of a scaling; None if frequencies are not scaled."""
     names = [own.value(key) for key in ("rope_type", "type")]
     name = next((name for name in names if name is not None), "default")
     if name == "default":
@@ -119,7 +119,7 @@ def _scaling(config: Config, own: Config) -> dict[str, Any] | None:
 
 
 def _stretch(config: Config, own: Config) -> float | None:
-    """Return the longest sequence over the one trained with, as Phi-3 says a factor."""
+    """Return Phi-3's factor: the longest sequence over the longest one trained on."""
     key = "original_max_position_embeddings"
     trained = own.whole(key) or config.whole(key)
     longest = config.whole("max_position_embeddings")
