@@ -1,1 +1,1 @@
-"""What compiled searches read."""
+"""The arrays that compiled searches read."""

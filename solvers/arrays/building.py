@@ -1,4 +1,4 @@
-"""Fills the arrays that compiled searches of one (p, q) read."""
+"""The builder of the arrays that compiled searches of one (p, q) read."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from hetopt.problem.training.pins import Domain
     from hetopt.solvers.arrays.costs import Ints
 
-#: What units of each kind add to a stage, in the order of ``Sum``.
+#: Fields of a cluster's table that stages add up over units, in the order of ``Sum``.
 _SUMMED = (
     "round_trip_ns",
     "forward_ns",
@@ -32,13 +32,13 @@ _SUMMED = (
     "fill_ns",
     "handed_on_ns",
 )
-#: Steps that a table over subsets of clusters may take; with more it is too slow.
+#: A table over subsets of clusters is too slow if it takes more steps than this.
 _MOST_STEPS = 500_000_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArrayBuilder:
-    """What the arrays are made of; see ``ProgramOptions``."""
+    """Builds ``Costs``; see ``ProgramOptions`` for the fields."""
 
     data: ProgramData
     pairs: list[tuple[int, int]]
@@ -50,7 +50,7 @@ class ArrayBuilder:
         return np.array(rows, dtype=np.int64)
 
     def costs(self, excluded: Sequence[Decision]) -> Costs:
-        """Return all costs; shapes of excluded plans are no choices."""
+        """Return all costs; plans with the shape of an excluded one are ruled out."""
         data, chain = self.data, self.data.chain
         units = len(chain.lead)
 
@@ -99,9 +99,9 @@ class ArrayBuilder:
         Parameters
         ----------
         layouts
-            Of each option.
+            Layout of each option.
         costs, temporary
-            What a unit of each kind adds, in the order of ``Sum``; shape (O, kinds).
+            Costs of a unit of each kind, in the order of ``Sum``; shape (O, kinds).
         """
         data, chain = self.data, self.data.chain
         option = np.zeros(
@@ -180,13 +180,13 @@ class ArrayBuilder:
             option[:, Option.CLUSTER], np.minimum(option[:, Option.MOST_STAGES], stages)
         )
         groups = self._groups()
-        # What is left of a group may be none; otherwise one cluster may be next.
+        # In a subset one cluster per group may be next, none if the group is used up.
         rows = sum(most[members].sum() / (len(members) + 1) for members in groups)
         subsets = prod(len(members) + 1 for members in groups)
         return int(rows * subsets) * stages * length
 
     def _groups(self) -> list[list[int]]:
-        """Return the groups of guests, as they are numbered in ``costs``."""
+        """Return the groups of identical guests, numbered as in ``costs``."""
         groups: dict[int, list[int]] = {}
         for i, j in enumerate(self.guests):
             groups.setdefault(self.leaders[j], []).append(i)
@@ -217,7 +217,7 @@ class ArrayBuilder:
         return kept, np.array([kept.index(a) for a in own], dtype=np.int64)
 
     def _shapes(self, excluded: Sequence[Decision]) -> Ints:
-        """Return excluded shapes; one with an option not on offer never occurs."""
+        """Return excluded shapes, without those with an option not on offer."""
         number = {option: o for o, option in enumerate(self.pairs)}
         shapes = []
         for decision in (last_first(other, self.leaders) for other in excluded):
@@ -242,10 +242,10 @@ def most_stages(data: ProgramData, domain: Domain, j: int, k: int) -> int:
     Parameters
     ----------
     domain
-        Of the cluster's stages, as the user pins them.
+        The user's pin on the number of the cluster's stages.
     """
     most = min(data.stages, int(data.part.clusters[j].max_stages[k]))
     if data.principles.sharing != "one":
-        # Other strategies share the devices: the count is of all of them.
+        # Several strategies share the devices: the pin is on all stages together.
         return most if any(map(domain.permits, range(1, data.stages + 1))) else 0
     return max((m for m in range(1, most + 1) if domain.permits(m)), default=0)

@@ -1,4 +1,4 @@
-"""What compiled searches read: the numbers of one (p, q), and the names of columns.
+"""The arrays that compiled searches of one (p, q) read, and the names of columns.
 
 An *option* is a strategy of a cluster, numbered over all clusters. The body's
 units are numbered from 0 at the front of the pipeline; a *cut* is the number of body
@@ -15,14 +15,14 @@ from numpy.typing import NDArray
 
 Ints = NDArray[np.int64]
 
-#: How P4 is kept, as numbers.
+#: Numbers for P4: one strategy per cluster, falling tensor degrees, or no limit.
 SHARING = {"one": 0, "falling-tp": 1, "any": 2}
 
 
 class Option(IntEnum):
     """Columns of ``Costs.option``.
 
-    From LEAD and TRAIL on there is one for each ``Sum``.
+    LEAD and TRAIL are each the first of a block with one column for each ``Sum``.
     """
 
     CLUSTER, RANK, LAYOUT, DEVICES, TENSOR = range(5)
@@ -30,7 +30,7 @@ class Option(IntEnum):
 
 
 class Sum(IntEnum):
-    """Rows of ``Costs.sums``, but for PEAK, and the order within LEAD and TRAIL."""
+    """Rows of ``Costs.sums``, except PEAK, and the order within LEAD and TRAIL."""
 
     TAU, FORWARD, SYNC, STATE, ACTIVE, FILL, INSIDE, PEAK = range(8)
 
@@ -54,7 +54,7 @@ class Stock(IntEnum):
 
 
 class Delta(IntEnum):
-    """Rows of deltas that are not known exactly: for memory, and for the period."""
+    """Rows of delta: the least (for memory), and the largest (for the period)."""
 
     LIGHT, HEAVY = range(2)
 
@@ -78,16 +78,16 @@ class Costs(NamedTuple):
     Attributes
     ----------
     option
-        Per option: its cluster, number among that one's strategies, layout, devices
+        Per option: its cluster, index among that cluster's strategies, layout, devices
         of a stage, tensor degree, most stages, g without units, memory left for
-        units, and what lead and trail add.
+        units, and the sums of the units in lead and trail.
     sums
-        Prefix sums over body units of tau, forward time, what they add to the end of a
-        stage (g but for gradients of weights apart), state and activation bytes, and
-        what they add to the fill and to windows that other stages open (tau - 2 w and
-        tau - w; MODEL.md section 4); shape (7, O, L + 1).
+        Prefix sums over body units of tau, forward time, time at the end of a stage (g;
+        with gradients of weights apart, more), state and activation bytes, fill, and
+        time in windows that other stages open (tau - 2 w and tau - w with gradients of
+        weights apart; MODEL.md section 4); shape (7, O, L + 1).
     temporary
-        Of each body unit; shape (O, L).
+        Temporary bytes of each body unit; shape (O, L).
     edge
         kappa and omega by cut class and layouts; shape (2, X, A, A).
     cut
@@ -95,35 +95,35 @@ class Costs(NamedTuple):
     home
         Cluster of each layout.
     tied
-        What tied embeddings add to g by first and last layout; shape (A, A).
+        Time that tied embeddings add to g, by first and last layout; shape (A, A).
     host
         Per cluster: devices, whether it may host the first and the last stage,
         whether its units and its stages have to be counted, the first cluster
         identical to it, and the identical ones that have to be used before, as bits.
     stock
-        Without P4, what nodes say beyond ``host``: a cluster, and that its stages of at
-        least so many devices take at most so many together; by cluster, ascending.
+        Without P4, limits beyond ``host``: a cluster, a number of devices LEAST, and
+        the most devices of its stages of at least LEAST; by cluster, ascending.
     before
         Whether cluster i may stand directly before cluster j; shape (J, J).
     stages_ok
-        Whether a cluster may host so many stages; shape (J, p + 1).
+        Whether a cluster may host a number of stages; shape (J, p + 1).
     units_ok
-        Whether a cluster may host so many units, ends included; shape (J, U + 1).
+        Whether a cluster may host a number of units, ends included; shape (J, U + 1).
     given
-        Body units of each stage from the last one, -1 where free; length p.
+        Body units of each stage from the last one, -1 if free; length p.
     row
-        Of each subset of clusters, as bits, its row of a table over those that can be
-        what is left, -1 if it cannot. Without use where devices have prices.
+        Row of each subset of clusters (as bits) in a table over the subsets that may
+        be unused, -1 for other subsets. Not used if devices have prices.
     shapes
         Excluded shapes: option and stages of each run from the end of the pipeline,
         -1 after the last one; shape (shapes, p + 1, 2).
     facts
         p, most micro-batches held (q, or passes beside those ahead), L, whether
-        embeddings are tied, whether gpipe, whether P3 holds, how P4 is kept, units at
-        the front, units at the end, whether what is left is bounded by prices of
-        devices rather than by subsets of clusters, whether warm-up counts
-        are free, how many transfers block per micro-batch (chi), chunks of a stage (v),
-        and the least kappa of the way back.
+        embeddings are tied, whether gpipe, whether P3 holds, P4 as in ``SHARING``,
+        units at the front, units at the end, whether the rest is bounded by prices
+        of devices rather than by subsets of clusters, whether warm-up counts are free,
+        how many transfers block per micro-batch (chi), chunks of a stage (v), and the
+        least kappa of the way back.
     way_back
         With several chunks, kappa and omega of the way back by last and first layout;
         shape (2, A, A).

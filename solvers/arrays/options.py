@@ -31,13 +31,13 @@ class ProgramOptions:
     pairs
         (cluster, strategy's index) of each option.
     guests
-        Clusters that may host anything; in ``costs`` they are numbered anew.
+        Clusters that may host a stage; ``costs`` numbers them by their place here.
     leaders
-        Groups of identical clusters that labels tell apart in one way only: those
-        of a group are used from the last to the first, seen from the end of the
-        pipeline. Plans are the canonical ones' copies then.
+        First cluster of each one's group of identical clusters. Searches use the
+        clusters of a group from the last to the first, seen from the end of the
+        pipeline, and so find only one copy of each plan.
     possible
-        Whether the pins alone leave anything to choose.
+        Whether the pins alone permit any plan.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class ProgramOptions:
         self.costs = builder.costs(excluded)
 
     def _can_rest(self) -> bool:
-        """Whether clusters with nothing on offer need not host."""
+        """Whether all clusters without an option on offer may stay unused."""
         return all(
             self.permitted.may_rest(j)
             for j in range(len(self.data.names))
@@ -74,28 +74,28 @@ class ProgramOptions:
         )
 
     def _are_neighbours(self) -> bool:
-        """Whether nothing stands between identical clusters in the tie rule.
+        """Whether the clusters of each group have consecutive numbers.
 
-        Then it compares two orders of clusters as it does those of their groups.
+        The tie rule then compares two orders of clusters as two orders of groups.
         """
         groups = [self.leaders[j] for j in self.guests]
         return len(list(groupby(groups))) == len(set(groups))
 
     def canonical(self, decision: Decision) -> Decision:
-        """Return the copy of a plan that stands for its copies, by ``leaders``."""
+        """Return the canonical copy of a plan, by ``leaders``."""
         return canonical(decision, self.leaders)
 
     def deltas(self, floor: int, ceiling: int) -> tuple[Ints, Ints]:
         """Return delta by cut class and layouts, for memory and for the period.
 
-        They differ only where times decide (``h-1f1b``) and lambda_0 is not known
-        well enough: the first is the least that any lambda_0 of the range has, the
-        second the most. Free ones are 0, as memory may have it.
+        They differ only if delta depends on times (``h-1f1b``) and the range of
+        lambda_0 has a threshold: the first is the least delta over the range, the
+        second the largest. Free warm-ups have delta 0, their least.
 
         Parameters
         ----------
         floor, ceiling
-            Range of lambda_0 in ns; read only where times decide.
+            Range of lambda_0 in ns; read only if delta depends on times.
         """
         kappa, home, rule = self.costs.edge[Edge.KAPPA], self.costs.home, self.data.rule
         same = home[:, None] == home[None, :]
@@ -108,9 +108,9 @@ class ProgramOptions:
 
     @cached_property
     def joins(self) -> NDArray[np.bool_]:
-        """Whether a boundary may be at a class of cuts, between two layouts.
+        """Whether a boundary of a cut class may be between two layouts; (X, A, A).
 
-        Within a run there is one layout, unless principles are relaxed.
+        A run has one layout, unless principles are relaxed.
         """
         home, classes = self.costs.home, np.arange(len(self.costs.edge[Edge.KAPPA]))
         joins = home[:, None] != home[None, :]
@@ -127,7 +127,7 @@ class ProgramOptions:
         Parameters
         ----------
         busiest, slowest
-            Most ns that a link is taken, and that kappa lasts.
+            Largest omega and kappa of interest, in ns.
         """
         kappa, omega = self.costs.edge
         found: Ints = np.unique(
@@ -136,7 +136,7 @@ class ProgramOptions:
         return found
 
     def least_longest(self) -> int:
-        """Return what the slowest stage takes at least, whatever the plan, in ns.
+        """Return a lower bound in ns on the slowest stage's tau in any plan.
 
         Each cluster runs body units at most as fast as with all its devices on its best
         option.
@@ -158,9 +158,9 @@ class ProgramOptions:
         Parameters
         ----------
         longest
-            Most that a stage takes.
+            Largest tau of a stage.
         kappas
-            That boundaries may have.
+            Each kappa that boundaries may have.
         """
         return self.least_longest(), max(longest, int(kappas.max(initial=0)))
 
@@ -170,7 +170,7 @@ class ProgramOptions:
         Parameters
         ----------
         kappas
-            Of the boundaries of interest.
+            Kappas of the boundaries of interest.
         """
         if self.data.stages == 1:
             return []

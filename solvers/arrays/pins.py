@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 
 def pinned(data: ProgramData, guests: Sequence[int]) -> dict[str, Ints]:
-    """Return the user's pins; the options on offer have those on strategies.
+    """Return the user's pins, except those on strategies, which the options keep.
 
-    They are the fields before, stages_ok, units_ok and given of ``Costs``, and host but
-    for its last two columns.
+    They are the fields before, stages_ok, units_ok and given of ``Costs``, and host
+    without its last two columns.
     """
     p, chain, permitted = data.stages, data.chain, data.permitted
     stages_ok = _permitted([permitted.stages[j] for j in guests], p)
@@ -32,7 +32,7 @@ def pinned(data: ProgramData, guests: Sequence[int]) -> dict[str, Ints]:
     given = np.full(p, -1, dtype=np.int64)
     body = permitted.body(chain)
     if body is not None:
-        # Of another number of stages none can be right.
+        # Pinned units for another number of stages permit no plan: 0 is too few.
         given[:] = np.maximum(body[::-1], 0) if len(body) == p else 0
     counted = [1 - units_ok[:, 1:].min(axis=1), 1 - stages_ok[:, 1:].min(axis=1)]
     stock = np.array([data.devices[j] for j in guests], dtype=np.int64)

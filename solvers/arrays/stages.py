@@ -1,4 +1,4 @@
-"""What a stage takes and holds, as sums over its units; compiled."""
+"""Times and bytes of a stage, as sums over its units; compiled."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 class StageSums(NamedTuple):
     """Times of a stage in ns, and its bytes; ``peak`` is its largest temporary.
 
-    ``fill`` and ``inside`` are what it adds to the fill, and to windows that other
-    stages open: tau, but for gradients of weights apart.
+    ``fill`` and ``inside`` are its share of the fill, and of windows that other stages
+    open: tau, unless gradients of weights run apart.
     """
 
     tau: int
@@ -30,14 +30,14 @@ class StageSums(NamedTuple):
 
 @step
 def ends_of(option: Ints, is_first: bool, is_last: bool) -> StageSums:
-    """Return what a stage has beside body units.
+    """Return the sums of a stage without its body units.
 
     Parameters
     ----------
     option
         A row of ``Costs.option``.
     is_first, is_last
-        Of the pipeline.
+        Whether the stage is the first or the last one of the pipeline.
     """
     tau = forward = state = active = fill = inside = peak = 0
     sync = option[Option.SYNC_FIXED]
@@ -59,7 +59,7 @@ def ends_of(option: Ints, is_first: bool, is_last: bool) -> StageSums:
 def with_units(ends: StageSums, sums: Ints, o: int, left: int, right: int) -> StageSums:
     """Return the sums of a stage of option o with body units left .. right - 1.
 
-    The largest temporary stays that of its ends.
+    ``peak`` stays that of ``ends``.
     """
     return StageSums(
         ends.tau + sums[Sum.TAU, o, right] - sums[Sum.TAU, o, left],

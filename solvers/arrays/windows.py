@@ -1,4 +1,4 @@
-"""The least of a run's costs over a window of its beginnings, compiled."""
+"""Sliding-window minimum of a run's costs over where it may begin, compiled."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def slide(
     Parameters
     ----------
     before
-        Least cost of what precedes a run, by the body units y in it; INFINITE where
-        that cannot be. Only no stages have no units.
+        Least cost of the stages before a run, by their body units y; INFINITE if
+        impossible. Only zero stages have zero units.
     tau
         Prefix sums of the run's times.
     shortest, longest
@@ -31,12 +31,12 @@ def slide(
     whole
         Whether the run ends the pipeline.
     scratch
-        Shape (3, L + 1). Its last row becomes the beginning by the end, -1 if none.
+        Shape (3, L + 1). Its last row is set to the beginning by the end, -1 if none.
 
     Returns
     -------
     tuple[int, int]
-        The first and the last end that were looked at.
+        The first and the last end for which the last row is set.
     """
     worth, queue, best = scratch[0], scratch[1], scratch[2]
     first, last = 0, len(before) - 1

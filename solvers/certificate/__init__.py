@@ -1,1 +1,1 @@
-"""What a proof claims, and searching it again."""
+"""The claims of a proof, and searching the claimed programs again."""

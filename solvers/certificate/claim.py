@@ -1,4 +1,4 @@
-"""Write down what a race proved: the certificate of a result."""
+"""The certificate of a result: the claims that a race proved."""
 
 from __future__ import annotations
 
@@ -31,24 +31,24 @@ if TYPE_CHECKING:
     from hetopt.results.result import Objective, Result
     from hetopt.results.settlement import How, Settlement
 
-#: How much of a bound far above the value is claimed: who derives it again has other
-#: intervals of lambda, and need not make them ever narrower.
+
+#: Share that is claimed of a bound far above the value: the checker, which uses other
+#: intervals of lambda, then need not make them very narrow to derive the bound.
 _CLAIMED = 0.9
-#: How closely simulated times are bounded: width of an interval of the excess as a
-#: share of the value.
+#: Largest width of the excess's intervals for simulated times, as a share of the value.
 _CLOSELY = 1 / 32
 
 
 def certify(problem: Problem, table: CostTable, result: Result) -> Certificate:
     """Return the certificate of a result.
 
-    How a race settles a program depends on the plans it knows by then. For an
-    optimal result the claims are therefore made anew, from the optimum alone.
+    How a race settles a program depends on the plans it has found by then. So for an
+    optimal result the claims are derived again, from the optimum alone.
 
     Raises
     ------
     InputError
-        The result is about an objective that no certificate covers.
+        No certificate covers the objective of the result.
     """
     if result.objective not in _CLAIMS:
         msg = f"no certificate covers the objective {result.objective}"
@@ -75,7 +75,7 @@ def certify(problem: Problem, table: CostTable, result: Result) -> Certificate:
         )
     else:
         claims = [_as_settled(settlement) for settlement in result.settlements]
-    # A bound above what an iteration may take says that there is no plan, and no more.
+    # A bound above the longest iteration only says that there is no plan.
     claims = [
         claim
         if claim.bound_ps is None or claim.bound_ps <= LONGEST
@@ -108,13 +108,13 @@ def _as_settled(settlement: Settlement) -> Claim:
         stages=settlement.stages,
         microbatches=settlement.microbatches,
         how=settlement.how,
-        # One less: seconds are rounded to floating point.
+        # One ps less, because seconds are rounded to floating point.
         bound_ps=None if bound is None else max(0, int(bound / PS_S * (1 - 1e-12)) - 1),
     )
 
 
 class _Claims:
-    """What holds of every (p, q), given the optimum."""
+    """The claims about every (p, q), given the optimum."""
 
     def __init__(
         self,
@@ -158,7 +158,7 @@ class _Claims:
     def _bounded(
         self, relaxation: Relaxation, q: int, within: list[int]
     ) -> Iterator[Claim]:
-        """Claim of every p what the relaxation gives."""
+        """Yield the claim about every p that the relaxation supports."""
         counts = self._stages(q)
         # The relaxation counts in ns, the claims in ps.
         cutoff = ticks_above(self.value)
@@ -179,17 +179,17 @@ class _Claims:
                 yield _claim(p, q, "refuted-by-search", self.value)
 
     def _focused(self, relaxation: Relaxation, p: int, q: int, cutoff: float) -> bool:
-        """Whether the relaxation refutes p when it looks at nothing else."""
+        """Whether the relaxation refutes p when it bounds this p alone."""
         return focus(relaxation, p, cutoff=cutoff).bound > cutoff
 
 
 class _SimulatedClaims(_Claims):
-    """The same of simulated times."""
+    """The same claims for simulated times."""
 
     def _bounded(
         self, relaxation: Relaxation, q: int, within: list[int]
     ) -> Iterator[Claim]:
-        # Whether there is a plan at all has nothing to do with what is minimised.
+        # Whether there is any plan does not depend on the objective.
         anyhow = survey(relaxation, cutoff=None).bound
         data = ProgramData.of(
             self.table,
@@ -212,7 +212,7 @@ class _SimulatedClaims(_Claims):
                 yield _claim(p, q, "refuted-by-search", self.value)
 
 
-#: What makes the claims about an optimum, by objective.
+#: The class that makes the claims about an optimum, by objective.
 _CLAIMS: dict[Objective, type[_Claims]] = {
     "closed": _Claims,
     "simulated": _SimulatedClaims,

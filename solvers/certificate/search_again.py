@@ -1,4 +1,4 @@
-"""Search again what a certificate says was searched, with another engine."""
+"""Search the programs that a certificate says were searched, with another engine."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ if TYPE_CHECKING:
     from hetopt.problem.training.principles import Principles
     from hetopt.solvers.race.engine import Answer, Engine
 
-#: Share by which a time in seconds may be off.
+#: Relative rounding error of a time in seconds.
 _ROUNDING = 1e-9
-#: Seconds that an engine gets for a program, however late it is.
+#: Least seconds that an engine gets for a program, even after the deadline.
 _LEAST_S = 0.1
-#: Seconds between two looks for signals.
+#: Seconds between two checks for signals.
 _TURN_S = 0.1
-#: Engines, best first; the one that made the certificate is passed over.
+#: Engines, best first; the one that made the certificate is skipped.
 _ENGINES = (
     ("cp-sat", "hetopt.solvers.cp_sat:CpSatEngine"),
     ("dp", "hetopt.solvers.dp.solver:DpEngine"),
@@ -60,8 +60,8 @@ def second_engine(
 ) -> tuple[str, Engine]:
     """Return an engine, and its name, that is not the solver's own.
 
-    Only dp knows both free warm-up counts and a wider space: there it has to look at
-    its own programs again, but whole, and with no bound of the race.
+    Only dp supports free warm-up counts together with relaxed principles: there it has
+    to search its own programs again, but whole ones, and without bounds of the race.
     """
     able = [
         pair
@@ -75,9 +75,9 @@ def second_engine(
 
 
 def refuted_at_once(problem: Problem, table: CostTable, doubt: Doubt) -> bool:
-    """Whether a plan that takes no search to find is better than a bound.
+    """Whether a plan found without a search is better than the claimed bound.
 
-    Claims that are far from the truth need no more; of others it says nothing.
+    That is enough to refute a claim far from the truth; False proves nothing.
     """
     only = replace(
         problem.pins,
@@ -112,9 +112,9 @@ def resolve(
     Parameters
     ----------
     deadline
-        Of all together; what is not settled by then is not confirmed.
+        For all programs together; those not settled by then are not confirmed.
     principles
-        What plans have to keep.
+        Principles that plans have to keep.
     """
     chain = Chain.of(table)
     for doubt in doubts:
@@ -138,9 +138,9 @@ def resolve(
 
 
 def _settled(engine: Engine, data: ProgramData, deadline: Deadline) -> Answer:
-    """Let an engine settle a program beside this thread, which minds signals.
+    """Let an engine settle a program in another thread, while this one gets signals.
 
-    A library that is called here would keep them waiting until it returns.
+    In this thread a call of a library would delay signals until it returns.
     """
     stop = Event()
     with ThreadPoolExecutor(1) as executor:
@@ -167,10 +167,10 @@ def resolve_simulated(
     *,
     deadline: Deadline,
 ) -> Iterator[tuple[Doubt, str | None]]:
-    """Do the same where bounds are about simulated times.
+    """Do the same as ``resolve`` for bounds on simulated times.
 
-    Only one search knows those: it looks at the whole program again, with no bound of
-    the race. Whether there is a plan at all is for another engine.
+    There is only one search for those: it searches the whole program again, without
+    bounds of the race. Another engine checks claims that there is no plan.
     """
     for doubt in doubts:
         if doubt.bound_ps is None:
@@ -200,10 +200,10 @@ def _search_simulated(
     found: list[int] = []
     search = SimulatedSearch(
         data,
-        # One that is quicker will do.
+        # One quicker plan is enough.
         limit=lambda: -1 if found else limit,
         found=lambda decision, value: found.append(value),
-        # All strategies are looked at: what the race left out is not taken for granted.
+        # Keep all strategies, including those that the race left out.
         useful=lambda part: part,
         deadline=deadline,
     )
@@ -221,7 +221,7 @@ def _finding(doubt: Doubt, verdict: str) -> str | None:
 
 
 def better(doubt: Doubt) -> str:
-    """Return what is wrong with a claim that a plan refutes."""
+    """Return the finding for a claim that a plan refutes."""
     program = f"({doubt.stages}, {doubt.microbatches})"
     if doubt.bound_ps is None:
         return f"{program} is infeasible, but has a plan"
@@ -229,7 +229,7 @@ def better(doubt: Doubt) -> str:
 
 
 def unsettled(doubt: Doubt, others: int = 0) -> str:
-    """Return that the time was over before a claim, and others, were confirmed."""
+    """Return the finding for a claim, and others, not confirmed within the time."""
     more = f" and {others} more" if others else ""
     return (
         f"({doubt.stages}, {doubt.microbatches}){more} could not be settled again "

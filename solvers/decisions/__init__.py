@@ -1,1 +1,1 @@
-"""A choice, and what it is worth."""
+"""Decisions: their plans, exact objectives, and copies among identical clusters."""

@@ -28,12 +28,12 @@ if TYPE_CHECKING:
 
 
 def plan_of(decision: Decision, table: CostTable, table_digest: str) -> Plan:
-    """Write a decision down as a plan, with warm-up counts and resharding.
+    """Return the plan of a decision, with warm-up counts and resharding.
 
     Parameters
     ----------
     table_digest
-        Digest of ``table``; the plan carries it.
+        Digest of ``table``, for the plan's own field.
     """
     stages = _stages(decision, table)
     bare = Plan(
@@ -48,7 +48,7 @@ def plan_of(decision: Decision, table: CostTable, table_digest: str) -> Plan:
         times = pipeline_times(bare, table)
         if rule_of(table.schedule).free:
             most = room_in_flight(stages, table, decision.microbatches)
-            # A plan that does not fit is written down as well.
+            # A plan that does not fit into memory still needs some counts.
             warmups = free_warmups(times, most) or (1,) * len(stages)
         else:
             warmups = warmup_counts(
@@ -73,10 +73,10 @@ def plan_of(decision: Decision, table: CostTable, table_digest: str) -> Plan:
 
 
 def value_of(times: PipelineTimes) -> int:
-    """Return the closed form in 1 / PERIOD_SCALE ticks, lambda rounded up to one.
+    """Return the closed form in 1 / PERIOD_SCALE ticks, with lambda rounded up to one.
 
-    Programs minimise this number; it exceeds the closed form by less than
-    ``(q - 1) / PERIOD_SCALE`` ticks, or ``(q v - 1)`` of them with v chunks a stage.
+    Programs minimise this number. Rounding lambda adds less than q - 1 of these units,
+    or q v - 1 with v chunks a stage.
     """
     if not times.has_steady_state or times.microbatches == 1:
         return ceil(closed_form_ns(times) * PERIOD_SCALE)
@@ -85,12 +85,12 @@ def value_of(times: PipelineTimes) -> int:
 
 
 def bound_seconds(value: int, passes: int) -> float:
-    """Return the lower bound on a closed form that one on an objective gives."""
+    """Return the lower bound on a closed form, given one on an objective."""
     return (value - max(passes - 1, 0)) / PERIOD_SCALE * TICK_S
 
 
 def decision_of_plan(plan: Plan, table: CostTable) -> Decision:
-    """Return what a plan of the pruned space decides."""
+    """Return the decision of a plan in the pruned space."""
     stages = plan.pipeline.stages
     runs = [
         (cluster, len(list(group)))
@@ -151,7 +151,7 @@ def _stages(decision: Decision, table: CostTable) -> tuple[Stage, ...]:
                 first_unit=first,
                 end_unit=end,
                 strategy=strategy,
-                # Every stage alike until the times are known.
+                # Set once the times are known.
                 warmup=1,
                 resharding=resharding,
             )

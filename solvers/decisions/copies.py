@@ -1,4 +1,4 @@
-"""Plans that exchanges of identical clusters turn into each other (``identical``)."""
+"""Copies of a plan: the plans that exchanging identical clusters gives."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def canonical(decision: Decision, groups: Sequence[int]) -> Decision:
 
 
 def last_first(decision: Decision, groups: Sequence[int]) -> Decision:
-    """Return the copy that uses groups from their last cluster on, from the end."""
+    """Return the copy that uses each group's last cluster first, from the end."""
     order = dealt(decision.order[::-1], groups, backwards=True)
     return replace(decision, order=order[::-1])
 
@@ -26,14 +26,14 @@ def last_first(decision: Decision, groups: Sequence[int]) -> Decision:
 def dealt(
     order: Sequence[int], groups: Sequence[int], *, backwards: bool = False
 ) -> tuple[int, ...]:
-    """Put the next cluster of its group in the place of every cluster of an order.
+    """Replace every cluster of an order by the next unused one of its group.
 
-    One that is visited again stays the same.
+    A cluster that occurs again gets the same replacement.
 
     Parameters
     ----------
     backwards
-        Whether groups are gone through from their last cluster to the first.
+        Whether groups are used from their last cluster to the first.
     """
     left: dict[int, list[int]] = {leader: [] for leader in groups}
     names = range(len(groups))
@@ -49,14 +49,14 @@ def dealt(
 def all_copies(
     decisions: Iterable[Decision], groups: Sequence[int]
 ) -> Iterator[Decision]:
-    """Yield every plan that exchanges of identical clusters turn these into.
+    """Yield every copy of these plans among identical clusters.
 
     Parameters
     ----------
     decisions
         Plans of which none is another's copy; they are among those yielded.
     groups
-        Leaders; empty where nobody looked.
+        Leader of each cluster's group; empty if groups were not looked for.
     """
     for decision in decisions:
         yield from _copies(decision, groups)

@@ -1,8 +1,8 @@
-"""What a decision is worth in its program, exactly: solvers' answers are checked.
+"""A decision's exact objective in its program, to check solvers' answers.
 
-A program's slice of the table may be cut at a cutoff and hold few strategies; plans are
-priced over the whole table (``hetopt.pricing``). The race holds the one against the
-other (``Worker._ensure_same``), so neither is made of the other.
+A program's slice of the table may have been narrowed to fewer strategies; plans are
+priced over the whole table (``hetopt.pricing``). The race compares the two
+(``Worker._ensure_same``), so neither is computed from the other.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 def exact_value(decision: Decision, data: ProgramData) -> int | None:
     """Return a decision's objective in 1 / PERIOD_SCALE ticks.
 
-    None if a stage does not fit into memory. The rest of what a program demands is
-    of small whole numbers, which floating point does not get wrong.
+    None if a stage does not fit into memory. A program's other constraints are on
+    small whole numbers, which floating point gets right.
     """
     hosts = hosts_of(decision, data)
     counts = counts_of(decision, data)
@@ -48,7 +48,7 @@ def with_warmups(
     Parameters
     ----------
     steady
-        Whether to leave out that all forwards come first.
+        Whether to leave out W = q on every stage, all forwards first.
     """
     hosts = hosts_of(decision, data)
     counts = counts_of(decision, data)

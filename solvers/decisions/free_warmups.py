@@ -1,11 +1,11 @@
-"""Warm-up counts where no schedule prescribes them (``auto``).
+"""Warm-up counts if the schedule does not prescribe them (``auto``).
 
-*For one lambda.* Lambda is long enough exactly when every window i..k keeps to it
-(MODEL.md section 4), that is, when
+*For one lambda.* Lambda is feasible exactly when every window i..k fits (MODEL.md
+section 4), that is, when
 
     W_i >= W_k + ceil(S_ik / lambda) - 1,  S_ik = sum of tau_i..tau_k + 2 kappa_i..
 
-These are bounds from below on differences, as is W_i >= W_(i+1), so with W_p = 1 there
+These are lower bounds on differences, as is W_i >= W_(i+1), so with W_p = 1 there
 is a vector that is least in every component at once. It takes the least memory, has
 the least sum, and is lexicographically smallest. From the last stage on, with
 E_p = tau_p,
@@ -16,14 +16,14 @@ E_p = tau_p,
 As E <= lambda and tau <= lambda, no delta exceeds 1 + ceil(2 kappa / lambda): with
 that many E_i is tau_i already, and more cannot lower it.
 
-*Which lambda.* A longer one needs no more warm-ups anywhere, so the least lambda whose
-vector fits into memory is found by bisection. Where every stage has room for all q
-micro-batches, W_i = q for all i is the other way: all forwards first, gpipe's
+*Which lambda.* With a longer lambda no stage needs more warm-ups, so the least lambda
+whose vector fits into memory is found by bisection. If every stage has room for all q
+micro-batches, W_i = q for all i is the alternative: all forwards first, with gpipe's
 closed form.
 
-*A whole order on delays.* (W, E) of one stage is as good as (W', E') for every earlier
-one if W < W', or if W = W' and E <= E': one more warm-up at the next boundary takes
-lambda off E, which leaves nothing of it. The dynamic program compares labels that way.
+*A total order of (W, E).* (W, E) of one stage is as good as (W', E') for every earlier
+stage if W < W', or if W = W' and E <= E': one more warm-up at the next boundary lowers
+E by lambda, that is, to nothing. The dynamic program compares labels that way.
 """
 
 from __future__ import annotations
@@ -45,18 +45,18 @@ def most_in_flight(usable: int, base: int, each: int, microbatches: int) -> int:
     Parameters
     ----------
     usable, base, each
-        Bytes there are, that the stage takes anyhow, and for one micro-batch.
+        Bytes of memory, of the stage without activations, and of one micro-batch.
     """
     if base + microbatches * each <= usable:
         return microbatches
-    # What takes nothing does not fit beside too large a base, however few there are.
+    # Micro-batches without bytes do not fit either if ``base`` exceeds the memory.
     return max(0, (usable - base) // each) if each else 0
 
 
 def least_warmups(times: PipelineTimes, period: int) -> tuple[int, ...]:
     """Return the least warm-up counts at a lambda in 1 / PERIOD_SCALE ticks.
 
-    It must be at least every tau.
+    Lambda must be at least every tau.
     """
     round_trip, transfer = times.round_trip_ns, times.transfer_ns
     warmup, excess = 1, PERIOD_SCALE * round_trip[-1]
@@ -76,12 +76,12 @@ def steady_warmups(
 ) -> tuple[int, tuple[int, ...]] | None:
     """Return the least lambda, in 1 / PERIOD_SCALE ticks, and its least warm-up counts.
 
-    None where not even W = 1 fits everywhere.
+    None if W = 1 does not fit on every stage.
 
     Parameters
     ----------
     times
-        Its own warm-up counts are not looked at.
+        Its own warm-up counts are ignored.
     most
         Micro-batches that fit on each stage, at most q.
     """
@@ -95,7 +95,7 @@ def steady_warmups(
         )
 
     low = PERIOD_SCALE * max(*times.round_trip_ns, *times.occupancy_ns, 0)
-    # At the whole pipeline's round trip nobody has to warm up twice.
+    # With lambda the whole pipeline's round trip, W = 1 is enough on every stage.
     high = PERIOD_SCALE * (sum(times.round_trip_ns) + 2 * sum(times.transfer_ns))
     if times.microbatches == 1:
         return high, (1,) * times.stages
@@ -111,9 +111,9 @@ def steady_warmups(
 
 
 def free_warmups(times: PipelineTimes, most: Sequence[int]) -> tuple[int, ...] | None:
-    """Return the warm-up counts of the least closed form; None if nothing fits.
+    """Return the warm-up counts of the least closed form; None if none fit.
 
-    Of several the one with the least sum, then the lexicographically smallest.
+    Among equals, the one with the least sum, then the lexicographically smallest.
     Closed forms are compared with lambda rounded up to 1 / PERIOD_SCALE ticks.
 
     Parameters

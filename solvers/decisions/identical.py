@@ -1,17 +1,17 @@
 """Identical clusters: exchanging two of them turns every plan into an equal one.
 
 Two clusters are identical if every coefficient a solver reads stays the same when they
-are exchanged: what their stages cost and hold, every boundary to, from and between
+are exchanged: times and bytes of their stages, every boundary to, from and between
 them, and the user's pins. Such exchanges compose, so clusters fall into groups; a group
-goes by its first cluster, the *leader*.
+is named by its first cluster, the *leader*.
 
-Of the plans that exchanges lead to, the tie rule prefers the *canonical* one, in which
-the clusters of a group follow each other in the pipeline by their index, the first ones
-being used. A search may thus be content with one representative of each. Symmetric
-copies of a plan are no different choices: one counts among the best plans.
+Among the copies of a plan that exchanges give, the tie rule prefers the *canonical*
+one: it uses the first clusters of each group, in the order of their index along the
+pipeline. So a search needs to find only one copy of each plan. Copies are not different
+choices: only one of them counts among the best plans.
 
-Groups are made where all principles are kept and no order is pinned. A cluster that
-hosts twice has no place among its group, and a pinned order tells clusters apart.
+Groups are made only if all principles are kept and no order is pinned: a cluster with
+several runs has no single place in an order, and a pinned order distinguishes clusters.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     Ints = NDArray[np.int64]
 
-#: Fields of a ClusterTable that are compared as they are; layouts are exchanged.
+#: Fields of a ClusterTable that are compared directly; layouts are exchanged first.
 _COLUMNS = tuple(
     field.name
     for field in fields(ClusterTable)
@@ -69,7 +69,7 @@ def leaders(
 def kept_leaders(data: ProgramData) -> tuple[int, ...]:
     """Return the leaders of a program's groups.
 
-    A cluster whose strategies were narrowed down otherwise than its leader's is by
+    A cluster that was narrowed to other strategies than its leader is a group by
     itself.
     """
     known = [cluster.strategies for cluster in data.part.clusters]
@@ -79,7 +79,7 @@ def kept_leaders(data: ProgramData) -> tuple[int, ...]:
 
 
 def subsets(data: ProgramData) -> int:
-    """Return how many subsets of its clusters are different choices to a program."""
+    """Return how many subsets of a program's clusters differ, up to exchanges."""
     groups = kept_leaders(data)
     hosts = [groups[j] for j, own in enumerate(data.part.clusters) if own.strategies]
     return prod(size + 1 for size in Counter(hosts).values())
@@ -124,7 +124,7 @@ def _stays(cost: Ints, layout: Ints, own: Ints) -> bool:
     Parameters
     ----------
     layout
-        What each layout is exchanged for.
+        The layout that each one is exchanged for.
     own
         The layouts that are exchanged for others.
     """

@@ -1,4 +1,4 @@
-"""The exact value of any decision on a problem, or that it is no plan."""
+"""The exact objective of any decision on a problem, if it is a plan."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Pricer:
-    """Prices decisions of one problem that keep to its pins and fit into memory."""
+    """Prices decisions of one problem, if they keep to its pins and fit into memory."""
 
     def __init__(self, problem: Problem, table: CostTable) -> None:
         self.problem = problem
@@ -30,7 +30,7 @@ class Pricer:
         self.data = lru_cache(maxsize=None)(self._data)
 
     def value(self, decision: Decision) -> int | None:
-        """Return the objective in 1 / PERIOD_SCALE ticks; None if it is no plan."""
+        """Return the objective in 1 / PERIOD_SCALE ticks; None if infeasible."""
         p, q = decision.stages, decision.microbatches
         if not (self.permitted.permits(decision) and self.problem.has_program(p, q)):
             return None

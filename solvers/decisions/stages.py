@@ -1,4 +1,4 @@
-"""What a decision's stages hold and take in its program, worked out unit by unit."""
+"""Times and memory of a decision's stages in its program, added up unit by unit."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def hosts_of(decision: Decision, data: ProgramData) -> list[Host]:
 def most_held(
     hosts: list[Host], counts: list[list[int]], data: ProgramData
 ) -> list[int]:
-    """Return how many micro-batches fit on each stage, or passes beside those ahead."""
+    """Return how many micro-batches (passes beside those ahead) fit on each stage."""
     most = []
     for (j, table, k), count in zip(hosts, counts, strict=True):
         base = int(table.fixed_bytes[k]) + sum(
@@ -72,7 +72,7 @@ def times_of(
     hosts: list[Host],
     counts: list[list[int]],
 ) -> PipelineTimes:
-    """Return the times of its stages, with the warm-ups of its schedule."""
+    """Return the times of a decision's stages, with the warm-ups of its schedule."""
     part, chain = data.part, data.chain
 
     def sums(name: str) -> list[int]:
@@ -99,7 +99,7 @@ def times_of(
         sync[-1] += tied
     chunks = None
     if part.way_back is not None:
-        # What the ends add to which chunk is not part of the closed form.
+        # The closed form does not depend on which chunk the ends are in.
         back = part.way_back, layouts[-1], layouts[0]
         chunks = Chunks(
             count=part.chunks,
@@ -111,7 +111,7 @@ def times_of(
         weights = tuple(sums("weight_ns"))
     fold = None
     if data.rule.folded:
-        # What is of which chunk is no part of the closed form either.
+        # Nor does it depend on how times divide between the two chunks.
         fold = Fold(
             forward_ns=tuple(forward),
             backward_ns=tuple(backward),

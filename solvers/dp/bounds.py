@@ -1,27 +1,27 @@
-"""Least fill of what is still to be placed: how the dynamic program looks ahead.
+"""Least fill of the stages still to be placed: the dynamic program's lower bound.
 
-The labels grow from the end of the pipeline. What a label still costs is bounded by
+Labels grow from the end of the pipeline. The remaining cost of a label is bounded by
 the same program without the delay E and without gradient synchronisation, in which
-a run's neighbours are whichever is nearest. What is left then decomposes into runs:
+every run has the neighbours with the least kappa. The rest then decomposes into runs:
 with *mask* the clusters not used yet, M stages and R body units to go,
 
     rest[mask, M, R] = min over j in mask, k, m, l of
         tau_k(R - l .. R) + 2 (m - 1) kappa_k + 2 min kappa out of k
         + rest[mask - j, M - m, R - l].
 
-A run of m stages holds at most what each may take (lambda, and memory at the least W
-of its place), and no more than the window over all of it:
+A run of m stages holds at most the units that each stage may hold (by lambda, and by
+memory at the least W of its place), and at most those of the window over all of it:
 
     sum of tau <= (1 + sum of delta) lambda - 2 sum of kappa.
 
-Where gradients of weights run apart for w, a stage adds tau - 2 w to the fill instead,
-and tau - w to windows, but for w of the first stage.
+If gradients of weights run apart and take w, a stage adds tau - 2 w to the fill, and
+tau - w to windows unless it is their first stage.
 
 Of identical clusters those with the lowest numbers are left
 (``ProgramOptions.leaders``), so few masks occur. For fixed (j, k, m) the minimum over l
-is one over a window that slides with R.
+is a sliding-window minimum as R grows.
 
-Where P3 or P4 is relaxed, or clusters are many, ``dp.prices`` bounds what is left.
+If P3 or P4 is relaxed, or there are many clusters, ``dp.prices`` has the bound instead.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from hetopt.solvers.arrays.windows import INFINITE, slide
 if TYPE_CHECKING:
     from hetopt.solvers.arrays.costs import Costs, Ints
 
-#: Products up to this, and lambda, are added up within 64 bits.
+#: A product up to this plus a lambda stays within 64 bits.
 _LARGEST = 2**62
 
 
@@ -52,40 +52,40 @@ class Scalar(IntEnum):
 class Cap(IntEnum):
     """Rows of ``RangeLimits.caps``.
 
-    Units of a stage before which no cluster has ended, and of one before which one has;
-    units of a run by its window.
+    Units of a stage of the last run, and of one of an earlier run; units of a run by
+    its window.
     """
 
     ALONE, ENDED, WINDOW = range(3)
 
 
 class RangeLimits(NamedTuple):
-    """What a search over one range of lambda keeps to.
+    """The limits of a search over one range of lambda.
 
     Attributes
     ----------
     scalars
-        ``PERIOD``: lambda's upper end in 1 / PERIOD_SCALE ticks, ``INFINITE`` where
-        there is no steady state. ``STAGE``, ``BOUNDARY``: most tau and kappa in ns.
+        ``PERIOD``: lambda's upper end in 1 / PERIOD_SCALE ticks, ``INFINITE`` without
+        a steady state. ``STAGE``, ``BOUNDARY``: largest tau and kappa in ns.
         ``FLOOR``: ns that some tau or kappa has to reach. ``PACE``: least pace in ns
-        (gpipe). ``ORDERED``: whether equal labels are told apart by the tie rule.
-        ``LOW``: lambda's lower end, as ``PERIOD``.
+        (gpipe). ``ORDERED``: whether the tie rule decides between equal labels.
+        ``LOW``: lambda's lower end, in the unit of ``PERIOD``.
     delta
         For memory and for the period, by cut class and layouts; shape (2, X, A, A).
     calm
-        By cut class and layout of the later stage: E below this delays nothing.
+        By cut class and layout of the later stage: a smaller E delays no stage.
     caps
         Most body units on stage i from the end, and on a run of m stages by its
         window; shape (3, O, p + 1).
     out
-        Least 2 kappa to another cluster (where devices have prices, to any stage), by
+        Least 2 kappa to another cluster (if devices have prices, to any stage), by
         cut class and layout, and in the last row between stages of a run; shape
         (X + 1, A).
     rest
         The recursion's table by ``Costs.row``; shape (rows, p + 1, L + 1), in ns.
-        Where devices have prices that of ``dp.prices``; shape (2, p + 1, L + 1).
+        If devices have prices, the table of ``dp.prices``; shape (2, p + 1, L + 1).
     price
-        Of a device of each cluster in ns.
+        Price of a device of each cluster in ns.
     """
 
     scalars: Ints
@@ -99,7 +99,7 @@ class RangeLimits(NamedTuple):
 
 @kernel
 def shortest(sums: Ints, least: Ints) -> None:
-    """Write down the least of any run of l body units, shaped as ``Costs.sums``."""
+    """Fill ``least``, shaped as ``Costs.sums``, with the least of any l body units."""
     kinds, count, size = sums.shape
     for c in range(kinds):
         for o in range(count):
@@ -125,7 +125,7 @@ def _fitting(least: Ints, more: Ints, times: int, room: int) -> int:
 
 
 def empty_limits(costs: Costs, scalars: Ints, delta: Ints) -> RangeLimits:
-    """Return limits that ``limit`` is to fill in."""
+    """Return empty limits, for ``limit`` to fill in."""
     options, layouts = len(costs.option), len(costs.home)
     classes, p = costs.edge.shape[1], int(costs.facts[Fact.P])
     tables = 2 if costs.facts[Fact.PRICED] else int(costs.row.max()) + 1
@@ -151,11 +151,11 @@ def limit(
     Parameters
     ----------
     short
-        What ``shortest`` wrote.
+        The array that ``shortest`` filled.
     scratch
         As for ``slide``.
     most
-        What costs more ns is infinite in ``rest``.
+        Entries of ``rest`` above this many ns are infinite.
     """
     least, across = _cross_boundaries(costs, limits)
     for o in range(len(costs.option)):
@@ -167,7 +167,7 @@ def limit(
 
 @step
 def _cross_boundaries(costs: Costs, limits: RangeLimits) -> tuple[int, int]:
-    """Fill in ``calm`` and ``out``; return the least delta of all, and across."""
+    """Fill in ``calm`` and ``out``; return the least delta, and the least across."""
     delta, calm, out = limits.delta, limits.calm, limits.out
     classes, period = costs.edge.shape[1], limits.scalars[Scalar.PERIOD]
     least, across = 3, 3
@@ -194,7 +194,7 @@ def _cross_boundaries(costs: Costs, limits: RangeLimits) -> tuple[int, int]:
 
 @step
 def _is_cut(costs: Costs, x: int) -> bool:
-    """Whether some cut of the body is of a class."""
+    """Whether some cut of the body belongs to class ``x``."""
     found = False
     for cut in range(1, costs.facts[Fact.L]):
         found = found or costs.cut[cut] == x
@@ -205,7 +205,7 @@ def _is_cut(costs: Costs, x: int) -> bool:
 def _cap_stages(
     costs: Costs, short: Ints, limits: RangeLimits, o: int, least: int, across: int
 ) -> None:
-    """Fill in how many units a stage holds at each place, by lambda and memory."""
+    """Fill in the most units of a stage at each place, by lambda and memory."""
     q, p = costs.facts[Fact.Q], costs.facts[Fact.P]
     tau = short[Sum.TAU, o]
     wait = costs.facts[Fact.BLOCKING] * _least_kappa(costs, o)
@@ -217,7 +217,7 @@ def _cap_stages(
         before = -1
         fits = 0
         for i in range(1, p + 1):
-            # Where transfers block it waits at the boundaries that it has.
+            # If transfers block, a stage waits at each of its boundaries.
             room = limits.scalars[Scalar.STAGE] - wait * ((i > 1) + (i < p))
             within = _fitting(tau, tau, 0, room)
             warmup = 1 + (i - 1) * least
@@ -232,7 +232,7 @@ def _cap_stages(
 
 @step
 def _least_kappa(costs: Costs, o: int) -> int:
-    """Return the least kappa of any boundary of a stage of an option; 0 if none is."""
+    """Return the least kappa of any boundary of an option's stage; 0 without any."""
     a, least = costs.option[o, Option.LAYOUT], INFINITE
     for x in range(costs.edge.shape[1]):
         if _is_cut(costs, x):
@@ -244,7 +244,7 @@ def _least_kappa(costs: Costs, o: int) -> int:
 
 @step
 def _cap_runs(costs: Costs, short: Ints, limits: RangeLimits, o: int) -> None:
-    """Fill in how many units a run of m stages holds by the window over all of it."""
+    """Fill in the most units of a run of m stages, by the window over all of it."""
     period = limits.scalars[Scalar.PERIOD]
     inside = short[Sum.INSIDE, o]
     a = costs.option[o, Option.LAYOUT]
@@ -254,7 +254,7 @@ def _cap_runs(costs: Costs, short: Ints, limits: RangeLimits, o: int) -> None:
         # No cut is inside a run.
         blocked = 0
     for x in range(costs.edge.shape[1]):
-        # That is, for the classes that some cut has.
+        # ``calm`` is infinite for classes that no cut belongs to.
         if limits.calm[x, a] < INFINITE:
             hidden = limits.delta[Delta.HEAVY, x, a, a] * period
             hidden -= 2 * PERIOD_SCALE * costs.edge[Edge.KAPPA, x, a, a]
@@ -265,19 +265,19 @@ def _cap_runs(costs: Costs, short: Ints, limits: RangeLimits, o: int) -> None:
         if period < INFINITE and not costs.facts[Fact.AUTO]:
             span = _span(period, gain, m)
             if blocked and period <= _LARGEST // m:
-                # Each of them is busy for its own boundaries as well.
+                # Each stage is busy with its own boundaries as well.
                 span = min(span, m * period // PERIOD_SCALE - (m - 1) * blocked)
             limits.caps[Cap.WINDOW, o, m] = _fitting(inside, inside, 0, span)
 
 
 @step
 def _span(period: int, gain: int, stages: int) -> int:
-    """Return what a window over so many stages may take, in ns.
+    """Return the most time of a window over ``stages`` stages, in ns.
 
     Parameters
     ----------
     gain
-        What each boundary adds to lambda, or takes off; in 1 / PERIOD_SCALE ticks.
+        Time that each boundary adds, or takes off if < 0; in 1 / PERIOD_SCALE ticks.
     """
     most = _LARGEST // max(1, stages - 1)
     if gain > most:
@@ -289,7 +289,7 @@ def _span(period: int, gain: int, stages: int) -> int:
 
 @step
 def _look_ahead(costs: Costs, limits: RangeLimits, scratch: Ints, most: int) -> None:
-    """Fill in ``rest`` by the recursion at the head of this module."""
+    """Fill in ``rest`` by the recursion in this module's docstring."""
     p, full = costs.facts[Fact.P], (1 << len(costs.host)) - 1
     for mask in range(full + 1):
         if costs.row[mask] < 0:
@@ -315,7 +315,7 @@ def _begin_with(
     scratch: Ints,
     most: int,
 ) -> None:
-    """Let a run of one option be the last of so many stages on clusters of ``mask``."""
+    """Let a run of option o end a part of ``stages`` stages on clusters of ``mask``."""
     p, a = costs.facts[Fact.P], costs.option[o, Option.LAYOUT]
     j, fill = costs.option[o, Option.CLUSTER], costs.sums[Sum.FILL, o]
     after = limits.rest[costs.row[mask], stages]

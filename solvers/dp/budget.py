@@ -1,6 +1,6 @@
 """Label setting: whether a label may end within the budget, compiled.
 
-To its own fill comes the least fill of what is left (``dp.bounds``, ``dp.prices``).
+The least fill of the rest (``dp.bounds``, ``dp.prices``) is added to the label's own.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Cursor(IntEnum):
-    """Positions in the array of progress; see ``labels.walk``."""
+    """Positions in the array ``progress``; see ``labels.walk``."""
 
     PHASE, BUCKET, ROW, BUDGET, WORK, MORE = range(6)
 
@@ -35,15 +35,15 @@ def total_of(
 ) -> int:
     """Return fill and g of a label at lambda's lower end, in 1 / PERIOD_SCALE ticks.
 
-    Under gpipe with what its pace adds, and with several chunks with what rounds do
-    that are too long. ``INFINITE`` where no lambda of the range goes with it.
+    Under gpipe q - 1 times the pace is added, and with several chunks the cost of
+    rounds longer than p passes. ``INFINITE`` if no lambda of the range is long enough.
 
     Parameters
     ----------
     bound
-        Least fill of what is left, in ns.
+        Least fill of the rest, in ns.
     way_back
-        Its kappa; read with several chunks.
+        Kappa of the way back; read with several chunks.
     """
     fill = label[Label.FILL] + bound
     total = fill + max(label[Label.SYNC], label[Label.LAST_SYNC])
@@ -65,7 +65,7 @@ def total_of(
 def is_worth(
     costs: Costs, limits: RangeLimits, label: Ints, bound: int, progress: Ints
 ) -> bool:
-    """Whether a label may end within the budget, given what is left at least."""
+    """Whether a label may end within the budget, given the least fill of the rest."""
     total = total_of(costs, limits, label, bound, costs.facts[Fact.WAY_BACK])
     return total <= progress[Cursor.BUDGET]
 
@@ -79,9 +79,9 @@ def least_left(
     stages: int,
     left: int,
 ) -> int:
-    """Return the least fill of so many stages and units, if a new run begins.
+    """Return the least fill of the given stages and units, if a new run begins.
 
-    Where devices have prices the run may be of any option.
+    If devices have prices, the run may be of any option.
     """
     if not costs.facts[Fact.PRICED]:
         return limits.rest[costs.row[untouched(configs, config)], stages, left]
@@ -101,10 +101,11 @@ def may_go(
     left: int,
     progress: Ints,
 ) -> bool:
-    """Whether a label is worth the closer look of ``to_go``; False is for sure.
+    """Whether a label may still end within the budget, by a cheap test.
 
-    If its cluster were untouched, what is left would cost no more, but for the
-    boundary inside the run: to go on could begin with one to another cluster.
+    False is certain; if True, ``to_go`` decides. The bound is the least fill of the
+    rest as if the label's cluster were untouched. That counts a boundary to another
+    cluster, which may be slower than one inside the run: the difference is taken off.
     """
     if costs.facts[Fact.PRICED]:
         return True
@@ -126,7 +127,7 @@ def may_go(
 def to_go(
     costs: Costs, limits: RangeLimits, configs: Configs, placed: int, state: Ints
 ) -> int:
-    """Return the least fill of what is left, the last run going on or not."""
+    """Return the least fill of the rest, whether or not the current run goes on."""
     o = state[Bucket.OPTION]
     left = costs.facts[Fact.L] - state[Bucket.UNITS]
     stages = costs.facts[Fact.P] - placed

@@ -23,14 +23,14 @@ class Buffers:
     Parameters
     ----------
     most_bytes
-        What they may take, while they move as well.
+        Memory that they may take, also while an array is copied to a larger one.
 
     Attributes
     ----------
     pool, crossed
-        Labels of all layers, and those of one that crossed to another cluster.
+        Labels of all layers, and those of one layer that crossed to another cluster.
     layers
-        Buckets of the layer that is known, of crossings, and of the next layer.
+        Buckets of the current layer, of crossings, and of the next layer.
     """
 
     def __init__(self, most_bytes: int) -> None:
@@ -41,7 +41,7 @@ class Buffers:
         self.configs = new_configs(1, 0)
 
     def begin(self, clusters: int, limits: int) -> None:
-        """Make ready for a program with so many clusters and limits of their nodes."""
+        """Prepare for a program with as many clusters and limits of ``Costs.stock``."""
         if (self.configs.size[1], self._limits) != (clusters, limits):
             self.configs = new_configs(clusters, limits)
 
@@ -50,17 +50,17 @@ class Buffers:
         return int(self.configs.status.shape[1] - 1 - self.configs.size[1])
 
     def next_layer(self) -> None:
-        """Make the layer that was written the one that is known."""
+        """Make the layer that was just written the current one."""
         now, crossings, after = self.layers
         self.layers = [after, crossings, now]
 
     def memory(self) -> Memory:
-        """Return what compiled code reads and writes."""
+        """Return the arrays that compiled code reads and writes."""
         now, crossings, after = self.layers
         return Memory(now, crossings, after, self.pool, self.crossed, self.configs)
 
     def widen(self, more: int) -> bool:
-        """Make room for so many more of everything; False if memory runs out."""
+        """Make room for ``more`` rows in every table; False if memory runs out."""
         for name in ("pool", "crossed"):
             pool: LabelPool = getattr(self, name)
             size = int(pool.size[0]) + more
@@ -87,7 +87,7 @@ class Buffers:
 
     @property
     def taken_bytes(self) -> int:
-        """What pools and tables take, used or not."""
+        """Bytes of all pools and tables, used or not."""
         arrays = [self.pool.label, self.crossed.label]
         for table in self.layers:
             arrays += [table.state, table.slot]
@@ -95,11 +95,11 @@ class Buffers:
         return sum(array.nbytes for array in arrays)
 
     def _may_take(self, size: int, *arrays: Ints) -> bool:
-        """Whether arrays may grow to twice so many rows.
+        """Whether arrays may grow to ``2 * size`` rows.
 
-        The rows that move are in memory twice for a while, but there is no more of
-        them than the larger arrays have room for: those count in full, and the
-        smaller ones no longer.
+        Rows are in memory twice while they are copied. Memory is counted as if the
+        smaller arrays were gone and the larger ones full: only rows that were written
+        to take memory, and those copied are fewer than the new ones left empty.
         """
         rows = len(arrays[0])
         own = sum(array.nbytes for array in arrays)

@@ -1,12 +1,12 @@
-"""What a label has used of the clusters, numbered.
+"""Numbered configurations: what a label has used of each cluster.
 
-A *configuration* says of every cluster whether it is untouched (0), closed (P3 lets
-nothing follow), or in use: with which strategy or tensor degree as far as P4 binds
-later stages to it, how many devices are taken, and how many stages and units where
-the user's pins count them. Equal configurations leave equal choices.
+A *configuration* states for every cluster whether it is untouched (0), closed (P3
+allows no further stage), or in use: with which strategy or tensor degree if P4 binds
+further stages to it, how many devices are taken, and how many stages and units if
+the user's pins limit them. Equal configurations leave equal choices.
 
-Where stages of several sizes share unequal nodes (``Costs.stock``), there is a number
-for each limit besides: how much of it is gone.
+If stages of several sizes share unequal nodes (``Costs.stock``), a configuration also
+has a number for each of these limits: the devices used up.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Configs(NamedTuple):
     slot
         Open-addressing hash table of numbers; -1 is free.
     size
-        How many there are, and how many clusters.
+        Number of configurations, and of clusters.
     """
 
     status: Ints
@@ -46,7 +46,7 @@ class Configs(NamedTuple):
 
 
 def new_configs(clusters: int, limits: int, rows: int = 256) -> Configs:
-    """Return an empty table with room for so many, by clusters and limits."""
+    """Return an empty table with room for ``rows`` configurations."""
     return Configs(
         np.zeros((rows, clusters + limits + 1), dtype=np.int64),
         np.full(4 * rows, -1, dtype=np.int64),
@@ -76,7 +76,7 @@ def copy_configs(configs: Configs, larger: Configs) -> None:
 
 @step
 def _number(configs: Configs) -> int:
-    """Return the number of what stands in the row after the last one."""
+    """Return the number of the configuration in the row after the last one."""
     made = configs.size[0]
     row = configs.status[made]
     columns = len(row) - 1
@@ -114,15 +114,15 @@ def _copy(configs: Configs, config: int) -> None:
 
 @step
 def _stocked(costs: Costs, configs: Configs, row: Ints, j: int, devices: int) -> bool:
-    """Take a stage's devices from the limits of its cluster; False if there are none.
+    """Take a stage's devices from its cluster's limits; False if one has too few.
 
-    What is left of a limit is no more than is left of those on smaller stages, in whole
-    stages.
+    The remainder of a limit is at most that of the limits on smaller stages, rounded
+    down to whole stages.
 
     Parameters
     ----------
     row
-        Of the configuration, all devices that cluster j uses counted.
+        The configuration's row, with this stage's devices counted for cluster j.
     """
     left = costs.host[j, HostColumn.DEVICES] - (row[j] >> _LOCK & ((1 << _DEVICES) - 1))
     for x in range(len(costs.stock)):
@@ -142,13 +142,13 @@ def _stocked(costs: Costs, configs: Configs, row: Ints, j: int, devices: int) ->
 
 @step
 def untouched(configs: Configs, config: int) -> int:
-    """Return the clusters that nothing is placed on, as bits."""
+    """Return the clusters without a stage, as bits."""
     return configs.status[config, configs.status.shape[1] - 1]
 
 
 @step
 def stages_used(configs: Configs, config: int, j: int) -> int:
-    """Return how many stages cluster j hosts, where that is counted."""
+    """Return how many stages cluster j hosts; 0 if they are not counted."""
     status = configs.status[config, j] >> (_LOCK + _DEVICES)
     return status & ((1 << _STAGES) - 1)
 
@@ -165,7 +165,7 @@ def taken(costs: Costs, configs: Configs, config: int, o: int, units: int) -> in
     Parameters
     ----------
     units
-        What the stage holds, ends included; read where units are counted.
+        Units of the stage, ends included; read only if units are counted.
     """
     option = costs.option[o]
     j = option[Option.CLUSTER]
@@ -184,7 +184,7 @@ def taken(costs: Costs, configs: Configs, config: int, o: int, units: int) -> in
         lock = o + 1
     else:
         if costs.facts[Fact.SHARED] == 1:
-            # Stages are placed from the end: earlier ones may only have more.
+            # Stages are placed from the end, so tensor degrees may only grow.
             if lock > option[Option.TENSOR]:
                 return -1
             lock = option[Option.TENSOR]
@@ -204,7 +204,7 @@ def taken(costs: Costs, configs: Configs, config: int, o: int, units: int) -> in
 
 @step
 def free_worth(costs: Costs, configs: Configs, config: int, price: Ints) -> int:
-    """Return the price of all devices that are still to be had."""
+    """Return the price of all devices that are still free."""
     worth = 0
     for j in range(len(costs.host)):
         status = configs.status[config, j]
@@ -251,7 +251,7 @@ def left_behind(costs: Costs, configs: Configs, config: int, j: int) -> int:
 
 @step
 def is_complete(costs: Costs, configs: Configs, config: int) -> bool:
-    """Whether the pins on stages and units permit this as all there is."""
+    """Whether the pins on stages and units permit this as the whole plan."""
     permitted = True
     for j in range(len(costs.host)):
         permitted = permitted and _is_permitted(costs, configs, config, j)

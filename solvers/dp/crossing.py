@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from hetopt.solvers.arrays.costs import Costs, Ints
     from hetopt.solvers.dp.bounds import RangeLimits
 
-#: Columns that a boundary passes on: what is compared, and the devices.
+#: Number of columns that a boundary passes on: those compared, and the devices.
 _PASSED = 8
 
 
@@ -29,7 +29,7 @@ def cross(
     ends: int,
     target: Ints,
 ) -> bool:
-    """Take a label over the boundary before it; False if that is too slow.
+    """Take a label over the boundary before it; False if the boundary is too slow.
 
     Parameters
     ----------
@@ -38,9 +38,9 @@ def cross(
     a
         Layout of the stage before the boundary.
     ends
-        Whether the label's run ends, or goes on.
+        1 if the label's run ends at the boundary, 0 if it goes on.
     target
-        What is written: the label as the stage before the boundary finds it.
+        The row to write: the label before the boundary.
     """
     x = costs.cut[costs.facts[Fact.L] - here[Bucket.UNITS]]
     b = costs.option[here[Bucket.OPTION], Option.LAYOUT]
@@ -67,7 +67,7 @@ def cross(
         if kappa >= scalars[Scalar.FLOOR]:
             target[Label.FLAG] = 0
         if costs.facts[Fact.BLOCKING] and scalars[Scalar.PERIOD] < INFINITE:
-            # Both stages wait for it.
+            # Both stages wait for the transfer.
             blocked = costs.facts[Fact.BLOCKING] * PERIOD_SCALE * kappa
             if source[Label.DELAY] + blocked > scalars[Scalar.PERIOD]:
                 return False
@@ -85,7 +85,7 @@ def cross(
 
 @step
 def _warm_up(costs: Costs, limits: RangeLimits, label: Ints) -> None:
-    """Add the warm-ups without which E exceeds lambda even before the next stage."""
+    """Add the warm-ups without which E exceeds lambda before any tau is added."""
     period = limits.scalars[Scalar.PERIOD]
     if label[Label.DELAY] > period:
         more = (label[Label.DELAY] - 1) // period
@@ -98,7 +98,7 @@ def _warm_up(costs: Costs, limits: RangeLimits, label: Ints) -> None:
 
 @step
 def _matching(costs: Costs, shapes: int, runs: int, hosted: int, ends: int) -> int:
-    """Return which excluded shapes still match when a run ends, or goes on."""
+    """Return the excluded shapes that still match when a run ends, or goes on."""
     left = 0
     for i in range(len(costs.shapes)):
         wanted = costs.shapes[i, runs - 1, Shape.HOSTED]

@@ -1,4 +1,4 @@
-"""Ranges of lambda that label setting searches, and what it finds in them."""
+"""Ranges of lambda that label setting searches, and the plans it finds there."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Node:
-    """A range of lambda in ticks, and under h-1f1b one of lambda_0 in ns."""
+    """A range of lambda (1 / PERIOD_SCALE ticks); for h-1f1b also of lambda_0 (ns)."""
 
     low: int
     high: int
@@ -26,12 +26,12 @@ class Node:
 
 
 def everything(options: ProgramOptions, *, steady: bool) -> tuple[Node, list[int]]:
-    """Return the node of all plans within the cutoff, and where warm-ups change.
+    """Return the node of all plans within the cutoff, and the lambda_0 thresholds.
 
     Parameters
     ----------
     steady
-        Whether lambda decides on warm-ups.
+        Whether plans have a steady state, with a lambda.
     """
     data = options.data
     more = data.part.passes - 1
@@ -42,7 +42,7 @@ def everything(options: ProgramOptions, *, steady: bool) -> tuple[Node, list[int
         high = min(high, data.period_max)
     floor, ceiling, changes = 0, INFINITE, list[int]()
     if steady and data.rule.thresholds:
-        # No stage and no link takes longer than lambda, and the fill has 2 kappa.
+        # No stage or link takes longer than lambda, and the fill includes 2 kappa.
         longest, slowest = high // PERIOD_SCALE, data.cutoff // (2 * PERIOD_SCALE)
         kappas = options.kappas(longest, slowest)
         floor, ceiling = options.reach(longest, kappas)
@@ -57,7 +57,7 @@ class Labelled:
     Attributes
     ----------
     total
-        ``budget.total_of`` of its label; under gpipe with its own pace.
+        ``budget.total_of`` of its label; under gpipe with the plan's own pace.
     whole_round
         R of MODEL.md section 4 in 1 / PERIOD_SCALE ticks, with several chunks.
     value
@@ -71,7 +71,7 @@ class Labelled:
 
 
 def cut(node: Node, middle: int | None = None) -> list[Node]:
-    """Cut a node's range of lambda after ``middle``; nothing is left of one tick."""
+    """Cut a node's range of lambda after ``middle``; [] if it is a single value."""
     if node.low >= node.high:
         return []
     if middle is None:

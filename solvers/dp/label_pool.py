@@ -1,4 +1,4 @@
-"""Where labels are kept: rows in a pool, chained by the state they belong to."""
+"""The store of labels: rows in a pool, chained by the state they belong to."""
 
 from __future__ import annotations
 
@@ -18,9 +18,10 @@ if TYPE_CHECKING:
 class Label(IntEnum):
     """Columns of ``LabelPool.label``.
 
-    What is compared (under gpipe DELAY and FLAG are the paces of phi and beta), then
-    what the label stands for and its neighbours. TOTAL (``budget.total_of``) and
-    WAY_BACK (its kappa in ns, with several chunks) are of complete labels.
+    First the columns that labels are compared by (under gpipe DELAY and FLAG are the
+    paces of phi and beta), then the label's stage and links to other labels. TOTAL
+    (``budget.total_of``) and WAY_BACK (kappa in ns, with several chunks) are set for
+    complete labels only.
     """
 
     FILL, DELAY, SYNC, LAST_SYNC, FLAG, WARMUP, SHAPES, DEVICES, PARENT = range(9)
@@ -56,12 +57,12 @@ class Buckets(NamedTuple):
     Attributes
     ----------
     state
-        What the state is, the least fill of what is left, and its first label (-1:
+        The state, the least fill of the rest (-1: unknown), and its first label (-1:
         none); shape (n, 6).
     slot
         Open-addressing hash table of bucket numbers.
     size
-        How many there are.
+        Number of buckets.
     """
 
     state: Ints
@@ -70,12 +71,12 @@ class Buckets(NamedTuple):
 
 
 class Memory(NamedTuple):
-    """What one layer is extended with.
+    """The tables that extending one layer reads and writes.
 
     Attributes
     ----------
     now, after
-        States of the layer that is known, and of the next one.
+        States of the current layer, and of the next one.
     crossings
         States of labels that crossed to another cluster and have no stage there yet.
     pool, crossed
@@ -91,7 +92,7 @@ class Memory(NamedTuple):
 
 
 def new_pool(rows: int) -> LabelPool:
-    """Return a pool with room for so many labels."""
+    """Return a pool with room for ``rows`` labels."""
     return LabelPool(
         np.zeros((rows, len(Label)), dtype=np.int64), np.zeros(2, dtype=np.int64)
     )
@@ -107,14 +108,14 @@ def empty_pool(pool: LabelPool) -> None:
 
 @step
 def spare(pool: LabelPool) -> int:
-    """Return a row to write a label to; it is taken by ``keep`` only."""
+    """Return a row to write a label to; only ``keep`` marks it as used."""
     if pool.size[1] >= 0:
         return pool.size[1]
     return pool.size[0]
 
 
 def new_buckets(rows: int) -> Buckets:
-    """Return no buckets, with room for so many."""
+    """Return an empty table with room for ``rows`` buckets."""
     return Buckets(
         np.zeros((rows, 6), dtype=np.int64),
         np.full(4 * rows, -1, dtype=np.int64),
@@ -133,7 +134,7 @@ def empty_buckets(buckets: Buckets) -> None:
 
 @kernel
 def copy_buckets(buckets: Buckets, larger: Buckets) -> None:
-    """Copy buckets to where more have room."""
+    """Copy buckets into a larger table."""
     for row in range(buckets.size[0]):
         state = buckets.state[row]
         number = bucket(
@@ -180,11 +181,11 @@ def bucket(buckets: Buckets, config: int, option: int, units: int, last: int) ->
 
 @step
 def _replaces(costs: Costs, value: Ints, a: int, b: int) -> bool:
-    """Whether label a is as good as b whatever both are completed with.
+    """Whether label a is at least as good as b for every completion.
 
-    Both are of one state. More g costs at most the difference, once; under gpipe so
-    does a slower pace, q - 1 times. Where warm-ups are free, one more at the next
-    boundary makes up for any DELAY (``decisions.free_warmups``).
+    Both are of one state. A larger g costs at most the difference, once; under gpipe a
+    slower pace costs at most q - 1 times the difference. If warm-ups are free, one more
+    at the next boundary makes up for any DELAY (``free_warmups``).
     """
     if value[a, Label.WARMUP] > value[b, Label.WARMUP]:
         return False
@@ -222,8 +223,8 @@ def keep(
     history
         The pool that parents are rows of.
     ordered
-        0: the tie rule does not matter. 1: a label replaces those only that do not
-        come before it; 2: likewise, for labels at a crossing, known by their parents.
+        0: ignore the tie rule. 1: a label replaces only labels that do not come before
+        it by the tie rule. 2: as 1, for labels at a crossing, ranked by their parents.
     """
     new = spare(pool)
     before, row = -1, buckets.state[number, Bucket.HEAD]
@@ -270,10 +271,10 @@ def _comes_first(
 def ranked(costs: Costs, pool: LabelPool, a: int, b: int) -> int:
     """Compare two labels of one state by the tie rule: -1, 0 or 1.
 
-    What precedes them in the pipeline is the same for both, so their own parts of
-    the tie rule's keys decide: devices, then clusters, strategies, stages and units
-    as they follow each other in the pipeline. Identical clusters are named when the
-    plan is complete: here they go by their group's.
+    Both have the same stages before them in the pipeline, so their own parts of the
+    tie rule's keys decide: devices, then clusters, strategies, stages and units in
+    pipeline order. Identical clusters get their final numbers when the plan is
+    complete; here each counts as its group's first.
     """
     if a == b:
         return 0

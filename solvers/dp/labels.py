@@ -1,10 +1,10 @@
 """Label setting from the end of the pipeline to its start, compiled.
 
-A *label* is a way to place the last s stages. Its *state* says what earlier stages
-can notice of it but for quantities: what is used of the clusters (``dp.configs``),
-the option of the stage placed last, the body units placed, and with tied embeddings,
-or several chunks, the layout of the last stage. What is compared among labels of one
-state:
+A *label* is a way to place the last s stages. Its *state* is what earlier stages
+depend on, apart from the quantities below: the devices used of each cluster
+(``dp.configs``), the option of the stage placed last, the body units placed, and with
+tied embeddings, or several chunks, the layout of the last stage. Labels of one state
+are compared by:
 
 ========  ==================================================================
 FILL      sum of tau and 2 kappa
@@ -12,25 +12,25 @@ DELAY     E of MODEL.md section 4, at lambda = the search's upper end
 SYNC      the largest g; with tied embeddings without the last stage's
 LAST_SYNC g of the last stage of a tied model, 0 otherwise
 FLAG      h-1f1b: 1 until some tau or kappa has reached lambda_0's lower end
-WARMUP    W cut to q: what memory sees of the schedule; under auto the least W
-SHAPES    excluded shapes whose end this label is, as bits
+WARMUP    min(W, q), which memory depends on; under auto the least W
+SHAPES    excluded shapes that this label may still complete, as bits
 ========  ==================================================================
 
 Under gpipe DELAY and FLAG are the slowest forward and backward, boundaries included.
-Under auto a stage warms up no more than lambda demands of it
-(``decisions.free_warmups``), and once W has reached q, E does not matter: it is 0.
+Under auto a stage has the fewest warm-ups that lambda allows (``free_warmups``), and
+once W has reached q, E does not matter: it is 0.
 
-*Why a replaced label can go.* Whatever completes b completes a as well: as E and W of
-a are no larger, no E, and no memory need, of any earlier stage is larger (both grow
-with E and W of the stage after it, which is all that is inherited); the flag and the
-shapes demand no more. The completed plan of a then has no larger fill, up to what its
-larger g may add, which ``dp.label_pool`` counts. E is raised to what every boundary
-hides anyhow (``calm`` of ``dp.bounds``): below that it makes no difference.
+*Why label a may replace label b.* Every completion of b completes a as well: as E and W
+of a are no larger, no E, and no memory need, of any earlier stage is larger (both grow
+with E and W of the stage after it and depend on nothing else of it); the flag and the
+shapes exclude no more. The completed plan of a costs no more, because ``_replaces``
+counts what its larger g may add. E is raised to the least that any boundary hides
+(``calm``): below that it makes no difference.
 
-A label is dropped as well when fill, what is left at least, and g exceed the budget.
+A label is also dropped if fill, the least fill of the rest, and g exceed the budget.
 
-The boundary before a label is *the same option's*, or a *crossing* to another cluster:
-the state of a label with its cluster left behind, and the layout of the stage to come.
+The next stage is on the label's cluster, or the label *crosses* to another one. The
+state of a crossing has the label's cluster closed, and the layout of the next stage.
 Many labels share one crossing, and few of them are worth a stage before it.
 """
 
@@ -66,8 +66,8 @@ if TYPE_CHECKING:
 class LabelPhase(IntEnum):
     """What label setting does next.
 
-    It clears the next layer, extends labels within their cluster and takes them over
-    boundaries to others, and extends those that crossed one; then it is done.
+    It clears the next layer; extends labels within their cluster, and crosses to other
+    clusters; then places stages before the labels that crossed.
     """
 
     CLEAR, EXTEND, CROSSED, DONE = range(4)
@@ -79,18 +79,18 @@ def walk(
 ) -> None:
     """Place one more stage before every label of ``now``, into ``after``.
 
-    Returns after about ``progress[WORK]`` steps, or when there is no room left for
-    what one label may lead to, and is then to be called again until
-    ``progress[PHASE]`` is ``DONE``. First all labels are extended with their option
-    and taken over boundaries to other clusters; then those that crossed are extended.
+    Returns after about ``progress[WORK]`` steps, or if there is no room for the labels
+    that one label may lead to. Call it again until ``progress[PHASE]`` is ``DONE``.
+    First all labels are extended with their option and taken over boundaries to other
+    clusters; then those that crossed are extended.
 
     Parameters
     ----------
     placed
-        Stages placed by the labels of ``now``; none to begin with.
+        Stages placed by the labels of ``now``; 0 in the first layer.
     progress
-        Phase; bucket and its row, where it goes on (row 0: with the first); budget
-        of ``budget.total_of``; work left; ``most_new``.
+        Phase; the bucket and row to go on with (row 0: the bucket's first); budget
+        for ``total_of``; steps left; ``most_new``.
     """
     if progress[Cursor.PHASE] == LabelPhase.CLEAR:
         progress[Cursor.PHASE] = LabelPhase.EXTEND
@@ -128,7 +128,7 @@ def walk(
 
 @step
 def _has_room(memory: Memory, more: int) -> bool:
-    """Whether so many more of everything can be written down."""
+    """Whether every table has room for ``more`` further rows."""
     return (
         len(memory.crossings.state) - memory.crossings.size[0] >= more
         and len(memory.crossed.label) - memory.crossed.size[0] >= more
@@ -147,7 +147,7 @@ def _place_first(
     memory: Memory,
     progress: Ints,
 ) -> None:
-    """Place stages before a label that crossed to their layout."""
+    """Place a stage of each option of the layout that a label crossed to before it."""
     label = memory.crossed.label[progress[Cursor.ROW]]
     progress[Cursor.ROW] = label[Label.NEXT]
     for o in range(len(costs.option)):
@@ -164,11 +164,11 @@ def _go_on(
     memory: Memory,
     progress: Ints,
 ) -> None:
-    """Take a label to all other clusters, and place stages of its own before it."""
+    """Take a label to all other clusters, and place stages of its cluster before it."""
     row = progress[Cursor.ROW]
     progress[Cursor.ROW] = memory.pool.label[row, Label.NEXT]
     _change_cluster(costs, limits, placed, here, row, memory, progress)
-    # The row past the last one is scratch.
+    # The row after the last one is scratch.
     base = memory.crossed.label[memory.crossed.size[0]]
     for o in range(len(costs.option)):
         if _extend(costs, limits, here, row, o, memory.pool, base):
@@ -179,7 +179,7 @@ def _go_on(
 def _begin(
     costs: Costs, limits: RangeLimits, crossings: Buckets, crossed: LabelPool
 ) -> None:
-    """Put a label that places nothing at a crossing to every layout."""
+    """Add the empty label to the crossing to every layout that may come last."""
     for a in range(len(costs.home)):
         j = costs.home[a]
         if not costs.host[j, HostColumn.MAY_CLOSE] or costs.host[j, HostColumn.AHEAD]:
@@ -269,7 +269,7 @@ def _change_cluster(
         label = crossed.label[spare(crossed)]
         if not cross(costs, limits, here, pool.label[row], a, 1, label):
             continue
-        # The boundary just crossed is in the bound as well, at its least.
+        # The bound already counts the boundary just crossed, at its least kappa.
         known = limits.out[costs.cut[left], a]
         if not is_worth(costs, limits, label, bound - known, progress):
             continue

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from hetopt.solvers.dp.label_pool import Memory
 
 
-# Longer than most: it is one loop, which label setting spends its time in.
+# Longer than most: this one loop is where label setting spends its time.
 @step
 def place_stages(
     costs: Costs,
@@ -38,14 +38,14 @@ def place_stages(
     Parameters
     ----------
     here, base
-        State and label of what follows it, the boundary between them crossed.
+        State and label of the stages after it, the boundary between already crossed.
     """
     facts, option = costs.facts, costs.option[o]
     is_first = placed + 1 == facts[Fact.P]
     j = option[Option.CLUSTER]
     if is_first and not costs.host[j, HostColumn.MAY_OPEN]:
         return
-    # Where units are counted a configuration is taken with every number of them.
+    # If the cluster's units are counted, each number of them has its configuration.
     counted = costs.host[j, HostColumn.COUNTS_UNITS] != 0
     config = -1
     if not counted:
@@ -65,7 +65,7 @@ def place_stages(
         time = tau[right] - tau[left] + ends.tau
         if time > limits.scalars[Scalar.STAGE]:
             break
-        # Gradients of weights that run later are not handed on.
+        # Gradients of weights that run later delay no other stage.
         later = PERIOD_SCALE * (time - inside[right] + inside[left] - ends.inside)
         delay, flight = _delay(costs, period, base, PERIOD_SCALE * time - later)
         if period < INFINITE and delay > period - later:
@@ -96,7 +96,7 @@ def place_stages(
 
 @step
 def _units(costs: Costs, placed: int, right: int) -> tuple[int, int]:
-    """Return the least and the most units of a stage; every earlier one needs one."""
+    """Return the least and most units of a stage; each earlier stage needs one."""
     before = costs.facts[Fact.P] - placed - 1
     least, most = 1 if before else right, right - before
     given = costs.given[placed]
@@ -123,12 +123,12 @@ def _delay(costs: Costs, period: int, base: Ints, own: int) -> tuple[int, int]:
     Parameters
     ----------
     own
-        The stage's tau, without what it hands on later, in 1 / PERIOD_SCALE ticks, as
-        the period.
+        The stage's tau without gradients of weights that run later, in
+        1 / PERIOD_SCALE ticks, as the period.
     """
     delay, flight = base[Label.DELAY] + own, base[Label.WARMUP]
     if period < INFINITE and costs.facts[Fact.AUTO] and own <= period:
-        # Before the stage E was at most lambda.
+        # ``cross`` left E at most lambda, so one more warm-up is enough.
         if delay > period:
             delay = max(own, delay - period)
             flight += 1
@@ -146,7 +146,7 @@ def _fill(
     ends: StageSums,
     label: Ints,
 ) -> None:
-    """Write down what a label, of known option and units, adds to the one after it."""
+    """Fill in a label of known option and units from the label after it."""
     facts, o = costs.facts, label[Label.OPTION]
     placed = base[Label.PARENT] >= 0
     right = facts[Fact.L] - here[Bucket.UNITS]
@@ -213,7 +213,7 @@ def _finish(
     Parameters
     ----------
     last
-        Layout of the last stage, where it is told apart.
+        Layout of the last stage; 0 if the state does not have it.
     """
     pool = memory.pool
     new = spare(pool)
@@ -248,7 +248,7 @@ def _finish(
 
 @step
 def _way_back(costs: Costs, limits: RangeLimits, last: int, o: int) -> int:
-    """Return kappa of the way back to the first stage, of option o, or 0.
+    """Return kappa of the way back to the first stage, of option o; 0 for one chunk.
 
     ``INFINITE`` if its omega is too long for lambda.
     """

@@ -1,17 +1,18 @@
-"""Least fill of what is still to be placed, by prices of devices.
+"""Least fill of the stages still to be placed, by prices of devices.
 
-Where P3 or P4 is relaxed, which clusters may come next depends on how many of their
-devices are taken, and where clusters are many, on too large a subset of them: both are
-too many numbers for a table. So devices have a price: with pi_j ns per
-device of cluster j,
+If P3 or P4 is relaxed, which clusters may come next depends on how many of their
+devices are taken; if there are many clusters, on which subset of them is left. Either
+way a table would be too large. So devices have a price: with pi_j ns per device of
+cluster j,
 
     rest[M, R] = min over j, k, l of
         tau_k(R - l .. R) + 2 min kappa out of k + pi_j n_k + rest[M - 1, R - l]
 
-and what is left costs at least rest[M, R] less the price of all devices still free
-(Lagrangian relaxation), whatever the prices are. Good ones make the bound at the root
-large: they rise where the cheapest plan takes more devices than there are, and fall
-where it takes fewer. Row 0 of the table is without prices, row 1 with them.
+and the rest costs at least rest[M, R] less the price of all devices still free
+(Lagrangian relaxation), for any prices >= 0. Good prices make the bound at the root
+large: a price rises if the cheapest relaxed plan takes more of a cluster's devices
+than there are, and falls if it takes fewer. Row 0 of the table is without prices,
+row 1 with them.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from hetopt.solvers.arrays.costs import Costs, Ints
     from hetopt.solvers.dp.bounds import RangeLimits
 
-#: Rounds in which prices change.
+#: Rounds of price updates.
 _ROUNDS = 24
 
 
@@ -40,19 +41,19 @@ def look_around(
     used: Ints,
     most: int,
 ) -> None:
-    """Find prices, and fill in ``limits.rest``; ``limits.price`` is where to begin.
+    """Improve ``limits.price``, starting from its values, and fill in ``limits.rest``.
 
     Parameters
     ----------
     scratch
         As for ``slide``.
     chosen
-        Option and units that attain each entry; shape (2, p + 1, L + 1).
+        Scratch: option and units that attain each entry; shape (2, p + 1, L + 1).
     used
         Devices of each cluster in the root's relaxed plan, and the best prices so
         far; shape (2, J).
     most
-        A bound above this many ns is good enough.
+        Prices with a bound above this many ns are good enough.
     """
     p, length = costs.facts[Fact.P], costs.facts[Fact.L]
     clusters = len(costs.host)
@@ -84,14 +85,14 @@ def look_around(
 def _step(
     costs: Costs, limits: RangeLimits, chosen: Ints, used: Ints, missing: float
 ) -> bool:
-    """Change prices towards a bound that refutes everything; False if none can.
+    """Change prices to raise the root's bound; False if no change can.
 
     It is Polyak's step along the devices that the root's relaxed plan takes in excess.
 
     Parameters
     ----------
     missing
-        What the bound is short of refuting everything, in ns.
+        Ns that the bound lacks to refute the whole program.
     """
     price, clusters = limits.price, len(costs.host)
     for j in range(clusters):

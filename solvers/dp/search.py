@@ -6,29 +6,30 @@ F + (q - 1) lambda, and F falls as h grows. A *node* is a range [low, high] of l
 in which better plans may lie. Nothing in it costs less than F(high) + (q - 1) low, so:
 
 * a cheap bound on F(high) may close the node;
-* a wide node is cut in two, as (q - 1) (high - low) of it is left to chance;
+* a wide node is cut in two, because that bound may be (q - 1) (high - low) too low;
 * otherwise F(high) is computed. Its plan has some lambda' <= high, and no plan with
-  lambda in [lambda', high] costs less. Nor does one whose lambda exceeds what the
-  best plan leaves for it once F(high) is paid. The node goes on below both.
+  lambda in [lambda', high] costs less. Nor is a plan better if F(high) plus (q - 1)
+  times its lambda reaches the best objective so far. The search goes on below both.
 
 With v chunks a stage a plan costs ``(v - 1) max(0, R - p lambda)`` more, R a whole
-round of the pipeline. Labels count that at lambda = low, where it is the most: a plan
-of the node costs at least what its label says at low, and for every tick of lambda
-above it ``q v - 1 - (v - 1) p`` more. What is left of a node is cut where its plan's
-lambda is, or in the middle.
+round of the pipeline. Labels count that at lambda = low, where it is largest: a plan
+of the node costs at least its label's objective at low, plus
+``q v - 1 - (v - 1) p`` for each unit of lambda above low. The node is then cut at its
+plan's lambda, or in the middle.
 
-Lambdas are whole ticks, so this ends. Under gpipe the paces are part of a label, and
-one label setting closes its node; with a single micro-batch lambda does not count.
+Lambdas are multiples of 1 / PERIOD_SCALE ticks, so the search ends. Under gpipe the
+paces are part of a label, and one label setting closes its node; with a single
+micro-batch lambda does not count.
 
-Under ``auto`` warm-up counts follow from lambda (``decisions.free_warmups``), but for
-those of gpipe, which is another program.
+Under ``auto`` warm-up counts follow from lambda (``free_warmups``), except gpipe's,
+which are another program.
 
 Under ``h-1f1b`` delta depends on lambda_0 = max(max tau, max kappa), and a node has a
-range of lambda_0 too. Where some delta changes inside it, the label setting takes the
-least delta for memory and the most for the period: F is then a bound, and its plan,
-priced exactly, may turn out not to be one. In that case the range is cut at such a
-threshold. Where none is left the deltas are exact: no tau or kappa may exceed the
-range, and one has to reach its lower end.
+range of lambda_0 too. If some delta changes inside that range, the label setting uses
+the least delta for memory and the largest for the period: F is then a lower bound,
+and its plan, priced exactly, may be infeasible. In that case the range is cut at such
+a threshold. Without a threshold inside, the deltas are exact: no tau or kappa may
+exceed the range, and one has to reach its lower end.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ if TYPE_CHECKING:
 
 #: Ranges of lambda are cut until (q - 1) times their width is this share of the cutoff.
 _WIDTH = 1 / 128
-#: Steps of the label setting between two looks at the clock.
+#: Steps of the label setting between two checks of the clock.
 _STEPS = 300_000
 
 
@@ -73,14 +74,14 @@ class LabelSearch:
     Parameters
     ----------
     ordered
-        Whether ``first`` is to be asked, which minds the tie rule.
+        Whether ``first`` will be called, which applies the tie rule.
 
     Attributes
     ----------
     best, value
         The best plan found and its objective.
     bound
-        Valid lower bound, while plans above the cutoff do not matter.
+        Valid lower bound on the objective of plans within the cutoff.
     """
 
     def __init__(
@@ -104,7 +105,7 @@ class LabelSearch:
         self._deadline = deadline
         self._options = ProgramOptions(data, excluded, ordered=ordered)
         self._more = data.part.passes - 1
-        #: What a tick of lambda costs a plan whose rounds take longer than p passes.
+        #: Net cost of one more unit of lambda while rounds take longer than p passes.
         self._least_more = self._more - (data.part.chunks - 1) * data.stages
         self._gpipe = data.rule.all_first
         self._steady = self._more > 0 and not self._gpipe
@@ -120,7 +121,7 @@ class LabelSearch:
     # ------------------------------------------------------------------ search
 
     def run(self) -> None:
-        """Find the best plan within the cutoff; raises Interrupted."""
+        """Find the best plan within the cutoff; raises Interrupted if stopped."""
         cutoff = self.data.cutoff
         nodes: list[tuple[int, int, Node]] = []
         count = 0
@@ -187,8 +188,8 @@ class LabelSearch:
                 if self._least_more < self._more and node.low < node.high:
                     nodes += cut(node)
                     continue
-                # Whatever keeps to this budget at this lambda is good enough; fill and
-                # g are whole ns.
+                # Every plan within this budget at this lambda costs at most ``value``.
+                # Fill and g are whole ns: go on where lambda leaves room for one more.
                 budget = value - self._more * node.high
                 beyond = (budget // PERIOD_SCALE + 1) * PERIOD_SCALE
                 high = (value - beyond) // self._more
@@ -213,7 +214,7 @@ class LabelSearch:
         return total + self._more * low
 
     def _late(self, whole_round: int, period: int) -> int:
-        """Return what rounds that take longer than p passes cost with several chunks.
+        """Return the cost of rounds longer than p passes, with several chunks.
 
         Parameters
         ----------
@@ -224,11 +225,11 @@ class LabelSearch:
         return (self.data.part.chunks - 1) * late
 
     def _budget(self, node: Node, limit: int) -> int:
-        """Return the most that a label's total may be."""
+        """Return the largest total that a label may have."""
         return limit - self._more * node.low if self._steady else limit
 
     def _longest(self, node: Node, plan: Labelled, limit: int) -> int:
-        """Return the largest lambda of plans within a limit, given a node's best."""
+        """Return the largest lambda within a limit, given the node's best plan."""
         left = limit - self._spent(plan.total, node.low)
         return node.low + left // self._least_more
 
@@ -246,7 +247,7 @@ class LabelSearch:
         return self._spent(PERIOD_SCALE * fill + late, node.low)
 
     def _go_on(self, node: Node, plan: Labelled, limit: int) -> list[Node]:
-        """Take in the plan of a node; return what is left of the node."""
+        """Record the plan of a node; return the nodes still to be searched."""
         if plan.value is not None and plan.value <= limit:
             self.best, self.value = plan.decision, plan.value
             self._found(plan.decision)
@@ -269,10 +270,10 @@ class LabelSearch:
         return self._halves(replace(node, high=min(high, node.high)))
 
     def _go_on_late(self, node: Node, plan: Labelled) -> list[Node]:
-        """Cut what is left of a node where rounds that are too long may cost."""
+        """Cut a node in which rounds longer than p passes may cost something."""
         middle = None
         if plan.value is not None:
-            # The lambda of the plan, whose rounds may be too long there or not.
+            # The plan's lambda, by whether its rounds exceed p passes at it.
             in_time = plan.total - self._late(plan.whole_round, node.low)
             own = (plan.value - in_time) // self._more
             if self._late(plan.whole_round, own):
@@ -358,7 +359,7 @@ class LabelSearch:
         whole_round = PERIOD_SCALE * (fill + 2 * int(best[Label.WAY_BACK]))
         decision = decision_of(pool.label, self._options)
         if self.data.rule.free:
-            # Those of its least lambda, which may be less than the node's.
+            # The warm-ups of the plan's own least lambda, which may be below ``low``.
             decision = with_warmups(decision, self.data, steady=True)
         return Labelled(
             decision=decision,
@@ -368,7 +369,7 @@ class LabelSearch:
         )
 
     def key(self, decision: Decision) -> tuple[object, ...]:
-        """Return the tie rule's key, with strategies numbered as they are here."""
+        """Return the tie rule's key, with strategies numbered as in this program."""
         clusters = self.data.part.clusters
         return (
             decision.devices,

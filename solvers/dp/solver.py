@@ -1,7 +1,7 @@
 """The ``dp`` solver: an exact dynamic program per (p, q), in the race.
 
-Under ``auto`` a (p, q) has two: one with a steady state and free warm-up counts, and
-gpipe's, with all forwards first.
+Under ``auto`` a (p, q) has two programs: one with a steady state and free warm-up
+counts, and gpipe's, with all forwards first.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 
 
 class DpEngine(Engine):
-    """Settles programs by label setting; nothing in it is left to chance."""
+    """Settles programs by label setting, which is deterministic: it needs no seed."""
 
-    #: States multiply with the subsets of clusters: of more they fill the memory.
+    #: States multiply with the subsets of clusters: with more they fill the memory.
     most_subsets = 256
 
     def __init__(self, seed: int) -> None:
-        #: What labels may fill; a program that needs more is left to bounds.
+        #: Memory for labels; a program that needs more is left unsettled.
         self.most_bytes = share_bytes(1)
         self._buffers: Buffers | None = None
 
@@ -62,7 +62,7 @@ class DpEngine(Engine):
             except Interrupted:
                 bound = search.bound
                 if program.rule.free:
-                    # Nothing is known of gpipe's program yet.
+                    # gpipe's program has no better bound yet.
                     bound = data.objective_min
                 best = search.best or best
                 return Answer(verdict="stopped", bound=bound, decision=best)
@@ -76,9 +76,9 @@ class DpEngine(Engine):
     def settle_tie(
         self, data: ProgramData, value: int, *, excluded: Sequence[Decision]
     ) -> Decision | None:
-        """Set labels that the tie rule tells apart; see ``Engine``.
+        """Find the first plan by the tie rule; see ``Engine``.
 
-        Where they fill the memory the plan that was found stays.
+        None also if labels fill the memory; the plan found before is kept then.
         """
         best: tuple[tuple[object, ...], Decision] | None = None
         for program in _programs(data):
@@ -110,7 +110,7 @@ class DpEngine(Engine):
         stop: Callable[[], bool],
         deadline: Deadline,
     ) -> LabelSearch:
-        # Numba loads with these modules.
+        # These modules import Numba, which is slow.
         from hetopt.solvers.dp.buffers import Buffers
         from hetopt.solvers.dp.search import LabelSearch
 
@@ -128,7 +128,7 @@ class DpEngine(Engine):
 
 
 def _programs(data: ProgramData) -> list[ProgramData]:
-    """Return what is searched one after the other."""
+    """Return the programs to search, one after the other."""
     also = data.rule.also
     if also is None or data.part.microbatches == 1:
         return [data]

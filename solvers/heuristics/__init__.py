@@ -1,1 +1,1 @@
-"""What is quick and proves nothing."""
+"""Heuristics: quick searches that prove nothing."""

@@ -4,18 +4,19 @@
    (one sequence per micro-batch, so q = B / d) every type of accelerator, those with
    more memory first, is given a tensor degree and a recomputation policy; devices / (d
    t) stages follow from that.
-2. *Layer sharding* (``shard``). Layers are spread so that all types take equally long,
-   evenly within a type, and shifted to what memory has room for.
-3. *Cost.* The least is kept: by our closed form, or by H2's own (section 4.3.2).
+2. *Layer sharding* (``shard``). Layers are divided so that all types take equally long,
+   evenly within a type, and moved where memory has no room for them.
+3. *Cost.* The plan of least cost is kept: by hetopt's closed form, or by H2's own cost
+   (section 4.3.2).
 
 *Two stages.* The first one finds d. The second splits large clusters into groups of
 128 devices (Table 8's setting), each a type of its own with a tensor degree not above
-that of the group before it, and searches again with that d. So plans may be outside of
-P4: the space is that of ``p4-falling-tp``.
+that of the group before it, and searches again with that d. So plans may violate P4:
+the space is that of ``p4-falling-tp``.
 
-Where this goes beyond H2: clusters (and groups, the last ones first) may stay unused,
-and so may devices that do not fill a stage; partial assignments that cannot beat the
-best plan are left. H2 has no context parallelism: cp is 1.
+Beyond H2, clusters (and groups, the last ones first) may stay unused, and so may
+devices that do not fill a stage; partial assignments that cannot beat the best plan
+are pruned. H2 has no context parallelism: cp is 1.
 """
 
 from __future__ import annotations
@@ -41,12 +42,12 @@ if TYPE_CHECKING:
 def solve(request: Request) -> Result:
     """Find a good plan; see ``hetopt.solvers.request.Solve``.
 
-    ``DfsParams`` hold what is its own.
+    Its own parameters are ``DfsParams``.
 
     Raises
     ------
     InputError
-        If pins say how many units a stage or a cluster holds, which step 2 decides.
+        If pins fix how many units a stage or a cluster holds, which step 2 decides.
     """
     ensure_free_units("dfs", request.problem.pins)
     return solve_by(_search, request, solver="dfs")
@@ -63,7 +64,7 @@ def _search(finds: Finds) -> None:
             Assignments(finds, Loads(finds.table, part, finds.chain), whole, best)
             for part in finds.table.slices
         ]
-        # Good plans first, so that more is left out.
+        # Good plans first, so that more is pruned.
         for search in sorted(searches, key=lambda search: search.least((), 0)):
             search.run()
         groups = _groups(finds, params.group_devices)
@@ -82,8 +83,8 @@ def _groups(finds: Finds, most: int | None) -> list[tuple[int, int]]:
     Parameters
     ----------
     most
-        Devices of a group; None for whole clusters. Clusters with a pinned number of
-        stages stay whole, and those whose nodes not all stages fill.
+        Devices of a group; None for whole clusters. A cluster stays whole if its number
+        of stages is pinned, or if stages may not fit although devices suffice.
     """
     table, permitted = finds.table, finds.pricer.permitted
     groups = []
@@ -117,7 +118,7 @@ def _order(table: CostTable, permitted: Permitted) -> list[int]:
 
 
 def _first(begun: list[int], left: list[int], permitted: Permitted) -> list[int] | None:
-    """Return the first order that begins so and that pins permit; None if none."""
+    """Return the first permitted order that begins with ``begun``; None if none."""
     if not left:
         return begun
     for j in left:

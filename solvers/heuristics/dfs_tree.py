@@ -25,7 +25,7 @@ def h2_cost_ns(times: PipelineTimes) -> int:
 
         max over stages i of  q T_i + T_i^update + sum over j != i of T_j
 
-    It knows neither transfers nor windows of the period.
+    It ignores transfers, and windows of several stages.
     """
     tau = times.round_trip_ns
     return sum(tau) + max(
@@ -42,7 +42,7 @@ class Best:
     closed
         Whether the cost is the closed form.
     microbatches
-        Of the best plan; None as long as there is none.
+        q of the best plan; None as long as there is none.
     """
 
     def __init__(self, finds: Finds, params: DfsParams) -> None:
@@ -54,11 +54,11 @@ class Best:
 
     @property
     def limit(self) -> float:
-        """Cost, in 1 / PERIOD_SCALE ticks, from which on nothing is of interest."""
+        """Cost in 1 / PERIOD_SCALE ticks from which on assignments are pruned."""
         return self._finds.cutoff if self.closed else self._cost
 
     def consider(self, decision: Decision) -> None:
-        """Take in a plan if it is the best."""
+        """Keep a plan if it is the best."""
         finds = self._finds
         cost: float | None
         if self.closed:
@@ -72,21 +72,21 @@ class Best:
             self.microbatches = decision.microbatches
 
     def offer(self) -> None:
-        """Offer the best plan by H2's cost; by the closed form all have been."""
+        """Offer the best plan by H2's cost; with the closed form all were offered."""
         if not self.closed and self._decision is not None:
             self._finds.offer(self._decision)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Option:
-    """How a type may work: its strategy, and how many stages that makes.
+    """A choice for one type: its strategy, and the number of its stages.
 
     Attributes
     ----------
     unit_ns, least_ns
-        Mean time of a body unit, and what bounds it from below.
+        Mean time of a body unit, and a lower bound on it (``Loads``).
     lost_ns
-        What its stages together wait for each other in every period.
+        Time in each period that its stages together wait for each other.
     """
 
     host: Host
@@ -98,12 +98,12 @@ class Option:
 
     @property
     def speed(self) -> float:
-        """Body units per ns of lambda that all stages hold together at most."""
+        """Most body units that all stages hold together, per ns of lambda."""
         return self.stages / self.least_ns
 
     @property
     def lost(self) -> float:
-        """Body units that they hold fewer, for what they wait in each period."""
+        """Body units that they hold less because of the waits in each period."""
         return self.lost_ns / self.least_ns
 
 
@@ -128,8 +128,8 @@ class Assignments:
         self.dp = finds.problem.training.global_batch // self.microbatches
         self.length, self.alike = finds.chain.length, finds.chain.is_uniform
         self.offers = [list(self._options(*group)) for group in groups]
-        #: What the groups from each place on add at most to the speed, and lose at
-        #: least; the least time of a unit on them.
+        #: For the groups from each place on: most speed that they add, least units that
+        #: they lose, and the least time of a unit on them.
         self.reach = [(0.0, 0.0, inf)]
         for offer in reversed(self.offers):
             able = [option for option in offer if option is not None]
@@ -142,11 +142,11 @@ class Assignments:
             self.reach.insert(0, (speed, lost, quickest))
 
     def run(self) -> None:
-        """Try everything that may be better than what is known."""
+        """Try all assignments that may be better than the best plan."""
         self._descend([])
 
     def _options(self, j: int, devices: int) -> Iterator[Option | None]:
-        """Yield what a type may do, the fastest first, and that it rests."""
+        """Yield a type's options, the fastest first, then None if it may be unused."""
         own = self.loads.part.clusters[j]
         domain = self.finds.pricer.permitted.stages[j]
         found = []
@@ -159,7 +159,7 @@ class Assignments:
             )
             if stages:
                 wait = 0
-                # H2's cost knows no transfers.
+                # H2's cost ignores transfers.
                 if self.loads.waits and self.best.closed:
                     wait = self.loads.transfer_ns((j, k), (j, k), slowest=False)
                 found.append(
@@ -177,7 +177,7 @@ class Assignments:
             yield None
 
     def _descend(self, chosen: list[Option | None]) -> None:
-        """Try everything that begins so and may be better than what is known."""
+        """Try all assignments that begin with ``chosen`` and may beat the best plan."""
         self.finds.check_time()
         depth = len(chosen)
         options = [option for option in chosen if option is not None]
@@ -196,11 +196,11 @@ class Assignments:
                 self._descend([*chosen, option])
 
     def least(self, options: Sequence[Option], depth: int) -> float:
-        """Return a lower bound on the cost, groups from ``depth`` on working anyhow.
+        """Return a lower bound on the cost, for any use of the groups from ``depth``.
 
-        Lambda is long enough for all units, and the fill that of the types with the
-        quickest units, taking as many as lambda permits: a convex function of lambda,
-        with a corner where one more type is full.
+        Lambda has to be long enough for all units. For the fill, the types with the
+        quickest units take as many as lambda permits. The cost is a convex function of
+        lambda, with corners where the quickest types, all full, hold all units.
         """
         speed, lost, quickest = self.reach[depth]
         lost += sum(option.lost for option in options)
@@ -228,7 +228,7 @@ class Assignments:
         return PERIOD_SCALE * (fill + (self.microbatches - 1) * period)
 
     def sharded(self, options: Sequence[Option]) -> Decision | None:
-        """Return what step 2 makes of the types; None if nothing, or nothing better."""
+        """Return the plan of step 2; None if layers do not fit or it is not better."""
         loads = self.loads
         hosts = [option.host for option in options for _ in range(option.stages)]
         pace = self.length / sum(option.speed for option in options)
@@ -255,7 +255,7 @@ class Assignments:
                         )
                         for i in range(first, end)
                     ),
-                    # Later stages hold fewer micro-batches, but the last the head.
+                    # Later stages hold fewer micro-batches, but the last has the head.
                     late=end < len(hosts),
                 )
             )
@@ -278,7 +278,7 @@ class Assignments:
 
 
 def _may_follow(before: Option | None, option: Option | None) -> bool:
-    """Whether a group may work so after another group of its cluster."""
+    """Whether ``option`` may follow ``before`` on the next group of a cluster."""
     if before is None:
         return option is None
     return option is None or option.tp <= before.tp

@@ -1,4 +1,4 @@
-"""Which pins heuristics cannot obey."""
+"""The pins that heuristics cannot keep."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def ensure_free_units(solver: str, pins: Pins) -> None:
-    """Raise InputError where pins say what a heuristic decides without asking them."""
+    """Raise InputError for pins on units, which the heuristic decides itself."""
     counted = [name for name, own in pins.clusters.items() if own.units != ANY]
     if pins.units is not None or counted:
         field = "pin.units" if pins.units else f"pin.clusters.{counted[0]}.units"

@@ -17,11 +17,11 @@ class Share:
     Attributes
     ----------
     unit_ns, extra_ns
-        Time of a body unit, and of what else one of its shorter stages holds.
+        Time of a body unit, and of embedding or head on a stage with fewer units.
     most
-        Most body units of each stage that memory has room for; one per stage.
+        Most body units that fit into memory, for each stage.
     late
-        Whether those stages hold one more that come last.
+        Whether the last stages, not the first, hold one unit more than others.
     """
 
     unit_ns: float
@@ -35,7 +35,7 @@ class Share:
         return len(self.most)
 
     def split(self, units: int) -> tuple[int, ...]:
-        """Return the body units of each stage, as even as can be."""
+        """Return the body units of each stage, as evenly as possible."""
         each, more = divmod(units, self.stages)
         less = (each,) * (self.stages - more)
         return (
@@ -62,10 +62,10 @@ class Share:
 def shard(shares: Sequence[Share], length: int) -> list[int] | None:
     """Return the body units of each type, or None if they do not fit (step 2).
 
-    At first all types take equally long, one unit more than they would if units could
-    be split, as far as memory has room. What is too much is taken from the longest
-    stages, which leaves the longest as short as can be; what is missing, where memory
-    is short, is given to those that it makes the least long.
+    At first all types get units for the same time, the time if units could be split
+    plus that of one unit, as far as memory permits. Units too many are taken from the
+    type with the longest stage, which keeps the longest as short as possible. Missing
+    units, if memory is short, go to the type whose longest stage then is the shortest.
     """
     rooms = [share.room for share in shares]
     least = [share.stages for share in shares]

@@ -1,8 +1,8 @@
-"""What stages can carry at one micro-batch count: body units by time and by memory.
+"""Body units that stages can hold at one micro-batch count, by time and by memory.
 
-For heuristics that lay out layers before warm-up counts and times are known. Where
-body units differ in kind, memory takes each for the largest: what has room here has
-room in the table, unless ``h-1f1b`` asks for more warm-ups than foreseen.
+For heuristics that place layers before warm-up counts and times are known. If body
+units differ in kind, memory counts each as the largest: what fits here fits in the
+table, unless ``h-1f1b`` needs more warm-ups than assumed.
 """
 
 from __future__ import annotations
@@ -52,11 +52,11 @@ class Loads:
         return self._sum(host, self._chain.prefix[-1]) / self._chain.length
 
     def _least_ns(self, host: Host) -> float:
-        """Return a time that no body units fall below, each counted by its weight.
+        """Return a lower bound on the time of body units per unit of their weight.
 
-        The weights of all body units add up to their number: lambda and the fill may
-        be bounded as if each took this long. Of units that are all alike it is the
-        time of one.
+        The weights of all body units add up to their number, so lambda and the fill may
+        be bounded as if each took this long. If units are all alike it is the time of
+        one.
         """
         j, k = host
         own = self.part.clusters[j]
@@ -64,7 +64,7 @@ class Loads:
         return max(1.0, float((tau / self._weights).min()))
 
     def _typical(self) -> NDArray[np.float64]:
-        """Return the weight of each body kind: how long it takes beside the others."""
+        """Return the weight of each body kind: its mean time relative to the others."""
         kinds = list(self._chain.kinds)
         tau = [
             (own.forward_ns + own.backward_ns)[:, kinds]
@@ -79,7 +79,7 @@ class Loads:
         return weights
 
     def _ends_ns(self, host: Host, *, first: bool, last: bool) -> int:
-        """Return the time that embedding and head add to a stage."""
+        """Return the time of embedding and head on a stage that holds them."""
         return self._sum(host, self._ends(first=first, last=last))
 
     def _sum(self, host: Host, counts: Sequence[int]) -> int:
@@ -94,7 +94,7 @@ class Loads:
         ]
 
     def _room(self, host: Host, warmup: int, *, first: bool, last: bool) -> int:
-        """Return how many body units fit; at most all there are, at least none.
+        """Return how many body units fit, from 0 to all of them.
 
         Parameters
         ----------
@@ -121,15 +121,15 @@ class Loads:
         return int(cuts.max(initial=0) if slowest else cuts.min(initial=2**62))
 
     def warmups(self, hosts: Sequence[Host], period_ns: float) -> tuple[int, ...]:
-        """Return the warm-up counts to make room for.
+        """Return the warm-up counts for which memory is reserved.
 
         Parameters
         ----------
         period_ns
-            What some stage takes at least.
+            Lower bound on the longest stage's time.
         """
         if self._rule.free:
-            # They are chosen afterwards; with these no stage waits within a cluster.
+            # They are chosen later; with these no stage waits within a cluster.
             return tuple(range(len(hosts), 0, -1))
         pairs = list(pairwise(hosts))
         return warmup_counts(
@@ -146,12 +146,12 @@ class Loads:
         )
 
     def decision(self, hosts: Sequence[Host], units: Sequence[int]) -> Decision:
-        """Write hosts and body units of all stages down.
+        """Return the decision with these hosts and body units.
 
         Parameters
         ----------
         units
-            Of every stage, without embedding and head.
+            Body units of every stage, without embedding and head.
         """
         held = list(units)
         held[0] += sum(self._chain.lead)

@@ -10,15 +10,15 @@ is no context parallelism (cp is 1). Defined here as
   sizes being two neighbouring ones among those its strategies have, larger ones first
   (only those that divide a node or are whole nodes, and no cluster of unequal nodes);
 * *strategies*: every stage starts with its first one by (recomputation, tp, dp). As
-  long as some stage has less room in memory than its capacity asks for, the one that
-  lacks most takes its next, and every step on the way is a plan if its layers fit;
-* *layers* (``spread``): one by one, to the stage that it makes the least long among
-  those with room. What does not fit on a stage so goes to the others.
+  long as memory holds fewer layers of some stage than its capacity would take, the
+  stage that lacks most takes its next strategy; each step is a plan if its layers fit;
+* *layers* (``spread``): one by one, to the stage that is the shortest with one more
+  among those with room. So layers that do not fit on a stage go to the others.
 
-Nothing is left to chance. On large problems the enumeration never ends, as HetAuto says
-of Metis; whoever ends it gets the best plan so far. What a lower bound shows to be no
-better than that is left out. A cluster's stages may have different strategies: the
-space is that of ``p4``.
+The search is deterministic. On large problems the enumeration does not end in practice,
+as HetAuto reports of Metis; a user who interrupts it gets the best plan so far. Plans
+that a lower bound excludes are skipped. A cluster's stages may have different
+strategies: the space is that of ``p4``.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def solve(request: Request) -> Result:
     Raises
     ------
     InputError
-        If pins say how many units a stage or a cluster holds, or nodes are unequal.
+        If pins fix how many units a stage or a cluster holds, or nodes are unequal.
     """
     ensure_free_units("metis", request.problem.pins)
     for j, cluster in enumerate(request.problem.clusters):
@@ -65,13 +65,13 @@ def solve(request: Request) -> Result:
 def device_groups(devices: int, sizes: Sequence[int], stages: int) -> tuple[int, ...]:
     """Return the devices of each stage, larger ones first; empty if there are too few.
 
-    All stages have the largest size that leaves every other one as much; as many as
-    the devices left permit have the next size.
+    All stages get the largest size for which there are enough devices; as many of them
+    as the remaining devices permit get the next size instead.
 
     Parameters
     ----------
     sizes
-        Those there are, ascending.
+        Sizes that the cluster's strategies have, ascending.
     """
     able = [size for size in sizes if size * stages <= devices]
     if not able:
@@ -95,7 +95,7 @@ def spread(
     Parameters
     ----------
     unit_ns, extra_ns
-        Time of a unit on each stage, and of what else the stage holds.
+        Time of a unit on each stage, and of embedding and head on it.
     rooms
         Most units of each stage.
     """
@@ -129,7 +129,7 @@ class _Metis:
         self.finds = finds
         self.loads = Loads(finds.table, part, finds.chain)
         self.length = finds.chain.length
-        #: Of each cluster by the devices of a stage: its strategies in order.
+        #: The strategies of each cluster, in order, by the devices of a stage.
         self.options: list[dict[int, tuple[Host, ...]]] = []
         for j, own in enumerate(part.clusters):
             rows = sorted(
@@ -161,7 +161,7 @@ class _Metis:
         )
 
     def run(self, stages: int) -> None:
-        """Try everything with so many stages in all."""
+        """Try all plans with this number of stages."""
         clusters = [j for j, by_size in enumerate(self.options) if by_size]
         for used in range(1, min(stages, len(clusters)) + 1):
             for subset in combinations(clusters, used):
@@ -172,7 +172,7 @@ class _Metis:
                     if not self._may_help(subset, counts):
                         continue
                     hosted = dict(zip(subset, counts, strict=True))
-                    # Not kept: those of ten clusters are millions.
+                    # Not stored: ten clusters have millions of orders.
                     for order in self._orders(subset):
                         self.finds.check_time()
                         self._walk([(j, hosted[j]) for j in order])
@@ -193,14 +193,14 @@ class _Metis:
                 yield order
 
     def _groups(self, j: int, stages: int) -> tuple[int, ...]:
-        """Return the devices of each stage on a cluster; empty if it cannot be."""
+        """Return the devices of each stage on a cluster; empty if impossible."""
         if not self.finds.pricer.permitted.stages[j].permits(stages):
             return ()
         sizes = sorted(self.options[j])
         return device_groups(self.finds.table.cluster_devices[j], sizes, stages)
 
     def _speed(self, j: int, stages: int) -> float:
-        """Return the units per ns that so many stages of a cluster do at most."""
+        """Return the most units per ns of a cluster with this number of stages."""
         return sum(
             max(1 / self.loads.least_ns(host) for host in self.options[j][size])
             for size in self.groups(j, stages)
@@ -217,7 +217,7 @@ class _Metis:
         return self._may_be(sum(self.speed(j, stages) for j, stages in pairs))
 
     def _may_be(self, speed: float) -> bool:
-        """Whether stages that do so many units per ns at most may be quick enough."""
+        """Whether stages of at most ``speed`` units per ns may give a better plan."""
         more = self.loads.part.microbatches - 1
         bound = self.length * (self.quickest + more / speed)
         return bound * PERIOD_SCALE <= self.finds.cutoff
@@ -266,7 +266,7 @@ class _Metis:
     def _is_quick(
         self, unit_ns: Sequence[float], extra_ns: Sequence[float], units: Sequence[int]
     ) -> bool:
-        """Whether stages of such times may make a better plan."""
+        """Whether stages with these times and units may make a better plan."""
         if not self.finds.chain.is_uniform:
             return True
         tau = [
@@ -278,6 +278,6 @@ class _Metis:
 
 
 def _compositions(total: int, parts: int) -> Iterator[tuple[int, ...]]:
-    """Yield all ways to write ``total`` as a sum of so many counts, at least 1 each."""
+    """Yield all ways to write ``total`` as a sum of ``parts`` counts >= 1."""
     for cuts in combinations(range(1, total), parts - 1):
         yield tuple(b - a for a, b in pairwise((0, *cuts, total)))

@@ -1,20 +1,19 @@
 """The heuristics ``uniform`` and ``amp``: one strategy for all stages.
 
-HetAuto section 7.2. The same (dp, cp, tp) and recomputation serve every stage, so no
-cluster may be used that has no such strategy, and none with fewer devices than a stage
-takes.
+HetAuto section 7.2. All stages have the same (dp, cp, tp) and recomputation, so a
+cluster may be used only if it has that strategy and enough devices for a stage.
 
-*Uniform* is Megatron-LM on several clusters: besides, every stage holds equally many
-layers. Micro-batch counts, strategies, orders of clusters and stages of each are
-enumerated, as in HetAuto. Where the layers do not divide (HetAuto's exp3 has 96 on 23
-stages) some stages hold one more than others: the first ones or the last ones,
-whichever is better. At granularity ``block`` it is body units that are shared out.
+*Uniform* is Megatron-LM on several clusters: in addition, every stage holds equally
+many layers. Micro-batch counts, strategies, orders of clusters and stages of each are
+enumerated, as in HetAuto. If the layers do not divide (HetAuto's exp3 has 96 on 23
+stages), some stages hold one more than others: the first ones or the last ones,
+whichever is better. At granularity ``block``, body units are divided instead of layers.
 
-*AMP* distributes layers by dynamic programming, and knows no context parallelism: cp
-is 1. Its own program takes O(L^4); here every (strategy, p, q) is settled by ours, so
-what is found is the optimum of AMP's space by the cost model that all solvers share.
+*AMP* distributes layers by dynamic programming, without context parallelism: cp is 1.
+Its own program takes O(L^4). Here hetopt's dynamic program settles every
+(strategy, p, q), so the plan is the optimum of AMP's space by the common cost model.
 
-Both visit programs in the order of a lower bound, and end where that exceeds the best
+Both visit programs in the order of a lower bound, and end when that exceeds the best
 plan so far: the result is that of a full enumeration.
 """
 
@@ -57,7 +56,7 @@ def solve_amp(request: Request) -> Result:
 
 
 def _search(finds: Finds, *, equal: bool) -> None:
-    """Settle every (strategy, p, q) that may hold something better."""
+    """Settle every (strategy, p, q) that may have a better plan."""
     engine = DpEngine(finds.request.seed)
     waiting = _bounds(finds, equal=equal)
     if equal:
@@ -102,10 +101,10 @@ def _strategies(part: TableSlice) -> list[Strategy]:
 
 
 def _candidates(data: ProgramData) -> Iterator[Decision]:
-    """Yield a few plans of given units: a good cutoff makes short work of the rest.
+    """Yield a few plans of given units, for a good first cutoff.
 
-    The quickest clusters host as many stages as they can, the one with most memory
-    first, or the quickest or slowest one.
+    The quickest clusters host as many stages as they can. The cluster with the most
+    memory comes first in the pipeline, or the quickest, or the slowest.
     """
     units = data.pins.units
     if units is None:
@@ -163,7 +162,7 @@ def _period_max(data: ProgramData, cutoff: int) -> int | None:
     more = data.part.microbatches - 1
     if not more:
         return None
-    # The fill takes the rest of the bound.
+    # ``objective_min`` is (q - 1) ``period_min`` plus the least fill.
     return data.period_min + max(0, cutoff - data.objective_min) // more + 2
 
 
@@ -175,12 +174,12 @@ class _EqualStrategy:
     equal
         Whether all stages hold equally many layers.
     leaders
-        Of the groups of identical clusters.
+        Leaders of the groups of identical clusters.
 
     Attributes
     ----------
     most_stages
-        Stages that all clusters have room for.
+        Most stages of all clusters together.
     """
 
     def __init__(
@@ -219,7 +218,7 @@ class _EqualStrategy:
         return fill + (self._part.microbatches - 1) * period
 
     def programs(self, stages: int) -> Iterator[ProgramData]:
-        """Yield the programs of p = ``stages``; none where there cannot be a plan."""
+        """Yield the programs of p = ``stages``; none if there cannot be a plan."""
         if not self._fits(stages):
             return
         table, part = self._finds.table, self._part
@@ -241,10 +240,10 @@ class _EqualStrategy:
             )
 
     def _fits(self, stages: int) -> bool:
-        """Whether every stage has a host with room for it, and all for all units.
+        """Whether every stage fits on some cluster, and all units on all stages.
 
-        As if every unit were of the smallest kind, without ends and temporaries, and
-        warm-up counts the least that the schedule may ask for.
+        It is a relaxation: every unit is of the smallest kind, ends and temporaries
+        take nothing, and warm-up counts are the least of the schedule.
         """
         q, rule = self._part.microbatches, rule_of(self._finds.table.schedule)
         inflight = np.minimum(q, 1 + rule.inside * np.arange(stages))
@@ -277,7 +276,7 @@ class _EqualStrategy:
             return max(units / rate, shortest), fill + units * shortest
         each, more = divmod(units, stages)
         left, longest = stages, 0
-        # The quickest hosts first: more of them make it no better.
+        # Stages go to the quickest hosts first: no other choice takes less time.
         for length, room in sorted(
             (int(run[each]), room)
             for run, room in zip(self._run, self._room, strict=True)

@@ -1,4 +1,4 @@
-"""The best plans that one tree met."""
+"""The best plans that one tree found."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 
 
 class BestPlans:
-    """Tells of plans that are better than those before, by shape.
+    """Reports every plan that is the best of its shape so far.
 
     Parameters
     ----------
     top
         How many shapes are wanted.
     cutoff
-        Plans above it are of no interest, in 1 / PERIOD_SCALE ticks.
+        Largest objective of interest, in 1 / PERIOD_SCALE ticks.
     """
 
     def __init__(
@@ -31,7 +31,7 @@ class BestPlans:
         self.cutoff = cutoff
 
     def take(self, value: int, decision: Decision) -> int:
-        """Take in a plan within the cutoff; return the new one."""
+        """Record a plan within the cutoff; return the new cutoff."""
         known = self._known
         if value < known.get(decision.shape, NO_CUTOFF):
             known[decision.shape] = value

@@ -1,10 +1,9 @@
-"""What tree search reads: the costs of all q at once, as flat arrays.
+"""The costs of all q at once that tree search reads, as flat arrays.
 
-Options, sums over units and pins are those of ``arrays.program``, put one after the
-other: the slice at one q is a range of options, and its boundary costs are a range of
-one long array. Nothing is worked out twice (HetAuto section 7.1, memoization). A
-cluster's options are ordered by recomputation and, within a level, by the devices of a
-stage.
+Options, sums over units and pins are those of ``solvers.arrays``, concatenated over q:
+the slice at one q is a range of options, and its boundary costs are a range of one long
+array. Nothing is computed twice (HetAuto section 7.1, memoization). A cluster's options
+are ordered by recomputation and, within a level, by the devices of a stage.
 """
 
 from __future__ import annotations
@@ -56,30 +55,30 @@ class Space(NamedTuple):
     room
         Most stages of a cluster under any of its strategies; shape (Q, J).
     full
-        Whether so many stages of a cluster use all its devices under some strategy;
+        Whether a number of stages fills a cluster under some strategy (``_filling``);
         shape (Q, J, 1 + most stages).
     counts
         The micro-batch counts q; length Q.
     edge
-        kappa and omega by cut class and layouts, (2, X, A, A) of one q after another.
+        kappa and omega by cut class and layouts: (2, X, A, A) of each q, concatenated.
     tied
-        What tied embeddings add to g, (A, A) of one q after another.
+        Time that tied embeddings add to g: (A, A) of each q, concatenated.
     layouts
         Of each q: A, where its part of ``edge`` begins, and that of ``tied``; (Q, 3).
     cut, host, before, stages_ok, units_ok
         As in ``arrays.costs.Costs``.
     required
-        Whether a cluster has to host something; length J.
+        Whether a cluster has to host a stage; length J.
     given
-        Body units of each stage from the first one, -1 where free; length p.
+        Body units of each stage from the first one, -1 if free; length p.
     thresholds
         As in ``ScheduleRule``: each may add one to delta.
     facts
         p, L, whether embeddings are tied and p > 1, whether gpipe, the least delta
-        inside clusters and across, units at the front, units at the end,
-        whether layers are no decision of the tree but filled in at its leaves,
+        inside clusters and across, units at the front, units at the end, whether
+        layers are filled in at the tree's leaves instead of decided in the tree,
         whether strategies are free: devices of a cluster that hosts stages may idle,
-        and recomputation is each cluster's own.
+        and each cluster has its own recomputation.
     """
 
     option: Ints
@@ -113,13 +112,13 @@ class SearchData:
     stages
         The p of interest.
     guided
-        Whether ``mcts-guided`` asks: strategies are free, and layers are filled in
-        (``mcts.fill``) where no pin is on them.
+        Whether the search is ``mcts-guided``: strategies are free, and layers are
+        filled in (``mcts.fill``) unless they are pinned.
 
     Attributes
     ----------
     stages
-        Those of them that have anything to choose.
+        The p that devices and pins leave room for.
     options
         (cluster, index of the strategy in its slice) of every option.
     """
@@ -164,7 +163,7 @@ class SearchData:
         return cls(table, parts, problem.rules, problem.stage_counts)
 
     def _is_able(self, stages: int) -> bool:
-        """Whether there is room for so many stages, by the pins as well."""
+        """Whether devices and pins leave room for this number of stages."""
         given = self._data[0].pins.units
         room = self._arrays["room"].sum(axis=1)
         return (
@@ -226,10 +225,10 @@ def _sort(options: ProgramOptions, levels: Ints) -> Ints:
 def _filling(
     options: ProgramOptions, order: Ints, hosts: Ints, devices: Ints
 ) -> tuple[Ints, NDArray[np.bool_]]:
-    """Return how many stages of each option fill its cluster, and whether they do.
+    """Return the most stages of each option, and whether they fill its cluster.
 
-    They fill it if they take all devices; in a cluster of whose nodes some option can
-    only leave devices idle, if there is no room for another.
+    They fill it if they take all devices. If the nodes of a cluster make some option
+    leave a stage's devices idle, the most stages of any of its options fill it.
 
     Parameters
     ----------
@@ -250,7 +249,7 @@ def _joined(
     sorts: Sequence[Ints],
     devices: Sequence[int],
 ) -> dict[str, Ints]:
-    """Put what the slices offer one after the other, each in its order."""
+    """Concatenate the slices' arrays, with each slice's options sorted."""
     clusters = len(devices)
     steps = np.arange(clusters)[:, None] * len(RECOMPUTE)
     steps = steps + np.arange(len(RECOMPUTE) + 1)

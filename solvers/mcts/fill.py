@@ -1,9 +1,9 @@
 """Layers for stages whose clusters and strategies are known; compiled.
 
 For one lambda the stages take units from the first one on, each as many as memory and
-the recursion of MODEL.md section 4 permit: E of a stage, what it inherits from slow
-neighbours before it, is at most lambda. The least lambda at which all units find a
-place is found by bisection. Nothing is left to chance, and nothing is proven.
+the recursion of MODEL.md section 4 permit: E of a stage, which includes the delay from
+slow stages before it, is at most lambda. Bisection finds the least lambda at which all
+units are placed. This is a deterministic heuristic: it proves nothing.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ if TYPE_CHECKING:
     from hetopt.solvers.mcts.data import Space
     from hetopt.solvers.mcts.state import State
 
-#: Lambda is found up to this share of itself.
+#: Bisection ends if lambda is known up to 1 / _CLOSE of it.
 _CLOSE = 512
-#: Cuts among which the cheapest is taken: those of a transformer layer in blocks.
+#: Number of cuts among which the cheapest is taken: a layer in blocks has three.
 _BACK = 3
-#: Beyond this many ns there is no lambda.
+#: Longest lambda that is tried, in ns.
 _LONGEST = 1 << 52
 
 
 @step
 def fill(space: Space, state: State) -> bool:
-    """Give every stage its units; whether there is a way."""
+    """Give every stage its units; False if no lambda permits that."""
     low, high = 0, 1 << 20
     while not _packs(space, state, high):
         low, high = high, 2 * high
@@ -47,7 +47,7 @@ def fill(space: Space, state: State) -> bool:
 
 @step
 def _packs(space: Space, state: State, period: int) -> bool:
-    """Whether all units find a place at this lambda; ``state`` has the places."""
+    """Whether all units are placed at this lambda; write the places to ``state``."""
     at, facts = state.at, space.facts
     stages, length = facts[SpaceFact.P], facts[SpaceFact.L]
     size, edge_at = space.layouts[at[At.Q], 0], space.layouts[at[At.Q], 1]

@@ -1,14 +1,14 @@
-"""The ``mcts-guided`` solver: tree search that the exact part tells where to look.
+"""The ``mcts-guided`` solver: tree search guided by lower bounds.
 
-What it has over ``mcts``: (p, q) are visited by their lower bounds, the best first,
-and not at all where the bound exceeds the best plan; the relaxation leaves out the
-strategies that no better plan uses; of the others rollouts prefer quick ones; layers
-are no decision of the tree but filled in at its leaves, with an eye to the period;
-plans near the best are polished; and rewards tell good plans from better ones. Its
-space is the proof's: devices may idle, and recomputation is each cluster's own.
+It differs from ``mcts``: (p, q) are visited in the order of their lower bounds, and
+skipped if the bound exceeds the best plan; the relaxation removes strategies that no
+better plan uses; rollouts prefer the quicker of the others; layers are not decided in
+the tree but filled in at its leaves, for a short period; plans near the best are
+polished; and rewards distinguish good plans from better ones. Its space is the exact
+solvers': devices may idle, and each cluster has its own recomputation.
 
-Visits go in waves, whose size does not depend on how many processes there are. What
-is learnt in one wave is known to all visits of the next, so with a given number of
+Visits are made in waves, whose size does not depend on the number of processes. The
+results of one wave are known to all visits of the next, so with a given number of
 iterations the plan is the same in one process and in many.
 """
 
@@ -32,15 +32,15 @@ if TYPE_CHECKING:
 
 #: Rewards lie between 0 and 1, those of good plans close together.
 EXPLORATION = 0.2
-#: Iterations where there is neither a time limit nor a number.
+#: Iterations if neither they nor a time limit are given.
 ITERATIONS = 200_000
 #: Visits of a wave.
 _WAVE = 8
 #: Iterations of a visit.
 _VISIT = 2000
-#: The relaxation of more clusters takes longer than visits do.
+#: With more clusters the relaxation takes longer than visits do.
 _MOST_CLUSTERS = 8
-#: By how much a visit makes others of nearly as good a bound more attractive.
+#: Share by which each visit raises a program's bound in the order of visits.
 _PATIENCE = 0.01
 
 
@@ -59,7 +59,7 @@ def solve(request: Request) -> Result:
 
 
 class _Waves:
-    """Visits, wave by wave, and how many iterations are left."""
+    """Makes visits wave by wave, while iterations are left."""
 
     def __init__(self, loop: SearchLoop, iterations: int | None) -> None:
         self._loop, self._left = loop, iterations
@@ -69,13 +69,13 @@ class _Waves:
         self._relaxes = clusters <= _MOST_CLUSTERS
 
     def run(self) -> None:
-        """Visit (p, q) until nothing better can be anywhere."""
+        """Visit (p, q) until iterations run out or bounds exclude a better plan."""
         ledger = self._loop.ledger
         while self._left != 0 and ledger.open():
             programs = self._next()
             fresh = {program.microbatches for program in programs} - self._known
             if fresh and self._relaxes:
-                # What is known of them so far holds for the q as a whole.
+                # So far they only have the bound of their q as a whole.
                 self._known |= fresh
                 surveys = (
                     SurveyTask(microbatches=q, cutoff=None) for q in sorted(fresh)
@@ -90,7 +90,7 @@ class _Waves:
         self._loop.ledger.take_survey(task.microbatches, found)
 
     def _next(self) -> list[Program]:
-        """Return what to visit: where the bound is least, or few visits were."""
+        """Return the next programs to visit: those of least bound and few visits."""
 
         def rank(program: Program) -> tuple[float, int, int]:
             visits = self._visits[program.stages, program.microbatches]
@@ -100,7 +100,7 @@ class _Waves:
         return sorted(self._loop.ledger.open(), key=rank)[:_WAVE]
 
     def _wave(self, programs: Sequence[Program]) -> list[VisitTask]:
-        """Return a visit of each, as far as there are iterations."""
+        """Return a visit of each program, until iterations run out."""
         tasks = []
         for program in programs:
             iterations = _VISIT if self._left is None else min(_VISIT, self._left)
@@ -118,7 +118,7 @@ class _Waves:
                     iterations=iterations,
                     cutoff=self._loop.ledger.cutoff,
                     bound=program.bound,
-                    # To begin with any plan will do, and narrowing takes long.
+                    # Any plan will do at first, and narrowing takes long.
                     narrow=visit > 0 and self._relaxes,
                 )
             )

@@ -1,4 +1,4 @@
-"""One visit of a (p, q) by the guided tree search, as a worker process makes it."""
+"""Surveys of a q and visits of a (p, q), as a worker of the guided search runs them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _MOST_NODES = 1 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GuidedSpec:
-    """What every worker is given once; ``exploration`` as in ``MctsParams``."""
+    """What every worker gets at its start; ``exploration`` as in ``MctsParams``."""
 
     payload: Payload
     exploration: float
@@ -37,20 +37,20 @@ class GuidedSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VisitTask:
-    """Search one (p, q) with a tree that starts anew.
+    """Search one (p, q) with a new tree.
 
     Attributes
     ----------
     visit
         How often this (p, q) was searched before; the random numbers depend on it.
     cutoff
-        In 1 / PERIOD_SCALE ticks. Not the one that processes share: that depends on
-        who is quicker.
+        In 1 / PERIOD_SCALE ticks. It is not the one that processes share, which
+        depends on their speed.
     bound
         Lower bound on the objective.
     narrow
-        Whether to leave out, first, the strategies of no plan within the cutoff. That
-        takes the longer the further away the cutoff is.
+        Whether to first remove the strategies that no plan within the cutoff uses.
+        That takes longer the further the cutoff is from the bound.
     """
 
     microbatches: int
@@ -75,14 +75,14 @@ class GuidedWorker:
     def __init__(
         self, spec: GuidedSpec, shared: Any, say: Callable[[Any], None]
     ) -> None:
-        # Visits go from one q to another.
+        # Visits alternate between q, so what is made for each q is kept.
         most_bytes = share_bytes(spec.payload.workers)
         self._programs = Programs(spec.payload, most_bytes, keep_all=True)
         self._exploration = spec.exploration
         self._seed, self._top, self._say = spec.payload.seed, spec.payload.top, say
 
     def run(self, task: VisitTask | SurveyTask) -> int | Survey:
-        """Return the bounds on a q, or a bound on a (p, q), beyond which nothing is."""
+        """Return the survey of a q, or the lower bound of a visited (p, q)."""
         if isinstance(task, SurveyTask):
             relaxation = self._programs.relaxation(task.microbatches)
             return survey(relaxation, cutoff=None)
@@ -105,7 +105,7 @@ class GuidedWorker:
             guided=True,
         )
         if not search_data.stages:
-            # Nowhere to put so many stages, with what is left.
+            # The strategies left have no room for this many stages.
             return bound if task.cutoff == NO_CUTOFF else max(bound, task.cutoff + 1)
         tree = Subtree(
             search_data,
@@ -122,11 +122,11 @@ class GuidedWorker:
     def _narrowed(
         self, task: VisitTask, part: TableSlice
     ) -> tuple[TableSlice, int] | None:
-        """Return what plans within the cutoff may use, and a bound on them.
+        """Return the strategies of plans within the cutoff, and a bound on the plans.
 
-        None where there is no such plan.
+        None if there is no such plan.
         """
-        # One tick more: the relaxation's sums are of floats.
+        # Rounded up: the relaxation adds up floating-point numbers.
         limit = ticks_above(task.cutoff)
         found = focus(
             self._programs.relaxation(task.microbatches),

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def least_flight(space: Space, state: State, turn: int, stage: int) -> int:
     """Return the micro-batches in flight on a stage of one cluster.
 
-    Under h-1f1b the fewest there can be; only a complete plan says how many.
+    Under h-1f1b the fewest possible: only a complete plan determines the number.
     """
     facts, q = space.facts, space.counts[state.at[At.Q]]
     if facts[SpaceFact.GPIPE]:
@@ -54,7 +54,7 @@ def stage_fits(
 def spare_bytes(
     space: Space, o: int, stage: int, left: int, right: int, peak: int, flight: int
 ) -> int:
-    """Return the memory that a stage leaves; negative if it is too large.
+    """Return the memory that a stage leaves free; negative if it does not fit.
 
     Parameters
     ----------

@@ -1,16 +1,16 @@
-"""The decision tree of HetAuto, Fig. 3: what may be decided next, and deciding it.
+"""The decision tree of HetAuto, Fig. 3: the choices of a node, and making them.
 
 One tree for every p. From its root: recomputation, one level for the plan; whether all
 clusters host stages; q; the clusters in pipeline order, one after the other; then for
 each of them its stages, its layers (how many in all, then stage by stage) and its
 strategy, after which its memory is checked. Eq. 4 bounds the devices of a cluster's
-stages by those it has; the plan of appendix D uses all. So does the tree: of a
-cluster's counts of stages and of its strategies only those are offered that let no
-device idle, or, where there are none, the fewest.
+stages by those it has; the plan of appendix D uses all. So does the tree: it offers
+only the numbers of stages and the strategies that leave no device of a cluster idle,
+or, if there are none, the fewest.
 
 Deviations from the paper: recomputation is part of its input, and Eq. 12 has no unused
-clusters; the order of clusters is no single choice among all permutations but one
-choice per place, so that sixteen clusters do not make a node with 16! children. For
+clusters; the order of clusters is not one choice among all permutations but one choice
+per place, so that sixteen clusters do not make a node with 16! children. For
 ``mcts-guided`` strategies are free: it has no such restrictions, and the root is q.
 """
 
@@ -32,10 +32,10 @@ if TYPE_CHECKING:
 
 @step
 def choices(space: Space, state: State) -> int:
-    """Write what may be decided next into ``state.moves``; return how many.
+    """Write the choices of the next decision to ``state.moves``; return how many.
 
-    Only what leaves stages, devices and layers for the clusters to come (HetAuto
-    section 4.1, action space pruning).
+    Choices that leave too few stages, devices or layers for the clusters to come are
+    pruned (HetAuto section 4.1, action space pruning).
     """
     phase = state.at[At.PHASE]
     if phase == Phase.LEVEL:
@@ -139,10 +139,10 @@ def _stages(space: Space, state: State) -> int:
 
 @step
 def _in_use(space: Space, state: State, hosted: int, left: int) -> int:
-    """Return 0 if so many stages leave devices of the cluster idle, else 1 or 2.
+    """Return 0 if ``hosted`` stages leave devices of the cluster idle, else 1 or 2.
 
-    1 if only one cluster is to come, and the others of ``left`` stages leave devices
-    of that one idle.
+    1 if one cluster is to come, and the remaining ``left - hosted`` stages leave
+    devices of that one idle.
     """
     at = state.at
     turn = at[At.TURN]
@@ -202,7 +202,7 @@ def _strategies(space: Space, state: State) -> int:
         return found
     found = _offered(space, state, state.at[At.LEVEL], 0)
     if not found:
-        # Pins, or the problem, give this cluster a level of its own.
+        # Pins, or the problem, give this cluster another level than the plan's.
         for level in range(levels):
             found = _offered(space, state, level, found)
     return found
@@ -210,10 +210,10 @@ def _strategies(space: Space, state: State) -> int:
 
 @step
 def _offered(space: Space, state: State, level: int, found: int) -> int:
-    """Append a cluster's strategies of one level, and return how many there are then.
+    """Append the current cluster's strategies of one level; return the new count.
 
-    Unless strategies are free, only those whose stages are the largest of which there
-    is room for so many: devices idle only where no strategy has use for them.
+    Unless strategies are free, only those with the largest stages of which enough fit:
+    devices stay idle only if no strategy of the level can use them.
     """
     at = state.at
     j, hosted = state.order[at[At.TURN]], state.hosted[at[At.TURN]]
@@ -233,7 +233,7 @@ def _offered(space: Space, state: State, level: int, found: int) -> int:
 
 @step
 def ends(state: State) -> int:
-    """Return the stage after the last one of the cluster whose turn it is."""
+    """Return the stage after the last one of the current cluster."""
     end = 0
     for turn in range(state.at[At.TURN] + 1):
         end += state.hosted[turn]
@@ -242,7 +242,7 @@ def ends(state: State) -> int:
 
 @step
 def take(space: Space, state: State, move: int) -> None:
-    """Decide."""
+    """Make the decision ``move``, and set the next phase."""
     at = state.at
     phase = at[At.PHASE]
     if phase == Phase.LEVEL:
@@ -297,7 +297,7 @@ def _place(state: State, units: int) -> None:
 
 @step
 def _close(state: State) -> None:
-    """Give the cluster's last stage what is left."""
+    """Give the cluster's remaining units to its last stage, if only that is left."""
     if ends(state) - state.at[At.STAGE] == 1:
         _place(state, state.at[At.LEFT])
         state.at[At.PHASE] = Phase.STRATEGY
@@ -305,7 +305,7 @@ def _close(state: State) -> None:
 
 @step
 def _fits(space: Space, state: State) -> bool:
-    """Whether the stages of the cluster whose turn it is fit into memory."""
+    """Whether the stages of the current cluster fit into memory."""
     at = state.at
     turn, end = at[At.TURN], at[At.STAGE]
     left = 0

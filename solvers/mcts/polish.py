@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 @step
 def polish(space: Space, state: State, value: int) -> int:
-    """Move single units from stage to stage while that helps; return the objective.
+    """Move single units between stages while that helps; return the objective.
 
     Parameters
     ----------
     value
-        Objective of the plan that ``state`` holds, in 1 / PERIOD_SCALE ticks.
+        Objective of the plan in ``state``, in 1 / PERIOD_SCALE ticks.
     """
     units, stages = state.units, space.facts[SpaceFact.P]
     improved = True

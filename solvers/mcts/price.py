@@ -1,4 +1,4 @@
-"""The closed form of a complete prefix of decisions, exactly."""
+"""The exact closed form of a complete prefix of decisions."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ class _Time(IntEnum):
 def price(space: Space, state: State) -> int:
     """Return the objective in 1 / PERIOD_SCALE ticks, as ``assembly.value_of`` does.
 
-    TOO_LARGE where h-1f1b, whose warm-up counts only a complete plan has, asks for
-    more memory than there is.
+    TOO_LARGE if a stage does not fit under h-1f1b, where only a complete plan
+    determines warm-up counts.
     """
     at, facts, times = state.at, space.facts, state.times
     stages, q = facts[SpaceFact.P], space.counts[at[At.Q]]
@@ -68,7 +68,7 @@ def price(space: Space, state: State) -> int:
         tied = space.tied[begin + here * size + there]
         most_sync = max(most_sync, first_sync + tied, last_sync + tied)
     if fill + most_sync > LONGEST_NS or max(longest, link) > LONGEST_NS // q:
-        # No plan takes so long; its objective could exceed 64 bits.
+        # Longer than any plan may take; the objective could exceed 64 bits.
         return LONGEST + 1
     fixed = PERIOD_SCALE * (fill + most_sync)
     if facts[SpaceFact.GPIPE]:
@@ -81,7 +81,7 @@ def price(space: Space, state: State) -> int:
 
 @step
 def _cross(space: Space, state: State, turn: int, stage: int, cut: int) -> int:
-    """Write down kappa and delta of the boundary after a stage; return its omega."""
+    """Record kappa and delta of the boundary after a stage; return its omega."""
     i, o = state.at[At.Q], state.chosen[turn]
     size, edge_at = space.layouts[i, 0], space.layouts[i, 1]
     classes = size * size
@@ -116,7 +116,7 @@ def _end(state: State, turn: int) -> int:
 
 @step
 def _adapt(space: Space, state: State, longest: int) -> bool:
-    """Add to delta what times ask for (HAPT, Eq. 2); whether the warm-ups fit."""
+    """Raise delta as times require (HAPT, Eq. 2); return whether the warm-ups fit."""
     at, times, stages = state.at, state.times, space.facts[SpaceFact.P]
     for stage in range(stages - 1):
         longest = max(longest, times[_Time.KAPPA, stage])
@@ -145,7 +145,7 @@ def _adapt(space: Space, state: State, longest: int) -> bool:
 def _period(state: State, stages: int, least: int) -> int:
     """Return lambda in 1 / PERIOD_SCALE ticks, rounded up.
 
-    ``hetopt.schedule.period.period_by_recursion`` with fractions of whole numbers.
+    It is ``schedule.period.period_by_recursion`` in integers.
     """
     times = state.times
     limit, scale = least, 1

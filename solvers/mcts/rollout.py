@@ -1,4 +1,4 @@
-"""What a rollout decides, from a prefix to a plan, at random; compiled."""
+"""Random rollouts, from a prefix of decisions to a plan; compiled."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
     Ints = NDArray[np.int64] | NDArray[np.int32]
 
-#: Strategies of which the quickest is picked.
+#: Random strategies of which the quickest is picked.
 _ENTRANTS = 4
 
 
 @step
 def roll_out(space: Space, state: State) -> None:
-    """Decide all that is left at random."""
+    """Make all remaining decisions at random."""
     while state.at[At.PHASE] < Phase.LEAF:
         if state.at[At.PHASE] == Phase.SPLIT:
             spread(space, state)
@@ -41,9 +41,9 @@ def roll_out(space: Space, state: State) -> None:
 def spread(space: Space, state: State) -> None:
     """Split the units that the cluster has left over its stages, at random.
 
-    Evenly, with the remainder on random stages; then, as long as a coin says so, one
-    unit goes from some stage to another: every split may come, and even ones most
-    often. (Of all splits alike most give some stage several times its share.)
+    First evenly, with the remainder on random stages; then one unit moves between two
+    random stages as long as a coin toss is heads. Every split is possible, and even
+    ones are most likely. (Most of all splits give some stage several times its share.)
     """
     at = state.at
     first = at[At.STAGE]
@@ -75,8 +75,8 @@ def spread(space: Space, state: State) -> None:
 def pick(space: Space, state: State, moves: Ints, begin: int, count: int) -> int:
     """Return the place of one of ``count`` moves, at random.
 
-    Where layers are filled in, the quickest of a few strategies: which of them fit
-    that many stages is known by then.
+    If layers are filled in, a strategy is the quickest of a few random ones; all that
+    are offered have room for the cluster's stages.
     """
     best = begin + draw(state.seed, count)
     if space.facts[SpaceFact.FILLED] and state.at[At.PHASE] == Phase.STRATEGY:

@@ -2,11 +2,11 @@
 
 HetAuto section 4.1 (Algorithm 1, Eq. 1, Fig. 3) and section 6: random rollouts, the
 reward 1 / (1 + l) of the closed form l in seconds, 0 as soon as a cluster runs out
-of memory, and one sub-tree for every p, shared out among processes. Every sub-tree
-has its own random numbers and its own share of the iterations, so how many processes
-there are changes nothing but the time. Where the paper says nothing: a rollout
-spreads a cluster's layers over its stages as ``rollout.spread`` does. How the
-space is read, and deviations: see ``mcts.moves``.
+of memory, and one sub-tree for every p, distributed among processes. Every sub-tree
+has its own random numbers and its own share of the iterations, so with a given number
+of iterations the plan does not depend on the number of processes. The paper does not
+say how a rollout divides a cluster's layers among its stages: see ``rollout.spread``.
+The decision tree, and deviations from the paper: see ``mcts.moves``.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ if TYPE_CHECKING:
 
 #: HetAuto section 7.2.
 EXPLORATION = 10.0
-#: Iterations where there is neither a time limit nor a number: a minute or less.
+#: Iterations if neither they nor a time limit are given: a minute or less.
 ITERATIONS = 2_000_000
-#: Seconds that trees in this process grow between two looks at the clock.
+#: Seconds that trees in this process grow between two checks of the clock.
 _TURN_S = 0.05
 
 
 def solve(request: Request) -> Result:
-    """Look for a plan of small closed form; ``MctsParams`` hold what is its own.
+    """Look for a plan of small closed form; its own parameters are ``MctsParams``.
 
     Raises
     ------
     InputError
-        If a principle is relaxed, or warm-up counts are to be chosen.
+        If a principle is relaxed, or the schedule leaves warm-up counts free.
     """
     search = TreeSearch(request, "mcts", EXPLORATION, ITERATIONS)
     search_data = SearchData.of(request.problem, request.table)
@@ -53,7 +53,7 @@ def solve(request: Request) -> Result:
 
 
 def shares(iterations: int | None, stages: Sequence[int]) -> dict[int, int | None]:
-    """Return the iterations of each p: equally many, the first ones one more."""
+    """Return the iterations of each p: equal shares, the first ones one larger."""
     if iterations is None:
         return dict.fromkeys(stages)
     each, more = divmod(iterations, max(len(stages), 1))
@@ -61,7 +61,7 @@ def shares(iterations: int | None, stages: Sequence[int]) -> dict[int, int | Non
 
 
 def _grow(loop: SearchLoop, stages: Sequence[int]) -> None:
-    """Share the sub-trees out among the workers, and wait for them."""
+    """Distribute the sub-trees among the workers, and wait for them."""
     workers = loop.pool.idle
     groups = [tuple(stages[w::workers]) for w in range(min(workers, len(stages)))]
     waiting = [

@@ -1,4 +1,4 @@
-"""A prefix of decisions, as tree search holds it, and its random numbers."""
+"""The state of tree search: a prefix of decisions, and its random numbers."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ if TYPE_CHECKING:
 class At(IntEnum):
     """Positions in ``State.at``.
 
-    What is decided next, the q as an index, clusters in the order, the one whose turn
-    it is, stages and units decided, units it has left, level of recomputation, whether
-    clusters may stay unused.
+    The next decision (``Phase``), q as an index, number of clusters in the order, place
+    of the current one, stages and units decided, units left for the current cluster,
+    level of recomputation, whether clusters may stay unused.
     """
 
     PHASE, Q, COUNT, TURN, STAGE, UNITS, LEFT, LEVEL, PARTIAL = range(9)
 
 
 class Phase(IntEnum):
-    """What is decided next; in DEAD ends there is no plan."""
+    """The next decision. LEAF: the plan is complete. DEAD: there is no plan."""
 
     LEVEL, USE, Q, ORDER, STAGES, TOTAL, SPLIT, STRATEGY, LEAF, DEAD = range(10)
 
 
-#: No more clusters.
+#: The choice to add no more clusters.
 END = -1
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
@@ -49,17 +49,17 @@ class State(NamedTuple):
     Attributes
     ----------
     at
-        The positions above.
+        Numbers named by ``At``.
     order, used
         Clusters along the pipeline, and whether each is among them; length J.
     hosted, chosen
-        Stages and option of each in the order; length J.
+        Stages and option of each cluster in the order; length J.
     units
         Body units of each stage; length p.
     moves
-        What may be decided next; as long as there can be choices.
+        Choices of the next decision; its length is the most that there can be.
     times
-        Room to price a plan: tau, kappa and delta of each stage; shape (3, p).
+        Scratch for pricing: tau, kappa and delta of each stage; shape (3, p).
     seed
         State of the random numbers; length 1, unsigned.
     """
@@ -76,7 +76,7 @@ class State(NamedTuple):
 
 
 def new_state(space: Space, seed: int) -> State:
-    """Make room for a prefix; ``seed`` of 64 bits."""
+    """Return an empty prefix; ``seed`` has 64 bits."""
     stages, clusters = len(space.given), len(space.required)
     most = max(
         len(space.counts),
@@ -112,7 +112,7 @@ def draw(seed: NDArray[np.uint64], count: int) -> int:
 
 @step
 def restart(space: Space, state: State) -> None:
-    """Go back to the root; where strategies are free, that is the choice of q."""
+    """Go back to the root; if strategies are free, that is the choice of q."""
     state.at[:] = 0
     state.at[At.PHASE] = Phase.Q if space.facts[SpaceFact.FREE] else Phase.LEVEL
     state.at[At.PARTIAL] = space.facts[SpaceFact.FREE]

@@ -1,4 +1,4 @@
-"""The sub-tree of one p: its own random numbers, its own share of the iterations."""
+"""The sub-tree of one p, with random numbers of its own."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from hetopt.solvers.mcts.data import SearchData
     from hetopt.solvers.mcts.state import State
 
-#: Nodes of a tree at first.
+#: Nodes that a new tree has room for.
 _FEW = 1 << 10
 
 
@@ -27,13 +27,13 @@ class Subtree:
     Parameters
     ----------
     seed
-        Whole numbers; what is drawn depends on them and on p, and on nothing else.
+        Whole numbers; random numbers depend only on them and on p.
     exploration
         lambda of UCB (HetAuto, Eq. 1).
     most_nodes
-        Beyond them the tree does not grow; each takes about 40 bytes.
+        Most nodes of the tree; each takes about 40 bytes.
     reference
-        0, or what rewards are compared with; see ``grow``.
+        0, or a lower bound on the objective for rewards; see ``tree.Growth``.
     """
 
     def __init__(
@@ -54,8 +54,8 @@ class Subtree:
         self._most_nodes = most_nodes
         self._exploration = exploration
         self._reference = reference
-        # One choice per level: recomputation, use of all clusters, q, clusters and no
-        # more of them; stages, units in all, strategy of each; units of each stage.
+        # One choice per level: recomputation, use of all clusters, q, each cluster and
+        # the end of the order; stages, units and strategy of each; units of each stage.
         self._depth = 5 + 4 * len(space.required) + stages
         self.nodes = new_nodes(_FEW, _FEW + self._most, self._depth)
         self._report = np.zeros(3, dtype=np.int64)
@@ -70,7 +70,7 @@ class Subtree:
         take
             Called with the objective and the decision of each; returns the new cutoff.
         cutoff
-            In 1 / PERIOD_SCALE ticks.
+            Largest objective of interest, in 1 / PERIOD_SCALE ticks.
         """
         while iterations:
             asked = Growth(
@@ -89,7 +89,7 @@ class Subtree:
                 cutoff = take(value, self.decision())
 
     def decision(self) -> Decision:
-        """Return what the last iteration decided."""
+        """Return the decision of the last iteration."""
         state, space = self.state, self.space
         count, i = int(state.at[At.COUNT]), int(state.at[At.Q])
         options = [self.search_data.options[o] for o in state.chosen[:count]]

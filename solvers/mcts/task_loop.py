@@ -1,4 +1,4 @@
-"""What both tree searches share: tasks for a pool, cheap bounds, the result."""
+"""The parts that both tree searches share: a pool's tasks, cheap bounds, the result."""
 
 from __future__ import annotations
 
@@ -25,28 +25,28 @@ _SHARE = 0.05
 
 
 class SearchLoop(TaskLoop):
-    """Takes the tasks of a tree search."""
+    """Runs the tasks of a tree search on a pool."""
 
     ledger: UnprovenLedger
 
     def find(self, found: Found) -> None:
-        """Take in a plan as its canonical copy."""
+        """Record a plan as its canonical copy."""
         super().find(self.ledger.canonical(found))
 
 
 class TreeSearch:
-    """A request for tree search, and what it does not say.
+    """A request for tree search, completed by defaults.
 
     Parameters
     ----------
     exploration, iterations
-        The solver's own, where neither the request nor, for the number of iterations,
-        a time limit says.
+        The solver's defaults for what the request does not set; the number of
+        iterations has no default if there is a time limit.
 
     Raises
     ------
     InputError
-        If a principle is relaxed, or warm-up counts are to be chosen.
+        If a principle is relaxed, or the schedule leaves warm-up counts free.
     """
 
     def __init__(
@@ -69,14 +69,14 @@ class TreeSearch:
         payload: Any,
         run: Callable[[SearchLoop], None],
     ) -> Result:
-        """Search until it ends, the clock runs out or the user says stop.
+        """Search until it ends, time runs out or the user interrupts.
 
         Parameters
         ----------
         make, payload
-            What the workers run, as ``Pool`` has it.
+            As for ``Pool``: what the workers run.
         run
-            Gives the loop its tasks.
+            Called with the loop, to give it its tasks.
         """
         ledger, deadline = self.ledger, self.request.deadline
         ended = False

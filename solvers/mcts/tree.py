@@ -45,7 +45,7 @@ class Grown(IntEnum):
     DONE, VALUE, FULL = range(3)
 
 
-#: Plans are near the cutoff that exceed it by at most one part in so many.
+#: A plan is near the cutoff if it exceeds it by at most 1 / _NEAR of it.
 _NEAR = 100
 
 
@@ -59,10 +59,10 @@ class Growth(NamedTuple):
     cutoff
         In 1 / PERIOD_SCALE ticks.
     may_widen
-        Whether to stop for more room; else the tree stays as large as it is, and
-        rollouts begin at its leaves.
+        Whether to return if the tree needs more room; if not, the tree keeps its
+        size, and rollouts begin at its leaves.
     reference
-        0 for the paper's rewards, else an objective no plan is below, for
+        0 for the paper's rewards, else a lower bound on the objective, for
         ``standing``.
     """
 
@@ -79,14 +79,14 @@ class Nodes(NamedTuple):
     Attributes
     ----------
     visits, reward
-        N and Q of HetAuto's Eq. 1: how often a node was passed, and its rewards.
+        N and Q of HetAuto's Eq. 1: visits of a node, and the sum of its rewards.
     first, branches, tried
         Where the choices of a node begin (-1 before it is opened), how many it has,
         and how many of them, the first ones, have been tried.
     move, child
         Each choice, and the node it leads to once it is tried.
     path
-        Nodes from the root to where an iteration is.
+        Nodes of the current iteration, from the root.
     size
         Nodes and choices in use.
     """
@@ -103,7 +103,7 @@ class Nodes(NamedTuple):
 
 
 def new_nodes(nodes: int, branches: int, depth: int) -> Nodes:
-    """Make room for a tree of so many nodes and choices; it has a root."""
+    """Return a tree with only a root, with room for ``nodes`` and ``branches``."""
     made = Nodes(
         visits=np.zeros(nodes, dtype=np.int64),
         reward=np.zeros(nodes),
@@ -133,9 +133,9 @@ def reward_of(value: int) -> float:
 
 @step
 def standing(value: int, reference: int) -> float:
-    """Return (reference / value) ** 4: what small differences show in.
+    """Return (reference / value) ** 4, a reward in which small differences show.
 
-    1 / (1 + l) of two plans differs by less than exploration makes of it.
+    1 / (1 + l) of two plans differs by less than the exploration terms do.
     """
     share = reference / value
     return share * share * share * share
@@ -167,7 +167,7 @@ def _open(nodes: Nodes, node: int, state: State, count: int) -> None:
 
 @step
 def _expand(space: Space, state: State, nodes: Nodes, node: int) -> int:
-    """Try a choice that has not been tried, at random; return its place."""
+    """Try a random choice that has not been tried; return its place."""
     begin, tried = nodes.first[node], nodes.tried[node]
     here = begin + tried
     other = pick(space, state, nodes.move, here, nodes.branches[node] - tried)
@@ -189,7 +189,7 @@ def _descend(space: Space, state: State, nodes: Nodes, exploration: float) -> in
             count = choices(space, state)
             room = len(nodes.move) - nodes.size[TreeSize.CHOICES]
             if count > room or nodes.size[TreeSize.NODES] == len(nodes.visits):
-                # No room to grow: what is left is decided by the rollout.
+                # No room to grow: the rollout makes the other decisions.
                 return depth + 1
             _open(nodes, node, state, count)
         if not nodes.branches[node]:
@@ -220,15 +220,15 @@ def grow(
     asked: Growth,
     report: Ints,
 ) -> None:
-    """Iterate until a plan within the cutoff is met, or the tree needs more room.
+    """Iterate until a plan within the cutoff is found, or the tree needs more room.
 
-    Where layers are filled in, plans near the cutoff are polished.
+    If layers are filled in, plans near the cutoff are polished.
 
     Parameters
     ----------
     report
-        What happened: iterations done; the objective of the plan that ``state``
-        holds, or TOO_LARGE; whether there is no room for another iteration's nodes.
+        Output: iterations done; the objective of the plan in ``state``, or TOO_LARGE;
+        whether there is no room for another iteration's nodes.
     """
     report[Grown.DONE], report[Grown.VALUE], report[Grown.FULL] = 0, TOO_LARGE, 0
     most = len(state.moves)

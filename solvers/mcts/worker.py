@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from hetopt.problem.problem import Problem
     from hetopt.solvers.request import Request
 
-#: Iterations of one tree before it is another one's turn: some milliseconds.
+#: Iterations of one tree before the next tree's turn: some milliseconds.
 SLICE = 500
 #: Nodes of all trees together: 0.7 GB.
 MOST_NODES = 1 << 24
@@ -30,7 +30,7 @@ MOST_NODES = 1 << 24
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TreesSpec:
-    """What every worker is given once.
+    """What every worker gets at its start.
 
     Attributes
     ----------
@@ -39,7 +39,7 @@ class TreesSpec:
     exploration
         lambda of UCB (HetAuto, Eq. 1).
     iterations
-        Of each p; None for any number.
+        Iterations of each p; None: no limit.
     """
 
     search_data: SearchData
@@ -51,12 +51,12 @@ class TreesSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GrowTask:
-    """Grow the trees of these p until they are done.
+    """Grow the trees of these p until they are done or time is up.
 
     Attributes
     ----------
     limit_s
-        Or until so many seconds are over; None for no limit.
+        Seconds for this task; None: no limit.
     """
 
     stages: tuple[int, ...]
@@ -71,7 +71,7 @@ def make(
 
 
 def ensure_compiled(request: Request) -> None:
-    """Compile what is not kept on the disk yet, once for all workers."""
+    """Compile the search unless it is cached on disk, once for all workers."""
     if not are_kept("hetopt.solvers.mcts.tree"):
         with suppress(Stopped):
             run_until(
@@ -95,7 +95,7 @@ def _iterate_once(problem: Problem, table: CostTable) -> None:
 
 
 class TreeWorker:
-    """Trees that take turns."""
+    """Grows several trees in turn."""
 
     def __init__(
         self, spec: TreesSpec, shared: Any, say: Callable[[Any], None]
@@ -105,11 +105,11 @@ class TreeWorker:
         self._known: set[int] = set()
 
     def run(self, task: GrowTask) -> bool:
-        """Let the trees grow; whether all are done."""
+        """Grow the trees; return whether all are done."""
         deadline = Deadline.after(task.limit_s)
         waiting = self._waiting
         for p in task.stages:
-            # A task comes again for another turn, or from a worker that was lost.
+            # A task is repeated for another turn, or after a worker was lost.
             if p not in self._known:
                 self._known.add(p)
                 waiting.append(self._tree(p))
@@ -142,13 +142,13 @@ class _GrowingTree:
         self.tree, self.left, self._best_plans = tree, left, best_plans
 
     def grow(self, cutoff: int) -> None:
-        """Iterate a little.
+        """Iterate for one slice.
 
         Parameters
         ----------
         cutoff
-            Of all processes. Plans beyond it are not told: none of them is reported
-            at the end, whenever it was met.
+            The cutoff that all processes share. Plans above it are not passed on: they
+            cannot be in the result.
         """
         count = SLICE if self.left is None else min(SLICE, self.left)
         if self.left is not None:

@@ -1,4 +1,4 @@
-"""The solvers behind the MIQP: HiGHS (linearised), SCIP and Gurobi (as it is)."""
+"""The solvers of the MIQP: HiGHS (linearised), SCIP and Gurobi (unchanged)."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from hetopt.base.deadline import Deadline
     from hetopt.solvers.race.engine import Verdict
 
-#: Of ``SCIPgetStatus``, as PySCIPOpt spells them. The objective is a sum of times,
-#: never less than 0, so that 'infeasible or unbounded' is infeasible.
+#: Statuses of ``SCIPgetStatus``, as PySCIPOpt spells them. The objective is a sum of
+#: times, never less than 0, so 'infeasible or unbounded' means infeasible.
 SCIP_STATUS: Mapping[str, Verdict] = MappingProxyType(
     {
         "optimal": "optimal",
@@ -29,7 +29,7 @@ SCIP_STATUS: Mapping[str, Verdict] = MappingProxyType(
         "userinterrupt": "stopped",
     }
 )
-#: Of Pyomo's ``TerminationCondition``, which the Gurobi interface fills in.
+#: Names of Pyomo's ``TerminationCondition``, which the Gurobi interface sets.
 GUROBI_STATUS: Mapping[str, Verdict] = MappingProxyType(
     {
         "convergenceCriteriaSatisfied": "optimal",
@@ -39,7 +39,7 @@ GUROBI_STATUS: Mapping[str, Verdict] = MappingProxyType(
         "interrupted": "stopped",
     }
 )
-#: How far from whole, and from its limit, a solver may take a value to be.
+#: Tolerance of solvers for whole variables and for constraints.
 _TOLERANCE = 1e-9
 #: The same for SCIP, well above its epsilon of 1e-9: with 1e-9 for both, presolve
 #: finds feasible programs infeasible (two of 200 of ours, PySCIPOpt 6.3).
@@ -49,14 +49,14 @@ _SHORTEST_S = 0.01
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """How a solver left a model.
+    """The result of solving a model.
 
     Attributes
     ----------
     bound
         Lower bound on the objective, in the model's unit; None if there is none.
     objective
-        Of the best solution, which is then loaded into the model; None without one.
+        Objective of the best solution, which is then loaded into the model, or None.
     """
 
     verdict: Verdict
@@ -83,23 +83,22 @@ class Backend(ABC):
         deadline: Deadline,
         start: bool = False,
     ) -> Outcome:
-        """Solve a model; whatever a callback raises comes out of here.
+        """Solve a model; exceptions of callbacks are raised from here.
 
         Parameters
         ----------
         found
             Called when a better solution is loaded into the model.
         stop
-            Asked now and then.
+            Called from time to time: whether to stop.
         start
-            Whether to start from the values of the model's whole variables; those
-            that have none the solver finds. What does not lead to a solution is
-            dropped.
+            Whether to start from the values of the model's whole variables. The solver
+            completes them, and drops them if they lead to no solution.
         """
 
 
 class HighsBackend(Backend):
-    """HiGHS on the linearised model; it does not take products."""
+    """HiGHS on the linearised model; it does not accept products."""
 
     @staticmethod
     def ensure_available() -> None:
@@ -115,7 +114,7 @@ class HighsBackend(Backend):
         deadline: Deadline,
         start: bool = False,
     ) -> Outcome:
-        """Linearise and solve; see ``Backend``. The model stays as it is."""
+        """Linearise a copy of the model and solve it; see ``Backend``."""
         from hetopt.formulations.miqp.linearise import linear_program, linearise
         from hetopt.solvers.mip.highs import HighsRun
 
@@ -150,7 +149,7 @@ class HighsBackend(Backend):
 
 
 class ScipBackend(Backend):
-    """SCIP on the model as it is, through Pyomo and PySCIPOpt."""
+    """SCIP on the unchanged model, through Pyomo and PySCIPOpt."""
 
     @staticmethod
     def ensure_available() -> None:
@@ -182,7 +181,7 @@ class ScipBackend(Backend):
             solver_options={
                 # With a longer log Pyomo's interface hangs past its time limit.
                 "display/verblevel": 0,
-                # Ctrl-C is the race's business.
+                # The race handles Ctrl-C.
                 "misc/catchctrlc": False,
                 "numerics/feastol": _SCIP_TOLERANCE,
                 "randomization/randomseedshift": seed % 2**31,
@@ -195,11 +194,11 @@ class ScipBackend(Backend):
 
 
 class GurobiBackend(Backend):
-    """Gurobi on the model as it is, through Pyomo and the user's licence."""
+    """Gurobi on the unchanged model, through Pyomo and the user's licence."""
 
     @staticmethod
     def ensure_available() -> None:
-        """Both gurobipy and the licence are the user's."""
+        """Gurobipy and its licence come from the user."""
         if importlib.util.find_spec("gurobipy") is None:
             msg = (
                 "miqp-gurobi needs gurobipy and a Gurobi licence of your own: "
@@ -227,12 +226,12 @@ class GurobiBackend(Backend):
         deadline: Deadline,
         start: bool = False,
     ) -> Outcome:
-        """Solve; see ``Backend``. Solutions on the way are not told.
+        """Solve; see ``Backend``. ``found`` is never called.
 
         Raises
         ------
         SolverError
-            If Gurobi refuses, as it does large models under pip's own licence.
+            If Gurobi refuses, for example a large model under the licence pip installs.
         """
         import gurobipy  # pyright: ignore[reportMissingImports]
         from pyomo.contrib.solver.solvers.gurobi.gurobi_persistent import (
@@ -276,7 +275,7 @@ class GurobiBackend(Backend):
 
 
 def _common(deadline: Deadline, *, start: bool) -> dict[str, Any]:
-    """Return what all of Pyomo's interfaces are told."""
+    """Return the options that all of Pyomo's interfaces get."""
     left_s = deadline.left_s()
     return {
         "load_solutions": False,
@@ -290,7 +289,7 @@ def _common(deadline: Deadline, *, start: bool) -> dict[str, Any]:
 
 
 def _is_given(variable: Any) -> bool:
-    """Whether a solver is told the value to start from."""
+    """Whether a variable has a value that a solver starts from."""
     return variable is not None and variable.is_integer() and variable.value is not None
 
 

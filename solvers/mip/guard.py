@@ -1,8 +1,8 @@
-"""Settling one program with a solver that counts in floating point.
+"""Settling one program with a solver that computes in floating point.
 
-A boundary value may come out a little better than it is, and a stage may be let in
-that is a few bytes too large. So every solution is priced exactly; one that is not
-what the solver takes it for is ruled out, and the search goes on without it.
+Such a solver may find an objective slightly too small, or accept a stage that is a few
+bytes too large. So every solution is priced exactly; one that is not as good as the
+solver claims is excluded, and the search goes on without it.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ _AGREEMENT = 1e-7
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Attempt:
-    """What one run of a solver says; objectives in 1 / PERIOD_SCALE ticks.
+    """The result of one run of a solver; objectives in 1 / PERIOD_SCALE ticks.
 
     Attributes
     ----------
     bound
-        None if the solver has none.
+        Lower bound; None if the solver has none.
     claimed
-        What it takes ``decision`` to be worth, or somewhat less.
+        The solver's objective of ``decision``, or slightly less.
     """
 
     verdict: Verdict
@@ -44,7 +44,7 @@ class Attempt:
 
 
 class RunSolver(Protocol):
-    """Runs a solver on what is left of a program."""
+    """Runs a solver on a program without the decisions excluded so far."""
 
     def __call__(
         self, *, report: Callable[[Decision], None], deadline: Deadline
@@ -67,7 +67,7 @@ def settle_exactly(
     Parameters
     ----------
     exclude
-        Takes a decision, and no other, from the program.
+        Removes exactly one decision from the program.
     """
     best = _Best(data, found)
     bound = data.objective_min
@@ -109,7 +109,7 @@ class _Best:
             self._found(decision)
 
     def take(self, decision: Decision) -> bool:
-        """Take a decision within the cutoff if it is better; say whether it is."""
+        """Keep a decision within the cutoff if it is better; return whether it is."""
         value = exact_value(decision, self._data)
         if value is None or value > self._data.cutoff:
             return False
@@ -119,12 +119,12 @@ class _Best:
         return True
 
     def proves(self, claimed: int) -> bool:
-        """Whether this is what a solver claims the optimum to be."""
+        """Whether the best decision is as good as the optimum that a solver claims."""
         limit = claimed * (1 + _AGREEMENT) + self._data.part.passes + 2
         return self.value is not None and self.value <= limit
 
     def answer(self) -> Answer:
-        """Return what is proven when nothing better is left."""
+        """Return the answer if no better decision exists."""
         if self.decision is None or self.value is None:
             cutoff = self._data.cutoff
             return Answer(verdict="infeasible", bound=cutoff + 1, decision=None)

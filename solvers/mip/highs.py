@@ -1,4 +1,4 @@
-"""HiGHS through highspy itself: handing over programs, options, answers."""
+"""HiGHS through highspy, without Pyomo: programs, options, results."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ if TYPE_CHECKING:
     from hetopt.formulations.linear_program import LinearProgram
     from hetopt.solvers.race.engine import Verdict
 
-#: Tight, as a binary that is only nearly whole buys a better objective. HiGHS takes
-#: no less than 1e-10; its own default for the gap is 1e-4.
+#: Tight, because a binary that is not quite whole may give a better objective. HiGHS
+#: accepts no tolerance below 1e-10; its default for the gap is 1e-4.
 _OPTIONS = {
     "output_flag": False,
     # Presolve of 1.11 to 1.13 finds feasible programs infeasible, by its forcing
-    # rows (tests/solvers/mip/test_milp.py has one; HiGHS#2303); told to do without them
-    # it corrupts memory. Interval programs solve faster without it anyhow.
+    # rows (tests/solvers/mip/test_milp.py has one; HiGHS#2303); with forcing rows off
+    # it corrupts memory. Interval programs solve faster without presolve anyway.
     "presolve": "off",
     "threads": 1,
     "mip_rel_gap": 1e-10,
@@ -36,7 +36,7 @@ _OPTIONS = {
     "mip_feasibility_tolerance": 1e-9,
     "primal_feasibility_tolerance": 1e-9,
     "dual_feasibility_tolerance": 1e-9,
-    # Costs of one unit may be that small a part of the period.
+    # The costs of one unit may be as small a share of the period.
     "small_matrix_value": 1e-12,
 }
 
@@ -50,7 +50,7 @@ class HighsRun:
     Parameters
     ----------
     seed
-        Of HiGHS's own randomness.
+        Seed of HiGHS's random numbers.
     """
 
     def __init__(self, program: LinearProgram, *, seed: int = 0) -> None:
@@ -68,23 +68,23 @@ class HighsRun:
         stop: Callable[[], bool] = lambda: False,
         start: Mapping[int, float] | None = None,
     ) -> Verdict:
-        """Solve; an exception of a callback, such as Ctrl-C, comes out of here.
+        """Solve; exceptions of callbacks, such as Ctrl-C, are raised from here.
 
         Parameters
         ----------
         found
             Called with the columns of every better solution.
         stop
-            Asked now and then.
+            Called from time to time: whether to stop.
         start
-            Values of columns to start from; HiGHS finds the others, or drops them.
+            Values of columns to start from; HiGHS completes them, or drops them.
         """
         highs = self._highs
         self._begin(deadline, start)
         failure: list[BaseException] = []
 
         def guarded(act: Callable[[], bool]) -> bool:
-            # C++ must not be unwound by an exception of ours.
+            # A Python exception must not unwind C++ frames.
             try:
                 return act()
             except BaseException as error:
@@ -107,7 +107,7 @@ class HighsRun:
         highs.cbMipImprovingSolution.subscribe(improved)
         highs.cbMipInterrupt.subscribe(asked)
         highs.cbSimplexInterrupt.subscribe(asked)
-        # Another user of HiGHS in this process may have asked for other threads.
+        # Another user of HiGHS in this process may have set other threads.
         highspy.Highs.resetGlobalScheduler(True)
         with _silence():
             status = highs.run()
@@ -119,11 +119,11 @@ class HighsRun:
     def _begin(
         self, deadline: Deadline | None, start: Mapping[int, float] | None
     ) -> None:
-        """Tell HiGHS what to start from, and how long it has."""
+        """Give HiGHS its start and its time limit."""
         if start:
             columns = np.array(list(start), dtype=np.int32)
             values = np.array(list(start.values()), dtype=np.float64)
-            # Refuses values beyond the columns' bounds: then there is no start.
+            # HiGHS refuses values outside the columns' bounds: then there is no start.
             self._highs.setSolution(len(start), columns, values)
         left_s = None if deadline is None else deadline.left_s()
         if left_s is not None:
@@ -146,7 +146,7 @@ class HighsRun:
 
     @property
     def bound(self) -> float:
-        """What no solution is better than; -inf if nothing is known."""
+        """Lower bound on the objective; -inf if there is none."""
         return float(self._highs.getInfo().mip_dual_bound)
 
     @property
@@ -159,7 +159,7 @@ class HighsRun:
 def _silence() -> Iterator[None]:
     """Keep this process's standard output quiet: 1.12 prints a line no option stops.
 
-    (HiGHS#2783.) It would end up in what ``--json`` prints.
+    (HiGHS#2783.) The line would be mixed into the output of ``--json``.
     """
     libc = ctypes.CDLL(None)
     sys.stdout.flush()

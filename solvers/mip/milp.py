@@ -72,7 +72,7 @@ class MilpEngine(Engine):
     def settle_tie(
         self, data: ProgramData, value: int, *, excluded: Sequence[Decision]
     ) -> Decision | None:
-        """Leave it to CP-SAT: equal to the tick is a matter for whole numbers."""
+        """Let CP-SAT settle it: an exact tie needs whole numbers."""
         from hetopt.solvers.cp_sat import CpSatEngine
 
         engine = CpSatEngine(self._seed)

@@ -78,9 +78,9 @@ class MiqpEngine(Engine, ABC):
     def settle_tie(
         self, data: ProgramData, value: int, *, excluded: Sequence[Decision]
     ) -> Decision | None:
-        """Leave it to CP-SAT: equal to the tick is a matter for whole numbers.
+        """Let CP-SAT settle it: an exact tie needs whole numbers.
 
-        CP-SAT has no program without P3 or P4: there the plan that was found stays.
+        CP-SAT has no program without P3 or P4: then the plan that was found is kept.
         """
         from hetopt.solvers.cp_sat import CpSatEngine
 
@@ -98,19 +98,19 @@ class MiqpHighsEngine(MiqpEngine):
 
 
 class MiqpScipEngine(MiqpEngine):
-    """The program as it is in SCIP."""
+    """The unchanged program in SCIP."""
 
     backend = ScipBackend
 
 
 class MiqpGurobiEngine(MiqpEngine):
-    """The program as it is in Gurobi."""
+    """The unchanged program in Gurobi."""
 
     backend = GurobiBackend
 
 
 def _solve(name: str, engine: type[MiqpEngine]) -> Solve:
-    """Make the ``solve`` of one of them."""
+    """Return the ``solve`` function of one of these engines."""
     return racing(
         name,
         f"{engine.__module__}:{engine.__name__}",

@@ -1,4 +1,4 @@
-"""SCIP as Pyomo drives it, with an eye on when to stop and on what it finds."""
+"""Pyomo's interface to SCIP, with callbacks for stopping and for better solutions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _FOUND = SCIP_EVENTTYPE.BESTSOLFOUND
-#: When to ask whether to stop.
+#: Events at which to ask whether to stop.
 _PAUSES = (
     SCIP_EVENTTYPE.PRESOLVEROUND,
     SCIP_EVENTTYPE.FIRSTLPSOLVED,
@@ -29,7 +29,7 @@ class WatchedScip(ScipDirect):  # type: ignore[misc]
     Attributes
     ----------
     failure
-        What a callback raised; SCIP must not be unwound by it.
+        The exception of a callback; it must not unwind SCIP's frames.
     """
 
     def __init__(self, *, found: Callable[[], None], stop: Callable[[], bool]) -> None:
@@ -40,15 +40,15 @@ class WatchedScip(ScipDirect):  # type: ignore[misc]
 
     @property
     def status(self) -> str:
-        """How SCIP ended, in its own words."""
+        """SCIP's own word for how it ended."""
         return str(self._solver_model.getStatus())
 
     def pause(self) -> bool:
-        """Return whether SCIP is to stop."""
+        """Return whether SCIP has to stop."""
         return self._guarded(self._stop)
 
     def improve(self) -> bool:
-        """Load SCIP's best solution and tell; return whether SCIP is to stop."""
+        """Load SCIP's best solution and report it; return whether SCIP has to stop."""
 
         def tell() -> bool:
             scip = self._solver_model
@@ -71,7 +71,7 @@ class WatchedScip(ScipDirect):  # type: ignore[misc]
             return True
 
     def _mipstart(self) -> None:
-        """Leave out what has no value, which Pyomo's own would stumble over."""
+        """Start from whole variables with values; Pyomo's own fails without values."""
         scip = self._solver_model
         solution = scip.createPartialSol()
         for variable, column in self._pyomo_var_to_solver_var_map.items():
@@ -88,18 +88,18 @@ class WatchedScip(ScipDirect):  # type: ignore[misc]
 
 
 class _Events(Eventhdlr):  # type: ignore[misc]
-    """SCIP's events, passed on."""
+    """Passes SCIP's events on."""
 
     def __init__(self, watched: WatchedScip) -> None:
         self._watched = watched
 
     def eventinit(self) -> None:
-        """Ask for the events that matter."""
+        """Subscribe to the events."""
         for event in (_FOUND, *_PAUSES):
             self.model.catchEvent(event, self)
 
     def eventexit(self) -> None:
-        """Ask for none."""
+        """Unsubscribe from the events."""
         for event in (_FOUND, *_PAUSES):
             self.model.dropEvent(event, self)
 

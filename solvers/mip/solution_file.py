@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     #: Name and value of a row, sum of the magnitudes of its terms, and both sides.
     Row = tuple[str, float, float, float, float]
 
-#: Larger files are no solution of a program that hetopt writes.
+#: Largest file that is read: solutions of hetopt's programs are smaller.
 MOST_BYTES = 128 * MIB
 
 #: How far from whole an integer column may be: the loosest of the solvers' defaults.
@@ -41,24 +41,24 @@ ROW_SHARE = 1e-5
 
 _CBC_HEAD = re.compile(r"(.*?) - objective value\s+(\S+)")
 _GLPK_ENTRY = re.compile(r"\s*(\d+) (\S+)(?:\s+(.*))?$")
-#: Statuses of solvers that come with values and yet with no solution.
+#: Words in a status that mean no solution, even if the file has values.
 _NO_SOLUTION = ("infeasible", "unbounded", "undefined", "empty", "no integer", "none")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Solution:
-    """What a solution file says.
+    """The contents of a solution file.
 
     Attributes
     ----------
     path
         The file, as the user named it.
     solver
-        Whose format it is.
+        The solver whose format it is.
     status
-        How the solver ended, in its own words; empty where it does not say.
+        The solver's own word for how it ended; empty if the file has none.
     values
-        By the column's name; by its number from 1 where ``numbered``.
+        Values by the column's name, or by its number from 1 if ``numbered``.
     numbered
         Whether columns are numbered instead of named.
     sparse
@@ -73,13 +73,13 @@ class Solution:
     sparse: bool = False
 
     def columns(self, names: Sequence[str], integer: Sequence[bool]) -> list[float]:
-        """Return the value of every column, whole where it is to be.
+        """Return the value of every column, rounded for integer columns.
 
         Raises
         ------
         InputError
-            The solver found no solution, it is one of other columns, or an integer
-            column is further than ``WHOLE`` from whole.
+            The solver found no solution, its columns are not this program's, or an
+            integer column is further than ``WHOLE`` from whole.
         """
         status = self.status.lower()
         if not self.values or any(word in status for word in _NO_SOLUTION):
@@ -119,7 +119,7 @@ class Solution:
 
 
 def read_solution(path: str) -> Solution:
-    """Read a solution file; the format is told by how it begins.
+    """Read a solution file; its first line tells the format.
 
     Raises
     ------
@@ -149,7 +149,7 @@ def read_solution(path: str) -> Solution:
 
 
 def _find(lines: Sequence[str], start: str) -> int:
-    """Return the number of the line that starts so."""
+    """Return the number of the first line that starts with ``start``."""
     for number, line in enumerate(lines):
         if line.startswith(start):
             return number
@@ -158,7 +158,7 @@ def _find(lines: Sequence[str], start: str) -> int:
 
 
 def _values(entries: Iterable[tuple[str, str]]) -> dict[str, float]:
-    """Return numbers by name; ValueError names what is no number, or twice there."""
+    """Return numbers by name; raise ValueError for one not finite, or given twice."""
     values: dict[str, float] = {}
     for name, text in entries:
         value = float(text)

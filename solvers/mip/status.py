@@ -1,4 +1,4 @@
-"""What the statuses of mixed-integer solvers mean to the race: all of them."""
+"""The race's verdicts for the statuses of mixed-integer solvers."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 
     from hetopt.solvers.race.engine import Verdict
 
-#: Of ``HighsModelStatus``. Our objectives are sums of times, never less than 0, so
-#: that what presolve finds 'unbounded or infeasible' is infeasible.
+#: Names of ``HighsModelStatus``. Objectives are sums of times, never less than 0, so
+#: 'unbounded or infeasible' means infeasible.
 HIGHS: Mapping[str, Verdict] = MappingProxyType(
     {
         "kOptimal": "optimal",
@@ -27,7 +27,7 @@ HIGHS: Mapping[str, Verdict] = MappingProxyType(
 
 
 def verdict_of(status: str, known: Mapping[str, Verdict], solver: str) -> Verdict:
-    """Translate a solver's status; raises SolverError if it says nothing to us."""
+    """Return the verdict for a solver's status; raise SolverError if it is unknown."""
     if status not in known:
         msg = (
             f"{solver} says {status}, expected one of {', '.join(known)}: "

@@ -1,1 +1,1 @@
-"""Where tasks run, and how they end."""
+"""Pools that run tasks: in this process, in others, or on a Ray cluster."""

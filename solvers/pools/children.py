@@ -1,8 +1,8 @@
-"""Processes that end with their parent and leave all words to it.
+"""Child processes that end with their parent, and print nothing when they end.
 
 A signal from the terminal reaches every process of the group. Only the parent acts on
-Ctrl-C: its children have the signal blocked when they begin, before Python could
-install a handler, and ignore it later. What else asks to stop ends them silently.
+Ctrl-C: its children start with the signal blocked, before Python could install a
+handler, and ignore it later. Other signals to stop end them silently.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ def start(process: SpawnProcess) -> None:
         if not hasattr(signal, "pthread_sigmask"):
             process.start()
             return
-        # A process of multiprocessing's own, begun with the first child. It ignores
-        # Ctrl-C and SIGTERM, but not a closed terminal; and it must be there before
-        # the mask below, as it resets it.
+        # A process of multiprocessing itself, started with the first child. It ignores
+        # Ctrl-C and SIGTERM, but not a closed terminal. Starting it resets the signal
+        # mask, so it is started before the mask below is set.
         with _blocked(signal.SIGHUP):
             resource_tracker.ensure_running()
         with _blocked(signal.SIGINT):
@@ -44,14 +44,14 @@ def start(process: SpawnProcess) -> None:
 
 
 def settle_in() -> None:
-    """Ignore Ctrl-C, and end when the parent is gone: nobody listens any more."""
+    """Ignore Ctrl-C, and end when the parent has ended."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     parent = multiprocessing.parent_process()
     if parent is None:
         return
     threading.Thread(target=_end_with_parent, daemon=True).start()
     if sys.platform == "linux":
-        # A thread has no chance while compiled code runs.
+        # The thread cannot run while compiled code does.
         with suppress(OSError, AttributeError):
             ctypes.CDLL(None).prctl(_SET_DEATH_SIGNAL, signal.SIGKILL)
         if os.getppid() != parent.pid:
@@ -67,7 +67,7 @@ def _end_with_parent() -> None:
 
 @contextmanager
 def without_main() -> Iterator[None]:
-    """Start processes that do not import the program of this one, as spawned ones do.
+    """Let spawned processes start without importing the program of this one.
 
     A program without ``if __name__ == "__main__"`` would start its search again in
     every worker.

@@ -1,8 +1,8 @@
-"""A pool that works in this process first: most problems are done by then.
+"""A pool that works in this process first, which is enough for most problems.
 
-A worker takes about a second to start, import and load compiled code, and every
-core takes one. Only what is not done after a few seconds is worth that; and until
-they are ready this process works on.
+A worker takes about a second to start, import and load compiled code, and there is
+one per core. That is worthwhile only for searches of more than a few seconds. Until
+the workers are ready this process goes on.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ _STARTING_S = 1.0
 
 
 class GrowingPool:
-    """The face of ``Pool``: one place in this process, later ``size`` workers.
+    """The interface of ``Pool``: one place in this process, later ``size`` workers.
 
     Parameters
     ----------
     alone_s
-        CPU seconds to work in this process, not counting those it compiles.
+        CPU seconds to work in this process first, without those spent on compiling.
     """
 
     def __init__(
@@ -62,14 +62,14 @@ class GrowingPool:
 
     @property
     def patience_s(self) -> float | None:
-        """Seconds that a task may take at most; None for any."""
+        """Seconds that a task may take at most; None: no limit."""
         if not isinstance(self._pool, InlinePool):
             return None
         return self._alone_s if self._coming is None else _STARTING_S
 
     @property
     def unheard(self) -> list[Any]:
-        """What a task in this process said before an exception ended it."""
+        """Messages of a task in this process before an exception ended it."""
         return self._pool.unheard if isinstance(self._pool, InlinePool) else []
 
     def submit(self, task: int, content: Any) -> None:
@@ -79,7 +79,7 @@ class GrowingPool:
         self._pool.submit(task, content)
 
     def collect(self, timeout_s: float) -> list[Event]:
-        """Return what has happened; runs the task in this process."""
+        """Return new events; runs the task of this process first, if there is one."""
         return self._pool.collect(timeout_s)
 
     def close(self) -> None:
@@ -99,8 +99,8 @@ class GrowingPool:
 
 
 def _worked_s() -> float:
-    """Return the CPU seconds of this process, but those it compiled.
+    """Return the CPU seconds of this process without those spent on compiling.
 
-    What it has compiled takes nearly no time again.
+    Workers load what this process has compiled in nearly no time.
     """
     return time.process_time() - compiling_s()

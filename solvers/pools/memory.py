@@ -1,23 +1,23 @@
-"""How much memory one worker may fill with what it could do without."""
+"""How much memory a worker may use for labels and for data that it keeps."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
 
-#: What all workers together may fill: with tables and processes that is under 4 GiB.
+#: Most bytes for all workers; with tables and processes that makes less than 4 GiB.
 MOST_BYTES = 3 << 29
-#: Share of what is available now that they may fill.
+#: Share of the memory available now that all workers may use.
 _SHARE = 0.5
 
 
 def share_bytes(workers: int) -> int:
-    """Return the bytes that each of so many workers may fill; 0 counts as one."""
+    """Return the bytes that each worker may use; 0 workers count as one."""
     return int(min(MOST_BYTES, _SHARE * _available_bytes())) // max(workers, 1)
 
 
 def _available_bytes() -> float:
-    """Return the memory available to this process; infinite where nobody says."""
+    """Return the bytes available to this process; infinite if unknown."""
     bounds = [float("inf")]
     for line in _text("/proc/meminfo").splitlines():
         if line.startswith("MemAvailable:"):

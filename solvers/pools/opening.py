@@ -16,9 +16,10 @@ if TYPE_CHECKING:
 
     AnyPool = Pool | InlinePool | GrowingPool | RayPool
 
-#: Each worker takes a quarter of a gigabyte; more than a few per core do not pay.
+
+#: Each worker takes a quarter of a gigabyte; more than a few per core gain nothing.
 _PER_CORE = 4
-#: CPU seconds per strategy of a table that sending it to a worker takes.
+#: CPU seconds for sending a table to a worker, per strategy of the table.
 _SENDING_S = 1e-5
 
 
@@ -36,11 +37,11 @@ def open_pool(
     Parameters
     ----------
     growing
-        Whether this process may work alone at first, if ``jobs`` is up to us.
+        Whether this process may work alone at first, if ``jobs`` is not given.
     strategies
-        That the table of the payload has: the more, the longer it works alone.
+        Strategies in the payload's table: with more, this process works alone longer.
     alone_s
-        CPU seconds it works alone beside that.
+        CPU seconds that it works alone in any case.
     """
     jobs = params.jobs
     alone_s += _SENDING_S * strategies
@@ -56,12 +57,12 @@ def open_pool(
 
 
 def worker_count(jobs: int | None) -> int:
-    """Return how many workers there are with so many jobs; None: one per core."""
+    """Return the number of workers for ``jobs``; None: one per core."""
     return _cores() if jobs is None else min(max(jobs, 1), most_workers())
 
 
 def most_workers() -> int:
-    """Return how many workers this machine is trusted with, whoever asks for more."""
+    """Return the most workers that this machine gets, even if the user wants more."""
     return _PER_CORE * _cores()
 
 

@@ -1,8 +1,8 @@
 """A pool of spawned workers that survives the death of any of them.
 
-``concurrent.futures`` breaks the whole pool when one process dies and does not say
-whose task killed it. Here every worker has a pipe of its own, so a death is charged
-to the task it happened in and the others go on.
+``concurrent.futures`` breaks the whole pool when one process dies, and does not report
+which task it ran. Here every worker has a pipe of its own, so a death is reported for
+the task that was running, and the other workers go on.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
     from multiprocessing.context import SpawnProcess
 
 _SPAWN = multiprocessing.get_context("spawn")
-#: Seconds that workers get together to end by themselves before they are killed.
+#: Seconds that all workers together get to end by themselves before they are killed.
 _GRACE_S = 1.0
-#: How often a worker says ``Ready`` before its first task.
+#: How many times a worker sends ``Ready`` before its first task.
 _READY = 2
 
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """Something a running task says on the way."""
+    """A message of a running task."""
 
     task: int
     content: Any
@@ -57,21 +57,21 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class Died:
-    """A task's process ended under it."""
+    """The process of a running task died."""
 
     task: int
 
 
 @dataclass(frozen=True, slots=True)
 class Ready:
-    """A worker has begun, or knows what it works on: two in all."""
+    """A worker has started, or has made the payload ready: each sends two of these."""
 
 
 Event = Note | Done | Failed | Died
 
 
 class Pool:
-    """Workers that call ``make(payload, shared, say)`` once, then what it returns.
+    """Workers that call ``make(payload, shared, say)`` once, then its result per task.
 
     Parameters
     ----------
@@ -82,8 +82,8 @@ class Pool:
     payload
         Picklable; sent to each worker once.
     wait
-        Whether to wait until workers have begun and read the payload; if not, they
-        get it from ``is_ready``, which has to be asked until it is true.
+        Whether to wait until workers have started and read the payload; if not, call
+        ``is_ready`` until it is True: it sends them the payload.
     """
 
     def __init__(
@@ -116,12 +116,12 @@ class Pool:
         return sum(worker.task is None for worker in self._workers)
 
     def is_ready(self) -> bool:
-        """Whether all workers wait for tasks; those that have begun get the payload."""
+        """Whether all workers wait for tasks; new ones are sent the payload."""
         for worker in self._workers:
             worker.hear()
             if worker.heard and not worker.briefed:
                 self._brief(worker)
-        # One that has died is replaced when it is to do something.
+        # A dead worker is replaced when it is given a task.
         return all(
             worker.is_ready or not worker.process.is_alive() for worker in self._workers
         )
@@ -134,7 +134,7 @@ class Pool:
             if not worker.process.is_alive():
                 worker = self._workers[index] = self._replacement()
             worker.task = task
-            # If it died just now, collect() will find out and say so.
+            # If it died just now, collect() will report it.
             with suppress(OSError):
                 worker.pipe.send(content)
             return
@@ -142,8 +142,8 @@ class Pool:
         raise RuntimeError(msg)
 
     def collect(self, timeout_s: float) -> list[Event]:
-        """Wait for something to happen, at most ``timeout_s``, and say what did."""
-        #: By what it says something through, or dies: its pipe, its process.
+        """Wait for events, at most ``timeout_s`` seconds, and return them."""
+        #: Busy workers by what is waited for: their pipes and their processes.
         busy: dict[Any, _Worker] = {}
         for worker in self._workers:
             if worker.task is not None:
@@ -151,7 +151,7 @@ class Pool:
         deadline = Deadline.after(timeout_s)
         events: list[Event] = []
         ready: list[Any] = [None]
-        # That a worker is ready is no event.
+        # A worker's ``Ready`` is no event.
         while ready and not events:
             ready = wait([*busy], max(deadline.left_s() or 0.0, 0.0))
             for worker in dict.fromkeys(busy[item] for item in ready):
@@ -159,13 +159,13 @@ class Pool:
         return events
 
     def close(self) -> None:
-        """End all workers, whatever they do."""
+        """End all workers, busy or not."""
         for worker in self._workers:
             if worker.task is None:
                 worker.hear()
             if worker.task is not None or not worker.is_ready:
                 worker.process.terminate()
-            # One that waits for a task takes its closed pipe as the end.
+            # An idle worker ends when its pipe is closed.
             worker.pipe.close()
         grace = Deadline.after(_GRACE_S)
         for worker in self._workers:
@@ -177,20 +177,20 @@ class Pool:
     def _start(self) -> _Worker:
         ours, theirs = _SPAWN.Pipe()
         process = _SPAWN.Process(target=_serve, args=(theirs, self.shared), daemon=True)
-        # What workers call is hetopt's, and importable from its modules.
+        # Workers call functions of hetopt's modules only, none of the program's.
         with children.without_main():
             children.start(process)
         theirs.close()
         return _Worker(process=process, pipe=ours)
 
     def _brief(self, worker: _Worker) -> None:
-        """Tell a worker what it works on.
+        """Send a worker ``make`` and the payload.
 
-        That is much, and takes until the worker reads it: a parent that is killed
-        meanwhile leaves a message that is cut off, which ``_serve`` knows.
+        The payload may be large, so sending takes until the worker reads it: a parent
+        that is killed meanwhile leaves a truncated message, which ``_serve`` expects.
         """
         worker.briefed = True
-        # If it died just now, collect() will find out and say so.
+        # If it died just now, collect() will report it.
         with suppress(OSError):
             worker.pipe.send((self._make, self._payload))
 
@@ -200,7 +200,7 @@ class Pool:
         return worker
 
     def _read(self, worker: _Worker) -> list[Event]:
-        """Everything a worker has said; its death comes after its last words."""
+        """Return all events of a worker; its death comes after its last messages."""
         events: list[Event] = []
         task = worker.task
         if task is None:
@@ -227,7 +227,7 @@ class Pool:
 
 
 class InlinePool:
-    """The same face without processes: a task runs when it is collected."""
+    """The interface of ``Pool`` without processes: ``collect`` runs the task."""
 
     def __init__(self, make: Callable[..., Callable[[Any], Any]], payload: Any) -> None:
         self.shared = _Shared()
@@ -248,7 +248,7 @@ class InlinePool:
         self._task = (task, content)
 
     def collect(self, timeout_s: float) -> list[Event]:
-        """Run the task that waits, to its end; raises what stops it from outside."""
+        """Run the waiting task to its end; ``Stopped`` and Ctrl-C pass through."""
         if self._task is None:
             return []
         task, content = self._task
@@ -259,17 +259,17 @@ class InlinePool:
         except Stopped:
             raise
         except Exception:
-            # As from a worker: the caller decides what it means.
+            # As for a worker: the caller decides what a failure means.
             last = Failed(task, traceback.format_exc())
         return [*(Note(task, said) for said in self._said), last]
 
     @property
     def unheard(self) -> list[Any]:
-        """What a task said before an exception ended it."""
+        """Messages of a task before an exception ended it."""
         return list(self._said)
 
     def close(self) -> None:
-        """Nothing is left to end."""
+        """Do nothing: there are no processes."""
 
 
 @dataclass(slots=True)
@@ -282,17 +282,17 @@ class _Worker:
     process: SpawnProcess
     pipe: Connection[Any, Any]
     task: int | None = None
-    #: Whether it was told what it works on, and how often it has said ``Ready``.
+    #: Whether the payload was sent to it, and how many ``Ready`` have come back.
     briefed: bool = False
     heard: int = 0
 
     @property
     def is_ready(self) -> bool:
-        """Whether it has taken in what it works on."""
+        """Whether it has read the payload."""
         return self.heard == _READY
 
     def hear(self) -> None:
-        """Take in what it says while it has no task."""
+        """Read its ``Ready`` messages, while it has no task."""
         with suppress(EOFError, OSError):
             while not self.is_ready and self.pipe.poll():
                 self.pipe.recv()
@@ -301,11 +301,11 @@ class _Worker:
 
 def _serve(pipe: Connection[Any, Any], shared: Any) -> None:
     children.settle_in()
-    # Nothing is started from here. But libraries make locks when they are imported,
-    # as Pyomo does: locks for forks have no name that outlives a terminated worker.
+    # No processes are started here. But some libraries, such as Pyomo, make locks on
+    # import: locks for forks have no name that outlives a terminated worker.
     if "fork" in multiprocessing.get_all_start_methods():
         multiprocessing.set_start_method("fork", force=True)
-    # A closed pipe, or half a message in it: the parent is done, or gone.
+    # A closed pipe or a truncated message: the parent has finished, or was killed.
     with suppress(EOFError, OSError, UnpicklingError):
         pipe.send((Ready, None))
         make, payload = pipe.recv()

@@ -1,9 +1,8 @@
-"""The pool of ``pools.process`` on a Ray cluster: one actor per core.
+"""A pool like ``pools.process.Pool`` on a Ray cluster: one actor per core.
 
-Which cluster is Ray's own business: ``RAY_ADDRESS`` names one, and without it Ray
-finds the one that runs on this machine or starts one. hetopt must be installed on
-every node. A node may die while it works: its tasks are said to have died with it,
-and the actors that are left go on.
+Ray chooses the cluster: ``RAY_ADDRESS`` names one; without it Ray uses the one that
+runs on this machine, or starts one. hetopt must be installed on every node. If a node
+dies, its tasks are reported as ``Died``, and the other actors go on.
 """
 
 from __future__ import annotations
@@ -23,14 +22,14 @@ if TYPE_CHECKING:
 
     from hetopt.solvers.pools.process import Event
 
-#: Methods of an actor that run side by side: a task, its notes, the shared number.
+#: Methods of an actor that run at once: a task, its notes, the shared number.
 _THREADS = 3
-#: Seconds until an actor whose task runs answers that it has no note.
+#: Seconds after which ``listen`` returns without a note of the running task.
 _LISTEN_S = 5.0
 
 
 class RayPool:
-    """Actors that call ``make(payload, shared, say)`` once, then what it returns.
+    """Actors that call ``make(payload, shared, say)`` once, then its result per task.
 
     Parameters
     ----------
@@ -80,7 +79,7 @@ class RayPool:
         raise RuntimeError(msg)
 
     def collect(self, timeout_s: float) -> list[Event]:
-        """Wait for something to happen, at most ``timeout_s``, and say what did."""
+        """Wait for events, at most ``timeout_s`` seconds, and return them."""
         busy = {}
         for worker in self._workers:
             if worker.task is not None:
@@ -96,7 +95,7 @@ class RayPool:
         return events
 
     def close(self) -> None:
-        """End all actors, whatever they do, and leave the cluster."""
+        """End all actors, busy or not, and disconnect from the cluster."""
         for worker in self._workers:
             with suppress(Exception):
                 self._ray.kill(worker.actor)
@@ -107,7 +106,7 @@ class RayPool:
         return _WorkerActor(actor=actor)
 
     def _read(self, worker: _WorkerActor, ready: set[Any]) -> list[Event]:
-        """Everything an actor has said; its answer comes after its last words."""
+        """Return all events of an actor; its answer comes after its last notes."""
         task = worker.task
         if task is None:
             return []
@@ -132,7 +131,7 @@ class RayPool:
         return events
 
     def _replace(self, worker: _WorkerActor) -> None:
-        """Start another actor if there is a core for it; never be left with none."""
+        """Start another actor if a core is free for it, or if none is left."""
         self._workers.remove(worker)
         with suppress(Exception):
             self._ray.kill(worker.actor)
@@ -159,7 +158,7 @@ def _connected() -> Any:
 
 
 class _Broadcast:
-    """A whole number that all actors hear of."""
+    """A whole number that is sent to all actors when it changes."""
 
     def __init__(self) -> None:
         self._value = 0
@@ -184,7 +183,7 @@ class _SharedActor:
 
 
 class _Runner:
-    """An actor: runs one task at a time, and meanwhile listens and tells."""
+    """An actor: runs one task at a time, and exchanges messages meanwhile."""
 
     def __init__(
         self, make: Callable[..., Callable[[Any], Any]], payload: Any, value: int
@@ -209,7 +208,7 @@ class _Runner:
                 self._news.notify_all()
 
     def listen(self) -> list[Any]:
-        """Wait for something that the task says, or its end; return what it said."""
+        """Wait for a note of the task, or its end; return the new notes."""
         with self._news:
             self._news.wait_for(
                 lambda: self._said or not self._running, timeout=_LISTEN_S
@@ -217,12 +216,12 @@ class _Runner:
             return self.rest()
 
     def rest(self) -> list[Any]:
-        """Return what was said and not yet told."""
+        """Return the notes that were not returned before."""
         said, self._said = self._said, []
         return said
 
     def share(self, value: int) -> None:
-        """Hear of the shared number."""
+        """Receive the shared number."""
         self._shared.value = value
 
     def _say(self, content: Any) -> None:

@@ -1,4 +1,4 @@
-"""Tasks that this process does, with the help of others where that takes long."""
+"""Tasks that this process does, with help from other processes if they take long."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 _Task = TypeVar("_Task")
 
-#: Seconds that this process works before it starts others, which takes one.
+#: Seconds that this process works before it starts helpers, which takes a second.
 ALONE_S = 1.5
-#: Seconds to wait for the others before they are looked at again.
+#: Seconds to wait for helpers before checking again.
 _TURN_S = 1.0
 
 
@@ -27,7 +27,7 @@ class WorkSharing:
     Parameters
     ----------
     helpers
-        Processes to start at most.
+        Most processes to start.
     make, payload
         As for ``hetopt.solvers.pools.process.Pool``.
     """
@@ -48,7 +48,7 @@ class WorkSharing:
         self._pool: Pool | None = None
 
     def perform(self, tasks: Sequence[_Task]) -> Iterator[tuple[_Task, Any]]:
-        """Yield tasks with what they return, as they are done.
+        """Yield each task with its result when it is done.
 
         Raises
         ------
@@ -77,21 +77,21 @@ class WorkSharing:
                     if isinstance(event, Done):
                         yield task, event.value
                     else:
-                        # Its process died, maybe for want of memory: no more of them.
+                        # Its process died, maybe out of memory: start no more helpers.
                         self._helpers = 0
                         waiting.append(task)
 
     def _help(self, tasks: int) -> bool:
-        """Whether a helper is free for one of so many tasks; starts them once."""
+        """Whether a helper is free for one of ``tasks`` tasks; start helpers first."""
         if tasks < 2 or self._left_s >= 0 or not self._helpers:
             return False
         if multiprocessing.current_process().daemon:
-            return False  # it may not have children
+            return False  # A daemon may not have children.
         if self._pool is None:
             self._pool = Pool(self._helpers, self._make, self._payload)
         return self._pool.idle > 0
 
     def close(self) -> None:
-        """End the helpers, whatever they do."""
+        """End the helpers, busy or not."""
         if self._pool is not None:
             self._pool.close()

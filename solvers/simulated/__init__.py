@@ -1,1 +1,1 @@
-"""The least simulated time, and its proof."""
+"""The search for the least simulated time, and its proof."""

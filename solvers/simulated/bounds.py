@@ -1,30 +1,30 @@
-"""Lower bounds on the simulated time: what the search for the least of it looks ahead.
+"""Lower bounds on the simulated time, for the search for the least.
 
 With F the fill, the sum of all tau and 2 kappa, three families of paths through the
-event graph bound the simulated time of a plan (MODEL.md section 4, windows with
-less said there). ``w`` is min(W, q); every path ends with g of the first stage.
+event graph bound the simulated time of a plan (the first two are in MODEL.md
+section 4). ``w`` is min(W, q); every path ends with g of the first stage.
 
 - One stage: the first micro-batch goes to the last stage and comes back to stage i,
   which then runs the forwards past its warm-up and all other backwards:
   F + (q - w_i) phi_i + (q - 1) beta_i.
 - A link: it takes q transfers, each omega after the one before: F + (q - 1) omega.
-- A window i..k: before that, r times, a forward goes from i to k, the backward
-  w_k - 1 places behind it comes back to i, and lets a forward W_i places ahead of it
-  start. With s = w_i - w_k + 1 places per turn, C the sum of tau and 2 kappa inside
-  the window, and w_k + r s <= q:
+- A window i..k: before a micro-batch goes all the way, r times, a forward goes from i
+  to k, the backward of the micro-batch w_k - 1 earlier comes back to i, and the forward
+  W_i later than that one may start. With s = w_i - w_k + 1 micro-batches per turn, C
+  the sum of tau and 2 kappa inside the window, and w_k + r s <= q:
   F + (w_k - 1) phi_i + r C + (q - w_k - r s) beta_i.
 
-Where warm-up counts are free (``auto``), W is the most that memory leaves room for
-beside the units of the stage, 1 for the last stage (``simulated.warmups``), and
-windows bound nothing.
+If warm-up counts are free (``auto``), W is the most that fits into memory beside the
+units of the stage, 1 for the last stage (``simulated.warmups``), and windows are not
+used.
 
-Under gpipe every forward of stage i comes first and every backward of it last, so
-that there w may be taken for 1: F + (q - 1) tau_i.
+Under gpipe stage i runs all forwards first and all backwards last, so w = 1 gives a
+valid bound: F + (q - 1) tau_i.
 
 So the time is at least the fill and g plus the *excess* of every stage, link and
-window. With the excess at most E, stages and runs hold at most so many units, and a
-dynamic program over (clusters, stages, units) gives the least fill. Fill falls as E
-grows, so a range of E is cut into intervals.
+window. An excess of at most E limits the units of stages and runs, and a dynamic
+program over (clusters, stages, units) gives the least fill. Fill falls as E grows,
+so the range of E is cut into intervals.
 """
 
 from __future__ import annotations
@@ -41,7 +41,8 @@ from hetopt.solvers.arrays.windows import INFINITE
 if TYPE_CHECKING:
     from hetopt.solvers.arrays.costs import Costs, Ints
 
-#: Longer than a table's longest time, and so short that stages can add it up.
+
+#: Longer than a table's longest time, and small enough to be added up over stages.
 _NEVER = INFINITE >> 12
 
 
@@ -52,7 +53,7 @@ class Least(IntEnum):
 
 
 class Boundary(IntEnum):
-    """Columns of warm-ups added at a boundary inside a run and between runs."""
+    """Columns of warm-ups added at a boundary: inside a run, and between runs."""
 
     INSIDE, ACROSS = range(2)
 
@@ -60,25 +61,25 @@ class Boundary(IntEnum):
 class End(IntEnum):
     """Columns of what ``at_ends`` returns, by option.
 
-    SYNC: g of a first stage with this option, but for its body units.
-    TIED: the least that tied embeddings add to g of the first stage, with this option
-    on the last run, and another cluster's on the first.
-    ALONE: what they add where one run of several stages is the whole pipeline.
+    SYNC: g of a first stage with this option, without its body units.
+    TIED: the least time that tied embeddings add to g of the first stage, if this
+    option has the last run and another cluster has the first.
+    ALONE: the time they add if one run of several stages is the whole pipeline.
     """
 
     SYNC, TIED, ALONE = range(3)
 
 
 class StageLimits(NamedTuple):
-    """What stages and runs hold while no excess is above some E.
+    """The most units of stages and runs if no excess is larger than E.
 
     Attributes
     ----------
     excess
         E in ns.
     caps
-        Most body units on the stage at each place from the end, by the runs that
-        have ended before it; shape (J, O, p + 1).
+        Most body units on the stage at each place from the end, by the number of runs
+        after its own; shape (J, O, p + 1).
     inner
         Least kappa inside a run, by option.
     """
@@ -113,9 +114,9 @@ def _shortest(sums: Ints, least: Ints) -> None:
 
 
 def shortest(sums: Ints) -> Ints:
-    """Return the least of any run of l body units: phi, beta, tau, bytes, bytes.
+    """Return the least phi, beta, tau, state and activation bytes of any l body units.
 
-    Shape (5, O, L + 1); of ``Costs.sums``.
+    Shape (5, O, L + 1), from ``Costs.sums``.
     """
     least = np.zeros((5, *sums.shape[1:]), dtype=np.int64)
     _shortest(sums, least)
@@ -141,7 +142,7 @@ def _free_cap(
 ) -> int:
     """Return the most body units of the i-th stage from the end if W is free.
 
-    Every unit more leaves memory for fewer warm-ups. The last stage has one.
+    Every further unit leaves memory for fewer warm-ups. The last stage has W = 1.
     """
     q = costs.facts[Fact.Q]
     low, high = 0, quick
@@ -216,16 +217,16 @@ def _limit(
 def limits(
     costs: Costs, short: Ints, steps: Ints, inner: Ints, longest: int, excess: int
 ) -> StageLimits:
-    """Return what stages and runs hold with no excess above ``excess``.
+    """Return the most units of stages and runs with no excess above ``excess``.
 
     Parameters
     ----------
     steps
         Least and most warm-ups per boundary, inside runs and between; shape (2, 2).
     inner
-        Of ``inside``.
+        Result of ``inside``.
     longest
-        Most ns that tau of any stage may take.
+        Largest tau of any stage, in ns.
     """
     shape = (len(costs.host), len(costs.option), int(costs.facts[Fact.P]) + 1)
     caps = np.zeros(shape, dtype=np.int64)
@@ -236,7 +237,7 @@ def limits(
 def at_ends(costs: Costs) -> Ints:
     """Return the least that ends add to the fill; shape (O, 3), named by ``End``.
 
-    Every path from the first micro-batch to the first stage ends with its g.
+    Every path that returns to the first stage ends with its g.
     """
     option, layout = costs.option, costs.option[:, Option.LAYOUT]
     ends = np.zeros((len(option), len(End)), dtype=np.int64)

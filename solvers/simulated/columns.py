@@ -14,8 +14,8 @@ class StageTime(IntEnum):
 class Clock(IntEnum):
     """Columns of ``Walk.clock``.
 
-    When a stage is free, its forwards so far, and when its links to the next stage and
-    to the one before are free.
+    When a stage is free, its forwards so far, and when its links to the next and to
+    the previous stage are free.
     """
 
     FREE, FORWARDS, NEXT, BEFORE = range(4)

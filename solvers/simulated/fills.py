@@ -1,8 +1,8 @@
 """Least fills of parts of a pipeline, by (clusters, stages, units).
 
 Runs are added one by one, to the pipeline's end or to its beginning. For a given
-option and number of stages, the least over the run's units is one over a window that
-slides along the body. The fill includes g of the first stage, which ends every path.
+option and number of stages, the least over the run's units is a sliding-window minimum
+along the body. The fill includes g of the first stage, which ends every path.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def _suffixes(runs: Runs, most: int, least: Ints, floor: Ints, scratch: Ints) ->
                     _end_with(runs, least, mask, s, o, first, most, floor, scratch)
 
 
-# What the loops around it have at hand, each a number or an array.
+# Many parameters: compiled functions are handed each number and array separately.
 @step
 def _end_with(
     runs: Runs,
@@ -54,7 +54,7 @@ def _end_with(
 ) -> None:
     """Put runs of one option before the last s stages on clusters of ``mask``.
 
-    From unit ``first`` on, these can be what ends the pipeline.
+    ``first`` is the fewest body units that may be before those s stages.
     """
     costs, level, ended = runs.costs, runs.level, bits(mask)
     p, length = costs.facts[Fact.P], costs.facts[Fact.L]
@@ -108,7 +108,7 @@ def _slide_back(
     Parameters
     ----------
     scratch
-        Worth by the end, from ``first`` on; a queue; what is found.
+        Worth by the end, from ``first`` on; a queue; the result by y.
     """
     worth, queue, found = scratch[0], scratch[1], scratch[2]
     length = len(worth) - 1
@@ -130,7 +130,7 @@ def suffixes(runs: Runs, most: int) -> Ints:
 
     By the clusters used, stages, and the body units *before* it; with none before,
     it is a whole pipeline of as many stages, lead and g included. p is the largest of
-    interest: one table serves all. Infinite where more than ``most`` ns are certain.
+    interest, so one table is enough. Infinite if every completion exceeds ``most`` ns.
     """
     table, scratch = _table(runs.costs)
     _suffixes(runs, most, table, _floor(runs.costs, runs.level), scratch)
@@ -138,7 +138,7 @@ def suffixes(runs: Runs, most: int) -> Ints:
 
 
 def _floor(costs: Costs, level: StageLimits) -> Ints:
-    """Return what the first body units take at least, each on its quickest option."""
+    """Return the least time of the first n body units, each on its quickest option."""
     able = level.caps.any(axis=(0, 2))
     unit = np.diff(costs.sums[Sum.TAU][able], axis=1).min(
         axis=0, initial=INFINITE >> 20
@@ -173,7 +173,7 @@ def _prefixes(runs: Runs, most: int, rest: Ints, scratch: Ints) -> None:
 def _begin_with(
     runs: Runs, rest: Ints, mask: int, s: int, o: int, most: int, scratch: Ints
 ) -> None:
-    """Let a run of one option be the last of s stages on clusters of ``mask``."""
+    """Let a run of option o end the first s stages, on clusters of ``mask``."""
     costs, level = runs.costs, runs.level
     full = (1 << len(costs.host)) - 1
     ended = len(costs.host) - bits(mask)
@@ -211,8 +211,8 @@ def _begin_with(
 def prefixes(runs: Runs, most: int) -> Ints:
     """Return the least fill of the pipeline's beginning; shape (2 ** J, p + 1, L + 1).
 
-    By the clusters not used by the rest, stages, and body units, all of a pipeline
-    of p stages; with the boundary to the rest. Infinite above ``most`` ns.
+    By the clusters that it may use, stages, and body units, in pipelines of p stages;
+    the boundary after it is included. Infinite above ``most`` ns.
     """
     table, scratch = _table(runs.costs)
     _prefixes(runs, most, table, scratch)
@@ -221,12 +221,12 @@ def prefixes(runs: Runs, most: int) -> Ints:
 
 @kernel
 def promising(runs: Runs, end: Ints, begin: Ints, most: int, found: Ints) -> None:
-    """Mark every option in ``found`` that some pipeline of fill <= ``most`` has.
+    """Mark in ``found`` every option of some pipeline of fill <= ``most``.
 
     Parameters
     ----------
     end, begin
-        Of ``suffixes`` and ``prefixes``.
+        Results of ``suffixes`` and ``prefixes``.
     """
     costs = runs.costs
     for o in range(len(costs.option)):

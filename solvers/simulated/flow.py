@@ -1,4 +1,4 @@
-"""When things run on the last stages of a pipeline, compiled.
+"""Simulation of the last stages of a pipeline, compiled.
 
 Stages are counted from 1 at the end of the pipeline.
 """
@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from hetopt.solvers.arrays.costs import Ints
     from hetopt.solvers.simulated.state import Walk
 
-#: Before any time: what nothing leads to.
+
+#: Earlier than any time: for events that no path leads to.
 ABSENT = -(2**61)
 
 
@@ -22,9 +23,9 @@ ABSENT = -(2**61)
 def run_end(walk: Walk, depth: int, q: int) -> int:
     """Simulate the last ``depth`` stages; return when the first of them is free.
 
-    After the warm-ups each stage runs one forward per backward, which is written out
-    here: calling ``_forwards`` for each takes five times as long. Warm-ups are at most
-    q. Forwards are not counted in ``Clock.FORWARDS`` then.
+    After the warm-ups each stage runs one forward per backward. That is inlined here:
+    calling ``_forwards`` for each takes five times as long. Warm-ups are at most q.
+    ``Clock.FORWARDS`` does not count the inlined forwards.
     """
     times, clock, arrive = walk.times, walk.clock, walk.arrive
     for batch in range(q):
@@ -50,30 +51,29 @@ def run_end(walk: Walk, depth: int, q: int) -> int:
     return int(clock[depth, Clock.FREE])
 
 
-# The loop over micro-batches reads and sets nearly all of what is named before it.
+# Longer than most: the loop over micro-batches uses nearly all the variables before it.
 @step
 def feed(walk: Walk, depth: int, q: int, first: int, loose: bool, answer: Ints) -> None:
-    """Return when backwards end on the first of the last ``depth`` stages.
+    """Set ``answer`` to the ends of backwards on the stage at this depth.
 
-    The end of a pipeline answers forwards with gradients. Every end of a backward
-    is the largest of sums, each of the arrival of one forward and of the longest
-    path from it; here are the paths from one of them.
+    The end of a backward is the largest of sums, each of the arrival of one forward
+    and of the longest path from it; this computes the paths from one forward.
 
     Parameters
     ----------
     first
-        The only micro-batch whose forward arrives, at time 0; the others were always
-        there. -1 for all at time 0.
+        The only micro-batch whose forward arrives, at time 0; the others have always
+        been there. -1 for all at time 0.
     loose
-        Whether the first stage may warm up more often than ``times`` says: what
-        is returned is at most what any count from that one on returns. Its forwards
-        wait for no backward, while a backward waits for as many forwards as the
-        least count asks for; or its own order is followed with gradients at hand.
+        Whether to bound the answers for all counts of the first stage from that in
+        ``times`` on. Its forwards then wait for no backward, and each backward waits
+        for the forwards that the least count puts before it. The other bound is the
+        stage's own passes in their order, with every gradient there at once.
     answer
-        Ends of the q backwards, and the last end of another stage, its g included, if
-        g takes longer than the last gradient's way to the first of them: if not, g
-        decides nothing (what tied embeddings add, the first stage of all has as
-        well). ABSENT where no path leads. Length q + 1.
+        Ends of the q backwards, then the latest end of g on another stage, if that g
+        takes longer than the last gradient's way to the first of these stages; a
+        shorter g never decides (the time tied embeddings add is on the pipeline's
+        first stage as well). ABSENT if no path leads there. Length q + 1.
     """
     times, clock, arrive, done = walk.times, walk.clock, walk.arrive, walk.warm.done
     unseen = done[:0]
@@ -125,7 +125,7 @@ def _run_backward(times: Ints, clock: Ints, depth: int, opens: int) -> None:
     Parameters
     ----------
     opens
-        The first of them does not begin before.
+        Earliest start of the backward on the first of them.
     """
     arrival = ABSENT
     for i in range(1, depth + 1):
@@ -144,7 +144,7 @@ def _run_backward(times: Ints, clock: Ints, depth: int, opens: int) -> None:
 def _forwards(
     times: Ints, clock: Ints, arrive: Ints, i: int, until: int, done: Ints
 ) -> None:
-    """Run forwards of stage i up to one; their ends go into ``done`` if it has room."""
+    """Run forwards of stage i before number ``until``; fill ``done`` unless empty."""
     phi, pace, hop = (
         times[i, StageTime.PHI],
         times[i, StageTime.PACE],

@@ -1,4 +1,4 @@
-"""Runs of stages that pipelines within some excess are made of, and what they add."""
+"""Runs of stages in pipelines within an excess, and their share of the fill."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 
 class Runs(NamedTuple):
-    """What runs are made of: costs, and what stages hold within some excess.
+    """Costs of runs, and the most units of their stages within an excess.
 
     Attributes
     ----------
     ends
-        Of ``at_ends``: part of the fills here.
+        Result of ``at_ends``, which the fills here include.
     leading
-        Options that between them have the least fills; see ``leading``.
+        Options that are enough for the least fills; see ``leading``.
     """
 
     costs: Costs
@@ -63,7 +63,7 @@ def opening(costs: Costs, ends: Ints, o: int, units: int) -> int:
     Parameters
     ----------
     units
-        The least that are on the first stage, whose g ends the path.
+        Least body units of the first stage, whose g ends the path.
     """
     first = costs.sums[Sum.SYNC, o, max(1, units)]
     return int(costs.option[o, Option.LEAD + Sum.TAU] + ends[o, End.SYNC] + first)
@@ -82,7 +82,7 @@ def closing(runs: Runs, o: int, m: int, alone: bool) -> int:
 
 @step
 def bits(mask: int) -> int:
-    """Return how many clusters there are in a set."""
+    """Return how many clusters a set has."""
     count = 0
     while mask:
         count += mask & 1
@@ -120,9 +120,9 @@ def longest_occupancy(costs: Costs, excess: int) -> int:
 def joints(costs: Costs, excess: int, slowest: int) -> Ints:
     """Return the least 2 kappa from an option to any of some clusters.
 
-    Shape (2 ** J, X, O), by the clusters, the class of the cut and the option. Over
-    links whose own excess, q - 1 occupancies, is larger than this one it is infinite,
-    and where kappa is above ``slowest``.
+    Shape (2 ** J, X, O), by the clusters, the class of the cut and the option. Links
+    whose own excess, q - 1 occupancies, is larger than ``excess``, or whose kappa is
+    above ``slowest``, count as infinite.
     """
     busiest = longest_occupancy(costs, excess)
     shape = (1 << len(costs.host), costs.edge.shape[1], len(costs.option))
@@ -132,7 +132,7 @@ def joints(costs: Costs, excess: int, slowest: int) -> Ints:
 
 
 def worths(costs: Costs, joint: Ints, inner: Ints, ends: Ints) -> Ints:
-    """Return what fills are made of, by option: the less, the better.
+    """Return all numbers of an option that fills depend on; smaller is better.
 
     Shape (O, F).
     """
@@ -169,7 +169,7 @@ def _lead(cluster: Ints, worth: Ints, caps: Ints, order: Ints, found: Ints) -> i
 
 @step
 def _is_as_good(worth: Ints, caps: Ints, one: int, other: int) -> bool:
-    """Whether an option can take another one's place in any run, at no more cost."""
+    """Whether option ``one`` can replace ``other`` in any run, at no more cost."""
     for f in range(worth.shape[1]):
         if worth[one, f] > worth[other, f]:
             return False
@@ -181,16 +181,16 @@ def _is_as_good(worth: Ints, caps: Ints, one: int, other: int) -> bool:
 
 
 def leading(costs: Costs, worth: Ints, level: StageLimits) -> Ints:
-    """Return options that between them have the least fills at some excess.
+    """Return options that are enough for the least fills within an excess.
 
-    Every other one holds no more units on any stage, and is slower on all of them.
+    Any other one holds no unit, or one of these can replace it (``_is_as_good``).
 
     Parameters
     ----------
     worth
-        Of ``worths``.
+        Result of ``worths``.
     """
-    # What is quicker and holds more comes before what it replaces.
+    # Options that are quicker, or as quick and hold more, come before others.
     quick = costs.sums[Sum.TAU, :, -1]
     order = np.lexsort((-level.caps.sum(axis=(0, 2)), quick))
     cluster = np.ascontiguousarray(costs.option[:, Option.CLUSTER])

@@ -1,4 +1,4 @@
-"""The simulated times of one (p, q): bounds, and every plan within a limit."""
+"""Simulated times of one (p, q): lower bounds, and every plan within a limit."""
 
 from __future__ import annotations
 
@@ -35,18 +35,18 @@ if TYPE_CHECKING:
     from hetopt.problem.problem import Problem
     from hetopt.solvers.arrays.costs import Ints
 
-#: Intervals of the excess are at most this share of the limit wide.
+#: Largest width of the excess's intervals, as a share of the limit.
 _SEARCHED = 1 / 256
-#: How many intervals the excess is cut into to begin with.
+#: Number of intervals that the excess is first cut into.
 _FIRST = 8
-#: Entries of one table over clusters, stages and units, and of all that a search has.
+#: Most entries of one table over clusters, stages and units, and of a search's tables.
 _MOST_ENTRIES, _MOST_IN_ALL = 2**24, 2**25
-#: Stages tried between two looks at the clock.
+#: Stages tried between two checks of the clock.
 _STEPS = 50_000
 
 
 def is_searchable(problem: Problem, table: CostTable) -> bool:
-    """Whether clusters are few enough to tell apart which of them are left."""
+    """Whether there are few enough clusters for tables over their subsets."""
     units = Chain.of(table).length
     most = max((p for p in problem.stage_counts if p <= units), default=1)
     entries = (most + 1) * (units + 1) << len(problem.clusters)
@@ -62,9 +62,9 @@ def survey(data: ProgramData, limit: int, share: float) -> Ints:
     Parameters
     ----------
     data
-        Of one q; ``stages`` is the largest p of interest.
+        Program of one q; its ``stages`` is the largest p of interest.
     share
-        Of the limit: how wide intervals of the excess may be.
+        Largest width of the excess's intervals, as a share of the limit.
     """
     bounds = np.full(data.stages + 1, INFINITE, dtype=np.int64)
     view = View(data, limit)
@@ -92,7 +92,7 @@ def survey(data: ProgramData, limit: int, share: float) -> Ints:
 
 
 def _intervals(limit: int) -> list[tuple[int, int]]:
-    """Cut 0..limit into intervals; the first one is the last of the list."""
+    """Cut 0..limit into intervals, in descending order."""
     ends = [limit * n // _FIRST for n in range(_FIRST + 1)]
     return [(low + (low > 0), high) for low, high in pairwise(ends)][::-1]
 
@@ -103,11 +103,11 @@ class SimulatedSearch:
     Parameters
     ----------
     limit
-        Asked again and again: the largest simulated time of interest, in ns.
+        Called repeatedly: returns the largest simulated time of interest, in ns.
     found
         Called with every plan within the limit and its simulated time.
     useful
-        Returns a slice without strategies that others of it make useless.
+        Returns a slice without dominated strategies.
     """
 
     def __init__(
@@ -127,7 +127,7 @@ class SimulatedSearch:
         self._deadline = deadline
 
     def run(self) -> None:
-        """Find them all; raises Interrupted."""
+        """Find them all; raises Interrupted if time or memory runs out."""
         view = View(self.data, self._limit())
         waiting = [view] if view.possible else []
         while waiting:
@@ -137,7 +137,7 @@ class SimulatedSearch:
                 continue
             middle = narrowed.middle(limit, intervals[-1][1])
             if middle is None:
-                # Every warm-up count is known.
+                # No threshold is left, so every delta is known exactly.
                 self._walk(narrowed, _levels(narrowed, intervals, limit))
                 continue
             within = narrowed.within
@@ -151,11 +151,11 @@ class SimulatedSearch:
             raise Interrupted
 
     def _narrowed(self, view: View, limit: int) -> tuple[View, list[tuple[int, int]]]:
-        """Cut the excess into intervals; return a view of what they leave, and them."""
+        """Return a view of the useful options, and the useful intervals of excess."""
         p = self.data.stages
         share = max(_SEARCHED, view.entries / _MOST_IN_ALL)
         if share > 1 / _FIRST:
-            # Too many clusters to tell apart which of them are left.
+            # Too many clusters for tables over their subsets.
             raise Interrupted
         keep = np.zeros(len(view.options.pairs), dtype=np.int64)
         intervals = []
@@ -183,7 +183,7 @@ class SimulatedSearch:
             if wanted:
                 kept[j].append(k)
         rows = [np.array(own, dtype=np.int64) for own in kept]
-        # Fewer strategies have fewer layouts beside them.
+        # With fewer strategies there are fewer layouts next to one: more are dominated.
         part = self._useful(restrict(view.data.part, rows))
         return View(replace(view.data, part=part), limit, view.within), intervals
 
@@ -232,7 +232,7 @@ class SimulatedSearch:
 
 
 def _levels(view: View, intervals: Sequence[tuple[int, int]], limit: int) -> Levels:
-    """Return what the walk looks ahead with."""
+    """Return the lower bounds that the walk uses."""
     count = len(intervals)
     shape = 1 << len(view.costs.host), view.data.stages + 1, view.data.chain.length + 1
     onward = np.full((count + 1, *shape), INFINITE, dtype=np.int64)

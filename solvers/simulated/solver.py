@@ -1,20 +1,20 @@
 """``--objective simulated``: the plan of least simulated time, and its proof.
 
-The solver that is asked for finds the plan of least closed form first. Its simulated
-time is a limit that the plan wanted keeps to. Then
+First, the solver that the user names finds the plan of least closed form. Its simulated
+time is the first limit: the best plan takes no longer. Then
 
 1. every (p, q) is bounded, roughly (``simulated.bounds``);
-2. all plans within the limit of the most promising (p, q) are visited for a moment
-   (``simulated.walk``): what is found there is a better limit;
-3. what is left is bounded closely;
-4. and searched, best bound first; each better plan becomes the limit of all.
+2. the most promising (p, q) are searched for a few seconds each (``simulated.walk``):
+   a better plan lowers the limit;
+3. the (p, q) still open are bounded closely;
+4. they are searched, best bound first; each better plan lowers the limit for all.
 
-Under ``auto`` warm-up counts are chosen with the rest (``simulated.warmups``): of
-those of a plan's least simulated time the ones of least sum, then the
-lexicographically smallest.
+Under ``auto`` warm-up counts are chosen as well (``simulated.warmups``): among those
+of a plan's least simulated time the ones of least sum, then the lexicographically
+smallest.
 
-Where clusters are so many that no table tells them apart, bounds rest on the
-capacity of all devices alone and nothing is searched: the gap says so.
+With too many clusters for tables over their subsets, bounds use only the capacity of
+all devices, and nothing is searched: the result has a gap.
 
 Values and bounds of the ledger are simulated times, in 1 / PERIOD_SCALE ticks.
 """
@@ -68,14 +68,14 @@ if TYPE_CHECKING:
     from hetopt.solvers.arrays.costs import Ints
     from hetopt.solvers.request import Request
 
-#: Share of the time that may go into the plan of least closed form, and how many
-#: seconds may in any case.
+#: Share of the time limit for finding the plan of least closed form, and the seconds
+#: it gets at least.
 _START_SHARE, _START_S = 0.25, 2.0
-#: Share by which the limit is raised when fewer plans than wanted keep to it; twice
-#: as much each time.
+#: Share by which the limit is raised if fewer plans than wanted are within it; doubled
+#: each time.
 _RAISE = 0.1
-#: How closely (p, q) are bounded at first, and then: width of an interval of the
-#: excess as a share of the limit.
+#: Widths of the excess's intervals as shares of the limit: for the rough bounds, and
+#: for the close ones.
 _ROUGH, _CLOSE = 1 / 8, 1 / 32
 #: Why nothing was searched.
 _UNCOMPILED = (
@@ -89,7 +89,7 @@ _ALONE_S = 0.75
 
 
 def ensure_can_simulate(solver: str, principles: Principles, *, journal: bool) -> None:
-    """Raise InputError for what does not go with ``--objective simulated``."""
+    """Raise InputError if an option excludes ``--objective simulated``."""
     why = None
     if solver == "uniap":
         field, why = "--solver", f"{solver} has an objective of its own"
@@ -105,7 +105,7 @@ def ensure_can_simulate(solver: str, principles: Principles, *, journal: bool) -
 
 
 def why_not(table: CostTable) -> str | None:
-    """Return why a schedule's simulated times are not minimised, if they are not."""
+    """Return why a schedule's simulated times are not minimised; None if they are."""
     rule = rule_of(table.schedule)
     if rule.blocking:
         return f"{table.schedule} blocks"
@@ -141,15 +141,14 @@ def solve_simulated(
     solver
         Finds the plan of least closed form, to start from.
     started
-        What it found, if it was asked already.
+        Its result, if it has run already.
     patience_s
-        Seconds that the proof may take from there if there is no time limit; None for
-        as long as it needs.
+        Seconds for the proof after the start if there is no time limit; None: no limit.
 
     Raises
     ------
     InputError
-        If the parameters ask for what only the closed form has.
+        If a parameter or the schedule is supported for the closed form only.
     """
     problem, table, params = request.problem, request.table, request.params
     deadline, limit_s = request.deadline, request.deadline.limit_s
@@ -165,7 +164,7 @@ def solve_simulated(
         )
     if started.status == "infeasible":
         return replace(started, objective="simulated")
-    # Out of time it goes on below; with time left and nothing proven it was Ctrl-C.
+    # If its share of time was up, go on below; with time left it was Ctrl-C.
     interrupted = started.status != "optimal" and not first.is_over()
     if limit_s is None and patience_s is not None:
         deadline = replace(deadline, limit_s=deadline.elapsed_s() + patience_s)
@@ -209,7 +208,7 @@ def solve_simulated(
 
 
 def _is_compiled(table: CostTable, deadline: Deadline) -> bool:
-    """Whether what is needed is compiled before the time is up; the user may stop."""
+    """Whether the search is compiled before the deadline; Ctrl-C ends the wait."""
     free = rule_of(table.schedule).free
     with released():
         return compiling.is_simulated_compiled(deadline, free=free)
@@ -218,12 +217,12 @@ def _is_compiled(table: CostTable, deadline: Deadline) -> bool:
 def _take_start(
     ledger: SimulatedLedger, started: Result, deadline: Deadline | None
 ) -> int:
-    """Take in what is known of the closed form; return the first limit of the race.
+    """Record the result for the closed form; return the first limit of the race.
 
     Parameters
     ----------
     deadline
-        For the best warm-up counts of its plan; None to take those it has.
+        For finding the best warm-up counts of its plan; None to keep the plan's own.
     """
     for settlement in started.settlements:
         if settlement.how == "infeasible":
@@ -252,11 +251,11 @@ class SimulatedLedger(Ledger):
     """A ledger of simulated times: ties go to the least closed form."""
 
     def ranked(self) -> list[Found]:
-        """Return the best plans of different shapes; at most top."""
+        """Return the best plans of different shapes; at most ``top``."""
         return sorted(self.plans.values(), key=self._rank)[: self.top]
 
     def find(self, found: Found) -> bool:
-        """Take in a plan, if it is the best of its shape; say whether it is."""
+        """Record a plan if it is the best of its shape; return whether it is."""
         known = self.plans.get(found.decision.shape)
         if found.value > self.limit or (
             known is not None and self._rank(known) <= self._rank(found)
@@ -313,7 +312,7 @@ class _SimulatedRace(TaskLoop):
     ledger: SimulatedLedger
 
     def run(self, first: int, most: int) -> None:
-        """Raise the limit until enough plans keep to it, or it reaches the most."""
+        """Raise the limit until enough plans are within it, or it reaches ``most``."""
         ledger = self.ledger
         feasible = ledger.open()
         limit = min(first, most)
@@ -350,13 +349,13 @@ class _SimulatedRace(TaskLoop):
         self.perform(iter(tasks), take)
 
     def _search(self, count: int | None, seconds: float | None) -> None:
-        """Visit the plans of what the bounds leave, best bound first.
+        """Search the programs that bounds leave open, best bound first.
 
         Parameters
         ----------
         count, seconds
-            How many programs, and how long each; None for all there is. What is not
-            finished is left open when there is more time later.
+            Number of programs, and seconds for each; None: no limit. With ``seconds``
+            unfinished programs stay open.
         """
 
         def task_of(program: Program) -> SearchTask:
@@ -376,7 +375,7 @@ class _SimulatedRace(TaskLoop):
         self.best_first(task_of, take, count)
 
     def give_up(self, task: Any) -> None:
-        """Leave a program open that kills its workers; never take it for no."""
+        """Leave a program whose workers keep dying unsettled, never infeasible."""
         if isinstance(task, SearchTask):
             program = self.ledger.programs[task.stages, task.microbatches]
             program.how = "unsettled"

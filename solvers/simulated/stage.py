@@ -1,4 +1,4 @@
-"""Whether a stage may be part of a plan that is quick enough, and what a plan takes."""
+"""Whether a stage may be part of a plan within the limit; a plan's simulated time."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 @step
 def stage_fits(costs: Costs, levels: Levels, walk: Walk, depth: int) -> bool:
-    """Price, bound and simulate the stage at this depth; whether to go on from it."""
+    """Price, bound and simulate the stage at this depth; False if it is ruled out."""
     facts, row = costs.facts, walk.stage[depth]
     p, q = facts[Fact.P], facts[Fact.Q]
     held, fill, warmup = _price(costs, levels, walk, depth)
@@ -40,7 +40,7 @@ def stage_fits(costs: Costs, levels: Levels, walk: Walk, depth: int) -> bool:
     flight = q if facts[Fact.GPIPE] else min(warmup, q)
     left = option[Option.FREE_BYTES] - held.state - held.peak
     if facts[Fact.AUTO] and depth > 1:
-        # As many as fit: the least excess there is.
+        # As many warm-ups as fit give the least excess.
         flight = q
         if q * held.active > left:
             flight = max(1, left // max(1, held.active))
@@ -82,7 +82,7 @@ def _price(
 ) -> tuple[StageSums, int, int]:
     """Price a stage and the boundary after it; return also the fill so far, and W.
 
-    The fill is -1 if tau or kappa is larger than lambda_0 may be.
+    The fill is -1 if tau or kappa exceeds the range of lambda_0.
     """
     facts, row, times = costs.facts, walk.stage[depth], walk.times[depth]
     o, length = row[Placed.OPTION], row[Placed.LENGTH]
@@ -127,12 +127,12 @@ def _price(
 
 @step
 def _left(costs: Costs, levels: Levels, row: Ints, stages: int) -> tuple[int, Rest]:
-    """Return what the rest of a stage's run adds to the fill, and what is left then.
+    """Return the fill of the rest of a stage's run, and what is to be placed then.
 
     Parameters
     ----------
     stages
-        Before this one.
+        Number of stages before this one.
     """
     o, y = row[Placed.OPTION], row[Placed.RUN_BEGIN]
     tau = costs.sums[Sum.TAU, o]
@@ -141,13 +141,13 @@ def _left(costs: Costs, levels: Levels, row: Ints, stages: int) -> tuple[int, Re
     if togo:
         ahead += 2 * togo * levels.inner[o]
     if y == 0 and togo:
-        # All stages but the first hold the most they can.
+        # The first stage holds at least what the others of the run leave.
         depth = costs.facts[Fact.P] - stages + 1
         ended = runs_ended(costs, row[Placed.UNUSED])
         units = row[Placed.BEGIN] - most_units(levels, ended, o, depth, togo - 1)
         ahead += opening(costs, levels.ends, o, units)
     elif y == 0:
-        # It is the first stage, and has its leading units already: g is left.
+        # This is the first stage. Its fill has the leading units already, but not g.
         ahead += opening(costs, levels.ends, o, row[Placed.LENGTH])
         ahead -= costs.option[o, Option.LEAD + Sum.TAU]
     clusters = row[Placed.UNUSED] ^ (1 << costs.option[o, Option.CLUSTER])
@@ -156,9 +156,9 @@ def _left(costs: Costs, levels: Levels, row: Ints, stages: int) -> tuple[int, Re
 
 @step
 def _last_end(costs: Costs, levels: Levels, walk: Walk, depth: int) -> int:
-    """Return when the g of all stages placed have ended at the earliest.
+    """Return the earliest time at which g of all placed stages has ended.
 
-    Before the first forward arrives, all stages before run one.
+    The first forward arrives after one forward on every stage before.
     """
     row, last = walk.stage[depth], 0
     for i in range(1, depth + 1):
@@ -171,7 +171,7 @@ def _last_end(costs: Costs, levels: Levels, walk: Walk, depth: int) -> int:
 
 @step
 def tied_at_least(costs: Costs, levels: Levels, walk: Walk) -> int:
-    """Return what tied embeddings add to g of the first stage, from the last run."""
+    """Return the least that tied embeddings add to g of the first stage."""
     o, m = walk.stage[1, Placed.OPTION], walk.stage[1, Placed.RUN_STAGES]
     alone = m == costs.facts[Fact.P]
     return int(levels.ends[o, End.ALONE if alone else End.TIED])
@@ -179,7 +179,7 @@ def tied_at_least(costs: Costs, levels: Levels, walk: Walk) -> int:
 
 @step
 def _tied(costs: Costs, walk: Walk) -> int:
-    """Return what tied embeddings add to g of the first stage and of the last."""
+    """Return what tied embeddings add to g of the first and of the last stage."""
     if not costs.facts[Fact.TIED]:
         return 0
     first = costs.option[walk.stage[costs.facts[Fact.P], Placed.OPTION], Option.LAYOUT]
@@ -190,7 +190,7 @@ def _tied(costs: Costs, walk: Walk) -> int:
 
 @step
 def whole(costs: Costs, levels: Levels, walk: Walk) -> bool:
-    """Whether the pipeline that is placed is a plan within the limit; set its value."""
+    """Whether the placed pipeline is a plan within the limit; set its value."""
     p = costs.facts[Fact.P]
     walk.state[WalkState.PLANS] += 1
     mask = walk.stage[p, Placed.UNUSED] ^ (

@@ -1,4 +1,4 @@
-"""Where the search for the least simulated time is, and what it looks ahead with."""
+"""State of the search for the least simulated time, and its lower bounds."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from hetopt.solvers.simulated.columns import Clock, StageTime
 if TYPE_CHECKING:
     from hetopt.solvers.arrays.costs import Costs, Ints
 
-#: Vectors of warm-up counts that are told apart, and entries of what they answer.
+#: Most vectors of warm-up counts kept for a stage, and most entries of their answers.
 _MOST_VECTORS, _MOST_ANSWERS = 512, 2**23
-#: Micro-batches with which vectors can be told apart: they answer q by q.
+#: Most micro-batches for comparing vectors: an answer has q (q + 1) entries.
 MOST_ANSWERED = 2048
 
 
@@ -28,10 +28,10 @@ class WalkState(IntEnum):
 class Placed(IntEnum):
     """Columns of ``Walk.stage``.
 
-    Its option, its run (stages, units before it, place), units before and on it; so
-    far: fill, excess, and end of the last backward, with what tied embeddings add at
-    least; clusters not used before its run, W where it is prescribed, most units, and
-    the first interval with such an excess.
+    Its option, its run (stages, units before it, place in it), units before and on it;
+    fill, excess and end of the last backward up to this stage, including the least that
+    tied embeddings add; clusters unused before its run, W if prescribed, most units,
+    and the first interval with such an excess.
     """
 
     OPTION, RUN_STAGES, RUN_BEGIN, RUN_PLACE, BEGIN, LENGTH, FILL = range(7)
@@ -39,26 +39,26 @@ class Placed(IntEnum):
 
 
 class Levels(NamedTuple):
-    """What the search looks ahead with, by interval of the excess; K intervals.
+    """Lower bounds for the search, by interval of the excess; K intervals.
 
     Attributes
     ----------
     low, high
-        Ends of the intervals in ns: low < excess <= high, ascending.
+        Ends of the intervals in ns: low <= excess <= high, ascending.
     total
-        Most body units on the first so many places together, by interval and the
-        runs that have ended before; shape (K, J, O, p + 1).
+        Prefix sums of ``StageLimits.caps`` over places from the end, by interval;
+        shape (K, J, O, p + 1).
     rest
         ``prefixes`` of each interval; shape (K, 2 ** J, p + 1, L + 1).
     onward
         The least ``rest + low`` of an interval and of all after it; as ``rest``, for
         K + 1 intervals, of which the last is infinite.
     forward
-        What forwards of the first body units take at least, by how many; length L + 1.
+        Least forward time of the first n body units; length L + 1.
     inner
         Least kappa inside a run, by option.
     ends
-        Of ``simulated.bounds.at_ends``.
+        Result of ``simulated.bounds.at_ends``.
     scalars
         Named by ``LevelScalar``.
     delta
@@ -78,13 +78,13 @@ class Levels(NamedTuple):
 
 
 class Walk(NamedTuple):
-    """Where the search is.
+    """State of the search.
 
     Attributes
     ----------
     state
-        Stages placed and being placed; the largest simulated time of interest, in
-        ns; steps left; simulated time of the plan found; pipelines simulated whole;
+        Number of the stage being placed; the largest simulated time of interest, in
+        ns; steps left; simulated time of the plan found; whole pipelines simulated;
         whether there were too many vectors of warm-up counts.
     stage, times
         Per stage, counted from 1 at the end of the pipeline.
@@ -93,7 +93,7 @@ class Walk(NamedTuple):
     clock
         Scratch of the simulation, per stage; shape (p + 2, 4).
     warm
-        Warm-up counts that are left to choose from, where they are free.
+        Warm-up counts still to choose from, if they are free.
     """
 
     state: Ints
@@ -105,19 +105,19 @@ class Walk(NamedTuple):
 
 
 class Warmups(NamedTuple):
-    """Vectors of warm-up counts of the stages placed; at most C of them each time.
+    """Vectors of warm-up counts of the placed stages; at most C for each number placed.
 
     Attributes
     ----------
     size
-        How many vectors there are, by the stages placed.
+        Number of vectors, by the stages placed.
     counts
         W, by the stages placed, the vector and the stage; shape (p + 1, C, p + 1).
     facts
         The vector's sum, and the excess; shape (p + 1, C, 2).
     answer
-        ``feed`` of the vectors of the stage being placed, by the micro-batch that
-        comes; two more for what is compared with them; shape (C + 2, q, q + 1).
+        Answers (``feed``) of the vectors of the stage being placed, by the micro-batch
+        that arrives, then a new vector's and a bound; shape (C + 2, q, q + 1).
     done
         Scratch: ends of forwards; length q.
     """
@@ -142,7 +142,7 @@ class Vector(IntEnum):
 
 
 class Rest(NamedTuple):
-    """What is not placed: clusters as bits, stages, and body units."""
+    """The rest to be placed: clusters as bits, stages, and body units."""
 
     clusters: int
     stages: int
@@ -157,7 +157,7 @@ def new_walk(stages: int, microbatches: int, limit: int, *, free: bool = False) 
     microbatches
         At most MOST_ANSWERED if warm-up counts are free.
     free
-        Whether it chooses warm-up counts.
+        Whether the search chooses warm-up counts.
     """
     room, came = 0, 0
     if free:
@@ -207,11 +207,11 @@ def within(
     Parameters
     ----------
     fill
-        Of what is placed and of the run that is chosen.
+        Fill of the placed stages and of the chosen run.
     end
-        Longest path so far that the rest's fill adds to.
+        Longest path so far to which the fill of ``rest`` is added.
     rest
-        What is left after that run.
+        Clusters, stages and units left after that run.
     """
     mask, stages, units = rest.clusters, rest.stages, rest.units
     first = level_of(levels, excess)
@@ -231,7 +231,7 @@ def within(
 
 @step
 def runs_ended(costs: Costs, mask: int) -> int:
-    """Return how many clusters have been used; those of ``mask`` have not."""
+    """Return how many clusters are used, that is, not in ``mask``."""
     used = 0
     for j in range(len(costs.host)):
         if not mask >> j & 1:

@@ -1,10 +1,10 @@
-"""What ``auto`` minimises unless somebody says: the simulated time, where it can.
+"""What ``auto`` minimises by default: the simulated time, if that can be searched.
 
-That is what a plan takes; the closed form is what most programs can be told. The
-closed form it is where the schedule is one whose simulated times are not searched,
-where clusters are too many for it or share what joins them, where principles are
-relaxed or a journal is kept, where nothing is known of simulated times when the search
-ends, and where that search is not compiled yet, which first runs do not wait for.
+The simulated time is nearer to the truth; the closed form is what most programs can
+express. ``auto`` minimises the closed form if the schedule's simulated times are not
+searched, if there are too many clusters for that or they share links or uplinks, if
+principles are relaxed or a journal is kept, if there is no bound on simulated times
+when the search ends, and if that search is not compiled yet: first runs do not wait.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
     from hetopt.results.result import Result
     from hetopt.solvers.request import Request
 
-#: Seconds after the proof of the closed form in which the simulated time is proven, or
-#: the gap is what is left; unless there is a time limit.
+#: Seconds for proving the simulated time after the closed form, if there is no time
+#: limit; then the result has a gap.
 _PATIENCE_S = 60.0
-#: Why it is the closed form all the same, or the proof was not ended.
+#: Reasons for minimising the closed form, or for ending the proof.
 _COMPILING = (
     "what searches simulated times is being compiled for later runs: the objective "
     "simulated waits for it"
@@ -45,10 +45,9 @@ _ENDED = (
 
 
 def solve_usual(request: Request) -> Result:
-    """Minimise the simulated time where that can be searched, else the closed form.
+    """Minimise the simulated time if that can be searched, else the closed form.
 
-    The closed form is proven first. What is left of a time limit is for the simulated
-    time.
+    The closed form is proven first; the rest of a time limit is for the simulated time.
     """
     deadline, free = request.deadline, rule_of(request.table.schedule).free
     started = load("auto")(request)
@@ -75,7 +74,7 @@ def solve_usual(request: Request) -> Result:
 
 
 def _because(result: Result, why: str, deadline: Deadline) -> Result:
-    """Return a result that says why its closed form is minimised."""
+    """Return the result with the reason why it minimises the closed form."""
     known = "" if result.choice is None else f"{result.choice}; "
     return replace(
         result,
@@ -85,11 +84,11 @@ def _because(result: Result, why: str, deadline: Deadline) -> Result:
 
 
 def _is_searched(request: Request) -> bool:
-    """Whether the least simulated time is what is searched."""
+    """Whether the least simulated time can be searched for this request."""
     table, params = request.table, request.params
     if params.principles.relaxed or params.journal is not None:
         return False
     if why_not(table) or not is_searchable(request.problem, table):
         return False
-    # Bounds know nothing of what boundaries share.
+    # The bounds do not cover links and uplinks that boundaries share.
     return searched_table(table, params.principles, simulated=True) is table

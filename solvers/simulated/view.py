@@ -1,4 +1,4 @@
-"""Options on offer within a range of lambda_0, and what bounds their plans."""
+"""Options on offer within a range of lambda_0, and bounds on their plans."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Lambda_0 in ns: floor <= lambda_0 <= ceiling; all there is unless h-1f1b."""
+    """Lambda_0 in ns: floor <= lambda_0 <= ceiling; unlimited unless h-1f1b."""
 
     floor: int
     ceiling: int
@@ -38,8 +38,8 @@ class Range:
 class View:
     """Options on offer of one (p, q), or of every p up to one, with their bounds.
 
-    Where warm-ups depend on lambda_0, the bounds hold for those of a range: ``within``,
-    or all that a plan of at most ``limit`` ns can have.
+    If warm-ups depend on lambda_0, the bounds hold for a range of it: ``within``, or
+    else the range of all plans of at most ``limit`` ns.
     """
 
     def __init__(
@@ -67,13 +67,13 @@ class View:
         costs, self.within = self.costs, within
         used = self.options.joins & (costs.edge[Edge.KAPPA] <= within.ceiling)
         self.inner = inside(costs, within.ceiling)
-        # Of these links; most excesses leave room for each of them.
+        # The longest omega of these links; most excesses permit all of them.
         self.slowest = int(costs.edge[Edge.OMEGA].max(initial=0, where=used))
         self.joint = joints(costs, INFINITE, within.ceiling)
         self.worth = worths(costs, self.joint, self.inner, self.ends)
         least, most = self.options.deltas(within.floor, within.ceiling)
         self.delta = most
-        # Where there is no boundary of a kind, nothing asks for its steps.
+        # Without a boundary of a kind, its steps are not read.
         kinds = used & ~self._apart, used & self._apart
         self.steps = np.array(
             [
@@ -95,14 +95,14 @@ class View:
         return self.options.kappas(longest_occupancy(self.costs, excess), limit // 2)
 
     def middle(self, limit: int, excess: int) -> int | None:
-        """Return the middle one of the lambda_0 from which on warm-ups are fewer.
+        """Return the median of the thresholds of lambda_0 within the range.
 
-        None if there is none within the range but its floor.
+        None if there is none above its floor.
 
         Parameters
         ----------
         limit, excess
-            Of the plans of interest, in ns.
+            Largest simulated time and excess of interest, in ns.
         """
         floor, ceiling = self.within.floor, self.within.ceiling
         ends = self.options.thresholds(self._kappas(limit, excess))
@@ -112,8 +112,8 @@ class View:
     def least_excess(self, limit: int) -> int:
         """Return the least excess of plans within the limit.
 
-        A lambda_0 above what any stage can take is the kappa of a link, whose own
-        excess is q - 1 occupancies.
+        A lambda_0 longer than any stage is the kappa of a link, whose own excess is
+        q - 1 occupancies.
         """
         kappa, omega = self.costs.edge
         q, within = self.data.part.microbatches, self.within
@@ -129,7 +129,7 @@ class View:
         return stages * units << len(self.costs.host)
 
     def capacity(self) -> int:
-        """Return a bound on the simulated time of every p, without any table."""
+        """Return a lower bound on the simulated time of every p, without a table."""
         return self.data.part.microbatches * self.options.least_longest()
 
     def runs(self, limit: int, excess: int) -> Runs:

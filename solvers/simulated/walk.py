@@ -1,12 +1,12 @@
-"""Every plan of one (p, q) that may be quick enough, by depth-first search.
+"""Every plan of one (p, q) within the limit, by depth-first search.
 
-Stages are placed from the end of the pipeline, where warm-up counts are known, or
-are chosen with every stage where they are free (``simulated.warmups``). A run is
-chosen first (option, stages, units), then how its stages share the units.
-What is placed is simulated by itself: all of it waits for the first forward of its
-first stage only, so that its longest path may be extended by the first
-micro-batch's way there and the last gradient's way home. With X the end of that
-stage's last backward, and the fill of the rest and g of the first stage at least R,
+Stages are placed from the end of the pipeline, where warm-up counts are known; free
+ones are chosen with each stage (``simulated.warmups``). A run is chosen first (option,
+stages, units), then how its stages share the units. The placed stages are simulated
+by themselves, with all forwards arriving at time 0. Their longest path can be extended
+by the first micro-batch's way to them and the last gradient's way back to the first
+stage. With X the end of the last backward on the first placed stage, and R a lower
+bound on the fill of the rest plus g of the first stage,
 
     simulated time >= X + R.
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 
 class WalkEnd(IntEnum):
-    """Answers of ``walk_on``."""
+    """Return values of ``walk_on``."""
 
     DONE, FOUND, PAUSED, CROWDED = range(4)
 
@@ -117,7 +117,7 @@ def _begins(
     Parameters
     ----------
     mask, after
-        Clusters not used yet, and the one of the next stage.
+        Unused clusters as bits, and the cluster of the next stage.
     """
     p, j = costs.facts[Fact.P], costs.option[o, Option.CLUSTER]
     left = p - depth - m + 1
@@ -165,7 +165,7 @@ def _next_run(costs: Costs, levels: Levels, walk: Walk, depth: int) -> bool:
 
 @kernel
 def walk_on(costs: Costs, levels: Levels, walk: Walk) -> int:
-    """Go on until a plan is found, the steps are up, all is done or is too much."""
+    """Search until a plan is found, steps or memory run out, or all is visited."""
     state, stage = walk.state, walk.stage
     p, length = costs.facts[Fact.P], costs.facts[Fact.L]
     widest = len(levels.low) - 1
@@ -228,7 +228,7 @@ def walk_on(costs: Costs, levels: Levels, walk: Walk) -> int:
 def _share(
     costs: Costs, levels: Levels, walk: Walk, depth: int, units: int, widest: int
 ) -> None:
-    """Set the range of units of a stage, with so many left for it and its run."""
+    """Set the range of a stage's units; it and the rest of its run share ``units``."""
     row = walk.stage[depth]
     togo = row[Placed.RUN_STAGES] - row[Placed.RUN_PLACE] - 1
     ended = runs_ended(costs, row[Placed.UNUSED])

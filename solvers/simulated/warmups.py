@@ -1,20 +1,21 @@
-"""Warm-up counts of a pipeline's least simulated time, where they are free (``auto``).
+"""Warm-up counts of a pipeline's least simulated time, if they are free (``auto``).
 
-Stages are given counts from the end of the pipeline. How its last stages answer
-what comes from before them is a table (``simulated.flow.feed``), as every end is the
-largest of sums of an arrival and a path. One vector of counts makes another needless
-if it answers nothing later, asks no more of the stage before (W falls along the
-pipeline), and comes first by (sum, lexicographic order): put in its place, it ends
-no plan later and takes memory nowhere that is missing. So for every plan there is
-a vector left with the least simulated time, and of those the one with the least sum,
-then the lexicographically smallest.
+Stages are given counts from the end of the pipeline. When the last stages return
+gradients for the forwards that arrive is a table, their *answer*
+(``simulated.flow.feed``), as every end is the largest of sums of an arrival and a path.
+One vector of counts dominates another if no entry of its answer is later, its first
+count is no larger (W falls along the pipeline), and it comes first by (sum,
+lexicographic order): in the other's place it makes no plan longer, and every stage
+before has at least as many counts to choose from. So among the vectors kept there is
+one of the least simulated time, and of those the one with the least sum, then the
+lexicographically smallest.
 
-- The last stage warms up once. Its gradients wait for nothing but its own forwards,
-  so that more would only put forwards before them: with arrivals as they are, a path
-  from forward n to the end of backward m has at least m - n + 1 forwards and as many
-  backwards, which is all that one warm-up asks for.
-- Counts of a stage are tried from the least on. Once what any larger one could at best
-  answer is no better than what one did, the rest are needless.
+- The last stage has W = 1. Its backwards wait only for its own forwards, so more
+  warm-ups would only delay them: for given arrivals, a path from forward n to the end
+  of backward m has at least m - n + 1 forwards and as many backwards, and with W = 1
+  no more.
+- Counts of a stage are tried in ascending order. Once a lower bound on the answers of
+  all larger counts is no earlier than the answer of one tried, the rest are skipped.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
     from hetopt.solvers.arrays.costs import Ints
     from hetopt.solvers.simulated.state import Walk, Warmups
 
-#: Simulations for one stage beyond which its vectors are too many.
+#: Steps by which ``_answers`` may overdraw the walk's; beyond, vectors are too many.
 _MOST_STEPS = 500_000
 
 
@@ -54,16 +55,16 @@ def best_warmups(
 ) -> tuple[int, ...] | None:
     """Return the warm-up counts of the least simulated time; None if unknown.
 
-    Of several the ones of the least sum, then the lexicographically smallest.
+    Among equals, those of the least sum, then the lexicographically smallest.
 
     Parameters
     ----------
     times
-        Its own warm-up counts are not looked at.
+        Its own warm-up counts are ignored.
     most
         Micro-batches that fit on each stage, at most q.
     limit
-        In ns; there is nothing to find above it.
+        Largest simulated time of interest, in ns.
     """
     p, q = times.stages, times.microbatches
     if min(most) < 1 or q > MOST_ANSWERED:
@@ -101,7 +102,7 @@ def best_warmups(
 
 @step
 def _through(times: Ints, i: int) -> int:
-    """Return the fill that a stage and the boundary after it add."""
+    """Return the fill of a stage and the boundary after it."""
     tau = times[i, StageTime.PHI] + times[i, StageTime.BETA]
     return int(tau + 2 * times[i, StageTime.HOP])
 
@@ -115,7 +116,7 @@ def _strain(times: Ints, depth: int, q: int, w: int) -> int:
 
 @kernel
 def _place(levels: Levels, walk: Walk, most: Ints, q: int) -> bool:
-    """Place all stages; whether anything is within the limit, and it is known."""
+    """Place all stages; False if no plan is within the limit, or vectors overflow."""
     times, p = walk.times, len(most) - 1
     whole, fill = 0, 0
     for i in range(1, p + 1):
@@ -124,7 +125,7 @@ def _place(levels: Levels, walk: Walk, most: Ints, q: int) -> bool:
         fill += _through(times, i)
         if i == p:
             return warm_up_whole(levels, walk, i, q, most[i], fill, 0)
-        # What is before goes with the fill; so do its two ways over the boundary.
+        # The stages before, and kappa both ways to them, are the fill still ahead.
         if warm_up(levels, walk, i, q, most[i], whole, whole - fill, Rest(0, 0, 0)) < 1:
             return False
     return False
@@ -135,20 +136,20 @@ def warm_up(
     levels: Levels, walk: Walk, depth: int, q: int, most: int, fill: int, ahead: int,
     rest: Rest,
 ) -> int:  # fmt: skip
-    """Give counts to the stage placed at this depth; return the vectors left.
+    """Give counts to the stage placed at this depth; return how many vectors remain.
 
-    0 if no plan is within the limit, -1 if they are too many to tell apart.
+    0 if no plan is within the limit, -1 if there are too many to compare.
 
     Parameters
     ----------
     most
         Micro-batches that fit on the stage, at most q.
     fill
-        Of what is placed and of the run that is chosen.
+        Fill of the placed stages and of the rest of the chosen run.
     ahead
-        The part of it that is not placed.
+        The part of ``fill`` that is not placed.
     rest
-        What is left after that run.
+        Clusters, stages and units left after that run.
     """
     times, warm, limit = walk.times, walk.warm, walk.state[WalkState.LIMIT]
     row, room = walk.stage[depth], len(walk.warm.answer) - 2
@@ -168,7 +169,7 @@ def warm_up(
                 continue
             end = run_end(walk, depth, q)
             if not within(levels, limit, fill, end + ahead, strain, rest):
-                # Too few, or is it too many?
+                # Go on if a larger count may be within the limit.
                 times[depth, StageTime.FLIGHT] = min(w + 1, q)
                 feed(walk, depth, q, -1, True, warm.answer[room, 0])
                 end = warm.answer[room, 0, q - 1]
@@ -190,9 +191,9 @@ def warm_up(
 
 @step
 def _answers(walk: Walk, depth: int, q: int) -> bool:
-    """Write down what the last stages answer; False if that takes too many steps.
+    """Write down the last stages' answer; False if that takes too many steps.
 
-    A simulation is a step of the walk.
+    It counts 2 q steps: q simulations here, and at most q in ``_is_enough``.
     """
     warm = walk.warm
     room = len(warm.answer) - 2
@@ -204,7 +205,7 @@ def _answers(walk: Walk, depth: int, q: int) -> bool:
 
 @step
 def _total(warm: Warmups, depth: int, parent: int, w: int) -> int:
-    """Return the sum of a vector: w before one of the stages after."""
+    """Return the sum of the vector that puts w before vector ``parent``."""
     return int(w + warm.facts[depth - 1, parent, Vector.SUM]) if depth > 1 else w
 
 
@@ -219,9 +220,9 @@ def warm_up_whole(
     most
         Micro-batches that fit on the first stage, at most q.
     fill
-        Of the pipeline.
+        Fill of the pipeline.
     tied
-        What tied embeddings add to g of the first stage and of the last.
+        Time that tied embeddings add to g of the first and of the last stage.
     """
     times, warm, limit = walk.times, walk.warm, walk.state[WalkState.LIMIT]
     warm.size[depth] = 0
@@ -261,7 +262,7 @@ def warm_up_whole(
 
 @step
 def _value(walk: Walk, depth: int, q: int, loose: bool, tied: int, answer: Ints) -> int:
-    """Return the simulated time of a whole pipeline, or a bound on it (``feed``)."""
+    """Return a pipeline's simulated time, or if ``loose`` a lower bound (``feed``)."""
     times = walk.times
     feed(walk, depth, q, -1, loose, answer)
     value = answer[q - 1] + times[depth, StageTime.SYNCED] + tied
@@ -284,7 +285,7 @@ def _take(times: Ints, warm: Warmups, depth: int, vector: int) -> None:
 def _append(
     warm: Warmups, depth: int, parent: int, w: int, total: int, strain: int
 ) -> None:
-    """Add a vector: w before one of the stages after."""
+    """Add the vector that puts w before vector ``parent``."""
     at = warm.size[depth]
     for i in range(1, depth):
         warm.counts[depth, at, i] = warm.counts[depth - 1, parent, i]
@@ -323,7 +324,7 @@ def _no_later(one: Ints, other: Ints) -> bool:
 
 @step
 def _copy(one: Ints, other: Ints) -> None:
-    """Copy without the scratch that an assignment of slices asks for."""
+    """Copy without the temporary array that assigning slices needs."""
     for n in range(one.shape[0]):
         for m in range(one.shape[1]):
             other[n, m] = one[n, m]
@@ -331,9 +332,9 @@ def _copy(one: Ints, other: Ints) -> None:
 
 @step
 def _keep(warm: Warmups, depth: int, parent: int, w: int, strain: int) -> bool:
-    """Take in the vector whose answer is the last but one, unless it is needless.
+    """Keep the vector whose answer is the last but one, unless it is dominated.
 
-    Those that it makes needless are left out. One too many is counted, not kept.
+    Vectors that it dominates are dropped. One that exceeds the room is only counted.
     """
     room, total = len(warm.answer) - 2, _total(warm, depth, parent, w)
     answer = warm.answer[room]
@@ -370,7 +371,7 @@ def _keep(warm: Warmups, depth: int, parent: int, w: int, strain: int) -> bool:
 
 @step
 def _is_enough(walk: Walk, depth: int, q: int, w: int) -> bool:
-    """Whether more than w warm-ups answer nothing sooner than w do."""
+    """Whether no entry of the answer is earlier with more than w warm-ups."""
     times, warm = walk.times, walk.warm
     room = len(warm.answer) - 2
     bound = warm.answer[room + 1, 0]

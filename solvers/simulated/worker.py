@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SimulatedSpec:
-    """What every worker is given once; ``top`` best plans are wanted."""
+    """What every worker gets at its start; the ``top`` best plans are wanted."""
 
     problem: Problem
     table: CostTable
@@ -45,9 +45,9 @@ class BoundTimesTask:
     Attributes
     ----------
     limit
-        In ns.
+        Largest simulated time of interest, in ns.
     share
-        How closely: intervals of the excess are this share of the limit wide.
+        Largest width of the excess's intervals, as a share of the limit.
     """
 
     microbatches: int
@@ -97,9 +97,9 @@ class SimulatedWorker:
                 raise SolverError(msg)
 
     def useful(self, part: TableSlice, limit: int, stages: int) -> TableSlice:
-        """Return a slice without strategies that others make useless."""
-        # The next best plans may well use what a better strategy replaces, and under
-        # ``auto`` the best one, with other warm-up counts.
+        """Return a slice without dominated strategies."""
+        # The next best plans may use dominated strategies; under ``auto`` so may the
+        # best plan, with other warm-up counts.
         if self.top > 1 or rule_of(self.table.schedule).free:
             return part
         of_interest = Simulated(limit, stages)
@@ -130,7 +130,7 @@ class SimulatedWorker:
         )
 
         def limit() -> int:
-            # Only what is known here and now: the parent may hear of plans later.
+            # The parent may not have handled this worker's latest plans yet.
             known = int(self._shared.value) // PERIOD_SCALE
             return min(known, *best[:1]) if self.top == 1 and best else known
 
@@ -150,6 +150,6 @@ class SimulatedWorker:
             search.run()
         except Interrupted:
             return Verdict(closed=False, searched=True, bound=task.bound)
-        # A plan within the limit that is left is the best one of all.
+        # All plans within the limit were visited: the best of them is optimal.
         bound = min([limit() + 1, *best]) * PERIOD_SCALE
         return Verdict(closed=True, searched=search.simulated > 0, bound=bound)
