@@ -1,1 +1,1 @@
-"""Correcting a latency table by what engineers' own runs took."""
+"""Correcting a latency table by measured runs."""

@@ -1,7 +1,7 @@
-"""What problems have to have in common for their runs to be calibrated together.
+"""What problems must have in common for their runs to be calibrated together.
 
-A factor corrects a rate that the problem states, so all problems have to state the same
-one: of devices, of the links inside and between nodes, of those between clusters.
+A factor corrects rates that a problem states, so all problems have to state the same
+rates: of devices, of links inside and between nodes, of links between clusters.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def ensure_alike(first: MeasuredRun, other: MeasuredRun) -> None:
-    """Refuse a run whose problem a factor of the first one's would not correct.
+    """Refuse a run whose problem cannot share factors with that of the first run.
 
     Raises
     ------
@@ -41,7 +41,7 @@ def ensure_alike(first: MeasuredRun, other: MeasuredRun) -> None:
         raise InputError(msg, file=other.name, field="clusters")
     wanted = _facts(first.problem)
     for field, value in _facts(other.problem).items():
-        # What one of the problems leaves open changes none of its prices.
+        # A field that the first problem does not have affects none of its prices.
         if value != wanted.get(field, value):
             msg = (
                 f"is {value}, expected {wanted[field]} as in {first.name}: runs are "
@@ -52,7 +52,7 @@ def ensure_alike(first: MeasuredRun, other: MeasuredRun) -> None:
 
 
 def _facts(problem: Problem) -> dict[str, str]:
-    """Return what has to be equal, by its field."""
+    """Return the values that have to be equal, by field."""
     calibration = problem.calibration
     found = {
         "calibration.bandwidth": f"{calibration.bandwidth:g}",
@@ -79,7 +79,7 @@ def _facts(problem: Problem) -> dict[str, str]:
 
 
 def _of_source(source: str) -> str:
-    """Return a latency source; of a file its name, and a digest of what it holds."""
+    """Return a latency source; of a file its name, and a digest of its content."""
     if not source.endswith(PROFILE_SUFFIX):
         return source
     content = read_bytes(source, "a profile", MOST_TEXT_BYTES)
@@ -88,7 +88,7 @@ def _of_source(source: str) -> str:
 
 
 def _of_device(cluster: Cluster) -> dict[str, str]:
-    """Return what a cluster's devices and the links inside its nodes do."""
+    """Return the rates of a cluster's devices and of the links inside its nodes."""
     device, group = cluster.accelerator, cluster.group
     flops = {
         f"accelerator.peak_flops.{name}": _flops(getattr(device.peak_flops, name))
@@ -109,7 +109,7 @@ def _of_device(cluster: Cluster) -> dict[str, str]:
 
 
 def _of_network(cluster: Cluster) -> dict[str, str]:
-    """Return what leaves a cluster's nodes through."""
+    """Return the rates of the links between a cluster's nodes and out of it."""
     per_device = Fraction(cluster.nics_per_node, cluster.devices_per_node)
     return {
         **_of_link("inter_node", cluster.inter_node),

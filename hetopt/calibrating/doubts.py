@@ -1,8 +1,8 @@
-"""Saying where measured runs cannot tell what was slow.
+"""Warnings where measured runs cannot tell which part was slow.
 
-A run tells about each part of a plan as much as that part takes of its time
-(``time_shares``). Two parts whose shares are in proportion over all runs explain these
-alike: a factor on the wrong one makes them right, and other plans wrong.
+A run determines the factor of each part of a plan by the part's share of its time
+(``time_shares``). If the shares of two parts are proportional over all runs, either
+factor fits them: the wrong one fits these runs too, but not other plans.
 """
 
 from __future__ import annotations
@@ -24,31 +24,31 @@ if TYPE_CHECKING:
     from hetopt.calibrating.runs import MeasuredRun
     from hetopt.problem.calibration import Calibration
 
-#: Share of an iteration that is worth a word. If links that take a tenth of the time
-#: are 30% slower than thought, the iteration is off by 3%: about as much as tables are
-#: off where nothing is (the medians in data/iterations/accuracy.json).
+#: Least share of an iteration that is mentioned. If links that take a tenth of the time
+#: are 30% slower than assumed, the iteration is off by 3%: about the usual error of
+#: tables (the medians in data/iterations/accuracy.json).
 NOTICEABLE = 0.1
 
 #: Largest condition of the matrix of shares (each factor's scaled to length 1) at which
 #: the runs tell its factors apart: an error of 1% in the times becomes one of 10% in
-#: how much a factor takes.
+#: a factor's time.
 MOST_CONDITION = 10.0
 
-#: Least length of a factor's part in the directions that the runs do not tell.
+#: Least length of a factor's component in directions that the runs do not determine.
 LEAST_PART = 0.3
 
 
 def doubts(
     runs: Sequence[MeasuredRun], calibration: Calibration, corrected: Sequence[Factor]
 ) -> str | None:
-    """Say in one line what the runs cannot tell, and which run would; None if nothing.
+    """Return a line on what the runs cannot tell, and which run could; None if nothing.
 
     Parameters
     ----------
     runs
         One or more.
     calibration
-        What they gave.
+        The calibration fitted to them.
     corrected
         The factors that were fitted.
     """
@@ -85,7 +85,7 @@ def _confused(
     most = shares.max(axis=0)
     chosen = [column for column, share in enumerate(most) if share > NOTICEABLE]
     if not any(factors[column] in corrected for column in chosen):
-        # What was corrected takes little of the time, but it took all the blame.
+        # The fitted factors have small shares, but all of the error was put on them.
         chosen += [
             column
             for column, factor in enumerate(factors)
@@ -117,7 +117,7 @@ def _with_share(factor: Factor, shares: NDArray[np.float64]) -> str:
 
 
 def _remedies(confused: Sequence[Factor]) -> list[str]:
-    """Return what a run should have to tell these apart."""
+    """Return what another run should have to tell these factors apart."""
     kinds = [factor.kind for factor in confused]
     found = []
     if "intra_node" in kinds:
@@ -130,7 +130,7 @@ def _remedies(confused: Sequence[Factor]) -> list[str]:
 
 
 def _microbatches(run: MeasuredRun) -> list[int]:
-    """Return the sequences of a micro-batch per replica, of each stage."""
+    """Return the sequences per micro-batch and replica, for each stage."""
     pipeline = run.plan.pipeline
     batch = run.problem.training.global_batch // pipeline.microbatches
     return [batch // stage.strategy.dp for stage in pipeline.stages]

@@ -1,4 +1,4 @@
-"""What runs may correct: the factors of a problem's calibration, one by one."""
+"""The factors of a problem's calibration that runs can correct."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BOUNDS: dict[Corrected, tuple[float, float]] = {
     "bandwidth": BANDWIDTH_BOUNDS,
 }
 
-#: Significant digits of the factors written.
+#: Significant digits of factors in files.
 DIGITS = 4
 
 
@@ -30,9 +30,9 @@ class Factor(NamedTuple):
     Attributes
     ----------
     kind
-        Its field.
+        Its field in the calibration.
     cluster
-        Whose efficiency it is; None for the links.
+        The cluster whose efficiency it is; None for links.
     """
 
     kind: Corrected
@@ -45,7 +45,7 @@ class Factor(NamedTuple):
 
     @property
     def slowed(self) -> str:
-        """What takes longer where the factor is smaller."""
+        """What takes longer if the factor is smaller."""
         if self.kind == "efficiency":
             return f"computing on {self.cluster}"
         return "links inside nodes" if self.kind == "intra_node" else "networks"
@@ -77,7 +77,7 @@ def value_of(calibration: Calibration, factor: Factor) -> float:
 def with_values(
     calibration: Calibration, factors: Sequence[Factor], values: Sequence[float]
 ) -> Calibration:
-    """Return the calibration with other values of these factors, within bounds."""
+    """Return the calibration with new values of these factors, clipped to bounds."""
     efficiency = dict(calibration.efficiency)
     links = {
         "intra_node": calibration.intra_node,
@@ -99,5 +99,5 @@ def with_values(
 
 
 def rounded(value: float) -> float:
-    """Return a factor as it is written."""
+    """Return a factor rounded as in files."""
     return float(f"{value:.{DIGITS}g}")

@@ -1,10 +1,10 @@
-"""Correcting the latency table by what one run took.
+"""Correcting the latency table by one run.
 
-One measured iteration tells one number, so it corrects one thing: what the devices of
-the plan's clusters reach of their modelled or profiled speed (``efficiency``), what the
-links inside nodes reach of their bandwidth (``intra_node``), or what the networks
-between nodes and clusters do (``bandwidth``). Factors are
-bounded: a difference that they cannot correct in full is reported.
+One measured iteration is one number, so it corrects one kind of factor: the share of
+their modelled or profiled speed that devices of the plan's clusters reach
+(``efficiency``), or the share of their bandwidth that links inside nodes
+(``intra_node``) or networks between nodes and clusters (``bandwidth``) reach. Factors
+are bounded: a difference that they cannot correct in full is reported.
 """
 
 from __future__ import annotations
@@ -36,17 +36,17 @@ PRECISION = 1e-4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fit:
-    """What a run says about a problem's table.
+    """The correction of a problem's table by one run.
 
     Attributes
     ----------
     calibration
-        To be used from now on.
+        The new calibration.
     before_s, after_s
         The plan's simulated iteration with the problem's own, and with the new
         calibration.
     bounded
-        What the bounds did not let correct in full.
+        Factors that could not correct the difference in full because of their bounds.
     """
 
     calibration: Calibration
@@ -66,14 +66,14 @@ def fit(
     Parameters
     ----------
     correct
-        What the difference is blamed on.
+        The kind of factor that is corrected.
     clusters
-        Whose efficiency is corrected; those of the plan by default.
+        Clusters whose efficiency is corrected; those of the plan by default.
 
     Raises
     ------
     InputError
-        The plan's time does not depend on what is to be corrected.
+        The plan's time does not depend on these factors.
     """
     plan = Repriced(run.problem, run.plan)
     old = run.problem.calibration
@@ -81,7 +81,7 @@ def fit(
     low, high = BOUNDS[correct]
 
     def corrected(ratio: float) -> Calibration:
-        """Return a calibration with one thing changed, within its bounds."""
+        """Return the calibration with factors times ``ratio``, within their bounds."""
         values = [
             rounded(min(max(value_of(old, factor) * ratio, low), high))
             for factor in factors
@@ -108,7 +108,7 @@ def _bisected(
     seconds: Callable[[float], float], measured_s: float, low: float, high: float
 ) -> float:
     """Return the factor with which an iteration takes ``measured_s``."""
-    # Iterations only get shorter as a factor rises: halve its logarithm.
+    # An iteration's time falls as the factor rises: bisect the factor's logarithm.
     slowest, quickest = math.log(low), math.log(high)
     while quickest - slowest > PRECISION / 2:
         middle = (slowest + quickest) / 2

@@ -1,4 +1,4 @@
-"""Correcting the overhead of a cluster by the memory that a run's devices held."""
+"""Correcting the memory overhead of a cluster by the measured memory of a run."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overhead:
-    """What measured memory says about a cluster.
+    """The corrected overhead of a cluster.
 
     Attributes
     ----------
     cluster
-        That of the stage with the fullest devices.
+        The cluster of the stage with the fullest devices.
     overhead_bytes
-        Of each of its devices, outside of what the framework allocates.
+        Per device, outside of what the framework allocates.
     planned_bytes
-        What that stage needs per device by our count.
+        What that stage needs per device according to the plan.
     bounded
-        What the bounds did not let correct in full; None if nothing.
+        The bounds, if they prevented a full correction; else None.
     """
 
     cluster: str
@@ -35,7 +35,7 @@ class Overhead:
 
 
 def fit_overhead(run: MeasuredRun, measured_bytes: int) -> Overhead:
-    """Return what was measured beyond what the plan allocates, within bounds.
+    """Return the measured memory minus what the plan needs, within bounds.
 
     Parameters
     ----------

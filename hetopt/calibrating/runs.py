@@ -1,4 +1,4 @@
-"""A measured run, and what its plan would take under other calibrations."""
+"""A measured run, and the price of its plan under other calibrations."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredRun:
-    """A plan that was launched, and what an iteration took.
+    """A plan that was launched, and its measured iteration time.
 
     Attributes
     ----------
     name
-        What errors call the problem: its file.
+        The problem's name in errors: its file.
     measured_s
-        Seconds, above 0.
+        Seconds of an iteration, above 0.
     """
 
     name: str
@@ -51,8 +51,8 @@ class MeasuredRun:
 class Repriced:
     """A plan that is priced under one calibration after another.
 
-    Its table is built with the plan's strategies alone, and the latency source, whose
-    answers no calibration changes, is asked once.
+    Its table is built with the plan's strategies only. The latency source, whose
+    answers do not depend on the calibration, is asked once.
     """
 
     def __init__(self, problem: Problem, plan: Plan) -> None:
@@ -66,12 +66,12 @@ class Repriced:
         return price(self.plan, build_table(problem, self._source))
 
     def seconds(self, calibration: Calibration) -> float:
-        """Return what an iteration takes in simulation."""
+        """Return the simulated time of an iteration."""
         return self.price(calibration).iteration_time_s
 
 
 class _Remembered:
-    """A latency source that is asked every question once."""
+    """A latency source that remembers its answers."""
 
     def __init__(self, source: LatencySource) -> None:
         self._source = source
@@ -84,7 +84,8 @@ class _Remembered:
     def shard_times(self, query: ShardQuery) -> ShardTimes:
         """Ask the source, unless it has answered before.
 
-        Model and training are the plan's own in every question, but for ZeRO's stage.
+        The key has no model, and of training only the ZeRO stage: only that differs
+        between the queries for one plan.
         """
         shape = query.shape
         key = (

@@ -3,8 +3,8 @@
 All factors are fitted jointly: the efficiency of each cluster that the runs use, and
 the bandwidths of the links inside nodes and of the networks. The fit has the least sum,
 over the runs, of the squares of log(simulated / measured), plus ``PULL`` squared times
-the sum of the squares of the factors' logarithmic changes. What remains wrong is
-judged on runs that were left out of the fit, one after the other.
+the sum of the squares of the factors' logarithmic changes. The remaining error is
+judged by leaving out each run in turn.
 """
 
 from __future__ import annotations
@@ -31,31 +31,31 @@ if TYPE_CHECKING:
     from hetopt.problem.calibration import Calibration
 
 #: Weight of a factor's change relative to a run's error, both as logarithms: a ratio of
-#: standard deviations. A corrected table still misses a run by about 1.5%, and factors
-#: are off by about half (0.25 to 2 are their bounds). What the runs tell hardly feels
-#: it; what they do not tell stays as it was.
+#: standard deviations. A corrected table is still off by about 1.5% for a run, and
+#: factors by about half (0.25 to 2 are their bounds). It hardly affects factors that
+#: the runs determine, and keeps the others at their old values.
 PULL = 0.03
 
-#: Of factors' logarithms, at which the search ends: no run is measured more precisely.
+#: Tolerance of factors' logarithms: no run is measured more precisely.
 TOLERANCE = 1e-4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JointFit:
-    """What several runs say about their problems' tables; tuples are in their order.
+    """The correction by several runs; tuples of seconds are in the order of runs.
 
     Attributes
     ----------
     calibration
-        To be used from now on.
+        The new calibration.
     factors
-        Those that were fitted.
+        The factors that were fitted.
     before_s, after_s
         The simulated iterations with the problems' own, and with the new calibration.
     left_out_s
-        The simulated iteration of each run with the calibration that the others give.
+        The simulated iteration of each run with the calibration fitted to the others.
     bounded
-        Factors that lie at a bound.
+        Factors that are at a bound.
     """
 
     calibration: Calibration
@@ -72,22 +72,22 @@ def fit_jointly(
     correct: Corrected | None = None,
     clusters: tuple[str, ...] = (),
 ) -> JointFit:
-    """Find the factors with which all plans' simulated iterations are nearest.
+    """Fit the factors so that all plans' simulated iterations are near the measured.
 
     Parameters
     ----------
     runs
         Two or more, of problems with the same clusters, links and calibration.
     correct
-        The one thing that differences are blamed on; None for everything.
+        The only kind of factor that is corrected; None for all kinds.
     clusters
-        Whose efficiency is corrected; those of the plans by default.
+        Clusters whose efficiency is corrected; those of the plans by default.
 
     Raises
     ------
     InputError
         Clusters, links, latency sources or calibrations of two problems differ, or no
-        plan's time depends on what is to be corrected.
+        plan's time depends on these factors.
     """
     for run in runs[1:]:
         ensure_alike(runs[0], run)
@@ -126,7 +126,7 @@ def _fitted(
     factors: Sequence[Factor],
     old: Calibration,
 ) -> Calibration:
-    """Return the calibration with the least sum of squares, as it is written."""
+    """Return the calibration with the least sum of squares, rounded as in files."""
     start = np.array([value_of(old, factor) for factor in factors])
     low, high = np.log(np.array([factor.bounds for factor in factors]).T / start)
 
@@ -147,7 +147,7 @@ def _fitted(
         np.zeros(len(factors)),
         jac=slopes,
         bounds=(low, high),
-        # Ends on a bound itself where the least sum lies beyond it.
+        # This method ends exactly on a bound if the least sum lies beyond it.
         method="dogbox",
         xtol=TOLERANCE,
     )

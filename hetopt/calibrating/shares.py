@@ -1,4 +1,4 @@
-"""How much of an iteration's time hangs on each factor of a calibration."""
+"""The share of an iteration's time that depends on each factor of a calibration."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from hetopt.calibrating.runs import Repriced
     from hetopt.problem.calibration import Calibration
 
-#: Half the width of the differences, as a logarithm: wide enough that the rounding of
-#: times to nanoseconds does not show, narrow against what factors are corrected by.
+#: Half the width of the differences, as a logarithm: wide enough that rounding times to
+#: nanoseconds does not matter, and small compared with usual corrections.
 STEP = 0.03
 
 
@@ -29,8 +29,8 @@ def time_shares(
     """Return the share of each plan's time that each factor divides; (plans, factors).
 
     A share is ``-d log(time) / d log(factor)``, by central differences, one-sided at a
-    factor's bounds: 1 where all the time is spent on what the factor makes faster, 0
-    where none of it is or where it is hidden behind something else.
+    factor's bounds: 1 if all the time is spent on what the factor makes faster, 0 if
+    none is, or if it is overlapped by something else.
     """
     found = np.empty((len(plans), len(factors)))
     for column, factor in enumerate(factors):

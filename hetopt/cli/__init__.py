@@ -1,7 +1,7 @@
 """The command line: one module per command.
 
-Signals are taken over before anything else is imported: whenever one comes, hetopt
-has the last word.
+Signal handlers are installed before anything else is imported, so that hetopt always
+ends in an orderly way.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ def main(arguments: Sequence[str] | None = None, *, last: bool = False) -> int:
     Parameters
     ----------
     arguments
-        What stands after ``hetopt``; the process's own arguments by default.
+        Arguments after ``hetopt``; by default those of the process.
     last
-        Whether the process ends with it: signals are then ignored from there on.
+        Whether the process ends after it: signals are then ignored at its end.
     """
     clock.begin()
     interruption.install()
@@ -46,7 +46,7 @@ def main(arguments: Sequence[str] | None = None, *, last: bool = False) -> int:
 def process() -> int:
     """Run the command of this process."""
     code = main(last=True)
-    # Python looks for garbage among all that is left, for a third of a second.
+    # Without it, the garbage collection at exit takes a third of a second.
     gc.freeze()
     return code
 

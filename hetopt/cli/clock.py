@@ -1,13 +1,13 @@
-"""What is left of a command's time limit when its search begins."""
+"""The remainder of a command's time limit when its search begins."""
 
 from __future__ import annotations
 
 import time
 
-#: Seconds that reading and building the table may take beside the limit; what they
-#: take beyond is the search's loss.
+#: Seconds for reading and building the table that do not count towards the limit; more
+#: than that is subtracted from the search's time.
 _BESIDE_S = 1.0
-#: Seconds that a search has in any case: enough for a plan of one strategy.
+#: Least seconds of a search: enough for a plan of one strategy.
 _LEAST_S = 0.25
 
 
@@ -16,7 +16,7 @@ class _Clock:
 
 
 def begin() -> None:
-    """Take note that a command begins."""
+    """Record that a command begins now."""
     _Clock.began = time.monotonic()
 
 

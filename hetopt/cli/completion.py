@@ -11,7 +11,7 @@ from hetopt.solvers.registry import solver_names
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-#: Arguments by what stands for them in the help: files and folders.
+#: Metavars of arguments that are files, and folders.
 _FILES = ("CERT", "FILE", "PLAN", "PROBLEM", "PROFILE")
 _FOLDERS = ("DIR",)
 
@@ -30,7 +30,7 @@ def script(root: argparse.ArgumentParser, shell: str) -> str:
         msg = "needs shtab: pip install '.[completion]' in hetopt's source"
         raise InputError(msg, field="--print-completion") from None
     for action in _actions(root):
-        # shtab looks for the attribute; argparse knows nothing of it.
+        # shtab reads this attribute, which argparse does not declare.
         if action.metavar in _FILES:
             action.complete = shtab.FILE  # type: ignore[attr-defined]
         elif action.metavar in _FOLDERS:

@@ -1,4 +1,4 @@
-"""Reads the arguments, runs one command, turns errors into codes."""
+"""Parses the arguments, runs one command, and turns errors into exit codes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from hetopt.version import __version__
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-#: What each command does. Its module is loaded when it is asked for.
+#: Summary of each command. A command's module is loaded only when it is used.
 COMMANDS: Mapping[str, str] = MappingProxyType(
     {
         "init": "write a commented example problem",
@@ -48,7 +48,7 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
         "calibrate": "correct a problem's latency table by what plans really took",
     }
 )
-#: Shells that ``--print-completion`` knows.
+#: Shells that ``--print-completion`` supports.
 SHELLS = ("bash", "zsh", "fish")
 
 
@@ -61,7 +61,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 class _PrintCompletion(argparse.Action):
-    """Prints a script for a shell, and ends."""
+    """Prints a shell's completion script, and exits."""
 
     def __call__(
         self,
@@ -82,8 +82,8 @@ def parser(loaded: Collection[str] = tuple(COMMANDS)) -> argparse.ArgumentParser
     Parameters
     ----------
     loaded
-        Commands that get their options, whose modules have to be loaded for that; the
-        others are known by name only. All of them by default.
+        Commands whose modules are loaded to add their options; the others have only a
+        name and a summary. All of them by default.
     """
     root = _Parser(
         prog="hetopt",
@@ -123,7 +123,7 @@ def parser(loaded: Collection[str] = tuple(COMMANDS)) -> argparse.ArgumentParser
 
 def module_name(name: str) -> str:
     """Return the module of a command, which has ``add_arguments`` and ``run``."""
-    # ``import_``, as ``import`` is no name for a module.
+    # ``import`` is a keyword, so it cannot be a module's name.
     own = "import_" if name == "import" else name.replace("-", "_")
     return f"hetopt.cli.commands.{own}"
 
@@ -148,7 +148,7 @@ def run_command(arguments: Sequence[str] | None) -> int:
         complain(f"stopped: {error}")
         return STOPPED
     except BrokenPipeError:
-        # Help text into a closed pipe; what commands print goes through emit().
+        # argparse printed help into a closed pipe; commands use emit() instead.
         discard_output()
         return 0
     return code

@@ -1,10 +1,10 @@
-"""The exit codes of commands, beside 0: done."""
+"""The exit codes of commands other than 0, which means done."""
 
 from __future__ import annotations
 
 #: There is no feasible plan, or a check failed.
 NO_PLAN = 1
-#: What the user wrote is wrong.
+#: The user's input is wrong.
 BAD_INPUT = 2
-#: The command was stopped before it had anything to show.
+#: The command was stopped before it had a result.
 STOPPED = 3

@@ -1,4 +1,4 @@
-"""Whether the options of ``hetopt plan`` fit each other, before it searches."""
+"""Checks, before the search, that the options of ``hetopt plan`` fit each other."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def fit(options: argparse.Namespace, principles: Principles) -> None:
 
 
 def _fit_best(options: argparse.Namespace) -> None:
-    """Raise InputError if other options do not go with ``--schedule best``."""
+    """Raise InputError for options that cannot be used with ``--schedule best``."""
     from hetopt.planning.plan import ensure_best
 
     given = {
@@ -67,14 +67,14 @@ def _fit_best(options: argparse.Namespace) -> None:
 
 
 def _fit_stability(options: argparse.Namespace) -> None:
-    """Raise InputError if other options do not go with ``--stability``."""
+    """Raise InputError for options that cannot be used with ``--stability``."""
     ensure_races(options.solver, "--stability")
     for flag, given in (
         ("--for", options.launcher is not None),
         ("--pareto", options.pareto),
         ("--budget", options.budget is not None),
         ("--objective cost", options.objective == "cost"),
-        # Where links or memory are others, so is the table.
+        # With changed links or memory the given table is no longer valid.
         ("--table", options.table is not None),
     ):
         if given:
@@ -82,12 +82,12 @@ def _fit_stability(options: argparse.Namespace) -> None:
 
 
 def fit_spending(options: argparse.Namespace) -> Spending | None:
-    """Return how prices decide; None if nothing was asked of them.
+    """Return how prices are used; None if no option asks for them.
 
     Raises
     ------
     InputError
-        Other options do not go with that.
+        Other options cannot be used with prices.
     """
     from hetopt.planning.plan import ensure_spends
     from hetopt.results.spending import spending_of
@@ -152,7 +152,7 @@ def fit_pipelines(options: argparse.Namespace, problem: Problem) -> None:
 
 
 def _fit_launcher(options: argparse.Namespace, principles: Principles) -> None:
-    """Raise InputError if other options do not go with ``--for``."""
+    """Raise InputError for options that cannot be used with ``--for``."""
     limits_of(options.launcher)
     if not solver(options.solver).races:
         msg = f"solver {options.solver} proves nothing of a launcher's plans: use dp"
@@ -162,7 +162,7 @@ def _fit_launcher(options: argparse.Namespace, principles: Principles) -> None:
         ("--objective", options.objective not in (None, "closed")),
         ("--certificate", options.certificate is not None),
         ("--journal", options.journal is not None),
-        # A table holds the cheapest resharding, which may not be the launcher's.
+        # A table has the cheapest resharding, which the launcher may not support.
         ("--table", options.table is not None),
     ):
         if given:

@@ -1,4 +1,4 @@
-"""What several commands read: numbers, problems, tables."""
+"""Arguments and inputs of several commands: numbers, problems, tables."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from hetopt.problem.problem import Problem
     from hetopt.problem.training.choices import ScheduleName
 
-#: Schedules by how many transfers block at a boundary.
+
+#: Schedules by the number of blocking transfers at a boundary.
 _BLOCKING = {rule.blocking: rule.name for rule in RULES.values() if rule.blocking}
 
 
@@ -41,7 +42,7 @@ def whole(least: int) -> Callable[[str], int]:
 
 
 def workers(jobs: int | None) -> int | None:
-    """Return how many workers to start for ``--jobs``; say so if they are fewer."""
+    """Return the number of workers for ``--jobs``; print a note if it is lower."""
     if jobs is None:
         return None
     from hetopt.cli.output import complain
@@ -62,12 +63,12 @@ def chunk_counts(text: str) -> tuple[int, ...]:
 
 
 def one_chunk_count(options: argparse.Namespace) -> int | None:
-    """Return the only number of ``--chunks``; None: the problem's.
+    """Return the only number of ``--chunks``; None for the problem's.
 
     Raises
     ------
     InputError
-        There are several.
+        Several numbers are given.
     """
     counts: tuple[int, ...] | None = options.chunks
     if counts is not None and len(counts) > 1:
@@ -109,7 +110,7 @@ def not_negative(text: str) -> float:
 
 
 def principles_of(text: str) -> Principles:
-    """Read ``--relax``: names between commas, or nothing."""
+    """Read ``--relax``: comma-separated names; an empty text relaxes nothing."""
     try:
         return Principles.relaxing(text.split(",") if text else ())
     except ValueError as error:
@@ -143,7 +144,7 @@ def add_schedule(command: argparse.ArgumentParser, *, best: bool = False) -> Non
     Parameters
     ----------
     best
-        Whether the best of all schedules may be asked for.
+        Whether ``best`` is a choice: the best of all schedules.
     """
     from hetopt.problem.training.choices import SCHEDULE_CHOICES
 
@@ -173,7 +174,7 @@ def add_chunks(command: argparse.ArgumentParser, *, several: bool = False) -> No
     Parameters
     ----------
     several
-        Whether several numbers may be tried.
+        Whether several numbers may be given, all of which are tried.
     """
     tried = f"; with {BEST} which ones to try, with commas between (default: 2,4)"
     command.add_argument(
@@ -186,12 +187,12 @@ def add_chunks(command: argparse.ArgumentParser, *, several: bool = False) -> No
 
 
 def schedule_of(options: argparse.Namespace) -> ScheduleName | None:
-    """Return the schedule that is asked for; None: the problem's.
+    """Return the schedule that options name; None for the problem's.
 
     Raises
     ------
     InputError
-        ``--blocking`` is given for another schedule.
+        ``--blocking`` is given with another schedule than 1f1b-blocking.
     """
     asked: ScheduleName | None = options.schedule
     if options.blocking is None:
@@ -225,17 +226,18 @@ def load_problem(
     Parameters
     ----------
     schedule, chunks
-        Of ``--schedule`` and ``--chunks``, which take the place of those in the file.
+        Values of ``--schedule`` and ``--chunks``, which replace those in the file.
     lengths
         Whether sequences may have several lengths; else they are refused.
     divided
-        Whether the schedule has to divide the model; else another one may be meant.
+        Whether to check that the schedule can divide the model; False if the command
+        uses other schedules instead.
 
     Raises
     ------
     InputError
-        The file is no problem, or its schedule, or what takes the place of that, does
-        not go with its model and pins; its sequences have several lengths, and may not.
+        The file is no problem; its schedule, or the one given instead, does not fit its
+        model and pins; or sequences have several lengths, which is not allowed here.
     """
     problem = _read(name, lengths=lengths)
     own = problem.training
@@ -260,9 +262,9 @@ def load_problem_of(
     Parameters
     ----------
     name, lengths
-        As of ``load_problem``.
+        As for ``load_problem``.
     path
-        Of the plan's file.
+        The plan's file.
 
     Raises
     ------
@@ -302,16 +304,16 @@ def _ensure_divides(problem: Problem) -> None:
 def placed(
     error: InputError, name: str | None, schedule: str | None, chunks: object | None
 ) -> InputError:
-    """Return an error with the option, or the problem's file, that it is about.
+    """Return an error that names the option, or the problem's file, that it is about.
 
     Parameters
     ----------
     error
-        That knows a field of a problem, and no file; others are returned as they are.
+        Changed only if it names a field of a problem and no file.
     name
-        Of the problem; None: of none that is known.
+        The problem's name; None if unknown.
     schedule, chunks
-        What options have put in the place of the file's; None: nothing.
+        Values of options that replace those of the file; None if not given.
     """
     field = error.field or ""
     if error.file is not None or field.startswith("--"):
@@ -328,7 +330,7 @@ def placed(
 
 
 def load_table(problem: Problem, path: str | None) -> CostTable:
-    """Read the table of ``problem``, or build it when there is no ``path``."""
+    """Read the table of ``problem``, or build it if ``path`` is None."""
     if path is None:
         from hetopt.cost.build import build_table
 

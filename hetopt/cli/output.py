@@ -1,4 +1,4 @@
-"""Standard output and standard error, whatever they are connected to."""
+"""Printing to standard output and standard error, even if they are closed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hetopt.errors import InputError
 
 
 def emit(text: str) -> None:
-    """Print ``text``; a reader that went away is no error.
+    """Print ``text``; a closed pipe is no error.
 
     Raises
     ------
@@ -32,7 +32,7 @@ def emit(text: str) -> None:
     except OSError as error:
         discard_output()
         if interruption.requested() == getattr(signal, "SIGHUP", None) is not None:
-            # The terminal was closed: nobody reads, and files are still written.
+            # The terminal was closed: nobody reads this, but files are still written.
             return
         reason = error.strerror or str(error)
         msg = f"cannot be written: {reason}"
@@ -40,7 +40,7 @@ def emit(text: str) -> None:
 
 
 def discard_output() -> None:
-    """Send what is still buffered nowhere, so that the flush at exit succeeds."""
+    """Redirect standard output to the null device, so that the flush at exit works."""
     with open(os.devnull, "w", encoding="utf-8") as nowhere:
         os.dup2(nowhere.fileno(), sys.stdout.fileno())
 

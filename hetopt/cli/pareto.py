@@ -1,4 +1,4 @@
-"""``hetopt plan --pareto``: every plan that no other beats in time and price."""
+"""``hetopt plan --pareto``: the Pareto-optimal plans in time and price."""
 
 from __future__ import annotations
 

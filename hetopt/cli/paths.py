@@ -1,4 +1,4 @@
-"""Which files a command may write: none that it reads, and no plan but by a plan."""
+"""The files a command may write: none it reads; a plan is replaced only by a plan."""
 
 from __future__ import annotations
 
@@ -27,25 +27,25 @@ def ensure_outputs(
     problems: Iterable[str] = (),
     plans: bool = False,
 ) -> None:
-    """Raise InputError now, before any work, for a file that must not be written.
+    """Raise InputError, before any work, for a file that must not be written.
 
     Parameters
     ----------
     outputs
         Files to write; None and ``-`` for none.
     inputs
-        Files that are read, and folders all of whose files are; None for none. A name
-        that is no file's is of something that ships with hetopt.
+        Files that are read, and folders all of whose files are read; None for none. A
+        name of no existing file belongs to something that ships with hetopt.
     problems
         Problems that are read, with every file they name.
     plans
-        Whether what is written may take the place of a plan.
+        Whether an output may replace a file that holds a plan.
 
     Raises
     ------
     InputError
-        A file cannot be written, is an input under whatever name, or the same as
-        another output; or it holds a plan, and what is written does not.
+        A file cannot be written, is also an input (even by another name), or is the
+        same as another output; or it holds a plan, and ``plans`` is False.
     """
     names = [name for name in outputs if name is not None and name != STDOUT]
     for name in names:
@@ -56,7 +56,7 @@ def ensure_outputs(
             raise InputError(msg, file=other)
     existing = [name for name in names if Path(name).is_file()]
     if not existing:
-        # What is read exists.
+        # Inputs exist, so no output is one.
         return
     for read in _read(inputs, problems):
         for name in existing:
@@ -70,7 +70,7 @@ def ensure_outputs(
 
 
 def holds_plan(name: str) -> bool:
-    """Whether a file is what hetopt writes with a plan: it is not to be lost."""
+    """Whether a file is a plan, or a result or certificate with a plan."""
     import json
 
     from hetopt.plans.plan import PLAN_SCHEMA
@@ -119,7 +119,7 @@ def _of_problem(name: str) -> Iterator[str]:
         path = str(shipped[name])
     yield path
     if not Path(path).is_file():
-        # What a pipe says can be read once.
+        # A pipe can be read only once.
         return
     for text in _texts(load_document(path).data):
         named = Path(path).parent / text
@@ -143,7 +143,7 @@ def _texts(data: Any) -> Iterator[str]:
 
 
 def _is_same(one: str, other: str) -> bool:
-    """Whether two names are of one file, whether it exists or not; no device is."""
+    """Whether two names are of one file, existing or not; devices never count."""
     if Path(one).is_file() and Path(other).is_file():
         return os.path.samefile(one, other)
     if Path(one).exists() or Path(other).exists():

@@ -1,4 +1,4 @@
-"""Writes a timeline as the pictures that a command was asked for."""
+"""Writes a timeline as the picture and the trace that options ask for."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def write_pictures(timeline: Timeline, svg: str | None, trace: str | None) -> list[str]:
-    """Write the picture and the trace, unless None; return the files' names."""
+    """Write the picture and the trace if their paths are given; return the paths."""
     from hetopt.base.files import write_text
 
     if svg is not None:

@@ -1,4 +1,4 @@
-"""Reads a plan with all it was made from, for the commands that start from one."""
+"""Reads a plan with its problem and table, for the commands that start from a plan."""
 
 from __future__ import annotations
 
@@ -50,9 +50,9 @@ def load_ranked(
 ) -> tuple[Problem, list[Plan]]:
     """Read a plan and its alternatives, best first, and check every claim of the file.
 
-    A file that holds a plan alone, without times, is checked for feasibility; having
-    no result to say what was relaxed, it must keep all principles. The
-    schedule is the plan's, since ``hetopt plan --schedule`` may have changed it.
+    A file with only a plan, without times, is checked for feasibility; as it does not
+    say which principles were relaxed, it must keep all of them. The schedule is the
+    plan's, since ``hetopt plan --schedule`` may have changed it.
 
     Raises
     ------
@@ -68,7 +68,7 @@ def load_ranked(
 
 
 def load_front(problem_name: str, path: str, table_path: str | None) -> Front:
-    """Read a front, and check every claim of it.
+    """Read a front, and check all its claims.
 
     Raises
     ------
@@ -110,8 +110,8 @@ def load_made(
 ) -> tuple[Problem, CostTable, list[Plan]]:
     """Read plans with the problem and table they were made from; see ``load_ranked``.
 
-    The problem is the user's under the schedule of the plan, and within the limits of
-    the launcher that it was searched for.
+    The problem is the user's, with the schedule of the plan, and with the limits of the
+    launcher that the plan was searched for.
 
     Parameters
     ----------
@@ -133,12 +133,12 @@ def load_reported(
     several: bool = False,
     lengths: bool = False,
 ) -> tuple[Problem, CostTable, list[Plan], Result | None]:
-    """Read plans as ``load_made``, and the result; None if the file has a plan alone.
+    """Read plans as ``load_made``, and the result; None if the file has only a plan.
 
     Raises
     ------
     InputError
-        As ``load_ranked``; also for a key of the result that is missing.
+        As ``load_ranked``; also if a key of the result is missing.
     """
     from hetopt.check import check_plan, check_result
     from hetopt.check.plan.reading import read_plan
@@ -194,7 +194,7 @@ def _ensure_may_be_several(
 
 
 def _fitted(problem: Problem, data: Mapping[str, Any]) -> Problem:
-    """Return what a result that was searched for a launcher is about."""
+    """Return the problem within the limits of the launcher of a result, if any."""
     from hetopt.check.plan.reading import choice, mapping
     from hetopt.export.planning.limits import fitted
     from hetopt.export.registry import limited_names, limits_of
@@ -208,15 +208,15 @@ def _fitted(problem: Problem, data: Mapping[str, Any]) -> Problem:
 
 
 class Planned(NamedTuple):
-    """A problem, and what a plan file says of it.
+    """A problem, and the content of a plan file.
 
     Attributes
     ----------
     plan
-        None where the file says that there is none.
+        None if the file says that there is no plan.
     relaxed, objective
-        The principles that the plan need not keep, and what was minimised, where the
-        file is a result, which says so.
+        The principles that the plan need not keep, and what was minimised; None if the
+        file is not a result.
     """
 
     problem: Problem
@@ -226,7 +226,7 @@ class Planned(NamedTuple):
 
 
 def load_planned(problem_name: str, plan_path: str) -> Planned:
-    """Read a problem and a plan file that may say there is no plan; check nothing."""
+    """Read a problem and a plan file, which may have no plan; check nothing."""
     from hetopt.check.plan.reading import choice, choices, read_plan, read_principles
 
     data = read_json(plan_path)
@@ -269,7 +269,7 @@ def read_json(path: str) -> dict[str, Any]:
 
 @contextmanager
 def _named(path: str) -> Iterator[None]:
-    """Name the plan's file in errors that know only the field."""
+    """Add the plan's file to errors that name only a field."""
     try:
         yield
     except CheckError as error:

@@ -1,4 +1,4 @@
-"""``--schedule best``: the best plan over all schedules that can run."""
+"""``--schedule best``: the best plan over all possible schedules."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 def search_schedules(
     options: argparse.Namespace, principles: Principles
 ) -> BestSchedule:
-    """Find the best plan over all schedules; what solvers say is not checked yet."""
+    """Find the best plan over all schedules; the result is not checked yet."""
     asked = load_problem(options.problem, divided=False)
     chunks = chunks_to_try(options.chunks, field="--chunks")
     variants = schedule_variants(asked, chunks)
@@ -61,11 +61,11 @@ def _launchable(
     variants: tuple[ScheduleVariant, ...],
     options: argparse.Namespace,
 ) -> BestSchedule:
-    """Find the best plan that a launcher can run, and what its limits cost."""
+    """Find the best plan that a launcher can run, and the price of its limits."""
     from hetopt.export.planning.search import priced, solve_launchable
 
     limits = limits_of(options.launcher)
-    # It does not go with simulated times.
+    # ``--for`` cannot be used with simulated times.
     solve = partial(search, solver=options.solver, objective="closed")
 
     def within_limits(solve: Solve) -> Solve:

@@ -1,4 +1,4 @@
-"""From the options of ``hetopt plan`` to what a solver is asked."""
+"""Makes a solver's request from the options of ``hetopt plan``."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ def searching(
     options: argparse.Namespace,
     principles: Principles,
 ) -> Iterator[Request]:
-    """Yield what a solver is asked, and show how far it is.
+    """Yield a solver's request, and show the progress of the search.
 
-    From here on a signal ends the search, and what follows is done in full.
+    From here on a signal ends only the search; what follows it is completed.
     """
     from hetopt.report.progress import ProgressBar
 

@@ -1,4 +1,4 @@
-"""What a user is warned of beside a plan."""
+"""Warnings that are printed in addition to a plan."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 def warn(
     problem: Problem, table: CostTable, result: Result, *, own_table: bool
 ) -> None:
-    """Say what clusters cannot be used, and when others' latencies are relied on."""
+    """Warn of unusable clusters, missing precisions and other devices' latencies."""
     if result.best is None:
         return
     from hetopt.cost.sources.by_cluster import far_outside, of_other_devices

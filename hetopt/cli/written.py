@@ -19,26 +19,26 @@ if TYPE_CHECKING:
     from hetopt.plans.plan import Plan
     from hetopt.solvers.mip.solution_file import Row, Solution
 
-#: What a whole file ends in, in lower case.
+#: The last word of a complete file, in lower case.
 LAST_WORDS = {".lp": b"end", ".mps": b"endata"}
 
 _MARK = re.compile(r"[a-z]+_p\d+_q\d+_[0-9a-f]{12}")
 
 
 class Written(ABC):
-    """A program that goes to a file, and what its solutions mean.
+    """A program to be written to a file, and the plans of its solutions.
 
     Attributes
     ----------
     mark
         Name of a column that is added and fixed at 1. Solvers write it into their
-        solutions, which so say what they are solutions of.
+        solutions, so that these name the program that they solve.
     size
-        In words; known once the file was made.
+        Size in words; set when the file's content is made.
     unit
-        What the objective counts, in words.
+        Unit of the objective, in words.
     readers
-        Solvers that read the file, in words.
+        Solvers that can read the file, in words.
     """
 
     mark: str
@@ -48,7 +48,7 @@ class Written(ABC):
 
     @abstractmethod
     def content(self, path: str, head: Sequence[str]) -> bytes:
-        """Return the file that is to be written to ``path``.
+        """Return the content of the file to be written to ``path``.
 
         Parameters
         ----------
@@ -58,7 +58,7 @@ class Written(ABC):
 
     @abstractmethod
     def plan(self, solution: Solution) -> Plan:
-        """Return the plan that a solution decides on.
+        """Return the plan of a solution.
 
         Raises
         ------
@@ -67,7 +67,7 @@ class Written(ABC):
         """
 
     def ensure_own(self, solution: Solution) -> None:
-        """Raise InputError if a solution is another program's."""
+        """Raise InputError if a solution belongs to another program."""
         if solution.numbered or self.mark in solution.values:
             return
         others = [name for name in solution.values if _MARK.fullmatch(name)]
@@ -83,7 +83,7 @@ class WrittenLinear(Written):
     Parameters
     ----------
     decide
-        The plan of a solution: a value for every column.
+        Returns the plan of a solution, a value for every column.
     """
 
     readers = "GLPK, CBC, SCIP, HiGHS, Gurobi"
@@ -144,12 +144,12 @@ class WrittenLinear(Written):
 
 
 class WrittenQuadratic(Written):
-    """The MIQP, products and all.
+    """The MIQP with its products of variables, not linearised.
 
     Parameters
     ----------
     decide
-        The plan of the values in the model.
+        Returns the plan of the values that the model's variables have.
     """
 
     readers = "SCIP, Gurobi (not GLPK, CBC, HiGHS: rows have products of variables)"
@@ -163,7 +163,7 @@ class WrittenQuadratic(Written):
         program.mark(mark)
 
     def content(self, path: str, head: Sequence[str]) -> bytes:
-        """Return what Pyomo writes, after the head; see ``Written``."""
+        """Return the head, and then what Pyomo writes; see ``Written``."""
         from hetopt.formulations.program_text import comment
 
         ending = path[path.rindex(".") :]
@@ -198,9 +198,10 @@ def _joined(lines: Iterable[str]) -> bytes:
 
 @contextmanager
 def _scratch(path: str, ending: str) -> Iterator[str]:
-    """Name a file for a library to write, whose content then goes to ``path``.
+    """Yield the name of a temporary file; errors name ``path``.
 
-    Libraries leave half a file behind when they are interrupted.
+    A library writes it in place of ``path``, where it would leave an incomplete file
+    when interrupted.
     """
     try:
         with tempfile.TemporaryDirectory(prefix="hetopt-") as folder:

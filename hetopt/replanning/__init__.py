@@ -1,1 +1,1 @@
-"""The next plan after devices are lost or added, and what has to move for it."""
+"""Replanning after devices are lost or added, and the states that have to move."""

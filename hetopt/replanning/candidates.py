@@ -1,8 +1,8 @@
-"""Plans that may come next: the old one as far as it goes, and the quickest ones.
+"""Candidates for the next plan: the old one, repaired forms of it, the fastest ones.
 
-Time and moves pull apart: what moves least is the old plan with its holes mended, what
-runs fastest may lie anywhere. The old plan and its mended forms are there first, within
-moments; the search then goes on from the best of them.
+Iteration time and moves are in conflict: repairing the old plan moves least, while the
+fastest plan may be entirely different. The old plan and its repaired forms are known
+within moments; the best of them is the cutoff of a search for several pipelines.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ if TYPE_CHECKING:
     from hetopt.results.result import Result
     from hetopt.solvers.request import Request
 
-    #: By cluster, devices of each node.
+    #: Number of devices of each node, by cluster.
     Nodes = Mapping[str, tuple[int, ...]]
 
-#: Best plans of one pipeline that are asked for, one number after the other.
+#: Numbers of best one-pipeline plans that are searched, one search after the other.
 TOPS = (1, 8, 32)
 
 
@@ -47,7 +47,7 @@ class Old:
     Attributes
     ----------
     left
-        The nodes that are left, in the order of the new problem.
+        The remaining nodes, in the order of the new problem.
     """
 
     plan: Plan
@@ -57,16 +57,16 @@ class Old:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Searched:
-    """What is searched, and with what.
+    """How the problem after the change is searched.
 
     Attributes
     ----------
     request
-        Of the problem after the change.
+        Search request for the problem after the change.
     solver
-        Its name.
+        Name of the solver.
     pipelines
-        The most that a plan may have.
+        Largest number of pipelines that a plan may have.
     """
 
     request: Request
@@ -74,7 +74,7 @@ class Searched:
     pipelines: int
 
     def found(self, request: Request, pipelines: int = 1) -> Result:
-        """Ask the solver."""
+        """Return the solver's result for a request."""
         return search(
             request, solver=self.solver, objective="closed", pipelines=pipelines
         )
@@ -106,11 +106,11 @@ class Searched:
 
 
 def mended(old: Old, searched: Searched) -> Iterator[PricedPlan]:
-    """Yield the old plan as it is, and with its pipelines on what is left to them.
+    """Yield the old plan unchanged, then with its pipelines on their remaining nodes.
 
     A pipeline that lost devices is planned again on its own nodes. First every pipeline
-    keeps its part of the batch, then parts follow the devices. In place of one pipeline
-    there is the best one, where several are searched.
+    keeps its part of the batch, then the batch is divided by devices. If the old plan
+    has one pipeline and several are searched, the best plan of one follows it.
     """
     pipelines = old.plan.pipelines
     known = searched.priced(pipelines, old.plan)
@@ -141,12 +141,12 @@ def mended(old: Old, searched: Searched) -> Iterator[PricedPlan]:
 
 
 class Mender:
-    """Plans pipelines of the old plan again, each on what is left of its nodes.
+    """Plans pipelines of the old plan again, each on its remaining nodes.
 
     Parameters
     ----------
     nodes
-        Of each pipeline of which something is left.
+        Remaining nodes of each pipeline that has any.
     """
 
     def __init__(self, old: Old, searched: Searched, nodes: Sequence[Nodes]) -> None:
@@ -162,7 +162,7 @@ class Mender:
         Parameters
         ----------
         keep
-            Whether pipelines that lost nothing keep their stages, if they can.
+            Whether pipelines that lost nothing keep their stages, if that is feasible.
         """
         found = []
         for number, (pipeline, batch) in enumerate(
@@ -189,7 +189,7 @@ class Mender:
         return tuple(found)
 
     def _request(self, number: int, batch: int) -> Request:
-        """Return what is asked of one pipeline by itself."""
+        """Return the search request for one pipeline by itself."""
         request = self._searched.request
         if len(self._nodes) == 1:
             return request
@@ -197,7 +197,7 @@ class Mender:
         return replace(request, problem=mine.problem, table=mine.table)
 
     def _with_microbatches(self, pipeline: Pipeline, own: Request) -> Pipeline | None:
-        """Return a pipeline's stages with the micro-batches that take least time."""
+        """Return a pipeline with its stages and the best number of micro-batches."""
         batch = own.problem.training.global_batch
         searched = replace(self._searched, request=own)
         known = [
@@ -216,7 +216,7 @@ class Mender:
 
 
 def _nodes_left(old: Old) -> list[Nodes]:
-    """Return what is left of each pipeline's nodes, by cluster."""
+    """Return the remaining nodes of each pipeline, by cluster."""
     left = {(node.cluster, node.host): set(node.devices) for node in old.left}
     found: list[Nodes] = []
     for stages in old.layout:
@@ -237,7 +237,7 @@ def _nodes_left(old: Old) -> list[Nodes]:
 
 
 def _shared_out(batch: int, weights: Sequence[int]) -> list[int]:
-    """Share out a batch by weights, at least one each, the largest remainders first."""
+    """Divide a batch by weights, at least one each, by largest remainders."""
     exact = [batch * weight / sum(weights) for weight in weights]
     found = [max(1, int(value)) for value in exact]
     order = sorted(range(len(exact)), key=lambda k: int(exact[k]) - exact[k])
@@ -249,14 +249,15 @@ def _shared_out(batch: int, weights: Sequence[int]) -> list[int]:
 def quickest(
     searched: Searched, known_s: float | None, *, top: int
 ) -> tuple[Result, list[PricedPlan]]:
-    """Return the result of the search, and the plans that it found, quickest first.
+    """Return the result of the search, and the plans that it found, fastest first.
 
     Parameters
     ----------
     known_s
-        Of the quickest plan that is known already; None: there is none.
+        Seconds of the fastest plan known so far; None if there is none. The cutoff of
+        a search for several pipelines; other searches ignore it.
     top
-        Best plans to return of one pipeline; of several there is one.
+        Number of best plans to return; for several pipelines it is always one.
     """
     request = searched.request
     if searched.pipelines > 1:

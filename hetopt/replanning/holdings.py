@@ -5,12 +5,12 @@ splits, then those that every tensor rank has (norms, for example). Rank i of t 
 i-th of t equal parts of the first, and all of the others. Routed experts are a row of
 their own, split by the ranks that share an expert and then by those they are spread
 over. Where the ranks that hold the same numbers shard states (ZeRO), each has an equal
-part of what one of them holds, in their order: of optimizer states from stage 1 on, of
-weights in stage 3. Gradients do not outlive an iteration.
+part of them, in the order of ranks: of optimizer states from stage 1 on, of weights in
+stage 3. Gradients are not kept between iterations.
 
-A tensor is such a row of one unit, as weights or as optimizer states; a slice is what
-lies between two positions in it. Equal parts of P numbers end at ``P * k // n``, so
-that the parts of different degrees meet wherever they should.
+A tensor is such a row of one unit, as weights or as optimizer states; a slice is the
+range between two positions in it. Equal parts of P numbers end at ``P * k // n``, so
+that parts of different degrees have common boundaries.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ if TYPE_CHECKING:
     from hetopt.problem.model.model import Model
     from hetopt.problem.problem import Problem
 
-    #: Positions in a tensor: from, up to; ascending.
+    #: Ranges of positions in a tensor, begin and end (exclusive); ascending.
     Spans = tuple[tuple[int, int], ...]
-    #: By pipeline and stage, the device of each rank, in the order of ranks.
+    #: The device of each rank, by pipeline and stage, in the order of ranks.
     Layout = Sequence[Sequence[Sequence[Device]]]
-    #: What one device holds, by tensor.
+    #: The ranges that one device holds, by tensor.
     Held = dict["Tensor", Spans]
 
 
@@ -62,7 +62,7 @@ class Tensor(NamedTuple):
 
     @property
     def name(self) -> str:
-        """As files of moves have it."""
+        """The tensor's name in files of moves."""
         return f"unit-{self.unit}.{self.part}.{self.state}"
 
 
@@ -72,9 +72,9 @@ class Sizes(NamedTuple):
     Attributes
     ----------
     split, whole
-        Dense ones, those that tensor parallelism splits and the others.
+        Dense parameters that tensor parallelism splits, and the others.
     routed
-        Of all routed experts.
+        Parameters of all routed experts.
     """
 
     split: int
@@ -84,13 +84,13 @@ class Sizes(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class States:
-    """The states of a problem's model, and how plans of it cut them.
+    """The states of a problem's model, and how plans cut them.
 
     Attributes
     ----------
     cuts
-        Into how many parts routed experts are cut before they are spread: a multiple of
-        the degree ``etp`` of every strategy.
+        Number of parts into which routed experts are cut before they are spread: a
+        common multiple of the ``etp`` of all strategies.
     """
 
     problem: Problem
@@ -98,13 +98,13 @@ class States:
 
     @classmethod
     def of(cls, problem: Problem, plans: Iterable[Plan]) -> States:
-        """Return the states that these plans cut.
+        """Return the states as cut by these plans.
 
         Raises
         ------
         InputError
-            The stages of a plan are folded back: which rank holds what of a device's
-            two chunks is not known here.
+            The pipeline of a plan is folded: slices of a device's two chunks are not
+            supported.
         """
         cuts = 1
         for plan in plans:
@@ -155,7 +155,7 @@ class States:
 
 
 def bytes_held(held: Mapping[Tensor, Spans], states: States) -> int:
-    """Return the bytes of all that a device holds."""
+    """Return the bytes that a device holds."""
     return sum(
         (end - begin) * states.bytes_of(tensor)
         for tensor, spans in held.items()
@@ -189,7 +189,7 @@ def _units(plan: Plan, stage: Stage) -> Iterator[tuple[int, Strategy]]:
 
 
 def _dense(sizes: Sizes, strategy: Strategy, rank: int) -> tuple[Spans, int, int]:
-    """Return a rank's part of dense parameters, and which of how many have the same."""
+    """Return a rank's dense parameters, its number among replicas, and their count."""
     split, tp = sizes.split, strategy.tp
     number = rank % tp
     spans = [(split * number // tp, split * (number + 1) // tp)]
@@ -201,7 +201,7 @@ def _dense(sizes: Sizes, strategy: Strategy, rank: int) -> tuple[Spans, int, int
 def _routed(
     routed: int, cuts: int, strategy: Strategy, rank: int
 ) -> tuple[Spans, int, int]:
-    """Return a rank's part of routed experts, and which of how many have the same."""
+    """Return a rank's routed experts, its number among replicas, and their count."""
     ep, etp = strategy.ep, strategy.etp
     place = rank % (ep * etp)
     spread, cut = divmod(place, etp)
@@ -216,7 +216,7 @@ def _routed(
 
 
 def _cut(spans: Spans, number: int, parts: int) -> Spans:
-    """Return one of equal parts of spans that are put one after the other."""
+    """Return part ``number`` of ``parts`` equal parts of concatenated spans."""
     length = sum(end - begin for begin, end in spans)
     first, last = length * number // parts, length * (number + 1) // parts
     found, before = [], 0

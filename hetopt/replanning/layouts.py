@@ -1,4 +1,4 @@
-"""On which devices the ranks of a plan run, and on which they best run next."""
+"""The devices of a plan's ranks, and the order of nodes in which least has to move."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
 
 def layout_of(problem: Problem, plan: Plan, nodes: Sequence[Node]) -> Layout:
-    """Return the device of every rank, where exporters put it.
+    """Return the device of every rank, as exporters place it.
 
     Parameters
     ----------
     nodes
-        The problem's, in its order.
+        The problem's nodes, in its order.
 
     Raises
     ------
@@ -66,15 +66,15 @@ def rearranged(
 ) -> list[Node]:
     """Return the nodes in an order in which least has to move.
 
-    Nodes of one cluster with equally many devices change places, so that as many bytes
-    as possible are where they will be needed (an assignment problem).
+    Nodes of one cluster with equally many devices are permuted, so that as many bytes
+    as possible are already where they are needed (an assignment problem).
 
     Parameters
     ----------
     needed
-        What devices will hold if the nodes stay in their order.
+        What devices will hold if the nodes keep their order.
     held
-        What they hold now.
+        What devices hold now.
     """
     alike: dict[tuple[str, int], list[int]] = defaultdict(list)
     for number, node in enumerate(nodes):
@@ -87,7 +87,7 @@ def rearranged(
                 for i in own
             ]
         )
-        # Of equally good orders the present one.
+        # Among equally good orders prefer the present one.
         kept += np.eye(len(own))
         order = zip(*linear_sum_assignment(kept, maximize=True), strict=True)
         for i, k in order:
@@ -96,7 +96,7 @@ def rearranged(
 
 
 def moved_to(layout: Layout, before: Sequence[Node], after: Sequence[Node]) -> Layout:
-    """Return a layout whose nodes have changed places."""
+    """Return a layout with nodes ``before`` replaced by ``after``."""
     new = {
         node.device(number): other.device(number)
         for node, other in zip(before, after, strict=True)
@@ -105,7 +105,7 @@ def moved_to(layout: Layout, before: Sequence[Node], after: Sequence[Node]) -> L
     return [[[new[device] for device in own] for own in stages] for stages in layout]
 
 
-# Two nodes, and what is known of all of them.
+# Two nodes, and the slices and states of all devices.
 def _kept(
     first: Node,
     other: Node,
@@ -113,7 +113,7 @@ def _kept(
     held: Mapping[Device, Held],
     states: States,
 ) -> float:
-    """Return the bytes that one node will need and another one has already."""
+    """Return the bytes that one node will need and another node already has."""
     kept = 0
     for number in range(len(first.devices)):
         need, have = needed.get(first.device(number)), held.get(other.device(number))

@@ -1,4 +1,4 @@
-"""Which slices move from where to where, in the least time."""
+"""The moves of slices between devices that take least time."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from hetopt.problem.cluster.nodes import Device
     from hetopt.replanning.holdings import Held, Spans, States, Tensor
 
-#: What files of moves have in place of a device.
+#: The sender, in files of moves, of slices that are read from the checkpoint.
 CHECKPOINT = "checkpoint"
 COLUMNS = ("tensor", "begin", "end", "from", "to", "bytes")
 
@@ -34,12 +34,12 @@ class Slice(NamedTuple):
 
 
 class Move(NamedTuple):
-    """A slice that one device gets.
+    """A slice that one device receives.
 
     Attributes
     ----------
     sender
-        None: it comes from the checkpoint.
+        None if it is read from the checkpoint.
     """
 
     slice: Slice
@@ -49,12 +49,12 @@ class Move(NamedTuple):
 
 
 class Lack(NamedTuple):
-    """What a device lacks, and who has it.
+    """A device that lacks slices, and the devices that hold them.
 
     Attributes
     ----------
     owners
-        In order; none: only the checkpoint has it.
+        Sorted; empty if only the checkpoint has the slices.
     """
 
     owners: tuple[Device, ...]
@@ -68,11 +68,11 @@ class Moves:
     Attributes
     ----------
     rows
-        In the order of tensors and positions.
+        The moves, sorted by tensor and position.
     seconds
-        What they take at least: the busiest limit's bytes over its bandwidth.
+        Least time of these moves: the largest ratio of bytes to bandwidth of a limit.
     least_s
-        What the linear program says, which may send parts of a number.
+        Optimum of the linear program, which may split a number.
     """
 
     rows: tuple[Move, ...]
@@ -81,7 +81,7 @@ class Moves:
 
     @property
     def bytes(self) -> int:
-        """Of all moves."""
+        """Bytes of all moves."""
         return sum(move.bytes for move in self.rows)
 
     @property
@@ -100,7 +100,7 @@ class Moves:
         return {name: (inside[name], beyond[name]) for name in names}
 
     def to_csv(self) -> str:
-        """Return the file of moves: a line each, with a heading."""
+        """Return the file of moves: a header, and one line per move."""
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
         writer.writerow(COLUMNS)
@@ -121,15 +121,15 @@ def moves_between(
     Parameters
     ----------
     held
-        What the devices that are left hold.
+        What the remaining devices hold.
     needed
         What each device will hold.
 
     Raises
     ------
     InputError
-        Nobody has a slice any more, and there is no checkpoint; or no link leads from
-        those who have it to a device that needs it.
+        No remaining device has a slice, and there is no checkpoint; or no link leads
+        from its owners to a device that needs it.
     """
     wanted = lacks(held, needed)
     demands, ways, rates = [], [], Limits()
@@ -158,7 +158,7 @@ def moves_between(
 
 
 def busiest_s(rows: Sequence[Move], network: Network) -> float:
-    """Return the seconds of the limit that takes longest."""
+    """Return the seconds of the busiest limit."""
     used: Counter[tuple[str, ...]] = Counter()
     rate: dict[tuple[str, ...], float] = {}
     sent: Counter[tuple[Device | None, Device]] = Counter()
@@ -172,7 +172,7 @@ def busiest_s(rows: Sequence[Move], network: Network) -> float:
 
 
 class Limits:
-    """Numbers for the limits and senders that occur."""
+    """Numbers the limits and senders that occur."""
 
     def __init__(self) -> None:
         self.bytes_per_s: list[float] = []
@@ -180,7 +180,7 @@ class Limits:
         self._senders: dict[Device | None, int] = {}
 
     def numbers(self, way: Way) -> tuple[int, ...]:
-        """Return the numbers of the limits on a way."""
+        """Return the numbers of the limits on a path."""
         found = []
         for name, rate in way or ():
             if name not in self._limits:
@@ -197,7 +197,7 @@ class Limits:
 def lacks(
     held: Mapping[Device, Held], needed: Mapping[Device, Held]
 ) -> dict[Lack, list[Slice]]:
-    """Return what devices lack, by who lacks it and who has it."""
+    """Return the slices that devices lack, by receiver and owners."""
     owners: dict[Tensor, list[tuple[Device, Spans]]] = defaultdict(list)
     for device in sorted(held):
         for tensor, spans in held[device].items():
@@ -213,7 +213,7 @@ def lacks(
 
 
 def _missing(needed: Spans, held: Spans) -> Iterator[tuple[int, int]]:
-    """Yield what spans have that others lack, both ascending."""
+    """Yield the parts of ``needed`` that are not in ``held``; both are ascending."""
     for begin, end in needed:
         for first, last in held:
             if last <= begin or first >= end:
@@ -228,7 +228,7 @@ def _missing(needed: Spans, held: Spans) -> Iterator[tuple[int, int]]:
 def _by_owner(
     begin: int, end: int, owners: Sequence[tuple[Device, Spans]]
 ) -> Iterator[tuple[tuple[int, int], tuple[Device, ...]]]:
-    """Yield parts of a span whose owners are the same from end to end."""
+    """Yield the parts of a span, each with the same owners for all its positions."""
     points = sorted(
         {begin, end}.union(
             point
@@ -259,7 +259,7 @@ def _way(sender: Device | None, receiver: Device, network: Network) -> Way:
 def _ways(
     lack: Lack, example: Slice, network: Network
 ) -> list[tuple[Device | None, Way]]:
-    """Return who can send what is lacking, and how."""
+    """Return the possible senders of missing slices, each with its path."""
     senders: tuple[Device | None, ...] = lack.owners or (None,)
     ways = [(each, _way(each, lack.receiver, network)) for each in senders]
     ways = [(each, way) for each, way in ways if way is not None]
@@ -278,7 +278,7 @@ def _bytes(own: Slice, states: States) -> int:
     return (own.end - own.begin) * states.bytes_of(own.tensor)
 
 
-# What one device lacks, and who sends how much of it.
+# The missing slices of one device, and how much each sender sends.
 def _shared(
     lack: Lack,
     slices: Sequence[Slice],
@@ -286,7 +286,7 @@ def _shared(
     sent: Sequence[float],
     states: States,
 ) -> Iterator[Move]:
-    """Yield moves of whole numbers, as near to the program's bytes as these allow."""
+    """Yield moves of whole numbers, by rounding the linear program's bytes."""
     number, left = 0, sent[0]
     for tensor, begin, end in slices:
         size = states.bytes_of(tensor)
@@ -298,5 +298,5 @@ def _shared(
                 yield Move(part, senders[number], lack.receiver, taken * size)
                 begin, left = begin + taken, left - taken * size
             if begin < end:
-                # What is left over of a sender's share goes to the next one.
+                # The rounding remainder of a sender's share goes to the next one.
                 number, left = number + 1, sent[number + 1] + left

@@ -1,4 +1,4 @@
-"""Which nodes there are before devices are lost or added, and which after that."""
+"""The nodes before and after devices are lost or added."""
 
 from __future__ import annotations
 
@@ -16,12 +16,13 @@ if TYPE_CHECKING:
 
     from hetopt.problem.problem import Problem
 
-#: Of the number of a node or a device: no cluster is so large.
+
+#: Most digits of the number of a node or a device: no cluster is larger.
 MOST_DIGITS = 9
 
 
 def nodes_of(problem: Problem) -> list[Node]:
-    """Return the nodes of all clusters; without hosts they are named as exporters do.
+    """Return the nodes of all clusters; without hosts, with the names exporters use.
 
     Raises
     ------
@@ -50,12 +51,12 @@ def nodes_of(problem: Problem) -> list[Node]:
 def changed(
     problem: Problem, lost: Iterable[str], added: Iterable[str]
 ) -> tuple[list[Node], list[Node]]:
-    """Return the nodes of a problem, and those after devices are lost and added.
+    """Return the nodes of a problem before and after devices are lost and added.
 
     Raises
     ------
     InputError
-        As ``without`` and ``with_more``; nothing changes, or nothing is left.
+        As ``without`` and ``with_more``; also if nothing changes or no node remains.
     """
     before = nodes_of(problem)
     after = without(before, lost)
@@ -70,13 +71,13 @@ def changed(
 
 
 def without(nodes: Sequence[Node], lost: Iterable[str]) -> list[Node]:
-    """Return the nodes and devices that are left.
+    """Return the remaining nodes and devices.
 
     Parameters
     ----------
     lost
-        Each a cluster, or a node as CLUSTER/NUMBER (from 0), CLUSTER/HOST or HOST, all
-        of it or one device (``:INDEX``).
+        Each a cluster, a node as CLUSTER/NUMBER (from 0), CLUSTER/HOST or HOST, or one
+        device of a node (``:INDEX`` after the node).
 
     Raises
     ------
@@ -109,19 +110,19 @@ def with_more(
     known: Collection[str],
     added: Iterable[str],
 ) -> list[Node]:
-    """Return the nodes with those that join, each as large as its cluster's largest.
+    """Return the nodes with added ones, each as large as its cluster's largest node.
 
     Parameters
     ----------
     known
-        Names of nodes that were there before, lost ones too.
+        Names of the nodes before the change, including lost ones.
     added
         Each as CLUSTER/HOST.
 
     Raises
     ------
     InputError
-        The problem has no such cluster, or there is such a node.
+        The problem has no such cluster, or a node of that name exists or is lost.
     """
     clusters = {cluster.name: cluster for cluster in problem.clusters}
     found = list(nodes)
@@ -147,7 +148,7 @@ def with_more(
 
 
 def _find(nodes: Sequence[Node], text: str) -> tuple[list[Node], int | None]:
-    """Return the nodes that a loss names, and the device, if it is one."""
+    """Return the nodes that an entry of --lost names, and the device, if given."""
     hit = _named(nodes, text)
     if hit:
         return hit, None
@@ -165,7 +166,7 @@ def _find(nodes: Sequence[Node], text: str) -> tuple[list[Node], int | None]:
 
 
 def _named(nodes: Sequence[Node], text: str) -> list[Node]:
-    """Return the node of a name, or those of a cluster."""
+    """Return the node of this name, or the nodes of a cluster; empty if unknown."""
     for node in nodes:
         if text == node.host:
             return [node]
@@ -179,5 +180,5 @@ def _named(nodes: Sequence[Node], text: str) -> list[Node]:
 
 
 def _is_number(text: str) -> bool:
-    """Whether it may be the number of a node or a device."""
+    """Whether a text can be the number of a node or a device."""
     return text.isascii() and text.isdigit() and len(text) <= MOST_DIGITS

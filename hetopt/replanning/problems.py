@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from hetopt.problem.document.document import Document, FieldPath
     from hetopt.problem.document.edits import Edit
 
-#: Of a cluster, what only some sizes of nodes permit.
+#: Fields of a cluster that only some sizes of nodes permit.
 _OF_SIZES = ("price_per_hour", "group")
 
 
@@ -28,12 +28,12 @@ def with_nodes(document: Document, nodes: Sequence[Node]) -> Document:
     Parameters
     ----------
     document
-        With the files put in that it names.
+        With the content of the files that it names.
 
     Raises
     ------
     InputError
-        The last cluster is left out.
+        No cluster has nodes.
     """
     edits: list[Edit] = []
     for cluster in document.data["clusters"]:
@@ -49,7 +49,7 @@ def with_nodes(document: Document, nodes: Sequence[Node]) -> Document:
 
 
 def left_out(before: Document, after: Document) -> list[str]:
-    """Return which fields of clusters are gone, in words."""
+    """Return a line for each field of a cluster that was dropped."""
     old = {str(own["name"]): own for own in before.data["clusters"]}
     return [
         f"cluster {own['name']}: {key} is left out, nodes of {sizes} devices have none"
@@ -61,14 +61,14 @@ def left_out(before: Document, after: Document) -> list[str]:
 
 
 def problem_text(document: Document, path: str, head: str) -> str:
-    """Return a problem as YAML; the files that it still names are found from ``path``.
+    """Return a problem as YAML, with its file names made relative to ``path``.
 
     Parameters
     ----------
     path
-        Where the text will be.
+        The file that the text will be written to.
     head
-        One line that says what this is.
+        A one-line comment at the top.
     """
     data: dict[str, Any] = dict(document.data)
     folder = Path(path).parent
@@ -86,7 +86,7 @@ def problem_text(document: Document, path: str, head: str) -> str:
 
 
 def _from(document: Document, where: FieldPath, name: Any, folder: Path) -> Any:
-    """Return a file's name as seen from a folder; what is no file stays as it is."""
+    """Return a file's name relative to a folder; other values unchanged."""
     place = document.place(where)
     if place is None or not isinstance(name, str):
         return name

@@ -1,9 +1,9 @@
-"""The best next plan: N iterations of it, and what it takes to get there.
+"""The next plan with the least total time: of N iterations, and of the change to it.
 
 With T the time of an iteration in closed form, z the least time of its moves and N the
 iterations until the next change, a plan takes N T + z + restart. No plan has a T below
-the search's bound, so that N times it is a bound on all of them; candidates come in the
-order of T until N T alone is no better than the best of them.
+the search's lower bound, so N times it bounds all totals. Candidates are searched in
+the order of T until N T alone is no less than the best total.
 """
 
 from __future__ import annotations
@@ -35,20 +35,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """What ran, and what is left.
+    """The plan that ran, and the nodes before and after the change.
 
     Attributes
     ----------
     problem, plan, before
-        What ran, and its nodes.
+        The old problem, the plan that ran, and its nodes.
     after
-        The nodes that are left or have joined.
+        The nodes that remain or have joined.
     iterations
         N, at least 1.
     restart_s
-        Seconds that any change of plan takes beside its moves.
+        Seconds that any change of plan takes in addition to its moves.
     checkpoint_bytes_per_s
-        What all devices together read of a checkpoint; None: there is none.
+        Rate at which all devices together read a checkpoint; None if there is none.
     """
 
     problem: Problem
@@ -61,14 +61,14 @@ class Change:
 
 
 class Candidate(NamedTuple):
-    """A next plan with what it takes to get there.
+    """A next plan with the cost of changing to it.
 
     Attributes
     ----------
     nodes
-        In the order in which the plan's ranks are where least has to move.
+        In the order of the plan's ranks in which least has to move.
     change_s
-        Of the moves and the restart; 0 if the same pipelines stay where they are.
+        Seconds of moves and restart; 0 if the same pipelines stay on the same devices.
     total_s
         N T + z + restart.
     """
@@ -88,16 +88,16 @@ class Replanned:
     Attributes
     ----------
     result
-        Of the problem after the change; its plan is the best candidate's.
+        Result for the problem after the change, with the best candidate's plan.
     candidates
-        Best first; none if no plan exists or none was found in time.
+        Best first; empty if no plan exists or none was found in time.
     bound_s
-        No plan has a lower total; None: nothing is known.
+        Lower bound on the total of all plans; None if unknown.
     first_s
-        Seconds until the first candidate was known; None: there is none.
+        Seconds until the first candidate was known; None if there is none.
     checkpoint_s
-        Seconds that every device would take to read all that the quickest plan needs
-        from the checkpoint; None: there is no checkpoint.
+        Seconds for all devices to read all that the fastest plan needs from the
+        checkpoint; None if there is no checkpoint or no candidate.
     """
 
     result: Result
@@ -108,7 +108,7 @@ class Replanned:
 
     @property
     def gap(self) -> float | None:
-        """Share of the total that a better plan could save at most."""
+        """The largest share of the total that a better plan could save."""
         if not self.candidates or self.bound_s is None:
             return None
         total = self.candidates[0].total_s
@@ -116,7 +116,7 @@ class Replanned:
 
     @property
     def pays_after(self) -> int:
-        """Iterations from which on no candidate that is reached sooner is better."""
+        """The N from which no candidate with a cheaper change has a lower total."""
         best, *others = self.candidates
         needed = [
             (best.change_s - other.change_s)
@@ -129,17 +129,17 @@ class Replanned:
 
 
 class Replanning:
-    """Weighs plans of the problem after a change.
+    """Compares plans of the problem after a change.
 
     Parameters
     ----------
     told
-        Gets a line whenever a better plan is known.
+        Called with a line whenever a better plan is found.
 
     Raises
     ------
     InputError
-        The old plan's ranks cannot be placed, or what its ranks hold is not known.
+        The old plan's ranks cannot be placed.
     """
 
     def __init__(
@@ -158,7 +158,13 @@ class Replanning:
         self._candidates: dict[str, Candidate] = {}
 
     def run(self) -> Replanned:
-        """Return the best of all plans that are looked at."""
+        """Return the best of all candidates.
+
+        Raises
+        ------
+        InputError
+            The states of a folded plan would have to move, or a slice cannot be moved.
+        """
         change, searched = self._change, self._searched
         old = Old(plan=change.plan, layout=self._layout, left=change.after)
         self._weigh(mended(old, searched))
@@ -185,7 +191,7 @@ class Replanning:
         )
 
     def _weigh(self, plans: Iterable[PricedPlan]) -> None:
-        """Find the moves to plans, and tell of each that is better."""
+        """Find the moves to plans, and report each plan that is better."""
         for priced in plans:
             if priced.plan.digest in self._candidates:
                 continue
@@ -213,7 +219,7 @@ class Replanning:
         needed = states.held(priced.plan, layout)
         network = Network(problem, nodes, change.checkpoint_bytes_per_s)
         moves = moves_between(held, needed, states, network)
-        # Other pipelines, or the same ones elsewhere, are other processes and groups.
+        # Other pipelines, or other devices, need new processes and groups: a restart.
         same = priced.plan.pipelines == change.plan.pipelines and layout == self._layout
         change_s = 0.0 if same else moves.seconds + change.restart_s
         return Candidate(
@@ -226,7 +232,7 @@ class Replanning:
         )
 
     def _held(self, states: States) -> dict[Device, Held]:
-        """Return what the devices that are left hold."""
+        """Return what the remaining devices hold."""
         held = states.held(self._change.plan, self._layout)
         return {device: own for device, own in held.items() if device in self._left}
 
@@ -240,7 +246,7 @@ class Replanning:
         return self._change.iterations * plans[-1].closed_form_s >= best
 
     def _result(self, result: Result, best: PricedPlan) -> Result:
-        """Return the result of the search with another plan and its cost."""
+        """Return the search's result with this plan and its cost instead."""
         request = self._searched.request
         result = with_plans(result, [best], request.table)
         if result.several is not None:
@@ -249,12 +255,12 @@ class Replanning:
         return replace(result, cost=cost)
 
     def _bound(self, bound_s: float, ordered: Sequence[Candidate]) -> float:
-        """Return what every plan takes in all at least."""
+        """Return a lower bound on the total of every plan."""
         bound = self._change.iterations * bound_s
         return min(bound, ordered[0].total_s) if ordered else bound
 
     def _checkpoint_s(self, ordered: Sequence[Candidate]) -> float | None:
-        """Return what reading all from a checkpoint takes, for the quickest plan."""
+        """Return the seconds to read the fastest plan's states from a checkpoint."""
         rate = self._change.checkpoint_bytes_per_s
         if rate is None or not ordered:
             return None

@@ -1,1 +1,1 @@
-"""What a person sees: tables and lines from pure data."""
+"""Reports for people: tables and lines made from plain data."""

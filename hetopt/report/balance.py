@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 def balance(problem: Problem, plan: Plan, price: Price) -> float:
     """Return HAPT's load balance, above 0 and at most 1.
 
-    The mean over the devices of the plan, weighted with their peak FLOP/s, of the time
-    a micro-batch keeps them computing, over the longest such time (HAPT, Eq. 25).
+    The mean time that the plan's devices compute per micro-batch, weighted by their
+    peak FLOP/s, over the longest such time (HAPT, Eq. 25).
     """
     peak = {
         cluster.name: cluster.accelerator.peak_flops_of(

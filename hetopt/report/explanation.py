@@ -1,4 +1,4 @@
-"""What ``hetopt explain`` tells: two plans, and what makes the difference."""
+"""The report of ``hetopt explain --mine``: two plans, and their differences."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ EXPLANATION_SCHEMA = "hetopt-explanation/1"
 
 
 def explanation_report(model: Model, told: Explanation) -> list[Part]:
-    """Return everything ``hetopt explain`` prints."""
+    """Return everything that ``hetopt explain --mine`` prints."""
     mine, ours = told.mine.price, told.ours_price
     parts: list[Part] = [
         "yours",
@@ -45,7 +45,7 @@ def explanation_report(model: Model, told: Explanation) -> list[Part]:
 
 
 def steps(told: Explanation) -> Sheet:
-    """Return the table of steps, with what each gains of both times."""
+    """Return the table of steps, with the change of both times at each."""
     price = told.mine.price
     start = (price.closed_form_s, price.iteration_time_s)
     ends = [(step.closed_form_s, step.iteration_time_s) for step in told.steps]
@@ -78,13 +78,13 @@ def steps(told: Explanation) -> Sheet:
 
 
 def sentence(change: Change) -> str:
-    """Return a change as people say it."""
+    """Return a change in words."""
     where = "" if change.cluster is None else f" on {change.cluster}"
     return f"{change.what}{where}: {change.before} -> {change.after}"
 
 
 def memory_findings(told: Explanation) -> list[str]:
-    """Say which stages of the user's plan need more memory than there is."""
+    """Return a line for each stage of the user's plan that needs too much memory."""
     price = told.mine.price
     return [
         f"stage {number} ({stage.cluster}) needs {need / BYTES_PER_GB:.1f} GB a "
@@ -103,9 +103,9 @@ def memory_findings(told: Explanation) -> list[str]:
 
 
 def other_findings(told: Explanation) -> list[str]:
-    """Say what else keeps the user's plan from being feasible."""
+    """Return the other reasons why the user's plan is not feasible."""
     if memory_findings(told):
-        # Strategies that never fit are in no table, which says the same again.
+        # Strategies that do not fit are not in the table: the same finding again.
         kept = (" memory ", "the table has no")
         return [f for f in told.mine.findings if not any(k in f for k in kept)]
     return list(told.mine.findings)
@@ -158,7 +158,7 @@ def _step_to_json(step: Step) -> dict[str, Any]:
 
 
 def _faster(mine_s: float, ours_s: float) -> str:
-    """Say how two times compare."""
+    """Return the comparison of two times in words."""
     ratio = mine_s / ours_s
     if abs(ratio - 1) < 5e-4:
         return f"yours {mine_s:.4f} s, hetopt's {ours_s:.4f} s: as fast"

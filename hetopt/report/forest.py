@@ -1,4 +1,4 @@
-"""What ``hetopt forest evaluate`` says, as rows, lines and plain data."""
+"""The report of ``hetopt forest evaluate``, as rows, lines and plain data."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ PREDICTION_COLUMNS = (
     "high_s",
 )
 
-#: Columns of a prediction that are the profile row's.
+#: Columns of a prediction that come from the profile's row.
 _OF_ROW = PREDICTION_COLUMNS[3:15]
 
 
@@ -82,7 +82,7 @@ def comparison_rows(compared: Iterable[Evaluation]) -> list[tuple[str, ...]]:
 
 
 def lines(profile: Profile, evaluation: Evaluation) -> list[tuple[str, str]]:
-    """Return label and text of what is said around the tables."""
+    """Return label and text of the lines below the tables."""
     params = evaluation.params
     found = [
         (
@@ -124,7 +124,7 @@ def noise_text(evaluation: Evaluation) -> str:
 
 
 def verdict(evaluation: Evaluation) -> str:
-    """Say on which splits the forest does better than both baselines."""
+    """Return in words on which splits a baseline is at least as good as the forest."""
     worse = []
     for split in SPLITS:
         if split in evaluation.skipped:
@@ -145,7 +145,7 @@ def verdict(evaluation: Evaluation) -> str:
 def evaluation_data(
     file: str, profile: Profile, evaluation: Evaluation, compared: Sequence[Evaluation]
 ) -> dict[str, Any]:
-    """Return everything but the single predictions, as JSON data."""
+    """Return everything except the single predictions, as JSON data."""
     return {
         "schema": EVALUATION_SCHEMA,
         "profile": file,
@@ -162,7 +162,7 @@ def scores_csv(scores: Iterable[Score]) -> str:
 
 
 def predictions_csv(profile: Profile, judged: Iterable[Judged]) -> str:
-    """Return every prediction beside its measurement, as CSV."""
+    """Return every prediction with its measurement, as CSV."""
     timed = [row for row in profile.rows if row.status == "ok"]
     return _csv(
         PREDICTION_COLUMNS,

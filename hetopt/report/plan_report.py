@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 BYTES_PER_GB = 1e9
 
-#: Headings break at their soft hyphens where the numbers below are short.
+#: Headings that break at soft hyphens if the numbers below are short.
 _RECOMPUTE, _DEVICES = "recom\u00adpute", "de\u00advices"
 _CONNECTIONS, _MESSAGES = "connec\u00adtions", "messages each"
 
@@ -36,9 +36,9 @@ def stage_table(
     Parameters
     ----------
     model
-        None: what stages hold is left out.
+        None leaves out the contents of stages.
     price
-        None: memory and times are left out.
+        None leaves out memory and times.
     """
     rows = stage_rows(model, plan, price)
     columns: list[tuple[str, Sequence[Any]]] = [
@@ -83,14 +83,14 @@ def stage_tables(
     model: Model | None = None,
     prices: Sequence[Price] | None = None,
 ) -> list[Part]:
-    """Return the table of stages of every pipeline, with what it has and takes.
+    """Return the tables of stages of all pipelines, each with a line on its share.
 
     Parameters
     ----------
     model
         See ``stage_table``.
     prices
-        Of every pipeline; None: memory and times are left out.
+        One for each pipeline; None leaves out memory and times.
     """
     known = prices or (None,) * len(plan.pipelines)
     if len(plan.pipelines) == 1 and plan.pipeline.mix is None:
@@ -120,7 +120,7 @@ def boundary_table(
     Parameters
     ----------
     problem
-        None: how many connections carry a boundary is left out.
+        None leaves out the connections that carry a boundary.
     """
     rows = boundary_rows(plan, price, problem)
     columns: list[tuple[str, Sequence[Any]]] = [
@@ -178,7 +178,7 @@ def alternatives_table(plans: tuple[PricedPlan, ...]) -> Sheet:
 
 
 def schedules_table(schedules: Sequence[ScheduleBound]) -> Sheet:
-    """Return the table of what is known of each schedule that was searched."""
+    """Return the table of results for each schedule that was searched."""
     return sheet(
         ("schedule", "status", "best plan s", "lower bound s", "search s"),
         (
@@ -208,15 +208,15 @@ def plan_report(
     prices: Sequence[Price] | None = None,
     notes: Sequence[str] = (),
 ) -> list[Part]:
-    """Return everything ``hetopt plan`` prints about a result with a plan.
+    """Return everything that ``hetopt plan`` prints about a result with a plan.
 
     Parameters
     ----------
     problem, prices
-        Without them the report has only what the result itself says; prices are of
-        every pipeline.
+        Without them the report has only what the result contains; one price for each
+        pipeline.
     notes
-        What is known of the latencies, a line each.
+        Notes on the latencies, a line each.
     """
     model, plan = None if problem is None else problem.model, best.plan
     parts = stage_tables(plan, model=model, prices=prices)

@@ -1,4 +1,4 @@
-"""The progress bar of a profile, with the time left, on a terminal only."""
+"""The progress bar of profiling, with the remaining time, on a terminal only."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ if TYPE_CHECKING:
 
 
 class ProfilingBar(TerminalBar):
-    """Shows what was measured, what is measured now, and the time left."""
+    """Shows how much was measured, the current task, and the remaining time."""
 
     REFRESHES_PER_S = 2
-    # Tasks differ a lot in length: the time left follows the last minutes.
+    # Tasks differ a lot in length, so the estimate uses the last minutes.
     PERIOD_S = 180.0
 
     def columns(self) -> Sequence[ProgressColumn]:
-        """Return the share that is done, the time taken and the time left."""
+        """Return the share that is done, the elapsed and the remaining time."""
         from rich.progress import TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
         return (
@@ -38,6 +38,6 @@ class ProfilingBar(TerminalBar):
 
 
 def state(progress: MeasuringProgress) -> str:
-    """Return counts and what is at hand in a few words."""
+    """Return the counts and the current task in a few words."""
     counts = f"{progress.done}/{progress.total} {progress.what}"
     return counts if progress.label is None else f"{counts}, {progress.label}"

@@ -1,4 +1,4 @@
-"""What ``hetopt replan`` tells: the next plan, what moves, and when that pays."""
+"""The report of ``hetopt replan``: the next plan, its moves, and when they pay."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _GB = 1e9
 
 
 def replan_report(found: Replanned, change: Change) -> list[Part]:
-    """Return what is printed of an answer that has a plan."""
+    """Return what ``hetopt replan`` prints if there is a next plan."""
     best = found.candidates[0]
     plan = best.priced.plan
     parts: list[Part] = []

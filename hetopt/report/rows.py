@@ -1,4 +1,4 @@
-"""What a person reads about a plan, as plain data: numbers with units in the names."""
+"""Rows of tables about a plan, as plain data: numbers with units in their names."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ NS_PER_MS = 1_000_000
 
 
 class StageRow(NamedTuple):
-    """One stage of a plan; ``idle_share`` is of the simulated iteration, 0 to 1.
+    """One stage of a plan; ``idle_share`` is that of the simulated iteration, 0 to 1.
 
-    ``strategies`` of its units in their order, ``dp2-tp2 x12, fsdp2-tp2 x4``, where
-    units have their own; else empty. Without the model ``contents`` is empty; without
-    the price memory, times and the idle share are 0.
+    ``strategies`` lists those of its units in order, ``dp2-tp2 x12, fsdp2-tp2 x4``; it
+    is empty if units have no strategies of their own. Without the model ``contents`` is
+    empty; without the price memory, times and the idle share are 0.
     """
 
     stage: int
@@ -53,10 +53,10 @@ class StageRow(NamedTuple):
 
 
 class BoundaryRow(NamedTuple):
-    """One boundary between two stages; times are of one micro-batch one way.
+    """One boundary between two stages; times of one micro-batch in one direction.
 
     Between clusters, ``connections`` carry ``messages`` each and share
-    ``bytes_per_s``; None inside a cluster, and where nobody said what the links are.
+    ``bytes_per_s``; None inside a cluster, and if the problem is not given.
     """
 
     stage: int
@@ -82,7 +82,7 @@ class AlternativeRow(NamedTuple):
 
 
 class SimulationRow(NamedTuple):
-    """What one stage does in a simulated iteration, which begins at 0."""
+    """One stage's activity in a simulated iteration, which begins at 0."""
 
     stage: int
     cluster: str
@@ -197,7 +197,7 @@ def chain(plan: Plan) -> str:
 
 
 def strategies(of_units: Iterable[Strategy]) -> str:
-    """Return strategies of consecutive units, those alike as one with their number."""
+    """Return strategies of consecutive units; equal ones are merged, with a count."""
     runs = [
         (label, len(list(run))) for label, run in groupby(s.label for s in of_units)
     ]
@@ -205,7 +205,7 @@ def strategies(of_units: Iterable[Strategy]) -> str:
 
 
 def contents(kinds: tuple[str, ...]) -> str:
-    """Return how many units of each kind there are: ``embedding + 5 layer``."""
+    """Return the number of units of each kind: ``embedding + 5 layer``."""
     counts: dict[str, int] = {}
     for kind in kinds:
         counts[kind] = counts.get(kind, 0) + 1

@@ -1,4 +1,4 @@
-"""What ``hetopt run`` tells: measured beside predicted, and what explains the rest."""
+"""The report of ``hetopt run``: measured and predicted times, and their difference."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from hetopt.running.explaining import Explained
     from hetopt.running.measured import Measured
 
-#: What the bytes are.
+#: What the measured bytes count.
 _MEMORY = {
     "allocated": "peak of what PyTorch allocated, per device",
     "activations": "what autograd kept from forward to backward at once, per rank: "
@@ -27,7 +27,7 @@ _MEMORY = {
 def run_report(
     plan: Plan, price: Price, measured: Measured, explained: Explained
 ) -> list[Part]:
-    """Return tables of stages and boundaries, and where the difference comes from."""
+    """Return tables of stages and boundaries, and the parts of the difference."""
     stages = sheet(
         (
             *("stage", "cluster"),
@@ -84,7 +84,7 @@ def run_report(
 
 
 def measured_report(measured: Measured, replayed_s: float) -> list[Part]:
-    """Return the same of a bundle whose problem and plan are not at hand."""
+    """Return the report on a bundle's run without its problem and plan."""
     stages = sheet(
         ("stage", "forward s", "backward s", "gradients and optimizer s", "GB"),
         (
@@ -114,7 +114,7 @@ def measured_report(measured: Measured, replayed_s: float) -> list[Part]:
 
 
 def _transfers(measured: Measured) -> list[tuple[str, float]]:
-    """Return boundaries by name and what a transfer took, the way back's last."""
+    """Return boundaries by name with seconds of a transfer, the way back last."""
     found = [
         (f"{number} to {number + 1}", time_s)
         for number, time_s in enumerate(measured.boundaries_s)
@@ -125,7 +125,7 @@ def _transfers(measured: Measured) -> list[tuple[str, float]]:
 
 
 def _planned_bytes(price: Price, measured: Measured, stage: int) -> int:
-    """Return of a stage what its measured bytes are to be held against."""
+    """Return the planned bytes of a stage to compare with the measured ones."""
     if measured.memory == "allocated":
         return price.memory_bytes[stage]
     held = price.times.passes_held[stage] * price.activation_bytes[stage]

@@ -1,4 +1,4 @@
-"""What problems, tables, plans and results look like where people look at them."""
+"""Problems, tables, plans and results as one line, as text and as HTML."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ if TYPE_CHECKING:
     from hetopt.problem.training.training import Training
     from hetopt.report.drawing.sheet import Part
 
-#: Digits of a digest that tell it from others.
+#: Digits of a digest that are shown.
 _DIGITS = 12
 
 
 def line(shown: object) -> str:
-    """Return what something is, in one line."""
+    """Return a description of an object in one line."""
     return f"<{type(shown).__name__}: {_line(shown)}>"
 
 
 def text(shown: object) -> str:
-    """Return the report about something as text that fits the terminal."""
+    """Return the report on an object as text that fits the terminal."""
     from hetopt.report.drawing.console import draw
 
     return draw(_parts(shown), sys.stdout, coloured=False).rstrip("\n")
 
 
 def notebook(shown: object) -> str:
-    """Return the report about something as HTML."""
+    """Return the report on an object as HTML."""
     return html(_parts(shown))
 
 
@@ -136,7 +136,7 @@ def _(table: CostTable) -> list[Part]:
 
 
 def _strategies(table: CostTable) -> list[int]:
-    """Return how many strategies each cluster has, at all micro-batch counts."""
+    """Return the number of each cluster's strategies, over all micro-batch counts."""
     return [
         sum(len(part.clusters[number].strategies) for part in table.slices)
         for number in range(len(table.cluster_names))
@@ -157,7 +157,7 @@ def _(problem: Problem) -> str:
 
 
 def _precision(training: Training) -> str:
-    """Say in what a training multiplies, and which kernels are not the usual ones."""
+    """Return a training's precision and its options that are not the default."""
     parts: list[str] = [training.precision]
     if training.emulate is not None:
         parts.append(f"emulated in {training.emulate} where a device lacks it")
@@ -174,7 +174,7 @@ def _precision(training: Training) -> str:
 
 
 def _experts(model: Model) -> str:
-    """Say how many parameters there are, and are active; empty without experts."""
+    """Return the total and active parameters in words; empty without experts."""
     if model.experts is None:
         return ""
     counts = parameter_counts(model)

@@ -1,4 +1,4 @@
-"""What ``hetopt simulate`` tells: where the time of an iteration goes."""
+"""The report of ``hetopt simulate``: how the time of an iteration is spent."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def simulation_report(
 
 
 def simulated_stages(plan: Plan, run: Simulation) -> Sheet:
-    """Return the table of what the stages of a pipeline do."""
+    """Return the table of the stages' activity in a pipeline."""
     return sheet(
         ("stage", "cluster", "busy s", "idle", "first forward s", "last backward s"),
         (
@@ -59,7 +59,7 @@ def simulated_stages(plan: Plan, run: Simulation) -> Sheet:
 
 
 def several_simulation_report(plan: Plan, price: SeveralPrice) -> list[Part]:
-    """Return what ``hetopt simulate`` prints of pipelines side by side."""
+    """Return what ``hetopt simulate`` prints of several pipelines."""
     parts: list[Part] = []
     ends = []
     runs = zip(plan.pipelines, price.prices, price.simulations, strict=True)
@@ -102,7 +102,7 @@ def simulation_to_json(
 
 
 def several_simulation_to_json(plan: Plan, price: SeveralPrice) -> dict[str, Any]:
-    """Return the runs of pipelines side by side as plain JSON data."""
+    """Return the runs of several pipelines as plain JSON data."""
     return {
         **_head(plan, price),
         "pipelines": [
@@ -137,7 +137,7 @@ def _run_to_json(plan: Plan, run: Simulation) -> dict[str, Any]:
 
 
 def _parts(critical: CriticalPath) -> dict[EventKind, float]:
-    """Return the seconds of every kind of event that takes any."""
+    """Return the seconds of every kind of event, without kinds that take none."""
     return {
         kind: time_ns * TICK_S
         for kind, time_ns in critical.duration_ns().items()

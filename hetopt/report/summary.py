@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from hetopt.results.result import Objective, Result
     from hetopt.results.spending import Spent
 
-#: How a (p, q) was settled, as people say it.
+#: How a (p, q) was settled, in words.
 SETTLED = {
     "solved": "solved",
     "refuted-by-bound": "refuted by bound",
@@ -28,7 +28,7 @@ SETTLED = {
 #: Amounts of money from here on are shown without decimals.
 _LARGE = 1000
 _MINIMISED = "what is minimised"
-#: What is minimised, as people say it.
+#: The objective, in words.
 FORMS: Mapping[Objective, str] = {
     "closed": "closed form",
     "simulated": "simulated time",
@@ -38,7 +38,7 @@ FORMS: Mapping[Objective, str] = {
 
 
 def headline(result: Result) -> str:
-    """Return what was found, in one line."""
+    """Return the outcome of a search in one line."""
     if result.status == "optimal":
         form = FORMS[result.objective]
         over = "all (p, q)" if result.spent is None else _permitted(result.spent)
@@ -57,7 +57,7 @@ def headline(result: Result) -> str:
 
 
 def offloads(clusters: Iterable[Cluster]) -> tuple[str, ...]:
-    """Say of each cluster that offloads what it does, and what is assumed of it."""
+    """Return a line for each cluster that offloads, with the assumptions about it."""
     return tuple(
         f"{own.name} offloads the optimizer: its states are in the hosts' memory, of "
         "which no limit is known; once an iteration gradients go there "
@@ -90,7 +90,7 @@ def summary(result: Result, best: PricedPlan) -> tuple[tuple[str, str], ...]:
 
 
 def _permitted(spent: Spent) -> str:
-    """Say which nodes and plans were to choose from."""
+    """Return in words which nodes and plans were permitted."""
     limits = []
     if spent.spending.budget is not None:
         limits.append(f"of at most {amount(spent.spending.budget)} an hour")
@@ -100,7 +100,7 @@ def _permitted(spent: Spent) -> str:
 
 
 def _without(result: Result) -> str:
-    """Say which plans the search is about."""
+    """Return in words which plans the search covers, if not the usual ones."""
     if result.launch is not None:
         return f" of the plans that {result.launch.launcher} can run"
     if not result.relaxed:
@@ -109,7 +109,7 @@ def _without(result: Result) -> str:
 
 
 def price_of(launch: Launch, best: PricedPlan) -> str:
-    """Return how much longer an iteration takes for the launcher's sake."""
+    """Return how much longer an iteration takes because of the launcher's limits."""
     if launch.closed_form_s is None or launch.iteration_time_s is None:
         return "unknown: the time was up before a plan without limits was found"
     proven = "" if launch.proven else ", not proven"
@@ -122,7 +122,7 @@ def price_of(launch: Launch, best: PricedPlan) -> str:
 
 
 def shape(plan: Plan) -> str:
-    """Return p, q, schedule and devices; of several pipelines how many there are."""
+    """Return p, q, schedule and devices; or the number of several pipelines."""
     if len(plan.pipelines) > 1:
         return (
             f"{len(plan.pipelines)} pipelines side by side, schedule {plan.schedule}, "
@@ -137,7 +137,7 @@ def shape(plan: Plan) -> str:
 
 
 def share_line(number: int, pipeline: Pipeline) -> str:
-    """Return what one of several pipelines has and takes, in one line."""
+    """Return the stages, sequences and devices of one pipeline in one line."""
     microbatches = count(pipeline.microbatches, "micro-batch", "es")
     text = f"pipeline {number}: {count(len(pipeline.stages), 'stage')}, {microbatches}"
     share = pipeline.share
@@ -154,7 +154,7 @@ def share_line(number: int, pipeline: Pipeline) -> str:
 
 
 def in_chunks(schedule: str, chunks: int) -> str:
-    """Return a schedule with the chunks that stages hold, if there are several."""
+    """Return a schedule, with the number of chunks per stage if there are several."""
     return schedule if chunks == 1 else f"{schedule} of {chunks} chunks a stage"
 
 
@@ -170,7 +170,7 @@ def count(number: int, noun: str, ending: str = "s") -> str:
 
 
 def times(best: PricedPlan, objective: Objective = "closed") -> str:
-    """Return both times, how far they are apart, and which is minimised."""
+    """Return both times, their difference, and which of them is minimised."""
     difference = best.iteration_time_s / best.closed_form_s - 1
     if best.objective_s is not None:
         return (
@@ -207,12 +207,12 @@ def throughput(result: Result) -> str:
 
 
 def cost_lines(cost: Cost | None) -> tuple[tuple[str, str], ...]:
-    """Return the line about a cost; none where nothing has a price."""
+    """Return the line about a cost; none without a cost."""
     return () if cost is None else (("cost", cost_text(cost)),)
 
 
 def cost_text(cost: Cost) -> str:
-    """Return what an iteration and a trillion tokens cost, and on which nodes."""
+    """Return the cost of an iteration and of a trillion tokens, and the nodes."""
     if cost.per_iteration is None or cost.per_hour is None:
         return f"unknown: no price_per_hour of {', '.join(cost.unpriced)}"
     nodes = ", ".join(f"{count} {name}" for name, count in cost.nodes.items())
@@ -223,7 +223,7 @@ def cost_text(cost: Cost) -> str:
 
 
 def amount(value: float | None) -> str:
-    """Return an amount of money in full, without decimals where it is large."""
+    """Return an amount of money, without decimals if it is large."""
     if value is None:
         return "-"
     return f"{value:,.0f}" if value >= _LARGE else f"{value:,.2f}"
@@ -243,7 +243,7 @@ def bound(result: Result) -> str:
 
 
 def gap_text(gap: float | None) -> str:
-    """Return a gap as a percentage; small ones are not rounded to nothing."""
+    """Return a gap as a percentage; small ones are not rounded to 0."""
     if gap is None:
         return "unknown"
     if 0 < gap < 1e-4:
@@ -266,13 +266,13 @@ def searched(result: Result) -> tuple[str, str]:
 
 
 def fleets(spent: Spent, search_time_s: float) -> str:
-    """Return how many choices of nodes there are, and how many were searched."""
+    """Return the numbers of possible and of searched choices of nodes."""
     number = len(spent.fleets)
     return f"{spent.choices:,}: {number:,} searched, in {search_time_s:.1f} s"
 
 
 def settled(result: Result) -> str:
-    """Return how many (p, q) were settled in which way."""
+    """Return the number of (p, q) that were settled in each way."""
     counts = result.settled
     parts = [f"{count} {SETTLED[how]}" for how, count in counts.items()]
     total = sum(counts.values())
@@ -285,13 +285,13 @@ def settled(result: Result) -> str:
 
 
 def searched_schedules(result: Result) -> str:
-    """Return how many schedules the best plan is of."""
+    """Return the number of schedules that were searched."""
     number = len([each for each in result.schedules if each.status != "passed-over"])
     return count(number, "schedule")
 
 
 def schedules(result: Result) -> str:
-    """Return how many schedules the plan is the best of, and which were passed over."""
+    """Return the number of schedules searched, and those passed over, with reasons."""
     parts = [f"best of {searched_schedules(result)}"]
     passed: dict[str | None, list[str]] = {}
     for each in result.schedules:
@@ -305,7 +305,7 @@ def schedules(result: Result) -> str:
 
 
 def solver(result: Result) -> str:
-    """Return who settled the programs, and why."""
+    """Return the solver that settled the programs, and why it was chosen."""
     if result.choice is None:
         return result.solver
     return f"{result.solver}, {result.choice}"

@@ -1,1 +1,1 @@
-"""Starts a plan's training program here, and holds what it took against the plan."""
+"""Runs a plan's training program here, and compares its times with the plan's."""

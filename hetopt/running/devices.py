@@ -1,4 +1,4 @@
-"""Which devices of this machine each node of a bundle is given."""
+"""The devices of this machine that each node of a bundle gets."""
 
 from __future__ import annotations
 
@@ -10,24 +10,24 @@ from hetopt.errors import InputError
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-#: What drivers read; scripts of a bundle leave them as they are set here.
+#: Variables that drivers read; scripts of a bundle keep the values set here.
 _VISIBLE = ("CUDA_VISIBLE_DEVICES", "HIP_VISIBLE_DEVICES")
 
 
 def ensure_torch() -> None:
-    """Raise InputError with the remedy unless PyTorch is installed."""
+    """Raise InputError, with how to install it, unless PyTorch is installed."""
     if importlib.util.find_spec("torch") is None:
         msg = "running needs PyTorch: pip install '.[profile]' in hetopt's source"
         raise InputError(msg)
 
 
 def devices_of(slots: Sequence[int]) -> list[dict[str, str]]:
-    """Return what to set for each node, so that no two of them share a GPU.
+    """Return the variables to set for each node, so that no two nodes share a GPU.
 
     Parameters
     ----------
     slots
-        Ranks of each node.
+        Number of ranks of each node.
 
     Raises
     ------
@@ -40,7 +40,7 @@ def devices_of(slots: Sequence[int]) -> list[dict[str, str]]:
 
     here = torch.cuda.device_count()
     if not here:
-        # Not an empty text, in whose place the scripts put devices.
+        # Not an empty text, which the scripts would replace by devices.
         return [dict.fromkeys(_VISIBLE, "-1") for _ in slots]
     if here < sum(slots):
         msg = (

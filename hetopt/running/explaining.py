@@ -1,10 +1,10 @@
-"""Why an iteration took other than simulated.
+"""Why a measured iteration time differs from the simulated one.
 
-The simulator runs again with what was measured in the place of what was predicted,
-first the passes of stages, then their synchronisation too, then transfers too. What
-each step changes is put down to it, and the rest to what no duration explains: waiting
-between an event and the next that a simulation does not know, and passes or transfers
-of one kind that were not all as long.
+The simulator runs again with measured instead of predicted durations: first those of
+the stages' passes, then also of their synchronisation, then also of transfers. The
+change at each step is attributed to it. The rest is what no mean duration explains:
+gaps between events that the simulation does not have, and passes or transfers of one
+kind that differed in length.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ class Explained:
     Attributes
     ----------
     predicted_s
-        Simulated, all as predicted.
+        Simulated with predicted durations only.
     passes_s, sync_s, replayed_s
-        Simulated with measured passes; with measured synchronisation besides; with
-        measured transfers besides, so that nothing is predicted.
+        Simulated with measured passes; with measured synchronisation, too; with
+        measured transfers, too, so that no duration is predicted.
     measured_s
-        Median.
+        Median of the measured iterations.
     """
 
     predicted_s: float
@@ -51,7 +51,7 @@ class Explained:
 
     @property
     def parts_s(self) -> tuple[tuple[str, float], ...]:
-        """What the difference of measured and predicted is due to."""
+        """The parts of the difference between measured and predicted time."""
         return (
             ("passes of stages", self.passes_s - self.predicted_s),
             ("gradients and optimizer", self.sync_s - self.passes_s),
@@ -61,7 +61,7 @@ class Explained:
 
 
 def explain_run(times: PipelineTimes, measured: Measured) -> Explained:
-    """Return what of the difference from a simulation is due to what."""
+    """Return the parts of the difference between measured and simulated time."""
     stages = measured.stages
     chunks = _chunks(measured, times.chunks)
     passes = replace(
@@ -70,7 +70,7 @@ def explain_run(times: PipelineTimes, measured: Measured) -> Explained:
         backward_ns=_ticks([stage.backward_s for stage in stages]),
         weight_ns=_weights(measured),
         fold=_fold(measured),
-        # Ends of the model as measured, the way back as predicted.
+        # Embedding and head as measured, transfers of the way back as predicted.
         chunks=None
         if chunks is None or times.chunks is None
         else replace(
@@ -81,7 +81,7 @@ def explain_run(times: PipelineTimes, measured: Measured) -> Explained:
     )
     sync = replace(passes, sync_ns=_ticks([stage.sync_s for stage in stages]))
     transfer = _boundaries(measured)
-    # Of one transfer, the next one waits for as large a part as predicted.
+    # A transfer occupies its boundary for the same share of its time as predicted.
     parts = zip(transfer, times.occupancy_ns, times.transfer_ns, strict=True)
     occupied = tuple(
         own * occupancy // whole if whole else own for own, occupancy, whole in parts
@@ -99,7 +99,7 @@ def explain_run(times: PipelineTimes, measured: Measured) -> Explained:
 
 
 def replayed_s(measured: Measured, warmups: Sequence[int], microbatches: int) -> float:
-    """Return what an iteration takes in simulation with what was measured alone."""
+    """Return the simulated time of an iteration with measured durations only."""
     transfer, fold, weight_ns = (
         _boundaries(measured),
         _fold(measured),
@@ -109,7 +109,7 @@ def replayed_s(measured: Measured, warmups: Sequence[int], microbatches: int) ->
     if weight_ns is not None:
         schedule = "zb-h1" if fold is None else "zb-v"
     times = PipelineTimes(
-        # It decides the closed form, which nobody asks for here.
+        # Only the closed form depends on it, and that is not used here.
         schedule=schedule,
         microbatches=microbatches,
         forward_ns=_ticks([stage.forward_s for stage in measured.stages]),
@@ -126,12 +126,12 @@ def replayed_s(measured: Measured, warmups: Sequence[int], microbatches: int) ->
 
 
 def _chunks(measured: Measured, planned: Chunks | None) -> Chunks | None:
-    """Return what was measured of chunks; None where stages hold one.
+    """Return the measured times of chunks; None if stages hold one.
 
     Parameters
     ----------
     planned
-        Says for how much of a transfer the next one waits; None: for all of it.
+        Its ratio of occupancy to transfer time is used for the way back; None for 1.
     """
     own = measured.chunks
     if own is None:
@@ -142,7 +142,7 @@ def _chunks(measured: Measured, planned: Chunks | None) -> Chunks | None:
         occupied = way_back * planned.way_back_occupancy_ns // planned.way_back_ns
 
     def ends(more_s: tuple[float, float], stage: int) -> tuple[int, int]:
-        # Means over iterations may leave the rest of a pass no time.
+        # Limited, since with means the remaining time of a pass could be negative.
         of = measured.stages[stage]
         means = _ticks([of.forward_s, of.backward_s])
         forward, backward = (
@@ -161,13 +161,13 @@ def _chunks(measured: Measured, planned: Chunks | None) -> Chunks | None:
 
 
 def _boundaries(measured: Measured) -> tuple[int, ...]:
-    """Return kappa of every boundary; of folded stages of both chunks' transfers."""
+    """Return kappa of every boundary, summed over both chunks if stages are folded."""
     count = 1 if measured.stages[0].first_chunk_s is None else FOLDED_CHUNKS
     return _ticks([count * each for each in measured.boundaries_s])
 
 
 def _weights(measured: Measured) -> tuple[int, ...] | None:
-    """Return what runs later, at most half of a backward pass, as it is modelled."""
+    """Return the times of W passes, at most half of a backward pass, as modelled."""
     found = []
     for stage in measured.stages:
         if stage.weight_s is None:
@@ -178,7 +178,7 @@ def _weights(measured: Measured) -> tuple[int, ...] | None:
 
 
 def _fold(measured: Measured) -> Fold | None:
-    """Return what was measured of folded stages; None if they are not."""
+    """Return the measured times of folded stages; None if they are not folded."""
     rows = []
     for stage, kept in zip(measured.stages, _weights(measured) or (), strict=False):
         if stage.first_chunk_s is None:

@@ -1,4 +1,4 @@
-"""All scripts of a bundle, started on this machine, and ended together."""
+"""Starts all scripts of a bundle on this machine, and ends them together."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 #: Seconds between two looks at the scripts.
 _POLL_S = 0.05
-#: Seconds that others are given to end once a script has failed, and that each is given
-#: once it was asked to.
+#: Seconds for the other scripts to end once one has failed, and for a script to end
+#: after SIGTERM.
 _PATIENCE_S = 10.0
 #: What the first rank to fail prints; see ``hetopt.export.torch.program.failure``.
 _FAILED = re.compile(r"^rank \d+: .*$", re.MULTILINE)
-#: A script says how many ranks it starts.
+#: The number of ranks that a script starts.
 _RANKS = re.compile(r"--nproc_per_node=(\d+)\b")
-#: Lines of a failed script that are shown.
+#: Lines of a failed script's output that are shown.
 _LAST_LINES = 40
 
 
@@ -51,19 +51,19 @@ def scripts_of(folder: Path) -> list[Path]:
 def launch(folder: Path, arguments: Sequence[str], logs: Path) -> None:
     """Run a bundle's scripts here until all have ended.
 
-    Whatever ends this early, Ctrl-C among it, ends all ranks first.
+    If this ends early, by Ctrl-C for example, all ranks are ended first.
 
     Parameters
     ----------
     arguments
-        Of the program.
+        Arguments of the program.
     logs
-        Folder for what the scripts print.
+        Folder for the scripts' output.
 
     Raises
     ------
     HetoptError
-        A rank failed; it has been said which and why.
+        A rank failed; which and why is printed on standard error.
     InputError
         The folder is no bundle, or there are too few GPUs.
     """
@@ -73,7 +73,7 @@ def launch(folder: Path, arguments: Sequence[str], logs: Path) -> None:
     paths = [logs / f"{script.stem}.log" for script in scripts]
     started: list[subprocess.Popen[bytes]] = []
     try:
-        # No signal comes between the start of a process and its place in the list.
+        # Signals wait until every process that was started is in the list.
         with interruption.held():
             for script, path, own in zip(scripts, paths, devices, strict=True):
                 with path.open("wb") as log:
@@ -84,7 +84,7 @@ def launch(folder: Path, arguments: Sequence[str], logs: Path) -> None:
                             stdin=subprocess.DEVNULL,
                             stdout=log,
                             stderr=subprocess.STDOUT,
-                            # Ctrl-C is for hetopt, which then ends them.
+                            # Ctrl-C reaches only hetopt, which then ends them.
                             start_new_session=True,
                         )
                     )
@@ -109,18 +109,18 @@ def _slots(script: Path) -> int:
 
 
 def _environment() -> dict[str, str]:
-    """Return variables of every script: where ranks meet, and this Python first."""
+    """Return the scripts' environment: the rendezvous, and PATH with this Python."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
     meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
-    # The same PyTorch as here; and a place of the user's own to meet is kept.
+    # PATH, for the same PyTorch as here; the user's own rendezvous is kept.
     return {**meeting, **os.environ, "PATH": path}
 
 
 def _wait(started: Sequence[subprocess.Popen[bytes]]) -> None:
-    """Wait until all have ended, but not long for others once one has failed."""
+    """Wait until all have ended, or for some seconds after one has failed."""
     deadline = None
     while None in (codes := [each.poll() for each in started]):
         if deadline is None and any(codes):
@@ -131,9 +131,9 @@ def _wait(started: Sequence[subprocess.Popen[bytes]]) -> None:
 
 
 def _end(started: Sequence[subprocess.Popen[bytes]]) -> None:
-    """End what still runs, with all that it started."""
+    """End the scripts that still run, with all their descendants."""
     running = [each for each in started if each.poll() is None]
-    # torchrun's ranks have sessions of their own: they are known while it lives.
+    # torchrun's ranks have sessions of their own: find them while torchrun runs.
     below = [pid for each in running for pid in _descendants(each.pid)]
     for each in running:
         _signal(each.pid, signal.SIGTERM)
@@ -155,7 +155,7 @@ def _signal(pid: int, number: signal.Signals) -> None:
 
 
 def _descendants(pid: int) -> list[int]:
-    """Return the processes below one; none where the system has no /proc."""
+    """Return the descendants of a process; none if the system has no /proc."""
     found: list[int] = []
     with contextlib.suppress(OSError):
         for children in Path(f"/proc/{pid}/task").glob("*/children"):
@@ -165,7 +165,7 @@ def _descendants(pid: int) -> list[int]:
 
 
 def _failure(codes: Sequence[int], paths: Sequence[Path]) -> HetoptError:
-    """Say on standard error why, beginning with the first message."""
+    """Print the first rank's error, else a script's last lines; return an error."""
     texts = [path.read_text("utf-8", "replace") for path in paths]
     for text in texts:
         first = _FAILED.search(text)

@@ -1,4 +1,4 @@
-"""What a run of a plan took: the content of ``measured.json``."""
+"""The times and memory of a plan's run: the content of ``measured.json``."""
 
 from __future__ import annotations
 
@@ -21,25 +21,24 @@ if TYPE_CHECKING:
 
 MEASURED_SCHEMA = "hetopt-measured/1"
 
-#: What ``peak_bytes`` are: all that PyTorch allocated on a GPU at once, or, on CPUs,
-#: what autograd kept from forward to backward passes.
+#: What ``peak_bytes`` counts: all that PyTorch allocated on a GPU, or, on CPUs, what
+#: autograd kept from forward to backward passes.
 MemoryKind = Literal["allocated", "activations"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredStage:
-    """One stage: mean seconds of a micro-batch's passes, and of g in an iteration.
+    """One stage: mean seconds of a micro-batch's passes, and of its synchronisation g.
 
     Attributes
     ----------
     peak_bytes
-        Of its fullest rank.
+        Peak of its fullest rank.
     weight_s
-        What of ``backward_s`` are gradients of weights that run later; None if they
-        do not.
+        The part of ``backward_s`` in W passes; None if backward passes are not split.
     first_chunk_s
-        Of a folded stage what of its forward, backward and weights' times is its first
-        chunk's; None of any other.
+        The first chunk's part of the forward, backward and W times of a folded stage;
+        None for other stages.
     """
 
     forward_s: float
@@ -50,24 +49,24 @@ class MeasuredStage:
     first_chunk_s: tuple[float, float, float] | None = None
 
     def to_json(self) -> dict[str, Any]:
-        """Return the stage as plain JSON data, without what it has not."""
+        """Return the stage as plain JSON data, without fields that are None."""
         return {name: each for name, each in asdict(self).items() if each is not None}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuredChunks:
-    """What a run of stages with several chunks has beside any other.
+    """Additional measurements of a run whose stages have several chunks.
 
     Attributes
     ----------
     count
-        Of every stage, v.
+        Chunks of every stage, v.
     way_back_s
-        As ``boundaries_s``, from the last stage to the first or back.
+        As ``boundaries_s``, for the boundary between the last stage and the first.
     lead_s, trail_s
-        Forward and backward: how much longer than through its other chunks a
-        micro-batch takes through the first stage's first, which has the embedding, and
-        through the last stage's last, which has the head.
+        Forward and backward: by how much the passes of the first stage's first chunk,
+        which has the embedding, and of the last stage's last chunk, which has the head,
+        are longer than those of the stage's other chunks.
     """
 
     count: int
@@ -83,20 +82,20 @@ class Measured:
     Attributes
     ----------
     plan_digest
-        Of the plan as it was launched (``job.json``).
+        Digest of the plan as it was launched (``job.json``).
     iteration_s, loss
-        Of each iteration that was timed.
+        Seconds and loss of each timed iteration.
     stages, boundaries_s
-        Means over an iteration's passes, medians over iterations; of boundaries
-        seconds of a transfer, both directions together; p and p - 1.
+        Means over an iteration's passes, medians over iterations; of boundaries,
+        seconds of a transfer, averaged over both directions; lengths p and p - 1.
     memory
-        What ``peak_bytes`` of stages are.
+        What ``peak_bytes`` of stages counts.
     devices
-        Names of what the ranks ran on.
+        Names of the devices that the ranks ran on.
     units
         FILE:FUNCTION that made the model's units; None for the plan's own model.
     chunks
-        None where stages hold one.
+        None if stages hold one chunk.
     """
 
     plan_digest: str
@@ -112,7 +111,7 @@ class Measured:
 
     @property
     def time_s(self) -> float:
-        """Median of the iterations."""
+        """Median of the iteration times, in seconds."""
         return median(self.iteration_s)
 
     def to_json(self) -> dict[str, Any]:
@@ -132,7 +131,7 @@ def measured_of(
     *,
     folded: bool = False,
 ) -> Measured:
-    """Sum up what ranks wrote; stages hold so many chunks."""
+    """Summarise what ranks wrote; stages hold ``chunks`` chunks."""
     stages = [
         _stage_of(
             number,
@@ -166,8 +165,8 @@ def measured_of(
 def _stage_of(
     number: int, peaks: Sequence[int], iterations: Sequence[Iteration], folded: bool
 ) -> MeasuredStage:
-    """Return what is measured of a stage, whose ranks have such peaks."""
-    # Of a folded stage, passes of the two chunks take turns in number.
+    """Return the measurements of a stage; ``peaks`` are the bytes of its ranks."""
+    # In a folded stage even numbers are passes of the first chunk, odd of the second.
     step = FOLDED_CHUNKS if folded else 1
     splits = bool(iterations[0].weight[number])
 
@@ -191,7 +190,7 @@ def _stage_of(
 
 
 def _chunks_of(iterations: Sequence[Iteration], count: int) -> MeasuredChunks:
-    """Return what is measured of stages with several chunks."""
+    """Return the additional measurements of stages with several chunks."""
     stages = len(iterations[0].forward)
 
     def more(stage: int, chunk: int) -> tuple[float, float]:
@@ -213,7 +212,7 @@ def _chunks_of(iterations: Sequence[Iteration], count: int) -> MeasuredChunks:
 
 
 def _longer(spans: Sequence[Span], stages: int, chunks: int, chunk: int) -> float:
-    """Return by how much the passes of a chunk are longer than others, at least 0."""
+    """Return by how much a chunk's passes are longer than others; at least 0."""
     own: list[Span] = []
     others: list[Span] = []
     for number, span in enumerate(spans):
@@ -232,7 +231,7 @@ def read_iterations(path: str, plan_digest: str) -> tuple[float, ...]:
     Raises
     ------
     InputError
-        The file is none, or of another plan.
+        The file is not of this kind, or of another plan.
     """
     data = read_json(path, "what `hetopt run` wrote")
     if not isinstance(data, dict) or data.get("schema") != MEASURED_SCHEMA:

@@ -1,10 +1,10 @@
-"""What the ranks of a run wrote, put together by stage and boundary.
+"""The records of a run's ranks, combined by stage and boundary.
 
-The pass of a replica begins when the last of its ranks has its input, as they compute
-together, and ends when the last one is through; that of a stage is as long as its
-slowest replica's. A transfer begins when the last
-rank of the sending stage has the tensor and the transfer before it has arrived, and
-ends when the last rank of the receiving stage has its part.
+The ranks of a replica compute together: its pass is timed from when the last of them
+has its input to when the last one is done. A stage's pass is as long as that of its
+slowest replica. A transfer begins when the last rank of the sending stage has the
+tensor and the previous transfer has arrived, and ends when the last rank of the
+receiving stage has its part.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ _Sent = tuple[str, int]
 
 
 class Span(NamedTuple):
-    """When something began and ended, and for how long it kept its stage or link.
+    """Start and end of an event, and for how long it occupied its stage or link.
 
-    Seconds since the iteration began; ``length_s`` may be less than from start to end.
+    Seconds since the iteration began; ``length_s`` may be less than end minus start.
     """
 
     start_s: float
@@ -52,13 +52,14 @@ class Iteration:
         as in ``hetopt.schedule.chunks``, or if stages are folded as in
         ``hetopt.schedule.folding``; p rows of q v.
     weight
-        Likewise of gradients of weights that run later; rows are empty if none do.
+        Likewise for W passes; rows are empty if backward passes are not split.
     sync
-        From the end of the last backward pass to that of the optimizer's step; p.
+        From the end of the last pass to that of the optimizer's step; p.
     sent_forward, sent_backward
-        By boundary the transfers of each pass that is sent, in the order of time. With
-        several chunks the last boundary is the way back from the last stage to the
-        first. Of folded stages either goes both ways.
+        By boundary, the transfers of activations and of gradients by the number of
+        their pass, in the order of time. With several chunks the last boundary is the
+        way back from the last stage to the first. Under folded stages each of the two
+        goes in both directions.
     """
 
     time_s: float
@@ -71,7 +72,7 @@ class Iteration:
     sent_backward: tuple[dict[int, Span], ...]
 
     def boundary_s(self, number: int) -> float:
-        """Return what a transfer over a boundary took in the mean."""
+        """Return the mean seconds of a transfer over a boundary."""
         both = self.sent_forward[number], self.sent_backward[number]
         return fmean(span.length_s for spans in both for span in spans.values())
 
@@ -82,7 +83,7 @@ def read_ranks(folder: Path, ranks: int) -> list[dict[str, Any]]:
     Raises
     ------
     HetoptError
-        A rank wrote nothing, as a program that is not hetopt's.
+        A rank wrote nothing: its program is not this version's.
     """
     paths = [folder / f"rank-{number}.json" for number in range(ranks)]
     for number, path in enumerate(paths):
@@ -95,7 +96,7 @@ def read_ranks(folder: Path, ranks: int) -> list[dict[str, Any]]:
 def iterations_of(
     ranks: Sequence[dict[str, Any]], chunks: int = 1, *, folded: bool = False
 ) -> list[Iteration]:
-    """Return all iterations that were timed; stages hold so many chunks."""
+    """Return all timed iterations; stages hold ``chunks`` chunks."""
     stages = 1 + max(rank["stage"] for rank in ranks)
     by_stage = [[r for r in ranks if r["stage"] == n] for n in range(stages)]
     counts = range(len(ranks[0]["iterations"]))
@@ -112,7 +113,7 @@ def iterations_of(
 def _iteration(
     stages: list[list[dict[str, Any]]], chunks: int, folded: bool
 ) -> Iteration:
-    """Put one iteration together from what ranks wrote, by stage."""
+    """Combine the ranks' records of one iteration, given by stage."""
     every = [rank for own in stages for rank in own]
     begin = min(rank["start_s"] for rank in every)
     losses = [rank["loss"] for rank in every if rank["loss"] is not None]
@@ -133,7 +134,7 @@ def _iteration(
 def _passes(
     own: Sequence[dict[str, Any]], kind: str, begin_s: float
 ) -> tuple[Span, ...]:
-    """Return one kind of passes of a stage, by number."""
+    """Return the passes of one kind on a stage, ordered by number."""
     found = [_of_kind(rank["passes"], kind) for rank in own]
     by_rank = [[spans[number] for number in sorted(spans)] for spans in found]
     return tuple(
@@ -168,13 +169,13 @@ def _crossed(
     folded: bool,
     begin_s: float,
 ) -> dict[_Sent, Span]:
-    """Return the transfers of a boundary, first those from the stage before it."""
+    """Return the transfers of a boundary, those from the stage before it first."""
     down = _sent(before, behind, folded, begin_s, onward=True)
     return down | _sent(behind, before, folded, begin_s, onward=False)
 
 
 def _of_direction(crossed: dict[_Sent, Span], direction: str) -> dict[int, Span]:
-    """Return activations or gradients alone, by pass."""
+    """Return only the activations or only the gradients, by pass."""
     return {
         number: span for (each, number), span in crossed.items() if each == direction
     }
@@ -190,7 +191,7 @@ def _sent(
 ) -> dict[_Sent, Span]:
     """Return the transfers of one direction of a boundary.
 
-    Of folded stages those of the second chunk go the other way.
+    Under folded stages those of the second chunk go the other way.
     """
     sent = [_transfers(r["transfers"], "send") for r in senders]
     got = [_transfers(r["transfers"], "receive") for r in receivers]
@@ -205,14 +206,14 @@ def _sent(
         start = max(spans[key][0] for spans in sent) - begin_s
         end = max(spans[key][1] for spans in got) - begin_s
         start = max(start, free)
-        # A rank that is done with its part may be ahead of the last one.
+        # A sender with nothing to send may start after the last receiver has ended.
         found[key] = Span(min(start, end), end, max(end - start, 0.0))
         free = end
     return found
 
 
 def _transfers(rows: Sequence[Any], end: str) -> dict[_Sent, tuple[float, float]]:
-    """Return start and end of what a rank sends or receives, in the order of time."""
+    """Return start and end of a rank's sends or receives, in the order of time."""
     found = {}
     for kind, number, start, end_s in rows:
         own, _, direction = kind.partition("-")

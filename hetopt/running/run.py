@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """A bundle that ran: what was measured, summed up and one by one."""
+    """The measurements of a bundle's run: the summary, and each iteration."""
 
     measured: Measured
     iterations: tuple[Iteration, ...]
 
     @property
     def typical(self) -> Iteration:
-        """The iteration in the middle, by its time."""
+        """The iteration with the (lower) median time."""
         found = sorted(self.iterations, key=lambda each: each.time_s)
         return found[(len(found) - 1) // 2]
 
@@ -55,21 +55,21 @@ def run_bundle(
     units: str | None = None,
     data: str | None = None,
 ) -> Run:
-    """Run a bundle by its own scripts, all on this machine.
+    """Run a bundle's scripts, all on this machine.
 
     Parameters
     ----------
     folder
-        That `hetopt export --to torch` wrote.
+        A folder that `hetopt export --to torch` wrote.
     iterations
-        To time, after one that is not.
+        Number of timed iterations, after one that is not timed.
     units, data
         FILE:FUNCTION of the user's own model and tokens, as the program takes them.
 
     Raises
     ------
     HetoptError
-        A rank failed; all have ended.
+        A rank failed; all ranks have ended.
     InputError
         The folder is no such bundle, a file is missing, there is no PyTorch, or there
         are too few GPUs.
@@ -97,7 +97,7 @@ def run_bundle(
 
 
 def _absolute(name: str, option: str) -> str:
-    """Return FILE:FUNCTION for a program that runs in another folder."""
+    """Return FILE:FUNCTION with an absolute path, since the program runs elsewhere."""
     path, _, function = name.rpartition(":")
     if not Path(path).is_file() or not function.isidentifier():
         msg = f"is {name!r}, expected FILE.py:FUNCTION, with a file that exists"

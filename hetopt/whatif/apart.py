@@ -1,4 +1,4 @@
-"""Tasks in processes of their own, several at once."""
+"""Tasks in separate processes, several at once."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ def run_apart(
     tasks: Sequence[Any],
     take: Callable[[int, Any], bool],
 ) -> bool:
-    """Work on tasks with several processes; return whether all were done.
+    """Run tasks in several processes; return whether all were done.
 
     Parameters
     ----------
     make, payload
         What workers do; see ``Pool``.
     take
-        Called with a task's number and what came of it, None if its process died;
-        False: the others are not needed any more.
+        Called with a task's number and result, None if its process died; returns
+        whether to go on with the other tasks.
 
     Raises
     ------

@@ -1,4 +1,4 @@
-"""Coefficients that a plan rests on, and problems in which one of them is another."""
+"""Coefficients that a plan depends on, and problems in which one of them is changed."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Move:
-    """One coefficient, or some that move together.
+    """One coefficient, or several that are changed by the same factor.
 
     Attributes
     ----------
     kind
-        ``speed``: of all that a cluster's devices compute; ``memory``: per device;
+        ``speed``: of all computation on a cluster's devices; ``memory``: per device;
         ``link``: all bandwidths of a link between two clusters; ``uplink``.
     clusters
         One, or both ends of a link.
@@ -41,25 +41,25 @@ class Move:
     clusters: tuple[str, ...]
 
     def words(self) -> str:
-        """Return what is moved, as people say it."""
+        """Return the coefficient's name for people to read."""
         return move_text(self.kind, self.clusters)
 
     def is_used(self, plan: Plan) -> bool:
-        """Whether a plan could be worse for it if there were less."""
+        """Whether a smaller coefficient could make the plan worse."""
         used = {stage.cluster for stage in plan.pipeline.stages}
         return used.issuperset(self.clusters)
 
     def applied(
         self, problem: Problem, table: CostTable, factor: float
     ) -> tuple[Problem, CostTable]:
-        """Return problem and table with so many times as much, above 0."""
+        """Return problem and table with the coefficient times ``factor``, above 0."""
         if self.kind == "speed":
             return problem, _quicker(table, self.clusters[0], factor)
         moved = self.in_problem(problem, factor)
         return moved, build_table(moved)
 
     def in_problem(self, problem: Problem, factor: float) -> Problem:
-        """Return the problem with so many times as much of what its file says."""
+        """Return the problem with its value times ``factor``; not for ``speed``."""
         if self.kind == "link":
             return replace(problem, links=_wider(problem.links, self.clusters, factor))
         return replace(
@@ -80,13 +80,13 @@ class Move:
 
 
 def move_text(kind: MoveKind, clusters: tuple[str, ...]) -> str:
-    """Return what is moved, as people say it."""
+    """Return a coefficient's name for people to read."""
     ends = "-".join(clusters)
     return f"link {ends}" if kind == "link" else f"{kind} of {ends}"
 
 
 def moves_of(problem: Problem) -> Iterator[Move]:
-    """Yield everything of a problem that may be moved."""
+    """Yield all coefficients of a problem that can be changed."""
     for cluster in problem.clusters:
         yield Move(kind="speed", clusters=(cluster.name,))
         yield Move(kind="memory", clusters=(cluster.name,))
@@ -103,7 +103,7 @@ def links_of(problem: Problem) -> Iterator[Move]:
 
 
 def _quicker(table: CostTable, cluster: str, factor: float) -> CostTable:
-    """Return a table in which all that a cluster computes takes 1 / factor as long."""
+    """Return a table in which computation on a cluster takes 1 / factor as long."""
     j = table.cluster_names.index(cluster)
 
     def scaled(times: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -135,7 +135,7 @@ def _quicker(table: CostTable, cluster: str, factor: float) -> CostTable:
 
 
 def _wider(links: ClusterLinks, ends: tuple[str, ...], factor: float) -> ClusterLinks:
-    """Return links of which one carries ``factor`` times as much."""
+    """Return links of which one has ``factor`` times the bandwidths."""
     link = links.between(*ends)
     if link is None:
         return links

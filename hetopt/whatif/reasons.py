@@ -1,4 +1,4 @@
-"""Why a plan is as it is: what limits it, and what a little more of anything saves."""
+"""What limits a plan, and questions about the time that more resources would save."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from hetopt.problem.problem import Problem
 
 _GB = 10**9
-#: A pin that leaves a cluster out, which needs no other reason.
+#: A pin that leaves a cluster out: it explains why the cluster is unused.
 _NONE = Domain(allowed=frozenset({0}))
 
 Kind = Literal["memory", "node", "link", "unused"]
@@ -26,14 +26,14 @@ Kind = Literal["memory", "node", "link", "unused"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """One question about a plan, and the problem that answers it.
+    """One question about a plan, and the problem whose solution answers it.
 
     Attributes
     ----------
     kind
-        ``memory``: one more GB on each device of a cluster; ``node``: one more of it;
-        ``link``: twice the bandwidths of a link; ``unused``: that a cluster which the
-        plan leaves out has to be used.
+        ``memory``: one more GB on each device of a cluster; ``node``: one more node of
+        a cluster; ``link``: twice the bandwidths of a link; ``unused``: a cluster that
+        the plan leaves unused has to be used.
     clusters
         The cluster, or both ends of a link.
     """
@@ -45,7 +45,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """What a plan is limited by as it is.
+    """The stages that limit a plan.
 
     Attributes
     ----------
@@ -56,7 +56,7 @@ class Limits:
     full_stage
         The stage whose devices' memory is the fullest.
     full_share
-        How full.
+        Share of usable memory that this stage needs.
     """
 
     pace_stage: int
@@ -87,7 +87,7 @@ def limits_of(price: Price) -> Limits:
 
 
 def questions(problem: Problem, plan: Plan) -> Iterator[Question]:
-    """Yield what to ask about a plan: of its own clusters first."""
+    """Yield the questions about a plan, those about its own clusters first."""
     used = {stage.cluster for stage in plan.pipeline.stages}
     for cluster in problem.clusters:
         if cluster.name in used:
@@ -138,14 +138,15 @@ def _roomier(cluster: Cluster) -> Cluster:
 
 
 def _larger(cluster: Cluster) -> Cluster:
-    # Hosts have one name per node, and change no cost. Of unequal nodes, a largest one.
+    # Drop host names: there is one per node, and they affect no cost. If nodes are
+    # unequal, the new one is as large as the largest.
     more = (cluster.devices_per_node,)
     unequal = None if cluster.unequal is None else cluster.unequal + more
     return replace(cluster, nodes=cluster.nodes + 1, unequal=unequal, hosts=None)
 
 
 def _using(problem: Problem, cluster: Cluster) -> Problem:
-    """Return the problem with a cluster that has to host a stage."""
+    """Return the problem with a pin by which a cluster has to host a stage."""
     pins = problem.pins
     own = pins.of(cluster.name)
     stages = replace(own.stages, forbidden=own.stages.forbidden | {0})

@@ -1,9 +1,9 @@
 """Solving the variants of a problem: one after the other, or several at once.
 
-This process begins: it has loaded the compiled code after the first variant. Workers
-have to load it again, so they are started only if what is left takes longer than that.
-Each works alone on one variant at a time, which keeps all cores busier than several
-workers on one search.
+This process begins: after the first variant it has loaded the compiled code. Workers
+have to load it again, so they are started only if that saves time on the remaining
+variants. Each worker searches one variant at a time by itself, which keeps all cores
+busier than several workers on one search.
 """
 
 from __future__ import annotations
@@ -30,16 +30,15 @@ if TYPE_CHECKING:
     from hetopt.results.result import Objective, Result
     from hetopt.whatif.variants import Variant
 
-#: CPU seconds that the first search of a process takes longer than others: it loads
-#: code.
+#: Additional CPU seconds of the first search of a process, which loads code.
 _LOADING_S = 1.5
-#: CPU seconds until workers have imported and loaded what they need.
+#: CPU seconds until workers have imported and loaded their code.
 _STARTING_S = 3.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """How every variant is searched, as ``hetopt plan`` would; see there."""
+    """How every variant is searched: options as of ``hetopt plan``."""
 
     solver: str = "auto"
     objective: Objective = "closed"
@@ -50,14 +49,14 @@ class Asked:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What is known of a variant.
+    """The outcome of a variant.
 
     Attributes
     ----------
     result
         None if it was not searched.
     failure
-        Why not.
+        Why it was not searched.
     """
 
     result: Result | None
@@ -65,17 +64,17 @@ class Answer:
 
 
 class Solving:
-    """Solves variants; those with equal problems once.
+    """Solves variants; variants with equal problems are solved once.
 
     Attributes
     ----------
     interrupted
-        Whether the user stopped it: what is missing was not searched.
+        Whether the user interrupted it: the remaining variants were not searched.
 
     Parameters
     ----------
     told
-        Called with a line whenever a variant is begun or done.
+        Called with a line whenever a variant is done.
     """
 
     def __init__(
@@ -101,7 +100,7 @@ class Solving:
         self._count = len(first)
 
     def answers(self) -> list[Answer]:
-        """Solve all, and return what is known of every variant, in their order.
+        """Solve all variants, and return their outcomes, in their order.
 
         Raises
         ------
@@ -110,7 +109,7 @@ class Solving:
         CheckError, SolverError
             A solver is wrong.
         """
-        # Of this process: what else the machine does is no reason for workers.
+        # CPU time of this process: other load on the machine is no reason for workers.
         began_s = time.process_time()
         while self._waiting and not self.interrupted:
             done = len(self._known)
@@ -145,7 +144,7 @@ class Solving:
             return
         except InputError as error:
             if not self._known:
-                # The problem itself, not what a variant makes of it.
+                # The base problem itself is invalid, not just a variant of it.
                 raise
             answer = Answer(result=None, failure=str(error))
         self._take(key, answer)
@@ -165,26 +164,26 @@ class Solving:
 
 
 def _key(problem: Problem) -> str:
-    """Return what equal problems share: of a profile, a digest has only the name."""
+    """Return a key of equal problems: digest and full names of latency sources."""
     return f"{problem_digest(problem)} {sorted(problem.latency.items())}"
 
 
 def solve(
     problem: Problem, asked: Asked, *, jobs: int | None, beside: int = 1
 ) -> Answer:
-    """Solve one variant, and check what the solver says.
+    """Solve one variant, and check the solver's result.
 
     Parameters
     ----------
     jobs
         Workers of this search.
     beside
-        Searches that run at the same time and share the memory.
+        Number of searches that run at the same time and share the memory.
 
     Raises
     ------
     InputError
-        The problem has no latency table, or the solver does not take it.
+        The problem has no latency table, or the solver does not support it.
     CheckError
         The solver is wrong.
     """
@@ -205,7 +204,7 @@ def solve(
 def _make(
     payload: tuple[Asked, int], shared: Any, say: Callable[[Any], None]
 ) -> Callable[[Problem], Answer]:
-    """Return what a worker does with a variant."""
+    """Return the function with which a worker solves a variant."""
     asked, beside = payload
 
     def run(problem: Problem) -> Answer:

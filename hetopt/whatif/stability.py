@@ -1,11 +1,11 @@
-"""How far coefficients may move before another plan is better.
+"""How far coefficients may change before another plan is better.
 
 Coefficients are uncertain: times are modelled, links shared with others. For each of
-them (``moves``) and in either direction, factors are tried going away from 1, until
-some plan takes 1% less than the one in question; the step in which that happens is cut
-in halves. Whether there is such a plan is decided by a search whose cutoff is 1% below
-what the plan takes there, so that mostly bounds alone answer. It is not monotone:
-another plan may be better at a factor and no longer at the next one.
+them (``moves``) and in either direction, factors ever farther from 1 are tried until
+some plan takes 1% less than the given one; that step is then bisected. Whether there is
+such a plan is decided by a search whose cutoff is 1% below the plan's time at that
+factor, so that lower bounds mostly suffice. This is not monotone: another plan may be
+better at one factor and not at the next one.
 """
 
 from __future__ import annotations
@@ -32,32 +32,32 @@ if TYPE_CHECKING:
     from hetopt.results.result import Objective, Result
     from hetopt.solvers.request import Request
 
-#: Factors that are tried, and their reciprocals: each more than the one before.
+#: Factors that are tried, upwards as they are and downwards as reciprocals.
 FACTORS = (1.02, 1.05, 1.1, 1.2, 1.35, 1.6, 2.0, 2.8, 4.0)
-#: Halvings of the step in which another plan becomes better.
+#: Bisections of the step in which another plan becomes better.
 _HALVINGS = 4
 
 
 class Stability:
-    """Moves the coefficients that a plan rests on.
+    """Changes the coefficients that a plan depends on, one at a time.
 
     Attributes
     ----------
     interrupted
-        Whether the user stopped it, or the time was up: what is missing was not
-        searched.
+        Whether the user interrupted it or the time was up: remaining directions were
+        not searched.
 
     Parameters
     ----------
     request
-        The problem, its table, and how far to search each time.
+        The problem, its table, and the limits of each search.
     """
 
     def __init__(
         self, request: Request, plan: Plan, *, solver: str, objective: Objective
     ) -> None:
         self.interrupted = False
-        # A journal is of one problem, and the next best plans do not matter here.
+        # A journal is for one problem only, and the next best plans are not needed.
         params = replace(
             request.params, top=1, journal=None, executor="process", on_progress=None
         )
@@ -65,12 +65,12 @@ class Stability:
         self._solver, self._objective = solver, objective
 
     def crossings(self, told: Callable[[str], None]) -> list[Crossing]:
-        """Return how far each coefficient may move, less of it first.
+        """Return how far each coefficient may change, downwards first.
 
         Parameters
         ----------
         told
-            Called with a line whenever one is done.
+            Called with a line whenever a direction is done.
         """
         tasks = [
             (move, more)
@@ -100,7 +100,7 @@ class Stability:
         return [each for _, each in sorted(found.items()) if each is not None]
 
     def crossing(self, move: Move, more: bool) -> Crossing | None:
-        """Return how far one coefficient may move; None: there was no time for it."""
+        """Return how far one coefficient may change; None if interrupted."""
         known = Crossing(
             kind=move.kind,
             clusters=move.clusters,
@@ -111,7 +111,7 @@ class Stability:
             proven=True,
         )
         if not more and not move.is_used(self._plan):
-            # Others can only get worse by it, and this plan does not.
+            # Less of it can slow other plans, but not this one.
             return known
         near = 1.0
         proven = True
@@ -136,7 +136,7 @@ class Stability:
         return replace(known, proven=proven)
 
     def _at(self, move: Move, factor: float) -> Crossing:
-        """Return what is better at one factor; its own factor is None if nothing is."""
+        """Return the better plan at one factor; ``factor`` is None if there is none."""
         problem, table = move.applied(
             self._request.problem, self._request.table, factor
         )
@@ -168,7 +168,7 @@ class Stability:
         return result
 
     def _time_s(self, problem: Problem, table: CostTable) -> float | None:
-        """Return what the plan takes now; None if it does not fit any more."""
+        """Return the plan's time in this problem; None if it does not fit any more."""
         plan = replace(
             self._plan,
             problem_digest=table.problem_digest,
@@ -177,7 +177,7 @@ class Stability:
         try:
             priced = price(plan, table)
         except InputError:
-            # Its strategies are in no table of devices they do not fit.
+            # Strategies that do not fit a device are not in its table.
             return None
         if any(
             need > usable
@@ -195,7 +195,7 @@ def _make(
     shared: Any,
     say: Callable[[Any], None],
 ) -> Callable[[tuple[Move, bool]], Crossing | None]:
-    """Return what a worker does with a coefficient and a direction."""
+    """Return the worker's function for a coefficient and a direction."""
     request, plan, solver, objective = payload
     stability = Stability(request, plan, solver=solver, objective=objective)
     return lambda task: stability.crossing(*task)

@@ -1,4 +1,4 @@
-"""Which variants of a problem are asked for: from the options of ``hetopt whatif``."""
+"""The variants of a problem that the options of ``hetopt whatif`` ask for."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
     from hetopt.problem.problem import Problem
 
-#: The problem itself, among its variants.
+#: The variant that is the unchanged problem.
 BASE = "as it is"
-#: Keys of a grid.
+#: Most keys of a grid.
 _MOST_SWEPT = 2
 _OPENING, _CLOSING = "[{(", "]})"
 
@@ -40,9 +40,9 @@ class Variant:
     change
         What is changed, in words.
     problem
-        None where what is left is no problem that can be planned.
+        None if the changed problem is not valid.
     failure
-        Why not.
+        Why it is not valid.
     """
 
     change: str
@@ -52,14 +52,14 @@ class Variant:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Change:
-    """What one option asks for.
+    """The change that one option asks for.
 
     Attributes
     ----------
     text
-        As the user wrote it.
+        The option's value as the user wrote it.
     words
-        What variants are called.
+        The variant's name.
     """
 
     flag: str
@@ -74,14 +74,14 @@ class Variants:
     Parameters
     ----------
     path
-        Of the problem file.
+        The problem file.
     schedule, chunks
-        Take the place of the file's; None: they stay.
+        Replace those of the file; None keeps them.
 
     Raises
     ------
     InputError
-        The file is no problem.
+        The file is no valid problem.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class Variants:
         settings = []
         if schedule is not None:
             settings.append(Setting(key="training.schedule", value=schedule))
-            # Chunks of the file's schedule are none of another's.
+            # The file's number of chunks does not apply to another schedule.
             chunks = chunks or (None if schedule == INTERLEAVED else 1)
         if chunks is not None:
             settings.append(Setting(key="training.chunks", value=chunks))
@@ -114,7 +114,7 @@ class Variants:
         Raises
         ------
         InputError
-            An option cannot be read, or what it changes leaves no valid problem.
+            An option cannot be read, or the problem it makes is not valid.
         """
         asked = [_added(text) for text in added]
         asked += [_set(text) for text in settings]
@@ -133,7 +133,7 @@ class Variants:
         return Variant(change=change.words, problem=problem)
 
     def _dropped(self) -> Iterator[Variant]:
-        """Yield the problem without each cluster, and with a node less of each."""
+        """Yield the problem without each cluster, and with one node less of each."""
         clusters = self.base.clusters
         if len(clusters) == 1 and clusters[0].nodes == 1:
             msg = "leaves nothing: the only cluster has one node; use --add or --set"
@@ -152,7 +152,7 @@ class Variants:
                 try:
                     yield self._variant(change)
                 except InputError as error:
-                    # Pins, for one, may need what is left out.
+                    # For example, pins may need what was dropped.
                     yield Variant(change=text, problem=None, failure=str(error))
 
 
@@ -221,7 +221,7 @@ def _value(text: str, field: str) -> object:
 
 
 def _parts(text: str) -> list[str]:
-    """Split at commas, but not inside of brackets."""
+    """Split at commas outside of brackets."""
     parts, depth = [""], 0
     for letter in text:
         depth += (letter in _OPENING) - (letter in _CLOSING)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 CORRECTED = ("efficiency", "intra_node", "bandwidth")
 
-#: Endings by which a problem knows a file's name from another text.
+#: Endings by which a problem file recognises the name of another file.
 FILE_SUFFIXES = (".yaml", ".yml", ".json")
 
 
@@ -46,7 +46,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
     )
     command.add_argument(
         "--run",
-        # ``run`` is the command itself.
+        # ``run`` is the command's function.
         dest="measured_runs",
         action="append",
         type=_measured_run,
@@ -139,14 +139,14 @@ def run(options: argparse.Namespace) -> int:
 
 
 class _Found(NamedTuple):
-    """What was fitted, and what is said of it.
+    """The fitted calibration, and the texts about it.
 
     Attributes
     ----------
     lines
-        Of each run, printed first.
+        Lines on each run, printed first.
     notes
-        For the file.
+        The file's notes.
     """
 
     calibration: Calibration
@@ -247,7 +247,7 @@ def _run(name: str, path: str, measured: float | Path) -> MeasuredRun:
 
 
 def _median(problem: Problem, plan: Plan, path: Path) -> float:
-    """Return what an iteration of a plan took, as `hetopt run` measured it."""
+    """Return the median iteration time of a plan that `hetopt run` measured."""
     from hetopt.export.job import Job
     from hetopt.export.torch.launcher import LAUNCHER
     from hetopt.running.measured import read_iterations
@@ -260,7 +260,7 @@ def _median(problem: Problem, plan: Plan, path: Path) -> float:
 
 
 def _clusters(text: str | None, runs: Sequence[MeasuredRun]) -> tuple[str, ...]:
-    """Read ``--clusters``, all of which the plans have to use."""
+    """Read ``--clusters``; the plans have to use all of them."""
     if text is None:
         return ()
     used = {name for run in runs for name in run.clusters}
@@ -275,7 +275,7 @@ def _clusters(text: str | None, runs: Sequence[MeasuredRun]) -> tuple[str, ...]:
 
 
 def _ensure_consistent(options: argparse.Namespace) -> None:
-    """Refuse a plan without its time, and clusters where none is corrected."""
+    """Raise InputError for a plan without a time, or clusters that have no effect."""
     if options.plan is None and options.measured is not None:
         raise InputError("is the time of PLAN: name it too", field="--measured")
     if options.plan is not None and options.measured is None:
@@ -293,7 +293,7 @@ def _names(text: str) -> tuple[str, ...]:
 
 
 def _as_named(out: str, problem: str) -> str:
-    """Return ``out`` as the problem has to write it: its paths start at its folder."""
+    """Return ``out`` as the problem file has to name it: relative to its folder."""
     name = out
     if Path(problem).is_file() and not Path(out).is_absolute():
         name = os.path.relpath(out, Path(problem).parent)

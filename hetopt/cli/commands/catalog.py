@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from hetopt.report.drawing.sheet import Part
 
-#: Which parameters the table of models counts.
+#: The parameters that the table of models counts.
 _COUNTED = (
     "parameters with the token tables of input and head, once if they are one, and "
     "without layers that predict further tokens; active: that a token is computed with"
@@ -95,7 +95,7 @@ def _models() -> Part:
 
 
 def _of_blocks(fields: Mapping[str, Any], name: str) -> str:
-    """Return a field of a preset; where it differs between blocks, of each."""
+    """Return a field of a preset; if blocks differ, their values joined by ``/``."""
     blocks = fields.get("blocks", ())
     values = [str(block.get(name, fields.get(name, ""))) for block in blocks]
     if len(set(values)) > 1 or (values and name == "layers"):

@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 
     from hetopt.report.comparison.comparison import Comparison
 
-#: What DIR gets, with these endings.
+#: Name and endings of the files written to DIR.
 NAME = "compare"
 ENDINGS = ("csv", "json", "md", "png", "svg")
-#: What it keeps until then: every run so far.
+#: File in DIR that keeps every run so far, until those are written.
 RUNS = f"{NAME}.runs.jsonl"
 DEFAULT_SOLVERS = "auto,mcts"
 DEFAULT_LIMIT_S = 120.0
@@ -131,7 +131,7 @@ def run(options: argparse.Namespace) -> int:
         time_limit_s=options.time_limit,
         jobs=jobs,
     )
-    # From here on a signal ends the run that is made, and nothing that is kept.
+    # From here on a signal ends only the current run; finished runs are kept.
     interruption.hold()
     kept = KeptRuns(str(folder / RUNS), said=complain, fresh=options.fresh)
     try:

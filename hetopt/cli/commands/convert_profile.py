@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 LAYERS = ("metis", "sailor")
 OPERATORS = ("vidur", "simumax")
 
-#: Options that only some forms take.
+#: Options that only some source formats take.
 _ONLY_FOR = {
     "problem": LAYERS,
     "device": LAYERS,
@@ -30,7 +30,7 @@ _ONLY_FOR = {
     "peak_flops": ("vidur",),
     "memory_bandwidth": ("vidur",),
 }
-#: What the header says unless the user does.
+#: The header's licence unless the user gives one.
 _NO_LICENCE = "not stated: that of the source"
 
 
@@ -100,7 +100,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Convert, write, and say what was assumed."""
+    """Convert, write, and print what was assumed."""
     if not options.accelerator.strip():
         msg = "is empty, expected the name of what was measured"
         raise InputError(msg, field="--accelerator")
@@ -177,7 +177,7 @@ def _convert_operators(options: argparse.Namespace) -> tuple[int, str]:
 
 
 def _rates(options: argparse.Namespace) -> dict[str, str]:
-    """Return the header's lines on a device that the catalogue does not have."""
+    """Return the header's rates for a device that the catalogue does not have."""
     from hetopt.problem.quantity import parse_bandwidth, parse_flops
 
     found = {}

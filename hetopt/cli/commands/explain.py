@@ -67,7 +67,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Find or read our plan, and say why it is so, or how another one differs."""
+    """Search or read the best plan; explain it, or how the user's plan differs."""
     if options.mine is None:
         return _run_alone(options)
     from hetopt.export.back.explaining import explain
@@ -83,7 +83,7 @@ def run(options: argparse.Namespace) -> int:
             options.problem, options.plan, options.table
         )
     given = options.table is not None
-    # Before the search: what is wrong with the folder is said at once.
+    # Before the search, so that errors in the folder are reported at once.
     mine = read_folder(
         problem, options.mine, options.form, partial(_reread, table) if given else None
     )
@@ -98,7 +98,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _run_alone(options: argparse.Namespace) -> int:
-    """Say what limits a plan, and what a little more of anything would save."""
+    """Report what limits a plan, and the time that more resources would save."""
     from hetopt.pricing.price import price
     from hetopt.report.drawing.console import draw, is_terminal
     from hetopt.report.whatif.reasons import reasons_report, reasons_to_json
@@ -138,9 +138,9 @@ def _run_alone(options: argparse.Namespace) -> int:
 
 
 def _reread(table: CostTable, scheduled: Problem) -> CostTable:
-    """Return a table as one of its problem under another schedule.
+    """Return a table as that of its problem under another schedule.
 
-    Its costs are the same; a table is of one schedule so that plans can be checked.
+    The costs are the same; a table names one schedule so that plans can be checked.
     """
     from hetopt.problem.digest import problem_digest
 

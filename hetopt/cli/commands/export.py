@@ -42,7 +42,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Check the plan, write the folder, and say what there is in it."""
+    """Check the plan, write the folder, and report its content."""
     from hetopt.export.bundle import bundle, ensure_free, ensure_runs, write_folder
     from hetopt.export.job import Job
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from hetopt.cost.sources.evaluation import Evaluation
     from hetopt.report.drawing.sheet import Part
 
-#: Files that ``--out`` gets.
+#: Files in the folder ``--out``.
 TEXT, SCORES, PREDICTIONS = "evaluation.txt", "scores.csv", "predictions.csv"
 DATA, PLOT = "evaluation.json", "predicted-versus-measured"
 FILES = (TEXT, SCORES, PREDICTIONS, DATA, f"{PLOT}.png", f"{PLOT}.svg")

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from hetopt.plans.plan import Plan
     from hetopt.problem.problem import Problem
 
-#: Formulations and the file name endings each can be written to.
+#: Formulations, and the endings of files that each can be written to.
 FORMATS = {
     "cp-sat": (".proto", ".pbtxt"),
     "intervals": (".lp", ".mps"),
@@ -86,7 +86,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _load(options: argparse.Namespace) -> tuple[Problem, CostTable]:
-    """Read problem and table; refuse a schedule that the formulation does not know."""
+    """Read problem and table; refuse schedules that a formulation lacks."""
     form = options.formulation
     problem = load_problem(options.problem, "gpipe" if form == "uniap" else None)
     if problem.training.schedule == "auto" and form != "cp-sat":
@@ -150,7 +150,7 @@ def _write_cp_sat(
 
 
 def _head(problem: Problem, table: CostTable, options: argparse.Namespace) -> list[str]:
-    """Return what a file says first: whose program it is."""
+    """Return the first lines of a file, which identify the program."""
     from hetopt.cost.table_file.file import table_digest
     from hetopt.version import __version__
 
@@ -280,7 +280,7 @@ _MINIMISED = {
 def _data(
     problem: Problem, table: CostTable, options: argparse.Namespace
 ) -> ProgramData:
-    """Return what (p, q) is built from, with a cutoff that no plan exceeds."""
+    """Return the data of the program of (p, q), with a cutoff that no plan exceeds."""
     from hetopt.cost.boundaries.places import searched_table
     from hetopt.formulations.ceiling import objective_ceiling, within
     from hetopt.formulations.chain import Chain

@@ -46,7 +46,7 @@ def add_from(command: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Import, write the plan with its times, and say what keeps it from running."""
+    """Import, write the plan with its times, and warn if it is not feasible."""
     from hetopt.base.files import write_text
 
     ensure_outputs(
@@ -103,7 +103,7 @@ def read_folder(
     form
         Name of the launcher, or None to recognise it.
     read
-        As ``import_plan``'s ``read_table``.
+        ``read_table`` of ``import_plan``.
     """
     from hetopt.errors import InputError
     from hetopt.export.back.importing import import_plan

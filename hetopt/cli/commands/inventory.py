@@ -35,7 +35,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Write the section, and say what was left out."""
+    """Write the section, and print which nodes were left out."""
     from hetopt.base.files import write_text
     from hetopt.inventory.grouping import group_nodes
     from hetopt.inventory.reading import read_inventory

@@ -183,7 +183,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Search, check what was found, and report it."""
+    """Search, check the result, and report it."""
     from hetopt.planning.plan import ensure_holds, ensure_searchable
 
     ensure_outputs(
@@ -240,7 +240,7 @@ def run(options: argparse.Namespace) -> int:
 def _conclude(
     problem: Problem, table: CostTable, result: Result, options: argparse.Namespace
 ) -> int:
-    """Report what was found; return the exit code."""
+    """Report the result; return the exit code."""
     failures = list(_deliver(problem, table, result, options))
     warn(problem, table, result, own_table=options.table is not None)
     if result.best is None:
@@ -256,9 +256,9 @@ def _conclude(
 def _deliver(
     problem: Problem, table: CostTable, result: Result, options: argparse.Namespace
 ) -> Iterator[InputError]:
-    """Print and write everything that can be; yield why the rest cannot.
+    """Print and write as much as possible; yield the errors.
 
-    What is printed comes first: a plan that took hours is not lost to a full disk.
+    Printing comes first, so that a plan that took hours is not lost to a full disk.
     """
     text = json.dumps(result.to_json(), indent=2, allow_nan=False)
 
@@ -289,7 +289,7 @@ def _deliver(
 
 
 def _write(result: Result, path: str | None, text: Callable[[], str]) -> None:
-    """Write a file, unless a plan would be lost for nothing."""
+    """Write a file, unless that replaces a plan by a result without one."""
     from hetopt.base.files import write_text
 
     if path is None:
@@ -321,8 +321,8 @@ def _search(
 
     objective = options.objective
     if objective is None and (options.certificate is not None or options.stability):
-        # Of the closed form, independent programs confirm what is claimed, and many
-        # variants of a problem are planned soon.
+        # For the closed form, independent programs can confirm the certificate, and
+        # planning the many variants of a problem takes little time.
         objective = "closed"
     with searching(problem, table, options, principles) as request:
         return search(
@@ -342,7 +342,7 @@ def _moved(
     options: argparse.Namespace,
     principles: Principles,
 ) -> Result:
-    """Return a result that says how far coefficients may move."""
+    """Return the result with how far coefficients may change."""
     from hetopt.report.drawing.console import is_terminal
     from hetopt.whatif.stability import Stability
 

@@ -37,7 +37,7 @@ DEVICES = ("cuda", "npu", "cpu")
 DEFAULT_OUT = "profile.csv"
 OPERATORS_OUT = "operators.csv"
 
-#: What operators are measured in: they serve 16-bit training.
+#: Precisions of measured operators, which are for 16-bit training.
 OPERATOR_DTYPES = ("bf16", "fp16")
 
 #: Options that replace a field of the grid, with their help.
@@ -126,7 +126,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Measure what the file lacks."""
+    """Measure what the file does not have yet."""
     if importlib.util.find_spec("torch") is None:
         msg = "measuring needs PyTorch: pip install '.[profile]' in hetopt's source"
         raise InputError(msg)
@@ -189,7 +189,7 @@ def _operators(options: argparse.Namespace, path: str, device: Device) -> int:
 
 
 def _refuse_grid(options: argparse.Namespace) -> None:
-    """Raise InputError for options of layers."""
+    """Raise InputError for options that apply only to layers."""
     given = ("units", "layers", "degrees", *SIZES)
     for name in given:
         if getattr(options, name) is not None:
@@ -269,7 +269,7 @@ def _collectives(options: argparse.Namespace) -> int:
 
 
 def _several(convert: Callable[[str], T]) -> Callable[[str], tuple[T, ...]]:
-    """Return an argument type: values between commas, each once."""
+    """Return an argument type: comma-separated values, without duplicates."""
 
     def convert_all(text: str) -> tuple[T, ...]:
         return tuple(dict.fromkeys(convert(part.strip()) for part in text.split(",")))

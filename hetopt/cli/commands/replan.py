@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from hetopt.problem.training.principles import Principles
     from hetopt.replanning.replan import Change, Replanned
 
-#: What ``--iterations`` may be at most.
+#: Largest value of ``--iterations``.
 MOST_ITERATIONS = 10**12
 
 
@@ -124,7 +124,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
 
 
 def iterations(text: str) -> int:
-    """Argument type: iterations, whose total time is a number."""
+    """Argument type: a number of iterations, from 1 to ``MOST_ITERATIONS``."""
     number = whole(1)(text)
     if number > MOST_ITERATIONS:
         msg = f"{text[:20]!r} is more than {MOST_ITERATIONS:,}"
@@ -147,14 +147,14 @@ def bandwidth(text: str) -> float:
 
 
 class Asked(NamedTuple):
-    """What the user asks for, read.
+    """The user's request, with the files that it names.
 
     Attributes
     ----------
     problem, document
-        After the change; nodes in their old order.
+        Problem and document after the change; nodes in their old order.
     original
-        The document before it.
+        The document before the change.
     """
 
     change: Change
@@ -166,7 +166,7 @@ class Asked(NamedTuple):
 
 
 def run(options: argparse.Namespace) -> int:
-    """Read what ran, search, check what was found, and report it."""
+    """Read the old plan, search, check the result, and report it."""
     from hetopt.planning.plan import ensure_holds
 
     ensure_outputs(
@@ -213,7 +213,7 @@ def _asked(options: argparse.Namespace) -> Asked:
     before, after = changed(problem, options.lost, options.added)
     path = problem_path(options.problem)
     document = load_document(path)
-    # Puts in the files that it names.
+    # This inserts the content of the files that the document names.
     problem_of(document, path)
     after_it = with_nodes(document, after)
     left = problem_of(after_it, path).under(plan.schedule, plan.chunks)
@@ -272,7 +272,7 @@ def _searched(asked: Asked, options: argparse.Namespace) -> Replanned:
 
 
 def _ensure_moves_hold(asked: Asked, found: Replanned) -> None:
-    """Raise CheckError unless independent code agrees with the moves."""
+    """Raise CheckError unless independent code confirms the moves."""
     from hetopt.check.plan.moves import check_moves
     from hetopt.replanning.layouts import device_names, layout_of
 

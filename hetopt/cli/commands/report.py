@@ -54,7 +54,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Check every plan, and write what there is to say of all of them."""
+    """Check every plan, and write one page on all of them."""
     from hetopt.base import reading
     from hetopt.base.files import write_text
     from hetopt.problem.named import problem_path
@@ -93,7 +93,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _reported(options: argparse.Namespace, name: str) -> ReportedPlan:
-    """Read a plan, check it, and work out what is said of it."""
+    """Read and check a plan, and compute what the page shows of it."""
     from hetopt.cost.sources.accuracy import accuracies, latency_notes
     from hetopt.pricing.price import price
     from hetopt.report.page.contents import ReportedPlan

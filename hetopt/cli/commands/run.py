@@ -22,10 +22,10 @@ if TYPE_CHECKING:
     from hetopt.problem.problem import Problem
     from hetopt.running.run import Run
 
-#: That are timed.
+#: Default number of timed iterations.
 ITERATIONS = 5
 
-#: Options that say something only beside a plan.
+#: Options that need a plan.
 _OF_PLANS = ("out", "table", "svg", "trace")
 
 
@@ -88,7 +88,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Run, write the file, and say how far it was from what was planned."""
+    """Run, write the file, and compare the measurements with the plan."""
     from hetopt.running.devices import ensure_torch
 
     ensure_torch()
@@ -98,7 +98,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _run_folder(options: argparse.Namespace) -> int:
-    """Run a bundle as it is, without its plan."""
+    """Run a bundle by itself, without its plan."""
     from hetopt.report.drawing.console import draw
     from hetopt.report.running import measured_report
     from hetopt.running.explaining import replayed_s
@@ -122,7 +122,7 @@ def _run_folder(options: argparse.Namespace) -> int:
 
 
 def _run_plan(options: argparse.Namespace) -> int:
-    """Export a plan, run it, and put it beside what the plan says."""
+    """Export a plan, run it, and compare the run with the plan."""
     from hetopt.export.bundle import bundle, ensure_free, write_folder
     from hetopt.export.job import Job
     from hetopt.export.torch.launcher import LAUNCHER
@@ -154,7 +154,7 @@ def _run_plan(options: argparse.Namespace) -> int:
 
 
 def _measure(folder: Path, options: argparse.Namespace) -> Run:
-    """Run a bundle, and write what was measured."""
+    """Run a bundle, and write the measurements."""
     from hetopt.base.files import write_text
     from hetopt.running.run import run_bundle
 

@@ -76,7 +76,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _run_several(problem: Problem, plan: Plan, options: argparse.Namespace) -> int:
-    """Simulate pipelines side by side, or sequences of several lengths."""
+    """Simulate a plan of several pipelines, or with sequences of several lengths."""
     from hetopt.pricing.several import price_several
     from hetopt.report.simulation import (
         several_simulation_report,

@@ -97,7 +97,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 class _Verifier:
-    """Derives bounds and searches programs; CheckError has one line for each lie."""
+    """Derives bounds and searches programs; raises CheckError for false claims."""
 
     def __init__(
         self,
@@ -150,9 +150,10 @@ class _Verifier:
         return f"{words}, {len(left)} of them with {self._resolve(left)}"
 
     def _refute(self, doubts: Sequence[Doubt]) -> None:
-        """Refuse claims that a plan made at once refutes: those above the value.
+        """Raise CheckError for a bound that a quickly made plan refutes.
 
-        Such a plan is hardly ever better than the certificate's own.
+        Only bounds above the certificate's value are tried: such a plan is hardly ever
+        better than the certificate's own.
         """
         from hetopt.solvers.certificate.search_again import better, refuted_at_once
 
@@ -164,7 +165,7 @@ class _Verifier:
                 self._raise([_finding(doubt, better(doubt))])
 
     def _search(self, doubts: Sequence[Doubt]) -> list[Doubt]:
-        """Search programs by ``check.verify.search``; return what it leaves open."""
+        """Search programs by ``check.verify.search``; return those it leaves open."""
         from hetopt.check.verify.tasks import TOO_LONG_PS, SearchTask
         from hetopt.solvers.certificate.search_again import better, unsettled
 
@@ -182,7 +183,7 @@ class _Verifier:
             )
             for q, group in by_count.items()
         ]
-        # Where more is in doubt, it is more likely to be false.
+        # First the tasks with most bounds in doubt: they are most likely to fail.
         tasks.sort(key=lambda task: -len(task.bounds))
         left = []
         for done, (task, found) in enumerate(self.work.perform(tasks)):
@@ -225,7 +226,7 @@ class _Verifier:
         return name
 
     def _simulated(self, chosen: Sequence[Doubt]) -> str:
-        """Search again for simulated times, which only one search knows."""
+        """Search again for simulated times, for which there is only one engine."""
         from hetopt.solvers.certificate.search_again import resolve_simulated
 
         self._confirm(
@@ -266,7 +267,7 @@ def _finding(doubt: Doubt, message: str) -> Finding:
 def _chosen(
     doubts: Sequence[Doubt], sample: int | None, seed: int | None
 ) -> list[Doubt]:
-    """Return what is always searched, and a sample of the rest."""
+    """Return the doubts that are always searched, and a sample of the others."""
     from random import Random, SystemRandom
 
     must = [doubt for doubt in doubts if doubt.always]

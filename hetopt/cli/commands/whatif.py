@@ -100,7 +100,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Make the variants, solve them, and report what is known."""
+    """Make the variants, solve them, and report the results."""
     from hetopt.planning.plan import ensure_searchable
     from hetopt.problem.named import problem_path
     from hetopt.problem.training.principles import PRUNED
@@ -115,7 +115,7 @@ def run(options: argparse.Namespace) -> int:
     ensure_outputs((options.svg, options.csv, options.out), problems=(options.problem,))
     ensure_searchable(options.solver, options.objective, PRUNED)
     schedule, chunks = schedule_of(options), options.chunks
-    # What the options make of the problem is wrong about them, not about its file.
+    # With --schedule and --chunks first, so that errors name the options, not the file.
     load_problem(options.problem, schedule, chunks)
     made = Variants(problem_path(options.problem), schedule, chunks)
     variants = made.all(
@@ -135,7 +135,7 @@ def run(options: argparse.Namespace) -> int:
         seed=options.seed,
     )
     told = complain if is_terminal(sys.stderr) else lambda line: None
-    # From here on a signal ends the searches, and what is known is reported.
+    # From here on a signal ends the searches, and the results so far are reported.
     interruption.hold()
     solving = Solving(variants, asked, told)
     answers = solving.answers()

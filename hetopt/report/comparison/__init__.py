@@ -1,1 +1,1 @@
-"""A comparison of solvers: as data, as text and as a picture."""
+"""Comparisons of solvers: as data, text and a picture."""

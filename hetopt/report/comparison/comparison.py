@@ -1,9 +1,9 @@
-"""Solvers side by side, as plain data: what each found, and how soon.
+"""A comparison of solvers as plain data: what each found, and when.
 
-An *optimum* is a closed form that some solver of the comparison has proven. Spaces
-differ: a heuristic that need not keep all principles may find what no plan of the
-pruned space is worth, and is measured by the optimum of its own. Where nothing is
-proven, the best plan known takes the optimum's place, and is called that.
+An *optimum* is a closed form that some solver of the comparison has proven optimal.
+Spaces of plans differ: a heuristic that need not keep all principles may find a plan
+better than any of the pruned space, and is compared with the optimum of its own space.
+If no optimum is proven, the best plan known is used instead, and labelled so.
 """
 
 from __future__ import annotations
@@ -22,27 +22,27 @@ if TYPE_CHECKING:
     from hetopt.solvers.side_by_side import Improvement, Run
 
 COMPARISON_SCHEMA = "hetopt-comparison/1"
-#: Shares above the optimum whose first times are reported.
+#: Shares above the optimum; the time of the first plan within each is reported.
 WITHIN: Mapping[str, float] = {"5%": 0.05, "1%": 0.01, "0.1%": 0.001}
-#: Stands behind the name of a solver whose space is wider than P1 to P4.
+#: Marks the name of a solver whose space is wider than P1 to P4.
 MARK = "†"
-#: Rounding of two closed forms that are the same.
+#: Relative difference of closed forms that counts as rounding.
 _SAME = 1e-9
 _SHARINGS = ("one", "falling-tp", "any")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reference:
-    """What plans of one space are measured by.
+    """The value that plans of one space are compared with.
 
     Attributes
     ----------
     proven
-        Whether it is an optimum, rather than the best plan known.
+        Whether it is an optimum; else the best plan known.
     solver
-        Who proved it, or found it.
+        The solver that proved it, or found it.
     lower_bound_s
-        Greatest one that is known of the space.
+        Greatest known lower bound of the space.
     """
 
     relaxed: tuple[Relaxable, ...]
@@ -53,7 +53,7 @@ class Reference:
 
     @property
     def label(self) -> str:
-        """The value and what it is, in a few words."""
+        """The kind of value and its space, in a few words."""
         what = "proven optimum" if self.proven else "best known (not proven)"
         return f"{what}{without(self.relaxed)}"
 
@@ -65,10 +65,10 @@ class Contest:
     Attributes
     ----------
     runs
-        Of the solvers that were asked for.
+        Runs of the solvers that were asked for.
     extra
-        Of ``dp``, on spaces whose optimum nobody else was asked for; it knows the best
-        plan of the others, so that its times are no match for theirs.
+        Runs of ``dp`` on spaces whose optimum no other run proved or could prove. They
+        start from the best plan of the others, so their times are not comparable.
     """
 
     problem: str
@@ -79,11 +79,11 @@ class Contest:
 
     @property
     def every(self) -> tuple[Run, ...]:
-        """All runs, in the order they are shown."""
+        """All runs, in the order of the report."""
         return (*self.runs, *self.extra)
 
     def references(self) -> dict[Principles, Reference]:
-        """Return what plans are measured by, for every space of a run with a plan."""
+        """Return the reference of every space of a run with a plan."""
         spaces = dict.fromkeys(
             run.entry.principles for run in self.every if run.closed_form_s is not None
         )
@@ -91,7 +91,7 @@ class Contest:
         return {space: each for space, each in found.items() if each is not None}
 
     def findings(self) -> list[str]:
-        """Return one line for every run that broke or that another contradicts."""
+        """Return one line for every run that broke, and every contradiction."""
         broken = [
             f"{self.problem}: {run.entry.solver}: {run.failure}"
             for run in self.every
@@ -111,21 +111,21 @@ class Contest:
 
 
 def _least_s(run: Run) -> float | None:
-    """Return what a run says that no plan of its space is below."""
+    """Return the lower bound of its space that a run claims."""
     return run.closed_form_s if run.status == "optimal" else run.lower_bound_s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """Problems, each with what every solver did.
+    """Problems, each with the runs of all solvers.
 
     Attributes
     ----------
     machine
-        What it ran on, in words.
+        The machine, in words.
     warm_up_s
-        By solver and what it relaxes: seconds of the first run, which compiles and is
-        not counted.
+        Seconds of the first run, which compiles and is not counted; by solver and what
+        it relaxes.
     """
 
     machine: str
@@ -135,7 +135,7 @@ class Comparison:
     contests: tuple[Contest, ...]
 
     def findings(self) -> list[str]:
-        """Return one line for every claim that another run contradicts."""
+        """Return one line for every run that broke, and every contradiction."""
         return [line for contest in self.contests for line in contest.findings()]
 
     def to_json(self) -> dict[str, Any]:
@@ -152,14 +152,14 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """What is said of one run; times in seconds, None where there is none.
+    """The reported values of one run; times in seconds, None if there is none.
 
     Attributes
     ----------
     within_s
-        By the names of ``WITHIN``: when a plan so close to the reference was known.
+        When a plan so close to the reference was known, by the names of ``WITHIN``.
     proof_s
-        When the search ended with a proof.
+        When the search ended with a proof of optimality.
     above
         Share by which the plan is above the reference of its space.
     """
@@ -191,7 +191,7 @@ class Row:
 
     @property
     def marked(self) -> bool:
-        """Whether its space is wider than the pruned one."""
+        """Whether its space is wider than the pruned space."""
         return bool(self.relaxed)
 
 
@@ -205,7 +205,7 @@ def rows(contest: Contest) -> list[Row]:
 
 
 def reference(runs: Iterable[Run], space: Principles) -> Reference | None:
-    """Return the proven optimum of a space, or else the best plan known of it."""
+    """Return the proven optimum of a space, else the best plan known in it."""
     every = list(runs)
     inside = [
         run
@@ -220,7 +220,7 @@ def reference(runs: Iterable[Run], space: Principles) -> Reference | None:
     best = min(proven or inside, key=lambda run: run.closed_form_s or 0.0, default=None)
     if best is None or best.closed_form_s is None:
         return None
-    # A bound on a wider space holds for what is inside of it.
+    # A bound on a wider space is also one on this space.
     bounds = [
         run.lower_bound_s
         for run in every
@@ -253,7 +253,7 @@ def first_within(
 
 
 def without(relaxed: Iterable[str]) -> str:
-    """Say what plans need not keep."""
+    """Return in words which principles are relaxed; empty if none are."""
     names = " and ".join(relaxed)
     return f" with {names} relaxed" if names else ""
 

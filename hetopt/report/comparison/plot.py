@@ -1,7 +1,7 @@
-"""Best-so-far against time, one step line per solver.
+"""Best plan so far against time, one step line per solver.
 
-Lines differ in colour, dash and marker, so that they stay apart in black and white
-and for the colour-blind (Okabe and Ito's palette, without its yellow).
+Lines differ in colour, dash and marker, so that they can be told apart in black and
+white and by the colour-blind (Okabe and Ito's palette, without its yellow).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from hetopt.report.comparison.comparison import Reference
     from hetopt.solvers.side_by_side import Run
 
-    #: Where a line begins its pattern, and lengths of marks and gaps.
+    #: Offset of a dash pattern, and lengths of its dashes and gaps.
     _Dash = tuple[int, tuple[int, ...]]
 
 _COLOURS = (
@@ -40,15 +40,15 @@ _DASHES = ("-", (0, (5, 1.5)), (0, (1, 1)), (0, (6, 1.5, 1, 1.5)))
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "p", "h", "*")
 _OPTIMUM_DASHES = ((0, (8, 3)), (0, (2, 2)), (0, (8, 2, 2, 2)))
 _COLUMNS = 3
-#: Times that a log axis can show.
+#: Earliest time on the log axis; earlier ones are drawn there.
 _LEAST_S = 1e-3
-#: Of so many markers per line and decade no two overlap.
+#: Markers per line and decade, few enough not to overlap.
 _PER_DECADE = 4
-#: On a longer axis only powers of ten have room for their names.
+#: With a larger ratio of its ends only powers of ten of an axis are labelled.
 _MANY_TIMES = 30
-#: The axis ends so far above the worst of the plans that solvers ended with.
+#: Margin below and above the final plans, as a share of their range.
 _ROOM = 0.06
-#: At most so many entries stand side by side in the legend.
+#: Most entries of the legend in one row.
 _ABREAST = 3
 
 
@@ -78,13 +78,13 @@ def best_so_far(comparison: Comparison) -> Figure:
 
 
 def solvers_of(contests: Iterable[Contest]) -> list[str]:
-    """Return the labels of all lines, so that panels agree on their styles."""
+    """Return the labels of all lines, so that panels use the same styles."""
     labels = (label(run) for contest in contests for run in contest.runs)
     return list(dict.fromkeys(labels))
 
 
 def label(run: Run) -> str:
-    """Return what the legend calls a run; seeds share one entry."""
+    """Return the legend's label of a run, the same for all seeds."""
     entry = run.entry
     name = entry.solver + (MARK if entry.principles.relaxed else "")
     if entry.exploration is not None:
@@ -93,7 +93,7 @@ def label(run: Run) -> str:
 
 
 def _dashes(contests: Iterable[Contest]) -> dict[str, _Dash]:
-    """Return how references are drawn, by their labels: alike in all panels."""
+    """Return the dashes of references by their labels, the same in all panels."""
     labels = dict.fromkeys(
         known.label for contest in contests for known in _references(contest)
     )
@@ -107,7 +107,7 @@ def draw_contest(
     dashes: Mapping[str, _Dash],
     handles: dict[str, Line2D],
 ) -> None:
-    """Draw the runs on one problem, and add what is new to the legend."""
+    """Draw the runs on one problem, and add new labels to the legend."""
     references = _references(contest)
     for known in references:
         line = axis.axhline(
@@ -152,7 +152,7 @@ def _draw_run(axis: Axes, run: Run, number: int, handles: dict[str, Line2D]) -> 
         color=colour,
         linestyle=_DASHES[number % len(_DASHES)],
         linewidth=1.4,
-        # Open: a better plan. Filled: the end, by a proof; a bar: without one.
+        # Open markers: better plans. At the end filled: with a proof; a bar: without.
         marker=marker,
         markersize=5,
         markerfacecolor="white",
@@ -173,7 +173,7 @@ def _draw_run(axis: Axes, run: Run, number: int, handles: dict[str, Line2D]) -> 
 
 
 def _spread(times: Sequence[float]) -> list[int]:
-    """Return the improvements that get a marker: a few per decade, and the last."""
+    """Return the indices of improvements with markers: few per decade, and the last."""
     chosen: list[int] = []
     last = 0.0
     for index, time_s in enumerate(times):
@@ -184,9 +184,9 @@ def _spread(times: Sequence[float]) -> list[int]:
 
 
 def _references(contest: Contest) -> list[Reference]:
-    """Return what plans are measured by, those of one value once."""
+    """Return the references to draw, only one of those with equal values."""
     drawn: list[Reference] = []
-    # Of several spaces with the same best plan the first is the narrowest one proven.
+    # Of equal values keep a proven one, and that of the narrowest space.
     for known in sorted(
         contest.references().values(),
         key=lambda known: (not known.proven, len(known.relaxed)),

@@ -63,7 +63,7 @@ CSV_COLUMNS = (
 
 
 def comparison_csv(comparison: Comparison) -> str:
-    """Return one line per run, numbers in full."""
+    """Return one line per run, with unrounded numbers."""
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow(CSV_COLUMNS)
@@ -81,7 +81,7 @@ def comparison_csv(comparison: Comparison) -> str:
 
 
 def comparison_markdown(comparison: Comparison) -> str:
-    """Return a section per problem, with a table and what its words mean."""
+    """Return a section per problem, with a table and footnotes."""
     parts = ["# Solvers side by side\n"]
     for contest in comparison.contests:
         parts.append(f"## {contest.problem}, {contest.schedule}\n")
@@ -115,7 +115,7 @@ def comparison_parts(comparison: Comparison) -> list[Part]:
 
 
 def cells(row: Row) -> tuple[str, ...]:
-    """Return a row as text, by ``COLUMNS``."""
+    """Return a row's cells for ``COLUMNS``."""
     return (
         name_of(row),
         row.status,
@@ -131,7 +131,7 @@ def cells(row: Row) -> tuple[str, ...]:
 
 
 def name_of(row: Row) -> str:
-    """Return the solver, marked if its space is wider, with seed and purpose."""
+    """Return the solver's name with its seed, marked if its space is wider."""
     name = row.solver + (MARK if row.marked else "")
     if row.extra:
         name += f" (for reference{without(row.relaxed)})"
@@ -139,7 +139,7 @@ def name_of(row: Row) -> str:
 
 
 def footnotes(contest: Contest, found: list[Row]) -> list[str]:
-    """Say what plans are measured by, whose space is wider, and what failed."""
+    """Return lines on references, wider spaces, costs and failures."""
     lines = []
     for each in contest.references().values():
         line = f"{each.label}: {each.value_s:.6f} s ({each.solver})"
@@ -165,14 +165,14 @@ def footnotes(contest: Contest, found: list[Row]) -> list[str]:
     lines += [
         f"{name_of(row)}: {row.failure}"
         for row in found
-        # That a reference found nothing better is no failure.
+        # An extra run that found nothing better has not failed.
         if row.failure and (not row.extra or row.status == "failed")
     ]
     return lines
 
 
 def conditions(comparison: Comparison) -> list[str]:
-    """Say how it was run."""
+    """Return lines on how the solvers were run."""
     jobs = "one per core" if comparison.jobs is None else str(comparison.jobs)
     lines = [
         f"one run after the other, each in a new process, {comparison.time_limit_s:g} "
@@ -196,7 +196,7 @@ def conditions(comparison: Comparison) -> list[str]:
 
 
 def _seconds(value: float | None, digits: int | None = None) -> str:
-    """Return seconds with so many decimals; with three significant digits if None."""
+    """Return seconds with ``digits`` decimals; None shows fewer for larger values."""
     if value is None:
         return "-"
     if digits is None:

@@ -1,1 +1,1 @@
-"""Draws reports: tables, labelled lines, bars and pictures."""
+"""Drawing of reports: tables, labelled lines, bars and pictures."""

@@ -1,4 +1,4 @@
-"""One line that says how far something is, on a terminal only."""
+"""A progress bar of one line, on a terminal only."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ if TYPE_CHECKING:
 
 
 class TerminalBar:
-    """A bar, what a subclass says of it, and a state in words; gone in the end.
+    """A bar, columns of a subclass, and a state in words; removed at the end.
 
     Parameters
     ----------
     stream
-        Usually standard error; anything but a terminal gets nothing.
+        Usually standard error; nothing is written unless it is a terminal.
     """
 
-    #: The state until there is one.
+    #: The state shown before the first ``show``.
     BEGINNING = ""
     REFRESHES_PER_S = 5
-    #: How far back the time left looks.
+    #: Seconds of progress from which the remaining time is estimated.
     PERIOD_S = 30.0
 
     def __init__(self, stream: IO[str] | None) -> None:
@@ -54,11 +54,11 @@ class TerminalBar:
                 self._bar.stop()
 
     def columns(self) -> Sequence[ProgressColumn]:
-        """Return what stands between the bar and the state."""
+        """Return the columns between the bar and the state."""
         raise NotImplementedError
 
     def show(self, done: float, total: float, state: str) -> None:
-        """Show how much is done; safe to call often."""
+        """Show the progress; safe to call often."""
         if self._bar is not None and self._task is not None:
             self._bar.update(self._task, completed=done, total=total, state=state)
 

@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from hetopt.report.drawing.layout import SheetLayout
     from hetopt.report.drawing.sheet import Part
 
-#: Columns of output that goes to a file or a pipe: wide enough to break no row.
+#: Width of output to a file or a pipe: wide enough that no row is broken.
 PIPE_WIDTH = 200
 
 
 def is_terminal(stream: IO[str] | None) -> bool:
-    """Whether a person with a capable terminal looks at ``stream``."""
+    """Whether ``stream`` is an open terminal, and not a dumb one."""
     return (
         stream is not None
         and not stream.closed
@@ -38,7 +38,7 @@ def is_terminal(stream: IO[str] | None) -> bool:
 
 
 def width_of(stream: IO[str] | None) -> int:
-    """Return the columns that ``stream`` has room for."""
+    """Return the width of ``stream`` in characters."""
     if is_terminal(stream):
         return max(shutil.get_terminal_size().columns, 40)
     return PIPE_WIDTH
@@ -69,7 +69,7 @@ def draw(
     )
     with console.capture() as capture:
         for part in parts:
-            # A terminal would break a long line anywhere, a pipe breaks none.
+            # For a terminal break long lines at words; for a pipe do not break them.
             soft = isinstance(part, str) and not terminal
             console.print(_renderable(part, width), soft_wrap=soft)
     lines = capture.get().split("\n")
@@ -109,7 +109,7 @@ def _drawn(table: Sheet, width: int) -> Table:
 
 
 def _heads(table: Sheet, placed: SheetLayout) -> list[str]:
-    """Return the heading of every place: those of its columns below each other."""
+    """Return the heading of every place: those of its columns, one per line."""
     heads: list[list[str]] = [[] for _ in placed.widths]
     for line in placed.lines:
         names = [

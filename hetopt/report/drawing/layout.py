@@ -1,8 +1,8 @@
-"""How a table fits a width: fewer columns, narrower text, or several lines an entry.
+"""Fits a table to a width: narrower text, fewer columns, or several lines an entry.
 
-Numbers are never broken, whatever the width. A table that is too wide first has its
-words broken at spaces, then loses its optional columns, and then every entry takes two
-lines or more, each with a part of the columns.
+Numbers are never broken. In a table that is too wide, text is first broken at spaces,
+then optional columns are left out, and then every entry takes two lines or more, each
+with a part of the columns.
 """
 
 from __future__ import annotations
@@ -19,28 +19,28 @@ if TYPE_CHECKING:
 
     from hetopt.report.drawing.sheet import Column, Sheet
 
-#: Columns of the screen between two columns of a table.
+#: Characters between two columns of a table.
 GAP = 2
-#: Text is not broken into lines shorter than this while there is another way.
+#: Least length of the lines that text is broken into, if possible.
 _SHORT = 16
-#: Of a heading: a word, or a part of one that ends in a hyphen, or in a soft one.
+#: A piece of a heading: a word, or a part of one that ends in a (soft) hyphen.
 _PIECE = re.compile("[^\\s\u00ad-]+[-\u00ad]?|-")
 _SOFT = "\u00ad"
 
-#: For each line of an entry, the numbers of the columns in it; None is an empty place.
+#: The numbers of the columns in each line of an entry; None is an empty place.
 Places = tuple[tuple[int | None, ...], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SheetLayout:
-    """Where the columns of a table go.
+    """The places of a table's columns.
 
     Attributes
     ----------
     lines
-        All lines have equally many places.
+        Columns by line; all lines have equally many places.
     widths
-        Of the places.
+        Widths of the places.
     """
 
     lines: Places
@@ -49,16 +49,16 @@ class SheetLayout:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Need:
-    """Width of a column.
+    """The width that a column needs.
 
     Attributes
     ----------
     least, whole
-        What breaks no word, and what breaks no line.
+        Widths at which no word, and no line, is broken.
     text
         Whether it has words.
     number
-        What breaks no number: 0 for a column of text.
+        Width at which no number is broken; 0 for a column of text.
     """
 
     least: int
@@ -68,7 +68,7 @@ class _Need:
 
 
 def layout(table: Sheet, width: int) -> SheetLayout:
-    """Return the plainest layout that fits ``width``."""
+    """Return the simplest layout that fits ``width``."""
     needs = [
         _need(column, [row[number] for row in table.rows])
         for number, column in enumerate(table.columns)
@@ -88,7 +88,7 @@ def layout(table: Sheet, width: int) -> SheetLayout:
 
 
 def heading(name: str, width: int) -> list[str]:
-    """Return a heading as lines, broken at spaces and hyphens where it has to be."""
+    """Return a heading as lines, broken at spaces and hyphens where necessary."""
     lines: list[str] = []
     after = ""
     for found in _PIECE.finditer(name):
@@ -105,7 +105,7 @@ def heading(name: str, width: int) -> list[str]:
 
 
 def _shown(text: str) -> str:
-    """Return a line of a heading; a word that goes on below ends in a hyphen."""
+    """Return a line of a heading; a word continued below ends in a hyphen."""
     return f"{text[:-1]}-" if text.endswith(_SOFT) else text
 
 
@@ -126,7 +126,7 @@ def _need(column: Column, cells: Sequence[str]) -> _Need:
 
 
 def _stacked(first: int, others: Sequence[int], count: int) -> Places:
-    """Put all columns but the first into so many lines, in their order."""
+    """Distribute all columns but the first over ``count`` lines, in their order."""
     places = -(-len(others) // count)
     lines: list[tuple[int | None, ...]] = []
     for start in range(0, len(others), places):
@@ -136,7 +136,7 @@ def _stacked(first: int, others: Sequence[int], count: int) -> Places:
 
 
 def _places(lines: Places, needs: Sequence[_Need]) -> list[_Need]:
-    """Return what every place needs for all of its columns."""
+    """Return the width that every place needs for all of its columns."""
     found = []
     for place in zip(*lines, strict=True):
         own = [needs[number] for number in place if number is not None]
@@ -158,7 +158,7 @@ def _total(widths: Sequence[int]) -> int:
 def _widened(
     places: Sequence[_Need], at_least: Sequence[int], width: int
 ) -> tuple[int, ...]:
-    """Give away what is left of the width: to text first, then to headings."""
+    """Distribute the remaining width: to columns of text first, then to the others."""
     widths = list(at_least)
     left = width - _total(widths)
     for number in sorted(
@@ -171,7 +171,7 @@ def _widened(
 
 
 def _squeezed(places: Sequence[_Need], width: int) -> tuple[int, ...]:
-    """Return widths at which long words are broken anywhere, but no number is."""
+    """Return widths at which long words may be broken, but no number is."""
     widths = [max(min(place.least, _SHORT), place.number) for place in places]
     left = max(width - _total(widths), 0)
     widths[-1] += min(left, places[-1].whole - widths[-1])

@@ -1,7 +1,7 @@
-"""Pictures, drawn without a display and without anything global.
+"""Plots, drawn without a display and without global state.
 
-Series differ in shape and in lightness, not in colour alone: they stay apart in black
-and white and for the colour-blind (Okabe and Ito's palette).
+Series differ in shape and in lightness, not only in colour: they can be told apart in
+black and white and by the colour-blind (Okabe and Ito's palette).
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ _STYLES = {
     PASSES[0]: ("o", "#0072B2", "#0072B2"),
     PASSES[1]: ("^", "none", "#E69F00"),
 }
-#: Shaded around the diagonal.
+#: Relative half width of the shaded band around the diagonal.
 _BAND = 0.10
 _COLUMNS = 3
-#: With more points than this in a panel an SVG holds them as an image.
+#: With more points in a panel, an SVG embeds them as an image.
 _MOST_VECTORS = 500
 
 
 def predicted_versus_measured(evaluation: Evaluation, title: str) -> Figure:
-    """Draw every prediction over its measurement, one panel per split."""
+    """Draw every prediction against its measurement, one panel per split."""
     names = [split for split in SPLITS if split not in evaluation.skipped]
     rows = -(-(len(names) + 1) // _COLUMNS)
     figure = Figure(figsize=(4 * _COLUMNS, 3.8 * rows), layout="constrained")

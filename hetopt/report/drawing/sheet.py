@@ -1,7 +1,7 @@
-"""What reports are put together from: tables and labelled lines, as plain text.
+"""Parts of reports: tables and labelled lines, as plain text.
 
-Whoever shows them decides how: ``hetopt.report.drawing.console`` draws them for a
-terminal of some width, ``hetopt.report.drawing.html`` for a notebook.
+``hetopt.report.drawing.console`` draws them for a terminal of some width,
+``hetopt.report.drawing.html`` for a notebook.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ class Column:
     Attributes
     ----------
     name
-        Its heading; where the column is narrow, it breaks at spaces and after hyphens.
+        Its heading; in a narrow column it breaks at spaces and after hyphens.
     text
         Whether cells are words, aligned to the left, which may be broken at spaces.
         Other cells are never broken.
     optional
-        Whether it is left out where there is no room for all of it in one line.
+        Whether it may be left out if the table does not fit the width.
     """
 
     name: str
@@ -40,9 +40,9 @@ class Sheet:
     Attributes
     ----------
     columns
-        The first one says what a row is about.
+        The first one identifies the row.
     rows
-        One cell per column each.
+        Each with one cell per column.
     """
 
     columns: tuple[Column, ...]
@@ -56,7 +56,7 @@ class Lines:
     pairs: tuple[tuple[str, str], ...]
 
 
-#: One piece of a report; a string is a line, or several.
+#: One part of a report; a string is one line or several.
 Part = str | Sheet | Lines
 
 

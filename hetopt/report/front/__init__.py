@@ -1,1 +1,1 @@
-"""Plans that no other beats in time and price: as a table and a picture."""
+"""The Pareto front of time and price: as a table and a picture."""

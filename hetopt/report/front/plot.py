@@ -13,14 +13,14 @@ if TYPE_CHECKING:
     from hetopt.results.front import Front
 
 _POINT, _LINE = "#0072B2", "#9ecae1"
-#: With more points than this only every so many get their nodes written beside them.
+#: With more points, only every n-th is labelled with its nodes.
 _MOST_LABELS = 16
 
 
 def front_figure(front: Front, title: str) -> Figure:
     """Draw every plan of the front by its price and time.
 
-    Between two points nothing is to be had: the line goes in steps.
+    The line goes in steps, since there is no plan between two points.
     """
     prices = [point.cost.per_hour or 0.0 for point in front.points]
     times = [front.time_s(point) for point in front.points]

@@ -1,4 +1,4 @@
-"""Plans that no other beats in time and price, as a table."""
+"""The Pareto front of time and price, as a table."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def front_report(front: Front) -> list[Part]:
 
 
 def headline(front: Front) -> str:
-    """Return how much is known, in one line."""
+    """Return the outcome in one line."""
     points = count(len(front.points), "plan")
     form = FORMS[front.objective]
     if front.status == "optimal":

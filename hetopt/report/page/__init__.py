@@ -1,1 +1,1 @@
-"""A plan as one page that needs no network: a file for each of its sections."""
+"""A plan as one HTML page without network access: a module per section."""

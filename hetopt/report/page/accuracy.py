@@ -1,4 +1,4 @@
-"""How far off the times may be: what published iterations leave as error."""
+"""The section on errors of times, as known from published iterations."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def accuracy(contents: Contents) -> str:
-    """Return the section: a bar for each plan and its next best, and what is known."""
+    """Return the section: a bar for each plan and its next best ones, and notes."""
     notes = dict.fromkeys(note for plan in contents.plans for note in plan.notes)
     found = list(_bars(contents))
     untold = dict.fromkeys(plan.untold for plan in contents.plans if plan.untold)
@@ -50,7 +50,7 @@ def _bars(contents: Contents) -> Iterator[Bar]:
 
 
 def _bar(name: str, time_s: float, error: Accuracy) -> Bar:
-    """Return where the real time lies, of which an error is a share."""
+    """Return the ranges of the real time; errors are shares of the real time."""
 
     def around(kind: str, share: float) -> Span:
         return Span(kind, time_s / (1 + share), time_s / (1 - min(share, 0.99)))

@@ -1,4 +1,4 @@
-"""The head of a page: what was found, in a sentence and a few numbers."""
+"""The head of a page: the result in a sentence and a few numbers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def answer(contents: Contents) -> str:
-    """Return the head: of several plans, it is about the fastest."""
+    """Return the head, which is about the fastest of several plans."""
     best = fastest(contents)
     figures = (
         tag("div", words("dt", label), words("dd", value), words("dd", about))
@@ -31,12 +31,12 @@ def answer(contents: Contents) -> str:
 
 
 def fastest(contents: Contents) -> ReportedPlan:
-    """Return the plan whose simulated iteration is the shortest."""
+    """Return the plan with the shortest simulated iteration."""
     return min(contents.plans, key=lambda each: each.price.iteration_time_s)
 
 
 def sentence(contents: Contents) -> str:
-    """Return what was found, and how sure that is."""
+    """Return the result in a sentence, with what is proven about it."""
     best = fastest(contents)
     pipeline = best.plan.pipeline
     which = f"With {best.name}, the fastest of {len(contents.plans)} plans, an"
@@ -60,7 +60,7 @@ def _devices(plan: ReportedPlan) -> str:
 
 
 def _figures(plan: ReportedPlan) -> Iterator[tuple[str, str, str]]:
-    """Yield label, number, and what else is said of it."""
+    """Yield label, number, and a remark on it."""
     price, result = plan.price, plan.result
     closed = f"{price.closed_form_s:.4f} s in closed form"
     yield "Iteration", f"{price.iteration_time_s:.4g} s", f"simulated; {closed}"

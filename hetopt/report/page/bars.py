@@ -1,4 +1,4 @@
-"""Bars below each other, with their names and values: a list for whoever reads it."""
+"""Horizontal bars with names and values, as an HTML list."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Span(NamedTuple):
 
 
 class Bar(NamedTuple):
-    """One bar: its name, what is said of it, and its parts, none for no bar."""
+    """One bar: its name, its value as text, and its parts; no parts draw no bar."""
 
     name: str
     text: str
@@ -27,12 +27,12 @@ class Bar(NamedTuple):
 
 
 def bars(found: Sequence[Bar], low: float = 0.0, unit: str = "") -> str:
-    """Return bars in one scale.
+    """Return bars on one scale.
 
     Parameters
     ----------
     low
-        Where the scale begins; if not at 0, both its ends are named, in the unit.
+        Start of the scale; if not 0, both its ends are labelled, with the unit.
     """
     high = max((span.end for bar in found for span in bar.spans), default=0.0)
     scale = (high - low) or 1.0

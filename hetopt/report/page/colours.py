@@ -1,8 +1,8 @@
-"""The colours of a page in its light and its dark form, as variables of its style.
+"""The colours of a page in light and dark mode, as variables of its style.
 
 Text in ``ink``, ``muted`` and ``accent`` has a contrast of at least 4.5 on ``paper``
 and ``surface``, and the marks of clusters one of at least 3 (WCAG 2.2, AA). Clusters
-are told apart by their names, too.
+are also labelled with their names.
 """
 
 from __future__ import annotations
@@ -51,12 +51,12 @@ DARK: Mapping[str, str] = MappingProxyType(
         "cluster-7": "#93b0be",
     }
 )
-#: Clusters from this one on begin again with the first one's colour.
+#: Number of cluster colours; with more clusters, colours repeat.
 CLUSTERS = sum(name.startswith("cluster-") for name in LIGHT)
 
 
 def variables() -> str:
-    """Return the rules that give every colour its name; print is light."""
+    """Return the style rules that define all colours; print uses light mode."""
     activities = {f"on-{name}": paint.colour for name, paint in ACTIVITIES.items()}
     light = _rule({"color-scheme": "light dark"} | _named({**LIGHT, **activities}))
     dark = _rule(_named(DARK))
@@ -64,7 +64,7 @@ def variables() -> str:
 
 
 def cluster_colour(number: int) -> str:
-    """Return the value of a cluster's colour in a style."""
+    """Return a cluster's colour as a value in a style."""
     return f"var(--cluster-{number % CLUSTERS})"
 
 

@@ -1,4 +1,4 @@
-"""Several plans side by side."""
+"""The section that compares several plans."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _COLUMNS = (
 
 
 def comparison(contents: Contents) -> str:
-    """Return the section; nothing for a single plan."""
+    """Return the section; empty for a single plan."""
     plans = contents.plans
     if len(plans) == 1:
         return ""

@@ -1,4 +1,4 @@
-"""What a page is about: plans with all that is said of them, and what stands beside."""
+"""The contents of a page: plans with all that is reported of them, and other files."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class Moment(NamedTuple):
-    """What a search knew; seconds, None as long as unknown."""
+    """Best plan and lower bound at a moment of a search; seconds, None if unknown."""
 
     elapsed_s: float
     incumbent_s: float | None
@@ -29,14 +29,14 @@ class Moment(NamedTuple):
 
 
 class History(NamedTuple):
-    """A journal: its name, and every moment at which something was different."""
+    """A journal: its name, and the moments at which a value changed."""
 
     name: str
     moments: Sequence[Moment]
 
 
 class Variant(NamedTuple):
-    """One row; times in seconds, None where there is no plan."""
+    """One variant of a file; times in seconds, None if there is no plan."""
 
     change: str
     status: str
@@ -48,7 +48,7 @@ class Variant(NamedTuple):
 
 
 class Variants(NamedTuple):
-    """One file."""
+    """One file of ``hetopt whatif``."""
 
     name: str
     objective: Objective
@@ -64,18 +64,18 @@ class ReportedPlan:
     name
         The file, as the user named it.
     problem
-        Under the schedule of the plan.
+        The problem with the schedule of the plan.
     result
-        What the file says of the search; None if it holds a plan alone.
+        The result of the search in the file; None if the file has only a plan.
     price, timeline, cost
-        Of the plan.
+        Those of the plan.
     tokens_per_s
-        At the simulated time.
+        Throughput at the simulated time.
     accuracies
-        By cluster that it uses; None where no published iteration tells. Empty for a
-        table of the user's.
+        By cluster that the plan uses; None without published iterations. Empty if the
+        user gave a table.
     notes
-        What is known of the latencies, a line each.
+        Notes on the latencies, a line each.
     """
 
     name: str
@@ -91,13 +91,13 @@ class ReportedPlan:
 
     @property
     def error(self) -> Accuracy | None:
-        """The largest error that is known of its clusters; None if none is."""
+        """The largest known error of its clusters; None if none is known."""
         known = [each for each in self.accuracies.values() if each is not None]
         return max(known, key=lambda each: (each.median, each.worst), default=None)
 
     @property
     def untold(self) -> str:
-        """The clusters of which no published iteration tells, in words."""
+        """Names of the clusters without published iterations, joined by commas."""
         return ", ".join(name for name, own in self.accuracies.items() if own is None)
 
 
@@ -110,15 +110,15 @@ class Contents:
     plans
         In the user's order, at least one.
     history
-        Of the search for the first plan.
+        Journal of the search for the first plan; None if not given.
     fronts
-        File names, and what the files hold.
+        File names and contents.
     problem_name, problem_text
-        As the user named the problem, and its file.
+        The problem as the user named it, and its file's content.
     command
-        That wrote the page, as words.
+        The command that wrote the page, as words.
     table
-        The user's file of coefficients.
+        The user's file of coefficients; None if not given.
     """
 
     plans: Sequence[ReportedPlan]
@@ -131,7 +131,7 @@ class Contents:
     table: str | None
 
     def of_each(self, draw: Callable[[ReportedPlan], str]) -> str:
-        """Return what is drawn of each plan, below its name if there are several."""
+        """Return a drawing of each plan, below its name if there are several plans."""
         drawn = [(plan.name, draw(plan)) for plan in self.plans]
         if len(drawn) == 1:
             return drawn[0][1]

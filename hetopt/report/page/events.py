@@ -1,7 +1,7 @@
-"""Events of a timeline as compact data, for a script to draw.
+"""Events of a timeline as compact data, for the page's script to draw.
 
-Times are whole ticks. A list of numbers is written as the differences from one to the
-next, the first from 0, and ``5x3`` stands for three times 5: what is regular is short.
+Times are whole ticks. A list of numbers is written as differences from one to the next,
+the first from 0, and ``5x3`` stands for three times 5, so that regular lists are short.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
     from hetopt.report.timeline.timeline import Activity, Timeline, TimelineEvent
 
-#: Of an event that is not as regular as the one before it.
+#: Bytes of an event that does not continue a regular sequence.
 _BYTES_PER_EVENT = 24
-#: Width of the windows of an iteration of which not everything is embedded.
+#: Assumed width of the axis, by which windows are chosen if not all is embedded.
 _WIDTH = 1000.0
 
 
@@ -31,10 +31,10 @@ def events_of(timeline: Timeline, most_bytes: int, end_s: float) -> dict[str, An
     Parameters
     ----------
     most_bytes
-        If they take more, only those in some windows are returned: at the beginning,
+        If they take more, only events in some windows are returned: at the beginning,
         in the middle and at the end.
     end_s
-        Of what is shown.
+        End of the shown time.
     """
     about = {
         "tick_s": TICK_S,
@@ -59,7 +59,7 @@ def events_of(timeline: Timeline, most_bytes: int, end_s: float) -> dict[str, An
 def _runs(
     timeline: Timeline, windows: Sequence[tuple[float, float]]
 ) -> Iterator[dict[str, Any]]:
-    """Yield each activity of each lane, in some windows if there are any."""
+    """Yield each activity of each lane, only within the windows if there are any."""
     for _, lane, events in timeline.lanes():
         found: dict[Activity, list[TimelineEvent]] = defaultdict(list)
         for event in events:

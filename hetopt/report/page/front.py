@@ -1,4 +1,4 @@
-"""Time against price, as `hetopt plan --pareto --out` wrote it."""
+"""The section of time against price, from files of `hetopt plan --pareto --out`."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _parts(name: str, own: Front) -> Iterator[str]:
 
 
 def _picture(own: Front) -> str:
-    """Draw what is to be had at each price; between two points there is nothing."""
+    """Draw the best time at each price, in steps: between points there is no plan."""
     prices = [point.cost.per_hour or 0.0 for point in own.points]
     times = [own.time_s(point) for point in own.points]
     most, longest = max(prices) * 1.05 or 1.0, max(times) * 1.05
@@ -41,7 +41,7 @@ def _picture(own: Front) -> str:
     for price, time_s in zip(prices, times, strict=True):
         x, y = f"{100 * price / most:.2f}", f"{100 * (1 - time_s / longest):.2f}"
         path += f"H{x}V{y}" if path else f"M{x} {y}"
-    # A line of no length with round ends: a dot that no screen stretches.
+    # A line of length 0 with round ends: a dot that is not stretched with the picture.
     dots = "".join(
         f"M{100 * price / most:.2f} {100 * (1 - time_s / longest):.2f}h0"
         for price, time_s in zip(prices, times, strict=True)

@@ -1,4 +1,4 @@
-"""Bound and incumbent over the time of a search, from the journal of the race."""
+"""The section on the search: lower bound and best plan over time, from a journal."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ _NO_TIMES = (
     "The journal has no times: an hetopt before them wrote it, or nothing had to be "
     "searched."
 )
-#: Bounds further below the best plan are below the picture.
+#: The picture ends at this share of the best plan; lower bounds below are at its foot.
 _LOWEST = 0.5
-#: About so many moments of a long search are shown.
+#: About the most moments of a search that are shown.
 _MOST = 500
 
 
 def read_history(path: str, plan: Plan) -> History:
-    """Read the journal of the search that a plan is from.
+    """Read the journal of the search that found a plan.
 
     Raises
     ------
@@ -45,7 +45,7 @@ def read_history(path: str, plan: Plan) -> History:
         The file cannot be used, or is the journal of another search.
     """
     text = reading.read_text(path, "a journal", MOST_BYTES)
-    # What follows the last line end was cut off while it was written.
+    # Text after the last newline is an incomplete entry.
     *lines, _ = text.split("\n")
     moments: list[Moment] = []
     for place, line in enumerate(lines or [text], start=1):
@@ -71,7 +71,7 @@ def read_history(path: str, plan: Plan) -> History:
 
 
 def _compare(entry: object, plan: Plan) -> None:
-    """Raise InputError if a journal is another search's."""
+    """Raise InputError if a journal belongs to another search."""
     head = mapping(entry, "")
     own = {
         "schema": JOURNAL_SCHEMA,
@@ -85,7 +85,7 @@ def _compare(entry: object, plan: Plan) -> None:
 
 
 def history(contents: Contents) -> str:
-    """Return the section: what was settled, and how the search went."""
+    """Return the section: what was settled, and the history of the search."""
     own = contents.history
     if own is None:
         parts = [words("p", _HOW)]
@@ -116,7 +116,7 @@ def _parts(own: History) -> Iterator[str]:
     best = min(incumbents, default=None)
     bounds = [each.lower_bound_s for each in moments if each.lower_bound_s is not None]
     values = [*incumbents, *bounds]
-    # What was known last is seen, too.
+    # A margin, so that the last values are visible.
     end_s = max(moments[-1].elapsed_s, 1e-3) * 1.03
     if values:
         high = max(values)
@@ -144,7 +144,7 @@ def _gap(moment: Moment) -> float | None:
 
 
 def _picture(moments: Sequence[Moment], end_s: float, ends: tuple[float, float]) -> str:
-    """Return both lines, in a frame whose words keep their size."""
+    """Return the picture of both lines."""
     low, high = ends
 
     def line(name: str, value: Callable[[Moment], float | None]) -> str:

@@ -1,4 +1,4 @@
-"""Pieces of HTML that several sections are made of; all text in them is escaped."""
+"""Pieces of HTML that several sections use; all text in them is escaped."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def tag(name: str, *parts: str, **attributes: object) -> str:
-    """Return an element with markup in it, which has an end even if it is empty."""
+    """Return an element with markup in it, with an end tag even if it is empty."""
     return element(name, "".join(parts), **attributes)
 
 
@@ -24,18 +24,18 @@ def words(name: str, text: str, **attributes: object) -> str:
 
 
 def table(parts: Iterable[Part], about: str) -> str:
-    """Return tables that scroll by themselves where they are too wide."""
+    """Return tables that scroll horizontally if they are too wide."""
     return tag(
         "div", html(parts), class_="wide", tabindex="0", role="group", aria_label=about
     )
 
 
 def folded(summary: str, *parts: str, open_: bool = False) -> str:
-    """Return what is unfolded by its summary, and in print."""
+    """Return parts that are folded under a summary, and unfolded in print."""
     head = words("summary", summary)
     return tag("details", head, *parts, open="" if open_ else None) + "\n"
 
 
 def percent(share: float) -> str:
-    """Return a share of a length in a style."""
+    """Return a share as a percentage in a style."""
     return f"{100 * share:.3f}".rstrip("0").rstrip(".") + "%"

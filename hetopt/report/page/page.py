@@ -1,7 +1,7 @@
-"""The page as a whole: its head, its sections in their order, style and script.
+"""The whole page: its head, its sections in order, style and script.
 
-It names no address and asks for nothing: a policy in its head forbids every request and
-every script but its own. The same contents give the same bytes.
+It makes no requests: a policy in its head forbids all requests, and all scripts but its
+own. The same contents give the same bytes.
 """
 
 from __future__ import annotations
@@ -31,12 +31,13 @@ if TYPE_CHECKING:
 
     from hetopt.report.page.contents import Contents
 
-#: Where style and script lie.
+
+#: The package that contains style and script.
 _PACKAGE = "hetopt.report.page"
 
 
 class _Section(NamedTuple):
-    """One section; where it draws nothing, it is left out."""
+    """One section; it is left out if ``draw`` returns nothing."""
 
     name: str
     link: str
@@ -44,7 +45,7 @@ class _Section(NamedTuple):
     draw: Callable[[Contents], str]
 
 
-#: In the order of the page.
+#: All sections, in the order of the page.
 SECTIONS = (
     _Section("plans", "Plans", "The plans", comparison),
     _Section("stages", "Stages", "Stages", stages),

@@ -1,4 +1,4 @@
-"""A picture of curves in a frame, whose words keep their size on any screen."""
+"""A picture of curves in a frame; its text has the same size on any screen."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ def plot(
     curves
         Markup in a square of 100 by 100, from the top left corner.
     upright, along
-        What stands at the ends of the axes: high and low, left and right.
+        Labels at the ends of the axes: high and low, left and right.
     about, said
-        What the picture shows, in place of it, and below it.
+        The alternative text of the picture, and its caption.
     """
     drawn = element(
         "svg",

@@ -1,4 +1,4 @@
-"""What a page was made from, and how to make it again."""
+"""The sections on a page's inputs, and on how to make it again."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
     from hetopt.report.page.contents import Contents, ReportedPlan
 
-#: What plans and times may depend on.
+#: Libraries on whose versions plans and times may depend.
 _LIBRARIES = ("highspy", "numba", "numpy", "ortools", "pyomo", "scikit-learn", "scipy")
-#: A longer problem is folded at first.
+#: Lines of a problem beyond which it is folded at first.
 _MOST_LINES = 60
 _SEED = (
     "A plan file keeps neither seed nor limits. A plan that is proven optimal does not "
@@ -29,7 +29,7 @@ _SEED = (
 
 
 def alternatives(contents: Contents) -> str:
-    """Return the section of the next best plans; nothing if no file has any."""
+    """Return the section of the next best plans; empty if no file has any."""
     return contents.of_each(_alternatives)
 
 
@@ -42,7 +42,7 @@ def _alternatives(plan: ReportedPlan) -> str:
 
 
 def problem(contents: Contents) -> str:
-    """Return the section with the problem's file, as it is."""
+    """Return the section with the problem's file, unchanged."""
     text = tag("pre", words("code", contents.problem_text), tabindex="0")
     shown = contents.problem_text.count("\n") <= _MOST_LINES
     return folded(contents.problem_name, text, open_=shown)
@@ -73,7 +73,7 @@ def reproduction(contents: Contents) -> str:
 
 
 def _commands(contents: Contents, plan: ReportedPlan) -> Iterator[str]:
-    """Yield what finds a plan, where its file says how, and what checks it."""
+    """Yield the command that finds a plan, if it has a result, and that checks it."""
     table_of = [] if contents.table is None else ["--table", contents.table]
     result = plan.result
     if result is not None:

@@ -1,4 +1,4 @@
-"""How far coefficients may move, where a plan's file says it."""
+"""The section on how far coefficients may change, if a plan's file has that."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def stability(contents: Contents) -> str:
-    """Return the section; nothing where no file says it."""
+    """Return the section; empty if no file has it."""
     return contents.of_each(_table)
 
 

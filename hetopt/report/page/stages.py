@@ -1,4 +1,4 @@
-"""Clusters and stages, to scale in layers, memory and idle time."""
+"""The section of clusters and stages: units, memory and idle time, drawn to scale."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ if TYPE_CHECKING:
     from hetopt.report.page.contents import Contents, ReportedPlan
     from hetopt.report.rows import StageRow
 
-#: With more stages no line is drawn between two: a phone has few pixels.
+#: With more stages no lines are drawn between them: a phone has too few pixels.
 _DENSE = 48
-#: A longer table is folded at first.
+#: Rows of a table beyond which it is folded at first.
 _MOST_ROWS = 24
 
 
 class _Bar(NamedTuple):
-    """What is drawn of a stage in one row.
+    """The bar of a stage in one row.
 
     Attributes
     ----------
     frame, height
-        Of the frame and of the bar in it, as shares of the row.
+        Heights of the frame and of the bar in it, as shares of the row.
     text, more, about
-        In the bar, there as well if there is room, and for who points at it.
+        Text in the bar, more text if there is room, and the tooltip.
     """
 
     frame: float
@@ -42,12 +42,12 @@ class _Bar(NamedTuple):
 
 
 def stages(contents: Contents) -> str:
-    """Return the section: every plan to scale, and in tables."""
+    """Return the section: every plan as a picture to scale, and as tables."""
     return contents.of_each(lambda plan: "".join((_picture(plan), *_tables(plan))))
 
 
 def _picture(plan: ReportedPlan) -> str:
-    """Return rows of one column per stage, as wide as it has units of the model."""
+    """Return rows of one column per stage, with widths by its number of units."""
     rows = stage_rows(plan.problem.model, plan.plan, plan.price)
     colours = {
         cluster.name: cluster_colour(number)
@@ -89,7 +89,7 @@ def _caption(text: str) -> str:
 
 
 def _hosts(rows: Sequence[StageRow], colours: Mapping[str, str]) -> Iterator[str]:
-    """Yield what stands over the stages of each cluster."""
+    """Yield the heading over the stages of each cluster."""
     for cluster, run in groupby(rows, key=lambda row: row.cluster):
         units = sum(row.end_unit - row.first_unit for row in run)
         style = f"flex-grow:{units};--c:{colours[cluster]}"
@@ -97,7 +97,7 @@ def _hosts(rows: Sequence[StageRow], colours: Mapping[str, str]) -> Iterator[str
 
 
 def _legend(rows: Sequence[StageRow], colours: Mapping[str, str]) -> Iterator[str]:
-    """Yield what each cluster hosts, beside its colour."""
+    """Yield each cluster's colour, with its number of stages and devices."""
     for cluster, colour in colours.items():
         own = [row for row in rows if row.cluster == cluster]
         if own:

@@ -1,6 +1,6 @@
-"""What every stage and link does when: a picture, and where scripts run, one to zoom.
+"""The timeline of stages and links: a picture, and one to zoom where scripts run.
 
-The picture is embedded as it is: it is there without a script, and in print.
+The picture is embedded, so that it is shown without scripts and in print.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from hetopt.report.timeline.svg import element
 if TYPE_CHECKING:
     from hetopt.report.page.contents import Contents, ReportedPlan
 
-#: Of the events on a page.
+#: Most bytes of events on a page.
 MOST_BYTES = 1_500_000
 
 _HOW = (
@@ -32,7 +32,7 @@ _MODELLED = "All times are a model's; no iteration was measured."
 def timeline(contents: Contents) -> str:
     """Return the section: the iteration of every plan."""
     plans = len(contents.plans)
-    # All in one scale.
+    # All plans on one scale.
     end_s = max(plan.price.iteration_time_s for plan in contents.plans)
     return words("p", _MODELLED) + contents.of_each(
         lambda plan: _zoomable(plan, plans, end_s) + _still(plan, plans)
@@ -40,7 +40,7 @@ def timeline(contents: Contents) -> str:
 
 
 def _still(plan: ReportedPlan, plans: int) -> str:
-    """Return the picture, unfolded: a script that draws its own folds it."""
+    """Return the picture, unfolded; the script folds it when it draws its own."""
     drawn = picture(plan.timeline, MOST_EVENTS // plans).encode()
     source = f"data:image/svg+xml;base64,{base64.b64encode(drawn).decode()}"
     about = "What each stage and link does when, and the memory of each stage over time"
@@ -52,7 +52,7 @@ def _still(plan: ReportedPlan, plans: int) -> str:
 
 
 def _zoomable(plan: ReportedPlan, plans: int, end_s: float) -> str:
-    """Return what a script draws in, hidden until it does."""
+    """Return the figure for the script to draw in, hidden until then."""
     events = events_of(plan.timeline, MOST_BYTES // plans, end_s)
     data = json.dumps(events, separators=(",", ":"))
     found = {event.activity for event in plan.timeline.events}
@@ -98,7 +98,7 @@ def _zoomable(plan: ReportedPlan, plans: int, end_s: float) -> str:
         ),
         words("output", "", aria_live="polite"),
         words("figcaption", _HOW + (_PARTS if events["windows"] else "")),
-        # A name in the data must not end the element, nor begin a comment in it.
+        # Text in the data must not end the element or begin a comment.
         tag("script", data.replace("<", "\\u003c"), type="application/json"),
         class_="timeline",
         hidden="",

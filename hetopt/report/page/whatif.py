@@ -1,4 +1,4 @@
-"""Variants of the problem, as `hetopt whatif --out` wrote them."""
+"""The section of variants of the problem, from files of `hetopt whatif --out`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""JSON Schema of what files say of prices, costs and the nodes to rent."""
+"""JSON Schema of prices, costs and nodes to rent in files."""
 
 from __future__ import annotations
 

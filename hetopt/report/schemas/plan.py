@@ -1,4 +1,4 @@
-"""JSON Schema (draft 2020-12) of plans, and what other files say of them."""
+"""JSON Schema (draft 2020-12) of plans, and of the parts that other files share."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ STRATEGY: Schema = {
     "recompute": one_of(RECOMPUTE),
 }
 
-#: What a strategy leaves out where it is 1, or the problem's.
+#: Keys that a strategy omits if they are 1, or equal to the problem's.
 OTHERS: dict[str, Schema] = {
     "ep": {**whole(1), "description": "Ranks that routed experts are spread over."},
     "etp": {**whole(1), "description": "Ranks that share each routed expert."},

@@ -1,4 +1,4 @@
-"""JSON Schema of what ``hetopt replan --json`` prints."""
+"""JSON Schema of the output of ``hetopt replan --json``."""
 
 from __future__ import annotations
 

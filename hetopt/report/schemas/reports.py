@@ -1,4 +1,4 @@
-"""JSON Schema (draft 2020-12) of what hetopt reports as JSON beside its files."""
+"""JSON Schema (draft 2020-12) of reports that hetopt prints or writes as JSON."""
 
 from __future__ import annotations
 

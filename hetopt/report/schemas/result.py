@@ -1,4 +1,4 @@
-"""JSON Schema (draft 2020-12) of what a solver answers."""
+"""JSON Schema (draft 2020-12) of a solver's result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""JSON Schema (draft 2020-12) of what ``hetopt run`` measured."""
+"""JSON Schema (draft 2020-12) of the measurements of ``hetopt run``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What files say of pipelines side by side, as JSON Schema."""
+"""JSON Schema of the parts of files about several pipelines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What JSON Schemas are put together from."""
+"""Building blocks of JSON Schemas."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ DIGEST: Schema = {"type": "string", "pattern": "^[0-9a-f]{64}$"}
 
 
 def whole(least: int = 0) -> Schema:
-    """Return what whole numbers from ``least`` on match."""
+    """Return the schema of whole numbers of at least ``least``."""
     return {"type": "integer", "minimum": least}
 
 
 def one_of(values: tuple[str, ...]) -> Schema:
-    """Return what each of these words matches."""
+    """Return the schema of one of these words."""
     return {"type": "string", "enum": list(values)}
 
 
 def or_null(schema: Schema) -> Schema:
-    """Return what null matches too."""
+    """Return a schema that also permits null."""
     return {"anyOf": [schema, {"type": "null"}]}
 
 
 def row(items: Schema, least: int = 0) -> Schema:
-    """Return what an array of at least so many of these matches."""
+    """Return the schema of an array with at least ``least`` of these items."""
     return {"type": "array", "items": items, "minItems": least}
 
 
 def record(required: Schema, optional: Schema | None = None) -> Schema:
-    """Return what an object with these keys, and no others, matches."""
+    """Return the schema of an object with these keys and no others."""
     return {
         "type": "object",
         "properties": {**required, **(optional or {})},

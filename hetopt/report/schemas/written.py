@@ -1,4 +1,4 @@
-"""Every JSON Schema of what hetopt writes, by the name it is printed under.
+"""All JSON Schemas of what hetopt writes, by their names for ``hetopt schema``.
 
 The problem file's schema comes from its reader (``hetopt.problem.schema.problem``).
 """

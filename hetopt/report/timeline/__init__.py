@@ -1,1 +1,1 @@
-"""What happens when in an iteration, as records, a picture and a trace."""
+"""The timeline of an iteration, as records, a picture and a trace."""

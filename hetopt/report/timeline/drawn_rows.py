@@ -1,6 +1,6 @@
-"""Rows of a picture over its time axis: what a lane holds, and a device's memory.
+"""Rows of a picture over its time axis: a lane's events, and a device's memory.
 
-Each stands on y = 0 of the group that it is put in.
+Each row begins at y = 0 of its group.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from hetopt.report.timeline.timeline import TimelineEvent, TimelineStage
     from hetopt.report.timeline.windows import TimeAxis, Window
 
-#: Wider events are set apart from the next one, by so much at most.
+#: Width beyond which a gap is left after an event, and the largest such gap.
 _WIDE, _APART = 1.5, 0.6
-#: No event is drawn narrower.
+#: Least width of an event.
 _THIN = 0.7
-#: Numbers are no smaller, and have so much room beside them.
+#: Least size of numbers, and the room that they need beside them.
 _SMALLEST, _ROOM = 6.0, 1.0
 
 
@@ -39,15 +39,15 @@ def activities(
     size: float,
     named: Callable[[int], str],
 ) -> Iterator[str]:
-    """Yield what a lane holds, and the numbers of its micro-batches.
+    """Yield the events of a lane, and the numbers of their micro-batches.
 
     Parameters
     ----------
     size
-        Of the numbers; they are left out if it is less than 6, and where an event is
-        too narrow.
+        Size of the numbers; they are left out if it is less than 6, and in events that
+        are too narrow.
     named
-        Makes a number one that people read.
+        Returns the label of a number.
     """
     boxes: dict[str, list[tuple[float, float]]] = defaultdict(list)
     numbers = []
@@ -72,7 +72,7 @@ def activities(
 def _shown(
     events: Sequence[TimelineEvent], axis: TimeAxis
 ) -> Iterator[tuple[TimelineEvent, Window]]:
-    """Yield every event with each window that it lies in."""
+    """Yield every event with each window that it overlaps."""
     for window in axis.windows:
         for event in events:
             if event.end_s > window.start_s and event.start_s < window.end_s:
@@ -85,7 +85,7 @@ def memory(
     axis: TimeAxis,
     height: float,
 ) -> Iterator[str]:
-    """Yield what a device of a stage holds over time, and a line at what it may."""
+    """Yield the memory of a stage's device over time, and a line at its limit."""
     scale = (height - 2) / max(stage.usable_bytes, *(held for _, held in steps), 1)
     yield background(axis, height, FREE)
     base = stage.base_bytes * scale
@@ -105,7 +105,7 @@ def memory(
 def _stairs(
     steps: Sequence[tuple[float, int]], window: Window, scale: float, bottom: float
 ) -> str:
-    """Return the path around what is held within a window."""
+    """Return the path around the held memory within a window."""
     before = [held for time_s, held in steps if time_s <= window.start_s]
     level = svg.number(bottom - before[-1] * scale)
     parts = [f"M{svg.number(window.left)} {svg.number(bottom)}V{level}"]

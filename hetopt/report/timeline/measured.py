@@ -1,4 +1,4 @@
-"""A measured iteration, over the simulated one in the same timeline."""
+"""A measured iteration, in the same timeline as the simulated one."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def with_measured(timeline: Timeline, iteration: Iteration) -> Timeline:
-    """Return the timeline with what was measured beside what is in it."""
+    """Return the timeline with the events of a measured iteration added."""
     events = *timeline.events, *_events(iteration, timeline.folded)
     return replace(timeline, events=events)
 

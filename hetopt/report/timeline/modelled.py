@@ -31,20 +31,20 @@ if TYPE_CHECKING:
 def modelled_timeline(
     problem: str, plan: Plan, price: Price, run: Simulation
 ) -> Timeline:
-    """Return everything that takes time in a simulated iteration.
+    """Return the timeline of a simulated iteration.
 
     Parameters
     ----------
     problem
-        Its name.
+        The problem's name.
     price, run
-        Of the plan.
+        Price and simulation of the plan.
     """
     stages = tuple(
         TimelineStage(
             cluster=stage.cluster,
             mesh=_mesh(stage.strategy),
-            # Where stages hold chunks, units at the ends of the model are in here.
+            # If stages hold chunks, this includes the units at the model's ends.
             base_bytes=price.memory_bytes[i]
             - price.times.passes_held[i] * price.activation_bytes[i],
             activation_bytes=price.activation_bytes[i],
@@ -79,7 +79,7 @@ def _mesh(strategy: Strategy) -> str:
 
 
 def _stage_events(price: Price, run: Simulation, stage: int) -> Iterator[TimelineEvent]:
-    """Yield what a stage computes and sends; what takes no time is left out."""
+    """Yield a stage's passes, synchronisation and transfers that take time."""
     times = price.times
     lane = Lane(stage, "stage")
     forward, backward = run.forward_start_ns[stage], run.backward_start_ns[stage]
@@ -126,7 +126,7 @@ def _sent(
     if times.chunks is None or boundary < times.stages - 1:
         yield from events
         return
-    # The last chunk's results are losses, and the first one's gradients end there.
+    # The last chunk's result is the loss, and the first chunk's gradient is not sent.
     left_out = times.chunks.count - 1 if onward else 0
     for number, event in enumerate(events):
         chunk, _ = chunk_and_microbatch(number, times.stages, times.chunks.count)
@@ -137,7 +137,7 @@ def _sent(
 def _sent_folded(
     times: PipelineTimes, run: Simulation, stage: int, kind: LaneKind
 ) -> Iterator[TimelineEvent]:
-    """Yield the transfers of a folded stage in one direction, of both chunks."""
+    """Yield the transfers of both chunks of a folded stage in one direction."""
     to = stage + (1 if kind == "downstream" else -1)
     if not 0 <= to < times.stages:
         return
@@ -160,7 +160,7 @@ def _all(
     starts_ns: NDArray[np.int64],
     ends_ns: NDArray[np.int64],
 ) -> Iterator[TimelineEvent]:
-    """Yield one activity of every micro-batch, or pass."""
+    """Yield one event of an activity for every micro-batch, or pass."""
     both = zip(starts_ns.tolist(), ends_ns.tolist(), strict=True)
     for microbatch, (start, end) in enumerate(both):
         yield TimelineEvent(lane, activity, microbatch, start * TICK_S, end * TICK_S)

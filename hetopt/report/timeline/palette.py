@@ -1,7 +1,7 @@
-"""What is drawn in which colour: Okabe and Ito's, which the colour-blind tell apart.
+"""The colours of timelines: Okabe and Ito's, which the colour-blind can tell apart.
 
-Forward, recomputation and backward, and what memory holds, differ in lightness as well,
-so that they stay apart in black and white.
+Forward, recomputation and backward, and the two parts of memory, also differ in
+lightness, so that they can be told apart in black and white.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 
 class Paint(NamedTuple):
-    """The class of what is drawn, which says its colour, and what it means."""
+    """A style class: its name, its colour, and its meaning in the legend."""
 
     name: str
     colour: str
     meaning: str
 
 
-#: What lanes hold.
+#: Activities in lanes.
 ACTIVITIES: Mapping[Activity, Paint] = MappingProxyType(
     {
         "forward": Paint("f", "#0072b2", "forward"),
@@ -42,8 +42,8 @@ FREE = Paint("l", "#f5f5f5", "link not used")
 BASE = Paint("w", "#b4b4b4", "weights, gradients, optimizer states, buffers")
 ACTIVATIONS = Paint("a", "#009e73", "activations in flight")
 
-#: Of words: e, they end at their place; m, they are centred there; q, also in white.
-#: Of lines: x; d, a dashed one.
+#: Classes of text: h, bold; e, ends at its position; m, centred; q, centred in white.
+#: Classes of lines: x, all; d, dashed.
 STYLE = "".join(
     (
         "text{font-family:'DejaVu Sans',Verdana,Arial,sans-serif;fill:#1a1a1a}",

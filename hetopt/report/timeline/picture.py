@@ -1,7 +1,7 @@
 """Timelines as SVG: stages and links as lanes, and the memory of each stage below.
 
-The file has a background of its own, holds its words as text, and is the same for the
-same timeline.
+The file has its own background, contains its words as text, and is always the same for
+the same timeline.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ if TYPE_CHECKING:
     from hetopt.report.timeline.palette import Paint
     from hetopt.report.timeline.timeline import Timeline
 
-#: About so many events are drawn at most. With them, and up to 200 stages, a file has
+#: About the most events that are drawn. With these and up to 200 stages, a file has
 #: less than a megabyte.
 MOST_EVENTS = 25_000
-#: With more events than this none has a number.
+#: With more events none is numbered.
 _MOST_NUMBERS = 1_500
 
 _WIDTH, _MARGIN = 1200.0, 16.0
-#: Where lanes begin and end; names stand before, shares and sizes after them.
+#: Start and end of lanes; names are before them, shares and sizes after them.
 _LEFT, _RIGHT = 190.0, 1085.0
 _TEXT, _LINE = 11.0, 17.0
-#: Of the title, and of letters as wide as its bold ones.
+#: Size of the title, and the regular size as wide as its bold letters.
 _TITLE, _BOLD = 15.0, 17.0
-#: What fits a line of the heading, in letters, and how many lines anything has.
+#: Letters in a line of the heading, and most lines of one item.
 _LETTERS, _MOST_LINES = 170, 4
 _MEMORY = "dashed: what is available; each row is one device of a stage"
 
@@ -55,7 +55,7 @@ class _Sizes(NamedTuple):
     text: float
 
 
-#: With more stages than this.
+#: Sizes with more stages than each number.
 _SIZES = (
     (48, _Sizes(8.0, 6.0, 12.0, 8.5)),
     (24, _Sizes(11.0, 8.0, 14.0, 9.5)),
@@ -66,12 +66,12 @@ _SIZES = (
 
 
 def picture(timeline: Timeline, most_events: int = MOST_EVENTS) -> str:
-    """Return the picture as an SVG file, with about so many events at most."""
+    """Return the picture as an SVG file, with at most about ``most_events`` events."""
     return _Picture(timeline, most_events).text()
 
 
 class _Picture:
-    """What is drawn so far, from the top down to ``y``."""
+    """The picture, drawn from the top down to ``_y``."""
 
     def __init__(self, timeline: Timeline, most_events: int) -> None:
         self._timeline = timeline
@@ -113,7 +113,7 @@ class _Picture:
         return whole + "\n"
 
     def _draw_heading(self) -> None:
-        """Draw what the picture is of, and what it leaves out."""
+        """Draw the title, and the lines below it."""
         times = _times(self._timeline)
         room = _WIDTH - 2 * _MARGIN
         left = room - svg.width_of(f": {times}", _BOLD)
@@ -137,7 +137,7 @@ class _Picture:
         self._y += _LINE / 2
 
     def _about(self) -> Iterator[str]:
-        """Yield what is said below the title."""
+        """Yield the texts below the title: the plan, and notes."""
         timeline, axis = self._timeline, self._axis
         yield from timeline.plan
         if timeline.sources == ("modelled",):
@@ -175,7 +175,7 @@ class _Picture:
         return [*paints, IDLE, *links]
 
     def _draw_legend(self, paints: Iterable[Paint], after: str = "") -> None:
-        """Draw what colours mean, in as many lines as that takes."""
+        """Draw the meaning of colours, in as many lines as necessary."""
         x = _MARGIN
         self._y += _LINE
         for paint in paints:
@@ -202,7 +202,7 @@ class _Picture:
         self._y += _LINE
 
     def _draw_lanes(self) -> None:
-        """Draw the stages from the first to the last, and behind each its link."""
+        """Draw the stages from the first to the last, each with its link below."""
         sizes, stages = self._sizes, self._timeline.stages
         idle = _idle_shares(self._timeline)
         places: dict[Lane, tuple[float, float]] = {}
@@ -215,7 +215,7 @@ class _Picture:
             after = (number + 1) % len(stages)
             if after or self._timeline.chunks > 1:
                 link = self._y + 0.5
-                # Gradients come up the link that activations go down.
+                # One link has activations downstream, gradients upstream.
                 places[Lane(number, "downstream")] = link, half
                 places[Lane(after, "upstream")] = link + half, half
                 self._parts.append(
@@ -225,7 +225,7 @@ class _Picture:
         self._draw_activities(places)
 
     def _draw_activities(self, places: dict[Lane, tuple[float, float]]) -> None:
-        """Draw what happens, by where a lane begins and how high it is."""
+        """Draw the events of all lanes; ``places`` are top and height of each lane."""
         timeline = self._timeline
         sources = timeline.sources
         numbered = len(timeline.events) <= _MOST_NUMBERS
@@ -234,7 +234,7 @@ class _Picture:
             height /= len(sources)
             top += height * sources.index(source)
             if len(sources) > 1:
-                # What is modelled and what is measured do not touch.
+                # Leave a gap between modelled and measured events.
                 height -= 1
             size = min(self._sizes.text - 1, height - 3)
             if lane.kind != "stage" or not numbered:
@@ -243,7 +243,7 @@ class _Picture:
             self._parts.append(_group(top, row))
 
     def _draw_memory(self) -> None:
-        """Draw what a device of each stage holds, of what it may."""
+        """Draw the memory of a device of each stage over time, with its limit."""
         height = self._sizes.memory
         for number, steps in enumerate(self._timeline.memory_steps()):
             stage = self._timeline.stages[number]
@@ -256,7 +256,7 @@ class _Picture:
     def _draw_row(
         self, parts: Iterable[str], height: float, about: tuple[int, str], value: str
     ) -> None:
-        """Draw a row, before it a stage and words about it, and after it a value."""
+        """Draw a row, with the stage and a text before it and a value after it."""
         size = self._sizes.text
         number, rest = about
         before, after = f"{number} ", f" {rest}" if rest else ""
@@ -273,7 +273,7 @@ class _Picture:
         self._y += height
 
     def _draw_times(self) -> None:
-        """Draw the axis below lanes."""
+        """Draw the time axis."""
         axis = self._axis
         words = [svg.text(f"time, {axis.unit}", _LEFT - 20, 20.0, class_="e")]
         lines = []
@@ -292,7 +292,7 @@ class _Picture:
 def _sizes(timeline: Timeline) -> _Sizes:
     stages = len(timeline.stages)
     sizes = next(found for least, found in _SIZES if stages > least)
-    # By two sources a lane has two rows.
+    # With two sources a lane has two rows.
     rows = 1 + (len(timeline.sources) - 1) * 0.7
     return sizes._replace(stage=sizes.stage * rows, link=sizes.link * rows)
 
@@ -305,7 +305,7 @@ def _times(timeline: Timeline) -> str:
 
 
 def _idle_shares(timeline: Timeline) -> list[float]:
-    """Return for each stage in which share of the iteration it does nothing."""
+    """Return the share of the iteration in which each stage is idle."""
     source = timeline.sources[0]
     end_s = timeline.end_s(source)
     busy = [0.0] * len(timeline.stages)

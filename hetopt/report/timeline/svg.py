@@ -1,4 +1,4 @@
-"""Elements of an SVG file as text, in as few bytes as drawings of many events need."""
+"""Elements of an SVG file as text, compact since drawings have many events."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from xml.sax.saxutils import escape, quoteattr
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-#: What XML cannot hold, in whatever form.
+#: Characters that XML cannot contain, not even escaped.
 _NO_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-#: Of a letter's height, how wide letters are: slim ones, most, and all but Latin ones.
+#: Widths of letters relative to their size: slim ones, other Latin ones, all others.
 _SLIM, _COMMON, _WIDE = 0.34, 0.61, 1.0
 _SLIM_ONES = frozenset(" ,.:;'()-fijlrtI")
 _LAST_LATIN = "\u024f"
 
 
 def number(value: float) -> str:
-    """Return a length to a tenth of a pixel."""
+    """Return a length rounded to a tenth of a pixel."""
     text = f"{value:.1f}"
     return text.removesuffix(".0") if text != "-0.0" else "0"
 
@@ -36,19 +36,19 @@ def element(name: str, content: str | None = None, /, **attributes: object) -> s
 
 
 def text(content: str, x: float, y: float, **attributes: object) -> str:
-    """Return words that begin at x, unless a style says that they end there."""
+    """Return a text that begins at x, unless its class aligns it otherwise."""
     return element("text", plain(content), x=x, y=y, **attributes)
 
 
 def plain(content: str) -> str:
-    """Return text as XML can hold it."""
+    """Return text escaped for XML."""
     return escape(_NO_XML.sub("\ufffd", content))
 
 
 def rectangles(boxes: Iterable[tuple[float, float]], height: float) -> str:
-    """Return the path of boxes of one height side by side, each by its left and width.
+    """Return the path of boxes of one height, given by left edge and width.
 
-    They stand on y = 0 of the group that they are put in.
+    Their top is at y = 0 of their group.
     """
     tall = number(height)
     return "".join(
@@ -58,12 +58,12 @@ def rectangles(boxes: Iterable[tuple[float, float]], height: float) -> str:
 
 
 def width_of(content: str, size: float) -> float:
-    """Return about how wide a text of this size is."""
+    """Return the approximate width of a text of this size."""
     return size * sum(map(_width, content))
 
 
 def fitted(content: str, size: float, room: float) -> str:
-    """Return a text, or what there is room for of its beginning, with an ellipsis."""
+    """Return a text, shortened with an ellipsis if it does not fit."""
     if width_of(content, size) <= room:
         return content
     while content and width_of(content + "…", size) > room:

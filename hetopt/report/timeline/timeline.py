@@ -1,7 +1,7 @@
-"""What happens when, on every stage and every link: what pictures are drawn from.
+"""The events of an iteration on every stage and link, for pictures and traces.
 
-An iteration that was simulated and one that was measured are written in the same
-records, so that one picture, or one trace, can show both.
+Simulated and measured iterations have the same records, so that one picture or trace
+can show both.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 #: Where times come from.
 TimeSource = Literal["modelled", "measured"]
-#: What happens in a lane.
+#: Kinds of events in a lane.
 Activity = Literal[
     "forward",
     "recompute",
@@ -37,14 +37,14 @@ _SOURCES: tuple[TimeSource, ...] = get_args(TimeSource)
 
 
 class Lane(NamedTuple):
-    """Where one thing happens at a time: a stage, or one direction of a link.
+    """A stage, or one direction of a link: its events do not overlap.
 
     Attributes
     ----------
     stage
-        Counted from 0; of a link, the stage that sends.
+        Counted from 0; for a link, the stage that sends.
     kind
-        Which of the stage's lanes.
+        One of the stage's lanes.
     """
 
     stage: int
@@ -52,13 +52,13 @@ class Lane(NamedTuple):
 
 
 class TimelineEvent(NamedTuple):
-    """Something that takes time.
+    """One event of a lane.
 
     Attributes
     ----------
     microbatch
-        Counted from 0; None for what belongs to no micro-batch. Where stages hold
-        several chunks, the number of the pass (``hetopt.schedule.chunks``).
+        Counted from 0; None for events of no micro-batch. If stages hold several
+        chunks, the number of the pass (``hetopt.schedule.chunks``).
     start_s, end_s
         Since the iteration began. A transfer ends when all of it has arrived.
     """
@@ -73,7 +73,7 @@ class TimelineEvent(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimelineStage:
-    """What is said of a stage beside its times.
+    """Facts about a stage other than its events.
 
     Attributes
     ----------
@@ -81,14 +81,14 @@ class TimelineStage:
         (d, c, t) and recomputation, in words.
     base_bytes
         What a device holds all the time: weights, gradients, optimizer states, buffers,
-        and room for what waits for gradients of weights.
+        and room for tensors that W passes still need.
     activation_bytes
-        What it holds beside that for each micro-batch, from the start of its forward
+        What it holds in addition for each micro-batch, from the start of its forward
         pass to the end of its backward pass.
     usable_bytes
         What the framework may allocate on a device.
     recompute_inside
-        Whether backward passes include recomputation of a length nobody knows.
+        Whether backward passes include recomputation of unknown length.
     """
 
     cluster: str
@@ -106,15 +106,15 @@ class Timeline:
     Attributes
     ----------
     problem
-        Its name.
+        The problem's name.
     plan
-        What the plan is, one thing per line.
+        The plan in words, in several lines.
     problem_digest, table_digest
-        Of what the plan was made from.
+        Digests of the problem and the table that the plan was made from.
     events
-        Brought into order when this is made: by source, stage, lane and time.
+        Sorted on construction by source, stage, lane and time.
     chunks
-        Of every stage, if they follow one another down the pipeline.
+        Chunks of every stage that is not folded; else 1.
     folded
         Whether every stage holds two chunks, the second on the way back.
     """
@@ -134,16 +134,16 @@ class Timeline:
 
     @property
     def sources(self) -> tuple[TimeSource, ...]:
-        """Where times come from; modelled ones first."""
+        """The sources of the events; modelled first."""
         found = {event.source for event in self.events}
         return tuple(source for source in _SOURCES if source in found)
 
     def label(self, number: int) -> str:
-        """Return a micro-batch, or a pass as chunk and micro-batch: ``1:7``."""
+        """Return the label of a micro-batch, or of a pass: ``CHUNK:MICROBATCH``."""
         return ":".join(map(str, self.place_of(number).values()))
 
     def place_of(self, number: int) -> dict[str, int]:
-        """Return the micro-batch, and before it the chunk if stages hold several."""
+        """Return the micro-batch, after the chunk if stages hold several."""
         if self.folded:
             microbatch, chunk = divmod(number, CHUNKS)
         else:
@@ -154,23 +154,23 @@ class Timeline:
         return found if several else {"microbatch": microbatch}
 
     def end_s(self, source: TimeSource) -> float:
-        """Return when the last thing ends, by one source."""
+        """Return the end of the last event of a source, in seconds."""
         return max(event.end_s for event in self.events if event.source == source)
 
     def lanes(self) -> Iterator[tuple[TimeSource, Lane, list[TimelineEvent]]]:
-        """Yield every lane in which something happens, by each source.
+        """Yield every lane that has events, with its events, by source.
 
-        No two events of a lane overlap: a transfer that begins before the one ahead of
-        it has arrived, as its last bytes are still under way, cuts that one's end off.
+        No two events of a lane overlap: if a transfer begins before the previous one
+        has fully arrived, the previous one is cut off at that time.
         """
         for (source, lane), run in groupby(self.events, key=_lane):
             events = list(run)
             yield source, lane, [*map(_cut, pairwise(events)), events[-1]]
 
     def memory_steps(self) -> list[list[tuple[float, int]]]:
-        """Return by stage when a device's memory changes, and what it holds from then.
+        """Return by stage the times at which a device's memory changes, and its bytes.
 
-        Seconds and bytes, the first at 0; after the first of the sources.
+        In seconds, the first at 0; by the events of the first source.
         """
         first = self.events[0].source
         changes = [{0.0: stage.base_bytes} for stage in self.stages]
@@ -187,7 +187,7 @@ class Timeline:
 
 
 def _sums(changes: dict[float, int]) -> list[tuple[float, int]]:
-    """Return what is held after each change that is one."""
+    """Return the held bytes after each change, without changes by 0."""
     held = 0
     steps: list[tuple[float, int]] = []
     for time_s in sorted(changes):

@@ -1,7 +1,7 @@
-"""Timelines as trace events, which Perfetto and chrome://tracing show.
+"""Timelines as trace events for Perfetto and chrome://tracing.
 
-The format is the Trace Event Format of Chromium, its JSON object: ``M`` names
-processes (clusters) and threads (lanes), ``X`` is an event with its duration, ``s`` and
+The format is Chromium's Trace Event Format, as a JSON object: ``M`` names processes
+(clusters) and threads (lanes), ``X`` is an event with its duration, ``s`` and
 ``f`` begin and end the arrow from a transfer to the pass that needs it, and ``C`` is
 the value of a counter (memory). Times are microseconds.
 """
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     _Track = tuple[int, int]
 
-#: What arrows are called, by the activity that sends.
+#: Names of arrows, by the activity that sends.
 _SENT = {"send-forward": "activations", "send-backward": "gradients"}
 
 
@@ -53,7 +53,7 @@ class _Trace:
         self._timeline = timeline
         self._lanes = list(timeline.lanes())
         # Processes are numbered from 1, in the order of their first stages, and threads
-        # after them: a viewer may take equal numbers for one thing.
+        # after them: viewers may confuse processes and threads with equal numbers.
         self._processes: dict[tuple[str, TimeSource], int] = {}
         for stage in timeline.stages:
             for source in timeline.sources:
@@ -79,7 +79,7 @@ class _Trace:
         return self._processes[cluster, source], self._threads[source, lane]
 
     def _names(self) -> Iterator[dict[str, Any]]:
-        """Yield the names of clusters and lanes, and the order that they stand in."""
+        """Yield the names of clusters and lanes, and their order."""
         for (cluster, source), pid in self._processes.items():
             yield from _named("process", f"{cluster} ({source})", pid, (pid, 0))
         for source, lane, _ in self._lanes:
@@ -88,7 +88,7 @@ class _Trace:
             yield from _named("thread", name, tid, (pid, tid))
 
     def _slice(self, track: _Track, event: TimelineEvent) -> Iterator[dict[str, Any]]:
-        """Yield an event, and the ends of arrows that lie in it."""
+        """Yield an event, and the starts and ends of arrows in it."""
         pid, tid = track
         start_us = _microseconds(event.start_s)
         place = {"pid": pid, "tid": tid, "ts": start_us}
@@ -101,11 +101,11 @@ class _Trace:
         yield {"ph": "X", **place, "dur": duration_us, **named}
         for phase, number, name in self._arrows.get(_key(event), ()):
             arrow = {"ph": phase, **place, "id": number, "name": name, "cat": "sent"}
-            # It ends at the event that lies around it, not at the next one.
+            # "bp": the arrow ends at the enclosing event, not at the next one.
             yield {**arrow, "bp": "e"} if phase == "f" else arrow
 
     def _match(self) -> dict[tuple[Any, ...], list[tuple[str, int, str]]]:
-        """Return by event which arrows begin and end there: phase, number, name."""
+        """Return the arrows that start or end at each event: phase, number, name."""
         needing: dict[tuple[Any, ...], TimelineEvent] = {}
         for event in self._timeline.events:
             direction = {
@@ -113,7 +113,7 @@ class _Trace:
                 "recompute": "send-backward",
                 "backward": "send-backward",
             }.get(event.activity)
-            # Recomputation comes before what is left of the backward pass.
+            # The first event counts: recomputation comes before the backward pass.
             where = event.source, direction, event.lane.stage, event.microbatch
             needing.setdefault(where, event)
         arrows: dict[tuple[Any, ...], list[tuple[str, int, str]]] = {}
@@ -121,7 +121,7 @@ class _Trace:
         numbers = count(1)
         for event in self._timeline.events:
             step = {"downstream": 1, "upstream": -1}.get(event.lane.kind, 0)
-            # Round the ends of the pipeline a micro-batch goes to its next chunk.
+            # Past the ends of the pipeline a micro-batch goes to another chunk.
             rounds, stage = divmod(event.lane.stage + step, stages)
             number = event.microbatch
             needed = number if number is None else number + rounds * stages
@@ -159,7 +159,7 @@ def _name(lane: Lane, timeline: Timeline) -> str:
     if lane.kind == "stage":
         return f"stage {lane.stage}"
     if timeline.folded:
-        # Either way go the activations of one chunk and the gradients of the other.
+        # Each direction has activations of one chunk and gradients of the other.
         to = lane.stage + (1 if lane.kind == "downstream" else -1)
         return f"link {lane.stage} to {to}"
     if lane.kind == "downstream":
@@ -168,5 +168,5 @@ def _name(lane: Lane, timeline: Timeline) -> str:
 
 
 def _microseconds(time_s: float) -> float:
-    """Return whole nanoseconds as microseconds."""
+    """Return seconds as microseconds, rounded to nanoseconds."""
     return round(time_s * 1e6, 3)

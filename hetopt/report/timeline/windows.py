@@ -1,7 +1,7 @@
-"""Which stretches of an iteration a picture shows, and where a time lies in it.
+"""The parts of an iteration that a picture shows, and the positions of times in it.
 
-All of it where that is readable; else its beginning, its middle and its end, in one
-scale, so that lengths can be compared.
+All of it if that is readable; else its beginning, middle and end, on one scale, so that
+lengths can be compared.
 """
 
 from __future__ import annotations
@@ -13,24 +13,25 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from hetopt.report.timeline.timeline import Timeline
 
-#: All micro-batches are shown up to this many, else the time that ``_SHOWN`` take, and
-#: no larger share than one of which beginning, middle and end stay apart.
+#: Up to this many micro-batches all are shown; else the time of ``_SHOWN`` of them, but
+#: at most a share at which beginning, middle and end do not overlap.
 _MOST_WHOLE = 150
 _SHOWN = 90
 _MOST_SHARE = 0.75
-#: Of the shown time, what its beginning and its end get at least and at most.
+#: Least and largest share of the shown time for the beginning, and for the end.
 _LEAST, _MOST = 0.2, 0.4
-#: Between two stretches, in pixels.
+#: Pixels between two windows.
 _GAP = 18.0
-#: Names of times are no closer than this, in pixels.
+#: Least pixels between two labelled times.
 _TICK_ROOM = 75.0
-#: A unit is used from its size on; what a second is in it.
+#: Units of time: the least iteration time for which each is used, name, and number in
+#: a second.
 _UNITS = ((1.0, "s", 1.0), (1e-3, "ms", 1e3), (0.0, "µs", 1e6))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Window:
-    """One stretch of time, from ``left`` to ``right`` in pixels."""
+    """One part of the time, drawn from ``left`` to ``right`` in pixels."""
 
     name: str
     start_s: float
@@ -39,27 +40,27 @@ class Window:
     right: float
 
     def x(self, time_s: float) -> float:
-        """Return where a time lies; times outside lie on the edges."""
+        """Return the position of a time; times outside are at the edges."""
         inside = min(max(time_s, self.start_s), self.end_s)
         scale = (self.right - self.left) / (self.end_s - self.start_s)
         return self.left + (inside - self.start_s) * scale
 
     def ticks_s(self, step_s: float) -> list[float]:
-        """Return the multiples of a step that lie within."""
+        """Return the multiples of a step within the window."""
         first, last = ceil(self.start_s / step_s), floor(self.end_s / step_s)
         return [tick * step_s for tick in range(first, last + 1)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TimeAxis:
-    """The stretches of an iteration that are shown, side by side.
+    """The windows of an iteration, from left to right.
 
     Attributes
     ----------
     step_s
-        From one named time to the next.
+        Seconds between two labelled times.
     unit
-        In which times are named, ``per_s`` of it in a second.
+        Unit of labels; a second has ``per_s`` of it.
     """
 
     windows: tuple[Window, ...]
@@ -68,12 +69,12 @@ class TimeAxis:
     per_s: float
 
     def text(self, time_s: float, *, finer: int = 0) -> str:
-        """Return a time in the unit, with the digits of a step and so many more."""
+        """Return a time in the unit, with ``finer`` more digits than the step."""
         digits = max(0, ceil(-log10(self.step_s * self.per_s) - 1e-9)) + finer
         return f"{time_s * self.per_s:.{digits}f}"
 
     def left_out(self) -> list[tuple[float, float]]:
-        """Return what lies between the windows, in seconds."""
+        """Return the times between windows: start and end, in seconds."""
         return [
             (before.end_s, after.start_s)
             for before, after in zip(self.windows, self.windows[1:], strict=False)
@@ -83,16 +84,16 @@ class TimeAxis:
 def time_axis(
     timeline: Timeline, *, left: float, right: float, most_events: int
 ) -> TimeAxis:
-    """Choose what to show between two places.
+    """Choose the windows between two positions.
 
     Parameters
     ----------
     left, right
-        Where the picture of it begins and ends, in pixels.
+        Start and end of the axis, in pixels.
     most_events
-        About so many events may be shown.
+        About the most events that may be shown.
     """
-    # An iteration of no length has a picture, too.
+    # The least value avoids a division by 0 for an iteration of length 0.
     end_s = max(*map(timeline.end_s, timeline.sources), 1e-9)
     per_microbatch = len(timeline.events) / timeline.microbatches
     room = int(most_events / per_microbatch)
@@ -126,8 +127,8 @@ def _stretches(
 ) -> list[tuple[str, float, float]]:
     """Return beginning, middle and end of an iteration: name, start and end of each.
 
-    The beginning holds all that comes before the first stage's first backward pass is
-    done, if there is room, and the end all that comes after its last forward pass.
+    If there is room, the beginning lasts until the end of the first stage's first
+    backward pass, and the end begins after its last forward pass.
     """
     first = [event for event in timeline.events if event.lane == (0, "stage")]
     backward = [event.end_s for event in first if event.activity == "backward"]
@@ -148,7 +149,7 @@ def _stretches(
 
 
 def _round_step(least: float) -> float:
-    """Return 1, 2 or 5 times a power of ten, the first that is no less."""
+    """Return the smallest 1, 2 or 5 times a power of ten from ``least`` on."""
     power = 10.0 ** floor(log10(least))
     return next(
         factor * power for factor in (1, 2, 5, 10) if factor * power >= least * 0.999

@@ -1,1 +1,1 @@
-"""Variants of a problem side by side, and why a plan is as it is."""
+"""Reports on variants of a problem, and on what limits a plan."""

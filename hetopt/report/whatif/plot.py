@@ -1,6 +1,6 @@
-"""Variants of a problem as bars: their times, and what they cost.
+"""Variants of a problem as bars: their times, and their costs.
 
-Lightness and hatching tell proven from unproven, so colour is not needed for it.
+Proven and unproven parts differ in lightness and hatching, not only in colour.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from hetopt.results.result import Objective
 
 _PROVEN, _OPEN, _COST = "#0072B2", "#9ecae1", "#E69F00"
-#: Room to the right of the longest bar, for its text.
+#: Length of the axis relative to the longest bar, with room for its text.
 _ROOM = 1.35
-#: Amounts of money that have room below the axis.
+#: Most labelled amounts of money on the axis.
 _TICKS = 4
 #: Characters of a change that are shown.
 _MOST = 48
@@ -32,8 +32,8 @@ _MOST = 48
 def whatif_figure(found: Sequence[Row], objective: Objective, title: str) -> Figure:
     """Draw a bar per variant; with prices, another for the cost of training.
 
-    A bar of a variant that is not proven has a lighter, hatched part, between its
-    lower bound and its plan.
+    If a variant's plan is not proven optimal, the part between its lower bound and its
+    plan is lighter and hatched.
     """
     priced = any(
         row.cost is not None and row.cost.per_hour is not None for row in found
@@ -46,7 +46,7 @@ def whatif_figure(found: Sequence[Row], objective: Objective, title: str) -> Fig
     _draw_times(axes[0], found)
     axes[0].set_xlabel(f"s per iteration ({FORMS[objective]})")
     axes[0].set_yticks(range(len(found)), [_short(row.change) for row in found])
-    # The problem as it is comes first.
+    # The first row, the unchanged problem, is at the top.
     axes[0].invert_yaxis()
     if priced:
         costs = [row.cost.per_trillion_tokens if row.cost else None for row in found]
@@ -85,7 +85,7 @@ def _draw_times(axis: Axes, found: Sequence[Row]) -> None:
 def _label(
     axis: Axes, values: Sequence[float | None], text: Callable[[int], str]
 ) -> None:
-    """Write beside every bar what it is worth."""
+    """Write the value of every bar beside it."""
     longest = max((each for each in values if each is not None), default=1.0)
     for place, value in enumerate(values):
         axis.annotate(

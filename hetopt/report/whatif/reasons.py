@@ -1,4 +1,4 @@
-"""Why a plan is as it is, in sentences and as JSON."""
+"""What limits a plan, and what more resources would save: in sentences and as JSON."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from hetopt.whatif.reasons import Question
 
 REASONS_SCHEMA = "hetopt-reasons/1"
-#: Shares of the time below this are nothing.
+#: Shares of the time below this count as 0.
 _NOTHING = 5e-5
 
 
@@ -37,9 +37,9 @@ def reasons_report(
     Parameters
     ----------
     base
-        What is known of the problem as it is.
+        Row of the unchanged problem.
     answers
-        Questions, with what is known of the problems that answer them.
+        Questions, each with the row of the problem that answers it.
     """
     return [
         stage_table(plan, model=problem.model, price=price),
@@ -92,7 +92,7 @@ def _limits(plan: Plan, price: Price) -> Iterator[str]:
 
 
 def _standing(price: Price, base: Row) -> Iterator[str]:
-    """Say which time the rest is about, and whether the plan is the best one by it."""
+    """Yield which time the answers are about, and if the plan is the best by it."""
     if base.closed_form_s is None or base.iteration_time_s is None:
         return
     behind = price.closed_form_s / base.closed_form_s - 1

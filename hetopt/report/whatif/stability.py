@@ -1,4 +1,4 @@
-"""How far coefficients may move before another plan is better, as a table."""
+"""How far coefficients may change before another plan is better, as a table."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def stability_report(
     Parameters
     ----------
     plan
-        The one that is reported.
+        The reported plan.
     simulated
         Whether simulated times were minimised.
     complete

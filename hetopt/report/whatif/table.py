@@ -1,4 +1,4 @@
-"""Variants of a problem side by side: as a table, CSV and JSON."""
+"""Variants of a problem: as a table, CSV and JSON."""
 
 from __future__ import annotations
 
@@ -45,18 +45,18 @@ _BILLION = 1e9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """What is said of one variant; times in seconds, None where there is no plan.
+    """The reported values of one variant; times in seconds, None without a plan.
 
     Attributes
     ----------
     digest
-        Of the variant's problem; None if there is none.
+        Digest of the variant's problem; None if there is no problem.
     time_s
-        What is minimised: the closed form or the simulated time.
+        The minimised time: in closed form, or simulated.
     against_base
-        How much longer that is than in the first row, as a share.
+        By how much it is longer than in the first row, as a share.
     plan_changes
-        From the plan of the first row.
+        Changes from the plan of the first row.
     reason
         Why there is no plan.
     """
@@ -102,7 +102,7 @@ class Row:
 
 
 def rows(variants: Sequence[Variant], answers: Sequence[Answer]) -> list[Row]:
-    """Return one row for every variant; the first is what others are held against."""
+    """Return one row for every variant; others are compared with the first."""
     base = answers[0].result
     return [
         _row(variant, answer, base)
@@ -141,7 +141,7 @@ def _row(variant: Variant, answer: Answer, base: Result | None) -> Row:
 
 
 def _time_s(result: Result | None) -> float | None:
-    """Return what was minimised."""
+    """Return the minimised time; None without a plan."""
     if result is None or result.best is None:
         return None
     best = result.best
@@ -162,7 +162,7 @@ def whatif_to_json(
 
 
 def whatif_csv(found: Sequence[Row]) -> str:
-    """Return one line per variant, numbers in full."""
+    """Return one line per variant, with unrounded numbers."""
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow(CSV_COLUMNS)
@@ -187,7 +187,7 @@ def whatif_report(
     Parameters
     ----------
     base
-        Of the problem as it is.
+        Result of the unchanged problem; None if there is none.
     """
     priced = any(row.cost is not None for row in found)
     names = ["change", f"{FORMS[objective]} s", "against base", "tokens/s"]
@@ -216,7 +216,7 @@ def whatif_report(
 
 
 def _cells(row: Row, *, priced: bool) -> list[str]:
-    """Return a row as text, but for what is different in the plan."""
+    """Return the cells of a row, except the changes of its plan."""
     day = row.tokens_per_day
     cost = None if row.cost is None else row.cost.per_trillion_tokens
     return [
@@ -231,7 +231,7 @@ def _cells(row: Row, *, priced: bool) -> list[str]:
 
 
 def _described(row: Row) -> str:
-    """Say in a few words what is different in the plan of a variant."""
+    """Return the changes of a variant's plan in a few words."""
     if row.plan is None:
         return "-" if row.status == "failed" else row.status
     if not row.plan_changes:

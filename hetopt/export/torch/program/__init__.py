@@ -1,14 +1,14 @@
 """The training program of a bundle: a plan, carried out by PyTorch alone.
 
-``train.py`` starts it in every rank under torchrun. What it does is what hetopt priced,
-so its times, bytes and losses can be held against the plan. The pieces, in the order in
-which a plan passes through them:
+``train.py`` starts it in every rank under torchrun. It does what hetopt priced, so its
+times, bytes and losses can be compared with the plan. The parts, in the order in which
+a plan passes through them:
 
 units -> stages (``units``, ``operations``, ``attention``)
-    The model is a row of units: embedding, layers, head with loss. ``units.build_unit``
-    makes one as an ``nn.Module`` by its index; ``--units FILE:FUNCTION`` puts a
-    function of yours in its place. A stage is a run of units, or several: its chunks
-    (``stage.Stage``).
+    The model is a sequence of units: embedding, layers, head with loss.
+    ``units.build_unit`` makes one as an ``nn.Module`` by its index; ``--units
+    FILE:FUNCTION`` uses your function instead. A stage has one run of consecutive
+    units, or several: its chunks (``stage.Stage``).
     ``operations`` has their arithmetic as autograd functions that keep from forward to
     backward what hetopt's table counts and no more: inputs of norms and matrices, the
     two factors of SwiGLU, q, k, v, the attention's result and its log-sum-exp, the
@@ -17,27 +17,28 @@ units -> stages (``units``, ``operations``, ``attention``)
 experts (``experts``, ``dispatch``)
     A routed layer chooses experts for each of its tokens and sends a copy to every one:
     an all-to-all over ep, then to the ranks of etp that share an expert; and back. No
-    copy is dropped. Experts fold the ranks of a stage, those of etp next to one
-    another, so their gradients are summed over other ranks than dense weights'.
+    copy is dropped. Routed experts divide the ranks of a stage by ep and etp, those of
+    etp next to one another, so their gradients are summed over other ranks than those
+    of dense weights.
 plan -> process groups (``job``, ``groups``)
     ``job.json`` has every stage's units, (dp, cp, tp), recomputation, ZeRO stage and
-    warm-up count; of several pipelines one after the other. Ranks are numbered by
-    stage; within a stage tp varies fastest, then cp, then dp. ``groups.Place`` is where
-    a rank is and whom it works with.
+    warm-up count, pipeline by pipeline. Ranks are numbered by stage; within a stage tp
+    varies fastest, then cp, then dp. ``groups.Place`` has a rank's coordinates and its
+    process groups.
 boundary exchange (``routes``, ``boundaries``)
     A micro-batch's tensor between two stages is a set of tokens, each held by one rank
-    on either side. A way of resharding is a row of holdings: who has which tokens after
-    each step. ``routes`` derives the messages of a step from two holdings, so stages
-    may have any (dp, cp, tp). ``boundaries`` runs the messages in a thread for each
-    direction, beside the computation.
+    on either side. A way of resharding is a sequence of holdings: who has which tokens
+    after each step. ``routes`` derives the messages of a step from two holdings, so
+    stages may have any (dp, cp, tp). ``boundaries`` runs the messages in a thread for
+    each direction, concurrently with the computation.
 schedule executor (``passes``, ``executor``)
     F_1 .. F_W, then B_1, F_(W+1), B_2, ... with the plan's own warm-up count W. Most
-    schedules of hetopt are such a row of counts; all forwards first is W = q. With
-    several chunks a stage, what counts is a pass: one micro-batch on one chunk. Under
-    zero bubble a backward pass is two, and under zb-v the pipeline is folded in two.
+    schedules of hetopt are given by one W per stage; all forwards first is W = q. With
+    several chunks a stage, W counts passes: one micro-batch on one chunk each. Under
+    zero bubble a backward pass is split in two; under zb-v the pipeline is folded.
 gradients of weights (``later``)
-    Where they run later, a multiplication's backward pass puts its factors aside, and
-    a W pass multiplies them.
+    Under zero bubble, a multiplication's backward pass stores its factors, and a W pass
+    multiplies them.
 optimizer (``buckets``, ``optimizer``, ``tied``, ``scaling``)
     Weights in 16 bits, gradients accumulated in 32, a master copy and the optimizer's
     states in 32, sharded over dp * cp under ZeRO-1. In fp16 the loss is scaled. A
@@ -45,15 +46,15 @@ optimizer (``buckets``, ``optimizer``, ``tied``, ``scaling``)
     if the plan overlaps them.
 pipelines side by side (``pieces``, ``side_by_side``)
     A plan may have several pipelines, each with ranks, stages and a part of the batch
-    of its own. Once their gradients are summed inside, they are added up over all, in
+    of its own. Each sums its own gradients; then they are summed over all pipelines, in
     slices where tensor-parallel degrees differ.
 training (``training``, ``checkpoints``, ``failure``)
-    The loop: data, an iteration, a step, the loss. A run that is started again goes on
-    from its newest checkpoint. A rank that fails says why before it ends the others.
+    The loop: data, an iteration, a step, the loss. A restarted run resumes from its
+    newest checkpoint. A rank that fails prints why before it ends the others.
 measuring (``measuring``, ``kept``)
-    With ``--times`` every rank writes what its passes and transfers took, for
+    With ``--times`` every rank writes the times of its passes and transfers, for
     ``hetopt run``.
 
-Context parallelism gathers keys and values of the whole sequence for a moment, forward
-and backward, and keeps a rank's own; the table prices a ring of the same bytes.
+Context parallelism gathers keys and values of the whole sequence during a pass, forward
+and backward, and keeps only a rank's own; the table prices a ring of the same bytes.
 """

@@ -1,15 +1,15 @@
 """The core of attention, also of sequences that context parallelism splits.
 
 Kernels are PyTorch's fused ones, which keep q, k, v, the result and its log-sum-exp.
-Where ranks share a sequence, each gathers keys and values for the moment of its pass,
-forward and again backward, and keeps its own; gradients of keys and values are summed
-and scattered back. These are the bytes of the ring that the table prices, in one
-collective. For that moment a rank holds keys and values of the whole sequence, where a
-ring would hold those of two ranks.
+Where ranks share a sequence, each gathers all keys and values during a pass, forward
+and again backward, and keeps only its own; gradients of keys and values are summed and
+scattered back. One collective moves the bytes of the ring that the table prices. During
+the pass a rank holds keys and values of the whole sequence, where a ring would hold
+those of two ranks.
 
 A rank's tokens are two pieces of the sequence. Each attends to itself causally and to
 all tokens before it, and the two results are joined by their log-sum-exps (Ring
-Attention, Liu et al.), so nothing is computed that causality hides but within kernels.
+Attention, Liu et al.), so masked blocks are computed only inside kernels.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _ops = torch.ops.aten
 
 @dataclass(frozen=True, kw_only=True)
 class Context:
-    """The ranks that share sequences, and which of them this is."""
+    """The ranks that share sequences, and this rank's number among them."""
 
     group: Any
     size: int
@@ -114,12 +114,12 @@ class _Shared(torch.autograd.Function):
 def _pieces(
     tokens: int, context: Context
 ) -> Iterator[tuple[slice, list[tuple[slice, bool]]]]:
-    """Yield a piece's rows, and the tokens that they see: which, and whether causally.
+    """Yield a piece's rows, and the blocks they attend to, each with its causal flag.
 
     Parameters
     ----------
     tokens
-        Of this rank, in two pieces.
+        How many this rank has, in two pieces.
     """
     length = tokens // 2
     for number, piece in enumerate(context.pieces):
@@ -179,7 +179,7 @@ def attend(
     Parameters
     ----------
     again
-        Whether backward computes it again rather than keep its log-sum-exp (selective
+        Whether backward recomputes it, so that its log-sum-exp is not kept (selective
         recomputation).
     """
     heads = [each.transpose(1, 2) for each in (q, k, v)]
@@ -197,5 +197,5 @@ def attend(
 
 
 def recomputed(function: Any, *inputs: Tensor) -> Any:
-    """Run a function, keep its inputs alone, and run it again before backward."""
+    """Run a function, keep only its inputs, and run it again before backward."""
     return checkpoint(function, *inputs, use_reentrant=False, preserve_rng_state=False)

@@ -1,18 +1,18 @@
-"""Tensors that cross from one stage to the next, beside the computation.
+"""Transfers between stages, concurrent with the computation.
 
 Each direction of each boundary has a thread and a process group of its own, so that no
-transfer waits for one of the other direction, nor for a computation: as simulated, a
-transfer starts as soon as the tensor is there and the one before it is through.
-What arrives early waits as it came; a stage takes in no more than its schedule lets the
-one before it run ahead, which is W - W' micro-batches. Where stages hold several
-chunks, there is one more boundary, from the last stage back to the first, which takes
-in at most p micro-batches before it runs them. In a folded pipeline activations of one
-chunk and gradients of the other go the same way, and take turns as the sender has
-them; what goes from chunk to chunk of the last stage stays there.
+transfer waits for one in the other direction or for a computation. As in the
+simulation, a transfer starts once its tensor is computed and the previous one is over.
+Tensors that arrive early are buffered as they came: at most W - W' micro-batches, by
+which the schedule lets the stage before run ahead. Where stages hold several chunks,
+there is one more boundary, from the last stage back to the first, which buffers at most
+p micro-batches. In a folded pipeline activations of one chunk and gradients of the
+other go in the same direction, in the order in which the sender computes them; from
+chunk to chunk of the last stage nothing is sent.
 
-A rank that tokens pass through on their way holds them for that moment: all of its part
-of the batch under ``leader`` and ``send-recv-all-gather``, where hetopt's table takes
-them to pass in pieces.
+A rank that relays tokens holds them meanwhile: under ``leader`` and
+``send-recv-all-gather`` all of its part of the batch, where hetopt's table assumes that
+they pass in pieces.
 
 Without sequence parallelism a boundary is still split over all ranks, as hetopt prices
 it: each sends its part of the tokens, and the receivers gather them.
@@ -35,13 +35,13 @@ from .passes import Side
 from .region import Region
 from .routes import ALL, Step, steps_of
 
-#: What crosses, by the kind of pass that makes it.
+#: The direction of a pass's result, by the kind of pass.
 _WAYS = {"F": "forward", "B": "backward"}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Transfer:
-    """One tensor that crossed.
+    """One tensor sent or received at a boundary.
 
     Attributes
     ----------
@@ -49,11 +49,11 @@ class Transfer:
         ``receive-forward``, ``send-forward``, ``receive-backward``, ``send-backward``:
         an activation, or a gradient.
     number
-        Of the pass whose result it is, on the sending stage.
+        Number, on the sending stage, of the pass whose result it is.
     start_s, end_s
-        By ``time.perf_counter``; waiting for the other end is in it.
+        By ``time.perf_counter``, including the wait for the other end.
     sent_bytes, received_bytes
-        Over all steps of this rank.
+        Sums over all steps of this rank.
     """
 
     kind: str
@@ -70,9 +70,9 @@ class Channel:
     Parameters
     ----------
     side
-        Where the boundary is.
+        Whether the boundary is before or behind this stage.
     receives
-        Which end this is.
+        Whether this rank receives here; else it sends.
     """
 
     def __init__(self, place: Place, side: Side, *, receives: bool) -> None:
@@ -128,7 +128,7 @@ class Channel:
         return found
 
     def _run(self, number: int, x: Tensor | None, counts: list[int]) -> Tensor:
-        """Go through the steps; a receiver starts with nothing."""
+        """Run all steps; a receiver starts with an empty tensor."""
         if x is None:
             x = self._empty(0)
         for tag, step in enumerate(self.steps, number * len(self.steps)):
@@ -147,7 +147,7 @@ class Channel:
         ] + [dist.P2POp(dist.isend, part, to, self.group, tag) for to, part in leaving]
         counts[0] += sum(part.nbytes for _, part in leaving)
         counts[1] += sum(part.nbytes for _, _, part in arriving)
-        # At once, or two ranks that swap parts would wait for each other on NCCL.
+        # In one batch: on NCCL two ranks that swap parts would deadlock otherwise.
         for each in dist.batch_isend_irecv(messages) if messages else ():
             each.wait()
         if len(arriving) == 1 and arriving[0][1] == ALL:
@@ -166,9 +166,9 @@ class Channel:
 
 
 class Boundaries:
-    """What a stage receives and sends, forward and backward.
+    """Receives and sends a stage's activations and gradients.
 
-    ``transfers`` lists what crossed since ``start`` was called.
+    ``transfers`` lists the transfers since ``start`` was called.
     """
 
     def __init__(self, place: Place) -> None:
@@ -189,7 +189,7 @@ class Boundaries:
         self.going: list[Future[Any]] = []
 
     def start(self) -> None:
-        """Ask for everything that this iteration will receive, as others send it."""
+        """Post all receives of this iteration, in the order in which others send."""
         stages = self.passes.stages
         for channel in (*self.into.values(), *self.out.values()):
             channel.transfers.clear()
@@ -202,7 +202,7 @@ class Boundaries:
                 self.coming[side, kind, number] = channel.receive(kind, number)
 
     def take(self, kind: str, number: int) -> Tensor:
-        """Wait for what a pass of this stage takes; return it as (b, m, h).
+        """Wait for the input of a pass of this stage; return it as (b, m, h).
 
         Parameters
         ----------
@@ -216,7 +216,7 @@ class Boundaries:
             return self.staying.pop((kind, sent))
         coming = self.coming.pop((side, kind, sent))
         while not wait([coming], timeout=1.0).done:
-            # It may never come because something could not be sent.
+            # It never comes if one of this rank's own sends has failed.
             self._check_sent()
         x = coming.result()
         if x.is_cuda:
@@ -242,14 +242,14 @@ class Boundaries:
         self.going.clear()
 
     def _check_sent(self) -> None:
-        """Raise what went wrong in sending, if anything did."""
+        """Raise the error of a send that has failed, if any."""
         for each in [each for each in self.going if each.done()]:
             each.result()
             self.going.remove(each)
 
     @property
     def transfers(self) -> list[Transfer]:
-        """What crossed since the start, by the end of it."""
+        """The transfers since ``start``, ordered by their end."""
         channels = *self.into.values(), *self.out.values()
         found = [each for one in channels for each in one.transfers]
         return sorted(found, key=lambda each: each.end_s)

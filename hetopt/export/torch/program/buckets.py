@@ -1,4 +1,4 @@
-"""The weights and gradients of a unit, in rows of those that the same ranks hold."""
+"""The weights and gradients of a unit, grouped in rows by the ranks that hold them."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from .pieces import Pieces
 class Bucket:
     """Parameters of a unit that the same ranks hold, updated in shares with ZeRO-1.
 
-    Parameters are views of one row of weights, and what autograd finds is added to one
-    row of gradients. Both are padded so that every replica's share is as long.
+    Parameters are views of one row of weights, and autograd's gradients are added to
+    one row of gradients. Both are padded so that all replicas have equally long shares.
 
     Attributes
     ----------
     copies
         The ranks that hold them.
     names
-        Of its parameters, in order.
+        Names of its parameters, in order.
     weights, gradients
-        The rows, in the job's precision and that of gradients.
+        The rows, in the job's precision and in that of its gradients.
     share
         The numbers that this replica updates; all of them without ZeRO-1.
     pieces
-        Of the gradients, if other pipelines have some of their own; else None.
+        Pieces of the gradients, if there are several pipelines; else None.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class Bucket:
         first = copies.rank * each
         self.share = slice(first, first + each) if sharded else slice(0, length)
         self.sharded = sharded
-        #: Parameters whose last gradient is still to come, once it is expected.
+        #: Parameters whose last gradient is still to come, after ``expect``.
         self.missing = 0
         self.reduced = False
         self.work: Any = None
@@ -72,12 +72,12 @@ class Bucket:
         return row[start:end].view_as(self.parameters[number])
 
     def expect(self, among: set[nn.Parameter] | None) -> None:
-        """Reduce gradients as soon as each parameter got one more.
+        """Reduce gradients as soon as each parameter has got one more gradient.
 
         Parameters
         ----------
         among
-            Those that get one more; None: all do.
+            Those that get one more; None for all.
         """
         coming = [each for each in self.parameters if among is None or each in among]
         self.missing = len(coming)
@@ -85,7 +85,7 @@ class Bucket:
             self.reduce()
 
     def reduce(self) -> None:
-        """Start to sum gradients over the ranks that have parts of them."""
+        """Start to sum gradients over the ranks that hold the same parameters."""
         self.reduced = True
         for number, parameter in enumerate(self.parameters):
             group = getattr(parameter, "sum_over", None)
@@ -135,7 +135,7 @@ class Bucket:
     def _hook(self, number: int) -> Any:
         def add(parameter: Tensor) -> None:
             if parameter.grad is None:
-                # It was put aside, and will come.
+                # It was put aside: a W pass computes it.
                 return
             self.view(self.gradients, number).add_(parameter.grad)
             parameter.grad = None

@@ -1,4 +1,4 @@
-"""Checkpoints: a file per rank and step, from which the same plan goes on."""
+"""Checkpoints: a file per rank and step, from which the same plan resumes."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from .optimizer import Optimizer
 class Checkpoints:
     """The checkpoints of one rank, ``FOLDER/step-N/rank-R.pt``.
 
-    The folder may be shared by all hosts or lie on each: ranks agree on the newest step
-    of which every one has its file. A file is complete or not there.
+    The folder may be shared by all hosts or be local to each: ranks agree on the newest
+    step of which each has its file. A file is complete or does not exist.
 
     Parameters
     ----------
     job
-        ``job.json``: a checkpoint of another job is refused.
+        Path of ``job.json``: a checkpoint of another job is refused.
     """
 
     def __init__(self, folder: Path, job: Path, optimizer: Optimizer) -> None:
@@ -30,7 +30,7 @@ class Checkpoints:
         self.digest = hashlib.sha256(job.read_bytes()).hexdigest()
 
     def save(self, step: int) -> None:
-        """Save what the next step, ``step``, starts from."""
+        """Save the state from which step ``step`` starts."""
         path = self.folder / f"step-{step}" / self.name
         path.parent.mkdir(parents=True, exist_ok=True)
         part = path.with_suffix(".part")
@@ -59,12 +59,12 @@ class Checkpoints:
 
 
 def newest(folder: Path, names: Iterable[str]) -> int:
-    """Return the newest step of which all ranks have their files; 0: there is none.
+    """Return the newest step of which all ranks have their files; 0 if there is none.
 
     Parameters
     ----------
     names
-        Of the files that this rank reads; it may read none.
+        The files that this rank reads; it may read none.
     """
     steps = [
         {

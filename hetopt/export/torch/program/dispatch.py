@@ -1,10 +1,10 @@
-"""Which ranks the tokens of routed experts go to, and their way there and back.
+"""Which ranks the tokens of routed experts go to, and the exchange there and back.
 
-Of a token's row every expert that it chose gets a copy. Copies are put in the order of
-experts, sent to the ranks that have them (an all-to-all over ep), handed to the ranks
-that share the experts' matrices (over etp), and put in the order of a rank's own
-experts. Behind the experts all of this is undone, and a token's copies are added. No
-copy is dropped, so how many go where is known only once experts are chosen.
+Every expert that a token chose gets a copy of its row. Copies are sorted by expert,
+sent to the ranks that have these experts (an all-to-all over ep), gathered by the ranks
+that share the experts' matrices (over etp), and sorted by a rank's own experts. After
+the experts all of this is undone, and a token's copies are summed. No copy is dropped,
+so the number that each rank gets is known only once experts are chosen.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from .groups import Place, gather_parts
 
 @dataclass(frozen=True, kw_only=True)
 class Routes:
-    """The way of the copies of one micro-batch in one layer.
+    """Where the copies of one micro-batch go in one layer.
 
     Attributes
     ----------
     sends, receives
-        Copies that go to each rank of ``place.spread``, and come from it.
+        Numbers of copies sent to each rank of ``place.spread``, and received from it.
     shares
-        Copies that each rank of ``place.cutters`` receives so.
+        Number of copies that each rank of ``place.cutters`` receives in this exchange.
     order
-        Of the copies of all ``cutters`` by this rank's experts; None if it has one.
+        Sorts the copies of all ``cutters`` by this rank's experts; None if it has one.
     ends
-        One behind the last copy of each of this rank's experts, in that order.
+        End (exclusive) of the copies of each of this rank's experts, in that order.
     """
 
     place: Place
@@ -45,7 +45,7 @@ class Routes:
 
     @classmethod
     def of(cls, place: Place, choice: Tensor, experts: int) -> Routes:
-        """Return the way of tokens that chose such experts, int64 (n, k)."""
+        """Return the routes of tokens that chose these experts, int64 (n, k)."""
         plan, own = place.plan, experts // place.plan.ep
         counts = torch.bincount(choice.flatten(), minlength=experts).view(plan.ep, own)
         arriving = counts
@@ -70,7 +70,7 @@ class Routes:
         )
 
     def there(self, x: Tensor) -> Tensor:
-        """Return the rows of this rank's experts, of rows in the order of experts."""
+        """Send rows sorted by expert; return the rows of this rank's experts."""
         place = self.place
         if place.spread is not None:
             x = _Exchange.apply(x, self.sends, self.receives, place.spread)
@@ -79,7 +79,7 @@ class Routes:
         return x if self.order is None else Copied.apply(x, self.order, 1)
 
     def back(self, x: Tensor) -> Tensor:
-        """Return the results of what ``there`` was given; sums over ``cutters``."""
+        """Return the results of the rows given to ``there``; sum over ``cutters``."""
         place = self.place
         if self.order is not None:
             x = Joined.apply(x, self.order, 1)
@@ -95,7 +95,7 @@ class Copied(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, order: Tensor, copies: int) -> Tensor:
-        """Return so many copies of (n, width), of which ``order`` says the places."""
+        """Return (n * copies, width), copies of the rows of (n, width) by ``order``."""
         ctx.save_for_backward(order)
         ctx.copies = copies
         return x[order // copies]
@@ -112,7 +112,7 @@ class Joined(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, order: Tensor, copies: int) -> Tensor:
-        """Return (n, width) of (n * copies, width)."""
+        """Sum the copies (n * copies, width) of each token; return (n, width)."""
         ctx.save_for_backward(order)
         ctx.copies = copies
         return _joined(x, order, copies)
@@ -172,7 +172,7 @@ class _Reduce(torch.autograd.Function):
 
 
 def _gathered(x: Tensor, shares: list[int], place: Place) -> Tensor:
-    """Return (sum of shares, width) of (own share, width)."""
+    """Gather (own share, width) of all ranks; return (sum of shares, width)."""
     size = len(shares)
     copies = x.expand(size, *x.shape).flatten(0, 1)
     return exchanged(copies, [len(x)] * size, shares, place.cutters)
@@ -186,17 +186,17 @@ def _reduced(x: Tensor, shares: list[int], place: Place) -> Tensor:
 
 
 def exchanged(x: Tensor, sends: list[int], receives: list[int], group: Any) -> Tensor:
-    """Send rows to each rank of a group, so many each; return those that arrive.
+    """Send a number of rows to each rank of a group; return those that arrive.
 
-    An all-to-all that asks for all it will receive before it sends anything. gloo's own
-    sends first, and where a rank's request then waits behind its data, a connection
-    carries one direction after the other.
+    An all-to-all that posts all receives before it sends. gloo's own sends first: where
+    a rank's receive request is then queued behind its data, a connection carries one
+    direction after the other.
     """
     ranks, own = dist.get_process_group_ranks(group), dist.get_rank(group)
     received = x.new_empty((sum(receives), *x.shape[1:]))
     arriving, leaving = received.split(receives), x.contiguous().split(sends)
     arriving[own].copy_(leaving[own])
-    # Every rank begins with another one.
+    # Every rank begins with a different partner.
     others = [(own + step) % len(ranks) for step in range(1, len(ranks))]
     work = [
         dist.P2POp(dist.irecv, arriving[number], ranks[number], group)

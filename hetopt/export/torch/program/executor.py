@@ -25,8 +25,8 @@ class Pass:
     number
         As in ``passes``: the micro-batch if the stage has one chunk.
     start_s, end_s
-        By ``time.perf_counter``, from when its input is there. On a GPU, where the host
-        runs ahead, these are times of launching, unless the executor ``settles``.
+        By ``time.perf_counter``, from the arrival of its input. On a GPU, where the
+        host runs ahead, these are launch times unless the executor ``settles``.
     """
 
     kind: str
@@ -42,14 +42,14 @@ class Executor:
     ----------
     last_pass
         Called with a chunk before the pass that adds the last of its gradients, and
-        with the parameters that this pass has gradients of; None: with those of all.
+        with the parameters that get a gradient in this pass; None for all.
 
     Attributes
     ----------
     ran
-        What the last iteration ran, in order.
+        The passes of the last iteration, in order.
     settles
-        Whether a pass on a GPU is waited for before its times are taken.
+        Whether times are taken only after the GPU has finished a pass.
     """
 
     def __init__(
@@ -64,26 +64,26 @@ class Executor:
         self.passes = place.job.passes
         self.ran: list[Pass] = []
         self.settles = False
-        # Of passes in flight: the input, and where the result's gradient goes.
+        # Passes in flight: the input, and the graph edge for the result's gradient.
         # The result itself is not kept: nothing needs it.
         self.inputs: dict[int, Tensor] = {}
         self.edges: dict[int, GradientEdge] = {}
-        # Of passes whose gradients of weights are still to come.
+        # Passes whose gradients of weights are still to be computed.
         self.aside: dict[int, list[Tensor]] = {}
 
     def run(self, batch: Tensor, scale: float) -> Tensor:
-        """Run all micro-batches of a global batch; the last transfers may go on.
+        """Run all micro-batches of a global batch; the last sends may still be running.
 
         Parameters
         ----------
         batch
-            Tokens of the global batch and the one behind each sequence, (B, s + 1).
+            Tokens of the global batch and the one after each sequence, (B, s + 1).
         scale
-            What gradients are multiplied by.
+            The loss scale, by which gradients are multiplied.
 
         Returns
         -------
-        This rank's part of the mean loss per token; 0 but where the head is.
+        This rank's part of the mean loss per token; 0 on stages without the head.
         """
         job = self.place.job
         self.loss = torch.zeros((), device=self.place.device)

@@ -1,7 +1,7 @@
 """Routed experts: the choice of some for each token, and their arithmetic.
 
-Nothing balances the load of experts: hetopt prices no loss of its own for it, and what
-a rank takes in beyond the even share is the plan's ``imbalance``.
+Nothing balances the load of experts: hetopt prices no auxiliary loss. How uneven it is
+assumed to be is ``imbalance`` of the problem.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class RoutedMlp(Unit):
         self.register_parameter(name, parameter)
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return what experts make of (b, m, h)."""
+        """Return the experts' output for (b, m, h)."""
         tokens = x.flatten(0, 1)
         weights, choice = self._route(tokens)
         routes = Routes.of(self.place, choice, self.experts["number"])
@@ -87,10 +87,10 @@ class RoutedMlp(Unit):
         return weights * own["scale"], choice
 
     def _allowed(self, scores: Tensor) -> Tensor:
-        """Return the scores (n, E), -1 but in the groups that a token's experts are in.
+        """Return the scores (n, E), -1 outside of the groups that a token may choose.
 
-        A group counts for as much as the best experts that a token may have in it
-        (``group_limited_topk`` of Megatron-core 0.16.1).
+        A group's score is the sum of its best ones, as many as a token has experts per
+        group (``group_limited_topk`` of Megatron-core 0.16.1).
         """
         groups, most = self.experts["groups"], self.experts["groups_per_token"]
         if not groups:
@@ -104,7 +104,7 @@ class RoutedMlp(Unit):
 
 
 class SharedMlp(Unit):
-    """Shared experts, which all tokens pass, as one MLP that tp splits."""
+    """Shared experts, which process all tokens, as one MLP that tp splits."""
 
     def __init__(self, index: int, place: Place, width: int) -> None:
         super().__init__(index, place)
@@ -128,7 +128,7 @@ class SharedMlp(Unit):
 
 
 class Logits(torch.autograd.Function):
-    """The router's matrix, multiplied in 32 bits; keeps its input as it comes."""
+    """The router's matrix, multiplied in 32 bits; keeps its input in its own type."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
@@ -154,7 +154,7 @@ def _wide_product(x: Tensor, grad: Tensor) -> tuple[Tensor]:
 
 
 class Grouped(torch.autograd.Function):
-    """Matrices of each of several experts that read one input; keeps the input."""
+    """Several matrices of each expert, applied to one input; keeps the input."""
 
     @staticmethod
     def forward(
@@ -165,7 +165,7 @@ class Grouped(torch.autograd.Function):
         Parameters
         ----------
         ends
-            One behind the last row of each expert.
+            End (exclusive) of the rows of each expert.
         weights
             Each (experts, outputs, inputs).
         """
@@ -205,7 +205,7 @@ def _pieces(ends: list[int]) -> list[tuple[int, slice]]:
 
 
 class Weighted(torch.autograd.Function):
-    """SwiGLU or GELU, times an expert's weight; keeps what it is given, no product."""
+    """SwiGLU or GELU, times the router's weight; keeps its inputs, no product."""
 
     @staticmethod
     def forward(ctx: Any, scale: Tensor, *inner: Tensor) -> Tensor:
@@ -216,14 +216,14 @@ class Weighted(torch.autograd.Function):
         scale
             (rows, 1), in 32 bits.
         inner
-            The gate and what it lets through; or one tensor, for GELU.
+            For SwiGLU the gate and the tensor it multiplies; for GELU one tensor.
         """
         ctx.save_for_backward(scale, *inner)
         return (_activation(*inner) * scale).to(inner[0].dtype)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, ...]:
-        """Return gradients of the weight and of what was given."""
+        """Return gradients of the router's weight and of ``inner``."""
         scale, *inner = ctx.saved_tensors
         of_scale = (grad.float() * _activation(*inner)).sum(-1, keepdim=True)
         grad = (grad * scale).to(grad.dtype)

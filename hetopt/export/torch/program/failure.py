@@ -1,4 +1,4 @@
-"""A rank that fails says why before anything else ends, and then all end."""
+"""The first rank to fail prints why; then all ranks exit."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ import traceback
 from types import TracebackType
 from typing import Any, Self
 
-#: Where the first rank to fail leaves its message.
+#: Where the first rank to fail stores its message.
 KEY = "hetopt/failed"
 
-#: Seconds between two looks at it.
+#: Seconds between two looks for it.
 POLL_S = 0.5
 
 
 class Watch:
-    """Ends this rank with a message if it fails, and without one if another did.
+    """Ends this rank if it or another fails; only the first to fail prints its error.
 
     A rank that dies breaks the connections of its peers, whose errors would hide the
     first one. So a failing rank writes its message to the store that all ranks share
-    before it exits; whoever fails later finds it there, and those that wait for a peer
-    that is gone look every half second.
+    before it exits; ranks that fail later find it there, and ranks that wait for a dead
+    peer look for it every half second.
 
     Parameters
     ----------
     store
         The ranks' key-value store.
     name
-        How messages call this rank.
+        This rank's name in messages.
     """
 
     def __init__(self, store: Any, name: str) -> None:
@@ -62,11 +62,11 @@ class Watch:
         os._exit(1)
 
     def _is_first(self, message: str) -> bool:
-        """Leave a message; return whether no other rank had left one."""
+        """Store a message; return whether no other rank had stored one."""
         try:
             found = self.store.compare_set(KEY, "", message).decode()
         except Exception:
-            # Without a store nobody else can have said anything.
+            # Without a store this rank cannot know of another, so it prints.
             return True
         return bool(found == message)
 

@@ -1,4 +1,4 @@
-"""Where a rank is, and the groups of ranks that it works with."""
+"""A rank's coordinates in the job, and its process groups."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch import Tensor
 
 from .job import Job
 
-# The names of PyTorch 2.13, else those before.
+# The names of PyTorch 2.13, else the older ones.
 _gather: Callable[..., Any] = (
     getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
 )
@@ -31,7 +31,7 @@ def gather_parts(x: Tensor, group: Any, size: int) -> Tensor:
 def sum_parts(parts: Tensor, group: Any) -> tuple[Tensor, Any]:
     """Start to sum (size, ...) over a group; return this rank's part, and the work.
 
-    ``work.wait()`` returns once it is there.
+    The part is valid once ``work.wait()`` has returned.
     """
     parts = parts.contiguous()
     own = torch.empty_like(parts[0])
@@ -46,7 +46,7 @@ class Copies:
     Attributes
     ----------
     group, size, rank
-        The ranks, how many, and which this one is; group None if it is alone.
+        The ranks, how many, and this rank's number; group None if it is alone.
     """
 
     group: Any
@@ -55,43 +55,41 @@ class Copies:
 
 
 class Place:
-    """Where this rank is, and the groups of ranks it works with.
+    """A rank's coordinates in the job, and its process groups.
 
     Attributes
     ----------
     jobs, pipeline
-        All pipelines of the job, and which of them this rank is in, from 0.
+        All pipelines of the job, and the number of this rank's, from 0.
     job, plan
-        This rank's pipeline, and its stage of it.
+        This rank's pipeline and stage.
     rank, stage
-        Of all ranks, and the number of the stage, from 0.
+        Numbers of this rank among all ranks, and of its stage, from 0.
     dp, cp, tp
         Coordinates within the stage, from 0.
     ep
-        Which part of the experts this rank has, from 0.
+        Number of the part of the experts that this rank has, from 0.
     etp
-        Which part of their matrices.
+        Number of the part of their matrices, from 0.
     positions
-        Of this rank's tokens within a sequence, int64 (n,).
+        Positions of this rank's tokens within a sequence, int64 (n,).
     sequences
-        Of a micro-batch that this rank has.
+        The sequences of a micro-batch that this rank has.
     tensor, context
-        Ranks that share the matrices, and a sequence: the groups of tp and of cp. None
-        for a group of one.
+        Ranks that share the matrices (tp) and a sequence (cp). None for a group of one.
     spread, cutters
-        Ranks that routed experts are spread over, and that share the matrices of the
-        same ones: the groups of ep and of etp. None for a group of one.
+        Ranks that routed experts are spread over (ep), and that share the matrices of
+        the same ones (etp). None for a group of one.
     copies, expert_copies
-        Ranks with the same weights: those of dp and cp together, and, of routed
+        Ranks with the same weights: those of dp and cp together, and, for routed
         experts, all of the stage that have the same ones.
     sharers
         Ranks of ``tensor`` with the same key-value head, if there are more ranks than
         heads; else None.
     forward, backward
-        Groups of the boundaries before and behind this stage, down and up the pipeline,
-        as activations and gradients go unless it is folded: (before, behind); None
-        where there is no boundary. With several chunks, the first stage is behind the
-        last.
+        Groups of the boundaries (before, behind) this stage, of the direction down and
+        up the pipeline (activations and gradients, unless it is folded); None where
+        there is no boundary. With several chunks, the first stage is behind the last.
     ends
         Ranks of the first and the last stage if both have the tied table; else None.
     losses
@@ -125,11 +123,11 @@ class Place:
 
     @property
     def splits_tokens(self) -> bool:
-        """Whether tp splits the tokens between matrices."""
+        """Whether tp splits the tokens outside of matrices (sequence parallelism)."""
         return self.job.sequence_parallel and self.plan.tp > 1
 
     def _make_groups(self) -> None:
-        """Make all groups, as every rank must, in the same order; keep its own."""
+        """Make all groups in the same order on every rank; keep this rank's own."""
         self.tensor = self.context = self.sharers = self.ends = self.losses = None
         self.spread = self.cutters = None
         same = same_experts = None
@@ -157,7 +155,7 @@ class Place:
         self.expert_copies = Copies(group=same_experts, size=size // shared, rank=rank)
 
     def _make_stage_groups(self, job: Job) -> Any:
-        """Make the groups inside the stages; return that of the same weights."""
+        """Make the groups inside the stages; return that of this rank's replicas."""
         same = None
         for number, plan in enumerate(job.stages):
             ranks = torch.tensor(job.ranks(number))
@@ -172,8 +170,8 @@ class Place:
     def _make_expert_groups(self, job: Job) -> Any:
         """Make the groups of routed experts, if the model has them.
 
-        They fold the ranks of a stage, those that share an expert next to one another.
-        Returns the group of ranks with the same ones.
+        A stage's ranks are divided by ep and etp; those that share an expert are next
+        to one another. Returns the group of ranks with the same experts.
         """
         same = None
         for number, plan in enumerate(job.stages if job.experts else ()):
@@ -192,7 +190,7 @@ class Place:
         return self._one(row[None]), self._one(row[None])
 
     def _one(self, rows: Tensor) -> Any:
-        """Make a group of every row; return that of this rank, None if it has none."""
+        """Make a group of every row; return this rank's, None if it has none."""
         if rows.shape[1] == 1:
             return None
         made = [(row, dist.new_group(row)) for row in rows.tolist()]

@@ -1,4 +1,4 @@
-"""What ranks hold by positions, before and after states move."""
+"""The numbers that ranks hold, by position, before and after states move."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def read_moves(path: Path) -> list[Move]:
 
 
 class Held:
-    """What a rank holds, or will hold, by row and state."""
+    """The numbers that a rank holds, or will hold, by row and state."""
 
     def __init__(self, order: Order, parts: list[Part]) -> None:
         self.parts = {part.name: part for part in parts}
@@ -57,7 +57,7 @@ class Held:
         self.values: dict[Key, Tensor] = {}
 
     def fill(self, tensors: dict[str, dict[str, Tensor]]) -> None:
-        """Take in tensors by state and parameter: (*shape), or (*shape, states)."""
+        """Load tensors by state and parameter: (*shape), or (*shape, states)."""
         for state, by_name in tensors.items():
             for row, numbers in self.numbers.items():
                 flat = [
@@ -67,7 +67,7 @@ class Held:
                 self.values[row, state] = torch.cat(flat)
 
     def tensors(self, state: str) -> dict[str, Tensor]:
-        """Return what ``fill`` takes in of one state, with zeros where it is padded."""
+        """Return one state's tensors as given to ``fill``, with zeros as padding."""
         found: dict[str, Tensor] = {}
         for row, numbers in self.numbers.items():
             first, flat = 0, self.values[row, state]
@@ -83,14 +83,20 @@ class Held:
         return found
 
     def has(self, move: Move) -> bool:
-        """Whether all that moves is here."""
+        """Whether this rank holds all numbers of a move."""
         own = self.numbers.get(move.key[0])
         places = () if own is None else own.where(move.begin, move.end)
         here: int = sum(at.stop - at.start for _, at in places)
         return here == move.end - move.begin
 
     def take(self, move: Move) -> Tensor:
-        """Return what is sent, as bytes."""
+        """Return the numbers of a move as bytes.
+
+        Raises
+        ------
+        ValueError
+            They are not all here, or their size differs from that of the move.
+        """
         key, begin, end = move.key, move.begin, move.end
         own = self.numbers.get(key[0])
         places = () if own is None else own.where(begin, end)
@@ -109,12 +115,12 @@ class Held:
 
 
 class Arriving:
-    """What a rank will hold, as it comes together.
+    """The numbers that a rank will hold, filled in as data arrive.
 
     Parameters
     ----------
     samples
-        No numbers of each state: their type and shape.
+        An empty tensor of each state, with its type and shape.
     """
 
     def __init__(self, held: Held, samples: dict[str, Tensor]) -> None:
@@ -127,7 +133,7 @@ class Arriving:
                 self._there[row, state] = torch.zeros(numbers.length, dtype=torch.bool)
 
     def keep(self, old: Held) -> None:
-        """Take over what the device held before."""
+        """Copy what the device held before and still needs."""
         for (row, state), values in old.values.items():
             if row not in self.held.numbers:
                 continue
@@ -139,7 +145,7 @@ class Arriving:
                     self._put((row, state), at, flat)
 
     def add(self, move: Move, data: Tensor) -> None:
-        """Take in what arrived of one move, as bytes."""
+        """Store the data of one move, given as bytes."""
         sample = self.held.values[move.key]
         flat = data.view(sample.dtype).view(-1, *sample.shape[1:])
         numbers = self.held.numbers[move.key[0]]
@@ -148,7 +154,7 @@ class Arriving:
             self._put(move.key, at, flat[start : start + at.stop - at.start])
 
     def ensure_all(self) -> None:
-        """Raise ValueError if something is still lacking."""
+        """Raise ValueError if numbers are still missing."""
         for key, there in self._there.items():
             if not there.all():
                 msg = (
@@ -163,6 +169,6 @@ class Arriving:
 
 
 def name_of(key: Key) -> str:
-    """Return a tensor's name, as files of moves have it."""
+    """Return a tensor's name in files of moves."""
     (unit, routed), state = key
     return f"unit-{unit}.{'routed' if routed else 'dense'}.{state}"

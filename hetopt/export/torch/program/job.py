@@ -1,4 +1,4 @@
-"""What ``job.json`` says: the model, the training, and every stage of the plan."""
+"""The content of ``job.json``: the model, the training, every stage of the plan."""
 
 from __future__ import annotations
 
@@ -23,13 +23,14 @@ class StagePlan:
         Ranks that routed experts are spread over, and that share each one's matrices.
     first, end
         Units ``first <= u < end``, counted from 0: the embedding, layers, the head.
-        Where stages hold several chunks, of the first of them, as if there were no
-        other: ``Job.chunk_units``. Of a folded pipeline, those of the way down.
+        Where stages hold several chunks, those of the first one, numbered as if it were
+        the whole model (see ``Job.chunk_units``). In a folded pipeline, those of the
+        way down.
     warmup
         Forward passes before the first backward pass.
     resharding
-        How activations reach the next stage. None on the last one, unless stages hold
-        several chunks: then how they get back to the first.
+        How activations reach the next stage. None on the last one unless stages hold
+        several chunks: then how they reach the first stage again.
     """
 
     first: int
@@ -62,7 +63,7 @@ class StagePlan:
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
-    """A training job, or one of several pipelines side by side of it.
+    """A training job, or one of its several pipelines.
 
     Attributes
     ----------
@@ -72,8 +73,8 @@ class Job:
         Its first rank.
     model
         Sizes: layers, hidden, heads, kv_heads, head_dim, ffn, vocab, gated, tied, norm,
-        positions, granularity; norm_eps and
-        rotary_base; experts, as in a problem file, or None.
+        positions, granularity, norm_eps, rotary_base; and experts, as in a problem
+        file, or None.
     precision
         ``bf16``, ``fp16`` or ``fp32``, of weights and activations.
     gradients
@@ -81,8 +82,8 @@ class Job:
     chunks
         Parts of the model that every stage holds.
     zero_bubble
-        ``zb-h1`` or ``zb-v`` where gradients of weights run later; else None. Under
-        ``zb-v`` the pipeline is folded: stages hold a second part of the model.
+        ``zb-h1`` or ``zb-v`` if gradients of weights run later; else None. Under
+        ``zb-v`` the pipeline is folded: each stage holds a second chunk of the model.
     """
 
     model: dict[str, Any]
@@ -104,7 +105,7 @@ class Job:
 
     @classmethod
     def read(cls, path: Path) -> tuple[Job, ...]:
-        """Read ``job.json`` as hetopt wrote it; return its pipelines, mostly one."""
+        """Read ``job.json`` as hetopt wrote it; return its pipelines, usually one."""
         content = json.loads(path.read_text("utf-8"))
         training = content["training"]
         alone = {"stages": content.get("stages"), "batch": training["global_batch"]}
@@ -125,7 +126,7 @@ class Job:
 
     @property
     def dtype(self) -> torch.dtype:
-        """Of weights and activations."""
+        """The type of weights and activations."""
         known = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
         return known[self.precision]
 
@@ -136,7 +137,7 @@ class Job:
 
     @property
     def experts(self) -> dict[str, Any] | None:
-        """Sizes and choice of routed experts; None if no layer has them."""
+        """Sizes and routing of routed experts; None if no layer has them."""
         found: dict[str, Any] | None = self.model["experts"]
         return found
 
@@ -150,7 +151,7 @@ class Job:
 
     @property
     def passes(self) -> Passes:
-        """In which order stages run theirs."""
+        """The order in which stages run their passes."""
         kinds = {None: Passes, "zb-h1": SplitPasses, "zb-v": FoldedPasses}
         return kinds[self.zero_bubble](
             warmups=tuple(stage.warmup for stage in self.stages),
@@ -171,16 +172,16 @@ class Job:
 
     @property
     def boundaries(self) -> int:
-        """How many there are; with several chunks, the last leads to stage 0."""
+        """Number of boundaries; with several chunks, the last one leads to stage 0."""
         return len(self.stages) - (self.chunks == 1)
 
     def chunk_units(self, stage: int) -> list[range]:
-        """Return the units of each chunk of a stage, among all of the model's.
+        """Return the units of each chunk of a stage, numbered over the whole model.
 
-        The embedding is in the first stage's first chunk, the head in the last one's
-        last; every chunk of a stage has as many layers. Of a folded pipeline both ends
-        are in the first stage, and the second chunk has as many units from the head as
-        the first one from the embedding.
+        The embedding is in the first stage's first chunk, the head in the last stage's
+        last; all chunks of a stage have equally many layers. In a folded pipeline both
+        ends are in the first stage, and the second chunk of a stage mirrors the first,
+        counted from the head.
         """
         plan, end, last = self.stages[stage], self.stages[-1].end, self.chunks - 1
         if self.is_folded:
@@ -201,11 +202,11 @@ class Job:
 
     @property
     def end_rank(self) -> int:
-        """One behind the last rank."""
+        """The last rank plus one."""
         return self.first_rank(len(self.stages))
 
     def first_rank(self, stage: int) -> int:
-        """Return the first rank of a stage, one behind all of them after the last."""
+        """Return the first rank of a stage; ``len(stages)`` gives ``end_rank``."""
         return self.first_of_all + sum(each.devices for each in self.stages[:stage])
 
     def ranks(self, stage: int) -> list[list[list[int]]]:
@@ -220,7 +221,7 @@ class Job:
     def tokens_of(self, stage: int, cp: int) -> Tensor:
         """Return the positions of the tokens of one cp rank of a stage.
 
-        A piece from each end of the sequence, so that causal attention is even.
+        One piece from each end of the sequence, to balance causal attention.
         """
         ranks = self.stages[stage].cp
         if ranks == 1:
@@ -234,7 +235,7 @@ class Job:
         return range(dp * each, (dp + 1) * each)
 
     def version_note(self) -> str:
-        """Say that this is another PyTorch than the one tested; empty if it is not."""
+        """Return a note if this is not the PyTorch that was tested; else ''."""
         here = ".".join(torch.__version__.split("+")[0].split(".")[:2])
         if here == self.tested_with:
             return ""

@@ -1,4 +1,4 @@
-"""How many bytes autograd keeps from forward to backward."""
+"""The bytes that autograd keeps from forward to backward."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from torch.autograd.graph import saved_tensors_hooks
 
 
 class Kept:
-    """Bytes that are kept now and were kept at once: every storage once, no parameter.
+    """Bytes kept now and at their peak: every storage counts once, parameters never.
 
-    Within ``watching`` all that a forward pass keeps is counted until autograd lets go
-    of it.
+    Within ``watching`` all that a forward pass keeps is counted until autograd frees
+    it.
     """
 
     def __init__(self, stage: nn.Module) -> None:
@@ -32,7 +32,7 @@ class Kept:
 
 
 class _Use:
-    """One saved tensor, until autograd lets go of it."""
+    """One saved tensor, until autograd frees it."""
 
     def __init__(self, kept: Kept, x: Tensor) -> None:
         self.kept, self.x = kept, x

@@ -1,10 +1,10 @@
 """Gradients of weights that run later than those of inputs (zero bubble's W).
 
 Under a schedule that splits backward passes, a multiplication's backward pass computes
-its input's gradient alone and puts its two factors aside: the input and the gradient of
-its result, gathered where it works on gathered ones. A W pass multiplies them. What is
-put aside is one more graph of autograd, so that a W pass is a backward pass like any
-other: hooks of parameters run, and what waits is counted with all that autograd keeps.
+only its input's gradient and puts its two factors aside: the input and the gradient of
+its result, both gathered if the multiplication gathers. A W pass multiplies them. The
+factors put aside form another autograd graph, so that a W pass is a backward pass like
+any other: hooks of parameters run, and factors count with all that autograd keeps.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-#: Gradients of weights from an input and gradients of what was made of it.
+#: Gradients of weights from an input and the gradients of its products.
 Multiply = Callable[..., tuple[Tensor, ...]]
 
-# What the backward pass that runs now puts aside; None where it is whole. Autograd runs
-# backward passes of GPUs in threads of its own, so this is for the whole process.
+# What the running backward pass puts aside; None if it is not split. Autograd runs
+# backward passes of GPUs in threads of its own, so this is global to the process.
 _aside: list[Tensor] | None = None
 
 
 @contextmanager
 def put_aside() -> Iterator[list[Tensor]]:
-    """Let backward passes put aside gradients of weights; they are in the list."""
+    """Let backward passes put gradients of weights aside, in the list it yields."""
     global _aside
     found: list[Tensor] = []
     _aside = found
@@ -44,7 +44,7 @@ def weight_gradients(
     Parameters
     ----------
     multiply
-        Makes the gradients of the factors.
+        Computes the gradients from the factors.
     """
     if _aside is None:
         return multiply(*factors)
@@ -68,13 +68,13 @@ def parameters_of(aside: list[Tensor]) -> set[nn.Parameter]:
 
 
 def run_aside(aside: list[Tensor]) -> None:
-    """Compute the gradients that were put aside, and add them to those there are."""
+    """Compute the gradients that were put aside, and accumulate them."""
     if aside:
         torch.autograd.backward(aside, [torch.empty_like(each) for each in aside])
 
 
 class _Aside(torch.autograd.Function):
-    """Keeps factors forward, and multiplies them backward; its result is empty."""
+    """Keeps the factors in forward and multiplies them in backward; result is empty."""
 
     @staticmethod
     def forward(ctx: Any, multiply: Multiply, count: int, *tensors: Tensor) -> Tensor:

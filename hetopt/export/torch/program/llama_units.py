@@ -1,7 +1,7 @@
 """Units of a Hugging Face Llama, for ``--units llama_units.py:build_unit``.
 
-An example of a model of your own: it needs ``transformers`` (tested with 5.23) and
-takes its layers as they are, whole on every rank, so the plan must have cp = tp = 1
+An example of how to use your own model. It needs ``transformers`` (tested with 5.23)
+and uses its layers unchanged, whole on every rank, so the plan must have cp = tp = 1
 (pin both). They keep more for their backward pass than hetopt's table counts.
 """
 
@@ -30,7 +30,7 @@ def build_unit(index: int, place: Place) -> nn.Module:
             "units of a Hugging Face Llama are whole: pin cp and tp to 1"
         )
         raise ValueError(msg)
-    # The same weights on all replicas, however the model is cut.
+    # The same weights on all replicas, independent of the plan.
     torch.manual_seed(index)
     if index == 0:
         return Embedding(place)
@@ -40,7 +40,7 @@ def build_unit(index: int, place: Place) -> nn.Module:
 
 
 def config_of(place: Place) -> Any:
-    """Return the configuration of the plan's sizes."""
+    """Return the configuration with the model's sizes."""
     from transformers import LlamaConfig
 
     model = place.job.model

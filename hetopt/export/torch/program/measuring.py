@@ -1,9 +1,9 @@
-"""What an iteration took in this rank, written down for ``hetopt run``.
+"""The times and memory of this rank's iterations, written for ``hetopt run``.
 
 Times are those of ``time.perf_counter``, the monotonic clock, which all processes of a
-machine share. Every iteration begins when all ranks have met, as a simulated one does.
-The first one is not timed: it warms up, and on CPUs what autograd keeps is counted in
-it, since PyTorch does not say what was allocated there.
+machine share. Every iteration begins with a barrier, as all ranks of a simulated one
+begin together. The first one is a warm-up and not timed; on CPUs, where PyTorch does
+not report what was allocated, the bytes that autograd keeps are counted in it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Recorder:
     Parameters
     ----------
     folder
-        Gets one file, ``rank-N.json``.
+        Where the file ``rank-N.json`` is written.
     """
 
     def __init__(self, executor: Executor, folder: Path) -> None:
@@ -52,7 +52,7 @@ class Recorder:
         self.start_s = time.perf_counter()
 
     def end(self, loss: float | None) -> None:
-        """End an iteration, the optimizer's step among it."""
+        """End an iteration, after the optimizer's step."""
         if self.cuda:
             torch.cuda.synchronize()
         end_s = time.perf_counter()
@@ -73,7 +73,7 @@ class Recorder:
         )
 
     def write(self) -> None:
-        """Write what was seen."""
+        """Write the file of this rank."""
         place = self.executor.place
         found = {
             "stage": place.stage,

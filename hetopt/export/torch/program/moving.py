@@ -1,9 +1,9 @@
-"""States that move from the plan that ran to this one, and training that goes on.
+"""States that move from the old plan to this one, so that training resumes.
 
-Every rank reads what its device held, out of the last checkpoint of the plan that ran,
-sends what the file of moves says, and has the states of its new stage afterwards. What
-a device sends that has no rank any more, or the checkpoint, is read by the receiver: it
-needs that device's file.
+Every rank reads what its device held from the last checkpoint of the old plan, sends
+what the file of moves says, and then has the states of its new stage. Where the sender
+is the checkpoint, or a device that has no rank any more, the receiver reads the data
+itself: it needs that device's file.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .held import Arriving, Held, Move, name_of, read_moves
 from .optimizer import Optimizer, parts_of
 from .ordering import Order, Part
 
-#: What files of moves have in place of a device.
+#: The sender, in files of moves, of what is read from the checkpoint.
 CHECKPOINT = "checkpoint"
 SHARDED = (
     "replicas share out optimizer states (ZeRO 1), by rows that files of moves do not "
@@ -40,9 +40,9 @@ class Moving:
     Parameters
     ----------
     before
-        Checkpoints of the plan that ran: one folder for all, or one on each host.
+        Checkpoints of the old plan: one shared folder, or one on each host.
     answer, moves
-        What ``hetopt replan`` printed with ``--json``, and wrote with ``--moves``.
+        Files: the output of ``hetopt replan --json``, and that of its ``--moves``.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class Moving:
         self.moves = read_moves(moves)
 
     def run(self) -> int:
-        """Move the states; return the step that training goes on with.
+        """Move the states; return the step at which training resumes.
 
         Raises
         ------
@@ -102,9 +102,9 @@ class Moving:
         return f"rank-{self.before.index(device)}.pt"
 
     def _of_no_rank(self) -> list[Move]:
-        """Return what comes here from devices that are in no rank any more.
+        """Return moves to this device from senders without a rank in this plan.
 
-        Their files are read here.
+        This rank reads their files.
         """
         return [
             move
@@ -113,7 +113,7 @@ class Moving:
         ]
 
     def _read(self, step: int, own: str | None) -> dict[str, dict[str, Any]]:
-        """Return what this rank reads of a step's checkpoint, by device."""
+        """Read the files of a step's checkpoint that this rank needs, by device."""
         names = [] if own is None else [own]
         if self._of_no_rank():
             names += [name for name in self.before if name not in self.after]
@@ -127,7 +127,7 @@ class Moving:
         }
 
     def _exchange(self, arriving: Arriving, olds: dict[str, Held]) -> int:
-        """Send and receive; return the bytes that came here."""
+        """Send and receive; return the bytes that this rank received."""
         out: dict[int, list[Tensor]] = defaultdict(list)
         into: dict[int, list[Move]] = defaultdict(list)
         ranks = {name: rank for rank, name in enumerate(self.after)}
@@ -162,20 +162,20 @@ class Moving:
 
 
 class Common(NamedTuple):
-    """What the files of all ranks say alike.
+    """What the files of all ranks have in common.
 
     Attributes
     ----------
     states
-        Names of the optimizer's states of each number, in order.
+        Names of the optimizer's states that have one value per weight, sorted.
     others
-        What it keeps besides, by name.
+        Its other states, by name.
     wide
         Whether there are 32-bit masters beside the weights.
     dtype
-        Of weights.
+        Type of the weights.
     scale
-        See ``LossScale``.
+        Factor and number of good steps, see ``LossScale``.
     """
 
     states: list[str]
@@ -186,7 +186,7 @@ class Common(NamedTuple):
 
     @classmethod
     def of(cls, content: dict[str, Any]) -> Common:
-        """Read them in one file."""
+        """Read these from the content of one file."""
         weights, states = content["weights"][0], content["states"]["state"][0]
         by_number = {
             name
@@ -202,7 +202,7 @@ class Common(NamedTuple):
         )
 
     def samples(self) -> dict[str, Tensor]:
-        """Return no numbers of each state."""
+        """Return an empty tensor of each state, for its type and shape."""
         columns = len(self.states) + self.wide
         return {
             "weights": torch.empty(0, dtype=self.dtype),
@@ -210,7 +210,7 @@ class Common(NamedTuple):
         }
 
     def state(self, optimizer: Optimizer, held: Held) -> dict[str, Any]:
-        """Return what the optimizer loads."""
+        """Return the state for the optimizer to load."""
         weights, columns = held.tensors("weights"), held.tensors("optimizer")
         state = optimizer.state()
         state["states"]["state"] = {}
@@ -225,7 +225,7 @@ class Common(NamedTuple):
                 rows.append(row)
             state["masters"][number] = rows.pop(0) if self.wide else mine
             state["states"]["state"][number] = {
-                # The optimizer counts each one's steps in place.
+                # A copy each: the optimizer counts steps in place.
                 **copy.deepcopy(self.others),
                 **dict(zip(self.states, rows, strict=True)),
             }
@@ -243,7 +243,7 @@ def _parts(content: dict[str, Any]) -> list[Part]:
 
 
 def _held(order: Order, content: dict[str, Any]) -> Held:
-    """Return what a file says that its rank holds."""
+    """Return what the rank of a checkpoint file holds."""
     parts = _parts(content)
     held = Held(order, parts)
     common, left = Common.of(content), iter(parts)
@@ -268,7 +268,13 @@ def _held(order: Order, content: dict[str, Any]) -> Held:
 
 
 def _holder(move: Move, olds: dict[str, Held]) -> Held:
-    """Return the file of a device that has no rank any more, with what moves."""
+    """Return the states of a device without a rank that holds what moves.
+
+    Raises
+    ------
+    ValueError
+        No file that was read has it.
+    """
     names = [move.sender] if move.sender != CHECKPOINT else list(olds)
     for name in names:
         if name in olds and olds[name].has(move):

@@ -1,7 +1,7 @@
 """Arithmetic of units as autograd functions that keep what hetopt's table counts.
 
 Every ``save_for_backward`` below is one entry of the table; weights are parameters and
-count nowhere. Shapes are (b, n, width): sequences, tokens, numbers of a token.
+do not count. Shapes are (b, n, width): sequences, tokens, numbers per token.
 Gradients of the weights of multiplications may run later (``later``).
 """
 
@@ -48,7 +48,7 @@ class Norm(torch.autograd.Function):
 
 
 def _normal(x: Tensor, centred: bool, epsilon: float) -> tuple[Tensor, Tensor]:
-    """Return x in 32 bits with unit variance, and what it was multiplied by."""
+    """Return x in 32 bits with unit variance, and the factor that made it so."""
     x = x.float()
     if centred:
         x = x - x.mean(-1, keepdim=True)
@@ -57,9 +57,9 @@ def _normal(x: Tensor, centred: bool, epsilon: float) -> tuple[Tensor, Tensor]:
 
 
 class Columns(torch.autograd.Function):
-    """Matrices split by outputs that read one input; keeps the input as it comes.
+    """Matrices split by outputs that read one input; keeps the input ungathered.
 
-    Backward gathers the input once more, as the table says.
+    Backward gathers the input once more, as the table prices.
     """
 
     @staticmethod
@@ -71,7 +71,7 @@ class Columns(torch.autograd.Function):
         Parameters
         ----------
         parameters
-            The weights, each (outputs, h); if ``biased`` their biases behind them.
+            The weights, each (outputs, h); if ``biased``, followed by their biases.
         """
         count = len(parameters) // 2 if biased else len(parameters)
         weights = parameters[:count]
@@ -116,12 +116,12 @@ class Rows(torch.autograd.Function):
         return grad @ weight, None, *weight_gradients(_products, [weight], *factors)
 
 
-#: Matrices that no other rank has a part of.
+#: The region of a matrix that is not split.
 _ALONE = Region(group=None, size=1, rank=0, splits=False)
 
 
 def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """Return what ``nn.Linear`` makes of (b, n, h), by ``Columns``."""
+    """Return the result of ``nn.Linear`` on (b, n, h), computed by ``Columns``."""
     parameters = (weight,) if bias is None else (weight, bias)
     (y,) = Columns.apply(x, _ALONE, bias is not None, *parameters)
     product: Tensor = y
@@ -129,7 +129,7 @@ def linear(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 
 
 def _products(x: Tensor, *grads: Tensor) -> tuple[Tensor, ...]:
-    """Return gradients of weights from their input and those of products, in rows."""
+    """Return gradients of weights from their input (rows, h) and the products' ones."""
     return tuple(grad.T @ x for grad in grads)
 
 
@@ -185,7 +185,7 @@ class Lookup(torch.autograd.Function):
     def forward(
         ctx: Any, tokens: Tensor, table: Tensor, region: Region, start: int
     ) -> Tensor:
-        """Return the rows of (b, all tokens), (b, own tokens, h).
+        """Return the rows (b, own tokens, h) of the table for (b, all tokens).
 
         Parameters
         ----------
@@ -200,7 +200,7 @@ class Lookup(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[None, Tensor, None, None]:
-        """Return the table's gradient, whole."""
+        """Return the gradient of this rank's part of the table, as a dense tensor."""
         (tokens,) = ctx.saved_tensors
         grad = ctx.region.spread(grad)
         inside, row = _inside(tokens, ctx.start, ctx.shape[0])
@@ -224,7 +224,7 @@ class Loss(torch.autograd.Function):
         logits
             This rank's, (b, n, len of its part).
         span
-            The tokens whose logits they are; those behind its end are padding.
+            The vocabulary's tokens that they belong to; logits beyond are padding.
         """
         if len(span) < logits.shape[-1]:
             logits[..., len(span) :] = -torch.inf
@@ -255,7 +255,7 @@ class Loss(torch.autograd.Function):
 
 
 def _inside(tokens: Tensor, start: int, count: int) -> tuple[Tensor, Tensor]:
-    """Return which tokens are among ``count`` from a start, and their rows, else 0."""
+    """Return which tokens are in ``start + [0, count)``, and their rows, else 0."""
     row = tokens - start
     inside = (row >= 0) & (row < count)
     return inside, row * inside

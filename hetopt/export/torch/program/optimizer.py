@@ -1,4 +1,4 @@
-"""Adam or SGD on 32-bit masters, in shares of each replica under ZeRO-1."""
+"""Adam or SGD on 32-bit masters, sharded over replicas under ZeRO-1."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from .tied import TiedTable
 
 
 class Optimizer:
-    """The weights of one stage: what reduces their gradients and updates them.
+    """Reduces the gradients of one stage's weights and updates the weights.
 
-    In 16 bits a replica keeps its share of the weights in 32 bits besides, and of the
-    optimizer's states; in 32 bits the weights are their own masters.
+    With 16-bit weights a replica also keeps a 32-bit copy (master) of its share of the
+    weights, and the optimizer's states of it. 32-bit weights are their own masters.
     """
 
     def __init__(self, place: Place, stage: Stage, lr: float) -> None:
         self.place = place
         self.scale = LossScale(place.job)
-        # A tied table of one stage is named once, as the embedding's.
+        # If one stage has both ends, a tied table is listed once, by its first name.
         named = list(stage.named_parameters())
         self.by_chunk = [
             [
@@ -57,12 +57,12 @@ class Optimizer:
             self.inner = torch.optim.SGD(self.masters, lr=lr, momentum=0.9, fused=True)
 
     def last_pass(self, chunk: int, among: set[nn.Parameter] | None) -> None:
-        """Reduce each unit's gradients as its chunk's last pass gets there.
+        """Let each unit's gradients be reduced as soon as the last pass has them.
 
         Parameters
         ----------
         among
-            The parameters that this pass has gradients of; None: all have.
+            The parameters that get a gradient in this pass; None for all.
         """
         if self.place.job.overlap_gradients:
             for bucket in self.by_chunk[chunk]:
@@ -70,7 +70,7 @@ class Optimizer:
                     bucket.expect(among)
 
     def reduce(self) -> None:
-        """Make gradients those of the whole batch, this replica's share of them."""
+        """Sum gradients over the whole batch; wait for this replica's share."""
         if self.tied is not None:
             self.tied.exchange()
         for bucket in self.buckets:
@@ -84,7 +84,7 @@ class Optimizer:
                 bucket.spread()
 
     def step(self) -> None:
-        """Update the weights and forget the gradients."""
+        """Update the weights and reset the gradients."""
         shares = [each.gradients[each.share] for each in self.buckets]
         if self.scale.settle(shares):
             for share, master in zip(shares, self.masters, strict=True):
@@ -98,10 +98,10 @@ class Optimizer:
             bucket.gather()
 
     def state(self) -> dict[str, Any]:
-        """Return what a checkpoint of this rank holds.
+        """Return the content of this rank's checkpoint.
 
-        Which parts of the model these are, bucket by bucket, too: another plan may go
-        on from them (``moving``).
+        It includes which parts of the model these are, bucket by bucket, so that
+        another plan can resume from them (``moving``).
         """
         return {
             "parts": [each.plain for each in parts_of(self.buckets)],
@@ -113,7 +113,7 @@ class Optimizer:
         }
 
     def load(self, state: dict[str, Any]) -> None:
-        """Take over what ``state`` returned."""
+        """Load what ``state`` returned."""
         for bucket, master, weights, wide in zip(
             self.buckets, self.masters, state["weights"], state["masters"], strict=True
         ):
@@ -124,7 +124,7 @@ class Optimizer:
 
 
 def parts_of(buckets: list[Bucket]) -> list[Part]:
-    """Return what a rank has of the model's parameters, bucket by bucket."""
+    """Return a rank's parts of the model's parameters, bucket by bucket."""
     return [
         Part(name, tuple(each.shape), box_of(each), hasattr(each, "copies"))
         for bucket in buckets
@@ -133,7 +133,7 @@ def parts_of(buckets: list[Bucket]) -> list[Part]:
 
 
 def _buckets(place: Place, parameters: dict[str, nn.Parameter]) -> Iterator[Bucket]:
-    """Yield the parameters of a unit by the ranks that hold them, dense ones first."""
+    """Yield a bucket per set of ranks that hold parameters of a unit, dense first."""
     by_copies: dict[Copies, dict[str, nn.Parameter]] = {place.copies: {}}
     for name, parameter in parameters.items():
         copies = getattr(parameter, "copies", place.copies)

@@ -1,10 +1,10 @@
-"""In which order files of moves count a unit's numbers, and which ones a rank has.
+"""The order in which files of moves number a unit's parameters, and a rank's numbers.
 
-A rank of t has the first, second, ... of t equal parts of what tensor parallelism
-splits, for every t of the two plans. So all parameters of a unit are cut in pieces, as
-many as the least common multiple of the degrees: first come the first pieces of all
-parameters, then the second ones; behind them what every rank has. Routed experts are a
-row of their own: pieces of their matrices, each with those of one expert after another.
+Rank i of t has the i-th of t equal parts of what tensor parallelism splits, for every
+degree t of the two plans. So all split parameters of a unit are cut in as many pieces
+as the least common multiple of the degrees: first come the first pieces of all
+parameters, then the second ones, ...; then what every rank has. Routed experts are a
+row of their own: piece by piece the parts of their matrices, one expert after another.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ class Part(NamedTuple):
     name
         ``units.INDEX.NAME``.
     shape
-        Of its tensor, which may be padded beyond the box.
+        Shape of its tensor, which may be padded beyond the box.
     box
-        What it is of the whole tensor.
+        Its place in the whole tensor.
     routed
-        Whether it is of routed experts, one after the other along the first dimension.
+        Whether it belongs to routed experts, which are the first dimension.
     """
 
     name: str
@@ -43,20 +43,20 @@ class Part(NamedTuple):
 
     @classmethod
     def of(cls, plain: Sequence[Any]) -> Part:
-        """Read what ``plain`` returned."""
+        """Return a part from the tuple that ``plain`` returned."""
         name, shape, box, routed = plain
         sides = tuple(range(first, end) for first, end in box)
         return cls(name, tuple(shape), sides, routed)
 
     @property
     def plain(self) -> tuple[Any, ...]:
-        """As a checkpoint has it."""
+        """The part as a plain tuple, for checkpoints."""
         sides = [(side.start, side.stop) for side in self.box]
         return self.name, self.shape, sides, self.routed
 
     @property
     def row(self) -> Row:
-        """Of which it is."""
+        """The row that it belongs to."""
         return int(self.name.split(".")[1]), self.routed
 
 
@@ -79,7 +79,7 @@ class Order:
     Raises
     ------
     ValueError
-        Ranks do not have equal parts, or share some of them.
+        Ranks have parts of unequal size, or share key and value heads.
     """
 
     def __init__(self, ranks: Iterable[Iterable[Part]]) -> None:
@@ -93,7 +93,7 @@ class Order:
             )
         #: By row, its parameters.
         self._names: dict[Row, set[str]] = defaultdict(set)
-        #: The dimension along which ranks cut a parameter, of those that they cut.
+        #: By name of a cut parameter, the dimension along which ranks cut it.
         self._sides: dict[str, int] = {}
         for part in chain(*known):
             self._names[part.row].add(part.name)
@@ -101,7 +101,7 @@ class Order:
             if side is not None:
                 self._sides[part.name] = side
         self._cut_experts_alike(chain(*known))
-        #: By row, in how many pieces; of all experts' rows in as many.
+        #: By row, the number of pieces; None stands for the rows of all experts.
         self._cuts: dict[Row | None, int] = defaultdict(lambda: 1)
         for own in known:
             self._see(own)
@@ -117,7 +117,7 @@ class Order:
             begin += size_of(box)
 
     def _cut_experts_alike(self, parts: Iterable[Part]) -> None:
-        """Cut experts that no rank cuts as those of other units are."""
+        """Cut experts that no rank cuts in the dimension of other units' experts."""
         alike = {_inside(name): side for name, side in self._sides.items()}
         for part in parts:
             if part.routed and _inside(part.name) in alike:
@@ -126,14 +126,14 @@ class Order:
     def _side(self, part: Part) -> int | None:
         """Return the dimension along which a part is cut; None if it is whole."""
         whole = self._whole[part.name]
-        # The first one of experts counts these.
+        # The first dimension of experts is not cut: it counts experts.
         for side in range(part.routed, len(whole)):
             if len(part.box[side]) < len(whole[side]):
                 return side
         return None
 
     def _see(self, own: Iterable[Part]) -> None:
-        """Take in how many parts there are of what one rank has."""
+        """Update the numbers of pieces by the parts of one rank."""
         found: dict[Row, set[tuple[int, int]]] = defaultdict(set)
         for part in own:
             if part.name not in self._sides:
@@ -168,7 +168,7 @@ class Order:
                 yield name, (*box[:side], range(*ends), *box[side + 1 :])
 
     def _by_expert(self, row: Row, names: list[str]) -> Iterator[tuple[str, Box]]:
-        """Yield whole parameters, or of routed ones the matrices of each expert."""
+        """Yield whole parameters; routed ones as the matrices of each expert."""
         if not row[1]:
             yield from ((name, self._whole[name]) for name in names)
             return
@@ -183,9 +183,9 @@ class Numbers:
     Attributes
     ----------
     segments
-        What it has, in order.
+        The segments that it has, in order.
     length
-        How many numbers.
+        Their total count of numbers.
     """
 
     def __init__(self, order: Order, row: Row, parts: Mapping[str, Part]) -> None:
@@ -194,7 +194,7 @@ class Numbers:
             for each in order.segments(row)
             if each.name in parts and common(parts[each.name].box, each.box) == each.box
         ]
-        #: Stretches without a gap: first position, one behind the last, own number.
+        #: Contiguous spans: first position, end position, index of the first number.
         self.spans: list[tuple[int, int, int]] = []
         self.length = 0
         for segment in self.segments:
@@ -207,7 +207,7 @@ class Numbers:
             self.length += end - segment.begin
 
     def where(self, begin: int, end: int) -> Iterator[tuple[int, slice]]:
-        """Yield what a rank has between two positions: the first, and own numbers."""
+        """Yield what a rank has in [begin, end): first position, own indices."""
         for first, last, number in self.spans:
             start, stop = max(first, begin), min(last, end)
             if start < stop:

@@ -1,13 +1,13 @@
-"""In which order a stage runs its passes, and which pass has the result of which.
+"""The order in which a stage runs its passes, and which pass uses the result of which.
 
-A *pass* is one micro-batch on one chunk of a stage, numbered from 0 by when its forward
-runs: with one chunk by its micro-batch. With v chunks a micro-batch goes through all p
-stages v times, from the last stage back to the first in between. Every stage runs p
-micro-batches through its first chunk, the same through its second, ..., then the next
-p; backward likewise with the last chunk first.
+A *pass* is one micro-batch on one chunk of a stage, numbered from 0 in the order of
+forward passes: with one chunk the number of its micro-batch. With v chunks a
+micro-batch goes down all p stages v times, returning from the last stage to the first
+in between. Every stage runs p micro-batches through its first chunk, the same ones
+through its second, ..., then the next p; backward likewise with the last chunk first.
 
-Under zero bubble a backward pass is two: gradients of inputs (``B``), and those of
-weights (``W``), which run later. The orders are those of PyTorch's
+Under zero bubble a backward pass is split in two: gradients of inputs (``B``), and
+those of weights (``W``), which run later. The orders are those of PyTorch's
 ``ScheduleInterleavedZeroBubble`` with one stage a rank, and ``ScheduleZBVZeroBubble``.
 """
 
@@ -18,11 +18,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-#: Where a tensor comes from or goes to: the stage before or behind, round the ends; or
-#: another chunk of the same stage.
+#: Where a tensor comes from or goes to: the stage before or behind (modulo the number
+#: of stages), or another chunk of the same stage.
 Side = Literal["before", "behind", "here"]
 
-#: What hands back the gradient of what a pass handed on, and the other way round.
+#: The kind of pass that returns the gradient of this kind's result, and vice versa.
 OTHER = {"F": "B", "B": "F"}
 
 
@@ -56,7 +56,7 @@ class Passes:
         return self.stages - 1
 
     def order(self, stage: int) -> Iterator[tuple[str, int]]:
-        """Yield F_1 .. F_W, B_1, F_(W+1), B_2, ... with numbers of passes."""
+        """Yield F_1 .. F_W, B_1, F_(W+1), B_2, ... as kinds and numbers of passes."""
         count = self.microbatches * self.chunks
         first = min(self.warmups[stage], count)
         for number in range(first):
@@ -73,9 +73,9 @@ class Passes:
         return chunk, group * self.stages + place
 
     def source(self, kind: str, stage: int, number: int) -> tuple[Side, int] | None:
-        """Return where the result that a pass takes comes from, and that pass's number.
+        """Return where the input of a pass comes from, and the pass that computes it.
 
-        None where tokens come in, or the loss goes out.
+        None for the forward pass that reads tokens, and the backward pass of the loss.
 
         Parameters
         ----------
@@ -104,12 +104,12 @@ class Passes:
 
 
 class SplitPasses(Passes):
-    """``zb-h1``: stage i, from 0, runs a W once it has run the B that is i later."""
+    """``zb-h1``: stage i, from 0, runs each W after the B that comes i later."""
 
     splits = True
 
     def order(self, stage: int) -> Iterator[tuple[str, int]]:
-        """Yield F_1 .. F_W, B_1, F_(W+1), B_2, ..., and each W behind its B."""
+        """Yield F_1 .. F_W, B_1, F_(W+1), B_2, ..., with W passes in between."""
         for kind, number in super().order(stage):
             yield kind, number
             if kind == "B" and number >= stage:
@@ -132,8 +132,8 @@ class FoldedPasses(Passes):
         return 0
 
     def order(self, stage: int) -> Iterator[tuple[str, int]]:
-        """Yield what a stage runs; warm-ups follow from its place."""
-        # What few micro-batches leave out does not change the order of the rest.
+        """Yield the passes of a stage; warm-ups follow from the stage's number."""
+        # With fewer micro-batches, passes are left out of the same order.
         enough = max(2 * self.stages - 1, self.microbatches)
         done: Counter[tuple[str, int]] = Counter()
         for kind, chunk in self._every(stage, enough):
@@ -143,7 +143,7 @@ class FoldedPasses(Passes):
                 yield kind, 2 * microbatch + chunk
 
     def _every(self, stage: int, enough: int) -> Iterator[tuple[str, int]]:
-        """Yield kinds and chunks for so many micro-batches."""
+        """Yield kinds and chunks for ``enough`` micro-batches."""
         rest = self.stages - stage
         ahead = 2 * rest - 1 + stage
         yield from [("F", 0)] * (2 * rest - 1)
@@ -162,7 +162,7 @@ class FoldedPasses(Passes):
         return number % 2, number // 2
 
     def source(self, kind: str, stage: int, number: int) -> tuple[Side, int] | None:
-        """Return where the result that a pass takes comes from, as for all."""
+        """Return where a pass's input comes from, and the pass that computes it."""
         way_back = number % 2 == 1
         if (kind == "F") != way_back:
             return ("before", number) if stage else None

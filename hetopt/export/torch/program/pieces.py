@@ -1,9 +1,8 @@
 """The gradients of a bucket in pieces: a box of each parameter for every copy of it.
 
 A *box* is the part of a whole tensor that a rank has, a range of every dimension.
-Tensor parallelism makes the box of a parameter (``parameter.box``, all of it unless a
-unit says otherwise); its copies divide that along its longest side, so that each sums a
-piece of its own.
+``parameter.box`` is what tensor parallelism leaves a rank (the whole tensor if it is
+not set); the copies divide it along its longest side, and each sums its own piece.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ Box = tuple[range, ...]
 
 
 def box_of(parameter: nn.Parameter) -> Box:
-    """Return the part of its tensor that a parameter is."""
+    """Return the box of a parameter in its whole tensor."""
     found: Box = getattr(parameter, "box", tuple(map(range, parameter.shape)))
     return found
 
@@ -31,7 +30,7 @@ def size_of(box: Box) -> int:
 
 
 def common(one: Box, other: Box) -> Box | None:
-    """Return what two boxes share; None if that is nothing."""
+    """Return the intersection of two boxes; None if it is empty."""
     sides = tuple(
         range(max(a.start, b.start), min(a.stop, b.stop))
         for a, b in zip(one, other, strict=True)
@@ -40,7 +39,7 @@ def common(one: Box, other: Box) -> Box | None:
 
 
 def inside(whole: Box, part: Box) -> tuple[slice, ...]:
-    """Return where a box is within another one."""
+    """Return the place of a box within another one."""
     return tuple(
         slice(b.start - a.start, b.stop - a.start)
         for a, b in zip(whole, part, strict=True)
@@ -64,14 +63,16 @@ class Pieces:
     Attributes
     ----------
     boxes
-        Of this rank, by parameter.
+        This rank's boxes, by parameter.
     own
-        This rank's piece of the sums, (length,); its parameters one after the other.
+        This rank's piece of the sums, (length,), parameter after parameter.
 
     Parameters
     ----------
     views
         The gradients of the parameters.
+    copies
+        The number of copies, and this rank's number among them.
     """
 
     def __init__(
@@ -99,13 +100,13 @@ class Pieces:
         return rows
 
     def unpack(self, rows: Tensor) -> None:
-        """Take over what ``packed`` returned."""
+        """Write rows as returned by ``packed`` into the gradients."""
         for row, boxes in zip(rows, self.by_copy, strict=True):
             for place, part in self._places(row, boxes):
                 part.copy_(place)
 
     def spread(self, group: object) -> None:
-        """Give every copy the pieces of all."""
+        """Gather the pieces of all copies into the gradients."""
         if self.parts == 1:
             self.unpack(self.own[None])
         else:
@@ -118,9 +119,9 @@ class Pieces:
         return self.own[first : first + size_of(box)].view([len(side) for side in box])
 
     def _places(self, row: Tensor, boxes: list[Box]) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yield of each parameter its place in a row, and the part that belongs there.
+        """Yield for each parameter its place in a row, and the part that belongs there.
 
-        Padding of a parameter, beyond its box, stays as it is.
+        Padding of a parameter, beyond its box, is not touched.
         """
         first = 0
         for whole, box, view in zip(self.whole, boxes, self.views, strict=True):

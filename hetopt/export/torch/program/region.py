@@ -1,4 +1,4 @@
-"""Into and out of the matrices that tensor parallelism splits."""
+"""Collectives before and after the matrices that tensor parallelism splits."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from .groups import Place, gather_parts, sum_parts
 
 @dataclass(frozen=True, kw_only=True)
 class Region:
-    """The ranks that share matrices, and what each has of the tokens outside of them.
+    """The ranks that share matrices, and whether they split the tokens outside.
 
     Attributes
     ----------
     group, size, rank
-        The ranks, how many, and which this one is; group None if it is alone.
+        The ranks, how many, and this rank's number; group None if it is alone.
     splits
-        Whether tokens outside are split (sequence parallelism); else all ranks have all
-        of them.
+        Whether tokens outside of the matrices are split (sequence parallelism); else
+        all ranks have all of them.
     """
 
     group: Any
@@ -40,7 +40,7 @@ class Region:
         )
 
     def spread(self, x: Tensor) -> Tensor:
-        """Return all tokens, (b, n, ...), of (b, own tokens, ...)."""
+        """Gather (b, own tokens, ...); return all tokens, (b, n, ...)."""
         if self.size == 1 or not self.splits:
             return x
         parts = gather_parts(x, self.group, self.size)

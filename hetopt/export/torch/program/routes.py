@@ -2,23 +2,23 @@
 
 The tensor of a micro-batch is (sequences * s) tokens, numbered sequence by sequence. A
 *holding* says which tokens each rank has, and in which order. A way of resharding is a
-row of holdings, from the sender's layout to the receiver's; between two of them every
-rank gets what it lacks from the one that has it. Over the outer degree gcd(d, d') the
-stages agree, and each part of the batch goes its own way:
+sequence of holdings, from the sender's layout to the receiver's; between two of them
+every rank gets the tokens it lacks from a rank that has them. The batch is divided in
+gcd(d, d') parts that both stages' replicas align with, and each part is sent by itself:
 
 ``p2p``
-    from the sender's layout to the receiver's at once;
+    directly from the sender's layout to the receiver's;
 ``leader``
     one rank of each side has the whole part: gather, one message, scatter;
 ``inner-dp``
-    as many ranks as share a sequence have it: those of the first inner replica;
+    the ranks of the first inner replica together have the part;
 ``send-recv-all-gather``
-    a receiver gets as long a run as any other, from as few senders as possible; then
-    all receivers get all runs, and each keeps its own tokens.
+    all receivers get equally long runs, from as few senders as possible; then all
+    receivers get all runs, and each keeps its own tokens.
 
-Equal layouts send from peer to peer under any name. Where the two sides have different
-cp, a rank's two pieces of a sequence meet more ranks than contiguous slices would, so
-there are more messages than the table prices; their bytes are the same.
+Equal layouts send from peer to peer under all four. Where the two sides have different
+cp, a rank's two pieces of a sequence overlap with more ranks than contiguous slices do,
+so there are more messages than the table prices; their bytes are the same.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from .job import Job
 #: The tokens of each rank, in the order of its tensor.
 Holding = dict[int, Tensor]
 
-#: Rows of a tensor: all as they are, or some by their numbers.
+#: Rows of a tensor: all in their order, or those with given numbers.
 Select: TypeAlias = Tensor | slice
 ALL = slice(None)
 
@@ -50,13 +50,13 @@ class Step:
     sends
         Receiver, and the rows of the tensor to send; ascending by receiver.
     receives
-        Sender, the rows of the next tensor that they are, and how many; ascending by
+        Sender, the rows of the next tensor that it fills, and how many; ascending by
         sender.
     kept
-        Rows of the tensor that stay, and what rows of the next tensor they are; one
-        pair or none.
+        Rows of the tensor that stay, and their rows in the next tensor; one pair or
+        none.
     rows
-        Of the next tensor.
+        Number of rows of the next tensor.
     """
 
     sends: tuple[tuple[int, Select], ...]
@@ -103,7 +103,7 @@ def holdings_of(job: Job, ends: tuple[int, int], way: str) -> list[Holding]:
 
 
 def _degrees(job: Job, stage: int) -> tuple[int, int]:
-    """Return dp, and how many ranks share a sequence: cp * tp, as hetopt's table."""
+    """Return dp, and the number of ranks that share a sequence, cp * tp."""
     plan = job.stages[stage]
     return plan.dp, plan.cp * plan.tp
 
@@ -119,7 +119,7 @@ def _part(job: Job, stage: int, part: int, outer: int) -> list[int]:
 def _layout(job: Job, stage: int) -> Holding:
     """Return the tokens of each rank of a stage; tp splits those of a cp rank.
 
-    It does without sequence parallelism too: then ranks gather what they received.
+    This is the same without sequence parallelism: ranks then gather what they received.
     """
     length, found = job.seq_len, {}
     for dp, replica in enumerate(job.ranks(stage)):
@@ -151,7 +151,7 @@ def step_of(
     for other, tokens in sorted(after.items()):
         sources = owner[tokens]
         if other in before:
-            # What a rank has already it does not need from another.
+            # A rank keeps the tokens that it already has.
             sources[torch.isin(tokens, before[other])] = other
         if other != rank:
             wanted = mine[tokens[sources == rank]]

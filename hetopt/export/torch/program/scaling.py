@@ -1,4 +1,4 @@
-"""The factor that keeps small gradients from becoming zero in fp16."""
+"""The loss scale, which keeps small gradients from underflowing in fp16."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from torch import Tensor
 
 from .job import Job
 
-#: As PyTorch's ``GradScaler`` begins, and how many good steps until it doubles.
+#: First factor, and good steps until it doubles: those of PyTorch's ``GradScaler``.
 FIRST = 2.0**16
 PATIENCE = 2000
 
 
 class LossScale:
-    """What the loss is multiplied by: 1 unless weights are fp16.
+    """The factor of the loss: 1 unless weights are fp16.
 
-    It is halved whenever a gradient of any rank is not finite, and the step is left
-    out; it doubles after ``PATIENCE`` steps.
+    Whenever a gradient of any rank is not finite, the step is skipped and the factor is
+    halved; it doubles after ``PATIENCE`` steps without that.
     """
 
     def __init__(self, job: Job) -> None:
@@ -26,7 +26,7 @@ class LossScale:
         self.good = 0
 
     def settle(self, gradients: list[Tensor]) -> bool:
-        """Divide by the factor; return False if the step is to be left out."""
+        """Divide gradients by the factor, update it; return False to skip the step."""
         if not self.used:
             return True
         finite = torch.stack([each.isfinite().all() for each in gradients]).all()

@@ -1,15 +1,15 @@
-"""Gradients added up over pipelines side by side (Hetu v2, 4.2).
+"""Gradients summed over several pipelines (Hetu v2, 4.2).
 
-Inside a pipeline the copies of a parameter have summed their gradients, each its piece
-of them (``pieces``). Pipelines cut parameters over other tensor-parallel degrees, so a
-piece of one meets several of another: in slices, the common parts of their boxes. Every
-pipeline is *home* to a part of each tensor: there the others' slices are added, and
-from there the sums go back. So each rank sends and receives 2 (R - 1) / R of its piece,
-as hetopt prices it, and all pipelines have the same sums to the last bit. What is for
-one rank goes in one message.
+Inside a pipeline the copies of a parameter have summed their gradients, each copy a
+piece (``pieces``). Pipelines have different tensor-parallel degrees, so a piece of one
+overlaps with several of another; the intersections of their boxes are *slices*. Every
+pipeline is *home* to a part of each tensor: it adds the others' slices and sends the
+sums back. So each rank sends and receives 2 (R - 1) / R of its piece, with R pipelines,
+as hetopt prices it, and all pipelines have bitwise equal sums. All slices for one rank
+go in one message.
 
-The loss is divided by the tokens of the whole batch, so each pipeline's gradients have
-the weight of its own sequences.
+The loss is divided by the tokens of the whole batch, so each pipeline's gradients are
+weighted by its own sequences.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .buckets import Bucket
 from .groups import Place
 from .pieces import Box, common, cut, inside, size_of
 
-#: Of a pipeline: by parameter and box, the ranks that have it.
+#: The ranks of a pipeline that have a box, by parameter and box.
 Holders = dict[str, dict[Box, list[int]]]
 
 
@@ -39,7 +39,7 @@ class Slice(NamedTuple):
 
 
 class SideBySide:
-    """One rank's part in adding up gradients over all pipelines."""
+    """One rank's part in the sum of gradients over all pipelines."""
 
     def __init__(self, place: Place, buckets: list[Bucket]) -> None:
         self.place = place
@@ -69,8 +69,8 @@ class SideBySide:
         self.returned = [each for n in others for each in self._slices(n, own, n)]
 
     def add(self) -> None:
-        """Make every rank's pieces those of the sums over all pipelines."""
-        # A tied table on one stage stands for both ends: the second is a copy.
+        """Replace this rank's pieces by those of the sums over all pipelines."""
+        # A tied table on one stage has both keys: the second gets a copy.
         pieces: dict[str, Tensor] = {}
         seen: set[tuple[int, int]] = set()
         for key, (bucket, number) in self.held.items():
@@ -85,7 +85,7 @@ class SideBySide:
             pieces[each.key][inside(self._box(each.key), each.box)] = part
 
     def _keys(self, bucket: Bucket, name: str, number: int) -> list[str]:
-        """Return what a parameter is called in every pipeline.
+        """Return the names of a parameter that are the same in every pipeline.
 
         A tied table is held at both ends of the model, or by one stage for both.
         """
@@ -101,10 +101,10 @@ class SideBySide:
         return bucket.pieces.boxes[number]
 
     def _slices(self, sender: int, receiver: int, home: int) -> list[Slice]:
-        """Return what this rank sends or receives from one pipeline to another.
+        """Return the slices that this rank sends or receives between two pipelines.
 
-        Of each tensor the part whose home is a pipeline. Ranks of the sender that have
-        the same box, those of a tensor-parallel group that all have a norm, take turns.
+        These are slices of the parts whose home is ``home``. Sender ranks with the same
+        box (a norm in a tensor-parallel group, for example) take turns.
         """
         found = []
         rank = self.place.rank
@@ -153,7 +153,7 @@ class SideBySide:
 
 
 def _holders(everyone: list[dict[str, Box]], ranks: range) -> Holders:
-    """Return who has which boxes, empty ones left out."""
+    """Return the ranks of each box, without empty boxes."""
     found: Holders = defaultdict(lambda: defaultdict(list))
     for rank in ranks:
         for key, box in everyone[rank].items():
@@ -163,6 +163,6 @@ def _holders(everyone: list[dict[str, Box]], ranks: range) -> Holders:
 
 
 def _whole(boxes: list[Box]) -> Box:
-    """Return the tensor that boxes are parts of."""
+    """Return the box of the whole tensor that these boxes are parts of."""
     by_dimension = zip(*boxes, strict=True)
     return tuple(range(max(side.stop for side in sides)) for sides in by_dimension)

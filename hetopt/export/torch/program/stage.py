@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from .groups import Place
 from .operations import linear
 
-#: Makes a unit by its index, as this rank has it.
+#: Makes this rank's part of a unit, by the unit's index.
 BuildUnit = Callable[[int, Place], nn.Module]
 
 
@@ -38,7 +38,7 @@ class Stage(nn.Module):
         self.chunks = [[str(index) for index in own] for own in held]
 
     def forward(self, chunk: int, x: Tensor, targets: Tensor | None) -> Tensor:
-        """Run all units of a chunk; the result is the loss if there are targets."""
+        """Run all units of a chunk; return the loss if there are targets."""
         *before, last = (self.units[name] for name in self.chunks[chunk])
         for unit in before:
             x = unit(x)
@@ -48,7 +48,7 @@ class Stage(nn.Module):
 def _split_linears(stage: nn.Module) -> None:
     """Let the weights' gradients of every ``nn.Linear`` run later."""
     for module in stage.modules():
-        # A class made of it may do more.
+        # Not of subclasses, whose forward may do more.
         if type(module) is nn.Linear:
             module.forward = partial(_linear, module)
 

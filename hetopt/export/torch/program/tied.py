@@ -1,8 +1,8 @@
 """The gradient of a tied table that the first and the last stage both hold.
 
-Each stage sums its own part over its replicas, every rank has a piece of that sum, and
-pieces cross both ways: what arrives is added on one replica, so that the sum over all
-replicas has it once.
+Each stage sums its own part over its replicas, and every rank sends a piece of that sum
+to the other end: what arrives is added on one replica, so that the later sum over all
+replicas contains it once.
 """
 
 from __future__ import annotations
@@ -40,14 +40,14 @@ class TiedTable:
         mine, other = (place.stage, stages - 1 - place.stage)
         own = self._pieces(mine)
         vocab = int(place.job.model["vocab"])
-        # The other end's pieces go to this end's, and the other way round.
+        # Each end's pieces go to the ranks with the same rows at the other end.
         self.piece = own[place.rank] - self.first_row
         theirs = self._pieces(other)
         self.out = step_of(place.rank, own, theirs, vocab, place.device)
         self.into = step_of(place.rank, theirs, own, vocab, place.device)
 
     def exchange(self) -> None:
-        """Add the gradient of the other end to this end's."""
+        """Add the other end's gradient to this end's."""
         table = self.bucket.view(self.bucket.gradients, self.number)
         total = table.clone()
         if self.place.copies.group is not None:

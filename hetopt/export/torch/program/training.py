@@ -28,16 +28,16 @@ from .optimizer import Optimizer
 from .stage import BuildUnit, Stage
 from .units import build_unit
 
-#: The bundle.
+#: The bundle's folder.
 HERE = Path(__file__).resolve().parent.parent
 
 #: Returns the global batch of a step, int64 (B, s + 1): the tokens of each sequence and
-#: the one behind. A function of the step alone, so that a resumed run sees the same.
+#: the next one. It depends on the step alone, so that a resumed run sees the same data.
 Data = Callable[[int, Job], Tensor]
 
 
 def made_up_tokens(step: int, job: Job) -> Tensor:
-    """Return tokens drawn from the step's number."""
+    """Return random tokens, with the step's number as the seed."""
     generator = torch.Generator().manual_seed(step)
     shape = (job.global_batch, job.seq_len + 1)
     return torch.randint(job.model["vocab"], shape, generator=generator)
@@ -63,12 +63,12 @@ class Trainer:
         )
 
     def backward(self, batch: Tensor) -> float | None:
-        """Run all micro-batches, reduce the gradients; return the loss at the end.
+        """Run all micro-batches and reduce the gradients; return the loss.
 
         Parameters
         ----------
         batch
-            Tokens of the global batch and the one behind each sequence, (B, s + 1).
+            Tokens of the global batch and the one after each sequence, (B, s + 1).
 
         Returns
         -------
@@ -76,7 +76,7 @@ class Trainer:
         """
         loss = self.executor.run(batch, self.optimizer.scale.factor)
         self.optimizer.reduce()
-        # What is still on its way to the stage before need not hold up gradients.
+        # After reducing: gradients need not wait for sends to the stage before.
         self.boundaries.finish()
         if not self.place.has_loss:
             return None
@@ -136,7 +136,7 @@ def load(name: str) -> Any:
 def train(
     jobs: tuple[Job, ...], device: torch.device, options: argparse.Namespace
 ) -> None:
-    """Train up to ``--steps``, from the newest checkpoint, what has moved, or 0."""
+    """Train up to ``--steps`` from the newest checkpoint, else ``--moved``, else 0."""
     build: BuildUnit = load(options.units) if options.units else build_unit
     data: Data = load(options.data) if options.data else made_up_tokens
     trainer = Trainer(jobs, device, lr=options.lr, build_unit=build)
@@ -169,14 +169,14 @@ def train(
 
 
 def main() -> None:
-    """Train in this rank, one of those that torchrun started."""
+    """Train in this rank, which torchrun started."""
     options = _options()
     jobs = Job.read(HERE / "job.json")
     device = torch.device("cpu")
     if torch.cuda.is_available():
         device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
         torch.cuda.set_device(device)
-        # As hetopt prices multiplications of 32 bits: TF32 where the device has it.
+        # hetopt prices 32-bit multiplications as TF32 where the device has it.
         torch.set_float32_matmul_precision("high")
     store, rank, size = next(rendezvous("env://"))
     note = jobs[0].version_note()

@@ -15,9 +15,9 @@ from .region import Region
 
 
 class Unit(nn.Module):
-    """A part of the model as a rank has it.
+    """A rank's part of one unit of the model.
 
-    Weights depend on a unit and a name alone, not on how the model is split.
+    Initial weights depend only on the unit and the name, not on how the model is split.
     """
 
     def __init__(self, index: int, place: Place) -> None:
@@ -26,7 +26,7 @@ class Unit(nn.Module):
         self.region = Region.of(place)
 
     def draw(self, name: str, outputs: int, inputs: int, split: int | None) -> None:
-        """Make a matrix of which this rank has one part, along dimension ``split``."""
+        """Make this rank's part of a matrix, cut along ``split``; all of it if None."""
         weight, box = self.drawn(name, outputs, inputs), [range(outputs), range(inputs)]
         if split is not None:
             weight = weight.chunk(self.region.size, split)[self.region.rank]
@@ -45,9 +45,10 @@ class Unit(nn.Module):
     def vector(
         self, name: str, values: Tensor, *, outside: bool, box: Box | None = None
     ) -> None:
-        """Make a vector; ``outside`` of matrices tp may split the tokens it sees.
+        """Make a parameter of given values, of which the rank has ``box``; None: all.
 
-        ``box`` is what the rank has of it, None for all.
+        ``outside`` says that it is applied outside of split matrices: its gradient is
+        summed over tp if sequence parallelism splits the tokens there.
         """
         parameter = nn.Parameter(values.contiguous())
         if box is not None:
@@ -70,7 +71,7 @@ class Unit(nn.Module):
         return Norm.apply(x, weight, bias, self.model["norm_eps"])
 
     def table(self, name: str) -> None:
-        """Make this rank's rows of a token table, padded to the same on all ranks."""
+        """Make this rank's rows of a token table, padded to equal size on all ranks."""
         vocab, hidden = self.model["vocab"], self.model["hidden"]
         rows = -(-vocab // self.region.size)
         start = min(self.region.rank * rows, vocab)
@@ -87,7 +88,7 @@ class Unit(nn.Module):
         self.register_parameter(name, parameter)
 
     def generator(self, name: str) -> torch.Generator:
-        """Return the generator that a parameter is drawn with."""
+        """Return the generator for the initial values of a parameter."""
         return _generator(f"{self.index} {name}")
 
 

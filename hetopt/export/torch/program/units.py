@@ -1,4 +1,4 @@
-"""Units of the model: what ``build_unit`` returns, and what one of yours must be.
+"""Units of the model: what ``build_unit`` returns, and what your own must do.
 
 A unit is an ``nn.Module`` with one result.
 
@@ -8,22 +8,25 @@ A unit is an ``nn.Module`` with one result.
   the sum of the losses of all of its tokens.
 
 n are the tokens of a cp rank, at ``place.positions`` of the sequence; m = n, or n / tp
-where sequence parallelism splits them further (``place.splits_tokens``). A unit does
-what ``place.plan`` asks for: splits its matrices over ``place.tensor``, and wraps in
-``recomputed`` what is to be recomputed. A parameter that every tp rank has a part of
-the gradient of, such as a norm's with sequence parallelism, names the ranks to sum over
-in ``parameter.sum_over``. One of routed experts, which other ranks hold than those of
-``place.copies``, names the ranks with the same experts in ``parameter.copies``, as
-``place.expert_copies``. Weights must be the same on all replicas: draw them from
-a seed. Of a tied model the tables of the embedding and of the head name their tokens in
-``parameter.tied_rows``; on one stage they become one. Where the plan has several
-pipelines, a parameter that tp or ep cuts says which part of the whole it is in
-``parameter.box``, a range for each dimension. Where the plan's gradients of weights run
-later (zero bubble), those of every ``nn.Linear`` do, and of what a unit multiplies by
-``operations.linear``; all others are computed with those of inputs.
+where sequence parallelism splits them further (``place.splits_tokens``). A unit follows
+``place.plan``: it splits its matrices over ``place.tensor``, and wraps in
+``recomputed`` what is to be recomputed. Attributes of parameters:
 
-A unit of your own: a file with ``def build_unit(index, place) -> nn.Module``, given as
-``--units my_model.py:build_unit``; ``llama_units.py`` beside ``train.py`` is one.
+- ``sum_over``: the group to sum the gradient over, if each tp rank has only a part of
+  it, as of a norm with sequence parallelism.
+- ``copies``: for routed experts, whose replicas are not ``place.copies``, the ranks
+  with the same experts, ``place.expert_copies``.
+- ``tied_rows``: in a tied model, the tokens of the tables of the embedding and of the
+  head; if one stage has both, they become one parameter.
+- ``box``: where the plan has several pipelines, the part of the whole that tp or ep
+  gives this rank, a range for each dimension.
+
+Weights must be the same on all replicas: draw them from a seed. Under zero bubble,
+gradients of the weights of every ``nn.Linear`` and of ``operations.linear`` run later;
+all others are computed with those of inputs.
+
+To use your own: write ``def build_unit(index, place) -> nn.Module`` in a file and give
+it as ``--units my_model.py:build_unit``; ``llama_units.py`` beside ``train.py`` is one.
 """
 
 from __future__ import annotations
@@ -42,7 +45,7 @@ from .unit import Unit
 
 
 def build_unit(index: int, place: Place) -> nn.Module:
-    """Return the unit of this index, from 0, as this rank has it."""
+    """Return this rank's part of the unit of an index, from 0."""
     if index == 0:
         return Embedding(place)
     if index == place.job.units - 1:
@@ -82,7 +85,7 @@ def angles(place: Place) -> tuple[Tensor, Tensor]:
 
 
 class Layer(Unit):
-    """A layer with its share of heads and of the MLP."""
+    """A layer with this rank's share of the heads and of the MLP."""
 
     def __init__(self, index: int, place: Place) -> None:
         super().__init__(index, place)
@@ -117,14 +120,14 @@ class Layer(Unit):
             self.vector(f"{name}_bias", bias, outside=False, box=weight.box[:1])
 
     def _row(self, name: str, inputs: int) -> None:
-        """Make a matrix split by inputs, and its bias, added once they are summed."""
+        """Make a matrix split by inputs, and its bias, added after the sum over tp."""
         self.draw(name, self.model["hidden"], inputs, 1)
         if self.biased:
             zeros = torch.zeros(self.model["hidden"])
             self.vector(f"{name}_bias", zeros, outside=True)
 
     def _keep_one_head(self, name: str) -> None:
-        """Keep the head of a matrix that this rank's queries read; others share it."""
+        """Keep only the k or v head of this rank's queries; other ranks share it."""
         head = self.region.rank * self.model["kv_heads"] // self.region.size
         width = self.model["head_dim"]
         for each in (name, f"{name}_bias") if self.biased else (name,):
