@@ -1,1 +1,1 @@
-"""What things cost: latency table, communication, memory."""
+"""Cost model: latency table, communication, memory."""

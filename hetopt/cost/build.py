@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 class _Memory:
     """Bytes of every row; (R, N), and ``fixed`` (R,).
 
-    ``weight`` is None where the schedule has no gradients of weights apart.
+    ``weight`` is None if the schedule does not split the backward pass.
     """
 
     state: Ints
@@ -74,7 +74,7 @@ def build_table(problem: Problem, source: LatencySource | None = None) -> CostTa
     Parameters
     ----------
     source
-        Where compute times come from; if None, what the problem's ``latency`` names.
+        Source of compute times; if None, the one that the problem's ``latency`` names.
 
     Raises
     ------
@@ -99,13 +99,13 @@ def coefficients(
     source: LatencySource | None = None,
     between: Mapping[str, Between] | None = None,
 ) -> CostTable:
-    """Evaluate every coefficient; see ``build_table``, which limits their sums.
+    """Evaluate every coefficient as ``build_table``, without the check of their sums.
 
     Parameters
     ----------
     between
-        By cluster, how gradients are added up over several pipelines; None: the
-        problem is of one.
+        By cluster, how gradients are added up over several pipelines; None if the
+        problem has one pipeline.
     """
     between = between or {}
     source = CorrectedSource(source or latency_sources(problem), problem.calibration)
@@ -154,7 +154,7 @@ def coefficients(
 
 
 def _of_schedule(table: CostTable, problem: Problem) -> CostTable:
-    """Return the table of what a plan under the problem's schedule places."""
+    """Return the table whose units are those that the problem's schedule places."""
     training = problem.training
     if rule_of(training.schedule).folded:
         table = with_pairs(table)
@@ -166,7 +166,7 @@ def _of_schedule(table: CostTable, problem: Problem) -> CostTable:
 def _with_strategies(
     problem: Problem, per_cluster: Sequence[Mapping[int, ClusterTable]]
 ) -> dict[int, list[ClusterTable]]:
-    """Return every cluster's coefficients by the counts that some cluster can do."""
+    """Return coefficients by those micro-batch counts for which a strategy exists."""
     by_count = {q: [own[q] for own in per_cluster] for q in problem.microbatch_counts}
     return {
         q: tables
@@ -197,7 +197,7 @@ def _by_sharding(
 
 
 def usable_bytes(problem: Problem, cluster: Cluster) -> int:
-    """Return what the framework may allocate on a device."""
+    """Return the bytes that the framework may allocate on a device."""
     kept = math.floor(cluster.memory_bytes * (1 - problem.training.reserve))
     return max(kept - cluster.overhead_bytes, 0)
 
@@ -258,9 +258,9 @@ def _cluster_tables(
 def _memory(
     problem: Problem, rows: StrategyRows, kinds: tuple[str, ...], limit_bytes: int
 ) -> _Memory:
-    """Evaluate the memory of every row on devices with so many bytes."""
+    """Evaluate the memory of every row on devices with ``limit_bytes``."""
     training = problem.training
-    # Strategies that differ in q, dp or recomputation alone hold the same of a shard.
+    # Strategies that differ only in q, dp or recomputation have the same shard.
     first, where = distinct_rows(rows.shape.columns)
     shape = rows.shape.take(first)
 
@@ -308,13 +308,13 @@ def _state_bytes(
 
 
 def _holders(rows: StrategyRows) -> tuple[Ints, ...]:
-    """Return what says which ranks hold the same parameters; (R,) each."""
+    """Return the numbers that determine which ranks hold the same parameters; (R,)."""
     _, _, tp, ep, etp = rows.shape.columns
     return tp, ep, etp, rows.replicas
 
 
 def _alone(problem: Problem, rows: StrategyRows) -> NDArray[np.bool_]:
-    """Return which rows leave no room for a second stage; (R,)."""
+    """Return which rows can only be the whole pipeline: no second stage fits; (R,)."""
     one: NDArray[np.bool_] = rows.most_stages == 1
     return one & (len(problem.clusters) == 1)
 
@@ -328,7 +328,7 @@ def _sync_s(
     update_s_per_parameter: float | None,
     between: Between | None,
 ) -> tuple[Floats, Floats]:
-    """Return g as seconds per stage (R,) and per unit (R, N)."""
+    """Return g in seconds: per stage (R,) and per unit (R, N)."""
     training, cluster = problem.training, rows.cluster
     first, where = distinct_rows((*_holders(rows), rows.per_node))
     shape, replicas = rows.shape.take(first), rows.replicas[first]

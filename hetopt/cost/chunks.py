@@ -1,12 +1,13 @@
 """Tables of interleaved schedules: the whole model folded to one chunk of it.
 
-With v chunks a stage, the body of the model is v equal parts, and the stages divide
-each part alike. So a plan places the units of one part (``one_chunk``): the units at
-the ends of the model, and a v-th of those between. What a unit costs is then counted
-per pass, one micro-batch on one chunk (``folded``). Every stage holds (v - 1) p passes
-beside those of 1F1B's warm-ups: with p known, they are part of what it holds at rest
-(``with_stages``), and no program needs to know of them. So it is with micro-batches
-whose gradients of weights wait (``hetopt.schedule.weights``).
+With v chunks per stage, the body of the model consists of v equal parts, and the stages
+divide every part in the same way. So a plan places the units of one part
+(``one_chunk``): the units at the ends of the model, and a v-th of those between. Costs
+of a unit are then per pass: one micro-batch on one chunk (``folded``). Every stage
+holds the activations of (v - 1) p passes in addition to those of 1F1B's warm-up: with p
+known, they are added to its state (``with_stages``), so that programs need no term for
+them. Micro-batches with pending weight gradients (``hetopt.schedule.weights``) are
+treated likewise.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ class Chunk:
     Attributes
     ----------
     units, cuts
-        As of ``Model``.
+        As those of ``Model``.
     way_back
         Cut from the last unit of a part to the first of the next; None if there is
         one part.
@@ -58,7 +59,7 @@ def one_chunk(model: Model, chunks: int) -> Chunk:
     Raises
     ------
     InputError
-        It cannot be divided so.
+        The body does not consist of ``chunks`` equal parts.
     """
     if chunks == 1:
         return Chunk(units=model.units, cuts=model.cuts)
@@ -88,7 +89,7 @@ def _body(model: Model) -> tuple[int, int]:
 
 
 def _divides(model: Model, chunks: int) -> bool:
-    """Whether the body of a model is so many equal parts."""
+    """Whether the body of a model consists of ``chunks`` equal parts."""
     first, length = _body(model)
     part, rest = divmod(length, chunks)
     units, cuts = model.units[first:], model.cuts[first:]
@@ -101,12 +102,12 @@ def _divides(model: Model, chunks: int) -> bool:
 def placed_units(
     model: Model, schedule: ScheduleName, chunks: int
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the kinds of what plans place, and the cuts between.
+    """Return the kinds of the units that plans place, and the cuts between them.
 
     Raises
     ------
     InputError
-        The model cannot be divided, or folded, as the schedule asks.
+        The model cannot be divided, or folded, as the schedule requires.
     """
     if rule_of(schedule).folded:
         units = tuple(pair_name(*pair) for pair in pairs_of(model.units, model.cuts))
@@ -118,8 +119,8 @@ def placed_units(
 def folded(table: CostTable, model: Model, chunks: int) -> CostTable:
     """Return the table of one chunk, from that of the whole model.
 
-    Times and activations of the body are of one pass, and states and gradients of all
-    chunks; the ends of the model add a v-th of their time to each pass.
+    Times and activations of the body count one pass, states and gradients all chunks;
+    the ends of the model add a v-th of their time to each pass.
 
     Raises
     ------
@@ -162,11 +163,11 @@ def folded(table: CostTable, model: Model, chunks: int) -> CostTable:
 
 
 def with_way_back(part: TableSlice) -> TableSlice:
-    """Return the slice with the omega that the closed form has, and nothing shared.
+    """Return the slice with the closed form's omega, and without shared links.
 
-    A link, or an uplink, carries the way back beside a boundary: of two clusters it is
-    the same link, and every cluster that is visited has two of them on its uplink. So
-    both count twice, also on a link that the way back does not take.
+    A link, or an uplink, may carry the way back besides a boundary: with two clusters
+    both take the same link, and the uplink of every visited cluster carries two
+    transfers. So both count twice, also on a link that the way back does not take.
     """
     shared = part.shared
     if part.chunks == 1 or shared is None:
@@ -180,10 +181,11 @@ def with_way_back(part: TableSlice) -> TableSlice:
 
 
 def with_one_beside(table: CostTable) -> CostTable:
-    """Return the table of stages that run a forward beside another's backward pass.
+    """Return the table for ``moe.overlap``, with one more micro-batch in memory.
 
-    For that they run one forward pass ahead of the schedule's warm-ups (Megatron-core,
-    ``schedules.get_pp_rank_microbatches``) and so hold the activations of one more,
+    Stages that overlap one micro-batch's forward with another's backward pass run one
+    forward pass more than the schedule's warm-up (Megatron-core,
+    ``schedules.get_pp_rank_microbatches``), and so hold the activations of one more,
     unless they hold those of all micro-batches anyway.
     """
     if rule_of(table.schedule).all_first:
@@ -210,12 +212,12 @@ def held_by_kind(
 ) -> list[NDArray[np.int64]]:
     """Return how many activations of each kind every stage holds; p of shape (N,).
 
-    Where stages are folded, those beside what is held at rest.
+    With folded stages, without those that are counted as state.
 
     Parameters
     ----------
     body
-        Whether units of each kind are of every chunk; shape (N,).
+        Whether units of each kind are in every chunk; shape (N,).
     """
     held = [np.full(len(body), inflight) for inflight in times.inflight]
     if times.fold is not None:
@@ -231,13 +233,13 @@ def held_by_kind(
 def with_stages(
     part: TableSlice, lead: NDArray[np.bool_], trail: NDArray[np.bool_], stages: int
 ) -> TableSlice:
-    """Return the slice in which units hold, at rest, what every stage holds ahead.
+    """Return the slice for p stages, with passes beyond 1F1B's warm-up as state.
 
     Parameters
     ----------
     lead, trail
-        Which kinds stand before the body and after it; shape (N,). They hold the
-        activations of their own chunk alone, whose number no warm-up count tells.
+        Which kinds are before the body and after it; shape (N,). They hold activations
+        of their own chunk only, whose number does not depend on the warm-up count.
     stages
         p, which divides q.
     """
@@ -261,14 +263,15 @@ def with_stages(
 
 
 def with_waiting(part: TableSlice, ends: NDArray[np.bool_], stages: int) -> TableSlice:
-    """Return the slice in which units hold, at rest, what waits for weights' gradients.
+    """Return the slice with the tensors of pending weight gradients as state.
 
-    A stage holds min(W, q) activations and what min(p, q) - min(W, q) micro-batches
-    wait with. As a backward pass turns the one into the other, a micro-batch in flight
-    takes the larger of both: min(p, q) of the latter are held at rest, and what an
-    activation is larger by for each of min(W, q).
+    A stage holds the activations of min(W, q) micro-batches, and the tensors of pending
+    weight gradients of min(p, q) - min(W, q) others. A backward pass turns the one into
+    the other, so a micro-batch in flight counts with the larger of both: the state has
+    the pending tensors of min(p, q) micro-batches, and ``activation_bytes`` becomes
+    what activations take beyond them, for each of min(W, q).
 
-    Where stages are folded they hold more (``hetopt.cost.folding``).
+    Folded stages hold more (``hetopt.cost.folding``).
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Applying a problem's calibration while its table is built."""
+"""Apply a problem's calibration while its table is built."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ if TYPE_CHECKING:
 
 
 class CorrectedSource:
-    """A latency source whose clusters compute faster or slower by a factor."""
+    """Latency source that divides another's times by each cluster's efficiency."""
 
     def __init__(self, source: LatencySource, calibration: Calibration) -> None:
         self._source = source
         self._calibration = calibration
 
     def source_kind(self, cluster: Cluster) -> SourceKind:
-        """Ask the source."""
+        """Return the source's own answer."""
         return self._source.source_kind(cluster)
 
     def shard_times(self, query: ShardQuery) -> ShardTimes:
-        """Ask the source, and divide by the cluster's factor."""
+        """Return the source's times, divided by the cluster's factor."""
         times = self._source.shard_times(query)
         factor = self._calibration.efficiency_of(query.cluster.name)
         if factor == 1:
@@ -42,7 +42,7 @@ class CorrectedSource:
 
 
 def with_corrected_links(problem: Problem) -> Problem:
-    """Return the problem with the bandwidths that its calibration says it has."""
+    """Return the problem with bandwidths scaled by its calibration."""
     inside, factor = problem.calibration.intra_node, problem.calibration.bandwidth
     if inside == factor == 1:
         return problem

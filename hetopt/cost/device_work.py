@@ -1,8 +1,8 @@
-"""The least device time that a sequence takes, whatever the plan.
+"""Lower bound, over all plans, of the device time per sequence.
 
-A pipeline that takes n sequences in an iteration works on micro-batches of b sequences
-per replica, where b divides n. No stage computes a unit of the body for a sequence in
-less device time than the quickest strategy of its cluster with such a b.
+A pipeline with n sequences per iteration has micro-batches of b sequences per replica,
+where b divides n. No stage computes a unit of the body for a sequence in less device
+time than the fastest strategy of its cluster with such a b.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 def least_device_seconds(
     problem: Problem, source: LatencySource | None = None
 ) -> Floats:
-    """Return device seconds of one sequence and body unit, forward and backward.
+    """Return the least device seconds of one sequence in a body unit, both passes.
 
     Parameters
     ----------
@@ -40,15 +40,15 @@ def least_device_seconds(
 
     Returns
     -------
-    By cluster and number of sequences from 1 to the global batch; infinite where no
-    strategy has such a micro-batch; shape (J, B).
+    By cluster and number of sequences from 1 to the global batch; infinite if no
+    strategy has a micro-batch whose size divides that number; shape (J, B).
     """
     source = CorrectedSource(source or latency_sources(problem), problem.calibration)
     problem = with_corrected_links(problem)
     most = problem.training.global_batch
     found = []
     for cluster in problem.clusters:
-        # Parts of nodes may be combined to stages that whole ones have not.
+        # Stages on half nodes may have strategies that stages on whole nodes lack.
         forms = [cluster, *([halved(cluster)] if halved(cluster) else [])]
         least = np.full(most + 1, np.inf)
         for form in forms:
@@ -61,7 +61,7 @@ def least_device_seconds(
 def _lower(
     least: Floats, problem: Problem, cluster: Cluster, source: LatencySource
 ) -> None:
-    """Lower the least time by micro-batch to what a cluster's strategies take."""
+    """Update the least time per micro-batch size with a cluster's strategies."""
     one = replace(problem, clusters=(cluster,))
     kinds = tuple(dict.fromkeys(problem.model.units))
     body = [kind not in END_KINDS for kind in kinds]
@@ -69,7 +69,7 @@ def _lower(
     if not rows.strategies:
         return
     times, where = shard_times(one, rows, kinds, source)
-    # In more micro-batches of this size, more of an iteration's all-to-alls is hidden.
+    # The hidden share grows with the number of micro-batches: this is its limit.
     hidden = np.full(len(rows.strategies), problem.training.moe.overlap)
     forward_s, backward_s = passes_s(one, rows, kinds, times, where, hidden)
     both = (nanoseconds(forward_s) + nanoseconds(backward_s))[:, body].min(axis=1)

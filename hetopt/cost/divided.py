@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Part(NamedTuple):
-    """What one pipeline is planned with."""
+    """Problem and table of one pipeline."""
 
     problem: Problem
     table: CostTable
@@ -38,16 +38,16 @@ def part(
 ) -> Part:
     """Return the problem and the table of one pipeline.
 
-    In the table g includes what adding up gradients over the pipelines takes
-    (``hetopt.cost.communication.between_pipelines``); the rest is what ``build_table``
-    makes of the problem.
+    The table's g includes the time of adding up gradients over the pipelines
+    (``hetopt.cost.communication.between_pipelines``); the rest is as ``build_table``
+    has it.
 
     Parameters
     ----------
     division, number, batch
         See ``part_of``.
     source
-        Of the whole problem; see ``build_table``.
+        That of the whole problem; see ``build_table``.
 
     Raises
     ------
@@ -76,15 +76,15 @@ def by_length(
     number: int,
     sources: Mapping[int, LatencySource],
 ) -> dict[int, Part]:
-    """Return what one pipeline is planned with for each length, the longest first.
+    """Return one pipeline's problem and table for each length, the longest first.
 
-    Every part is made for the global batch, as if all sequences had that length: what
-    a micro-batch of n sequences costs is found where n of them divide it.
+    Every part is built for the global batch, as if all sequences had that length. So a
+    micro-batch of n sequences has a cost only if n divides the global batch.
 
     Parameters
     ----------
     division, number
-        See ``part``. A division of one pipeline has everything.
+        See ``part``. A division into one pipeline gives it all clusters.
     sources
         See ``sources_by_length``.
 
@@ -101,10 +101,7 @@ def by_length(
 
 
 def sources_by_length(problem: Problem) -> dict[int, LatencySource]:
-    """Return where latencies of each length come from, the longest first.
-
-    They remember what they are asked.
-    """
+    """Return the latency source of each length, the longest first; they cache times."""
     return {
         tokens: RememberedSource(latency_sources(problem.of_length(tokens)))
         for tokens in problem.training.sequences
@@ -114,12 +111,12 @@ def sources_by_length(problem: Problem) -> dict[int, LatencySource]:
 def depends_on(
     problem: Problem, division: Sequence[Mapping[str, tuple[int, ...]]], number: int
 ) -> Hashable:
-    """Return what tells a pipeline's problem and table from those of other divisions.
+    """Return a key: with equal keys, a pipeline's problem and table are the same.
 
     Parameters
     ----------
     division, number
-        See ``part_of``; of one problem.
+        See ``part_of``. Keys compare divisions of the same problem.
     """
     if len(division) == 1:
         return "all"

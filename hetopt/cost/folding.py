@@ -1,20 +1,20 @@
 """Tables of schedules that fold the model in two (``hetopt.schedule.folding``).
 
-Unit u of U and unit U - 1 - u, which is as far from the head as the former from the
-embedding, are always on one stage: a plan places such *pairs*, of which the first is
-embedding and head. ``folded`` adds their kinds to a table, behind those of the model's
-own units, which the simulation and memory need. What a pair costs is what both units
-do, and a boundary's transfer is that of both chunks in one direction.
+Unit u of U and unit U - 1 - u, which is as far from the head as unit u is from the
+embedding, are always on one stage: a plan places such *pairs*, the first of which is
+embedding and head. ``folded`` adds their kinds to a table, after those of the model's
+own units, which the simulation and the memory check need. A pair costs the sum of its
+units, and a boundary's transfer is that of both chunks in one direction.
 
 A stage holds at most p + min(W, q - p) micro-batches on its first chunk, W = p, ..., 1
-along the pipeline, and at most 2 p passes. With A and A' what a micro-batch takes on
-either chunk, the larger of its activations and of what waits for gradients of weights,
-that is at most
+along the pipeline, and at most 2 p passes. Let A and A' be the bytes of a micro-batch
+on either chunk: the larger of its activations and of the tensors of pending weight
+gradients. Then a stage holds at most
 
     p (A + A') + min(W, q - p) max(0, A - A')
 
-so that with p known the first part is held at rest (``with_both_chunks``). It is more
-than needed where a stage's pairs differ in which unit takes more.
+and with p known the first term counts as state (``with_both_chunks``). The bound is not
+tight if in some of a stage's pairs the first unit takes more and in others the second.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 #: Joins the kinds of a pair's units.
 _WITH = "+"
-#: Columns that both units of a pair add to; of temporary ones the larger counts.
+#: Columns that are summed over a pair; temporary bytes are the larger of both.
 _ADDED = (
     "forward_ns",
     "backward_ns",
@@ -61,7 +61,7 @@ class PairTable(ClusterTable):
 
     @property
     def handed_on_ns(self) -> Ints:
-        """What others' windows have of tau: the longer of forward and B; (K, N)."""
+        """Part of tau in other stages' windows: the longer of forward and B; (K, N)."""
         assert self.weight_ns is not None
         passed = self.backward_ns - self.weight_ns
         longer: Ints = np.maximum(self.forward_ns, passed)
@@ -69,7 +69,7 @@ class PairTable(ClusterTable):
 
     @property
     def fill_ns(self) -> Ints:
-        """What a pair adds to the fill (MODEL.md section 4); (K, N).
+        """Time that a pair adds to the fill (MODEL.md section 4); (K, N).
 
         The longest of B / 2, B - w and forward - B / 2.
         """
@@ -81,7 +81,7 @@ class PairTable(ClusterTable):
 
 
 def as_pair_table(own: ClusterTable) -> PairTable:
-    """Return coefficients whose last kinds are pairs as what they are."""
+    """Return coefficients whose last kinds are pairs as a ``PairTable``."""
     return PairTable(strategies=own.strategies, **own.columns())
 
 
@@ -91,7 +91,7 @@ def pairs_of(units: Sequence[str], cuts: Sequence[str]) -> list[tuple[str, str]]
     Parameters
     ----------
     units, cuts
-        As of ``Model``.
+        As those of ``Model``.
 
     Raises
     ------
@@ -161,7 +161,7 @@ def _slice(part: TableSlice, pairs: tuple[tuple[int, int], ...]) -> TableSlice:
         clusters=tuple(_with_pairs(own, pairs) for own in part.clusters),
         transfer_ns=_twice(part.transfer_ns),
         occupancy_ns=_twice(part.occupancy_ns),
-        # Both tables are on the first stage.
+        # Embedding and head are on the first stage: nothing is sent for a tied table.
         tied_ns=None,
         shared=shared,
         pairs=pairs,
@@ -169,12 +169,12 @@ def _slice(part: TableSlice, pairs: tuple[tuple[int, int], ...]) -> TableSlice:
 
 
 def _twice(times: Ints) -> Ints:
-    """Return the time of both chunks; what is too long for a plan stays so."""
+    """Return the time of both chunks, at most ``TOO_LONG_NS``."""
     return np.minimum(CHUNKS * times, TOO_LONG_NS)
 
 
 def _with_pairs(own: ClusterTable, pairs: tuple[tuple[int, int], ...]) -> ClusterTable:
-    """Return a cluster's coefficients with columns for pairs, behind all others."""
+    """Return a cluster's coefficients with columns for pairs, after all others."""
     columns = own.columns()
     added = {
         name: np.hstack([columns[name], column])
@@ -186,7 +186,7 @@ def _with_pairs(own: ClusterTable, pairs: tuple[tuple[int, int], ...]) -> Cluste
 def pair_columns(
     own: ClusterTable, pairs: tuple[tuple[int, int], ...]
 ) -> dict[str, Ints]:
-    """Return what a pair costs by the name of the column; each (K, pairs)."""
+    """Return the columns of pairs by name; each (K, pairs)."""
     first, second = np.array(pairs).T
     columns = own.columns()
     found = {}
@@ -202,13 +202,13 @@ def pair_columns(
 def with_both_chunks(
     part: TableSlice, ends: NDArray[np.bool_], stages: int
 ) -> TableSlice:
-    """Return the slice in which pairs hold, at rest, what every stage holds ahead.
+    """Return the slice for p stages, with passes that every stage holds as state.
 
     Parameters
     ----------
     ends
         Which kinds are at the ends of the model; shape (N,). They are on the first
-        stage, whose order of passes tells what they hold.
+        stage, whose order of passes determines what they hold.
     stages
         p, less than q.
     """

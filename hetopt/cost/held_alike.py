@@ -2,7 +2,7 @@
 
 Dense parameters are held by ``dp * cp`` ranks of a stage, ``tp`` apart. Routed experts
 are held by ``dp * cp * tp / (ep * etp)`` ranks, ``ep * etp`` apart: Megatron-LM folds
-expert ranks into the same devices, those that share an expert next to one another.
+expert ranks into the same devices, with those that split an expert's matrices adjacent.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ class HeldAlike:
     Attributes
     ----------
     parameters
-        On one device, before ZeRO shards them.
+        Number on one device, before ZeRO shards them.
     replicas, stride
-        Ranks of the group, and how far they are from one another.
+        Number of ranks in the group, and the difference between neighbouring ranks.
     """
 
     parameters: Floats
@@ -37,7 +37,7 @@ class HeldAlike:
 def held_alike(
     model: Model, kind: str, shape: Shape, replicas: Ints
 ) -> tuple[HeldAlike, ...]:
-    """Return the parameters of a unit of a kind, dense ones first.
+    """Return the parameters of a unit of the kind, dense ones first.
 
     Parameters
     ----------

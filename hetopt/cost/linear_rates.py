@@ -1,6 +1,6 @@
-"""Fit a linear cost model to relative errors: what forests learn corrections to.
+"""Fit a linear cost model by relative errors; forests learn corrections to it.
 
-The same is learnt on every machine, whose tables would differ otherwise.
+The fit gives the same numbers on every machine, so that tables do not differ.
 """
 
 from __future__ import annotations
@@ -12,21 +12,21 @@ import numpy as np
 if TYPE_CHECKING:
     from hetopt.cost.shapes import Floats
 
-#: Bits that are kept of a rate, some nine digits: processors add up in orders of their
-#: own, and what is fitted must not depend on where.
+#: Bits of a rate that are kept, about nine digits: processors differ in the order of
+#: summation, and the fit must not depend on the processor.
 _BITS = 30
 
-#: Decimals that trees learn of logarithms, as these too differ in their last bits, by
-#: which trees break ties between splits.
+#: Decimals of the logarithms that trees learn: their last bits differ between machines
+#: too, and trees break ties between splits by them.
 LOG_DECIMALS = 9
 
 
 def linear_rates(terms: Floats, seconds: Floats) -> Floats:
-    """Fit seconds = terms @ rates, rates at least 0, least relative squares; (T,).
+    """Fit seconds = terms @ rates with rates >= 0 by least relative squares.
 
     Returns
     -------
-    At least one rate is positive, so that the model is positive for all work.
+    Shape (T,); every row of ``terms`` whose last term is positive has a positive time.
     """
     from scipy.optimize import nnls
 
@@ -35,13 +35,13 @@ def linear_rates(terms: Floats, seconds: Floats) -> Floats:
     rates, _ = nnls(relative / size, np.ones(len(seconds)))
     fitted = _short(rates / size)
     if not np.all(terms @ fitted > 0):
-        # Some shard does only work that was found to be free: charge for it a little.
+        # A shard has only work whose rate is 0: give the last term a small rate.
         fitted[-1] = max(fitted[-1], 1e-3 * float(seconds.min()))
     return fitted
 
 
 def _short(rates: Floats) -> Floats:
-    """Return the nearest numbers of ``_BITS`` bits."""
+    """Round to the nearest numbers of ``_BITS`` bits."""
     fractions, exponents = np.frexp(rates)
     short: Floats = np.ldexp(np.rint(np.ldexp(fractions, _BITS)), exponents - _BITS)
     return short

@@ -1,6 +1,6 @@
 """Memory of one unit on one device (MODEL.md section 5).
 
-Estimates err on the high side. With flash attention and sequence
+Estimates tend to be too high. With flash attention and sequence
 parallelism, per token and in 16 bits, a layer keeps
 
     attention   5 h + 4 (query width + kv width)
@@ -11,23 +11,23 @@ which is Korthikanti et al.'s ``s b h (18 + 4 f / h)`` for GPT and FlagScale's
 ``18 + 6 f / h`` for SwiGLU with full heads, all over cp * tp; less with fewer key
 and value heads. ``none`` adds the attention's log-sum-exp (4 bytes per head and
 token); flash attention keeps no scores, so it is little more than ``selective``.
-FP8 is counted as BF16, with the weights' copies in FP8 beside them, though inputs of
-matrices are kept in FP8. ``full`` keeps the input of every unit and has the unit's
-working set as a temporary. With granularity ``block`` the units are the blocks, so
-``full`` keeps more than with ``layer``: a stage may begin at any block.
+FP8 is counted as BF16, plus FP8 copies of the weights, although inputs of matrices
+are kept in FP8. ``full`` keeps the input of every unit and has the unit's working set
+as a temporary. With granularity ``block`` the units are the blocks, so ``full`` keeps
+more than with ``layer``: a stage may begin at any block.
 
-Without sequence parallelism norms, residuals and dropout keep all tokens on every
+Without sequence parallelism, norms, residuals and dropout keep all tokens on every
 tensor rank: ``s b h (10 + 24 / t)`` (Korthikanti et al., Table 2). What attention and
 loss keep depends on their kernels (``pieces.kernels``). Megatron's Llamas run without
-dropout, whose masks of 2 bytes per token and channel we count all the same: they stand
-for what its attention holds beside this (the projection that values are a view of).
+dropout; its masks of 2 bytes per token and channel are counted all the same, for what
+attention holds besides the above (the projection that values are a view of).
 
-A layer with a context keeps it as well, in every layer: a stage that has many of them
-keeps it once, so this is more than it needs. What merges tokens keeps them twice.
+Every layer with a context is counted as keeping it. A stage with several such layers
+keeps it once, so this is too much. A piece that merges tokens keeps them twice.
 
-Whatever passes through an intermediate rank when a boundary is resharded is taken
-to be cut into pieces no larger than that rank's own share of the boundary tensor,
-which ``fixed_bytes`` holds twice per direction.
+Resharding a boundary may send tensors through an intermediate rank. They are assumed to
+be cut into pieces no larger than that rank's own share of the boundary tensor, which
+``fixed_bytes`` holds twice per direction.
 """
 
 from __future__ import annotations
@@ -52,14 +52,14 @@ if TYPE_CHECKING:
     from hetopt.problem.training.choices import Recompute
     from hetopt.problem.training.training import Training
 
-#: Send and receive buffer, for activations and for their gradients.
+#: Send and receive buffers, for activations and for their gradients.
 BOUNDARY_BUFFERS = 4
 
-#: Send and receive buffer of the ring of context parallelism.
+#: Send and receive buffers of the ring of context parallelism.
 RING_BUFFERS = 2
 
-#: Bytes per parameter of a layer's weights in FP8, and of their transposes, which
-#: Transformer Engine keeps between micro-batches on Hopper; ours, from counting.
+#: Bytes per parameter of a layer's weights in FP8 and their transposes, which
+#: Transformer Engine keeps between micro-batches on Hopper; counted by us.
 FP8_COPIES = 2
 
 #: A unit's weights are gathered while the previous unit still holds its own.
@@ -78,8 +78,8 @@ class ParameterBytes:
 def parameter_bytes(training: Training) -> ParameterBytes:
     """Return bytes per parameter; 2 + 4 + 12 for Adam in 16 bits (Megatron-LM).
 
-    Gradients accumulate in fp32 unless told otherwise. 16-bit training keeps an fp32
-    master copy. SGD has a momentum.
+    Gradients accumulate in fp32 by default. 16-bit training keeps an fp32 master copy.
+    SGD has a momentum.
     """
     moments = 8 if training.optimizer == "adam" else 4
     if training.precision == "fp32":
@@ -98,17 +98,19 @@ def state_bytes(
     alone: NDArray[np.bool_] | None = None,
     offload: Offload | None = None,
 ) -> Floats:
-    """Weights, gradients and optimizer states, which ZeRO shards over equal ranks.
+    """Return the bytes of a unit's weights, gradients and optimizer states; (R,).
+
+    ZeRO shards them over the ranks that hold the same parameters.
 
     Parameters
     ----------
     replicas
         dp * cp; (R,).
     alone
-        Rows that can only be the whole pipeline, where a tied head is the embedding's
-        table and has none of its own; None: none are.
+        Rows that can only be the whole pipeline, where a tied head uses the embedding's
+        table; None if there are none.
     offload
-        What lies in the hosts' memory, and takes none of the devices'.
+        State that is in the hosts' memory and not on devices.
     """
     size = parameter_bytes(training)
     tp, one = shape.tp, np.ones(len(shape.tp))
@@ -128,7 +130,7 @@ def state_bytes(
         less = _table_parameters(model, kind, tp, alone)
         found.append((part.parameters + less) * per_parameter)
         if copies and kind == PREDICTION:
-            # Its table is looked up, not multiplied.
+            # Its table is only read by lookup: there is no FP8 copy.
             table = model.parts[-1].hidden * vocab_shard(model, tp)
             found.append(-(table + less) * copies / over)
     return np.ceil(sum_of(found))
@@ -137,11 +139,11 @@ def state_bytes(
 def _table_parameters(
     model: Model, kind: str, tp: Ints, alone: NDArray[np.bool_] | None
 ) -> Floats | float:
-    """Return what a unit's dense parameters have more or less than its pieces say.
+    """Return what to add to the dense parameters that a unit's pieces have.
 
-    Where the whole pipeline is one stage, a tied head and predicting layers use the
-    embedding's table. Megatron's report spreads the final norm over all stages, so that
-    the first one has a share too.
+    If the whole pipeline is one stage, a tied head and prediction layers use the
+    embedding's table. Megatron's report spreads the final norm over all stages, so the
+    first stage has a share too.
     """
     if kind == EMBEDDING:
         width = model.parts[-1].hidden
@@ -156,7 +158,7 @@ def _table_parameters(
 def activation_bytes(
     model: Model, training: Training, kind: str, shape: Shape, recompute: Recompute
 ) -> Floats:
-    """Bytes kept by one unit from forward to backward of one micro-batch."""
+    """Return the bytes that a unit keeps from forward to backward of a micro-batch."""
     e = element_bytes(training.precision)
     pieces = pieces_of(model, training, kind)
     if recompute == "full" and kind not in END_KINDS:
@@ -168,10 +170,10 @@ def activation_bytes(
 
 
 def weight_bytes(model: Model, training: Training, kind: str, shape: Shape) -> Floats:
-    """Bytes that gradients of weights wait with, of one unit and micro-batch.
+    """Return the bytes of tensors that a unit's pending weight gradients need.
 
-    Of every multiplication its input, and the gradient of its result, as autograd hands
-    them over: gathered over ``tp`` where it works on gathered ones.
+    Per micro-batch: of every multiplication the input and the gradient of the result,
+    as autograd has them: gathered over ``tp`` if the multiplied tensor is gathered.
     """
     work = unit_operations(model, training, kind, shape)
     kept = np.zeros(len(shape.tp))
@@ -184,13 +186,12 @@ def weight_bytes(model: Model, training: Training, kind: str, shape: Shape) -> F
 def temporary_bytes(
     model: Model, training: Training, kind: str, shape: Shape, recompute: Recompute
 ) -> Floats:
-    """Return the most that a unit needs for a moment, beyond what it keeps.
+    """Return the peak bytes that a unit needs temporarily, beyond what it keeps.
 
-    That is the input gathered over ``tp``, the gradients of the widest tensors, the
-    gradient of an embedding's table, which is whole before it is added, the ring
-    buffers of context parallelism, the working set under full recomputation,
-    and with ZeRO-2 and -3 the unit's gradient before it is scattered and its
-    gathered weights.
+    They are the input gathered over ``tp``, the gradients of the widest tensors, the
+    ring buffers of context parallelism, the working set under full recomputation, up to
+    ZeRO-1 an embedding table's whole gradient before it is accumulated, from ZeRO-2 the
+    unit's gradient before it is scattered, and with ZeRO-3 its gathered weights.
     """
     e = element_bytes(training.precision)
     pieces = pieces_of(model, training, kind)
@@ -212,7 +213,7 @@ def temporary_bytes(
     )
     size = parameter_bytes(training)
     if training.zero >= 2:
-        # Whole it has the weights' precision, as autograd makes it.
+        # Autograd makes the gradient in the weights' precision.
         need = need + parameters * size.weight
     if training.zero >= 3:
         need = need + parameters * size.weight * ZERO3_GATHERED_UNITS
@@ -221,7 +222,7 @@ def temporary_bytes(
 
 
 def fixed_bytes(model: Model, training: Training, shape: Shape) -> Floats:
-    """Buffers of a stage's boundaries, for the widest tensor that can cross one."""
+    """Return the bytes of a stage's boundary buffers, for the widest possible cut."""
     cuts = dict.fromkeys(model.cuts)
     widest: Floats = np.maximum.reduce(
         [

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def iteration_flops(model: Model, training: Training) -> float:
-    """FLOPs of one iteration as ``model_flops`` counts them, over all lengths."""
+    """Return the FLOPs of one iteration over all lengths; see ``model_flops``."""
     return sum(
         model_flops(model, replace(training.of_length(tokens), global_batch=number))
         for tokens, number in training.sequences.items()
@@ -23,14 +23,13 @@ def iteration_flops(model: Model, training: Training) -> float:
 
 
 def model_flops(model: Model, training: Training) -> float:
-    """FLOPs of one iteration, forward and backward, without recomputation.
+    """Return the FLOPs of one iteration, both passes, without recomputation.
 
-    Of a decoder-only model ``B s 6 [L (h f e + 2 h^2 (1 + g/a)) + h V] + 6 B s^2 h L``
+    For a decoder-only model ``B s 6 [L (h f e + 2 h^2 (1 + g/a)) + h V] + 6 B s^2 h L``
     with e = 3 for SwiGLU and 2 otherwise (Megatron-LM's count), written with head
     widths so that it holds if heads * head_dim is not the hidden size; layers with a
     sliding window count the pairs within it, routed ones the experts that a token is
-    sent to. Of others the same by counting: three times the multiplications of the
-    forward pass.
+    sent to. For other models three times the multiplications of the forward pass.
     """
     if not model.is_decoder_only:
         shape = Shape.of([(training.global_batch, 1, 1)])
@@ -59,7 +58,7 @@ def model_flops(model: Model, training: Training) -> float:
 
 
 def _attention_elements(model: Model) -> tuple[int, int]:
-    """Return elements of matrices per token, and of queries and values together."""
+    """Return a layer's matrix elements, and those of queries and values per token."""
     hidden, query, latent = model.hidden, query_width(model), model.latent
     if latent is None:
         kv = model.kv_heads * model.head_dim
@@ -72,7 +71,7 @@ def _attention_elements(model: Model) -> tuple[int, int]:
 
 
 def _mlp_elements(model: Model, routed: bool) -> int:
-    """Return elements of matrices that a token is multiplied with in an MLP."""
+    """Return the elements of the matrices that an MLP multiplies a token with."""
     each = model.hidden * (3 if model.gated else 2)
     experts = model.experts
     if experts is None or not routed:

@@ -1,10 +1,10 @@
-"""Parameters of a whole model, and those that a token is computed with.
+"""Parameters of a whole model, and those that are active for a token.
 
-Publishers of mixtures of experts state both. They differ in which token tables they
-count, so these stand beside: *total* has both, the input's and the head's (once if they
-are one), and leaves out layers that predict further tokens, as the 671 billion of
-DeepSeek-V3 do; *active* is total without the routed experts that a token is not sent
-to.
+Publishers of mixtures of experts state both, but differ in which token tables they
+count, so tables are also counted separately. *Total* includes the input's and the
+head's table (once if they are tied), but no layers that predict further tokens, as the
+671 billion of DeepSeek-V3; *active* is total without the routed experts that a token is
+not sent to.
 """
 
 from __future__ import annotations
@@ -32,9 +32,10 @@ class ParameterCounts:
     active
         ``total`` without the routed experts that a token is not sent to.
     table
-        Of one token table; 0 if tokens are image patches.
+        Those of one token table; 0 if tokens are image patches.
     predictions
-        Of the layers that predict further tokens, which read the model's own tables.
+        Those of the layers that predict further tokens, without the model's tables,
+        which they share.
     """
 
     total: int
@@ -44,7 +45,7 @@ class ParameterCounts:
 
     @property
     def active_without_input(self) -> int:
-        """Active ones without the input's table, of which a token reads one row."""
+        """Active parameters without the input's table: a token reads one row of it."""
         return self.active - self.table
 
 
@@ -73,7 +74,7 @@ def parameter_counts(model: Model) -> ParameterCounts:
 
 
 def _of_unit(model: Model, kind: str) -> tuple[int, int]:
-    """Return a unit's parameters beside routed experts, and those of the experts."""
+    """Return a unit's parameters without routed experts, and those of the experts."""
     whole = Shape.of([(1, 1, 1)])
     routed = unit_expert_parameters(model, kind, whole)
     dense = unit_parameters(model, kind, whole.tp)

@@ -1,4 +1,4 @@
-"""Seconds of a unit's forward and backward pass: computed, sent, and waited for."""
+"""Seconds of a unit's forward and backward pass: compute and exposed communication."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 
 def hidden_share(training: Training, microbatches: Ints, ep: Ints) -> Floats:
-    """Return which share of dispatches of experts' tokens others hide; (R,).
+    """Return the share of expert dispatches that another micro-batch hides; (R,).
 
-    Where experts are not spread there is no all-to-all to hide, and no runtime hides
-    the gathers of ranks that share experts.
+    With ep = 1 there is no all-to-all to hide, and no runtime hides the gathers of
+    ranks that share experts.
 
-    Of q micro-batches the first one's forward pass and the last one's backward pass
-    have no other to run beside.
+    Of q micro-batches, the first one's forward pass and the last one's backward pass
+    have no other pass to overlap with.
     """
     share: Floats = training.moe.overlap * (1 - 1 / microbatches) * (ep > 1)
     return share
@@ -39,7 +39,7 @@ def shard_times(
     problem: Problem, rows: StrategyRows, kinds: tuple[str, ...], source: LatencySource
 ) -> tuple[ShardTimes, Ints]:
     """Return the times of every shard, and the shard that each row computes; (R,)."""
-    # Rows that differ in q, dp or recomputation alone compute the same shard.
+    # Rows that differ only in q, dp or recomputation compute the same shard.
     first, where = distinct_rows(rows.shape.columns)
     times = source.shard_times(
         ShardQuery(
@@ -61,19 +61,19 @@ def passes_s(
     where: Ints,
     hidden: Floats,
 ) -> tuple[Floats, Floats]:
-    """Forward and backward seconds per unit and micro-batch; (R, N).
+    """Return the forward and backward seconds per unit and micro-batch; (R, N).
 
     Parameters
     ----------
     where
         The shard of ``times`` that each row computes; (R,).
     hidden
-        Share of dispatches of experts' tokens beside another micro-batch; (R,). What
-        full recomputation repeats of them is not.
+        Share of expert dispatches that another micro-batch hides; (R,). Those that full
+        recomputation repeats are not hidden.
     """
     alike = [where, rows.policies, rows.per_node, hidden]
     if problem.training.zero >= 2:
-        # Every micro-batch's gradients are scattered over them.
+        # Every micro-batch's gradients are scattered over the replicas.
         alike.append(rows.replicas)
     first, place = distinct_rows(alike)
     found = _passes_s(
@@ -90,7 +90,7 @@ def _passes_s(
     where: Ints,
     hidden: Floats,
 ) -> tuple[Floats, Floats]:
-    """As ``passes_s``, row by row."""
+    """Return ``passes_s`` without merging equal rows."""
     model, training, shape = problem.model, problem.training, rows.shape
     policies = rows.policies
     selective = policies == RECOMPUTE.index("selective")

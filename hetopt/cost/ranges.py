@@ -26,29 +26,29 @@ if TYPE_CHECKING:
 #: Largest sum of times or sizes over a stage: two of them fit 64 bits.
 LARGEST_SUM = 2**62
 
-#: Needs up to this stay as they are, for reports, even if no device has as much.
+#: Sizes up to this are kept exactly, for reports, even if no device has as much.
 _ORDINARY_BYTES = 2**40
 
 
 def nanoseconds(seconds: Floats) -> Ints:
-    """Round to the nearest tick; what is longer than any iteration is TOO_LONG_NS."""
+    """Round to the nearest tick, at most ``TOO_LONG_NS``."""
     # Limited twice: the quotient may overflow, or exceed the limit by a tick.
     ticks = np.minimum(seconds, 2 * LONGEST_S) / TICK_S
     return np.rint(np.minimum(ticks, TOO_LONG_NS)).astype(np.int64)
 
 
 def at_most_half(seconds: Floats, of_ns: Ints) -> Ints:
-    """Round to the nearest tick; what is more than half of another time is half."""
+    """Round to the nearest tick, at most half of another time."""
     return np.minimum(nanoseconds(seconds), of_ns // 2)
 
 
 def whole_bytes(size_bytes: Floats, limit_bytes: int) -> Ints:
-    """Round up to whole bytes; what fits no device becomes one byte too many.
+    """Round up to whole bytes, limited to a size that fits no device.
 
     Parameters
     ----------
     limit_bytes
-        What a device has.
+        Usable bytes of a device.
     """
     most = max(limit_bytes + 1, _ORDINARY_BYTES)
     return np.ceil(np.minimum(size_bytes, most)).astype(np.int64)
@@ -60,7 +60,7 @@ def ensure_sums_fit(table: CostTable, file: str | None = None) -> None:
     Parameters
     ----------
     file
-        The table's, named in errors; None if the table was not read.
+        The table's file, for error messages; None if the table was not read from one.
 
     Raises
     ------
@@ -95,7 +95,7 @@ def ensure_sums_fit(table: CostTable, file: str | None = None) -> None:
 
 
 def slices_of(table: CostTable) -> Iterator[tuple[str, TableSlice]]:
-    """Yield every slice, those per unit too, with its field."""
+    """Yield every slice, including those per unit, with its field."""
     for place, part in enumerate(table.slices):
         yield f"slices.{place}", part
     if table.per_unit is not None:
@@ -104,14 +104,14 @@ def slices_of(table: CostTable) -> Iterator[tuple[str, TableSlice]]:
 
 
 def _largest_ns(cluster: ClusterTable, counts: Floats) -> float:
-    """Return the most that all units of so many of each kind take."""
+    """Return the longest time of any strategy, with ``counts`` units of each kind."""
     both = (cluster.forward_ns + cluster.backward_ns) @ counts
     sync = cluster.sync_ns + cluster.end_unit_ns @ counts
     return float(np.maximum(both, sync).max(initial=0))
 
 
 def _largest_bytes(cluster: ClusterTable, counts: Floats, in_flight: int) -> float:
-    """Return the most memory of all units with so many micro-batches in flight."""
+    """Return the most memory of any strategy with all units and ``in_flight``."""
     held = cluster.state_bytes @ counts + in_flight * (
         cluster.activation_bytes @ counts
     )

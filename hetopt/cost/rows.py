@@ -26,18 +26,18 @@ _DEGREES = attrgetter(*DEGREES)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StrategyRows:
-    """Feasible strategies of one cluster over all micro-batch counts; R rows.
-
-    Arrays are (R,) or (R, N).
+    """Strategies of one cluster over all micro-batch counts; arrays are (R,).
 
     Attributes
     ----------
     microbatches
-        The count that a row belongs to.
+        Micro-batch count of the row, q.
+    replicas
+        dp * cp.
     per_node
         Devices that a stage has in each of its nodes.
     most_stages
-        That the nodes have room for.
+        Number of stages for which the nodes have room.
     """
 
     cluster: Cluster
@@ -51,7 +51,7 @@ class StrategyRows:
 
     @property
     def policies(self) -> Ints:
-        """Where each row's recomputation is in ``RECOMPUTE``; (R,)."""
+        """Index in ``RECOMPUTE`` of each row's recomputation; (R,)."""
         number = {policy: place for place, policy in enumerate(RECOMPUTE)}
         return np.array([number[s.recompute] for s in self.strategies], dtype=np.int64)
 
@@ -72,7 +72,7 @@ class StrategyRows:
 def strategy_rows(problem: Problem, cluster: Cluster) -> StrategyRows:
     """List the strategies of a cluster over all micro-batch counts."""
     batch, counts = problem.training.global_batch, problem.microbatch_counts
-    # Those of q micro-batches are those of one whose dp divides the batch of each.
+    # With q micro-batches, a strategy is possible if its dp divides each one's batch.
     every = strategies(problem, cluster, 1)
     dp = np.array([own.dp for own in every], dtype=np.int64)
     able = [np.flatnonzero(batch % q + batch // q % dp == 0) for q in counts]
@@ -111,7 +111,7 @@ def _rows(
     q: Ints,
     batch: Ints,
 ) -> StrategyRows:
-    """Return rows of strategies ``at`` these places, with these q and batches; (R,)."""
+    """Return rows: strategies ``every[at]``, micro-batch counts and batches; (R,)."""
     degrees = np.array([_DEGREES(own) for own in every], dtype=np.int64)
     degrees = degrees.reshape(len(every), len(DEGREES))
     known = {

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
 
-#: Odd, with bits of either kind throughout: 2**64 over the golden ratio.
+#: Multiplier of the hash: 2**64 over the golden ratio, which is odd.
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)
 
 
@@ -36,8 +36,8 @@ class Shape:
     sequence_parallel
         Whether tokens are split by tp between pieces; else every rank has them all.
     ep, etp
-        Ranks over which routed experts are spread, and that share each one's matrices;
-        (R,), or (1,) where all rows have the same.
+        Ranks over which routed experts are spread, and ranks that split each expert's
+        matrices; (R,), or (1,) if all rows have the same.
     """
 
     microbatch: Ints
@@ -51,7 +51,7 @@ class Shape:
     def of(
         cls, rows: Iterable[Sequence[int]], *, sequence_parallel: bool = True
     ) -> Self:
-        """Return the shape of rows of (microbatch, cp, tp), or these and (ep, etp)."""
+        """Return the shape of rows of (microbatch, cp, tp), optionally with ep, etp."""
         numbers = np.array(list(rows), dtype=np.int64)
         numbers = numbers.reshape(len(numbers), numbers.shape[1] if len(numbers) else 3)
         microbatch, cp, tp, *experts = numbers.T
@@ -65,7 +65,7 @@ class Shape:
 
     @property
     def columns(self) -> tuple[Ints, ...]:
-        """The numbers that tell shards apart; (R,) each."""
+        """Numbers in which shards differ; (R,) each."""
         numbers = (self.microbatch, self.cp, self.tp, self.ep, self.etp)
         return tuple(np.broadcast_to(part, self.tp.shape) for part in numbers)
 
@@ -75,27 +75,27 @@ class Shape:
         return replace(self, microbatch=microbatch, cp=cp, tp=tp, ep=ep, etp=etp)
 
     def all_tokens(self, tokens: int) -> Floats:
-        """Tokens of a device inside a piece, of ``tokens`` per sequence; (R,)."""
+        """Return a device's tokens inside a piece, of ``tokens`` per sequence; (R,)."""
         here: Floats = self.microbatch * tokens / self.cp
         return here
 
     def own_tokens(self, tokens: int) -> Floats:
-        """Tokens of a device between pieces, if split by tp too the last one padded."""
+        """Return a device's tokens between pieces; the last tensor rank is padded."""
         parts = self.cp * (self.tp if self.sequence_parallel else 1)
         shares: Floats = np.ceil(tokens / parts)
         return self.microbatch * shares
 
     def gathered_tokens(self, tokens: int) -> Floats:
-        """Tokens of a device that are gathered over tp; 0 if none are."""
+        """Return a device's tokens after a gather over tp; 0 if there is none."""
         gathers = (self.tp > 1) & self.sequence_parallel
         return np.where(gathers, self.all_tokens(tokens), 0.0)
 
 
 def distinct_rows(columns: Iterable[NDArray[Any]]) -> tuple[Ints, Ints]:
-    """Find which rows of numbers differ.
+    """Find the distinct rows of numbers.
 
-    Sorting rows as such takes seconds for a million of them; here a number that is
-    mixed from each row is sorted, and where two rows have the same they are compared.
+    Sorting a million rows takes seconds; so a hash of each row is sorted. If rows with
+    equal hashes differ, the rows themselves are sorted after all.
 
     Parameters
     ----------
@@ -104,13 +104,13 @@ def distinct_rows(columns: Iterable[NDArray[Any]]) -> tuple[Ints, Ints]:
 
     Returns
     -------
-    The first of every set of rows that are alike, in any order; and which of these
-    each row is like, (R,).
+    The first of every set of equal rows, in any order; and for each row the index of
+    its set, (R,).
     """
     whole = [np.ascontiguousarray(column, dtype=np.float64) for column in columns]
     mixed = np.zeros(len(whole[0]), dtype=np.uint64)
     for column in whole:
-        # Two zeros are alike, whatever their sign.
+        # Adding 0.0 makes -0.0 and 0.0 equal in their bits.
         mixed = (mixed ^ (column + 0.0).view(np.uint64)) * _MULTIPLIER
         mixed ^= mixed >> np.uint64(29)
     _, first, where = np.unique(mixed, return_index=True, return_inverse=True)
@@ -119,27 +119,27 @@ def distinct_rows(columns: Iterable[NDArray[Any]]) -> tuple[Ints, Ints]:
         _, first, where = np.unique(
             rows, axis=0, return_index=True, return_inverse=True
         )
-    # numpy 2.0 alone keeps the reduced axis.
+    # Only numpy 2.0 keeps the reduced axis.
     return first, where.reshape(-1)
 
 
 def element_bytes(precision: Precision) -> int:
-    """Bytes of one activation or weight; fp8 is of multiplications alone."""
+    """Return the bytes of an activation or weight; only matrix products are in fp8."""
     return 4 if precision == "fp32" else 2
 
 
 def query_width(of: Model | Block) -> int:
-    """Elements per token of all query heads."""
+    """Return the elements per token of all query heads."""
     return of.heads * of.head_dim
 
 
 def kv_width(of: Model | Block, tp: Ints) -> Floats:
-    """Elements per token of a device's keys (or values); replicated if tp > heads."""
+    """Return a device's keys (or values) per token; replicated if tp > their heads."""
     return np.maximum(of.kv_heads / tp, 1.0) * of.head_dim
 
 
 def vocab_shard(model: Model, tp: Ints) -> Floats:
-    """Rows of the vocabulary on one device; the last shard is padded."""
+    """Return the rows of the vocabulary on one device; the last shard is padded."""
     return np.ceil(model.vocab / tp)
 
 

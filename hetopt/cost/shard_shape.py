@@ -1,4 +1,4 @@
-"""What one device computes of one unit, as a profile names it."""
+"""One device's shard of a unit, with the sizes that a profile states."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hetopt.problem.model.kinds import (
     MLP_UP,
 )
 
-#: The fused attention alone; it is part of ``attention`` and of ``layer``.
+#: Only the fused attention; it is part of ``attention`` and of ``layer``.
 ATTENTION_CORE = "attention-core"
 UNITS = (LAYER, ATTENTION, MLP_UP, MLP_DOWN, EMBEDDING, HEAD, ATTENTION_CORE)
 DTYPES = ("bf16", "fp16", "fp32")
@@ -23,7 +23,7 @@ SIZES = (*MODEL_SIZES, "cp", "tp", "microbatch", "seq_len")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardShape:
-    """What one device computes of one unit; attributes are the CSV's columns.
+    """One device's shard of a unit; attributes are the CSV's columns.
 
     Raises
     ------

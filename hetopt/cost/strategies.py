@@ -1,4 +1,4 @@
-"""Which strategies a stage of a cluster may use at a micro-batch count.
+"""Strategies that a stage of a cluster may use with a micro-batch count.
 
 ``hetopt.cost.build`` drops those that need too much memory.
 """
@@ -16,14 +16,15 @@ if TYPE_CHECKING:
     from hetopt.problem.cluster.cluster import Cluster
     from hetopt.problem.problem import Problem
 
-#: As strategies compare, field by field.
+
+#: The fields by which strategies compare, in order.
 _ORDER = attrgetter("dp", "cp", "tp", "etp", "ep", "recompute")
 
 
 def strategies(
     problem: Problem, cluster: Cluster, microbatches: int
 ) -> tuple[Strategy, ...]:
-    """Return every strategy that structure and pins permit, ascending."""
+    """Return every strategy that the model, cluster and pins permit, ascending."""
     pins = problem.pins.of(cluster.name)
     policies = [
         policy
@@ -46,5 +47,5 @@ def strategies(
 
 
 def recompute_policies(problem: Problem, cluster: Cluster) -> tuple[Recompute, ...]:
-    """Return the policies the training settings name for a cluster; all for auto."""
+    """Return the policies that the training settings name for a cluster; else all."""
     return problem.training.recompute.get(cluster.name, RECOMPUTE)

@@ -1,4 +1,4 @@
-"""What one unit computes on one device, per micro-batch: the sum over its pieces.
+"""Work of one unit on one device, per micro-batch: the sum over its pieces.
 
 The counts follow Megatron-LM's sharding with sequence parallelism. Context
 parallelism gives every device ``seq_len / cp`` tokens for the projections and the
@@ -22,14 +22,15 @@ from hetopt.problem.training.training import Training
 if TYPE_CHECKING:
     from hetopt.problem.model.model import Model
 
-#: Neither tokens nor kernels change how many parameters there are.
+
+#: The number of parameters does not depend on the training settings.
 _ANY = Training(global_batch=1, seq_len=1)
 
 
 def unit_operations(
     model: Model, training: Training, kind: str, shape: Shape
 ) -> Operations:
-    """Count the forward pass of one unit of a kind."""
+    """Count the operations of the forward pass of one unit of the kind."""
     e = element_bytes(training.precision)
     pieces = pieces_of(model, training, kind)
     parts = [piece.operations(shape, e) for piece in pieces]
@@ -41,16 +42,16 @@ def unit_operations(
 
 
 def unit_parameters(model: Model, kind: str, tp: Ints) -> Floats:
-    """Parameters of one unit on one device, before ZeRO shards them; (R,).
+    """Return the parameters of a unit on one device, before ZeRO shards them; (R,).
 
     Matrices are split by ``tp``; norms, biases added after a reduction, the position
-    table and what projects patches are replicated.
+    table and the patch projection are replicated.
     """
     return sum_of(piece.parameters(tp) for piece in pieces_of(model, _ANY, kind))
 
 
 def unit_expert_parameters(model: Model, kind: str, shape: Shape) -> Floats | None:
-    """Parameters of a unit's routed experts on one device; (R,). None: it has none."""
+    """Return the parameters of a unit's routed experts, if any, on a device; (R,)."""
     if not model.has_experts(kind):
         return None
     pieces = pieces_of(model, _ANY, kind)
@@ -58,6 +59,6 @@ def unit_expert_parameters(model: Model, kind: str, shape: Shape) -> Floats | No
 
 
 def tables(model: Model) -> int:
-    """Count copies of the token table: of the embedding, the head, later tokens."""
+    """Count copies of the token table: of the embedding, the head and later blocks."""
     later = sum(model.starts(index) for index in range(len(model.blocks)))
     return later + (not model.patch) + (not model.classes)

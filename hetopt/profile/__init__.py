@@ -1,1 +1,1 @@
-"""Measuring how long shards of a model compute, with PyTorch (an extra)."""
+"""Measure times of shards, kernels and collectives with PyTorch (an extra)."""

@@ -1,12 +1,12 @@
-"""Times collectives between the processes that torchrun starts, and fits links.
+"""Time collectives between the processes that torchrun starts, and fit links.
 
 Every size of every collective is timed like a shard; the slowest rank counts. Per
 collective, ``seconds = steps * latency + traffic / bandwidth`` is fitted over all
 sizes, with the steps and traffic that ``cost.communication.collectives`` charges, so
-that the two numbers mean what a problem file's links mean.
+latency and bandwidth have the same meaning as those of a problem file's links.
 
-The result is a CSV of its own (schema ``hetopt-collectives/1``): a header like a
-profile's, one line per collective with its fit, then one row per measurement.
+The result is a CSV file (schema ``hetopt-collectives/1``): a header like a profile's,
+one line per collective with its fit, then one row per measurement.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 COLLECTIVES_SCHEMA = "hetopt-collectives/1"
 BACKENDS = {"cuda": "nccl", "npu": "hccl", "cpu": "gloo"}
 
-#: Bytes of the whole buffer, four times apart; gloo's are smaller.
+#: Bytes of the whole buffer, by factors of four; gloo's are smaller.
 SIZES = {
     "cuda": tuple(4**power for power in range(6, 15)),
     "npu": tuple(4**power for power in range(6, 15)),
@@ -55,10 +55,10 @@ class CollectiveRow:
     collective
         all-reduce, all-gather, reduce-scatter or send-recv.
     ranks
-        Processes that took part; 2 for send-recv.
+        Number of participating processes; 2 for send-recv.
     total_bytes
-        The whole buffer: what an all-reduce reduces, what a rank has after an
-        all-gather, or before a reduce-scatter; the message of send-recv.
+        Size of the whole buffer: that of an all-reduce, of the result of an all-gather,
+        of the input of a reduce-scatter, or of the message of send-recv.
     seconds, spread_s
         Median and interquartile range of the slowest rank's times.
     bus_bytes_per_s
@@ -75,12 +75,12 @@ class CollectiveRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkFit:
-    """What a collective says about its links.
+    """Latency and bandwidth fitted to the times of one collective.
 
     Attributes
     ----------
     latency_s
-        Of one step; 0 if times are proportional to sizes.
+        Latency of one step; 0 if times are proportional to sizes.
     bandwidth_bytes_per_s
         Per rank and direction; None if larger sizes took no longer.
     mean_error
@@ -93,13 +93,13 @@ class LinkFit:
 
 
 def steps(collective: str, ranks: int) -> int:
-    """Return how often a ring pays the latency."""
+    """Return the number of steps of a ring; each has the latency once."""
     rounds = {"all-reduce": 2 * (ranks - 1), "send-recv": 1}
     return rounds.get(collective, ranks - 1)
 
 
 def traffic_bytes(collective: str, ranks: int, total_bytes: int) -> float:
-    """Return bytes that a rank sends."""
+    """Return the bytes that a rank sends."""
     if collective == "send-recv":
         return float(total_bytes)
     factor = 2 if collective == "all-reduce" else 1
@@ -109,7 +109,7 @@ def traffic_bytes(collective: str, ranks: int, total_bytes: int) -> float:
 def fit_link(rows: Sequence[CollectiveRow]) -> LinkFit:
     """Fit latency and bandwidth to the rows of one collective.
 
-    Least squares of *relative* errors, so that small sizes count as much as large
+    By least squares of *relative* errors, so that small sizes count as much as large
     ones; neither term may be negative.
     """
     terms = np.array(
@@ -133,11 +133,11 @@ def fit_link(rows: Sequence[CollectiveRow]) -> LinkFit:
 
 
 def run_collectives(path: str, device_kind: str | None = None) -> str | None:
-    """Measure, and let rank 0 write the file.
+    """Measure all collectives; rank 0 writes the file.
 
     Returns
     -------
-    What to tell the user, None on other ranks.
+    Message for the user; None on other ranks.
 
     Raises
     ------
@@ -214,7 +214,7 @@ def _measure_all(device: Device, ranks: int) -> tuple[list[CollectiveRow], list[
                 call = make(elements, ranks, device)
                 call()
             except RuntimeError as error:
-                # Every rank fails alike: the backend lacks it.
+                # The backend lacks this collective: it fails on every rank.
                 if "not support" not in str(error).lower():
                     raise
                 missing.append(name)
@@ -232,7 +232,7 @@ def _timed(
     device.seconds_between((call,), WARM_UP)
     times = []
     for _ in range(REPETITIONS):
-        # All ranks begin together, or a rank's wait would count as transfer.
+        # All ranks start together: waiting for others must not count as transfer.
         dist.barrier()
         times.append(device.seconds_between((call,), 1)[0][0])
     slowest = torch.tensor(times, dtype=torch.float64).to(
@@ -253,7 +253,7 @@ def _timed(
 
 def _all_reduce(elements: int, ranks: int, device: Device) -> Callable[[], None]:
     del ranks
-    # Zeros: a sum that is repeated stays what it is.
+    # Zeros, so that repeated sums do not overflow.
     buffer = torch.zeros(elements, device=device.torch_device)
     return lambda: _discard(dist.all_reduce(buffer))
 
@@ -273,7 +273,7 @@ def _reduce_scatter(elements: int, ranks: int, device: Device) -> Callable[[], N
 
 
 def _send_recv(elements: int, ranks: int, device: Device) -> Callable[[], None]:
-    """From the first rank to the last: across nodes if there are several."""
+    """Return a call that sends from the first rank to the last, across nodes if any."""
     buffer = torch.ones(elements, device=device.torch_device)
 
     def call() -> None:
@@ -286,13 +286,13 @@ def _send_recv(elements: int, ranks: int, device: Device) -> Callable[[], None]:
 
 
 def _named(new: str, old: str) -> Callable[..., object]:
-    """Return a function that PyTorch 2.13 renamed."""
+    """Return a function that was renamed in PyTorch 2.13."""
     found: Callable[..., object] = getattr(dist, new if hasattr(dist, new) else old)
     return found
 
 
 def _discard(work: object) -> None:
-    """Drop what a blocking collective returns."""
+    """Discard the result of a blocking collective."""
 
 
 _COLLECTIVES = {

@@ -1,8 +1,8 @@
-"""The device PyTorch sees: what it is, its clock, its memory.
+"""The device that PyTorch uses: its description, its clock, its memory.
 
 ``torch.npu`` (Ascend, from torch_npu) and ROCm's ``torch.cuda`` have the interface of
-``torch.cuda``. A CPU is timed by wall-clock time, and with a single thread by
-CPU time, which other programs do not lengthen.
+``torch.cuda``. A CPU is timed by wall-clock time, or with a single thread by CPU time,
+which other programs do not affect.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 
 DEVICE_KINDS = ("cuda", "npu", "cpu")
 
-#: Share of the free memory of a CPU that a shard may take.
+#: Share of a CPU's free memory that a shard may take.
 MEMORY_SHARE = 0.8
 
-#: FLOP/s by kind of device, only to weigh shards against each other in the time left.
+#: FLOP/s by kind of device; they only weight shards in estimates of the time left.
 NOMINAL_FLOPS = {"cuda": 2e14, "npu": 1e14, "cpu": 5e10}
 
 NVIDIA_QUERY = "driver_version,clocks.sm,clocks.max.sm,clocks.mem,power.limit"
@@ -50,23 +50,23 @@ class Device:
 
     @property
     def has_bf16(self) -> bool:
-        """Whether it multiplies bf16 itself; a CPU may be slow at it."""
+        """Whether the device multiplies bf16 without emulation; True for CPUs."""
         if self.kind != "cuda":
             return True
         return bool(self._api.is_bf16_supported(including_emulation=False))
 
     def select(self, index: int) -> None:
-        """Use the device of this number: one process per device."""
+        """Use the device with this index: with one process per device."""
         self.torch_device = torch.device(self.kind, index)
         self._api.set_device(index)
 
     def synchronize(self) -> None:
-        """Wait until everything that was launched has run."""
+        """Wait until all launched kernels have finished."""
         if self.kind != "cpu":
             self._api.synchronize()
 
     def empty_cache(self) -> None:
-        """Free memory that nothing uses."""
+        """Free cached memory that is not in use."""
         if self.kind != "cpu":
             self._api.empty_cache()
 
@@ -76,7 +76,7 @@ class Device:
         """Time ``steps`` one after the other, ``repetitions`` times.
 
         On an accelerator all repetitions are launched at once and events mark the
-        steps' ends, so that launching hides behind computing as it does in training.
+        steps' ends, so that launches overlap with computation as in training.
 
         Returns
         -------
@@ -97,7 +97,10 @@ class Device:
         ]
 
     def fits(self, size_bytes: int) -> bool:
-        """Whether to try at all: a CPU's operating system would kill the process."""
+        """Whether ``size_bytes`` fit in a CPU's free memory; True for accelerators.
+
+        PyTorch raises on accelerators; on a CPU the system would kill the process.
+        """
         if self.kind != "cpu":
             return True
         free = free_cpu_bytes()
@@ -127,18 +130,18 @@ class Device:
 
 
 def find_device(wanted: str | None = None) -> Device:
-    """Return the device of this kind, or the first kind that is there.
+    """Return a device of the wanted kind, or of the first available kind.
 
     Raises
     ------
     InputError
-        There is none of the wanted kind.
+        There is no device of the wanted kind.
     """
     for kind in DEVICE_KINDS if wanted is None else (wanted,):
         if kind == "cpu":
             return Device(kind, torch.device("cpu"), None)
         if kind == "npu" and importlib.util.find_spec("torch_npu") is not None:
-            # Importing it is what makes torch.npu.
+            # The import creates torch.npu.
             importlib.import_module("torch_npu")
         api = getattr(torch, kind, None)
         if api is not None and api.is_available():
@@ -147,7 +150,7 @@ def find_device(wanted: str | None = None) -> Device:
 
 
 def describe(device: Device) -> dict[str, str]:
-    """Return the header lines about a device: what it is, driver, libraries, clocks."""
+    """Return the header lines about a device: its names, driver, libraries, clocks."""
     libraries = [
         f"hetopt {__version__}",
         f"torch {torch.__version__}",
@@ -189,7 +192,7 @@ def describe(device: Device) -> dict[str, str]:
 
 
 def catalogue_name(device_name: str, memory_bytes: int) -> str:
-    """Return the catalogue's name of a device, or its own if it is not there.
+    """Return the catalogue's name of a device, or its own name if it is not listed.
 
     Catalogue names are a family and sometimes a memory size (``A100-80GB``); the
     family must be a word of the device's name, and the memory within 10%.
@@ -206,7 +209,7 @@ def catalogue_name(device_name: str, memory_bytes: int) -> str:
 
 
 def cpu_name() -> str:
-    """Return the processor's name as the system gives it."""
+    """Return the processor's name according to the operating system."""
     for line in _lines("/proc/cpuinfo"):
         key, _, value = line.partition(":")
         if key.strip() == "model name":
@@ -215,7 +218,7 @@ def cpu_name() -> str:
 
 
 def free_cpu_bytes() -> int | None:
-    """Return the memory a process may still take; None if the system does not say."""
+    """Return the memory that a process can still allocate; None if unknown."""
     free = None
     for line in _lines("/proc/meminfo"):
         if line.startswith("MemAvailable:"):

@@ -1,4 +1,4 @@
-"""Which shards are measured: HetAuto's grid, a quick one, or the user's."""
+"""Shards to measure: HetAuto's grid, a quick one, or the user's."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ if TYPE_CHECKING:
 
 Family = Literal["llama", "gpt"]
 
-#: What a model planned layer by layer consists of.
+#: Units of a model that is planned layer by layer.
 LAYER_UNITS = (LAYER, EMBEDDING, HEAD, ATTENTION_CORE)
 
-#: Fused attention kernels take head widths up to 256; rotary embeddings, even ones.
+#: Fused attention kernels support head widths up to 256; rotary embeddings, even ones.
 HEAD_DIMS = range(8, 257, 2)
 
-#: Order in which shards are measured and, in a quick profile, chosen.
+#: Seed of the order in which shards are measured and, in a quick profile, chosen.
 SHUFFLE_SEED = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grid:
-    """Shapes whose product is measured; combinations that do not divide are skipped.
+    """Sizes whose combinations are measured, except those that do not divide.
 
     Attributes
     ----------
@@ -39,16 +39,16 @@ class Grid:
     dtype
         bf16, fp16 or fp32.
     hidden, heads, kv_heads, ffn, vocab
-        Of the whole model. No ``kv_heads``: as many as heads. No ``ffn``: 8/3 of
-        the hidden size, rounded up to 256 (llama), or 4 times (gpt).
+        Sizes of the whole model. If None, ``kv_heads`` is as many as heads, and ``ffn``
+        8/3 of the hidden size, rounded up to 256 (llama), or 4 times (gpt).
     degrees
         Pairs of (cp, tp).
     microbatch, seq_len
-        Sequences, and tokens of a whole one.
+        Sequences, and tokens of a whole sequence.
     most_flops
-        Shards with a longer forward pass are left out.
+        Shards whose forward pass has more FLOPs are left out; None is no limit.
     per_unit
-        At most this many shards of each kind and family, drawn at random.
+        Most shards of each kind and family, drawn at random; None is no limit.
     """
 
     units: tuple[str, ...]
@@ -69,7 +69,7 @@ class Grid:
 def hetauto_grid(dtype: str) -> Grid:
     """Return the grid of HetAuto, section 7.6: up to 16 devices.
 
-    The paper gives ranges; steps are powers of two here, and 3072 is added.
+    The paper gives ranges; the steps here are powers of two, with 3072 added.
     """
     return Grid(
         units=LAYER_UNITS,
@@ -89,7 +89,7 @@ def hetauto_grid(dtype: str) -> Grid:
 
 
 def quick_grid(dtype: str) -> Grid:
-    """Return small shapes of all kinds: about 2 minutes on 2 CPU cores."""
+    """Return a grid of small shapes of all kinds: about 2 minutes on 2 CPU cores."""
     return Grid(
         units=UNITS,
         families=("llama",),
@@ -109,9 +109,9 @@ def quick_grid(dtype: str) -> Grid:
 def distinct_shapes(grid: Grid) -> tuple[ShardShape, ...]:
     """Return the grid's shards, each once even if several degrees share it.
 
-    They are shuffled, always in the same way: a profile that was interrupted still
-    covers the whole grid, the time left follows from the time spent, and a device
-    that grows warm slows no size in particular.
+    They are in a fixed random order: so an interrupted profile still covers the whole
+    grid, the time left can be estimated from the time spent, and a device that slows
+    down as it warms up does not affect some sizes more than others.
     """
     by_key: dict[object, ShardShape] = {}
     for shape in _all_shapes(grid):

@@ -1,8 +1,7 @@
-"""Which single kernels are measured, and in which order.
+"""Single kernels to measure, and their order.
 
-Sizes are the points of a Halton sequence in their logarithms: however early a
-measurement ends, what it has covers the whole range evenly. The kinds of kernels take
-turns for the same reason.
+The logarithms of sizes are points of a Halton sequence: even a measurement that ends
+early covers the whole range evenly. For the same reason the kinds of kernels alternate.
 """
 
 from __future__ import annotations
@@ -26,16 +25,16 @@ if TYPE_CHECKING:
 
     from hetopt.cost.operators.work import Rates
 
-#: Those of a layer with a gated MLP.
+#: Element-wise kernels of a layer with a gated MLP.
 Moves = Literal["rmsnorm", "rope", "swiglu", "add"]
 
 _ELEMENT_BYTES = 2
 
-#: Elements that a kernel reads and writes per token and width, forward, as hetopt
-#: counts them; backward twice as many.
+#: Elements that a kernel reads and writes in the forward pass, per token and element
+#: of width, as the cost model counts them; backward twice as many.
 _MOVED: dict[Moves, int] = {"rmsnorm": 2, "rope": 2, "swiglu": 3, "add": 3}
 
-#: Sizes are multiples of it, as models' are.
+#: Sizes are multiples of this, as those of models.
 _STEP = 128
 
 #: Ends of the ranges of sizes.
@@ -51,12 +50,12 @@ _HEADS, _SHARED, _HEAD_DIMS = (4, 8, 16, 32, 64), (1, 4, 8), (64, 128)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Product:
-    """A multiplication of a layer, (m, k) x (k, n), and its two backward ones.
+    """A multiplication of a layer, (m, k) x (k, n), and the two of its backward pass.
 
     Attributes
     ----------
     groups
-        How many of them run at once: experts; 1 is a dense one.
+        Number of multiplications in one kernel (experts); 1 for a dense one.
     """
 
     groups: int = 1
@@ -66,7 +65,7 @@ class Product:
 
     @property
     def kind(self) -> str:
-        """Class of operators; kernels of one are about equally far from their peaks."""
+        """Class of operators; those of a class are about equally far from the peak."""
         return MATMUL if self.groups == 1 else GROUP_MATMUL
 
     @property
@@ -82,12 +81,12 @@ class Product:
 
     @property
     def flops(self) -> float:
-        """Of all three."""
+        """FLOPs of all three multiplications."""
         return 6.0 * self.groups * self.m * self.k * self.n
 
     @property
     def moved_bytes(self) -> float:
-        """Of all three; factors, product, and the fp32 buffer of the gradient."""
+        """Bytes of all three: factors, products, and the gradient's fp32 buffer."""
         m, k, n = self.m, self.k, self.n
         return float(self.groups * (6 * (m * k + k * n + m * n) + 8 * k * n))
 
@@ -104,7 +103,7 @@ class Attention:
 
     @property
     def kind(self) -> str:
-        """Class of operators; kernels of one are about equally far from their peaks."""
+        """Class of operators; those of a class are about equally far from the peak."""
         return SDP_FORWARD
 
     @property
@@ -117,13 +116,13 @@ class Attention:
 
     @property
     def flops(self) -> float:
-        """Of both passes."""
+        """FLOPs of both passes."""
         pairs = self.batch * self.heads * self.seq**2 / 2
         return (1 + BACKWARD_PRODUCTS) * 4 * pairs * self.head_dim
 
     @property
     def moved_bytes(self) -> float:
-        """Of both passes."""
+        """Bytes of both passes."""
         rows = self.batch * self.seq * (self.heads + self.kv_heads)
         return (1 + BACKWARD_PRODUCTS) * 2 * _ELEMENT_BYTES * rows * self.head_dim
 
@@ -135,7 +134,7 @@ class Elementwise:
     Attributes
     ----------
     tokens, width
-        Of its input; of SwiGLU, of its output.
+        Shape of its input; for SwiGLU, of its output.
     """
 
     what: Moves
@@ -144,12 +143,12 @@ class Elementwise:
 
     @property
     def kind(self) -> str:
-        """Class of operators; kernels of one are about equally far from their peaks."""
+        """Class of operators; those of a class are about equally far from the peak."""
         return MEMORY
 
     @property
     def operators(self) -> tuple[dict[str, Any], ...]:
-        """Columns of its rows: forward, backward; a sum's gradient is free."""
+        """Columns of its rows: forward, backward; add has no backward kernel."""
         moved = _ELEMENT_BYTES * _MOVED[self.what] * self.tokens * self.width
         sizes = (moved,) if self.what == "add" else (moved, 2 * moved)
         named = {"op": MEMORY, "kernel": self.what, "n": self.width}
@@ -157,12 +156,12 @@ class Elementwise:
 
     @property
     def flops(self) -> float:
-        """None worth counting."""
+        """Always 0: FLOPs are negligible."""
         return 0.0
 
     @property
     def moved_bytes(self) -> float:
-        """Of all its rows."""
+        """Bytes of all its rows."""
         return float(sum(row["bytes"] for row in self.operators))
 
 
@@ -176,14 +175,14 @@ def kernel_label(kernel: Kernel) -> str:
 
 
 def expected_s(kernel: Kernel, rates: Rates) -> float:
-    """Return seconds that all passes of a kernel take once at best."""
+    """Return the least seconds that one repetition of all passes of a kernel takes."""
     return max(kernel.flops / rates.flops, kernel.moved_bytes / rates.bytes_per_s)
 
 
 def rows_of(
     kernel: Kernel, dtype: str, seconds: Sequence[float]
 ) -> tuple[OperatorRow, ...]:
-    """Return a kernel's rows; ``seconds`` are of its passes, in their order."""
+    """Return a kernel's rows; ``seconds`` are those of its passes, in their order."""
     return tuple(
         OperatorRow(dtype=dtype, time_us=float(f"{once * 1e6:.6g}"), **columns)
         for columns, once in zip(kernel.operators, seconds, strict=True)
@@ -191,16 +190,16 @@ def rows_of(
 
 
 def kernels(rates: Rates, *, quick: bool, most_s: float) -> tuple[Kernel, ...]:
-    """Return what to measure, the most informative first.
+    """Return the kernels to measure, in an order in which any prefix covers all sizes.
 
     Parameters
     ----------
     rates
-        What the device can do at best.
+        Peak rates of the device.
     quick
-        A quarter of the kernels.
+        Whether to return only a quarter of the kernels.
     most_s
-        Kernels that take longer once, at best, are left out.
+        Kernels whose ``expected_s`` is longer are left out.
     """
     scale = 1 if quick else 4
     parts: tuple[Sequence[Kernel], ...] = (
@@ -276,7 +275,7 @@ def _elementwise(count: int) -> list[Kernel]:
 
 
 def _halton(dimensions: int, count: int) -> list[list[float]]:
-    """Return points of [0, 1) in each dimension, without the origin."""
+    """Return ``count`` points, in [0, 1) in each dimension, without the origin."""
     from scipy.stats.qmc import Halton
 
     points = Halton(dimensions, scramble=False).random(count + 1)
@@ -285,7 +284,7 @@ def _halton(dimensions: int, count: int) -> list[list[float]]:
 
 
 def _between(part: float, ends: tuple[int, int]) -> float:
-    """Return a size by its logarithm's part of the way between two ends."""
+    """Interpolate between two ends in logarithms; ``part`` is from 0 to 1."""
     return float(ends[0] * (ends[1] / ends[0]) ** part)
 
 

@@ -1,4 +1,4 @@
-"""Times shards one by one; every row is written to the file at once."""
+"""Time shards one by one; every row is written to the file immediately."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ if TYPE_CHECKING:
 WARM_UP = 5
 REPETITIONS = 10
 
-#: For the notes of files.
+#: Text for the notes of profiles.
 HOW_OFTEN = f"{REPETITIONS} repetitions after {WARM_UP} to warm up"
 
-#: What must agree before rows are added to a profile.
+#: Header keys that must agree before rows are added to a profile.
 SAME_DEVICE = ("accelerator", "device", "driver", "libraries")
 
-#: Seconds that the smallest shard takes, for the time left.
+#: Seconds to measure the smallest shard, for estimates of the time left.
 OVERHEAD_S = 0.01
 
 
@@ -56,9 +56,9 @@ def measure_grid(
     description: Mapping[str, str],
     on_progress: Callable[[MeasuringProgress], None] = lambda progress: None,
 ) -> MeasuringOutcome[ProfileRow]:
-    """Measure what ``path`` lacks of ``shapes``, appending row by row.
+    """Measure those of ``shapes`` that ``path`` lacks, appending row by row.
 
-    Ctrl-C stops between two rows; the same call goes on from there.
+    Ctrl-C stops the run and keeps finished rows; the same call continues from there.
 
     Parameters
     ----------
@@ -92,12 +92,12 @@ def measure_grid(
 
 
 def measure(shape: ShardShape, device: Device) -> ProfileRow:
-    """Time one shard; running out of memory is a result too.
+    """Time one shard; a shard that runs out of memory has a row with status oom.
 
     Raises
     ------
     HetoptError
-        PyTorch failed for another reason, such as a type its kernels lack.
+        PyTorch failed for another reason, such as an unsupported type.
     """
     times: list[list[float]] | None = None
     if device.fits(estimated_bytes(shape)):
@@ -123,14 +123,14 @@ def measure(shape: ShardShape, device: Device) -> ProfileRow:
 
 
 def time_unit(unit: Unit, device: Device) -> list[list[float]]:
-    """Return seconds of forward and of backward, after warming up."""
+    """Return the seconds of forward and of backward, after warm-up repetitions."""
     return time_steps((unit.forward, unit.backward), device)
 
 
 def time_steps(
     steps: tuple[Callable[[], None], ...], device: Device
 ) -> list[list[float]]:
-    """Return the seconds of every step, one after the other, after warming up."""
+    """Return every step's seconds by repetition, after warm-up repetitions."""
     with _no_garbage_collection():
         device.seconds_between(steps, WARM_UP)
         return device.seconds_between(steps, REPETITIONS)
@@ -163,7 +163,7 @@ def _open(path: str, description: Mapping[str, str]) -> Profile:
 
 
 def today() -> str:
-    """Return date and time, as headers have them."""
+    """Return date and time in the format of headers."""
     return datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
 
 
@@ -173,7 +173,7 @@ def ensure_same_device(
     description: Mapping[str, str],
     keys: Sequence[str],
 ) -> None:
-    """Raise InputError unless a file was measured, and on this device."""
+    """Raise InputError unless a file was measured on this device."""
     expected = {"kind": "measured", **description}
     for key in ("kind", *keys):
         found, value = header.get(key, ""), " ".join(expected[key].split())
@@ -183,7 +183,7 @@ def ensure_same_device(
 
 
 def drop_unfinished_row(path: str) -> None:
-    """Cut a last line without end: the machine stopped while it was written."""
+    """Remove a last line without line end: the run stopped while it was written."""
     try:
         with open(path, "r+b") as file:
             content = file.read()
@@ -195,13 +195,13 @@ def drop_unfinished_row(path: str) -> None:
 
 
 def _expected_s(shape: ShardShape, device: Device) -> float:
-    """Guess a shard's time, all repetitions; backward is twice forward."""
+    """Estimate a shard's time over all repetitions; backward is twice forward."""
     once = 3 * forward_flops(shape) / NOMINAL_FLOPS[device.kind]
     return OVERHEAD_S + (WARM_UP + REPETITIONS) * once
 
 
 def _rounded(of: Callable[[list[float]], float], values: list[float]) -> float | None:
-    """Six digits: far below any repetition's noise; None if nothing was timed."""
+    """Return six digits, far below the noise of timing; None without values."""
     return float(f"{of(values):.6g}") if values else None
 
 

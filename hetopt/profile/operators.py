@@ -1,4 +1,4 @@
-"""Times single kernels of one device into an operator profile, which it continues."""
+"""Time single kernels of one device, in a new operator profile or one to continue."""
 
 from __future__ import annotations
 
@@ -44,17 +44,17 @@ if TYPE_CHECKING:
     from hetopt.profile.kernels import Kernel
     from hetopt.profile.task_loop import MeasuringOutcome, MeasuringProgress
 
-#: Seconds of measuring. A quick one is to end within 10 minutes: the rest is for
-#: starting, and for a last kernel that takes longer than expected.
+#: Time budgets in seconds. A quick profile should end within 10 minutes, including the
+#: start and a last kernel that takes longer than expected.
 QUICK_S, WHOLE_S = 480.0, 2400.0
 
-#: How many times longer than at best kernels take on devices that are slow at them.
+#: Assumed ratio of a kernel's time to its least time, on devices that are slow at it.
 _SLOWER = 4.0
 
-#: What must agree before rows are added: the header's lines about the device.
+#: Header keys about the device, which must agree before rows are added.
 SAME_DEVICE = ("device", "hardware", "driver", "libraries")
 
-#: What shows a device's rates takes this long, or has this many bytes.
+#: A kernel that measures a peak rate takes this long, or has a tensor this large.
 _LONG_ENOUGH_S, _LARGE_ENOUGH_BYTES = 0.02, 2**29
 
 
@@ -78,7 +78,7 @@ def measure_operators(
     description
         Header lines about the device, as ``device.describe`` has them.
     quick
-        In ``QUICK_S`` rather than ``WHOLE_S``, and a quarter of the kernels.
+        Whether to measure for ``QUICK_S``, and a quarter of the kernels.
 
     Raises
     ------
@@ -114,12 +114,12 @@ def measure_operators(
 def measure_kernel(
     kernel: Kernel, dtype: str, device: Device
 ) -> tuple[OperatorRow, ...]:
-    """Time a kernel's passes; nothing if it does not fit the device's memory.
+    """Time a kernel's passes; no rows if it does not fit in the device's memory.
 
     Raises
     ------
     HetoptError
-        PyTorch failed for another reason, such as a type its kernels lack.
+        PyTorch failed for another reason, such as an unsupported type.
     """
     times: list[list[float]] = []
     if device.fits(int(kernel.moved_bytes)):
@@ -137,9 +137,9 @@ def measure_kernel(
 
 
 def best_rates(device: Device, dtype: str) -> dict[str, str]:
-    """Measure what a device does at best, as a header states it.
+    """Measure a device's peak rates; return them as header lines.
 
-    That is, a square multiplication and a copy, made larger until they take long.
+    They are those of a square multiplication and of a copy, doubled until large enough.
     """
 
     def square(size: int) -> torch.Tensor:
@@ -163,7 +163,7 @@ def best_rates(device: Device, dtype: str) -> dict[str, str]:
 
 
 def _best(work: Callable[[int], float], time_s: Callable[[int], float]) -> float:
-    """Return work per second of a square whose side doubles until it is large."""
+    """Return the work per second of a square; its side doubles until large enough."""
     size = 512
     while True:
         taken_s = time_s(size)
@@ -190,7 +190,7 @@ def _open(
                 msg = f"{row.dtype} there, {dtype} here; choose another --out"
                 raise InputError(msg, file=path, field="dtype")
         if "\n" + ",".join(WRITTEN) + "\n" not in text:
-            # Older files lack columns, of which rows that are added have cells.
+            # Older files lack columns that added rows have.
             write_operators(path, profile.header, profile.rows)
         return profile
     rates, notes = {}, ""
@@ -214,17 +214,17 @@ def _open(
 
 
 def _key(row: OperatorRow) -> tuple[object, ...]:
-    """Return what a row was measured for."""
+    """Return the columns that identify the operator of a row."""
     sizes = (row.kernel, row.m, row.k, row.n, row.groups, row.layout, row.batch)
     widths = (row.seq, row.heads, row.kv_heads, row.qk_dim, row.v_dim, row.bytes)
     return (row.op, row.dtype, *sizes, *widths)
 
 
 def _found(kernel: Kernel, dtype: str, known: Counter[tuple[object, ...]]) -> bool:
-    """Whether a file has all rows of a kernel; takes them from ``known``.
+    """Whether a file has all rows of a kernel; if so, remove them from ``known``.
 
-    A backward pass may move as much as another size's forward pass: each row counts
-    once.
+    A backward pass may have the same key as the forward pass of another size, so each
+    row counts for one kernel.
     """
     passes = len(kernel.operators)
     keys = Counter(_key(row) for row in rows_of(kernel, dtype, [1.0] * passes))

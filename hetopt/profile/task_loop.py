@@ -1,4 +1,4 @@
-"""Measures one thing after the other, and keeps each before the next begins."""
+"""Run measuring tasks one after the other, and save each result immediately."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ if TYPE_CHECKING:
 
 Row = TypeVar("Row")
 
-#: Of a time budget, the most that one task may be expected to take.
+#: Largest share of the time budget that one task may be expected to take.
 MOST_SHARE = 0.04
 
-#: Actual over expected time that is assumed for the first task of a kind.
+#: Assumed ratio of actual to expected time for the first task of a kind.
 FIRST_PACE = 8.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuringProgress:
-    """How far a run has come.
+    """Progress of a run.
 
     Attributes
     ----------
     done, total
-        Tasks, those that the file held before among them.
+        Numbers of tasks, including those that the file had before.
     work_done, work_total
-        The tasks of this run, weighted by their expected times.
+        Tasks of this run, weighted by their expected times.
     what
-        What is measured, in the plural.
+        Name of the things measured, in the plural.
     label
-        What is measured now; None at the end.
+        Label of the current task; None at the end.
     """
 
     done: int
@@ -48,18 +48,18 @@ class MeasuringProgress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MeasuringOutcome(Generic[Row]):
-    """What a run did.
+    """Result of a run.
 
     Attributes
     ----------
     found
-        Tasks whose rows the file held before.
+        Number of tasks whose rows the file had before.
     measured
-        What was measured, task by task; out-of-memory rows among them.
+        Results task by task, including those that ran out of memory.
     remaining
-        Tasks still to measure: the run was interrupted, or its time was up.
+        Number of tasks not measured: the run was interrupted, or its time was up.
     interrupted
-        Whether the user stopped it.
+        Whether the user stopped the run.
     """
 
     found: int
@@ -70,18 +70,18 @@ class MeasuringOutcome(Generic[Row]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Task(Generic[Row]):
-    """Something to measure.
+    """One thing to measure.
 
     Attributes
     ----------
     label
-        What it is, in a few words.
+        Short description.
     kind
         Tasks of one kind exceed their expected times by similar factors.
     expected_s
-        About how long it takes.
+        Estimated seconds.
     measure
-        Does it.
+        Function that measures and returns the result.
     """
 
     label: str
@@ -99,18 +99,18 @@ def measure_tasks(
     what: str,
     budget_s: float = math.inf,
 ) -> MeasuringOutcome[Row]:
-    """Measure one task after the other; Ctrl-C stops between two.
+    """Measure one task after the other; Ctrl-C stops and keeps finished tasks.
 
     Parameters
     ----------
     keep
-        Writes down what was measured; not interrupted by Ctrl-C.
+        Saves a task's result; Ctrl-C does not interrupt it.
     found, what
-        How many further tasks the file held before; what tasks measure, in the plural.
+        Number of further tasks that the file had before; name of the things measured.
     budget_s
-        Time to measure in. A task that would pass its end, or take more than
-        ``MOST_SHARE`` of it, waits for the others, and is left out if it still would:
-        what it takes is expected from tasks of its kind before it.
+        Time budget. A task that is expected to exceed it, or to take more than
+        ``MOST_SHARE`` of it, is postponed, and left out if that is still so after the
+        others. Expected times are scaled by those of earlier tasks of the same kind.
     """
     measured: list[Row] = []
     pacing = _Pacing(budget_s)
@@ -137,7 +137,7 @@ def measure_tasks(
                 measured.append(row)
         report(None)
     except KeyboardInterrupt:
-        # Only what was being measured is lost.
+        # Only the task in progress is lost.
         interrupted = True
     return MeasuringOutcome(
         found=found,
@@ -148,7 +148,7 @@ def measure_tasks(
 
 
 class _Pacing:
-    """Keeps to a budget by what tasks of each kind have taken so far."""
+    """Choice of tasks within a time budget, by the times of finished tasks."""
 
     def __init__(self, budget_s: float) -> None:
         self.budget_s = budget_s
@@ -158,11 +158,11 @@ class _Pacing:
 
     @property
     def work_done(self) -> float:
-        """Return the expected times of the tasks that are done."""
+        """Sum of the expected times of finished tasks."""
         return sum(self.guessed_s.values())
 
     def affordable(self, tasks: Sequence[Task[Row]]) -> Iterator[Task[Row]]:
-        """Yield the tasks that the time allows for, those that had to wait last."""
+        """Yield the tasks that fit in the budget, postponed ones last."""
         waiting: list[Task[Row]] = []
         for turn in (tasks, waiting):
             for task in tuple(turn):
@@ -176,6 +176,6 @@ class _Pacing:
                 self.guessed_s[task.kind] += task.expected_s
 
     def _pace(self, kind: str) -> float:
-        """Return actual over expected time."""
+        """Return the ratio of actual to expected time of a kind."""
         guessed_s = self.guessed_s[kind]
         return self.taken_s[kind] / guessed_s if guessed_s else FIRST_PACE

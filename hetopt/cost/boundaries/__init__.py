@@ -1,1 +1,1 @@
-"""What it takes to hand tensors from one stage to the next."""
+"""Cost of sending tensors from one stage to the next."""

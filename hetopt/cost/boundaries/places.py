@@ -1,17 +1,17 @@
-"""Tables to search where boundaries share links: no program knows of sharing.
+"""Tables for the search if boundaries share links, which programs do not model.
 
-With all principles kept, a cluster has one boundary at the ends of the pipeline and two
-in the middle, so that its uplink is shared in the middle only, and links between two
-clusters never are. A strategy of a cluster with an uplink therefore stands in the table
-three times: as it is, with the omega that sharing asks for in the middle; for the first
-place, which no boundary of another cluster leads into; and for the last one, which none
-leaves. That is all a program needs to know of sharing.
+With all principles kept, the first and last clusters of a pipeline have one boundary to
+other clusters, and those in the middle two. So an uplink is shared only in the middle,
+and links between two clusters are never shared. The table has each strategy of a
+cluster with an uplink three times: for the middle, with the omega of a shared uplink;
+for the first place, with no boundary from another cluster; and for the last place, with
+none to another cluster. So programs need no constraints for sharing.
 
-With several chunks a stage, the way back shares links too, which every boundary's omega
-allows for (``hetopt.cost.chunks.with_way_back``).
+With several chunks per stage, the way back shares links too; every boundary's omega
+includes that (``hetopt.cost.chunks.with_way_back``).
 
-Where clusters may be visited again, and for simulated times, what is searched has no
-sharing at all: its bounds hold, since sharing makes no plan quicker.
+If clusters may be visited again, and for simulated times, the searched table has no
+sharing: its bounds hold, since sharing makes no plan faster.
 """
 
 from __future__ import annotations
@@ -41,22 +41,22 @@ if TYPE_CHECKING:
 #: The ends of a pipeline.
 End = Literal["first", "last"]
 _ENDS: tuple[End, ...] = get_args(End)
-#: Clusters that a pipeline has to visit for one to be in the middle.
+#: Least number of clusters in a pipeline for one to be in the middle.
 _FEWEST = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndStrategy(Strategy):
-    """A strategy of the cluster at one end of the pipeline, and nowhere else."""
+    """A strategy that only the cluster at one end of the pipeline may use."""
 
     end: End
 
     def __lt__(self, other: Strategy) -> bool:
-        """Order beside other strategies, which ``Strategy`` does not."""
+        """Compare with strategies of both classes, unlike ``Strategy``."""
         return self._key() < _key(other)
 
     def __gt__(self, other: Strategy) -> bool:
-        """Order beside other strategies, which ``Strategy`` does not."""
+        """Compare with strategies of both classes, unlike ``Strategy``."""
         return self._key() > _key(other)
 
     def _key(self) -> tuple[object, ...]:
@@ -70,7 +70,7 @@ def _key(strategy: Strategy) -> tuple[object, ...]:
 
 
 def anywhere(strategy: Strategy) -> Strategy:
-    """Return a strategy without the end that it is for."""
+    """Return a strategy without its end of the pipeline."""
     if not isinstance(strategy, EndStrategy):
         return strategy
     return Strategy(**_mesh(strategy))
@@ -87,19 +87,19 @@ def searched_table(
     simulated: bool = False,
     exact: bool = True,
 ) -> CostTable:
-    """Return the table that programs are made from; the same if nothing is shared.
+    """Return the table that programs are built from; the same if nothing is shared.
 
     Parameters
     ----------
     simulated
         Whether simulated times are minimised.
     exact
-        Whether sharing has to be in it; a heuristic is better off without.
+        Whether the table has to include sharing; heuristics work better without.
 
     Raises
     ------
     InputError
-        Boundaries share links, and transfers block.
+        Boundaries share links, and the schedule's transfers block.
     """
     if table.chunks > 1:
         return replace(table, slices=tuple(map(with_way_back, table.slices)))
@@ -126,9 +126,9 @@ def searched_table(
 
 
 def _may_share(table: CostTable, principles: Principles) -> bool:
-    """Whether boundaries of any plan share anything.
+    """Whether boundaries of some plan may share a link or an uplink.
 
-    With all principles kept they do so at a cluster with an uplink between two others.
+    With all principles kept, only a cluster with an uplink between two others shares.
     """
     shared = [part.shared for part in table.slices if part.shared is not None]
     if not principles.consecutive:
@@ -149,7 +149,7 @@ def _by_place(part: TableSlice, shared: SharedLinks) -> TableSlice:
     crosses = home[old][:, None] != home[old][None, :]
     never = crosses & ((place == 2)[:, None] | (place == 1)[None, :])
     never |= ~crosses & (place[:, None] != place[None, :])
-    # Both boundaries of a cluster in the middle pass in a period.
+    # In the middle, the uplink carries both boundaries of a cluster in every period.
     both = np.where(place == 0, 2 * uplink[home[old]], 0)
     least = np.where(crosses, np.maximum(both[:, None], both[None, :]), 0)
     return replace(
@@ -168,7 +168,7 @@ def _by_place(part: TableSlice, shared: SharedLinks) -> TableSlice:
 
 
 def _spread(matrix: Ints, old: Ints) -> Ints:
-    """Return a matrix over layouts, its last two axes, over the new ones."""
+    """Return a matrix whose last two axes are layouts for the new layouts."""
     return matrix[..., old, :][..., old]
 
 
@@ -178,7 +178,7 @@ def _moved(own: ClusterTable, start: Ints) -> ClusterTable:
 
 
 def _with_ends(own: ClusterTable, start: Ints) -> ClusterTable:
-    """Return a cluster's coefficients with every strategy for every place."""
+    """Return a cluster's coefficients with every strategy once for each place."""
     places = 1 + len(_ENDS)
     index = np.repeat(np.arange(len(own.strategies)), places)
     columns = {name: column[index] for name, column in own.columns().items()}

@@ -1,38 +1,38 @@
 """Boundary time kappa and occupancy omega between two layouts (MODEL.md section 3).
 
 On a stage the boundary tensor of one micro-batch is divided into ``dp`` batch slices
-times ``shards = cp * tp`` sequence slices. Over the outer degree ``gcd(dp, dp')`` both
-stages agree; inside, HetAuto section 5.2 and H2 section 5 offer:
+times ``shards = cp * tp`` sequence slices. The division over the outer degree
+``gcd(dp, dp')`` is the same on both stages; within its parts there are these strategies
+(HetAuto section 5.2, H2 section 5):
 
 ``p2p`` (HetAuto 1)
-    every device sends what each receiver needs: the most and smallest messages.
+    every device sends each receiver its part: the most and smallest messages.
 ``leader`` (HetAuto 2)
     gather on one rank, one message, scatter.
 ``inner-dp`` (HetAuto 3)
-    gather on inner dp rank 0, messages between those, scatter.
+    gather on inner dp rank 0, messages between those ranks, scatter.
 ``send-recv-all-gather`` (H2)
     every device sends its whole share to as few receivers as possible; receivers
-    all-gather. Backward the senders do, so the slower side counts.
+    all-gather. In the backward pass the senders do, so the slower side counts.
 
-Equal layouts need none of this: every device sends to its peer, under any name.
+With equal layouts every device sends to its peer, whichever strategy is named.
 
-Between clusters a boundary drives as many connections as there are sending pairs,
-at most the network interfaces of the nodes that host either stage. A connection is
-no faster than an interface and than the link says of one; what a node carries may be
-less than its interfaces do, and all connections share the link's capacity and the
-uplinks of both clusters. Messages
-of one connection wait for each other: the latency is paid once, and ``message_s`` for
-each of them. Where there is no link, kappa is infinite. Host-staged links copy
-to and from the host first. kappa is the sum of the steps of the fastest strategy;
-omega is the slowest step of the strategy whose slowest step is shortest. They are
-mostly one strategy, or within some percent: taking each at its best keeps both from
-rising when a link gets faster, which no single choice does, as a faster copy can
-make a strategy the fastest whose slowest step is longer. Bandwidths between
-clusters are taken as given, because people measure them.
+Between clusters a boundary uses as many connections as there are sending pairs, at
+most the network interfaces of the nodes that host either stage. A connection is limited
+by an interface and by the link's rate per connection, a node by the link's rate per
+node; all connections share the link's capacity and the uplinks of both clusters.
+Messages of one connection are sent one after the other: the latency is paid once, and
+``message_s`` for each of them. Without a link kappa is infinite. Host-staged links add
+copies to and from the host. kappa is the sum of the steps of the fastest strategy;
+omega is the least, over strategies, of the slowest step. Mostly the same strategy has
+both, or they differ by a few percent. Separate minima guarantee that neither rises when
+a link gets faster; with one strategy for both, a faster copy may make a strategy the
+fastest whose slowest step is longer. Bandwidths between clusters are used as given,
+because users measure them.
 
-Inside a cluster the tensor goes over the interfaces of the nodes. Two stages of
-less than a node may share a node or not: the slower of both is assumed, even if there
-is only one node, so that adding nodes never makes a boundary slower.
+Inside a cluster the tensor crosses the interfaces of the nodes. Two stages smaller than
+a node may share a node or not: the slower case is assumed, even if there is only one
+node, so that adding nodes never makes a boundary slower.
 """
 
 from __future__ import annotations
@@ -67,32 +67,32 @@ class Side:
 
     @property
     def devices(self) -> Ints:
-        """Devices of the stage."""
+        """Number of devices of the stage."""
         return self.dp * self.shards
 
     @property
     def nodes(self) -> Ints:
-        """Nodes that host the stage; of unequal ones as few as can."""
+        """Number of nodes that host the stage; the fewest possible if unequal."""
         return -(-self.devices // self.cluster.devices_per_node)
 
     @property
     def per_node(self) -> Ints:
         """Devices of the stage in each of its nodes.
 
-        Unequal nodes may host it in several ways, by its tp: then what divides all of
-        them, so that no group is taken to stay in a node that may leave it.
+        Unequal nodes may host it in several ways, depending on its tp: then the common
+        divisor of all, so that a group which may span nodes never counts as inside one.
         """
         return stage_per_node(self.cluster, self.devices)
 
     @property
     def interfaces(self) -> Ints:
-        """Network interfaces of the nodes that host the stage."""
+        """Number of network interfaces of the nodes that host the stage."""
         return self.nodes * self.cluster.nics_per_node
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Transfer:
-    """Who sends to whom under one strategy; bytes per busy device.
+    """Messages of one strategy: sending pairs, and bytes per sender and receiver.
 
     ``before_s`` and ``after_s`` are the steps inside the stages.
     """
@@ -111,11 +111,11 @@ class LinkUse:
     Attributes
     ----------
     connections
-        That carry it at once.
+        Number of connections used at the same time.
     messages
-        Of one connection, one after the other, on average.
+        Mean number of messages per connection, sent one after the other.
     bytes_per_s
-        Of all connections together.
+        Rate of all connections together.
     """
 
     connections: Ints
@@ -125,7 +125,7 @@ class LinkUse:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Boundary:
-    """Seconds of a boundary; ``strategy``, the fastest, indexes ``RESHARDING``."""
+    """Seconds of a boundary; ``strategy``: index in ``RESHARDING`` of the fastest."""
 
     transfer_s: Floats
     occupancy_s: Floats
@@ -133,7 +133,7 @@ class Boundary:
 
 
 def stage_per_node(cluster: Cluster, devices: Ints) -> Ints:
-    """Return ``Side.per_node`` of stages with so many devices."""
+    """Return ``Side.per_node`` of stages with ``devices`` devices."""
     common = np.zeros_like(devices)
     for size, _ in cluster.sizes:
         common = np.gcd(common, np.where(devices % size == 0, size, 0))
@@ -142,15 +142,15 @@ def stage_per_node(cluster: Cluster, devices: Ints) -> Ints:
 
 
 def overlaps(first: Ints, second: Ints) -> Ints:
-    """Pairs of slices that meet when one axis is cut evenly in two ways."""
+    """Return the overlapping pairs of slices if an axis is cut evenly in two ways."""
     return first + second - np.gcd(first, second)
 
 
 def outer_degree(sender: Side, receiver: Side) -> Ints:
-    """Data-parallel groups that never exchange samples.
+    """Return the number of data-parallel groups that exchange no samples.
 
-    Deviation: HetAuto takes the gcd over all stages; over the two that meet it is
-    at least as large, which never costs more.
+    Deviation: HetAuto uses the gcd over all stages; over the boundary's two stages it
+    is at least as large, which never costs more.
     """
     return np.gcd(sender.dp, receiver.dp)
 
@@ -234,15 +234,15 @@ def boundary(
     total_bytes: float | Floats,
     permitted: tuple[Resharding, ...],
 ) -> Boundary:
-    """Return the cheapest permitted strategy for every pair of layouts.
+    """Return the times and the fastest strategy of every pair of layouts.
 
     Parameters
     ----------
     total_bytes
-        The whole boundary tensor of one micro-batch, over all replicas; an array
-        broadcasts against the layouts.
+        Size of a micro-batch's boundary tensor, over all replicas; an array broadcasts
+        against the layouts.
     permitted
-        Names that may be used, not empty; of equally fast ones the earlier wins.
+        Strategies that may be used, not empty; of equally fast ones the first is taken.
     """
     outer = outer_degree(sender, receiver)
     same = (sender.dp == receiver.dp) & (sender.shards == receiver.shards)
@@ -272,10 +272,10 @@ def boundary(
 def tied_exchange_s(
     sender: Side, receiver: Side, links: ClusterLinks, total_bytes: float
 ) -> Floats:
-    """Add up the gradients of an embedding table held by two stages.
+    """Return the time to add up gradients of an embedding table that two stages hold.
 
-    Every device holds an equal piece once its stage has reduced its own; pieces
-    cross both ways at once on full-duplex links.
+    After the reduction in each stage every device holds an equal piece; pieces are sent
+    in both directions at the same time, on full-duplex links.
     """
     transfer = Transfer(
         pairs=overlaps(sender.devices, receiver.devices),
@@ -290,7 +290,7 @@ def tied_exchange_s(
 
 
 def permitted_strategies(domain: Domain) -> tuple[Resharding, ...]:
-    """Return the strategies the user permits; InputError if there is none."""
+    """Return the strategies that the user permits; InputError if there are none."""
     permitted = tuple(name for name in RESHARDING if domain.permits(name))
     if not permitted:
         msg = f"no resharding strategy is left, expected one of {', '.join(RESHARDING)}"
@@ -305,7 +305,7 @@ def _between_s(
     transfer: Transfer,
     total_bytes: float | Floats,
 ) -> list[Floats]:
-    """Return the steps between clusters: one device-direct, three host-staged."""
+    """Return the steps between clusters: one if device-direct, three if host-staged."""
     link = links.between(sender.cluster.name, receiver.cluster.name)
     if link is None:
         return [np.full(np.broadcast(transfer.pairs, total_bytes).shape, np.inf)]
@@ -347,7 +347,7 @@ def link_use(sender: Side, receiver: Side, link: ClusterLink, pairs: Ints) -> Li
 def _inside_s(
     sender: Side, receiver: Side, transfer: Transfer, total_bytes: float | Floats
 ) -> Floats:
-    """Return the one step between two stages of a cluster."""
+    """Return the single step between two stages of a cluster."""
     cluster = sender.cluster
     connections = _connections(sender, receiver, transfer.pairs)
     each = cluster.inter_node.bandwidth_bytes_per_s * NETWORK_SHARE
@@ -364,7 +364,7 @@ def _inside_s(
 
 
 def _connections(sender: Side, receiver: Side, pairs: Ints) -> Ints:
-    """Return the connections that carry a boundary at once."""
+    """Return the number of connections that a boundary uses at the same time."""
     return np.minimum(pairs, np.minimum(sender.interfaces, receiver.interfaces))
 
 

@@ -38,12 +38,12 @@ def table_slices(
 ) -> list[TableSlice]:
     """Add layouts and boundaries to the clusters' coefficients.
 
-    A boundary is priced for all micro-batch counts at once.
+    Boundary costs are computed for all micro-batch counts in one array.
 
     Parameters
     ----------
     tables
-        Of every cluster, by micro-batch count.
+        Coefficients of every cluster, by micro-batch count.
     """
     clusters = problem.clusters
     keys = {
@@ -98,9 +98,9 @@ class _Draft:
     keys
         Layouts of each cluster.
     spans
-        Where they are in the arrays.
+        Their indices in the arrays.
     known
-        Where they are among the layouts of all micro-batch counts.
+        Their indices among the layouts of all micro-batch counts.
     """
 
     keys: Sequence[Sequence[_Key]]
@@ -120,7 +120,7 @@ class _Draft:
         *,
         tied: bool,
     ) -> _Draft:
-        """Return one in which no boundary takes any time."""
+        """Return a draft in which all boundaries take 0 seconds."""
         starts = list(accumulate(map(len, keys), initial=0))
         shape = (cuts, starts[-1], starts[-1])
         return cls(
@@ -137,7 +137,7 @@ class _Draft:
         )
 
     def put(self, cut: int, i: int, j: int, found: Boundary, number: int) -> None:
-        """Take in boundaries from cluster i to j; ``number`` is ours in ``found``."""
+        """Set boundaries from cluster i to j, at index ``number`` of ``found``."""
         target = (cut, self.spans[i], self.spans[j])
         source = (number, self.known[i][:, None], self.known[j])
         self.transfer[target] = found.transfer_s[source]
@@ -145,7 +145,7 @@ class _Draft:
         self.resharding[target] = found.strategy[source]
 
     def put_tied(self, i: int, j: int, seconds: Floats) -> None:
-        """Take in the exchange between an embedding on cluster i and one on j."""
+        """Set the exchange of a tied table's gradients between clusters i and j."""
         assert self.tied is not None
         source = (self.known[i][:, None], self.known[j])
         self.tied[self.spans[i], self.spans[j]] = seconds[source]
@@ -156,7 +156,7 @@ class _Draft:
         tables: Sequence[ClusterTable],
         shared: SharedLinks | None,
     ) -> TableSlice:
-        """Return the slice, its times in whole nanoseconds."""
+        """Return the slice, with times in whole nanoseconds."""
         transfer_ns = np.where(
             self.transfer > 0, np.maximum(nanoseconds(self.transfer), 1), 0
         )
@@ -178,9 +178,9 @@ class _Draft:
 
 
 def _shared(problem: Problem, total_bytes: float) -> SharedLinks | None:
-    """Return how long the largest boundary tensor keeps uplinks and links.
+    """Return how long the largest boundary tensor occupies uplinks and links.
 
-    Boundaries that share may be cuts of different classes; the largest is assumed.
+    Boundaries that share may be of different cut classes; the largest is assumed.
     """
     clusters = problem.clusters
     uplinks = [cluster.uplink_bytes_per_s or np.inf for cluster in clusters]
@@ -205,7 +205,7 @@ def _numbered(table: ClusterTable, keys: Sequence[_Key], span: slice) -> Cluster
 
 
 def _side(cluster: Cluster, keys: Sequence[_Key], axis: int) -> Side:
-    """Return layouts as one side of boundaries: along rows (0) or columns (1)."""
+    """Return layouts as one side of boundaries, along ``axis`` of the arrays."""
     dp, shards = np.array(keys, dtype=np.int64).T
     return Side(
         cluster=cluster,
@@ -217,12 +217,12 @@ def _side(cluster: Cluster, keys: Sequence[_Key], axis: int) -> Side:
 def boundary_bytes(
     problem: Problem, microbatches: int, cut: str, *, within: bool = False
 ) -> float:
-    """Bytes of one micro-batch's tensors of a cut class, over all replicas.
+    """Return the bytes of a micro-batch's tensors of a cut class, over all replicas.
 
     Parameters
     ----------
     within
-        Of what stays within a stage; otherwise of what crosses to the next.
+        Whether the cut is inside a stage; otherwise its tensors go to the next stage.
     """
     training = problem.training
     tensors = problem.model.cut_tensors(cut, training.seq_len, within=within)
@@ -232,10 +232,10 @@ def boundary_bytes(
 
 
 def tied_bytes(problem: Problem) -> float:
-    """Bytes of the gradient of a tied embedding table.
+    """Return the bytes that each way of a tied table's gradient exchange carries.
 
-    If later tokens have a third copy, the ring of three moves more bytes; these are
-    counted, wherever that copy is.
+    If the model has a third copy of the table, the ring of three moves more bytes than
+    two copies; they are counted whichever stage has that copy.
     """
     model = problem.model
     gradient = parameter_bytes(problem.training).gradient

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 
 def boundary_use(problem: Problem, before: Stage, after: Stage) -> LinkUse | None:
-    """Return what carries a boundary between clusters; its arrays have one entry.
+    """Return how a boundary uses the link between its clusters; arrays have one entry.
 
-    None inside a cluster, and where there is no link.
+    None inside a cluster, or if there is no link or no resharding strategy.
     """
     problem = with_corrected_links(problem)
     link = problem.links.between(before.cluster, after.cluster)

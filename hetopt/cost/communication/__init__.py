@@ -1,1 +1,1 @@
-"""What collectives take: in a micro-batch, and once per iteration."""
+"""Times of collectives: per micro-batch, and once per iteration."""

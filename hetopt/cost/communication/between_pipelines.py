@@ -1,18 +1,18 @@
-"""Gradients added up over pipelines side by side, once an iteration (Hetu v2, 4.2).
+"""Gradients added up over parallel pipelines, once per iteration (Hetu v2, 4.2).
 
 The ranks that hold the same parameters have reduced and scattered their gradients
 inside each pipeline. A unit's gradients are then added up over the pipelines, in slices
-of the least common multiple of their degrees, each weighted by its samples: R
+of the least common multiple of their degrees, each weighted by its samples: the R
 pipelines' holders of a slice form a ring, over which 2 (R - 1) / R of the slice passes.
-So a device moves 2 (R - 1) / R of its shard, whatever the others' degrees are; slices
-for one device go in one message.
+So a device moves 2 (R - 1) / R of its shard, for any degrees of the other pipelines;
+slices for one device go in one message.
 
-Which unit of one pipeline meets which cluster of another one is known only with all
-plans. Every stage is therefore charged the slowest way from its cluster to any of
-another pipeline, so that the time is its own. All devices of a cluster send at once:
-each has its part of the interfaces of its node, and of a link's or uplink's capacity.
-As inside a pipeline, all but the last of it is hidden behind the last micro-batch's
-backward pass, unless nothing overlaps (``hetopt.cost.communication.synchronisation``).
+Which clusters of other pipelines hold a unit is known only when all plans are. So every
+stage is charged the slowest path from its cluster to any cluster of another pipeline,
+and its time depends on its own plan only. All devices of a cluster send at once: each
+has its share of its node's interfaces, and of a link's or uplink's capacity. As inside
+a pipeline, all but the last bucket is hidden behind the last micro-batch's backward
+pass, unless nothing overlaps (``hetopt.cost.communication.synchronisation``).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 class Way(NamedTuple):
-    """How a device reaches another pipeline's."""
+    """Rate and latency between one device and a device of another pipeline."""
 
     bytes_per_s: float
     latency_s: float
@@ -52,7 +52,7 @@ def slowest_way(
     number: int,
     name: str,
 ) -> Way:
-    """Return the slowest way from a pipeline's cluster to any other pipeline's.
+    """Return the least rate and the largest latency to clusters of other pipelines.
 
     Parameters
     ----------
@@ -89,7 +89,7 @@ class Between:
     way
         See ``slowest_way``.
     pipelines
-        How many there are, at least 2.
+        Number of pipelines, at least 2.
     """
 
     way: Way
@@ -97,11 +97,11 @@ class Between:
 
     @property
     def start_s(self) -> float:
-        """Seconds of a stage, whatever it holds."""
+        """Seconds per stage, independent of its units."""
         return START_ACROSS_S + 2 * (self.pipelines - 1) * self.way.latency_s
 
     def unit_s(self, training: Training, parts: Iterable[HeldAlike]) -> Floats:
-        """Return the seconds of one unit, by what ranks hold of it alike; (R,)."""
+        """Return the seconds of one unit, whose parameters are ``parts``; (R,)."""
         passes = 2 * (self.pipelines - 1) / self.pipelines
         shard = sum_of(part.parameters / part.replicas for part in parts)
         size: Floats = shard * parameter_bytes(training).gradient
@@ -109,7 +109,7 @@ class Between:
 
 
 def _interfaces(cluster: Cluster) -> float:
-    """Return a device's part of the interfaces of its node, in bytes per second."""
+    """Return a device's share of its node's interfaces, in bytes per second."""
     network = cluster.nics_per_node * cluster.inter_node.bandwidth_bytes_per_s
     return network / cluster.devices_per_node
 
@@ -138,7 +138,7 @@ def _across(
 
 
 def _limits(link: ClusterLink, here: Cluster, there: Cluster) -> list[float]:
-    """Return what one device sends at most, for all that the two clusters have."""
+    """Return limits of one device's rate, per node, connection and host copy."""
     limits = []
     if link.node_bytes_per_s is not None:
         largest = max(here.devices_per_node, there.devices_per_node)

@@ -2,20 +2,21 @@
 
 Ranks of a stage are numbered with tp fastest, then cp, then dp, on consecutive
 devices of consecutive nodes, ``per_node`` of them in each: all of the stage's if it
-lies in one node. A group is ``size`` ranks ``stride`` apart: tensor
+is in one node. A group is ``size`` ranks ``stride`` apart: tensor
 parallelism (tp, 1), context parallelism (cp, tp), gradients (dp * cp, tp). All
 groups of a stage communicate at once.
 
-- A group whose block of ``size * stride`` devices fits the device group, or what the
-  stage has in a node, uses that link.
-- Otherwise its ring leaves the node, and the ``min(stride, devices_per_node)`` rings
-  of a node share its network interfaces; the link inside the node still caps it.
+- If the group's block of ``size * stride`` devices fits in a device group, or in the
+  stage's devices of a node, the group uses that link.
+- Otherwise its ring spans nodes, and the ``min(stride, devices_per_node)`` rings of a
+  node share its network interfaces; the link inside the node is still a limit.
 
-An all-to-all is no ring: what a member sends to those of other nodes goes out of its
-own share of the node's interfaces, which all devices of the node use at once.
+In an all-to-all a member sends to members on other nodes over its share of the node's
+interfaces, which all devices of the node use at once.
 
-Nominal bandwidths are reached in part (``intra_node_share``). Every collective takes a
-start, whatever its size, and the latency of every hop around its ring.
+Links reach only a share of their nominal bandwidth (``intra_node_share``). Every
+collective has a start time, independent of its size, and the latency of every hop of
+its ring.
 """
 
 from __future__ import annotations
@@ -39,11 +40,11 @@ NETWORK_SHARE = 0.9
 #: A100 (all-reduce of 64 MiB over 8 ranks, vidur's profiles).
 INTRA_NODE_SHARE = 0.58
 
-#: Families that reach more: 365 of 450 GB/s on H100 in the same profiles.
+#: Families with a larger share: 365 of 450 GB/s on H100 in the same profiles.
 INTRA_NODE_SHARES = dict.fromkeys(("H100", "H200", "H800", "H20", "B200"), 0.8)
 
-#: Share of a ring's bandwidth that an all-to-all reaches inside a node: on 8 B200 0.60
-#: of the nominal link (SimuMax's fit, ``data/collectives``), where rings have 0.8.
+#: Share of a ring's bandwidth that an all-to-all reaches inside a node: on 8 B200 it
+#: has 0.60 of the nominal link (SimuMax's fit, ``data/collectives``), rings have 0.8.
 ALL_TO_ALL_SHARE = 0.75
 
 #: Seconds that a collective takes before it moves anything, inside a node and across
@@ -57,7 +58,7 @@ HOST_SHARE = 0.8
 
 
 def intra_node_share(cluster: Cluster) -> float:
-    """Return the share of the nominal link inside a node that is reached."""
+    """Return the share of a node's nominal link bandwidth that collectives reach."""
     name = cluster.accelerator.name
     for family, share in INTRA_NODE_SHARES.items():
         if name.startswith(family):
@@ -66,14 +67,14 @@ def intra_node_share(cluster: Cluster) -> float:
 
 
 def intra_node_bandwidth(cluster: Cluster) -> float:
-    """Bytes per second that a device reaches inside its node."""
+    """Return the bytes per second that a device reaches inside its node."""
     return cluster.intra_node.bandwidth_bytes_per_s * intra_node_share(cluster)
 
 
 def group_link(
     cluster: Cluster, size: Ints, stride: Ints, per_node: Ints
 ) -> tuple[Floats, Floats]:
-    """Return bandwidth (bytes/s per rank) and latency (s per hop, in the mean).
+    """Return bandwidth (bytes/s per rank) and mean latency (s per hop) of a ring.
 
     Parameters
     ----------
@@ -87,7 +88,7 @@ def group_link(
     across = np.minimum(network * NETWORK_SHARE / rings, intra)
     inside = _inside(size, stride, per_node)
     bandwidth = np.where(inside, intra, across)
-    # Of the members that a ring has in a node, only the last sends to another node.
+    # In each node, only the last member of a ring sends to another node.
     here = np.maximum(per_node // stride, 1)
     inner, outer = cluster.intra_node.latency_s, cluster.inter_node.latency_s
     latency = np.where(inside, inner, ((here - 1) * inner + outer) / here)
@@ -103,7 +104,7 @@ def group_link(
 def all_gather_s(
     cluster: Cluster, size: Ints, stride: Ints, per_node: Ints, total_bytes: Floats
 ) -> Floats:
-    """Ring all-gather to ``total_bytes`` per rank; reduce-scatter costs the same."""
+    """Return a ring all-gather's time to ``total_bytes`` per rank; or a scatter's."""
     bandwidth, latency = group_link(cluster, size, stride, per_node)
     moved = (size - 1) * (total_bytes / size / bandwidth + latency)
     return moved + _start_s(size, stride, per_node)
@@ -112,7 +113,10 @@ def all_gather_s(
 def gather_held_s(
     cluster: Cluster, part: HeldAlike, per_node: Ints, bytes_each: int
 ) -> Floats:
-    """All-gather parameters, so many bytes of each, over the ranks that hold them."""
+    """Return the time to all-gather parameters over the ranks that hold them.
+
+    A parameter has ``bytes_each`` bytes.
+    """
     total_bytes = part.parameters * bytes_each
     return all_gather_s(cluster, part.replicas, part.stride, per_node, total_bytes)
 
@@ -120,7 +124,7 @@ def gather_held_s(
 def all_reduce_s(
     cluster: Cluster, size: Ints, stride: Ints, per_node: Ints, total_bytes: Floats
 ) -> Floats:
-    """Ring all-reduce: a reduce-scatter and an all-gather, started once."""
+    """Return a ring all-reduce's time: reduce-scatter and all-gather, started once."""
     gather = all_gather_s(cluster, size, stride, per_node, total_bytes)
     return 2 * gather - _start_s(size, stride, per_node)
 
@@ -128,14 +132,14 @@ def all_reduce_s(
 def all_to_all_s(
     cluster: Cluster, size: Ints, stride: Ints, per_node: Ints, dispatched: Dispatched
 ) -> Floats:
-    """Dispatch of tokens to experts spread over a group; combination costs the same.
+    """Return the time to dispatch tokens to experts; combination costs the same.
 
     A member sends ``1 / size`` of its tokens' copies to every other, one message each:
     ``(g - 1) alpha_in + (e - g) alpha_out + V / e ((g - 1) / B_in + (e - g) / B_out)``
-    with g members of the group in a node. Where a token is sent to a node once, the
-    nodes' others get it inside.
+    with g members of the group in a node. With ``groups``, a token is sent to each node
+    once, and forwarded inside it.
     """
-    # What straddles nodes unevenly is taken to have no more here than fit evenly.
+    # A group spread unevenly over nodes counts as spread evenly over more nodes.
     here = np.gcd(size * stride, per_node) // stride
     fits = here == size
     ring, wait = group_link(cluster, size, stride, per_node)
@@ -147,9 +151,9 @@ def all_to_all_s(
     outside = total * messages / size
     if dispatched.groups is not None:
         groups, chosen = dispatched.groups
-        # Most nodes that experts of one group, which follow one another, lie on.
+        # Largest number of nodes with experts of one group; a group's are consecutive.
         spanned = (nodes + 2 * (groups - np.gcd(nodes, groups))) // groups
-        # The fullest node takes as many more, but no token twice.
+        # The fullest node receives ``load`` times the mean, but no token twice.
         over = max(dispatched.load, 1.0)
         copies = np.minimum(chosen * spanned, dispatched.copies / over)
         copies = np.minimum(np.minimum(copies, nodes) * over, nodes)
@@ -167,6 +171,6 @@ def _start_s(size: Ints, stride: Ints, per_node: Ints) -> Floats:
 
 
 def _inside(size: Ints, stride: Ints, per_node: Ints) -> NDArray[np.bool_]:
-    """Whether groups stay in a node; blocks that do not divide it straddle two."""
+    """Whether groups are inside a node; blocks that do not divide it span two."""
     inside: NDArray[np.bool_] = per_node % (size * stride) == 0
     return inside

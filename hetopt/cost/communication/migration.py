@@ -1,15 +1,15 @@
-"""What limits bytes on their way from one device to another, when states move.
+"""Limits of the rates between two devices when states are migrated.
 
-Nothing else runs meanwhile, and messages are long: latencies are left out. Every limit
-is of one direction:
+Training is stopped meanwhile, and messages are long, so latencies are left out. Every
+limit is for one direction:
 
-- between devices of a node, what either device sends or receives there
-  (``intra_node``, at the share of it that is reached);
-- between nodes, the interfaces of both nodes, and of them what one device has: one
-  interface, or as many as there are for each of the node's devices;
-- between clusters, also the link's capacity, what one node or one pair of interfaces
-  carries over it, the uplinks, and the host links where it is staged in the hosts;
-- out of a checkpoint, what all devices together read.
+- between devices of a node, each device's sending and receiving rate (``intra_node``,
+  at the share of it that is reached);
+- between nodes, the interfaces of both nodes, and those that one device may use: the
+  node's number of interfaces over its devices, at least one;
+- between clusters, also the link's capacity, its rate per node and per connection, the
+  uplinks, and the host links if it is host-staged;
+- out of a checkpoint, the rate at which all devices together read.
 """
 
 from __future__ import annotations
@@ -32,19 +32,19 @@ if TYPE_CHECKING:
 
     #: Name of a limit, and its bytes per second.
     Limit = tuple[tuple[str, ...], float]
-    #: Limits that bytes on one way are under; None: there is no way.
+    #: Limits of the path between two devices; None if there is no path.
     Way = tuple[Limit, ...] | None
 
 
 class Network:
-    """The network between the devices that are left.
+    """The network between the remaining devices.
 
     Parameters
     ----------
     nodes
-        All of them, with the devices that each one has.
+        All nodes, with their devices.
     checkpoint_bytes_per_s
-        What all devices together read of a checkpoint; None: there is none.
+        Rate at which all devices together read the checkpoint; None if there is none.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class Network:
         self._checkpoint = checkpoint_bytes_per_s
 
     def way(self, sender: Device, receiver: Device) -> Way:
-        """Return the limits on the way between two devices."""
+        """Return the limits of the path between two devices; None without a link."""
         if sender.host == receiver.host:
             rate = intra_node_bandwidth(self._clusters[sender.cluster])
             return (
@@ -76,14 +76,14 @@ class Network:
         return tuple(limits)
 
     def from_checkpoint(self, receiver: Device) -> Way:
-        """Return the limits on the way out of the checkpoint."""
+        """Return the limits of reading the checkpoint; None if there is none."""
         if self._checkpoint is None:
             return None
         read = (("read of the checkpoint",), self._checkpoint)
         return (read, *self._ends(receiver, "received"))
 
     def _ends(self, device: Device, how: str) -> Iterator[Limit]:
-        """Yield what limits one end of a way between nodes."""
+        """Yield the limits at one end of a path between nodes."""
         cluster = self._clusters[device.cluster]
         rate = cluster.inter_node.bandwidth_bytes_per_s * NETWORK_SHARE
         number = cluster.nics_per_node
@@ -91,7 +91,7 @@ class Network:
         yield (f"{how} by node", device.host), rate * number
 
     def _own(self, device: Device) -> int:
-        """Return how many interfaces a device uses."""
+        """Return the number of interfaces that a device may use."""
         cluster = self._clusters[device.cluster]
         return max(1, cluster.nics_per_node // self._devices[device.host])
 

@@ -1,4 +1,4 @@
-"""What an iteration costs after the last backward pass: g of MODEL.md section 3.
+"""Time of an iteration after the last backward pass: g of MODEL.md section 3.
 
 Gradients are reduced over the ranks that hold the same parameters (dp * cp of dense
 ones) in fp32, weights gathered in training precision:
@@ -9,17 +9,17 @@ ones) in fp32, weights gathered in training precision:
     ZeRO-3   nothing (weights are gathered per micro-batch too)
 
 The reduction of a unit overlaps with the backward pass of the units before it, in
-the last micro-batch only. To stay linear in the units and never optimistic, a
-unit hides at most its own backward time, and one body unit's share, the last
-bucket, is not hidden at all. With ``overlap_gradients: false`` (Megatron-LM's
-default) nothing is hidden. The gather of weights is not hidden. The optimizer
-step reads and writes the states of a device's shard at memory bandwidth, unless a
-profile has its time.
+the last micro-batch only. To stay linear in the units and never be optimistic, a
+unit's reduction is hidden at most by its own backward time, and one body unit's
+reduction, the last bucket, is not hidden at all. With ``overlap_gradients: false``
+(Megatron-LM's default) nothing is hidden. The gather of weights is not hidden. The
+optimizer step reads and writes the states of a device's shard at memory bandwidth,
+unless a profile has its time.
 
-An offloaded optimizer (ZeRO-Offload) takes three steps in place of that one, one after
-the other: the reduced gradients of a device's shard go to its host, the host reads and
-writes the states at its own memory bandwidth, and the weights come back in training
-precision. ZeRO-Offload and Megatron-LM can overlap them; that is not counted on.
+An offloaded optimizer (ZeRO-Offload) takes three consecutive steps instead: the reduced
+gradients of a device's shard go to its host, the host reads and writes the states at
+its own memory bandwidth, and the weights come back in training precision. ZeRO-Offload
+and Megatron-LM can overlap these steps; no overlap is assumed.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ OPTIMIZER_START_S = 1e-3
 def reduction_s(
     training: Training, cluster: Cluster, part: HeldAlike, per_node: Ints
 ) -> Floats:
-    """Reduce gradients of one unit once per iteration; (R,)."""
+    """Return the time to reduce a unit's gradients once per iteration; (R,)."""
     if training.zero >= 2:
         return np.zeros(len(part.parameters))
     size = parameter_bytes(training).gradient
@@ -63,14 +63,14 @@ def update_s(
     per_node: Ints,
     measured_s: float | None = None,
 ) -> Floats:
-    """Gather weights if the update is sharded, and update those of one unit; (R,).
+    """Return the time to update a unit's weights, and to gather them if sharded; (R,).
 
     Parameters
     ----------
     per_node
         Devices that the stage has in each of its nodes.
     measured_s
-        Of the update of one parameter on the device; None if it was not measured.
+        Time to update one parameter on the device; None if it was not measured.
     """
     size = parameter_bytes(training)
     seconds = np.zeros(len(part.parameters))
@@ -95,7 +95,7 @@ def update_s(
 
 
 def update_start_s(cluster: Cluster) -> float:
-    """Return what the update of a stage takes whatever its units are."""
+    """Return the seconds of a stage's update that do not depend on its units."""
     if cluster.offload == "optimizer":
         # To the host and back.
         return OPTIMIZER_START_S + 2 * cluster.host_device.latency_s
@@ -109,7 +109,7 @@ def exposed_s(
     *,
     overlap: bool,
 ) -> tuple[Floats, Floats]:
-    """Split reductions into a part per stage (R,) and a part per unit (R, N)."""
+    """Split exposed reductions into seconds per stage (R,) and per unit (R, N)."""
     if not overlap:
         return np.zeros(len(reductions_s)), reductions_s
     beside = overlapped_s(backward_s, reductions_s) - backward_s

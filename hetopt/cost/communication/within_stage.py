@@ -1,29 +1,29 @@
-"""Communication inside a stage that one micro-batch waits for.
+"""Exposed communication of one micro-batch inside a stage.
 
 Tensor parallelism with sequence parallelism gathers and scatters around attention
 and around the MLP: per layer two all-gathers and two reduce-scatters forward, and
 the same backward. None of it is hidden. Backward gathers the input once more, for
 the weight's gradient, while the input's gradient is computed.
-Attention to a context does the same to its own tokens, and to the context once each;
-so does what merges tokens.
+Attention to a context does the same with its own tokens, and gathers and scatters the
+context once; a piece that merges tokens does so too.
 
-Context parallelism passes keys and values around a ring: forward once, backward
-twice the bytes (their gradients travel too). A ring hides behind the attention
-core of the steps that wait for it; what is longer than that is exposed.
+Context parallelism sends keys and values around a ring: forward once, backward twice
+the bytes (their gradients are sent too). A ring is hidden behind all steps of the
+attention core but the first; the time beyond these is exposed.
 
 ZeRO-3 gathers a unit's weights before its forward and its backward pass. ZeRO-2 and
 ZeRO-3 keep gradients sharded while they accumulate (that is the memory they save), so
-every micro-batch reduce-scatters them. Software means to hide both behind computation;
-what of it the published iterations of llm-foundry hide is fitted, and comes with the
-times of operators (``ShardTimes.sharding``): about half on A100, next to nothing on
-H100. Other sources' times hide none of it.
+every micro-batch reduce-scatters them. Frameworks overlap both with computation; the
+hidden share is fitted to published iterations of llm-foundry, and comes with the times
+of operators (``ShardTimes.sharding``): about half on A100, almost nothing on H100. With
+other sources' times none of it is hidden.
 
-Tokens of routed experts are dispatched and combined by an all-to-all over ``ep``, twice
-per pass; ranks that share experts gather what each of them received before, and scatter
-the sums behind. None of it is hidden unless ``training.moe.overlap`` says so: then that
-share runs beside the computation of another micro-batch, if that takes as long.
+Tokens of routed experts are dispatched and combined by two all-to-alls over ``ep`` per
+pass; ranks that split an expert's matrices (``etp``) gather the received tokens before
+the expert, and scatter the sums after it. Only the share ``training.moe.overlap`` of it
+is hidden, behind the computation of another micro-batch, if that takes as long.
 
-Other hidden communication is not free: ``OVERLAP_COST`` of it slows the computation.
+Other hidden communication has a cost: computation is slowed by ``OVERLAP_COST`` of it.
 """
 
 from __future__ import annotations
@@ -55,8 +55,8 @@ if TYPE_CHECKING:
     from hetopt.problem.model.model import Model
     from hetopt.problem.training.training import Training
 
-#: Share of hidden communication that computation loses to it: the processors that
-#: move data inside a node (calculon's ``processor_usage``, A100 and H100).
+#: Share of hidden communication's time by which computation is slowed: processors are
+#: busy moving data inside a node (calculon's ``processor_usage``, A100 and H100).
 OVERLAP_COST = 0.15
 
 #: All-reduces of one fp32 number per token in the vocabulary-parallel loss.
@@ -70,16 +70,15 @@ class StageCommunication:
     Attributes
     ----------
     forward_s, backward_s
-        Collectives of tensor parallelism, which nothing hides.
+        Collectives of tensor parallelism, which are not hidden.
     dispatch_s
-        Those of routed experts, of either pass; ``exposed_dispatch_s`` says what of it
-        is waited for.
+        Collectives of routed experts, in each pass; see ``exposed_dispatch_s``.
     ring_s, ring_backward_s
         Context-parallel ring, hidden behind the attention core.
     gather_s
-        ZeRO-3's weights, before each pass.
+        Gather of weights before each pass under ZeRO-3.
     scatter_s
-        Gradients of every micro-batch under ZeRO-2 and -3.
+        Scatter of gradients in every micro-batch under ZeRO-2 and -3.
     """
 
     forward_s: Floats
@@ -100,7 +99,7 @@ def stage_communication(
     replicas: Ints,
     per_node: Ints,
 ) -> StageCommunication:
-    """Communication of one unit and micro-batch.
+    """Return the communication of one unit and micro-batch.
 
     Parameters
     ----------
@@ -118,8 +117,8 @@ def stage_communication(
         size = shape.all_tokens(tokens) * width * e
         one_s = all_gather_s(cluster, shape.tp, one, per_node, size)
         forward = forward + count * one_s
-        # Without sequence parallelism an all-reduce is a gather and a scatter, and
-        # nothing was split that backward would gather again.
+        # Without sequence parallelism an all-reduce costs a gather and a scatter, and
+        # backward has no split input to gather again.
         again = repeated if shape.sequence_parallel else 0
         backward = backward + (count * one_s + OVERLAP_COST * again * one_s)
     dispatch = ring = ring_backward = nothing
@@ -131,7 +130,7 @@ def stage_communication(
             )
         dispatched = piece.dispatched(shape, e)
         if dispatched is not None:
-            # There and back.
+            # Dispatch and combination.
             dispatch = dispatch + 2 * _dispatch_s(cluster, shape, dispatched, per_node)
         passed_on = piece.ring_bytes(shape, e)
         if passed_on is not None:
@@ -156,7 +155,7 @@ def stage_communication(
 def _sharded_s(
     training: Training, cluster: Cluster, parts: Iterable[HeldAlike], per_node: Ints
 ) -> tuple[Floats, Floats]:
-    """Return what ZeRO-3 gathers of a unit's weights, and ZeRO-2 scatters; (R,)."""
+    """Return the seconds of a unit's ZeRO-3 gather and of its ZeRO-2 scatter; (R,)."""
     size = parameter_bytes(training)
     gather = scatter = np.zeros(len(per_node))
     for part in parts:
@@ -170,9 +169,9 @@ def _sharded_s(
 def _dispatch_s(
     cluster: Cluster, shape: Shape, dispatched: Dispatched, per_node: Ints
 ) -> Floats:
-    """Send tokens to their experts one way: to the ranks, and to all that share them.
+    """Return the time of an all-to-all over ``ep`` and an all-gather over ``etp``.
 
-    Back it is a reduce-scatter and an all-to-all, which cost the same.
+    Combination has a reduce-scatter and an all-to-all, which cost the same.
     """
     ep, etp = shape.ep, shape.etp
     one = np.ones_like(etp)
@@ -184,7 +183,7 @@ def _dispatch_s(
 def _collectives(
     pieces: tuple[Piece, ...],
 ) -> dict[tuple[int, int], tuple[int, int]]:
-    """Return how often a tensor of (tokens per sequence, width) is exchanged."""
+    """Return (times, repeated) of exchanges by tensor: (tokens per sequence, width)."""
     found: dict[tuple[int, int], tuple[int, int]] = {}
     for piece in pieces:
         for exchange in piece.exchanges:
@@ -195,13 +194,13 @@ def _collectives(
 
 
 def overlapped_s(computation_s: Floats, communication_s: Floats) -> Floats:
-    """Return how long both take when they run at once; never falls in either."""
+    """Return the time of both run concurrently; it increases with either."""
     longer = np.maximum(computation_s, communication_s)
     return longer + OVERLAP_COST * np.minimum(computation_s, communication_s)
 
 
 def exposed_ring_s(ring_s: Floats, core_s: Floats, cp: Ints) -> Floats:
-    """Return what a ring adds to the attention steps that it overlaps with."""
+    """Return the time that a ring adds to the attention steps that it overlaps with."""
     steps_s = core_s * (cp - 1) / cp
     return overlapped_s(steps_s, ring_s) - steps_s
 
@@ -209,10 +208,10 @@ def exposed_ring_s(ring_s: Floats, core_s: Floats, cp: Ints) -> Floats:
 def exposed_dispatch_s(
     dispatch_s: Floats, computation_s: Floats, share: Floats
 ) -> Floats:
-    """Return what dispatch and combination add to a pass of a unit; (R,).
+    """Return the time that dispatch and combination add to a unit's pass; (R,).
 
-    A share of them runs beside another micro-batch's pass through the same unit, for
-    which this one's computation stands: no more is hidden than that takes.
+    ``share`` of them overlaps with another micro-batch's pass through the same unit,
+    which is assumed to compute as long as this one: no more than that is hidden.
     """
     shared_s = share * dispatch_s
     beside_s = overlapped_s(computation_s, shared_s) - computation_s

@@ -1,1 +1,1 @@
-"""Measured operators: single kernels, from which the times of units are added up."""
+"""Measured operators: single kernels, whose times add up to those of units."""

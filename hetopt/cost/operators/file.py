@@ -1,6 +1,6 @@
-"""Operator profiles: the CSV files that hold how long single kernels take.
+"""Operator profiles: CSV files with the times of single kernels.
 
-A file opens with header lines ``# key: value``:
+A file starts with header lines ``# key: value``:
 
     schema          hetopt-operators/1
     device          the accelerator's name in the catalogue, or free text
@@ -11,27 +11,27 @@ A file opens with header lines ``# key: value``:
                     of the device, with units; needed if it is not in the catalogue
     notes           anything else
 
-and goes on with one CSV table:
+followed by one CSV table:
 
     op              matmul: (m, k) x (k, n); group_matmul: ``groups`` of them (experts);
                     sdp_fwd, sdp_bwd: the fused, causal attention core; memory: reads
                     and writes of element-wise kernels
     dtype           bf16 or fp16
     m, k, n, groups, layout
-                    of multiplications; layout is TN (forward), NN (gradient of the
+                    for multiplications; layout is TN (forward), NN (gradient of the
                     input) or NT (gradient of the weight)
     batch, seq, heads, kv_heads, qk_dim, v_dim
-                    of the attention core
-    bytes           that a memory operator moves
+                    for the attention core
+    bytes           bytes that a memory operator moves
     time_us         in microseconds
-    kernel          optional, of memory operators: rmsnorm, layernorm, rope, swiglu,
-                    gelu, add or embedding; a kernel has a curve of its own, and rows
-                    without one answer for all others. ``n``, optional too, is then the
-                    width of a token's row: what a norm, a sum, an activation or a
-                    look-up writes, or the queries and keys that are rotated
-    output          optional, of multiplications: bf16, fp16 or fp32; if it is not
+    kernel          optional, for memory operators: rmsnorm, layernorm, rope, swiglu,
+                    gelu, add or embedding; named kernels are predicted separately,
+                    others from the rows without a name. ``n``, optional too, is then
+                    the width of a token's row: the output of a norm, a sum, an
+                    activation or a look-up, or the queries and keys that are rotated
+    output          optional, for multiplications: bf16, fp16 or fp32; if it is not
                     given, NT adds to an fp32 buffer and the others write ``dtype``
-    model           optional: whose layer the operator was measured for
+    model           optional: the model whose layer the operator is part of
 
 Cells that an operator does not need are empty.
 """
@@ -96,9 +96,8 @@ class OperatorRow:
     Raises
     ------
     ValueError
-        A size that the operator needs is missing, one is below 1, a word is none of
-        those known, or the time is no positive, finite number; reads ``column: what is
-        wrong``.
+        A size that the operator needs is missing or below 1, a word is unknown, or the
+        time is not positive and finite; the message is ``column: what is wrong``.
     """
 
     op: str
@@ -145,7 +144,7 @@ class OperatorRow:
 
     @property
     def output_bytes(self) -> int:
-        """Bytes per element that a multiplication writes; read too if it adds."""
+        """Bytes per element that a multiplication writes, and reads if it adds."""
         if self.output is None:
             return 8 if self.layout == "NT" else 2
         return (4 if self.output == "fp32" else 2) * (2 if self.layout == "NT" else 1)
@@ -160,7 +159,7 @@ WRITTEN = (*COLUMNS, *_OPTIONAL)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OperatorProfile:
-    """An operator profile as it stands in its file.
+    """Content of an operator profile.
 
     Attributes
     ----------
@@ -175,17 +174,17 @@ class OperatorProfile:
 
 
 def parse_operators(text: str, name: str) -> OperatorProfile:
-    """Return the operator profile that ``text`` holds.
+    """Return the operator profile in ``text``.
 
     Parameters
     ----------
     name
-        What errors call the file.
+        Name of the file in error messages.
 
     Raises
     ------
     InputError
-        A line is malformed; names file, line and column.
+        A line is malformed; the message has file, line and column.
     """
     found = parse_csv_text(
         text,
@@ -219,13 +218,13 @@ def write_operators(
     Raises
     ------
     InputError
-        The file cannot be written; it is then as it was before.
+        The file cannot be written; an existing one is then unchanged.
     """
     write_text(path, csv_text(header, WRITTEN, map(_cells, rows)))
 
 
 def append_operators(path: str, rows: Iterable[OperatorRow]) -> None:
-    """Add rows to the end of a profile that ``write_operators`` began, with one write.
+    """Append rows, in one write, to a profile that ``write_operators`` created.
 
     Raises
     ------
@@ -240,7 +239,7 @@ def _cells(row: OperatorRow) -> tuple[object, ...]:
 
 
 def _cell(column: str, text: str) -> str | int | float | None:
-    """Return a cell's value; ValueError reads ``column: what is wrong``."""
+    """Return a cell's value; a ValueError's message is ``column: what is wrong``."""
     if column in ("op", "dtype"):
         if text not in _WORDS[column]:
             msg = f"{column}: {text!r}, expected {', '.join(_WORDS[column])}"

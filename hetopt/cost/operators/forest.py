@@ -1,13 +1,13 @@
-"""A forest per class of operators: the logarithm of time over roofline time.
+"""A forest per class of operators: it predicts the log of time over roofline time.
 
-Roofline time is a linear cost model of compute, traffic, waves and starts (``Work``),
-whose rates are fitted to the relative errors of the rows it learns from. Extremely
-randomised trees correct it, and answer with averages of corrections they have seen: far
-outside of them they are as good as the roofline.
+Roofline time is a linear cost model of compute, traffic, waves and starts (``Work``).
+Its rates are fitted to the training rows by relative errors. Extremely randomised trees
+predict a correction, the average of corrections of similar rows; far from all rows it
+is about as good as the roofline.
 
-Element-wise kernels that rows name have a roofline and trees each. All others are
-answered by the rows without a name; if there are none, by the roofline of all rows
-alone, whose corrections would be those of other kernels.
+Every element-wise kernel that rows name has its own roofline and trees. All others are
+predicted from the rows without a name. If there are none, they have the roofline fitted
+to all rows and no trees, since its corrections would be those of other kernels.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ if TYPE_CHECKING:
     from hetopt.cost.operators.work import Work
     from hetopt.cost.shapes import Floats
 
-#: The few rows of attention cores need all features at every split. Of grouped
-#: multiplications a handful of weights' shapes was measured: small leaves learn those
-#: by heart.
+
+#: Attention cores have few rows and need all features at every split. Grouped
+#: multiplications were measured for few weight shapes, which small leaves overfit.
 SETTINGS = {
     MATMUL: Settings(trees=100, max_features=0.5, min_samples_leaf=1),
     GROUP_MATMUL: Settings(trees=100, max_features=0.5, min_samples_leaf=20),
@@ -48,22 +48,22 @@ SETTINGS = {
 
 
 class Widths(NamedTuple):
-    """How many terms a class's rooflines add up, and features its trees ask for."""
+    """Number of terms in a class's rooflines, and of features of its trees."""
 
     terms: int
     features: int
 
     @classmethod
     def of(cls, work: Work) -> Self:
-        """Return those of kernels."""
+        """Return the widths of the kernels' work."""
         return cls(work.terms.shape[1], work.features.shape[1])
 
 
 class OperatorForest:
-    """What predicts the kernels of one class on one device."""
+    """Predictor of the kernels of one class on one device."""
 
     def __init__(self, curves: Mapping[str, Curve]) -> None:
-        """Take a curve by kernel; the one without a name answers for all others."""
+        """Set the curve of each kernel; the one named "" is for all others."""
         self._curves = curves
 
     @classmethod
@@ -75,7 +75,7 @@ class OperatorForest:
         seconds
             Measured times; (R,), R at least 1.
         settings
-            As ``SETTINGS`` has them by class.
+            Those of the class in ``SETTINGS``.
         """
         if work.kernels is None:
             return cls({"": Curve.fitted(work, seconds, settings)})
@@ -89,12 +89,12 @@ class OperatorForest:
 
     @classmethod
     def kept(cls, arrays: Mapping[str, NDArray[Any]], widths: Widths) -> Self:
-        """Return the forest that ``arrays`` made; ValueError if it is none.
+        """Return the forest saved as ``arrays``; ValueError if they are invalid.
 
         Parameters
         ----------
         widths
-            Of the kernels that it is asked about.
+            Those of the kernels to predict.
         """
         names = [str(name) for name in arrays.get("names", ())]
         if "" not in names:
@@ -112,7 +112,7 @@ class OperatorForest:
         return found
 
     def roofline_s(self, work: Work) -> Floats:
-        """Return the times of the fitted rooflines alone; (R,)."""
+        """Return the times of the fitted rooflines, without trees; (R,)."""
         return self._answers(work, lambda curve, part: curve.roofline_s(part))
 
     def predict_s(self, work: Work) -> Floats:
@@ -137,12 +137,12 @@ def _by_name(names: NDArray[np.str_]) -> Iterator[tuple[str, NDArray[np.bool_]]]
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Curve:
-    """A roofline, and the trees that correct it; None leaves it as it is.
+    """A roofline, and the trees that correct it; None for no correction.
 
     Attributes
     ----------
     rates
-        What each of the roofline's terms costs; (T,).
+        Seconds per unit of each of the roofline's terms; (T,).
     """
 
     rates: Floats
@@ -161,7 +161,7 @@ class Curve:
     def kept(
         cls, arrays: Mapping[str, NDArray[Any]], prefix: str, widths: Widths
     ) -> Self:
-        """Return the curve that ``arrays`` made; ValueError if it is none."""
+        """Return the curve saved as ``arrays``; ValueError if they are invalid."""
         rates = arrays.get(prefix + "rates", np.empty(0))
         if rates.shape != (widths.terms,) or not (rates >= 0).all():
             msg = "expected rates of a roofline"
@@ -172,12 +172,12 @@ class Curve:
         return cls(rates=rates, trees=trees)
 
     def arrays(self, prefix: str) -> dict[str, NDArray[Any]]:
-        """Return the curve as arrays, whose names begin with a prefix."""
+        """Return the curve as arrays, whose names begin with ``prefix``."""
         found = {} if self.trees is None else self.trees.arrays(prefix)
         return {prefix + "rates": self.rates, **found}
 
     def roofline_s(self, work: Work) -> Floats:
-        """Return the times of the fitted roofline alone; (R,)."""
+        """Return the times of the fitted roofline, without trees; (R,)."""
         seconds: Floats = work.terms @ self.rates
         return seconds
 

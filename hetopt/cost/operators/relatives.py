@@ -1,7 +1,7 @@
-"""Whose measured operators answer for an accelerator, class by class.
+"""The measured operators that are used for an accelerator, class by class.
 
-Its own, or where it lacks a class those of its nearest relative: efficiencies are
-borrowed, as times relative to the device's own peak and memory bandwidth.
+They are its own, or for a class that it lacks those of its nearest relative, whose
+efficiencies are used: times relative to the measured device's peak and bandwidth.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
 _A100 = ("A100-80GB", "A100-PCIe-80GB")
 
-#: By beginning of the accelerator's name: devices that were measured, nearest first.
-#: Who is whose relative is our choice, by generation: H800, H20 and H200 are Hopper as
-#: H100 is, B200 comes next. Ascend and MI300X have no near one, and say so in reports.
+#: By prefix of the accelerator's name: measured devices, nearest first. The choice of
+#: relatives is ours, by generation: H800, H20 and H200 are Hopper like H100, B200 is
+#: the next. Ascend and MI300X have no near relative; reports name whose they use.
 RELATIVES = {
     "A100": _A100,
     "A800": _A100,
@@ -52,9 +52,9 @@ class Measured:
     op
         The class.
     device, rates
-        What they are of, and what it could do at best.
+        The measured device and its peak rates.
     name, text
-        What errors call the file, and its content, which is read when it is needed.
+        The file's name in error messages, and its content, which is parsed on demand.
     """
 
     op: str
@@ -65,12 +65,12 @@ class Measured:
 
     @property
     def kind(self) -> str:
-        """Return how the file got its times: measured, published or modelled."""
+        """Origin of the file's times: measured, published or modelled."""
         return header_of(self.text)["kind"]
 
     @property
     def rows(self) -> tuple[OperatorRow, ...]:
-        """Return the kernels and their times."""
+        """The kernels and their times."""
         return tuple(
             row for row in _parsed(self.text, self.name).rows if row.op == self.op
         )
@@ -82,7 +82,7 @@ def rates_of(accelerator: Accelerator) -> Rates:
     Raises
     ------
     ValueError
-        It does not multiply in 16 bits.
+        The accelerator does not multiply in 16 bits.
     """
     flops = _flops_of_16_bits(accelerator)
     if flops is None:
@@ -118,8 +118,8 @@ def by_class(text: str, name: str) -> Mapping[str, Measured]:
     Raises
     ------
     InputError
-        The device is not in the catalogue and the header lacks its rates, or it does
-        not multiply in 16 bits.
+        The device is not in the catalogue and the header lacks its rates, or the device
+        does not multiply in 16 bits.
     """
     header = header_of(text)
     device, rates = header.get("device", ""), rates_of_header(header, name)
@@ -167,7 +167,7 @@ def _given_rates(header: Mapping[str, str], name: str) -> Rates:
 
 @cache
 def _shipped() -> tuple[tuple[str, str | None, str], ...]:
-    """Return name, device and text of the files that ship."""
+    """Return name, device and text of the shipped files."""
     texts = {name: file.read_text("utf-8") for name, file in operator_files().items()}
     return tuple(
         (name, header_of(text).get("device"), text) for name, text in texts.items()
@@ -176,7 +176,7 @@ def _shipped() -> tuple[tuple[str, str | None, str], ...]:
 
 def _holds(text: str, name: str, op: str) -> bool:
     """Whether a file has rows of a class."""
-    # Files that ship have it in the first column, which is quicker to see.
+    # Shipped files have the class in the first column: faster than parsing.
     if f"\n{op}," in text:
         return True
     plain = "\nop," in f"\n{text}" and '"' not in text

@@ -1,9 +1,9 @@
-"""Forests of the operators that ship with hetopt, grown before they shipped.
+"""Forests of the operators that ship with hetopt, grown in advance.
 
-Growing one takes a second, and loading scikit-learn another. ``data/forests`` holds one
-file of arrays per operator profile and class, written by ``python -m
-benchmarks.operator_forests``, each with a digest of what it was grown from: where a
-profile, a device's rates or ``SETTINGS`` have changed, it is not taken.
+Growing a forest takes a second, and importing scikit-learn another. ``data/forests``
+has one file of arrays per operator profile and class, written by ``python -m
+benchmarks.operator_forests``, each with a digest of its inputs: if a profile, a
+device's rates or ``SETTINGS`` have changed, the file is not used.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from hetopt.problem.catalogue import forest_files
 if TYPE_CHECKING:
     from hetopt.cost.operators.relatives import Measured
 
-#: The array, beside a forest's own, that holds the digest of what it was grown from.
+#: Name of the array with the digest of the forest's inputs.
 _DIGEST = "digest"
 
 
 def shipped_forest(part: Measured, widths: Widths) -> OperatorForest | None:
-    """Return the forest that ships for measured operators; None if none does.
+    """Return the shipped forest of measured operators; None if there is none.
 
     Parameters
     ----------
     widths
-        Of the kernels that it is asked about.
+        Those of the kernels to predict.
     """
     file = forest_files().get(file_stem(part))
     if file is None:
@@ -44,13 +44,13 @@ def shipped_forest(part: Measured, widths: Widths) -> OperatorForest | None:
             if str(data[_DIGEST]) != digest(part):
                 return None
             return OperatorForest.kept(dict(data), widths)
-    # An installation may be broken: then the forest is grown.
+    # A file may be broken: then the caller grows the forest.
     except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile, zlib.error):
         return None
 
 
 def content_of(part: Measured) -> bytes:
-    """Return the file that ships for measured operators: their forest, grown anew."""
+    """Return the content of the file that ships for measured operators, grown anew."""
     data = io.BytesIO()
     arrays = grown(part).arrays()
     np.savez_compressed(
@@ -67,11 +67,11 @@ def grown(part: Measured) -> OperatorForest:
 
 
 def file_stem(part: Measured) -> str:
-    """Return what the file of a forest is called, without its suffix."""
+    """Return the name of a forest's file, without its suffix."""
     return f"{part.name}-{part.op}"
 
 
 def digest(part: Measured) -> str:
-    """Return a SHA-256 over all that a forest is grown from, in hexadecimal."""
+    """Return a SHA-256 of a forest's profile, rates and settings, in hexadecimal."""
     known = part.op, astuple(part.rates), astuple(SETTINGS[part.op]), part.text
     return hashlib.sha256(repr(known).encode()).hexdigest()

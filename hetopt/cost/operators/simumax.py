@@ -1,12 +1,12 @@
 """Operators that SimuMax measured: a system's JSON file (``configs/system``).
 
-``accelerator.op`` states per operator a peak (``tflops``) and, by shape, the share of
-it that was measured (``accurate_efficient_factor``), from which times follow. In
+``accelerator.op`` states per operator a peak (``tflops``) and, by shape, the measured
+share of it (``accurate_efficient_factor``); times are computed from both. In
 ``sdp_fwd`` and ``sdp_bwd`` FLOPs count the causal kernel as a full square. ``group_
-matmul`` gives forward sizes in all three stages. Kernels in fp8 are left out.
+matmul`` has forward sizes in all three stages. Kernels in fp8 are left out.
 
 ``accelerator.bandwidth.default`` states a fitted share of the memory's bandwidth and a
-latency for all other kernels: they become a row at each of four sizes.
+latency for all other kernels: they give one row for each of four sizes.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ NOTES = (
 )
 _DTYPE = "bf16"
 _BYTES = (10**6, 10**7, 10**8, 10**9)
-#: Products of a pass over the attention core, as SimuMax counts them.
+#: Products in a pass of the attention core, as SimuMax counts them.
 _PRODUCTS = {SDP_FORWARD: 2, SDP_BACKWARD: 5}
 _STAGES = {"fwd": "TN", "bwd_grad_act": "NN", "bwd_grad_w": "NT"}
 
@@ -47,12 +47,12 @@ def read_simumax(path: str) -> tuple[list[OperatorRow], dict[str, str]]:
 
     Returns
     -------
-    The operators, and ``peak_flops`` and ``memory_bandwidth`` as a header has them.
+    The operators, and the header lines ``peak_flops`` and ``memory_bandwidth``.
 
     Raises
     ------
     InputError
-        The file is malformed, or has no measured operator; names file and field.
+        The file is malformed, or has no measured matmul; messages have file and field.
     """
     data = read_json(path, "a system of SimuMax")
     accelerator = _mapping(data, path, "", "accelerator")
@@ -104,7 +104,7 @@ def read_simumax(path: str) -> tuple[list[OperatorRow], dict[str, str]]:
 
 
 def _product(op: str, sizes: Mapping[str, str], flops_per_s: float) -> OperatorRow:
-    """Return a multiplication; ValueError reads ``key: what is wrong``."""
+    """Return a multiplication; a ValueError's message is ``key: what is wrong``."""
     m, k, n = (_size(sizes, name) for name in ("m", "k", "n"))
     batch = _size(sizes, "b")
     return OperatorRow(
@@ -121,7 +121,7 @@ def _product(op: str, sizes: Mapping[str, str], flops_per_s: float) -> OperatorR
 
 
 def _grouped(op: str, sizes: Mapping[str, str], flops_per_s: float) -> OperatorRow:
-    """Return grouped multiplications; ValueError reads ``key: what is wrong``."""
+    """Return grouped multiplications; a ValueError is ``key: what is wrong``."""
     groups, m, k, n = (_size(sizes, name) for name in ("ng", "M", "K", "N"))
     stage = _word(sizes, "stage")
     if stage not in _STAGES:
@@ -142,7 +142,7 @@ def _grouped(op: str, sizes: Mapping[str, str], flops_per_s: float) -> OperatorR
 
 
 def _core(op: str, sizes: Mapping[str, str], flops_per_s: float) -> OperatorRow:
-    """Return an attention core; ValueError reads ``key: what is wrong``."""
+    """Return an attention core; a ValueError's message is ``key: what is wrong``."""
     batch, seq = _size(sizes, "batch"), _size(sizes, "seq_len")
     heads, kv_heads = _size(sizes, "head_num"), _size(sizes, "kv_head_num")
     qk_dim, v_dim = _size(sizes, "qk_head_dim"), _size(sizes, "v_head_dim")
@@ -169,7 +169,7 @@ _MAKERS: Mapping[str, Callable[[str, Mapping[str, str], float], OperatorRow]] = 
 
 
 def _sizes(shape: str) -> dict[str, str]:
-    """Return the parts of ``key=value, key=value``."""
+    """Parse ``key=value, key=value``."""
     parts = (part.partition("=") for part in shape.split(","))
     return {key.strip(): value.strip() for key, _, value in parts}
 

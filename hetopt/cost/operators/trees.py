@@ -1,10 +1,9 @@
-"""Extremely randomised trees as arrays: grown by scikit-learn, asked without it.
+"""Extremely randomised trees as arrays: grown by scikit-learn, evaluated without it.
 
-Loading scikit-learn takes longer than asking, so what it has grown is kept as arrays
-(``hetopt.cost.operators.shipped``, ``hetopt.cost.sources.prediction_cache``). Answers
-are those of the library, to the last bit: it compares features of 32 bits with
-thresholds of 64, and the largest number of 32 bits that is not above a threshold
-parts such features alike.
+Importing scikit-learn takes longer than a prediction, so trees are saved as arrays
+(``hetopt.cost.operators.shipped``, ``hetopt.cost.sources.prediction_cache``).
+Predictions are equal to the library's in every bit: it compares 32-bit features with
+64-bit thresholds; rounded down to 32 bits, a threshold splits such features equally.
 """
 
 from __future__ import annotations
@@ -23,20 +22,20 @@ if TYPE_CHECKING:
 
     from hetopt.cost.shapes import Floats
 
-#: What is kept of T trees of N nodes, S of which are splits, and of which type.
+#: Arrays saved of T trees with N nodes, S of which are splits, and their types.
 _DTYPES = {
-    # Of the deepest tree; ().
+    # Depth of the deepest tree; ().
     "depth": np.int32,
-    # Of each tree; (T,).
+    # Number of nodes of each tree; (T,).
     "nodes": np.int32,
     # Which nodes are splits; (N,).
     "is_split": np.bool_,
-    # Of each split; (S,). The next nodes are so many behind it.
+    # Of each split; (S,). ``left`` and ``right`` are offsets of the next node.
     "features": np.int8,
     "thresholds": np.float32,
     "left": np.int32,
     "right": np.int32,
-    # Of each leaf; (N - S,).
+    # Prediction of each leaf; (N - S,).
     "values": np.float64,
 }
 
@@ -48,11 +47,11 @@ class Settings:
     Attributes
     ----------
     trees
-        How many.
+        Number of trees.
     max_features
-        Share of the features a split chooses from.
+        Share of the features from which a split is chosen.
     min_samples_leaf
-        Rows of a leaf, at least.
+        Least number of rows in a leaf.
     """
 
     trees: int
@@ -62,21 +61,20 @@ class Settings:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Trees:
-    """T trees of N nodes together; arrays are (N,) but for ``roots``.
+    """T trees with N nodes in total; arrays are (N,) except ``roots``.
 
     Attributes
     ----------
     roots
-        Node that each tree begins with; (T,).
+        Root node of each tree; (T,).
     depth
-        Of the deepest tree: so many steps lead from any root to a leaf.
+        Depth of the deepest tree: number of steps after which all rows are in leaves.
     features, thresholds
-        Rows whose feature is at most the threshold go left. A leaf sends all rows
-        to itself.
+        Rows whose feature is at most the threshold go left. Rows in a leaf stay there.
     left, right
         The next node.
     values
-        What a leaf answers.
+        Predictions of leaves.
     """
 
     roots: NDArray[np.int32]
@@ -88,8 +86,8 @@ class Trees:
     values: Floats
 
     def answers(self, rows: Floats) -> Floats:
-        """Return the mean of the trees' answers to R rows of F features; (R,)."""
-        # Many kernels are asked about again and again.
+        """Return the mean of the trees' predictions for R rows of F features; (R,)."""
+        # Many rows are equal.
         wide = rows.astype(np.float32)
         first, asked = distinct_rows(wide.T)
         narrow = wide[first]
@@ -98,7 +96,7 @@ class Trees:
         for _ in range(self.depth):
             to_left = narrow[number, self.features[node]] <= self.thresholds[node]
             node = np.where(to_left, self.left[node], self.right[node])
-        # Tree by tree: how sums round must not depend on how many rows there are.
+        # Tree by tree: the rounding of sums must not depend on the number of rows.
         total = np.zeros(len(narrow))
         for answers in self.values[node]:
             total += answers
@@ -108,12 +106,12 @@ class Trees:
     def kept(
         cls, arrays: Mapping[str, NDArray[Any]], prefix: str, *, width: int
     ) -> Self:
-        """Return the trees that ``arrays`` made, which ask for ``width`` features.
+        """Return the trees saved as ``arrays``, which have ``width`` features.
 
         Raises
         ------
         ValueError
-            They are no trees: something lacks, or leads nowhere.
+            The arrays are invalid: one is missing, or a node has no valid next node.
         """
         try:
             found = {name: arrays[prefix + name] for name in _DTYPES}
@@ -143,7 +141,7 @@ class Trees:
         )
 
     def arrays(self, prefix: str) -> dict[str, NDArray[Any]]:
-        """Return the trees as arrays, whose names begin with a prefix."""
+        """Return the trees as arrays, whose names begin with ``prefix``."""
         own = np.arange(len(self.left))
         is_split = self.left != own
         found = {
@@ -163,9 +161,9 @@ class Trees:
 
 
 def _are_sound(found: Mapping[str, NDArray[Any]], width: int) -> bool:
-    """Whether arrays as ``_DTYPES`` has them make trees of ``width`` features.
+    """Whether the arrays of ``_DTYPES`` are valid trees with ``width`` features.
 
-    The next nodes lie behind a split and within its tree.
+    The next nodes must be after a split and within its tree.
     """
     nodes, is_split = found["nodes"], found["is_split"]
     if any(found[name].dtype != dtype for name, dtype in _DTYPES.items()):
@@ -199,16 +197,16 @@ def _are_sound(found: Mapping[str, NDArray[Any]], width: int) -> bool:
 
 
 def grow(rows: Floats, answers: Floats, settings: Settings) -> Trees:
-    """Grow trees that answer R rows of F features; the same whenever asked.
+    """Grow trees on R rows of F features; deterministic.
 
     Parameters
     ----------
     rows
         (R, F), R at least 1, F at most 127.
     answers
-        (R,).
+        Values to predict; (R,).
     """
-    # Loading scikit-learn takes a second or two.
+    # Importing scikit-learn takes a second or two.
     from sklearn.ensemble import ExtraTreesRegressor
 
     grown = ExtraTreesRegressor(
@@ -241,7 +239,7 @@ def grow(rows: Floats, answers: Floats, settings: Settings) -> Trees:
 
 
 def _not_above(thresholds: Floats) -> NDArray[np.float32]:
-    """Return the largest numbers of 32 bits that are not above; infinity stays."""
+    """Round down to numbers of 32 bits; infinity is unchanged."""
     nearest = thresholds.astype(np.float32)
     below = np.nextafter(nearest, np.float32(-np.inf))
     return np.where(nearest > thresholds, below, nearest)

@@ -1,18 +1,18 @@
 """Operators that vidur measured: ``data/profiling/compute/<device>/**/mlp.csv``.
 
-Each file holds one model's layer, forward, in fp16: per tensor-parallel degree and
-number of tokens the times of its ten operators, in milliseconds, of which the medians
-are read. Four are multiplications, six element-wise kernels, whose bytes are those
-that hetopt counts for them. Attention (``attention.csv``, the kernels of inference) is
-left out: training needs the core's backward pass.
+Each file has one model's layer, forward, in fp16: per tensor-parallel degree and
+number of tokens the times of its ten operators, in milliseconds; medians are read.
+Four are multiplications, six element-wise kernels, with the bytes that hetopt counts
+for them. Attention (``attention.csv``, kernels for inference) is left out: training
+needs the core's backward pass.
 
-The files do not say which norm a layer has: it is taken to be RMSNorm beside a gated
-MLP and LayerNorm beside another, as in the models that vidur measured. A layer whose
-second norm was not measured runs attention and MLP side by side (phi-2): its ``add``
-sums both and the residual.
+The files do not state a layer's norm: RMSNorm is assumed with a gated MLP, otherwise
+LayerNorm, as in the models that vidur measured. A layer whose second norm was not
+measured runs attention and MLP in parallel (phi-2): its ``add`` sums both and the
+residual.
 
-vidur measures every 32 tokens. Kept are 128, 256, 512 and whole thousands (of 1024):
-what lies between says little that is new, and a forest would grow slowly.
+vidur measures multiples of 32 tokens. Only 128, 256, 512 and multiples of 1024 are
+read: the others add little information, and a forest would grow slowly.
 """
 
 from __future__ import annotations
@@ -56,12 +56,12 @@ _SECOND_NORM = "post_attention_layernorm"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Layer:
-    """What one line of a file was measured for; sizes of the whole model.
+    """The layer that a line of a file was measured for; sizes of the whole model.
 
     Attributes
     ----------
     sums
-        How many sums of two tensors its ``add`` makes.
+        Number of sums of two tensors in its ``add``.
     """
 
     heads: int
@@ -80,7 +80,7 @@ class _Layer:
 
     @property
     def kv(self) -> int:
-        """Width of one device's keys; a head at least."""
+        """Width of one device's keys; at least one head."""
         return max(1, self.kv_heads // self.tp) * (self.hidden // self.heads)
 
     @property
@@ -124,7 +124,7 @@ def read_vidur(folder: str, models: Sequence[str] | None = None) -> list[Operato
     Raises
     ------
     InputError
-        There is no such file, or a line is malformed; names file, line and column.
+        There is no such file, or a line is malformed; messages have file, line, column.
     """
     path = Path(folder)
     files = [path] if path.is_file() else sorted(path.rglob(_FILE))
@@ -171,7 +171,7 @@ def _rows_of_file(path: str, model: str) -> Iterator[OperatorRow]:
 
 
 def _always() -> tuple[str, ...]:
-    """Operators that every layer has; phi-2 lacks its second norm."""
+    """Return the operators that every layer has; phi-2 lacks the second norm."""
     return "attn_pre_proj", "attn_post_proj", "mlp_up_proj", "mlp_down_proj"
 
 
@@ -180,7 +180,7 @@ def _column(operator: str) -> str:
 
 
 def _layer(cells: Mapping[str, str | None]) -> _Layer:
-    """Return what a line was measured for; ValueError reads ``column: why``."""
+    """Return a line's layer; a ValueError's message is ``column: what is wrong``."""
     sizes = {}
     for name, column in _SIZES.items():
         sizes[name] = whole_number(column, cells[column] or "")
@@ -203,7 +203,7 @@ def _layer(cells: Mapping[str, str | None]) -> _Layer:
 def _rows(
     layer: _Layer, cells: Mapping[str, str | None], model: str
 ) -> Iterator[OperatorRow]:
-    """Yield a line's operators; ValueError reads ``column: what is wrong``."""
+    """Yield a line's operators; a ValueError's message is ``column: what is wrong``."""
     if layer.tokens % _STEP and layer.tokens not in _FEW_TOKENS:
         return
     for operator, (k, n) in layer.multiplications.items():

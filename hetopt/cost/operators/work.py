@@ -1,4 +1,4 @@
-"""What kernels do, as arrays: the seconds that peaks alone would need, and features."""
+"""Work of kernels as arrays: seconds at the device's peak rates, and features."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ if TYPE_CHECKING:
     from hetopt.cost.operators.file import OperatorRow
     from hetopt.cost.pieces.operations import AttentionCore, Elementwise, Multiplication
 
-#: Multiplications of the attention core's backward pass over those of its forward
-#: pass: scores again, and the gradients of scores, queries, keys and values.
+#: Ratio of multiplications in the attention core's backward and forward pass: scores
+#: again, and the gradients of scores, queries, keys and values (5 of 2).
 BACKWARD_PRODUCTS = 2.5
 
 #: Rows and columns of the product, or rows of a softmax, that one thread block
-#: computes: the quantum in which work is spread over a device.
+#: computes: the granularity of work on a device.
 _TILE = 128
 
-#: Rows and columns of the tiles that a multiplication may choose from.
+#: Sizes of tiles, in rows and columns, that a multiplication may use.
 _TILES = ((_TILE, _TILE), (2 * _TILE, _TILE), (_TILE, 2 * _TILE))
 
-#: Tiles that a device computes at once, about: it has 84 (A40) to 148 (B200)
-#: processors. Their true number makes forests no better.
+#: Approximate number of tiles that a device computes at once: it has 84 (A40) to 148
+#: (B200) processors. The exact number does not improve forests.
 _AT_ONCE = 128
 
 
@@ -50,17 +50,17 @@ class Work:
     compute_s, traffic_s
         Seconds at the device's peak rate, and at its memory bandwidth.
     wave_s
-        Of multiplications, ``compute_s`` of whole waves of whole tiles: the last one
-        takes as long as a full one. Of attention cores, that of one wave.
+        For multiplications, ``compute_s`` of whole waves of whole tiles: the last wave
+        takes as long as a full one. For attention cores, that of one wave.
     starts
         Kernels that start one after the other: one per group of a multiplication.
     sizes
-        What else the time depends on; (R, F).
+        Other sizes on which the time depends; (R, F).
     bound_by_compute
-        Whether neither traffic nor a start count: of fused attention, which is measured
-        at one length of sequence mostly, they cannot be told from its waves.
+        Whether traffic and starts are left out: fused attention is mostly measured at
+        one sequence length, where they cannot be distinguished from waves.
     kernels
-        Of element-wise work the kernels' names, empty where nobody says; (R,).
+        For element-wise work the kernels' names, empty if unknown; (R,).
     """
 
     compute_s: Floats
@@ -72,7 +72,7 @@ class Work:
     kernels: NDArray[np.str_] | None = None
 
     def at(self, rows: NDArray[np.bool_] | NDArray[np.int64]) -> Work:
-        """Return some of the kernels, by a mask that is (R,) or by their rows."""
+        """Return some of the kernels, by a mask of shape (R,) or by row numbers."""
         return replace(
             self,
             compute_s=self.compute_s[rows],
@@ -85,13 +85,13 @@ class Work:
 
     @property
     def columns(self) -> Iterator[Floats]:
-        """The numbers that tell kernels of one name apart; (R,) each."""
+        """Numbers in which kernels of the same name differ; (R,) each."""
         yield from (self.compute_s, self.traffic_s, self.wave_s, self.starts)
         yield from self.sizes.T
 
     @property
     def terms(self) -> Floats:
-        """Return what a linear cost model adds up; (R, 2) or (R, 4)."""
+        """Terms of the linear cost model; (R, 2) or (R, 4)."""
         terms = [self.compute_s, self.wave_s]
         if not self.bound_by_compute:
             terms += [self.traffic_s, self.starts]
@@ -99,8 +99,8 @@ class Work:
 
     @property
     def features(self) -> Floats:
-        """Return what a forest learns from; (R, F + 3)."""
-        # A memory operator does not compute; a nanosecond keeps logarithms finite.
+        """Features of a forest; (R, F + 3)."""
+        # Memory operators have no compute: a nanosecond keeps logarithms finite.
         compute, traffic = np.log(self.compute_s + 1e-9), np.log(self.traffic_s)
         bounds = np.stack([compute, traffic, compute - traffic], axis=1)
         return np.concatenate([bounds, self.sizes], axis=1)
@@ -108,7 +108,7 @@ class Work:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rates:
-    """What a device could do at best: FLOP/s and bytes per second."""
+    """Peak rates of a device: FLOP/s and bytes per second."""
 
     flops: float
     bytes_per_s: float
@@ -134,7 +134,7 @@ def work_of_rows(op: str, rows: Sequence[OperatorRow], rates: Rates) -> Work:
         return memory(column("bytes"), rates, names, column("n"))
     batch, seq, heads = column("batch"), column("seq"), column("heads")
     width = column("qk_dim") + column("v_dim")
-    # Causal: half of the pairs; 2 FLOPs per pair and element of both products.
+    # Causal: half of the pairs, with 2 FLOPs per pair and element of width.
     return _core(
         flops=batch * heads * seq * seq * width,
         traffic_bytes=2 * batch * seq * width * (heads + column("kv_heads")),
@@ -146,7 +146,7 @@ def work_of_rows(op: str, rows: Sequence[OperatorRow], rates: Rates) -> Work:
 
 
 def product(part: Multiplication, layout: str, rates: Rates) -> Work:
-    """Return one of the three products that a multiplication of a layer leads to."""
+    """Return the work of one of the three products of a layer's multiplication."""
     m, k, n = part.m, part.k, part.n
     shape = {"TN": (m, k, n), "NN": (m, n, k), "NT": (n, m, k)}[layout]
     return _products(
@@ -171,7 +171,7 @@ def core(part: AttentionCore, rates: Rates, *, backward: bool) -> Work:
 
 
 def elementwise(part: Elementwise, rates: Rates, *, backward: bool) -> Work:
-    """Return the work of one of the kernels of element-wise work."""
+    """Return the work of a single kernel of element-wise work."""
     moved = part.backward_bytes if backward else part.bytes
     names = np.full(len(moved), part.kernel or "")
     width = np.ones(len(moved)) if part.width is None else part.width
@@ -227,7 +227,7 @@ def _products(
 
 
 def _filled(m: Floats, n: Floats, tile: tuple[int, int]) -> Floats:
-    """Return the share of whole waves of whole tiles that a product fills."""
+    """Return the share of its whole waves of whole tiles that a product fills."""
     height, width = tile
     tiles = np.ceil(m / height) * np.ceil(n / width)
     waves = np.ceil(tiles / _AT_ONCE)
@@ -236,7 +236,7 @@ def _filled(m: Floats, n: Floats, tile: tuple[int, int]) -> Floats:
 
 
 def _alignment(size: Floats) -> Floats:
-    """Return the logarithm of the power of two, 128 at most, that divides a size."""
+    """Return log2 of the largest power of two, at most 128, that divides a size."""
     aligned: Floats = np.log2(np.gcd(np.rint(size).astype(np.int64), _TILE))
     return aligned
 
@@ -263,5 +263,5 @@ def _core(
     )
 
 
-#: Classes that the forward or the backward pass of a layer consists of.
+#: Classes of operators in the forward and backward pass of a layer.
 CLASSES = (MATMUL, GROUP_MATMUL, SDP_FORWARD, SDP_BACKWARD, MEMORY)

@@ -1,1 +1,1 @@
-"""Costs of plans whose units have strategies of their own (UniAP)."""
+"""Costs of plans with one strategy per unit (UniAP)."""

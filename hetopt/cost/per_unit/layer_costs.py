@@ -1,20 +1,20 @@
-"""Layer graphs of a latency table: what UniAP's program reads.
+"""Layer graphs of a latency table: the input of UniAP's program.
 
-The graph's layers are the model's units, embedding and head among them; its edges are
-the tensors that pass between units. Strategies have UniAP's names: ``dp2-tp2`` (DDP),
+The graph's layers are the model's units, including embedding and head; its edges are
+the tensors between units. Strategies have UniAP's names: ``dp2-tp2`` (DDP),
 ``fsdp2-tp2`` (ZeRO-3).
 
-Where the program is coarser than MODEL.md:
+The program is coarser than MODEL.md:
 
-- Forward and backward are one cost, and resharding there and back is one.
+- Forward and backward have one common cost; so have both directions of resharding.
 - Gradients are reduced once per iteration, but the program counts costs per
   micro-batch: a layer's share of g is spread over the c micro-batches, which is exact
-  for the slowest stage. What g has once per stage is left out.
-- A device keeps its largest receive buffers and short-lived tensors free, over all
-  strategies, because the program's memory adds up layers only. Never optimistic.
+  for the slowest stage. The part of g per stage is left out.
+- Memory for the largest boundary buffers and temporary tensors over all strategies is
+  reserved on every device, since the program only adds up layers; never optimistic.
 - Gradients of tied embeddings are not exchanged.
 - The context of a decoder crosses a boundary once, with the decoder's own tensor;
-  layers behind it that have other layouts take it over for nothing.
+  later layers with other layouts get it at no cost.
 """
 
 from __future__ import annotations
@@ -32,12 +32,13 @@ if TYPE_CHECKING:
 
 
 def unit_costs(table: CostTable) -> UnitTable:
-    """Return what UniAP's program is made from.
+    """Return the part of the table from which UniAP's program is built.
 
     Raises
     ------
     InputError
-        The problem is none that UniAP plans: several clusters, or not GPipe.
+        UniAP cannot plan the problem (several clusters, or a schedule that does not run
+        all forwards first), or the table has no costs per unit.
     """
     clusters = len(table.cluster_names)
     if clusters != 1:
@@ -55,8 +56,8 @@ def unit_costs(table: CostTable) -> UnitTable:
 def rows_of(table: CostTable, stages: int, microbatches: int) -> tuple[int, ...]:
     """Return the strategies that use all devices of one of ``stages`` equal stages.
 
-    The program does not count what g has once per stage: one that is too long for
-    any iteration is left out here.
+    The program does not count the part of g per stage, so strategies for which it is
+    longer than any iteration are left out here.
     """
     costs = unit_costs(table)
     devices, rest = divmod(table.cluster_devices[0], stages)
@@ -75,7 +76,7 @@ def rows_of(table: CostTable, stages: int, microbatches: int) -> tuple[int, ...]
 def layer_graph(table: CostTable, stages: int, microbatches: int) -> LayerGraph | None:
     """Return the graph for stages of equal size; None if no strategy fits.
 
-    Strategies of every layer are those of ``rows_of``, in its order.
+    Strategies of every layer are those of ``rows_of``, in the same order.
 
     Raises
     ------
@@ -88,10 +89,10 @@ def layer_graph(table: CostTable, stages: int, microbatches: int) -> LayerGraph 
         return None
     part = costs.at(microbatches)
     rows = part.clusters[0]
-    # Whole numbers, rounded up: nothing is lost.
+    # Rounded up, so that costs are never too low.
     shared = -(-rows.sync_unit_ns[keep] // microbatches)
     cost = rows.forward_ns[keep] + rows.backward_ns[keep] + shared
-    # GPipe keeps every micro-batch.
+    # GPipe keeps the activations of all micro-batches.
     memory = rows.state_bytes[keep] + microbatches * rows.activation_bytes[keep]
     most = rows.fixed_bytes[keep] + rows.temporary_bytes[keep].max(axis=1)
     left = table.usable_bytes[0] - int(most.max())
@@ -117,7 +118,7 @@ def layer_graph(table: CostTable, stages: int, microbatches: int) -> LayerGraph 
         )
         for u, v, tensor in costs.edges
     }
-    # Stages hold consecutive units, also where no tensor passes.
+    # Stages have consecutive units: these edges keep the order without a tensor.
     for u in range(len(layers) - 1):
         order = Edge(first=u, second=u + 1, within_ns=nothing, across_ns=nothing)
         tensors.setdefault((u, u + 1), order)
@@ -126,7 +127,7 @@ def layer_graph(table: CostTable, stages: int, microbatches: int) -> LayerGraph 
 
 
 def _both_ways(one_way_ns: Ints, layouts: Ints) -> Matrix:
-    """Pick the layouts of strategies; activations there, gradients back."""
+    """Return the times between the layouts of strategies, in both directions."""
     return tuple(
         map(tuple, (2 * one_way_ns[layouts[:, None], layouts[None, :]]).tolist())
     )

@@ -1,10 +1,9 @@
-"""A layer graph: what UniAP's program reads of one cluster (UniAP, appendix B-C).
+"""A layer graph: the input of UniAP's program for one cluster (UniAP, appendix B-C).
 
-Where the latency table gives every stage one strategy, here every layer has its
-own: a cost and a memory per strategy, and on every edge what it takes to reshard
-between the strategies of its ends, within a stage and across stages. The model is
-any acyclic graph of layers, so an encoder-decoder or a hierarchy of layer kinds
-needs nothing more.
+In the latency table every stage has one strategy; here every layer has its own, with
+a cost and a memory per strategy, and every edge has the time to reshard between the
+strategies of its ends, within a stage and across stages. The model is any acyclic
+graph of layers, which includes encoder-decoders and hierarchies of layer kinds.
 
 Times are whole nanoseconds and memory whole bytes, as in the latency table.
 """
@@ -24,11 +23,11 @@ class GraphLayer:
     Attributes
     ----------
     strategies
-        Names of the strategies it may take, such as ``dp2-tp2``; K of them.
+        Names of the possible strategies, such as ``dp2-tp2``; length K.
     cost_ns
-        A: forward and backward of one micro-batch, per strategy; length K.
+        A: time of forward and backward of one micro-batch, per strategy; length K.
     memory_bytes
-        M: on each device of its stage, per strategy; length K.
+        M: memory on each device of its stage, per strategy; length K.
     """
 
     name: str
@@ -64,9 +63,10 @@ class Edge:
     first, second
         Positions of its ends in ``LayerGraph.layers``; first < second.
     within_ns
-        R: resharding when both ends are on one stage.
+        R: time of resharding if both ends are on one stage.
     across_ns
-        R': resharding to the next stage; on every boundary the edge crosses.
+        R': time of resharding to the next stage, on every boundary that the edge
+        crosses.
     """
 
     first: int
@@ -84,7 +84,7 @@ class LayerGraph:
     layers
         In an order that every edge follows.
     memory_bytes
-        m: what a device offers.
+        m: memory of a device for layers.
     """
 
     layers: tuple[GraphLayer, ...]

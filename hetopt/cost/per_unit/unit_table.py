@@ -1,9 +1,9 @@
-"""The part of the latency table that plans with a strategy per unit read.
+"""The part of the latency table for plans with one strategy per unit.
 
 A unit's strategy is (dp, tp) of its stage's devices, with replicated states (ZeRO-0,
-DDP) or fully sharded ones (ZeRO-3, FSDP), and a recomputation policy if the
-problem permits more than none; the problem's own ZeRO stage does not count. Sharding
-within groups of replicas (dp x fsdp) and context parallelism are not on offer.
+DDP) or fully sharded ones (ZeRO-3, FSDP), and a recomputation policy that the problem
+permits; the problem's own ZeRO stage is ignored. Sharding within groups of replicas
+(dp x fsdp) and context parallelism are not supported.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
     from hetopt.problem.problem import Problem
     from hetopt.problem.training.choices import Resharding
 
-#: ZeRO stages on offer: replicated and fully sharded states.
+#: Supported ZeRO stages: replicated and fully sharded states.
 SHARDINGS = (0, 3)
 
 
 def has_unit_table(problem: Problem) -> bool:
-    """Whether some solver plans a strategy per unit for this problem."""
+    """Whether a solver with one strategy per unit can plan this problem."""
     rule = rule_of(problem.training.schedule)
     return len(problem.clusters) == 1 and rule.all_first
 
@@ -44,7 +44,7 @@ def unit_table(
     tables: Mapping[int, Mapping[int, ClusterTable]],
     permitted: tuple[Resharding, ...],
 ) -> UnitTable:
-    """Join the strategies of all shardings and add what tensors between units cost.
+    """Join the strategies of all shardings, and add the costs of tensors between units.
 
     Parameters
     ----------
@@ -72,7 +72,7 @@ def unit_table(
 
 
 def _joined(problem: Problem, tables: Mapping[int, ClusterTable]) -> ClusterTable:
-    """Return the strategies on offer of all shardings as one table."""
+    """Return the supported strategies of all shardings as one table."""
     devices = problem.clusters[0].devices
     parts = []
     for zero, table in tables.items():
@@ -103,11 +103,11 @@ def _select(table: ClusterTable, keep: Sequence[int], zero: int) -> ClusterTable
 
 
 def _within_ns(problem: Problem, part: TableSlice, tensors: tuple[str, ...]) -> Ints:
-    """Return what it takes to turn one layout into another on the same devices.
+    """Return the time to change from one layout to another on the same devices.
 
-    Ranks that hold a common piece under either layout swap their shares: an
-    all-to-all, which moves per rank what gathering one share would. Layouts of
-    different sizes never meet; their entries are 0.
+    Ranks whose pieces overlap exchange their shares in an all-to-all, in which a rank
+    moves as much as in an all-gather of one share. Layouts on different numbers of
+    devices are never combined; their entries are 0.
     """
     cluster = problem.clusters[0]
     dp = np.array([layout.dp for layout in part.layouts], dtype=np.int64)

@@ -16,11 +16,11 @@ from hetopt.problem.training.choices import Recompute
 def score_bytes(
     piece: Piece, keys: int, tp: Ints, e: int, recompute: Recompute
 ) -> Floats | float:
-    """Bytes per token that the softmax keeps.
+    """Return the bytes per token that the softmax keeps.
 
-    Fused: a log-sum-exp per head. Unfused, of every score: the softmax, the mask of the
-    dropout and its result (Korthikanti et al., section 4: ``5 a s^2 b``), and the
-    tangent of a cap. Nothing if it is recomputed.
+    Fused: a log-sum-exp per head. Unfused, for every score: the softmax, the dropout's
+    mask and its result (Korthikanti et al., section 4: ``5 a s^2 b``), and a cap's
+    tangent. Nothing if it is recomputed.
 
     Parameters
     ----------
@@ -37,9 +37,9 @@ def score_bytes(
 def passing_score_bytes(
     piece: Piece, keys: int, tp: Ints, e: int, recompute: Recompute
 ) -> Floats | float:
-    """Bytes per token of unfused scores that backward holds for a moment.
+    """Return the bytes per token of unfused scores that backward holds temporarily.
 
-    That is two gradients, and under selective recomputation the scores themselves.
+    They are two gradients, and under selective recomputation the scores themselves.
     """
     if piece.kernels.fused_attention:
         return 0.0
@@ -48,9 +48,9 @@ def passing_score_bytes(
 
 
 def score_traffic(piece: Piece, keys: int, tp: Ints, e: int) -> Floats | float:
-    """Bytes per token that unfused operations move forward, besides their inputs.
+    """Return the bytes per token that unfused operations move forward, without inputs.
 
-    Scores are written, scaled and masked, normalised, dropped out (with a mask of a
+    Scores are written, scaled and masked, normalised, dropped out (with a mask of one
     byte) and read again; a cap divides them, takes the tangent and multiplies.
     """
     if piece.kernels.fused_attention:
@@ -60,18 +60,18 @@ def score_traffic(piece: Piece, keys: int, tp: Ints, e: int) -> Floats | float:
 
 
 def causal_keys(tokens: int, window: int, *, chunks: bool = False) -> float:
-    """Return the mean of tokens that a token of a sequence attends to.
+    """Return the mean number of tokens that a token of a sequence attends to.
 
     Parameters
     ----------
     window
-        Of a sliding window, or of a chunk, 0: neither.
+        Width of a sliding window, or of a chunk; 0 for neither.
     chunks
-        Whether it is of a chunk.
+        Whether ``window`` is the width of a chunk.
     """
     width = min(window or tokens, tokens)
     if chunks:
-        # Half of its own chunk; the last one may be shorter.
+        # Half of the token's own chunk; the last chunk may be shorter.
         whole, rest = divmod(tokens, width)
         return (whole * width * width + rest * rest) / (2 * tokens)
     return width - width * width / (2 * tokens)
@@ -93,7 +93,7 @@ def _core_flops(shape: ShardShape) -> int:
 
 
 def _core_bytes(shape: ShardShape, element: int) -> int:
-    """Whole keys and values, and the mask, that context parallelism needs."""
+    """Return the bytes of whole keys and values, and of the mask, if cp > 1."""
     if shape.cp == 1:
         return 0
     whole = shape.microbatch * shape.seq_len * 2 * shape.shard_kv * COPIES
@@ -134,7 +134,7 @@ class Attention(Piece):
     )
 
     def operations(self, shape: Shape, e: int) -> Operations:
-        """Count two multiplications, the core and the element-wise rest."""
+        """Count two multiplications, the core and element-wise kernels."""
         block, hidden = self.block, self.block.hidden
         tokens, own = shape.all_tokens(self.tokens), shape.own_tokens(self.tokens)
         query, kv = self.query(shape.tp), self.kv(shape.tp)
@@ -154,7 +154,7 @@ class Attention(Piece):
         if self._qk_norms:
             elementwise.append(moving(tokens * 2 * e * (query + kv), kernels=2))
         if block.window:
-            # Tokens are put in the order of their windows, and back.
+            # Tokens are reordered by window, and back.
             elementwise.append(moving(own * hidden * 4 * e, kernels=2))
         return Operations.of(
             multiply(tokens, hidden, query + 2 * kv, e),
@@ -169,7 +169,7 @@ class Attention(Piece):
         )
 
     def parameters(self, tp: Ints) -> Floats:
-        """Return matrices and biases by tp; the norm and the last bias replicated."""
+        """Return matrices and biases, split by tp; norms and last bias replicated."""
         hidden, query = self.block.hidden, self.query(tp)
         inner = query + 2 * self.kv(tp)
         norms = self.norm_parameters(tp, self.norms_before + self.norms_after)
@@ -209,10 +209,10 @@ class Attention(Piece):
     def _computed_keys(self) -> float:
         """Keys per token whose scores are computed.
 
-        Causality and a sliding window leave pairs out of a fused kernel, the others
-        compute all and mask those: of ``s`` tokens each attends to half of ``s``, with
-        a window of ``w`` of them to ``w - w^2 / 2s``, within chunks of ``w`` to half of
-        ``w``.
+        A fused kernel leaves out pairs by causality and a sliding window: of ``s``
+        tokens each attends to half of ``s``, with a window of ``w`` to
+        ``w - w^2 / 2s``, within chunks of ``w`` to half of ``w``. Other kernels compute
+        all pairs and mask some.
         """
         keys = self._keys
         if self.block.attention != "causal" or not self.kernels.fused_attention:
@@ -222,17 +222,17 @@ class Attention(Piece):
 
     @property
     def _turns(self) -> bool:
-        """Whether queries and keys of this layer are turned."""
+        """Whether this layer has rotary embeddings."""
         return self.window > 0 or self.model.architecture.rotary_full_layers
 
     @property
     def _qk_norms(self) -> int:
-        """Norms of queries and keys: none or one of each."""
+        """Number of norms of queries, and of keys: 0 or 1."""
         kind = self.model.architecture.qk_norm
         return int(kind != "none" and (kind != "l2" or self._turns))
 
     def _sinks(self, tp: Ints) -> Floats:
-        """Numbers that softmaxes of a device's heads have besides."""
+        """Return the number of attention sinks on a device: one per head, if any."""
         return self.model.architecture.attention_sinks * self.block.heads / tp
 
     def gradient_width(self, tp: Ints) -> Floats:

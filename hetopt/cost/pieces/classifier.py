@@ -1,4 +1,4 @@
-"""One class for every sequence: a head of the mean of its tokens."""
+"""One class per sequence: a head on the mean of its tokens."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ class Classifier(Head):
 
     @property
     def exchanged_tokens(self) -> int:
-        """One: the tokens of a sequence are averaged first."""
+        """1: the tokens of a sequence are averaged first."""
         return 1
 
     def loss_rows(self, shape: Shape) -> Floats:
-        """Return a row of logits per sequence."""
+        """Return one row of logits per sequence."""
         return shape.microbatch.astype(np.float64)
 
     def parameters(self, tp: Ints) -> Floats:
-        """Return those of a head, and a bias."""
+        """Return the parameters of a head, and a bias."""
         return super().parameters(tp) + logit_shard(self.model, tp)
 
     def _input_elements(self, shape: Shape) -> Floats:
-        """Elements of the tokens and their means."""
+        """Return the elements of the tokens and of their means."""
         own, hidden = shape.own_tokens(self.tokens), self.block.hidden
         return own * hidden + self.loss_rows(shape) * hidden

@@ -1,4 +1,4 @@
-"""Attention of a decoder's tokens to all of the context (T5)."""
+"""Attention of a decoder's tokens to the whole context (T5)."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from hetopt.problem.training.choices import Recompute
 
 
 class CrossAttention(Piece):
-    """Behind the attention of every layer with a context."""
+    """Attention to the context, after the attention of a layer with a context."""
 
     collectives = (2, 1)
 
     def operations(self, shape: Shape, e: int) -> Operations:
-        """Count three multiplications, the core and the element-wise rest."""
+        """Count three multiplications, the core and element-wise kernels."""
         hidden = self.block.hidden
         tokens, own = shape.all_tokens(self.tokens), shape.own_tokens(self.tokens)
         source = shape.all_tokens(self.source_tokens)
@@ -38,7 +38,7 @@ class CrossAttention(Piece):
         )
 
     def parameters(self, tp: Ints) -> Floats:
-        """Return matrices and biases by tp; the norm and the last bias replicated."""
+        """Return matrices and biases, split by tp; norm and last bias replicated."""
         hidden, query, kv = self.block.hidden, self.query(tp), self.kv(tp)
         weights = 2 * hidden * query + 2 * self.source_hidden * kv
         weights = weights + self.norm_parameters(tp)
@@ -46,9 +46,9 @@ class CrossAttention(Piece):
         return weights + qkv_bias * (query + 2 * kv) + float(out_bias * hidden)
 
     def kept_bytes(self, shape: Shape, e: int, recompute: Recompute) -> Floats:
-        """Return what attention keeps, and the context.
+        """Return the bytes that attention keeps, and those of the context.
 
-        Every layer is taken to keep the context, which a stage keeps once.
+        Every layer counts the context, although a stage keeps it once.
         """
         tokens, own = shape.all_tokens(self.tokens), shape.own_tokens(self.tokens)
         source = shape.all_tokens(self.source_tokens)

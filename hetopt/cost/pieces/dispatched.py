@@ -1,4 +1,4 @@
-"""What the tokens of a layer send to the experts they are routed to, and back."""
+"""Messages of a layer's tokens to the experts they are routed to, and back."""
 
 from __future__ import annotations
 
@@ -11,21 +11,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dispatched:
-    """Of one micro-batch and device, one way; arrays are (R,).
+    """Messages of a micro-batch and device in one direction; arrays are (R,).
 
     Attributes
     ----------
     token_bytes
-        Of every token once.
+        Bytes of every token once.
     copies
-        Experts that a token is sent to; above those it chose where ranks are filled
-        unevenly.
+        Number of experts that a token is sent to, scaled by ``load``.
     load
-        Tokens of the fullest rank over the even share, which ``copies`` count.
+        Tokens of the fullest rank over the even share; included in ``copies``.
     groups
-        Groups that experts are in, and of how many a token's are at most: it is sent
-        once to each of their nodes, and handed on inside. Where groups limit nothing
-        each expert is one. None: a token is sent to every expert.
+        Number of groups of experts, and most groups that a token's experts are in: it
+        is sent once to each of their nodes, and forwarded inside. Without a limit each
+        expert is its own group. None if a token is sent to every expert separately.
     """
 
     token_bytes: Floats
@@ -35,5 +34,5 @@ class Dispatched:
 
     @property
     def total_bytes(self) -> Floats:
-        """Of a copy for every expert; (R,)."""
+        """Bytes of all tokens with one copy per expert; (R,)."""
         return self.token_bytes * self.copies

@@ -1,4 +1,4 @@
-"""Tokens are looked up in the vocabulary's table."""
+"""Look-up of tokens in the vocabulary's table."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hetopt.cost.shapes import Floats, Ints, Shape, vocab_shard
 from hetopt.problem.model.kinds import EMBEDDING
 from hetopt.problem.training.choices import Recompute
 
-#: A token as data loaders hand it out.
+#: Bytes of a token id from a data loader.
 TOKEN_ID_BYTES = 8
 
 
@@ -30,7 +30,7 @@ class Embedding(Piece):
     )
 
     def operations(self, shape: Shape, e: int) -> Operations:
-        """Count the look-up, the dropout and what they move."""
+        """Count the look-up, the dropout and the scaling."""
         tokens, hidden = shape.all_tokens(self.tokens), self.block.hidden
         own = shape.own_tokens(self.tokens)
         looked_up, dropped = tokens * hidden * 2 * e, own * hidden * (2 * e + 1)
@@ -38,7 +38,7 @@ class Embedding(Piece):
         if self.model.architecture.embedding_scale != 1:
             each = own * hidden * 2 * e
             scaled = (moving(each, backward=each),)
-        # The table's fp32 gradient is read and written in the row of every token.
+        # For every token, a row of the table's fp32 gradient is read and written.
         backward = looked_up + tokens * hidden * 8
         return Operations.of(
             elementwise=(
@@ -53,7 +53,7 @@ class Embedding(Piece):
         return self.block.hidden * (vocab_shard(self.model, tp) + self.model.positions)
 
     def table_elements(self, tp: Ints) -> Floats:
-        """Return the table's shard: looking up has a gradient for every row of it."""
+        """Return the elements of the table's shard, all of which have a gradient."""
         return self.block.hidden * vocab_shard(self.model, tp)
 
     def kept_bytes(self, shape: Shape, e: int, recompute: Recompute) -> Floats:

@@ -13,7 +13,7 @@ from hetopt.problem.training.choices import Recompute
 
 
 class Head(Piece):
-    """Norm, logits and the loss in 32 bits."""
+    """Norm, logits, and the loss in 32 bits."""
 
     collectives = (1, 1)
     profiled: ClassVar[tuple[Profiled, ...]] = (
@@ -23,8 +23,8 @@ class Head(Piece):
             place=("logits",),
             matrix_elements=lambda shape: shape.hidden * shape.shard_vocab,
             held_elements=lambda shape: 4 * shape.hidden,
-            # Logits, and three copies in 32 bits: cast, logarithm of softmax,
-            # gradient.
+            # Logits and their gradient, and three copies in 32 bits: cast, logarithm
+            # of softmax, gradient.
             held_bytes=lambda shape, element: (
                 shape.tokens * shape.shard_vocab * (2 * element + 12)
             ),
@@ -33,11 +33,11 @@ class Head(Piece):
 
     @property
     def exchanged_tokens(self) -> int:
-        """Tokens that logits are made of: of the last layer, and of predicting ones."""
+        """Tokens with logits: those of the last layer and of prediction layers."""
         return self.tokens * (1 + self.model.predictions)
 
     def loss_rows(self, shape: Shape) -> Floats:
-        """Return a row of logits per token, and per further token predicted of it."""
+        """Return the rows of logits: per token, one and one per further prediction."""
         return shape.all_tokens(self.exchanged_tokens)
 
     def operations(self, shape: Shape, e: int) -> Operations:
@@ -60,21 +60,21 @@ class Head(Piece):
         )
 
     def parameters(self, tp: Ints) -> Floats:
-        """Return the matrix by tp; the norm replicated."""
+        """Return the matrix, split by tp, and the norm, replicated."""
         logits = logit_shard(self.model, tp)
         return self.block.hidden * logits + self.norm_parameters(tp)
 
     def kept_bytes(self, shape: Shape, e: int, recompute: Recompute) -> Floats:
-        """Return the bytes of the inputs of norm, matrix and cap, and of the loss."""
+        """Return the bytes of inputs of norm, matrix and cap, and those of the loss."""
         own = shape.own_tokens(self.tokens)
         inputs = 2 + self.model.predictions
         softmax = (self.kernels.loss.kept + e * self._caps) * self._logits(shape)
         return own * self.block.hidden * inputs * e + softmax
 
     def working_bytes(self, shape: Shape, e: int, recompute: Recompute) -> Floats:
-        """Return the bytes of the input and of what the loss holds for a moment.
+        """Return the bytes of the input and those that the loss holds temporarily.
 
-        Losses of further tokens come one after the other.
+        Losses of further tokens are computed one after the other.
         """
         loss, times = self.kernels.loss, 1 + self.model.predictions
         passing = (loss.peak - loss.kept) * self._logits(shape) / times
@@ -82,7 +82,7 @@ class Head(Piece):
 
     @property
     def _caps(self) -> int:
-        """Caps of the logits: none or one, whose tangent backward needs."""
+        """Number of caps of the logits: 0 or 1. Backward needs its tangent."""
         return int(self.model.architecture.logit_softcap is not None)
 
     def _logits(self, shape: Shape) -> Floats:

@@ -1,15 +1,15 @@
-"""What the kernels that a training program chooses keep and move.
+"""Bytes that the kernels of a training program keep and move.
 
-Attention fused (FlashAttention) or from separate operations, which hold every score;
-and the loss, whose bytes per logit depend on where it runs:
+Attention is fused (FlashAttention) or separate operations, which hold every score. The
+bytes per logit of the loss depend on the program:
 
 ``fused``, ZeRO-0 and -1
     Megatron-LM's compiled cross entropy: logits in 16 bits, their copy in fp32 and its
-    exponentials. Ten bytes are what the peaks measured on B200 say
+    exponentials. Ten bytes follow from the peaks measured on B200
     (``benchmarks/memory.py``): from tp 2 to tp 8 they fall by 4.7 GiB / tp, and 10
     bytes of 4,096 x 128,256 logits are 4.9 GiB.
 ``fused``, ZeRO-2 and -3
-    The fused kernels that PyTorch's FSDP is used with (FlashAttention's): logits in
+    The fused kernels commonly used with PyTorch's FSDP (FlashAttention's): logits in
     16 bits, and their gradient.
 ``unfused``
     PyTorch's separate operations: the logarithm of the softmax in fp32, the loss's
@@ -33,11 +33,11 @@ class LossKernel:
     Attributes
     ----------
     kept
-        From forward to backward.
+        Bytes kept from forward to backward.
     peak
-        At the worst moment, with what is kept.
+        Most bytes at any time, including those kept.
     forward, backward
-        That a pass moves.
+        Bytes moved by a pass.
     """
 
     kept: int
@@ -48,7 +48,7 @@ class LossKernel:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kernels:
-    """Which kernels a program uses, and how tokens reach routed experts."""
+    """Kernels of a training program, and how tokens are dispatched to experts."""
 
     fused_attention: bool
     loss: LossKernel
@@ -58,7 +58,7 @@ class Kernels:
 def kernels_of(training: Training) -> Kernels:
     """Return the kernels of a training program."""
     fp32 = training.precision == "fp32"
-    # Counted by operations; fused: the cast to fp32, the maximum, the sum of
+    # Bytes moved, by operation. Fused: the cast to fp32, the maximum, the sum of
     # exponentials and the softmax each read or write four bytes. Unfused, all but the
     # cast read and write all logits: maximum, difference, exponential, sum, quotient.
     if training.cross_entropy == "unfused":

@@ -1,4 +1,4 @@
-"""Which pieces a unit has, and which of them profiles know."""
+"""The pieces of every kind of unit, and those that profiles time."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ if TYPE_CHECKING:
     from hetopt.problem.model.model import Model
     from hetopt.problem.training.training import Training
 
-#: What every layer has, by the unit that is this piece alone.
+#: Pieces of a dense layer, by the unit that consists of only this piece.
 _OF_A_LAYER: dict[str, type[Piece]] = {
     ATTENTION: Attention,
     MLP_UP: MlpUp,
     MLP_DOWN: MlpDown,
 }
 
-#: What profiles time apart.
+#: Pieces that profiles time separately.
 _TIMED: tuple[type[Piece], ...] = (*_OF_A_LAYER.values(), Embedding, Head)
 _PROFILED = {timed.unit: timed for kind in _TIMED for timed in kind.profiled}
 
@@ -61,7 +61,7 @@ def pieces_of(model: Model, training: Training, kind: str) -> tuple[Piece, ...]:
         source: int | None = None,
         window: int = 0,
     ) -> Piece:
-        """Make a piece of a block, which may read another block's output as well."""
+        """Return a piece of a block, which may also read another block's output."""
         read = {"window": window}
         if source is not None:
             read["source_tokens"] = model.tokens(source, seq_len)
@@ -102,7 +102,7 @@ def pieces_of(model: Model, training: Training, kind: str) -> tuple[Piece, ...]:
 
 
 def _layer(model: Model, routed: bool) -> tuple[type[Piece], ...]:
-    """Return what a layer has."""
+    """Return the pieces of a layer, with routed experts or dense."""
     attention, *mlp = _OF_A_LAYER.values()
     if model.latent is not None:
         attention = LatentAttention
@@ -113,5 +113,5 @@ def _layer(model: Model, routed: bool) -> tuple[type[Piece], ...]:
 
 
 def profiled_parts(unit: str) -> tuple[Profiled, ...]:
-    """Return what a profiled unit is the sum of: a layer of its blocks."""
+    """Return the parts of a profiled unit: for a layer its blocks, else one."""
     return tuple(_PROFILED[name] for name in (BLOCKS if unit == LAYER else (unit,)))

@@ -1,9 +1,9 @@
 """Multi-head latent attention (DeepSeek-V2, section 2.1), as Megatron-core computes it.
 
-Two matrices that every tensor rank has whole make narrow vectors of the tokens that a
-rank has between pieces; ranks gather these, and make the queries, keys and values of
-their own heads of them. What backward needs is held whole: keys with the rotary part,
-which all heads share, copied to each of them.
+Two down-projections, replicated on every tensor rank, give latent vectors of the tokens
+that a rank has between pieces. Ranks gather these, and compute the queries, keys and
+values of their own heads from them. Keys are kept for backward in full width: the
+rotary part, which all heads share, is copied to every head.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ class LatentAttention(Attention):
 
     @property
     def latent(self) -> Latent:
-        """The model's sizes of latent attention."""
+        """Sizes of the model's latent attention."""
         latent = self.model.latent
         assert latent is not None
         return latent
 
     def operations(self, shape: Shape, e: int) -> Operations:
-        """Count the projections, the core and the element-wise rest."""
+        """Count the projections, the core and element-wise kernels."""
         latent, hidden, tp = self.latent, self.block.hidden, shape.tp
         tokens, own = shape.all_tokens(self.tokens), shape.own_tokens(self.tokens)
         query, value = self.query(tp), self._value(tp)
@@ -54,7 +54,7 @@ class LatentAttention(Attention):
                 *self.norms(own, e, norms),
                 moving(own * narrow * 2 * e, kernels=1 + bool(latent.q_lora)),
                 moving(tokens * 2 * e * turned, "rope", turned / 2, kernels=2),
-                # Both parts of queries and of keys are joined, values are copied.
+                # Both parts of queries and of keys are concatenated, values copied.
                 moving(tokens * 2 * e * (2 * query + value), kernels=3),
                 self.residual(own, e),
             ),
@@ -75,7 +75,7 @@ class LatentAttention(Attention):
         )
 
     def parameters(self, tp: Ints) -> Floats:
-        """Return up-projections and the output by tp; the rest replicated."""
+        """Return up-projections and output, split by tp; the rest is replicated."""
         latent, hidden = self.latent, self.block.hidden
         query, value = self.query(tp), self._value(tp)
         made = query + value - self.block.heads / tp * latent.rope_dim
@@ -90,7 +90,7 @@ class LatentAttention(Attention):
     def kept_bytes(self, shape: Shape, e: int, recompute: Recompute) -> Floats:
         """Return the bytes of inputs of norms, matrices and core, and a mask.
 
-        The narrow vectors are kept before and after their norms.
+        The latent vectors are kept before and after their norms.
         """
         tokens, own = shape.all_tokens(self.tokens), shape.own_tokens(self.tokens)
         query, value = self.query(shape.tp), self._value(shape.tp)
@@ -112,7 +112,7 @@ class LatentAttention(Attention):
 
     @property
     def exchanges(self) -> tuple[Exchange, ...]:
-        """Gathers of the narrow vectors, and of the tokens if queries are made of them.
+        """Exchanges of latent vectors, and of tokens if queries are computed from them.
 
         Without sequence parallelism nothing is gathered forward, but gradients of the
         same vectors are added up backward, which moves as much.
@@ -127,5 +127,5 @@ class LatentAttention(Attention):
         )
 
     def _value(self, tp: Ints) -> Floats:
-        """Elements per token of a device's values."""
+        """Return the elements per token of a device's values."""
         return self.block.heads * self.latent.v_dim / tp

@@ -1,4 +1,4 @@
-"""Several tokens of the block before become one, by a matrix (Swin)."""
+"""Merging of several tokens of the previous block into one, by a matrix (Swin)."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from hetopt.problem.training.choices import Recompute
 
 
 class Merge(Piece):
-    """The start of a block that has fewer tokens than the one before."""
+    """The start of a block that has fewer tokens than the previous block."""
 
     collectives = (1, 0)
 
     @property
     def joined(self) -> int:
-        """Width of the tokens that become one."""
+        """Width of the concatenated tokens that become one."""
         return self.block.merge * self.source_hidden
 
     def operations(self, shape: Shape, e: int) -> Operations:
-        """Count joining, the norm and the matrix, which is split like the MLP's."""
+        """Count concatenation, norm and the matrix, which is split like the MLP's."""
         tokens = shape.all_tokens(self.tokens)
-        # Joining and the norm read and write the tokens.
+        # Concatenation and the norm read and write the tokens.
         copied = shape.own_tokens(self.source_tokens) * self.source_hidden * 2 * e
         return Operations.of(
             multiply(tokens, self.joined, self.block.hidden / shape.tp, e),
@@ -32,7 +32,7 @@ class Merge(Piece):
         )
 
     def parameters(self, tp: Ints) -> Floats:
-        """Return the matrix, which has no bias, and the norm of the joined tokens."""
+        """Return the matrix, without a bias, and the norm of concatenated tokens."""
         return self.joined * (self.block.hidden / tp + float(self.norm_vectors))
 
     def kept_bytes(self, shape: Shape, e: int, recompute: Recompute) -> Floats:
@@ -44,7 +44,7 @@ class Merge(Piece):
         return shape.own_tokens(self.source_tokens) * self.source_hidden * e
 
     def working_elements(self, shape: Shape) -> Floats:
-        """Return the elements of both tokens; joining copies them."""
+        """Return the elements of the tokens before and after merging, with copies."""
         wide = (
             shape.all_tokens(self.source_tokens) * self.source_hidden
             + shape.all_tokens(self.tokens) * self.block.hidden / shape.tp

@@ -34,7 +34,7 @@ class MlpDown(Piece):
         )
 
     def parameters(self, tp: Ints) -> Floats:
-        """Return the matrix by tp; norm and bias, behind a reduction, replicated."""
+        """Return the matrix, split by tp; norm and bias, which are replicated."""
         hidden = self.block.hidden
         replicated = self.norm_parameters(tp, self.norms_after)
         replicated = replicated + float(self.model.biases[2] * hidden)

@@ -1,4 +1,4 @@
-"""The first matrix of the MLP, two for SwiGLU, and the activation."""
+"""The first matrix of the MLP (two for SwiGLU), and the activation."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class MlpUp(Piece):
         )
 
     def parameters(self, tp: Ints) -> Floats:
-        """Return matrices and biases by tp; the norm replicated."""
+        """Return matrices and biases, split by tp; the norm is replicated."""
         inner = self.gradient_width(tp)
         norms = self.norm_parameters(tp, self.norms_before)
         weights = self.block.hidden * inner + norms
@@ -66,10 +66,10 @@ class MlpUp(Piece):
         return self._width(tp) * self.matrices
 
     def working_elements(self, shape: Shape) -> Floats:
-        """Return the elements of the input and of gradients before it is joined.
+        """Return the elements of the input and of the gradients held at once.
 
-        Those of the activation's result and input, the latter twice if gated: its
-        halves are made apart.
+        They are gradients of the activation's result and input, the latter twice if
+        gated: those of its two halves, and of both concatenated.
         """
         tokens = shape.all_tokens(self.tokens)
         copies = 2 if self.block.gated else 1

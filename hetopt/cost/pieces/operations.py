@@ -1,4 +1,4 @@
-"""What the forward pass of a piece or a unit does on one device; (R,) per number."""
+"""Operations of a piece's or unit's forward pass on one device; arrays are (R,)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from hetopt.cost.shapes import Floats
 
-#: Element-wise kernels that profiles tell apart; a row per token.
+#: Element-wise kernels that operator profiles distinguish.
 MemoryKernel = Literal[
     "rmsnorm", "layernorm", "rope", "swiglu", "gelu", "add", "embedding"
 ]
@@ -26,10 +26,10 @@ class Multiplication:
     Attributes
     ----------
     element_bytes
-        Of one element of both factors and of the product.
+        Bytes of an element of both factors and of the product.
     groups
-        How many the kernel does: one for each expert of a device; None: it is no
-        grouped kernel.
+        Number of multiplications of a grouped kernel, one for each expert of a device;
+        None if the kernel is not grouped.
     """
 
     m: Floats
@@ -40,12 +40,12 @@ class Multiplication:
 
     @property
     def count(self) -> Floats | float:
-        """How many multiplications the kernel does."""
+        """Number of multiplications of the kernel."""
         return 1.0 if self.groups is None else self.groups
 
     @property
     def flops(self) -> Floats:
-        """Of the forward product, and of each of the two backward ones."""
+        """FLOPs of the forward product, and of each of the two backward products."""
         return self.count * 2.0 * self.m * self.k * self.n
 
     @property
@@ -58,7 +58,7 @@ class Multiplication:
 
     @property
     def weight_gradient_bytes(self) -> Floats:
-        """The same for the weight's gradient, which is added to an fp32 buffer."""
+        """Memory traffic of the weight's gradient, which is added to an fp32 buffer."""
         factors = self.element_bytes * (self.m * self.k + self.m * self.n)
         return self.count * (factors + 8 * self.k * self.n)
 
@@ -70,7 +70,7 @@ class AttentionCore:
     Attributes
     ----------
     flops
-        Of the forward pass, masked pairs left out.
+        FLOPs of the forward pass, masked pairs left out.
     traffic_bytes
         Device-memory traffic of the forward pass.
     rows
@@ -94,13 +94,13 @@ class Elementwise:
     bytes, backward_bytes
         Memory traffic forward and backward; (R,).
     kernels
-        How many kernels move them, forward.
+        Number of kernels that move them in the forward pass.
     kernel
-        Which kernel does; None: none that profiles tell apart.
+        Name of the kernel in operator profiles; None if they do not distinguish it.
     width
-        Elements of a token's row, as profiles count them: what a norm, a sum or a
-        look-up writes, what a rotary embedding reads, what an activation writes; (R,).
-        None if ``kernel`` is.
+        Elements of a token's row, as profiles count them: the output of a norm, a sum,
+        a look-up or an activation, the input of a rotary embedding; (R,). None if
+        ``kernel`` is.
     """
 
     bytes: Floats
@@ -112,14 +112,14 @@ class Elementwise:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operations:
-    """Everything the forward pass does on one device.
+    """All operations of the forward pass on one device.
 
     Attributes
     ----------
     multiplications
-        Dense matrix multiplications.
+        Matrix multiplications, dense or grouped.
     cores
-        Fused attention cores.
+        Attention cores.
     elementwise
         Element-wise work, piece by piece; at least one.
     """
@@ -140,7 +140,7 @@ class Operations:
 
     @property
     def kernels(self) -> int:
-        """Kernels of the forward pass other than multiplications and cores."""
+        """Number of element-wise kernels of the forward pass."""
         return sum(part.kernels for part in self.elementwise)
 
     @property
@@ -164,7 +164,7 @@ class Operations:
         elementwise: tuple[Elementwise, ...],
         core: AttentionCore | None = None,
     ) -> Self:
-        """Return what a piece does."""
+        """Return the operations of a piece."""
         return cls(
             multiplications=multiplications,
             cores=() if core is None else (core,),
@@ -185,7 +185,7 @@ def multiply(
     Parameters
     ----------
     groups
-        As of ``Multiplication``.
+        See ``Multiplication``.
     """
     rows = len(m)
     return Multiplication(
@@ -210,9 +210,9 @@ def moving(
     Parameters
     ----------
     moved, backward
-        Bytes, forward and backward; backward moves twice as many as forward if None.
-    width
-        Of ``kernel``.
+        Bytes moved forward and backward; if None, backward moves twice ``moved``.
+    kernel, width, kernels
+        See ``Elementwise``.
     """
     return Elementwise(
         bytes=moved,
@@ -224,6 +224,6 @@ def moving(
 
 
 def sum_of(arrays: Iterable[Floats]) -> Floats:
-    """Add arrays of one shape."""
+    """Add arrays of equal shape."""
     total: Floats = np.add.reduce(list(arrays))
     return total

@@ -1,4 +1,4 @@
-"""Image patches are projected to tokens; each device projects its own."""
+"""Projection of image patches to tokens; each device projects its own."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hetopt.problem.training.choices import Recompute
 
 
 class Patches(Piece):
-    """The first unit of a model of images."""
+    """The first unit of an image model."""
 
     collectives = (0, 0)
 

@@ -1,4 +1,4 @@
-"""A piece: all that the cost model asks of one kind."""
+"""A piece: the interface between the cost model and one kind of piece."""
 
 from __future__ import annotations
 
@@ -20,21 +20,22 @@ if TYPE_CHECKING:
     from hetopt.problem.model.model import Model
     from hetopt.problem.training.choices import Recompute
 
-#: Of what a piece reads besides, as ``Piece.collectives``.
+
+#: As ``Piece.collectives``, for the tensor of ``Piece.source_tokens``.
 _SOURCE_COLLECTIVES = (1, 1)
 
 
 class Exchange(NamedTuple):
-    """A tensor that tensor ranks gather or scatter, in either pass.
+    """A tensor that tensor ranks gather or scatter, in both passes.
 
     Attributes
     ----------
     tokens, width
-        Per sequence; elements of one.
+        Tokens per sequence, and elements per token.
     times
-        All-gathers and reduce-scatters per pass.
+        Number of all-gathers and reduce-scatters per pass.
     repeated
-        All-gathers of an input that backward repeats and hides.
+        Number of all-gathers of an input that backward repeats and hides.
     """
 
     tokens: int
@@ -45,30 +46,29 @@ class Exchange(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Piece(ABC):
-    """A part of a unit on one device: what it does and holds, per micro-batch.
+    """A part of a unit on one device: its operations and memory, per micro-batch.
 
-    Arrays are (R,); ``e`` are the bytes of one activation or weight.
+    Arrays are (R,); ``e`` is the bytes of one activation or weight.
 
     Attributes
     ----------
     model, block
-        Whose sizes it has.
+        The model and block whose sizes it has.
     tokens
         Tokens per sequence of its result.
     kernels
         Those of the training program.
     source_tokens, source_hidden
-        Tokens per sequence and width of what it reads besides: the context, or the
-        tokens that are merged; 0 if nothing.
+        Tokens per sequence and width of a second input: the context, or the tokens
+        that are merged; 0 if there is none.
     window
-        Tokens of the sliding window, or of the chunks, of this layer; 0: a token
+        Tokens of the sliding window, or of the chunks, of this layer; 0 if a token
         attends to all before it.
     """
 
-    #: Of its own tensor: all-gathers and reduce-scatters per pass, and all-gathers of
-    #: an input that backward repeats and hides.
+    #: ``times`` and ``repeated`` of the exchange of its own tensor; see ``Exchange``.
     collectives: ClassVar[tuple[int, int]]
-    #: What profiles time of it.
+    #: Units that profiles time for it.
     profiled: ClassVar[tuple[Profiled, ...]] = ()
 
     model: Model
@@ -81,63 +81,63 @@ class Piece(ABC):
 
     @abstractmethod
     def operations(self, shape: Shape, e: int) -> Operations:
-        """Count the forward pass."""
+        """Count the operations of the forward pass."""
 
     @abstractmethod
     def parameters(self, tp: Ints) -> Floats:
-        """Parameters on one device, before ZeRO shards them."""
+        """Return the parameters on one device, before ZeRO shards them."""
 
     @abstractmethod
     def kept_bytes(self, shape: Shape, e: int, recompute: Recompute) -> Floats:
-        """Bytes kept from forward to backward, if not fully recomputed."""
+        """Return the bytes kept from forward to backward, if not fully recomputed."""
 
     def expert_parameters(self, shape: Shape) -> Floats:
-        """Parameters of routed experts on one device, which ``ep`` and ``etp`` split.
+        """Return the parameters of routed experts on a device, split by ep and etp.
 
-        They come beside ``parameters``: other ranks hold the same.
+        ``parameters`` does not include them, since other ranks hold the same ones.
         """
         return np.zeros(len(shape.tp))
 
     def dispatched(self, shape: Shape, e: int) -> Dispatched | None:
-        """Return what its tokens send to routed experts; None if there are none."""
+        """Return the messages to routed experts; None if there are none."""
         return None
 
     def input_bytes(self, shape: Shape, e: int) -> Floats:
-        """Bytes of what a unit reads that begins with this piece."""
+        """Return the bytes of the input of a unit whose first piece this is."""
         return shape.own_tokens(self.tokens) * self.block.hidden * e
 
     def context_bytes(self, shape: Shape, e: int) -> Floats | float:
-        """Bytes of what it reads of other units, wherever it is in its unit."""
+        """Return the bytes of its input from other units, besides the unit's input."""
         return 0.0
 
     def working_bytes(self, shape: Shape, e: int, recompute: Recompute) -> Floats:
-        """Bytes held for a moment, besides what is kept and what was passed on."""
+        """Return the bytes held temporarily, besides those kept or passed on."""
         return e * self.working_elements(shape)
 
     def working_elements(self, shape: Shape) -> Floats:
-        """Elements of the gathered input and of the gradients held at once."""
+        """Return the elements of the gathered input and of gradients held at once."""
         tokens = shape.all_tokens(self.tokens)
         return self._input_elements(shape) + tokens * self.gradient_width(shape.tp)
 
     def gradient_width(self, tp: Ints) -> Floats:
-        """Elements per token of the widest tensor whose gradient is held."""
+        """Return the elements per token of the widest tensor whose gradient is held."""
         return np.full(len(tp), float(self.block.hidden))
 
     def table_elements(self, tp: Ints) -> Floats | float:
-        """Elements of a table whose gradient is made whole before it is added."""
+        """Return the elements of a table whose whole gradient is made at once."""
         return 0.0
 
     def ring_bytes(self, shape: Shape, e: int) -> Floats | None:
-        """Bytes that context parallelism passes on per step; None if it has no ring."""
+        """Return the bytes that a context-parallel ring sends per step, if any."""
         return None
 
     def loss_rows(self, shape: Shape) -> Floats | None:
-        """Rows of logits whose loss is reduced over tp; None if it has no loss."""
+        """Return the rows of logits whose loss is reduced over tp, if any."""
         return None
 
     @property
     def exchanged_tokens(self) -> int:
-        """Tokens per sequence of the tensor that ``collectives`` are of."""
+        """Tokens per sequence of the tensor that ``collectives`` exchange."""
         return self.tokens
 
     @property
@@ -150,58 +150,58 @@ class Piece(ABC):
         return own, source
 
     def query(self, tp: Ints) -> Floats:
-        """Elements per token of a device's queries."""
+        """Return the elements per token of a device's queries."""
         return query_width(self.block) / tp
 
     def kv(self, tp: Ints) -> Floats:
-        """Elements per token of a device's keys (or values)."""
+        """Return the elements per token of a device's keys (or values)."""
         return kv_width(self.block, tp)
 
     @property
     def norm_vectors(self) -> int:
-        """Vectors of a norm."""
+        """Number of parameter vectors of a norm."""
         return 2 if self.model.norm == "layer" else 1
 
     @property
     def norms_before(self) -> int:
-        """Norms before attention, or before the MLP: none or one."""
+        """Number of norms before attention, or before the MLP: 0 or 1."""
         return int(self.model.architecture.norm_place != "after")
 
     @property
     def norms_after(self) -> int:
-        """Norms after attention, or after the MLP: none or one."""
+        """Number of norms after attention, or after the MLP: 0 or 1."""
         return int(self.model.architecture.norm_place != "before")
 
     @property
     def norm_kernel(self) -> MemoryKernel:
-        """The kernel of a norm."""
+        """Kernel of a norm."""
         return "layernorm" if self.model.norm == "layer" else "rmsnorm"
 
     def norm(self, tokens: Floats, e: int) -> Elementwise:
-        """Return the norm of so many tokens, which are read and written."""
+        """Return the norm of ``tokens``, which are read and written."""
         hidden = self.block.hidden
         return moving(tokens * hidden * 2 * e, self.norm_kernel, hidden)
 
     def norms(self, tokens: Floats, e: int, count: int) -> tuple[Elementwise, ...]:
-        """Return so many norms of so many tokens."""
+        """Return ``count`` norms of ``tokens``."""
         return (self.norm(tokens, e),) * count
 
     def residual(self, tokens: Floats, e: int) -> Elementwise:
-        """Return dropout and sum: two reads, a mask of a byte, a write."""
+        """Return dropout and sum: two reads, a mask of one byte, and a write."""
         hidden = self.block.hidden
         return moving(tokens * hidden * (3 * e + 1), "add", hidden)
 
     def norm_parameters(self, tp: Ints, norms: int = 1) -> Floats:
-        """Parameters of some norms of the piece's tokens."""
+        """Return the parameters of ``norms`` norms of the piece's tokens."""
         return np.full(len(tp), float(norms * self.block.hidden * self.norm_vectors))
 
     def _input_elements(self, shape: Shape) -> Floats:
-        """Elements of the input: as it comes, and gathered over tp."""
+        """Return the elements of the input: before and after a gather over tp."""
         tokens, own = shape.gathered_tokens(self.tokens), shape.own_tokens(self.tokens)
         return tokens * self.block.hidden + own * self.block.hidden
 
     def _source_elements(self, shape: Shape) -> Floats:
-        """Elements of what it reads besides: as it comes, and gathered over tp."""
+        """Return the elements of the second input: before and after a gather."""
         gathered = shape.gathered_tokens(self.source_tokens)
         own = shape.own_tokens(self.source_tokens)
         return (gathered + own) * self.source_hidden

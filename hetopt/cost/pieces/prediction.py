@@ -1,9 +1,9 @@
-"""What layers that predict further tokens have beside a layer (DeepSeek-V3, 2.2).
+"""Parts of layers that predict further tokens, besides a layer (DeepSeek-V3, 2.2).
 
-Each reads the output of the layer before it and the embedding of the token to come:
-both normed, side by side, and projected to one vector, the input of its layer; behind
-that it has a norm of its own. Megatron-core keeps them all in one stage, with a copy of
-the token table, and hands their outputs to the head beside that of the last layer.
+Each reads the output of the previous layer and the embedding of the next token. Both
+are normalised, concatenated and projected to one vector, the input of its layer; the
+layer's output has another norm. Megatron-core keeps all of them on one stage, with a
+copy of the token table, and sends their outputs to the head with the last layer's.
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ from hetopt.cost.pieces.piece import Exchange
 from hetopt.cost.shapes import Floats, Ints, Shape
 from hetopt.problem.training.choices import Recompute
 
-#: Norms of a predicting layer: of its two inputs, and of its output.
+#: Norms of a prediction layer: of its two inputs, and of its output.
 _NORMS = 3
 
 
 class Prediction(Embedding):
-    """The copy of the table, look-ups, norms and projections of all these layers."""
+    """The table's copy, look-ups, norms and projections of all prediction layers."""
 
     profiled = ()
 
     @property
     def layers(self) -> int:
-        """Layers that predict further tokens."""
+        """Number of layers that predict further tokens."""
         return self.model.predictions
 
     def operations(self, shape: Shape, e: int) -> Operations:
-        """Count look-ups, norms, joining and projections."""
+        """Count look-ups, norms, concatenations and projections."""
         tokens, own = shape.all_tokens(self.tokens), shape.own_tokens(self.tokens)
         hidden = self.block.hidden
         projected = multiply(tokens, 2 * hidden, hidden / shape.tp, e)
@@ -44,13 +44,13 @@ class Prediction(Embedding):
         )
 
     def parameters(self, tp: Ints) -> Floats:
-        """Return the table's shard, and of every layer the projection and norms."""
+        """Return the table's shard, and every layer's projection and norms."""
         hidden = self.block.hidden
         each = 2 * hidden * hidden / tp + self.norm_parameters(tp, _NORMS)
         return super().parameters(tp) + self.layers * each
 
     def kept_bytes(self, shape: Shape, e: int, recompute: Recompute) -> Floats:
-        """Return the bytes of both inputs, of the two joined, and of the output."""
+        """Return the bytes of both inputs, their concatenation, and the output."""
         own = shape.own_tokens(self.tokens)
         joined_and_output = own * self.block.hidden * 3 * e
         looked_up = own * self.block.hidden * (e + 1)
@@ -64,12 +64,12 @@ class Prediction(Embedding):
         return self.layers * (own + ids)
 
     def gradient_width(self, tp: Ints) -> Floats:
-        """Return the width of both inputs side by side."""
+        """Return the width of both inputs, concatenated."""
         return 2 * super().gradient_width(tp)
 
     @property
     def exchanges(self) -> tuple[Exchange, ...]:
-        """Look-ups are scattered; both inputs gathered, their projection as well."""
+        """Exchanges of look-ups and projections, and of both inputs, concatenated."""
         tokens, hidden, layers = self.tokens, self.block.hidden, self.layers
         return (
             Exchange(tokens, hidden, 2 * layers, 0),

@@ -1,4 +1,4 @@
-"""What a latency profile needs to know of a unit that is timed by itself."""
+"""Properties of a unit that latency profiles time separately."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ if TYPE_CHECKING:
 
     from hetopt.cost.shard_shape import ShardShape
 
-#: Everything saved is also a gradient, and some of it a temporary.
+#: Copies of every held tensor: itself, its gradient, and for some a temporary.
 COPIES = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profiled:
-    """A unit that is timed; the counts are rough, and nothing planned rests on them.
+    """A unit that is timed; the counts are rough, and plans do not depend on them.
 
     Attributes
     ----------
@@ -25,10 +25,10 @@ class Profiled:
     dense
         Whether it has norms or matrices, whose time depends on the hidden size.
     sizes
-        What else of a shard its time depends on.
+        Other sizes of a shard on which its time depends.
     place
-        The same as columns of ``sources.features.Shards``: what says how far two shards
-        are apart.
+        The same as columns of ``features.Shards``, by which distances between shards
+        are computed.
     matrix_elements
         Weights that every token is multiplied with.
     table_elements
@@ -38,7 +38,7 @@ class Profiled:
     held_elements
         Elements per token that forward and backward hold at once.
     held_bytes
-        What they hold besides, given the bytes of an element.
+        Further bytes that they hold, given the bytes of an element.
     """
 
     unit: str

@@ -3,8 +3,8 @@
 With ``n`` tokens on a device (``microbatch * tokens / (cp * tp)``), ``k`` experts per
 token, E experts of width ``f`` and a load of rho, the tokens of the fullest rank over
 the even share, a device multiplies ``rho n k etp`` rows of ``f / etp`` columns, in
-``E / ep`` groups. Tokens are put in the order of experts before they are sent, and in
-the order of a rank's own experts where it has several; and back.
+``E / ep`` groups. Tokens are sorted by expert before they are sent, and by a rank's own
+experts afterwards if it has several; the results are sorted back.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from hetopt.cost.shapes import Floats, Ints, Shape
 from hetopt.problem.model.experts import Experts
 from hetopt.problem.training.choices import Recompute
 
-#: Kernels of the router beside its matrix: scores, the choice of the largest, the map
+#: Kernels of the router besides its matrix: scores, the choice of the largest, the map
 #: from tokens to experts.
 _ROUTER_KERNELS = 3
 
-#: Bytes of a router's number: its scores stay in fp32.
+#: Bytes of a router's score, which is in fp32.
 _SCORE_BYTES = 4
 
-#: What is kept of the router: its scores before and after they are normalised.
+#: Scores that are kept: before and after normalisation.
 _KEPT_SCORES = 2
 
 
@@ -42,7 +42,7 @@ class RoutedMlp(Piece):
         return experts
 
     def operations(self, shape: Shape, e: int) -> Operations:
-        """Count the router's multiplication, two grouped ones, and what is moved."""
+        """Count the router's and two grouped multiplications, and other kernels."""
         own, hidden, experts = self._own(shape), self.block.hidden, self.experts
         rows, groups = self._rows(shape), experts.number / shape.ep
         width, inner = self._width(shape), self.matrices
@@ -67,14 +67,14 @@ class RoutedMlp(Piece):
         )
 
     def parameters(self, tp: Ints) -> Floats:
-        """Return the router and the norms, which every rank has whole."""
+        """Return the router and the norms, which are replicated on every rank."""
         experts = self.experts
         router = experts.number * (self.block.hidden + experts.router_bias)
         norms = self.norm_parameters(tp, self.norms_before + self.norms_after)
         return norms + float(router)
 
     def expert_parameters(self, shape: Shape) -> Floats:
-        """Return matrices by ep and etp; biases behind a reduction by ep alone."""
+        """Return matrices, split by ep and etp; last biases, split only by ep."""
         hidden, width, inner = self.block.hidden, self._width(shape), self.matrices
         each = hidden * width * (inner + 1)
         if self.model.biases[2]:
@@ -84,9 +84,9 @@ class RoutedMlp(Piece):
     def kept_bytes(self, shape: Shape, e: int, recompute: Recompute) -> Floats:
         """Return the bytes of both inputs, of the router's scores, and of experts.
 
-        Experts keep their input, and the activation's input and result, which is
-        weighted before the second matrix (Megatron-core 0.16): their own result
-        is not needed again.
+        Experts keep their input, and the activation's input and result. The result is
+        weighted before the second matrix (Megatron-core 0.16), so experts need not
+        keep their output.
         """
         own, rows, hidden = self._own(shape), self._rows(shape), self.block.hidden
         norms = self.norms_before + self.norms_after
@@ -98,14 +98,14 @@ class RoutedMlp(Piece):
     def working_elements(self, shape: Shape) -> Floats:
         """Return the elements of gradients of experts that are held at once.
 
-        Those of the input and of the wider of the two tensors inside.
+        They are the gradients of the input and of the wider of input and inner tensor.
         """
         inside = self.matrices * self._width(shape)
         widest: Floats = np.maximum(self.block.hidden, inside)
         return self._rows(shape) * (self.block.hidden + widest)
 
     def dispatched(self, shape: Shape, e: int) -> Dispatched:
-        """Return what is sent before the experts, and again behind them."""
+        """Return the messages sent before the experts, and again after them."""
         experts, dispatch = self.experts, self.kernels.dispatch
         groups = None
         if dispatch.node_dedup:
@@ -121,30 +121,30 @@ class RoutedMlp(Piece):
 
     @property
     def matrices(self) -> int:
-        """Matrices that an expert multiplies tokens with, before the activation."""
+        """Number of matrices of an expert before the activation."""
         return 2 if self.block.gated else 1
 
     def _own(self, shape: Shape) -> Floats:
         return shape.own_tokens(self.tokens)
 
     def _sent(self, shape: Shape) -> Floats:
-        """Return the copies of tokens that a rank takes in, and gives back."""
+        """Return the copies of tokens that a rank receives, and sends back."""
         experts = self.experts
         return self._own(shape) * experts.per_token * self.kernels.dispatch.load
 
     def _rows(self, shape: Shape) -> Floats:
-        """Rows of all experts of a device: those of the ranks that share them."""
+        """Return the rows of a device's experts: those of all ranks that split them."""
         return self._sent(shape) * shape.etp
 
     def _width(self, shape: Shape) -> Floats:
         return np.broadcast_to(self.experts.ffn / shape.etp, shape.tp.shape)
 
     def _reordered(self, shape: Shape, e: int) -> tuple[Elementwise, ...]:
-        """Return the kernels that put tokens in another order; backward as forward.
+        """Return the kernels that reorder tokens; backward moves as much as forward.
 
-        Before they are sent by expert, where each token is read once, and behind that
-        by a rank's own experts, which a rank with one expert leaves out. And back,
-        where those of a token are added.
+        Tokens are sorted by expert before they are sent (each is read once), and then
+        by the rank's own experts, if it has several. The results are sorted back, and
+        those of a token added up.
         """
         hidden, sent = self.block.hidden, self._sent(shape)
         several = self.experts.number > shape.ep

@@ -1,4 +1,4 @@
-"""Shared experts, which all tokens pass beside the routed ones: one gated MLP."""
+"""Shared experts, which process all tokens besides the routed ones: one MLP."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class SharedExpert(Piece):
     collectives = (2, 1)
 
     def operations(self, shape: Shape, e: int) -> Operations:
-        """Count the multiplications, the activation and the sum with routed ones."""
+        """Count the multiplications, the activation, the gate and the sum."""
         tokens, own = shape.all_tokens(self.tokens), shape.own_tokens(self.tokens)
         hidden, width, inner = self.block.hidden, self._width(shape.tp), self.matrices
         products = [
@@ -35,15 +35,15 @@ class SharedExpert(Piece):
         return Operations.of(*products, elementwise=tuple(elementwise))
 
     def parameters(self, tp: Ints) -> Floats:
-        """Return matrices and biases by tp; the last bias and the gate replicated."""
+        """Return matrices and biases, split by tp; last bias and gate replicated."""
         hidden, width, inner = self.block.hidden, self._width(tp), self.matrices
         weights = hidden * width * (inner + 1) + float(self._has_gate * hidden)
         return weights + self.model.biases[2] * (width * inner + hidden)
 
     def kept_bytes(self, shape: Shape, e: int, recompute: Recompute) -> Floats:
-        """Return the bytes of the activation's input and result; a gate's factor.
+        """Return the bytes of the activation's input and result, and a gate's factor.
 
-        The routed experts keep the input.
+        The input is counted by the routed experts.
         """
         tokens, own = shape.all_tokens(self.tokens), shape.own_tokens(self.tokens)
         inside = tokens * self._width(shape.tp) * (self.matrices + 1)
@@ -55,7 +55,7 @@ class SharedExpert(Piece):
 
     @property
     def matrices(self) -> int:
-        """Matrices that tokens are multiplied with, before the activation."""
+        """Number of matrices before the activation."""
         return 2 if self.block.gated else 1
 
     @property

@@ -1,1 +1,1 @@
-"""Latency profiles: files of measured shards, ours and other planners'."""
+"""Latency profiles: files of measured shards, ours and those of other planners."""

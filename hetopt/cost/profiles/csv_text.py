@@ -1,4 +1,4 @@
-"""What all files of measured times look like: header lines, then one CSV table.
+"""The format of all files of measured times: header lines, then one CSV table.
 
 # key: value
 column,column
@@ -18,13 +18,13 @@ from hetopt.errors import InputError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-#: Longest whole number that is read: more digits than any size or count has.
+#: Most digits of a whole number in a file; no size or count has more.
 MOST_DIGITS = 12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CsvText:
-    """A file's parts, not yet understood.
+    """A file's header and cells as text.
 
     Attributes
     ----------
@@ -52,18 +52,18 @@ def parse_csv_text(
     Parameters
     ----------
     name
-        What errors call the file.
+        Name of the file in error messages.
     columns, optional_columns
-        Columns that the table has, and may have; further ones are left out.
+        Columns that the table must have, and may have; others are ignored.
     required
-        Keys that the header has.
+        Keys that the header must have.
     known_values
-        What the values of some keys may be.
+        Permitted values of some keys.
 
     Raises
     ------
     InputError
-        A line is malformed; names file, line and column or key.
+        A line is malformed; the message has file, line and column or key.
     """
     lines = [line.removesuffix("\r") for line in text.split("\n")]
     first = next(
@@ -93,14 +93,14 @@ def csv_text(
     columns: Sequence[str],
     rows: Iterable[Sequence[object]],
 ) -> str:
-    """Return the text of a file; header values are put on one line each."""
+    """Return the text of a file, with each header value on one line."""
     lines = [f"# {key}: {' '.join(value.split())}\n" for key, value in header.items()]
     lines.append(",".join(columns) + "\n")
     return "".join(lines) + "".join(map(csv_line, rows))
 
 
 def csv_line(cells: Sequence[object]) -> str:
-    """Return one line of the table; None is an empty cell, a truth 1 or 0."""
+    """Return one line of the table; None is an empty cell, a bool 1 or 0."""
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerow(
         "" if cell is None else int(cell) if isinstance(cell, bool) else cell
@@ -110,7 +110,7 @@ def csv_line(cells: Sequence[object]) -> str:
 
 
 def append_rows(path: str, rows: Iterable[Sequence[object]]) -> None:
-    """Add rows of cells to the end of a file, with one write.
+    """Append rows of cells to a file, in one write.
 
     Raises
     ------
@@ -126,7 +126,7 @@ def append_rows(path: str, rows: Iterable[Sequence[object]]) -> None:
 
 
 def whole_number(column: str, text: str) -> int:
-    """Return a cell's whole number; ValueError reads ``column: what is wrong``."""
+    """Return a cell's whole number; a ValueError is ``column: what is wrong``."""
     if not (text.isascii() and text.isdecimal() and len(text) <= MOST_DIGITS):
         msg = f"{column}: {text!r} is not a whole number"
         raise ValueError(msg)
@@ -134,7 +134,7 @@ def whole_number(column: str, text: str) -> int:
 
 
 def header_of(text: str) -> dict[str, str]:
-    """Return a file's header without reading its table; lines may be malformed."""
+    """Return a file's header without parsing its table; lines are not validated."""
     found = {}
     for line in text.removeprefix("\ufeff").splitlines():
         if not line.startswith("#"):

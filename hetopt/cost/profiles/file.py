@@ -1,6 +1,6 @@
-"""Latency profiles: the CSV files that hold how long shards of a model compute.
+"""Latency profiles: CSV files with the compute times of a model's shards.
 
-A profile is UTF-8 text. It opens with header lines ``# key: value``:
+A profile is UTF-8 text. It starts with header lines ``# key: value``:
 
     schema          hetopt-profile/1
     kind            measured, published or modelled
@@ -8,17 +8,17 @@ A profile is UTF-8 text. It opens with header lines ``# key: value``:
     device, driver, libraries, clocks, date
                     what was measured, with what and when (measured profiles)
     source          formula or paper (modelled and published profiles)
-    communication   included: the times of all units hold tensor parallelism's
-                    communication, which is added at degrees that have no rows;
-                    excluded (default): they hold none
+    communication   included: times of all units include tensor-parallel communication,
+                    which hetopt adds at degrees that have no rows;
+                    excluded (default): they do not
     optimizer_s_per_parameter
-                    what the optimizer's step takes for each parameter it updates
+                    seconds of the optimizer's step per parameter that it updates
     notes           anything else
 
-and goes on with one CSV table whose columns are those of ``COLUMNS``:
+followed by one CSV table with the columns of ``COLUMNS``:
 
     unit            layer, attention, mlp-up, mlp-down, embedding, head, or
-                    attention-core: the fused attention alone, which selective
+                    attention-core: only the fused attention, which selective
                     recomputation repeats
     gated           1: SwiGLU and RMSNorm (Llama); 0: GELU, LayerNorm, biases (GPT)
     dtype           bf16, fp16 or fp32
@@ -34,8 +34,8 @@ and goes on with one CSV table whose columns are those of ``COLUMNS``:
     repetitions     0 if nothing was timed
     status          ok or oom
 
-Times are the computation of one device's shard; they include no communication unless
-``communication`` says so.
+Times are those of the computation of one device's shard, without communication unless
+``communication`` is included.
 """
 
 from __future__ import annotations
@@ -76,8 +76,8 @@ class ProfileRow(ShardShape):
     Raises
     ------
     ValueError
-        A time is missing although the status is ``ok``, given although it is not,
-        or no positive, finite number.
+        A time is missing although the status is ``ok``, given although it is not, or
+        not positive and finite; or another column is invalid.
     """
 
     forward_s: float | None
@@ -116,7 +116,7 @@ class ProfileRow(ShardShape):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Profile:
-    """A profile as it stands in its file.
+    """Content of a profile.
 
     Attributes
     ----------
@@ -131,12 +131,12 @@ class Profile:
 
     @property
     def communicates(self) -> bool:
-        """Whether times hold tensor parallelism's communication."""
+        """Whether times include tensor-parallel communication."""
         return self.header.get("communication") == INCLUDED
 
     @property
     def optimizer_s_per_parameter(self) -> float | None:
-        """What the optimizer takes for a parameter; None if it was not measured."""
+        """Optimizer's time per parameter; None if it was not measured."""
         given = self.header.get(OPTIMIZER)
         return None if given is None else float(given)
 
@@ -152,7 +152,7 @@ TIMES = ("forward_s", "backward_s", *SPREADS)
 
 
 def interquartile_range(values: Sequence[float]) -> float:
-    """Return the distance of the quartiles, interpolated inside the sample."""
+    """Return the distance between the quartiles, interpolated inside the sample."""
     low, _, high = quantiles(values, n=4, method="inclusive")
     return high - low
 
@@ -163,19 +163,19 @@ def read_profile(path: str) -> Profile:
     Raises
     ------
     InputError
-        The file cannot be read, or a line of it is malformed; names file, line and
+        The file cannot be read, or a line is malformed; the message has file, line and
         column.
     """
     return parse_profile(read_text(path, "a profile"), path)
 
 
 def parse_profile(text: str, name: str) -> Profile:
-    """Return the profile that ``text`` holds; see ``read_profile``.
+    """Return the profile in ``text``; see ``read_profile``.
 
     Parameters
     ----------
     name
-        What errors call the file.
+        Name of the file in error messages.
     """
     found = parse_csv_text(
         text, name, columns=COLUMNS, required=REQUIRED, known_values=_KNOWN_VALUES
@@ -194,13 +194,13 @@ def write_profile(path: str, profile: Profile) -> None:
     Raises
     ------
     InputError
-        The file cannot be written; it is then as it was before.
+        The file cannot be written; an existing one is then unchanged.
     """
     write_text(path, profile_text(profile.header, profile.rows))
 
 
 def append_row(path: str, row: ProfileRow) -> None:
-    """Add one row to the end of a profile, with one write.
+    """Append one row to a profile, in one write.
 
     Raises
     ------
@@ -211,7 +211,7 @@ def append_row(path: str, row: ProfileRow) -> None:
 
 
 def profile_text(header: Mapping[str, str], rows: Iterable[ProfileRow]) -> str:
-    """Return the text of a profile; header values are put on one line each."""
+    """Return the text of a profile, with each header value on one line."""
     return csv_text(header, COLUMNS, map(_cells, rows))
 
 
@@ -236,7 +236,7 @@ def _parse_row(given: Mapping[str, str], name: str, number: int) -> ProfileRow:
 
 
 def _parse_cell(column: str, text: str) -> str | int | float | None:
-    """Return a cell's value; ValueError reads ``column: what is wrong``."""
+    """Return a cell's value; a ValueError's message is ``column: what is wrong``."""
     if column in ("unit", "dtype", "status"):
         return text
     if column in TIMES:

@@ -1,8 +1,8 @@
-"""Profiles that other planners measured, as profiles of ours.
+"""Conversion of other planners' profiles to ours.
 
-These planners do not say what was measured beyond the times, so the model, sequence
-length and precision come from the problem a profile is converted for. What had to be
-assumed is written into the header's notes.
+Their files state only times, so the model, sequence length and precision come from the
+problem that a profile is converted for. Assumptions are written into the header's
+notes.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from hetopt.problem.training.training import Training
 
-#: An embedding, at least one layer, a head.
+#: Least number of layers in a file: an embedding, a layer and a head.
 _FEWEST_LAYERS = 3
 
 _COMMON_NOTES = (
@@ -51,7 +51,7 @@ _COMMUNICATES = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """What a foreign profile is taken to have measured.
+    """What is assumed that another planner's profile has measured.
 
     Attributes
     ----------
@@ -61,7 +61,7 @@ class Target:
         Name in the catalogue, or free text.
     communication
         Whether times at tp > 1 include tensor-parallel communication: "included" or
-        "excluded"; None for what the planner is known to measure.
+        "excluded"; None for the planner's default.
     """
 
     model: Model
@@ -77,7 +77,7 @@ class LayerTimes:
     Attributes
     ----------
     update_s
-        What the optimizer takes for all layers; None if the file does not say.
+        Seconds of the optimizer's step for all layers; None if unknown.
     """
 
     microbatch: int
@@ -93,14 +93,14 @@ def converted(
     notes: str,
     file: str,
 ) -> Profile:
-    """Return the profile of what a planner measured.
+    """Return our profile with the times of another planner's.
 
     Parameters
     ----------
     communication
         Whether times at tp > 1 include it: "included" or "excluded".
     notes
-        What had to be assumed, besides what all conversions assume.
+        Assumptions, besides those of all conversions.
 
     Raises
     ------
@@ -109,7 +109,7 @@ def converted(
     """
     model, training = target.model, target.training
     if all(times.tp == 1 for times in found):
-        # Nothing was sent: what other degrees send is not in these times.
+        # tp 1 has no communication, so hetopt adds that of other degrees.
         communication = "excluded"
     rows = [row for times in found for row in _rows(target, times, file)]
     shape = (
@@ -158,7 +158,10 @@ def _rows(target: Target, times: LayerTimes, file: str) -> Iterator[ProfileRow]:
 def _row(
     target: Target, times: LayerTimes, unit: str, layers: Sequence[tuple[float, float]]
 ) -> ProfileRow:
-    """Return the row of a unit; raises ValueError if a degree does not divide it."""
+    """Return the row of a unit; raises ValueError if a degree does not divide it.
+
+    Its times are medians over ``layers``.
+    """
     forward, backward = (list(column) for column in zip(*layers, strict=True))
     several = len(layers) > 1
     return ProfileRow(
@@ -180,13 +183,13 @@ def _row(
 
 
 def _parameters(model: Model, tp: int) -> float:
-    """Return the parameters that one of ``tp`` devices holds of the whole model."""
+    """Return the parameters of the whole model on one of ``tp`` devices."""
     each = np.array([tp])
     return sum(float(unit_parameters(model, kind, each)[0]) for kind in model.units)
 
 
 def chosen(wanted: str | None, known: Sequence[str], what: str, file: str) -> str:
-    """Return the wanted key, or the only one; raises InputError if there is none."""
+    """Return the wanted key, or the only one; InputError if that is not possible."""
     listed = ", ".join(known)
     if wanted is not None:
         if wanted not in known:
@@ -198,7 +201,7 @@ def chosen(wanted: str | None, known: Sequence[str], what: str, file: str) -> st
 
 
 def check_count(layers: Sequence[Any], target: Target, path: str, field: str) -> None:
-    """Raise InputError unless there are an embedding, the model's layers and a head."""
+    """Raise InputError unless the layers are embedding, the model's layers and head."""
     if len(layers) < _FEWEST_LAYERS:
         msg = f"has {len(layers)} layers, expected an embedding, layers and a head"
         raise InputError(msg, file=path, field=field)
@@ -218,7 +221,7 @@ def check_count(layers: Sequence[Any], target: Target, path: str, field: str) ->
 
 
 def seconds(value: Any, path: str, field: str, *, may_be_0: bool = False) -> float:
-    """Return a number of JSON data; raises InputError unless it is a time."""
+    """Return a time in JSON data; raises InputError unless it is one."""
     number = isinstance(value, int | float) and not isinstance(value, bool)
     if (
         not number

@@ -1,14 +1,14 @@
 """Profiles that Metis measured: a directory of ``DeviceType.X_tpN_bsM.json``.
 
-``execution_time`` has ``layer_compute_total_ms``, forward and backward together, one
-number per layer, the embedding's first and the head's last;
-``forward_backward_time_ms``, all of one pass; and ``optimizer_time_ms``, of the whole
-model. What a pass takes beyond its layers is the time between the last forward and
-the first backward, that is logits and loss: Metis charges it to the last stage for
-every micro-batch, and so it goes to the head here.
+``execution_time`` has ``layer_compute_total_ms``, one time per layer for forward and
+backward together, the embedding first and the head last;
+``forward_backward_time_ms``, the time of a whole pass; and ``optimizer_time_ms``, for
+the whole model. The excess of a pass over its layers is the time between the last
+forward and the first backward, that is logits and loss: Metis adds it to the last stage
+for every micro-batch, so it is added to the head here.
 
-Metis hooks the layers of Megatron as they run on ``tp`` devices, and adds no
-tensor-parallel communication of its own, so its times are taken to include it.
+Metis times the layers of Megatron as they run on ``tp`` devices, and adds no
+tensor-parallel communication, so its times are assumed to include it.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ if TYPE_CHECKING:
 
     from hetopt.cost.profiles.foreign import Target
 
-#: Backward over forward if only their sum is known: the middle of 2.2 to 2.7, what
-#: Sailor's measured layers have.
+#: Ratio of backward to forward if only their sum is known: the middle of 2.2 to 2.7,
+#: the range of Sailor's measured layers.
 BACKWARD_SHARE = 2.45
 
-#: Share by which a sum of times as they are written may miss the written sum.
+#: Relative rounding error by which the sum of layers may exceed the given total.
 ROUNDING = 1e-9
 
 _FILE = re.compile(
@@ -56,7 +56,7 @@ def read_metis(folder: str, target: Target, device: str | None = None) -> Profil
     Raises
     ------
     InputError
-        Nothing fits, or a file is malformed.
+        There is no such file, a file is malformed, or it does not fit the model.
     """
     if not Path(folder).is_dir():
         raise InputError("is not a directory, expected Metis's profiles", file=folder)
@@ -122,7 +122,7 @@ def _times(path: Path, tp: int, microbatch: int, target: Target) -> LayerTimes:
 
 
 def _optional(execution: Mapping[str, Any], key: str, path: Path) -> float | None:
-    """Return a time of Metis in seconds; None if the file does not have it."""
+    """Return a time of Metis in seconds; None if the file lacks it."""
     if key not in execution:
         return None
     return seconds(execution[key], str(path), f"execution_time.{key}") * 1e-3

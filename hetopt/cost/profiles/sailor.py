@@ -1,9 +1,9 @@
 """Profiles that Sailor measured: nested JSON.
 
-``[model][gpu][micro-batch][tp][layer] = [forward, backward, update]`` in seconds, the
-embedding first and the head last among the layers; a file may also begin at the GPU
-or at the micro-batch. Whether times at tp above 1 include tensor-parallel
-communication is not known, and the user has to say it.
+``[model][gpu][micro-batch][tp][layer] = [forward, backward, update]`` in seconds; the
+first layer is the embedding, the last the head. A file may also begin at the GPU or at
+the micro-batch. Files do not state whether times at tp above 1 include tensor-parallel
+communication, so the user has to.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ def read_sailor(
     Raises
     ------
     InputError
-        Nothing fits, or the file is malformed.
+        A key is missing, the file is malformed, or it does not fit the model.
     """
     data = read_json(path, "a profile of Sailor")
     fields: list[str] = []
-    # A file of one model, or of one model and GPU, leaves the outer levels away.
+    # A file of one model, or of one model and GPU, may lack the outer levels.
     for key, what in _levels(data, model, device):
         fields.append(chosen(key, list(_mapping(data, fields, path)), what, path))
         data = data[fields[-1]]
@@ -104,7 +104,7 @@ def _levels(
 
 
 def _numbered(data: Any, fields: Sequence[str], path: str) -> list[tuple[int, Any]]:
-    """Return a mapping with counts as keys, ascending."""
+    """Return the items of a mapping whose keys are whole numbers, ascending."""
     found = []
     for key, value in _mapping(data, fields, path).items():
         if not (key.isascii() and key.isdecimal() and len(key) < 10):

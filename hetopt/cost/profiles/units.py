@@ -1,7 +1,7 @@
-"""What a profile's unit is, and about how much it computes and holds.
+"""Keys of a profile's shards, and rough estimates of their work and memory.
 
-Work and memory are coarser than ``hetopt.cost.units`` on purpose: they only weigh
-the time left and refuse shapes, and nothing that is planned rests on them.
+The estimates are coarser than ``hetopt.cost.units`` on purpose: they only weight shards
+in the time left and exclude shapes, and plans do not depend on them.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 
 
 def shard_key(shape: ShardShape) -> tuple[str | int, ...]:
-    """Return what a device really computes: equal for shards that take equal time.
+    """Return a key that is equal for shards with the same work on one device.
 
-    Models and degrees that differ may leave one device the same work; such
-    shards are measured once (HAPT, section 5.1).
+    Different models and degrees may give one device the same work; such shards are
+    measured once (HAPT, section 5.1).
     """
     parts = profiled_parts(shape.unit)
     key: tuple[str | int, ...] = (shape.unit, shape.dtype)
@@ -29,9 +29,9 @@ def shard_key(shape: ShardShape) -> tuple[str | int, ...]:
 
 
 def place_columns(unit: str) -> tuple[str, ...]:
-    """Name the ``sources.features.Shards`` columns that tell this unit's shards apart.
+    """Return the columns of ``features.Shards`` on which a unit's work depends.
 
-    Shards that differ only in columns their work does not depend on are the same.
+    Shards that differ only in other columns are the same.
     """
     parts = profiled_parts(unit)
     names = ["tokens", "hidden"] if parts[0].dense else ["tokens"]
@@ -40,7 +40,7 @@ def place_columns(unit: str) -> tuple[str, ...]:
 
 
 def forward_flops(shape: ShardShape) -> float:
-    """Return FLOPs of matrix multiplications and attention, forward."""
+    """Return the forward FLOPs of matrix multiplications and attention."""
     parts = profiled_parts(shape.unit)
     matrices = sum(part.matrix_elements(shape) for part in parts)
     others = sum(part.other_flops(shape) for part in parts)
@@ -48,10 +48,10 @@ def forward_flops(shape: ShardShape) -> float:
 
 
 def estimated_bytes(shape: ShardShape) -> int:
-    """Return what forward and backward hold at once, rather too much than too little.
+    """Return a high estimate of the bytes that forward and backward hold at once.
 
-    Attention is taken to be fused: no square of the sequence length but the mask
-    that context parallelism needs.
+    Attention is assumed to be fused: only the mask of context parallelism grows with
+    the square of the sequence length.
     """
     element = 4 if shape.dtype == "fp32" else 2
     parts = profiled_parts(shape.unit)

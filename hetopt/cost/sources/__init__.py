@@ -1,1 +1,1 @@
-"""Where compute times come from: a roofline, or a forest of a profile."""
+"""Sources of compute times: a roofline, operators, or a profile's forest."""

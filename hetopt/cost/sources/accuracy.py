@@ -1,8 +1,8 @@
-"""How far sums of operators have been off on published iterations.
+"""Errors of sums of operators on published iterations.
 
-``data/iterations/accuracy.json`` holds, by family of accelerators, the errors on models
-(or tensor degrees) that the fit had not seen; ``python -m benchmarks.iterations --out``
-writes it.
+``data/iterations/accuracy.json`` has, by family of accelerators, the errors on models
+(or tensor degrees) that were not used in the fit; ``python -m benchmarks.iterations
+--out`` writes it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     from hetopt.problem.model.model import Model
     from hetopt.problem.problem import Problem
 
-#: What reports call the classes of operators.
+
+#: Names of the classes of operators in reports.
 _WORDS = {
     MATMUL: "multiplications",
     GROUP_MATMUL: "grouped multiplications",
@@ -44,14 +45,14 @@ _WORDS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accuracy:
-    """Errors of iteration times; shares of the measured time.
+    """Errors of iteration times, as shares of the measured time.
 
     Attributes
     ----------
     runs
-        How many iterations were measured.
+        Number of measured iterations.
     median, worst
-        Of the absolute errors.
+        Median and largest absolute error.
     """
 
     runs: int
@@ -67,7 +68,7 @@ class Accuracy:
 
 
 def accuracy_of(accelerator: Accelerator) -> Accuracy | None:
-    """Return the errors on an accelerator's family, None if nothing is published."""
+    """Return the errors on an accelerator's family; None if nothing is published."""
     known = _accuracies()
     fits = [name for name in known if accelerator.name.startswith(name)]
     return known[max(fits, key=len)] if fits else None
@@ -88,7 +89,7 @@ class Timed(Protocol):
 
 
 def accuracies(problem: Problem, plan: Plan) -> dict[str, Accuracy | None]:
-    """Return the errors on each cluster that a plan uses; None where none is known."""
+    """Return the errors on each cluster that a plan uses; None if unknown."""
     known = {
         cluster.name: _accuracy(cluster, source)
         for cluster, source in _summed(problem, plan)
@@ -97,16 +98,16 @@ def accuracies(problem: Problem, plan: Plan) -> dict[str, Accuracy | None]:
 
 
 def _accuracy(cluster: Cluster, source: OperatorSource) -> Accuracy | None:
-    """Return the errors of a source; None of kernels that a user measured."""
+    """Return the errors of a source; None if unknown or if a user measured kernels."""
     return None if source.own else accuracy_of(cluster.accelerator)
 
 
 def latency_notes(
     problem: Problem, best: Timed, alternatives: Sequence[Timed] = ()
 ) -> list[str]:
-    """Say of each cluster used what its operators are, and how far off they may be.
+    """Return notes on every used cluster's operators and their errors.
 
-    And what is assumed to be hidden of experts' all-to-alls.
+    Further notes compare the best plans, and state the assumed overlap of all-to-alls.
 
     Parameters
     ----------
@@ -139,7 +140,7 @@ def latency_notes(
     if errors and alternatives:
         apart = alternatives[0].iteration_time_s / best.iteration_time_s - 1
         where = "within" if abs(apart) < max(errors) else "beyond"
-        # The best in closed form need not be the best in simulation.
+        # The best plan in closed form may not be the best in simulation.
         how = "slower" if apart >= 0 else "faster, simulated"
         notes.append(
             f"the next best plan is {abs(apart):.1%} {how}, {where} that error"
@@ -154,7 +155,7 @@ def latency_notes(
 
 
 def _how_known(source: OperatorSource, model: Model) -> str:
-    """Say whether the operators of a model were measured, or some or all were not."""
+    """Return whether a model's operators were measured, modelled, or partly so."""
     used = {*source.measured} - ({GROUP_MATMUL} if model.experts is None else set())
     if not source.modelled:
         return "measured"
@@ -162,7 +163,7 @@ def _how_known(source: OperatorSource, model: Model) -> str:
 
 
 def _summed(problem: Problem, plan: Plan) -> Iterator[tuple[Cluster, OperatorSource]]:
-    """Yield the clusters that a plan uses and sums of operators time."""
+    """Yield the clusters that a plan uses and whose times are sums of operators."""
     used = {stage.cluster for each in plan.pipelines for stage in each.stages}
     sources = latency_sources(problem).by_cluster
     for cluster in problem.clusters:

@@ -1,4 +1,4 @@
-"""What a forest has to beat: a roofline and the nearest profiled neighbour."""
+"""Baselines for forests: a roofline and the nearest profiled neighbour."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from hetopt.cost.profiles.file import ProfileRow
     from hetopt.cost.shapes import Floats
 
-#: Between a shard and one of another dtype or another kind of MLP, in octaves.
+#: Distance between shards of different dtypes or kinds of MLP, in octaves.
 OTHER_VARIANT = 4.0
 
-#: FLOPs per byte at which a fitted roofline may bend.
+#: Candidates for the FLOPs per byte at which a fitted roofline bends.
 BENDS = np.logspace(-1, 4, 101)
 
 
@@ -52,14 +52,14 @@ class FittedRoofline:
     """The longer of FLOPs / peak and bytes / bandwidth, both fitted.
 
     For devices that are not in the catalogue. One peak and one bandwidth for all
-    units and both passes; they minimise the mean absolute logarithm of predicted
-    over measured.
+    units and both passes minimise the mean absolute logarithm of predicted over
+    measured.
     """
 
     def __init__(
         self, shards: Mapping[str, Shards], seconds: Mapping[str, Floats]
     ) -> None:
-        """Fit the two rates; ``seconds`` holds (R, 2) per unit."""
+        """Fit the two rates; ``seconds`` is (R, 2) per unit."""
         flops, moved, measured = [], [], []
         for unit, part in shards.items():
             for pass_ in (0, 1):
@@ -92,7 +92,7 @@ class FittedRoofline:
 def neighbour_seconds(known: Shards, seconds: Floats, wanted: Shards) -> Floats:
     """Return the times of the nearest known shards, scaled by FLOPs; (R, 2).
 
-    Distances are those of ``distances``; of equally near ones the first counts.
+    Distances are those of ``distances``; of equally near ones the first is used.
     """
     nearest = distances(known, wanted).argmin(axis=1)
     scale = wanted.flops() / known.flops()[nearest]
@@ -101,7 +101,7 @@ def neighbour_seconds(known: Shards, seconds: Floats, wanted: Shards) -> Floats:
 
 
 def distances(known: Shards, wanted: Shards) -> Floats:
-    """Return Euclidean distances in octaves from each wanted to each known; (R, K)."""
+    """Return Euclidean distances in octaves of wanted and known shards; (R, K)."""
     apart = wanted.place()[:, None, :] - known.place()[None, :, :]
     squares = np.square(apart).sum(axis=2)
     for name in ("element_bytes", "gated"):

@@ -1,15 +1,15 @@
-"""Where each cluster's latencies come from: the problem's ``latency`` field.
+"""The source of each cluster's latencies: the problem's ``latency`` field.
 
 ``roofline``    the model of ``hetopt.cost.sources.roofline``
 ``operators``   the sum of measured operators that ship with hetopt, the accelerator's
                 own or its nearest relative's
 a name          of a profile that ships with hetopt
 a path          of a profile, of layers or of operators
-``auto``        the shipped profile of the cluster's accelerator, measured before
-                published, that covers the model's units and precision; else the
-                operators, where they cover the precision; else the roofline. Shipped
-                profiles of kind modelled are the roofline at some shapes, so it
-                answers itself
+``auto``        the shipped profile of the cluster's accelerator that covers the model's
+                units and precision, measured ones first, then published ones; else
+                the operators, if they cover the model and precision; else the
+                roofline. Shipped profiles of kind modelled are never used: they are
+                the roofline's times of some shapes
 """
 
 from __future__ import annotations
@@ -47,17 +47,17 @@ _REMEDY = "use roofline, or the path of a profile"
 
 
 class ClusterSources:
-    """A latency source for each cluster of a problem, by its name."""
+    """One latency source for each cluster of a problem, by name."""
 
     def __init__(self, by_cluster: Mapping[str, LatencySource]) -> None:
         self.by_cluster = by_cluster
 
     def source_kind(self, cluster: Cluster) -> SourceKind:
-        """Ask the cluster's source."""
+        """Return the kind of the cluster's source."""
         return self.by_cluster[cluster.name].source_kind(cluster)
 
     def shard_times(self, query: ShardQuery) -> ShardTimes:
-        """Ask the cluster's source."""
+        """Return the times of the cluster's source."""
         return self.by_cluster[query.cluster.name].shard_times(query)
 
 
@@ -67,12 +67,13 @@ def latency_sources(problem: Problem, *, cache: Path | None = None) -> ClusterSo
     Parameters
     ----------
     cache
-        Folder of predictions made before; the user's cache by default.
+        Folder of cached predictions; the user's cache by default.
 
     Raises
     ------
     InputError
-        A source is unknown, or a profile cannot be read.
+        A source is unknown, a profile cannot be read, or operators do not cover the
+        problem.
     """
     read: dict[str, ForestSource] = {}
     return ClusterSources(
@@ -84,7 +85,7 @@ def latency_sources(problem: Problem, *, cache: Path | None = None) -> ClusterSo
 
 
 def far_outside(problem: Problem, plan: Plan) -> list[str]:
-    """Say for which clusters a plan rests on shapes far outside their profiles."""
+    """Return warnings on clusters whose shapes are far outside their profiles."""
     sources = latency_sources(problem).by_cluster
     found: dict[str, str] = {}
     for pipeline, stage in (
@@ -119,7 +120,7 @@ def far_outside(problem: Problem, plan: Plan) -> list[str]:
 
 
 def of_other_devices(problem: Problem) -> list[str]:
-    """Say for which clusters a profile of another accelerator answers."""
+    """Return warnings on clusters whose profile is of another accelerator."""
     sources = latency_sources(problem).by_cluster
     found = []
     for cluster in problem.clusters:
@@ -169,7 +170,7 @@ def _source(
 
 
 def _modelled(problem: Problem, cluster: Cluster, cache: Path | None) -> LatencySource:
-    """Return the shipped operators where they answer, or else the roofline."""
+    """Return the shipped operators if they cover the problem, else the roofline."""
     measured = shipped_operators(cluster.accelerator)
     if measured:
         source = OperatorSource(cluster.accelerator, measured, cache=cache)
@@ -185,14 +186,14 @@ def _operators(
     file: str | None,
     cache: Path | None,
 ) -> LatencySource:
-    """Return a source of the operators that a problem asks for.
+    """Return a source of the operators that a problem names.
 
-    What a user's file lacks is taken from those that ship.
+    Classes that a user's file lacks are taken from the shipped operators.
 
     Parameters
     ----------
     measured, file
-        What a user's file holds, and its name; nothing and None without one.
+        Operators of a user's file, and its name; empty and None without a file.
     """
     found = {**shipped_operators(cluster.accelerator), **measured}
     field = f"latency.{cluster.name}"

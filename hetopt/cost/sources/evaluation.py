@@ -1,19 +1,19 @@
-"""How well a forest predicts what it has not seen, measured on a profile.
+"""Errors of a forest on shards of a profile that it was not trained on.
 
-Five splits, all by shape: no shard that is judged was learnt from, nor was any that
-coincides with it under other degrees.
+There are five splits, all by shape: neither a test shard nor one that coincides with it
+under other degrees is in the training set.
 
-80/20               five folds, so that every shard is judged once by a forest that
-                    learnt from 80% of the others
+80/20               five folds, so that every shard is tested once by a forest that was
+                    trained on the other four
 unseen (c, t)       each pair of degrees left out in turn
 unseen hidden       each hidden size left out in turn
 unseen seq_len      each sequence length left out in turn
 larger batch        the largest micro-batch left out
 
 Errors are |predicted / measured - 1|, over all units and both passes. Spearman's rank
-correlation is taken within each unit and pass and averaged over their shards: over
-all of them together it would be flattered by units that differ in size anyway. The
-repeat noise is interquartile range over median of the repetitions of a shard.
+correlation is computed within each unit and pass and averaged by their numbers of
+shards: over all together it would be high only because units differ in size. The repeat
+noise is interquartile range over median of the repetitions of a shard.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ if TYPE_CHECKING:
 
 PASSES = ("forward", "backward")
 FOLDS = 5
-#: Fewer shards than this of a unit cannot be ranked.
+#: Least number of shards of a unit for a rank correlation.
 FEWEST_RANKED = 3
 
 SPLIT_BY_SHAPE = "80/20"
 SPLIT_BATCH = "larger batch"
-#: What is left out, value by value.
+#: The value of a row by which rows are left out, one value after the other.
 LEFT_OUT: dict[str, Callable[[ProfileRow], object]] = {
     "unseen (c, t)": lambda row: (row.cp, row.tp),
     "unseen hidden": lambda row: row.hidden,
@@ -63,7 +63,7 @@ METHODS = (FOREST, ROOFLINE, NEIGHBOUR)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judged:
-    """One pass of one shard that was left out, and what was predicted for it.
+    """Measured and predicted times of one pass of one test shard.
 
     Attributes
     ----------
@@ -72,7 +72,7 @@ class Judged:
     spread_s
         Interquartile range of its repetitions; None if unknown.
     predicted_s
-        By each of ``METHODS``.
+        Prediction by each of ``METHODS``.
     low_s, high_s
         The forest's prediction interval.
     """
@@ -90,12 +90,14 @@ class Judged:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Score:
-    """How far off one method is on one split; errors are relative.
+    """Relative errors of one method on one split.
 
     Attributes
     ----------
+    judged
+        Number of test times.
     spearman
-        None when no unit has enough shards to be ranked.
+        None if no unit has enough shards to be ranked.
     """
 
     split: str
@@ -118,24 +120,24 @@ class Noise:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Evaluation:
-    """Everything ``hetopt forest evaluate`` reports.
+    """All results that ``hetopt forest evaluate`` reports.
 
     Attributes
     ----------
     shards
-        Rows with times; the others ran out of memory.
+        Number of rows with times; the others ran out of memory.
     roofline
-        Which roofline is the baseline.
+        Description of the baseline's roofline.
     noise
-        None when the profile has no spreads (nothing was repeated).
+        None if the profile has no spreads (nothing was repeated).
     interval_coverage
         Share of measurements inside the prediction interval, 80/20.
     scores
-        Of every split the profile allows and every method.
+        Scores of every method on every split that the profile allows.
     unit_scores
-        Of the forest on 80/20, for one unit and pass each: ``method`` says which.
+        Scores of the forest on 80/20, for each unit and pass: ``method`` names them.
     skipped
-        Splits that the profile has too few values for.
+        Splits for which the profile has too few values.
     """
 
     params: ForestParams
@@ -159,12 +161,12 @@ class Evaluation:
 def evaluate(
     profile: Profile, params: ForestParams = DEFAULT_PARAMS, *, file: str = "profile"
 ) -> Evaluation:
-    """Judge a forest, and both baselines, on every split.
+    """Evaluate a forest and both baselines on every split.
 
     Parameters
     ----------
     file
-        What errors call the profile.
+        Name of the profile in error messages.
 
     Raises
     ------
@@ -209,7 +211,7 @@ def evaluate(
 def splits(
     rows: Sequence[ProfileRow], split: str
 ) -> Iterator[tuple[NDArray[np.intp], NDArray[np.intp]]]:
-    """Yield indices to learn from and to judge; nothing if there are too few values."""
+    """Yield indices of training and test rows; none if there are too few values."""
     numbers: dict[object, int] = {}
     shapes = np.array(
         [numbers.setdefault(shard_key(row), len(numbers)) for row in rows]
@@ -235,7 +237,7 @@ def splits(
 
 
 class _Measured:
-    """The rows of a profile that have times, and what is learnt from some of them."""
+    """The rows of a profile that have times, and predictions from some of them."""
 
     def __init__(self, profile: Profile, file: str) -> None:
         rows = [row for row in profile.rows if row.status == "ok"]
@@ -258,7 +260,7 @@ class _Measured:
         test: NDArray[np.intp],
         params: ForestParams,
     ) -> Iterator[Judged]:
-        """Predict some rows from others; units that only occur in one are left out."""
+        """Predict some rows from others; units that only occur in one are skipped."""
         known = {unit: self._of(unit, learn) for unit in self.units}
         known = {unit: rows for unit, rows in known.items() if rows}
         shards = {unit: self._shards(unit, rows) for unit, rows in known.items()}
@@ -315,7 +317,7 @@ def seconds_of(rows: Sequence[ProfileRow]) -> Floats:
 
 
 def score_of(judged: Sequence[Judged], split: str, method: str, number: int) -> Score:
-    """Return the score of one method, given its number among ``METHODS``."""
+    """Return the score of the method with index ``number`` in ``METHODS``."""
     measured = np.array([item.measured_s for item in judged])
     predicted = np.array([item.predicted_s[number] for item in judged])
     errors = np.abs(predicted / measured - 1)

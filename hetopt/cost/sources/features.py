@@ -1,17 +1,17 @@
-"""What a forest sees of a shard: numbers of its shape and of the work it does.
+"""Features of a shard for a forest: numbers of its shape and of its work.
 
 Two sets of features are compared by ``hetopt forest evaluate``:
 
 ``table-6``
-    HetAuto's Table 6, basic and derived, as printed there, with the MLP's width and
-    kind besides: profiles vary them, the paper does not.
+    HetAuto's Table 6, basic and derived, as printed there, plus the MLP's width and
+    kind: they vary in profiles, but not in the paper.
 ``shard``
-    What one device computes: its tokens, heads and widths, and FLOPs, memory
-    traffic and their ratio as ``hetopt.cost.units`` counts them. Degrees only
-    enter through the shard, so that shards which coincide look the same.
+    The shard of one device: its tokens, heads and widths, and FLOPs, memory traffic
+    and their ratio as ``hetopt.cost.units`` counts them. Degrees are used only
+    through the shard, so that shards which coincide have equal features.
 
-Sizes are base-2 logarithms: a tree splits half-way between two values, which between
-1024 and 4096 tokens should be 2048.
+Most sizes are base-2 logarithms: a tree splits half-way between two values, which is
+2048 for 1024 and 4096 tokens.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
     from hetopt.cost.profiles.file import ProfileRow
 
-#: What ``attention`` does besides its core.
+#: Columns of ``attention`` that its core does not have.
 _NOT_OF_CORE = (
     "weights",
     "dense_flops",
@@ -83,22 +83,22 @@ class Shards:
         return Shards(unit=self.unit, columns=columns)
 
     def place(self) -> Floats:
-        """Return logarithms of the columns that tell the shards apart; (R, D)."""
+        """Return logarithms of the columns on which work depends; (R, D)."""
         names = place_columns(self.unit)
         return np.log2(np.stack([self.column(name) for name in names], axis=1))
 
     def flops(self) -> Floats:
-        """Return FLOPs of the forward pass, or bytes if a unit has none; (R,)."""
+        """Return the FLOPs of the forward pass, or bytes if a unit has none; (R,)."""
         flops = self.column("dense_flops") + self.column("attention_flops")
         return np.where(flops > 0, flops, self.column("elementwise_bytes"))
 
     def __len__(self) -> int:
-        """Return how many shards there are."""
+        """Return the number of shards."""
         return len(self.column("tp"))
 
 
 def shards_of(unit: str, model: Model, training: Training, shape: Shape) -> Shards:
-    """Describe the shards of one unit of a model.
+    """Return the shards of one unit of a model.
 
     Parameters
     ----------
@@ -142,7 +142,7 @@ def shards_of(unit: str, model: Model, training: Training, shape: Shape) -> Shar
 
 
 def shards_of_rows(unit: str, rows: Sequence[ProfileRow]) -> Shards:
-    """Describe rows of a profile that are all of one unit, in their order."""
+    """Return the shards of rows of a profile, all of one unit, in their order."""
     columns: dict[str, Floats] = {}
     for indices, model, training, shape in grouped(rows):
         part = shards_of(unit, model, training, shape)
@@ -154,7 +154,7 @@ def shards_of_rows(unit: str, rows: Sequence[ProfileRow]) -> Shards:
 def grouped(
     rows: Sequence[ProfileRow],
 ) -> Iterator[tuple[list[int], Model, Training, Shape]]:
-    """Yield the indices of rows that differ only in their degrees, and their model."""
+    """Yield indices of rows of one model and sequence length, and what they share."""
     alike: dict[tuple[object, ...], list[int]] = {}
     for index, row in enumerate(rows):
         fields = ("gated", "dtype", *MODEL_SIZES, "seq_len")
@@ -192,11 +192,11 @@ def features(shards: Shards, which: str) -> Floats:
 
 
 def work_terms(shards: Shards, *, backward: bool) -> Floats:
-    """Return what a linear cost model charges for; (R, 6).
+    """Return the terms of a linear cost model; (R, 6).
 
-    FLOPs of matrix multiplications and of the attention core, its scores (their
-    exponentials take as long for narrow heads as for wide ones), bytes moved, weights
-    (their gradient is written even for few tokens) and one for each shard.
+    They are FLOPs of matrix multiplications and of the attention core, its scores
+    (their exponentials take as long for narrow heads as for wide ones), bytes moved,
+    weights (their gradient is written even for few tokens) and 1.
     """
     dense, attention, moved = flops_and_bytes(shards, backward=backward)
     return np.stack(
@@ -213,7 +213,7 @@ def work_terms(shards: Shards, *, backward: bool) -> Floats:
 
 
 def flops_and_bytes(shards: Shards, *, backward: bool) -> tuple[Floats, Floats, Floats]:
-    """Return FLOPs of multiplications and of the attention core, and bytes; (R,)."""
+    """Return the FLOPs of multiplications and of attention cores, and bytes; (R,)."""
     dense, attention = shards.column("dense_flops"), shards.column("attention_flops")
     moved = shards.column("dense_bytes") + shards.column("attention_bytes")
     if backward:
@@ -223,12 +223,12 @@ def flops_and_bytes(shards: Shards, *, backward: bool) -> tuple[Floats, Floats, 
 
 
 def _log(values: Floats) -> Floats:
-    """Return base-2 logarithms; 0 (no such work) becomes the logarithm of 1."""
+    """Return base-2 logarithms; values below 1, such as no work, give 0."""
     return np.log2(np.maximum(values, 1.0))
 
 
 def _scores(shards: Shards) -> Floats:
-    """Return how many products of a query and a key a shard's softmax takes; (R,)."""
+    """Return the number of scores (products of query and key) of a shard; (R,)."""
     # QK^T and PV are 2 FLOPs each per score and element of a head.
     return shards.column("attention_flops") / (4 * shards.column("head_dim"))
 
@@ -254,7 +254,7 @@ def _shard(shards: Shards) -> list[Floats]:
         _log(moved),
         np.log2(np.maximum(flops, 1.0) / moved),
         _log(_scores(shards)),
-        # Chunks of a sequence only matter where tokens meet.
+        # The split of a sequence matters only in attention.
         np.where(shards.column("attention_flops") > 0, shards.column("cp"), 0.0),
         shards.column("attention_flops") / np.maximum(flops, 1.0),
         shards.column("element_bytes"),
@@ -277,7 +277,7 @@ def _table_6(shards: Shards) -> list[Floats]:
         _log(tensor),
         _log(context),
         np.log2(flops / memory),
-        # A shard that sends nothing has no such ratio; Table 6 leaves it open.
+        # Without communication the ratio is undefined, and Table 6 gives no value.
         np.log2(flops / np.maximum(tensor + context, 1.0)),
         shards.column("inner"),
         shards.column("gated"),

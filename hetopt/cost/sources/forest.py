@@ -1,19 +1,19 @@
-"""A random forest that predicts how long a shard computes (HetAuto, section 4.2).
+"""A random forest that predicts the compute time of a shard (HetAuto, section 4.2).
 
-One forest per unit and profile, for forward and backward together. What a forest
-predicts, its *target*, decides how it errs: a tree answers with averages of what it
-has seen, so a forest of latencies cannot leave their range. It may predict
+There is one forest per unit and profile, for forward and backward together. Its errors
+depend on what it predicts, its *target*: a tree predicts averages of training values,
+so a forest of latencies cannot predict values outside their range. Targets are
 
 ``latency``               seconds,
 ``log-latency``           their logarithm,
 ``log-time-per-flop``     the logarithm of seconds per FLOP (per byte of an embedding),
 ``log-time-per-work``     the logarithm of seconds per second of a linear cost model
                           (``features.work_terms``), whose rates, each at least 0,
-                          are fitted to relative errors on the rows it learns from.
+                          are fitted to the training rows by relative errors.
 
-The last one, from ``shard`` features, is kept. Mean absolute error on shards left out
-of ``data/profiles/cpu-measured.csv`` (1,040 shards, all units, both passes; repeat
-noise 5.2% in the median, 11% on average), by ``hetopt forest evaluate --compare``:
+The default is the last one, from ``shard`` features. Mean absolute errors on test
+shards of ``data/profiles/cpu-measured.csv`` (1,040 shards, all units, both passes;
+repeat noise 5.2% median, 11% mean), by ``hetopt forest evaluate --compare``:
 
 target             features  80/20  (c, t)  hidden  seq_len  larger batch
 latency            shard     14.1%   14.9%   17.0%    22.9%         17.0%
@@ -27,8 +27,8 @@ log-time-per-work  table-6    9.1%   10.8%    8.8%     9.7%          7.7%
 (a fitted roofline           26.4%   28.7%   27.4%    33.4%         31.4%)
 (nearest neighbour           15.5%   17.0%   16.1%    19.0%         15.1%)
 
-Trees are grown in one thread and averaged in their order, so that the same rows give
-the same bits on a busy machine too.
+Trees are grown in one thread and averaged in their order, so that the same rows always
+give the same bits.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 Target = Literal["latency", "log-latency", "log-time-per-flop", "log-time-per-work"]
 FeatureSet = Literal["shard", "table-6"]
 
-#: Percentiles of the trees' answers that bound a prediction interval.
+#: Percentiles of the trees' predictions that bound a prediction interval.
 INTERVAL = (5.0, 95.0)
 
 
@@ -58,15 +58,15 @@ class ForestParams:
     Attributes
     ----------
     target, features
-        What it predicts, and from what.
+        What it predicts, and from which features.
     trees
-        How many there are.
+        Number of trees.
     max_features
-        Share of the features that a split chooses from.
+        Share of the features from which a split is chosen.
     min_samples_leaf
-        Fewest rows a leaf may hold.
+        Least number of rows in a leaf.
     seed
-        Of the bootstrap samples and of the features a split may use.
+        Seed of the bootstrap samples and of the features that a split may use.
     """
 
     target: Target = "log-time-per-work"
@@ -87,7 +87,7 @@ class Prediction:
     Attributes
     ----------
     low_s, high_s
-        Between them lie 90% of the trees' answers.
+        Bounds of 90% of the trees' predictions.
     """
 
     seconds: Floats
@@ -108,7 +108,7 @@ class Forest:
         seconds
             Measured forward and backward times; (R, 2), R at least 1.
         """
-        # Loading scikit-learn takes a second or two.
+        # Importing scikit-learn takes a second or two.
         from sklearn.ensemble import RandomForestRegressor
 
         self.params = params
@@ -136,7 +136,7 @@ class Forest:
         )
 
     def predict(self, shards: Shards) -> Prediction:
-        """Predict the times of R shards, all at once."""
+        """Predict the times of R shards."""
         if not len(shards):
             nothing = np.empty((0, 2))
             return Prediction(seconds=nothing, low_s=nothing, high_s=nothing)
@@ -157,7 +157,7 @@ class Forest:
         return seconds * scale
 
     def _scale(self, shards: Shards) -> Floats:
-        """Return what times are divided by before they are learnt; (R, 2)."""
+        """Return the scale by which times are divided to get the target; (R, 2)."""
         if self.params.target == "log-time-per-work":
             return np.stack(
                 [

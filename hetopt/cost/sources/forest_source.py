@@ -1,19 +1,20 @@
 """Latencies of a cluster from its profile: a forest's predictions.
 
-What a profile lacks is filled in:
+Times that a profile lacks are derived:
 
 embedding, head     from the roofline of the cluster's accelerator, if the profile has
                     no such rows (HetAuto, section 4.2: "do not require profiling")
 layer               the sum of its three blocks, if only those were profiled
 one of the blocks   its share of the layer in the roofline, if only layers were
+sliding windows     the time without a window, times the ratio of both in the roofline
 attention core      from ``attention-core`` rows, never more than the unit it is part
                     of; without such rows its share of the unit in the roofline
-weights' gradients  their share of the backward pass in the roofline
-communication       where profiled times hold that of tensor parallelism, at the degrees
-                    that were profiled; at others it is added
+weight gradients    their share of the backward pass in the roofline
+communication       if profiled times include that of tensor parallelism, they do so at
+                    the degrees that were profiled; at others it is added
 
-bf16 and fp16 take equally long on the devices we know of, so each learns from both
-(which of the two is a feature); fp32 learns from fp32 alone.
+bf16 and fp16 take equally long on the devices we know of, so forests of both are
+trained on rows of both (the type is a feature); fp32 only on rows of fp32.
 """
 
 from __future__ import annotations
@@ -53,14 +54,14 @@ if TYPE_CHECKING:
     from hetopt.problem.cluster.cluster import Cluster
     from hetopt.problem.training.training import Training
 
-#: A shape is far outside a profile when every profiled one differs from it by more
+#: A shape is far outside a profile if every profiled shape differs from it by more
 #: than this factor in some dimension.
 FAR = 2.0
 
 #: Libraries on whose versions a prediction depends.
 LIBRARIES = ("numpy", "scikit-learn", "scipy")
 
-#: Names of the columns that tell shards apart, in warnings.
+#: Names of columns in warnings.
 _NAMES = {
     "tokens": "tokens per device",
     "hidden": "hidden size",
@@ -73,7 +74,7 @@ _NAMES = {
 
 
 class ForestSource:
-    """Latency source that learns from one profile."""
+    """Latency source with forests of one profile."""
 
     def __init__(
         self,
@@ -88,16 +89,16 @@ class ForestSource:
         Parameters
         ----------
         text
-            Its content.
+            Content of the profile.
         name
-            What errors and warnings call it.
+            Its name in errors and warnings.
         cache
-            Folder of predictions made before; the user's cache by default.
+            Folder of cached predictions; the user's cache by default.
 
         Raises
         ------
         InputError
-            The profile is malformed; names file, line and column.
+            The profile is malformed; the message has file, line and column.
         """
         self.name = name
         self.profile: Profile = parse_profile(text, name)
@@ -118,7 +119,7 @@ class ForestSource:
     def lacks(
         self, model: Model, training: Training, kinds: tuple[str, ...]
     ) -> str | None:
-        """Say why the profile cannot answer for a model's units, or return None."""
+        """Return why the profile does not cover a model's units; None if it does."""
         reason = not_profiled(model)
         if reason:
             return reason
@@ -134,13 +135,12 @@ class ForestSource:
         return None
 
     def shard_times(self, query: ShardQuery) -> ShardTimes:
-        """Return the compute times that are asked for.
+        """Return the compute times of a query.
 
         Raises
         ------
         InputError
-            The profile has no rows of a unit or of the precision, or the model is
-            not decoder-only.
+            The profile does not cover the model; see ``lacks``.
         """
         model, training, shape = query.model, query.training, query.shape
         kinds = query.kinds
@@ -194,7 +194,7 @@ class ForestSource:
     def far_outside(
         self, model: Model, training: Training, kinds: tuple[str, ...], shape: Shape
     ) -> str | None:
-        """Say how shards lie far outside of the profile, or return None.
+        """Describe how shards are far outside of the profile; None if they are not.
 
         A shard is far outside if no profiled shard of its unit is within a factor
         of ``FAR`` in every dimension, or none has its kind of layer.
@@ -216,7 +216,7 @@ class ForestSource:
         return None
 
     def _parts(self, kind: str, fp32: bool) -> tuple[str, ...]:
-        """Return the profiled units whose times make up a kind's, or hold it."""
+        """Return the profiled units that a kind consists of or is part of."""
         kind = WITHOUT_WINDOW.get(kind, kind)
         if (kind, fp32) in self._rows:
             return (kind,)
@@ -229,10 +229,9 @@ class ForestSource:
     def _communicates(
         self, parts: tuple[str, ...], fp32: bool, shape: Shape
     ) -> NDArray[np.bool_]:
-        """Whether times of shards hold tensor parallelism's communication; (R,).
+        """Whether times of shards include tensor-parallel communication; (R,).
 
-        They do at the degrees that all parts were profiled at. At others nobody timed
-        what is sent.
+        They do if the profile includes it and all parts were profiled at the degree.
         """
         degrees = [{row.tp for row in self._rows[unit, fp32]} for unit in parts]
         held = set.intersection(*degrees) if degrees else set()
@@ -266,7 +265,7 @@ class ForestSource:
 
 
 def not_profiled(model: Model) -> str:
-    """Say why no profile of layers is one of a model's; empty if there may be one."""
+    """Return why profiles of layers cannot cover a model; empty if they can."""
     if not model.is_decoder_only:
         return f"is of decoder-only models, which {model.name!r} is not"
     if model.experts is not None or model.latent is not None or model.predictions:
@@ -278,10 +277,10 @@ def not_profiled(model: Model) -> str:
 
 
 def _whole(kind: str, parts: tuple[str, ...]) -> str | None:
-    """Return the kind that parts are profiled of, of which ``kind`` takes a share.
+    """Return the profiled kind whose time is scaled to get that of ``kind``.
 
-    That is the layer of one of its units, and what a unit with a sliding window is
-    without it. None: they are profiled of ``kind`` itself, or there are none.
+    It is the layer for one of its blocks, and the unit without a window for one with a
+    sliding window. None if ``kind`` itself was profiled, or there are no parts.
     """
     if not parts:
         return None
@@ -290,16 +289,16 @@ def _whole(kind: str, parts: tuple[str, ...]) -> str | None:
 
 
 def far_shards(known: Shards, wanted: Shards) -> NDArray[np.bool_]:
-    """Whether each wanted shard is far outside of the known ones; (R,)."""
+    """Whether each wanted shard is far outside of the known shards; (R,)."""
     apart = np.abs(wanted.place()[:, None, :] - known.place()[None, :, :])
     nearest = apart.max(axis=2).min(axis=1)
-    # Logarithms of sizes that differ by exactly the factor may round up.
+    # The logarithm of exactly the factor may be rounded up.
     far: NDArray[np.bool_] = nearest > np.log2(FAR) + 1e-9
     return far
 
 
 def _describe_far(known: Shards, far: Shards) -> str:
-    """Name the dimensions in which shards leave the profiled range."""
+    """Return the dimensions in which shards are outside of the profiled range."""
     found = []
     for column in place_columns(known.unit):
         least, most = known.column(column).min(), known.column(column).max()

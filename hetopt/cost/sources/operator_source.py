@@ -1,11 +1,11 @@
 """Latencies of a cluster from measured operators: a unit's time is their sum.
 
-Forward, a unit computes its multiplications (layout TN), its attention cores and its
-element-wise kernels; backward, two products for each multiplication (NN for the input,
-NT for the weight, which is added to an fp32 buffer), the cores' backward kernels, and
-the element-wise kernels' gradients. Each class of operators has a forest
-(``hetopt.cost.operators.forest``), and whole iterations sustain a share of what single
-kernels reach (``hetopt.cost.sources.sustained``).
+The forward pass of a unit has its multiplications (layout TN), its attention cores and
+its element-wise kernels; the backward pass has two products for each multiplication (NN
+for the input, NT for the weight, which is added to an fp32 buffer), the cores' backward
+kernels, and the element-wise kernels' gradients. Each class of operators has a forest
+(``hetopt.cost.operators.forest``). Whole iterations reach only a share of the rates of
+single kernels (``hetopt.cost.sources.sustained``).
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ if TYPE_CHECKING:
     from hetopt.problem.model.model import Model
     from hetopt.problem.training.training import Training
 
-#: Classes without which a source of operators is none, and for models with experts.
+#: Classes of operators that every model needs, and models with experts.
 NEEDED = (MATMUL, SDP_FORWARD, SDP_BACKWARD, MEMORY)
 WITH_EXPERTS = (*NEEDED, GROUP_MATMUL)
 
@@ -71,19 +71,19 @@ class OperatorSource:
         own: Collection[str] = (),
         cache: Path | None = None,
     ) -> None:
-        """Take measured operators.
+        """Set measured operators.
 
         Parameters
         ----------
         measured
-            By class; at least multiplications.
+            Operators by class; at least multiplications.
         sustained
-            What whole iterations sustain; by default what is known of the family.
+            Shares that whole iterations reach; by default those of the family.
         own
-            Classes that the user measured: taken as they are, as what is known of the
-            family was found with other kernels.
+            Classes that the user measured: their times are not scaled by the family's
+            shares, which were fitted to other kernels.
         cache
-            Folder of predictions made before; the user's cache by default.
+            Folder of cached predictions; the user's cache by default.
         """
         self.accelerator = accelerator
         self.measured = measured
@@ -98,20 +98,20 @@ class OperatorSource:
         self._cache = cache
 
     def source_kind(self, cluster: Cluster) -> SourceKind:
-        """Say that times are sums of measured operators, or modelled."""
+        """Return "modelled" if some class is modelled, else "operators"."""
         del cluster
         return "modelled" if self.modelled else "operators"
 
     @property
     def modelled(self) -> tuple[str, ...]:
-        """Return the classes whose times were computed, not measured."""
+        """Classes whose times were computed, not measured."""
         return tuple(
             name for name, part in self.measured.items() if part.kind == "modelled"
         )
 
     @property
     def borrowed(self) -> Mapping[str, str]:
-        """Return the device by class whose efficiencies are borrowed."""
+        """Device whose efficiencies are used, by class, if it is another one."""
         return {
             name: self.measured[name].device
             for name in WITH_EXPERTS
@@ -120,7 +120,7 @@ class OperatorSource:
         }
 
     def lacks(self, model: Model, training: Training) -> str | None:
-        """Say why the operators cannot answer for a model, or return None."""
+        """Return why the operators do not cover a model; None if they do."""
         if training.precision not in ("bf16", "fp16"):
             return f"has no {training.precision} operators"
         if self.accelerator.lacks(training.precision):
@@ -132,12 +132,12 @@ class OperatorSource:
         return f"has no {missing[0]} operators" if missing else None
 
     def shard_times(self, query: ShardQuery) -> ShardTimes:
-        """Return the compute times that are asked for.
+        """Return the compute times of a query.
 
         Raises
         ------
         InputError
-            The operators do not answer; see ``lacks``.
+            The operators do not cover the model; see ``lacks``.
         """
         reason = self.lacks(query.model, query.training)
         if reason is not None:
@@ -178,7 +178,7 @@ class OperatorSource:
         Parameters
         ----------
         alike
-            As of ``_predicted``.
+            See ``_predicted``.
         """
         parts = [
             part
@@ -198,9 +198,9 @@ class OperatorSource:
     def _rates(self, name: str) -> Rates:
         """Return the rates by which times of a class are scaled.
 
-        They are the accelerator's, which a problem may have changed: its efficiencies
-        are those that were measured. What the user measured on the device itself stays
-        as it is.
+        They are the accelerator's, which a problem may have changed: efficiencies are
+        measured, rates are not. Times that the user measured on the device itself are
+        not scaled.
         """
         part = self.measured[name]
         as_measured = name in self.own and part.device == self.accelerator.name
@@ -213,12 +213,14 @@ class OperatorSource:
         cores: tuple[list[Floats], list[Floats]],
         moved: list[Floats],
     ) -> ShardTimes:
-        """Add up what was predicted, in the order in which it was asked for.
+        """Add up predictions, which are in the order of the units' operations.
 
         Parameters
         ----------
         products
-            Of dense multiplications, and of grouped ones.
+            Seconds of dense multiplications, and of grouped ones.
+        cores
+            Seconds of the attention cores' forward and backward passes.
         """
         share = self.sustained
         times: tuple[list[Floats], ...] = ([], [], [], [], [])
@@ -264,12 +266,13 @@ class OperatorSource:
     def _predicted(
         self, name: str, asked: list[Work], alike: tuple[Ints, Ints] | None = None
     ) -> list[Floats]:
-        """Return seconds of every kernel asked for; from the cache if possible.
+        """Return the seconds of kernels, from the cache if possible.
 
         Parameters
         ----------
         alike
-            Rows that differ, and which of these each row is like; None: all differ.
+            Distinct rows, and for each row the index of its distinct row; None if all
+            rows are distinct.
         """
         if alike is not None:
             first, where = alike
@@ -277,7 +280,7 @@ class OperatorSource:
             return [seconds[where] for seconds in known]
         if not asked or not len(asked[0].traffic_s):
             return [np.empty(0) for _ in asked]
-        # Shards that differ in how experts are spread often ask for the same.
+        # Shards that differ only in experts' degrees often have equal kernels.
         different = [distinct_rows(part.columns) for part in asked]
         whole = joined(
             part.at(first) for part, (first, _) in zip(asked, different, strict=True)
@@ -298,9 +301,9 @@ class OperatorSource:
 
 
 def _alike(shape: Shape) -> tuple[Ints, Ints] | None:
-    """Return which rows differ in more than experts' degrees, as ``_predicted`` asks.
+    """Return the rows that differ in more than experts' degrees; see ``_predicted``.
 
-    None if all do: then they are asked for as they stand.
+    None if all do.
     """
     first, where = distinct_rows(shape.columns[:3])
     return None if len(first) == len(where) else (first, where)
@@ -308,13 +311,13 @@ def _alike(shape: Shape) -> tuple[Ints, Ints] | None:
 
 @cache
 def _versions() -> tuple[str, ...]:
-    """Return the libraries with their versions, whose metadata is slow to read."""
+    """Return the libraries with their versions; cached, as metadata is slow to read."""
     return tuple(f"{library} {metadata.version(library)}" for library in LIBRARIES)
 
 
 @cache
 def _forest(part: Measured, folder: Path, widths: Widths) -> OperatorForest:
-    """Return a forest, shipped, kept or grown; it is the same whoever asks."""
+    """Return a forest: the shipped one, a cached one, or one grown now; all equal."""
     forest = shipped_forest(part, widths)
     if forest is not None:
         return forest
@@ -332,7 +335,7 @@ def _forest(part: Measured, folder: Path, widths: Widths) -> OperatorForest:
 
 
 def _digest(words: list[str], kernels: Work, *more: bytes) -> str:
-    """Return what something is kept by that depends on these, and on libraries."""
+    """Return the cache key of a result that depends on these, and on libraries."""
     known = [*words, "hetopt " + __version__, *_versions()]
     return prediction_cache.digest(
         "\n".join(known).encode(),
@@ -344,7 +347,7 @@ def _digest(words: list[str], kernels: Work, *more: bytes) -> str:
 
 
 def joined(parts: Iterable[Work]) -> Work:
-    """Return the kernels of several works as one."""
+    """Concatenate the kernels of several works."""
     found = list(parts)
     return work.Work(
         compute_s=np.concatenate([part.compute_s for part in found]),

@@ -1,9 +1,9 @@
-"""Predictions that were made before, and forests, in the user's cache folder.
+"""Cache of predictions and of forests, in the user's cache folder.
 
-Growing a forest takes seconds, so its predictions are kept: plain JSON, one file per
-query, named by a digest of everything the prediction depends on. Forests of operators
-answer for any model, so they are kept as well, as arrays and nothing else. A file that
-is not what its name says is ignored and written again.
+Growing a forest takes seconds, so its predictions are cached: plain JSON, one file per
+query, named by a digest of everything on which the prediction depends. Forests of
+operators can be used for any model, so they are cached too, as plain arrays. An invalid
+file is ignored and written again.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ if TYPE_CHECKING:
 
 CACHE_SCHEMA = "hetopt-predictions/1"
 
-#: A larger file is not one of ours: a prediction has some thousand numbers.
+#: Larger files are ignored: a prediction has a few thousand numbers.
 MOST_BYTES = 64 * 2**20
 
-#: Files that are kept; the oldest are deleted first.
+#: Most files in the cache; the oldest are deleted first.
 MOST_FILES = 256
 
 
 def cache_folder() -> Path:
-    """Return the folder of the user's cache that predictions go to."""
+    """Return the folder for predictions in the user's cache."""
     from platformdirs import user_cache_path
 
     return user_cache_path("hetopt", appauthor=False) / "forest"
@@ -58,14 +58,14 @@ def digest(*parts: bytes) -> str:
 def load(
     folder: Path, key: str, sizes: Mapping[str, int], *, columns: int = 2
 ) -> dict[str, Floats] | None:
-    """Return what was stored under a key, or None.
+    """Return the predictions stored under a key; None if there is no valid file.
 
     Parameters
     ----------
     sizes
-        Rows asked for, by name: what is stored must hold exactly these.
+        Number of rows by name, with which the stored predictions must agree.
     columns
-        Times per row: forward and backward of a shard, one of an operator.
+        Times per row: forward and backward for a shard, one for an operator.
 
     Returns
     -------
@@ -96,7 +96,7 @@ def load(
 
 
 def store(folder: Path, key: str, seconds: Mapping[str, Floats]) -> None:
-    """Keep predictions; a cache that cannot be written is no error."""
+    """Store predictions; it is no error if the cache cannot be written."""
     data = {
         "schema": CACHE_SCHEMA,
         "key": key,
@@ -109,12 +109,12 @@ def store(folder: Path, key: str, seconds: Mapping[str, Floats]) -> None:
 
 
 def load_arrays(folder: Path, key: str) -> dict[str, NDArray[Any]] | None:
-    """Return the arrays that were stored under a key, by name, or None."""
+    """Return the arrays stored under a key, by name; None if there is no valid file."""
     path = folder / f"{key}.npz"
     try:
         if path.stat().st_size > MOST_BYTES:
             return None
-        # numpy leaves a file open that it opened itself and cannot read.
+        # numpy does not close a file that it opened itself and cannot read.
         with path.open("rb") as file, np.load(file, allow_pickle=False) as data:
             return dict(data)
     except (OSError, ValueError, EOFError, zipfile.BadZipFile, zlib.error):
@@ -122,7 +122,7 @@ def load_arrays(folder: Path, key: str) -> dict[str, NDArray[Any]] | None:
 
 
 def store_arrays(folder: Path, key: str, arrays: Mapping[str, NDArray[Any]]) -> None:
-    """Keep arrays by name; a cache that cannot be written is no error."""
+    """Store arrays by name; it is no error if the cache cannot be written."""
     data = io.BytesIO()
     np.savez(data, allow_pickle=False, **arrays)
     with contextlib.suppress(OSError, InputError):

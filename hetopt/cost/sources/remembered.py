@@ -1,4 +1,4 @@
-"""A latency source that is asked for each shard once, for many tables."""
+"""A latency source that caches each shard's times, for many tables."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from hetopt.cost.table.table import SourceKind
     from hetopt.problem.cluster.cluster import Cluster
 
-#: What of the times has a row per shard.
+#: Fields of ``ShardTimes`` with one row per shard.
 _ARRAYS = (
     "forward_s",
     "backward_s",
@@ -24,10 +24,11 @@ _ARRAYS = (
 
 
 class RememberedSource:
-    """Remembers what another source said of clusters, kinds and shards.
+    """Latency source that caches another's times by cluster, kinds and shard.
 
-    Whatever is asked is of one model and its training, but for the batch: a shard
-    computes as long in parts of a cluster as in all of it.
+    All queries must have the same model and the same training settings except the
+    batch. Parts of a cluster have its name and share its times: a shard takes equally
+    long on them. The shards of one query must be distinct.
     """
 
     def __init__(self, source: LatencySource) -> None:
@@ -36,11 +37,11 @@ class RememberedSource:
         self._times: dict[object, ShardTimes] = {}
 
     def source_kind(self, cluster: Cluster) -> SourceKind:
-        """Ask the source."""
+        """Return the source's own answer."""
         return self._source.source_kind(cluster)
 
     def shard_times(self, query: ShardQuery) -> ShardTimes:
-        """Ask the source for the shards it was not asked for yet."""
+        """Return times, after a query of the source for shards that are new."""
         place = (query.cluster.name, query.kinds)
         rows = self._rows.setdefault(place, {})
         asked = [*zip(*(part.tolist() for part in query.shape.columns), strict=True)]

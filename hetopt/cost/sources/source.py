@@ -1,10 +1,10 @@
-"""What the latency table asks of a source of compute times.
+"""The interface of sources of compute times for the latency table.
 
-A source answers for the *computation* of one unit's shard; the table adds the
+A source returns times of the *computation* of one unit's shard; the table adds the
 communication of tensor and context parallelism and of ZeRO, and recomputation.
-A source may say that its times hold tensor parallelism's communication already.
-Sources are asked once per cluster with all rows at once: a random forest takes
-tens of milliseconds per call, for one row or for thousands.
+A source may state that its times already include tensor-parallel communication.
+A source is called once per cluster with all rows: a random forest takes tens of
+milliseconds per call, for one row as for thousands.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShardQuery:
-    """Shards of a model on a cluster's devices whose times are asked for.
+    """Query for the times of a model's shards on a cluster's devices.
 
     Attributes
     ----------
     kinds
         Kinds of units; N of them.
     shape
-        R shards of each.
+        R shards of each kind.
     """
 
     model: Model
@@ -54,22 +54,22 @@ class ShardTimes:
     backward_s
         Backward pass without recomputation.
     attention_core_s
-        The part of ``forward_s`` that selective recomputation repeats and behind
-        which context parallelism hides its ring; 0 for kinds without attention.
+        The part of ``forward_s`` that selective recomputation repeats and that hides
+        the ring of context parallelism; 0 for kinds without attention.
     attention_core_backward_s
         The same part of ``backward_s``.
     weight_s
         The part of ``backward_s`` that computes gradients of weights.
     communicates
-        Whether times hold the tensor-parallel communication too, which is then not
-        added; (R, N), nowhere by default.
+        Whether times include tensor-parallel communication, which is then not added;
+        (R, N), False by default.
     update_s_per_parameter
-        What the optimizer takes for a parameter; None if the source does not know.
+        Seconds of the optimizer per parameter; None if unknown.
     sharding
-        Share of their rate at which ZeRO-2's and ZeRO-3's collectives of every
-        micro-batch run; above 1 where iterations hide a part of them.
+        Share of their nominal rate at which ZeRO-2's and ZeRO-3's collectives of every
+        micro-batch run; above 1 if iterations hide a part of them.
     tensor
-        Share of their rate at which tensor parallelism's collectives run.
+        Share of their nominal rate at which tensor-parallel collectives run.
     """
 
     forward_s: NDArray[np.float64]
@@ -91,12 +91,12 @@ class ShardTimes:
 
 
 class LatencySource(Protocol):
-    """Something that knows how long a shard computes on a cluster's devices."""
+    """Source of the compute times of shards on a cluster's devices."""
 
     def source_kind(self, cluster: Cluster) -> SourceKind:
-        """Say whether the cluster's times are measured, published or modelled."""
+        """Return how the cluster's times were obtained; see ``SourceKind``."""
         ...
 
     def shard_times(self, query: ShardQuery) -> ShardTimes:
-        """Return the compute times that are asked for."""
+        """Return the compute times of a query."""
         ...

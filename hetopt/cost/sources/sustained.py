@@ -1,18 +1,18 @@
-"""What whole iterations sustain of the rates that single kernels reach.
+"""Shares of the rates of single kernels that whole iterations reach.
 
 Iterations run slower than the same kernels one by one, because clocks fall under load,
-kernels wait for the host and stragglers; and faster where software fuses what was
-measured apart, or hides a part of what ZeRO-2 and -3 exchange. One share per class of
-operators and one of those collectives, for each family of devices, are fitted on
-published iterations by ``benchmarks/iterations.py``, which prints the shares
-(``--fit``) and how far off models are that the fit has not seen. One share more is of
-the collectives of tensor parallelism, which the B200 runs alone have: whatever makes
-them slower than their links is no property of the kernels around them. The attention
-core's share is that of the software that ran: llm-foundry's of 2023 on A100 and H100,
-Megatron-LM's of 2025 on B200.
+kernels wait for the host and stragglers; they run faster if programs fuse kernels that
+were measured separately, or hide a part of the collectives of ZeRO-2 and -3. For each
+family of devices, one share per class of operators and one for those collectives are
+fitted to published iterations by ``benchmarks/iterations.py``, which prints the shares
+(``--fit``) and the errors on models that the fit did not use. Another share is that of
+tensor-parallel collectives, which only the B200 runs have: they may be slower than
+their links for reasons that do not affect the kernels. The attention core's share
+depends on the program: llm-foundry of 2023 on A100 and H100, Megatron-LM of 2025 on
+B200.
 
-Of H20 and Ascend one iteration each is published (HetAuto, Table 1): their relatives'
-shares of operators, times the one factor that explains it.
+For H20 and Ascend one iteration each is published (HetAuto, Table 1): they have their
+relatives' shares of operators, times the one factor that fits it.
 """
 
 from __future__ import annotations
@@ -28,17 +28,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sustained:
-    """Shares of the rates of measured kernels; above 1 where iterations are faster.
+    """Shares of the rates of measured kernels; above 1 if iterations are faster.
 
     Attributes
     ----------
     multiplication, attention, elementwise
-        Of multiplications, of the fused attention core, of everything else.
+        Shares of multiplications, the fused attention core, and element-wise kernels.
     sharding
-        Of the collectives of ZeRO-2 and -3 that every micro-batch waits for: above 1
-        where computation hides a part of them.
+        Share of ZeRO-2's and -3's collectives in every micro-batch: above 1 if
+        computation hides a part of them.
     tensor
-        Of the collectives of tensor parallelism.
+        Share of tensor-parallel collectives.
     """
 
     multiplication: float
@@ -48,7 +48,7 @@ class Sustained:
     tensor: float = 1.0
 
 
-#: By beginning of the accelerator's name; the longest that fits counts.
+#: By prefix of the accelerator's name; the longest matching one is used.
 SUSTAINED: Mapping[str, Sustained] = {
     "A100": Sustained(
         multiplication=1.054, attention=0.584, elementwise=1.105, sharding=1.861
@@ -70,12 +70,12 @@ SUSTAINED: Mapping[str, Sustained] = {
     ),
 }
 
-#: Of families without a published iteration: as measured.
+#: For families without a published iteration: kernels' times as measured.
 AS_MEASURED = Sustained(multiplication=1.0, attention=1.0, elementwise=1.0)
 
 
 def sustained_of(accelerator: Accelerator, relative: str) -> Sustained:
-    """Return the shares of an accelerator, or of its relative's family."""
+    """Return the shares of an accelerator's family, or of its relative's."""
     for name in (accelerator.name, relative):
         fits = [known for known in SUSTAINED if name.startswith(known)]
         if fits:
@@ -86,7 +86,7 @@ def sustained_of(accelerator: Accelerator, relative: str) -> Sustained:
 def as_measured(
     known: Sustained, *, multiplication: bool, attention: bool, elementwise: bool
 ) -> Sustained:
-    """Return shares with those of some classes 1."""
+    """Return ``known`` with share 1 for some classes."""
     return replace(
         known,
         multiplication=1.0 if multiplication else known.multiplication,

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class _Rows:
-    """Finds the row of a strategy; the index it keeps is no field."""
+    """Look-up of a strategy's row; the cached index is not a dataclass field."""
 
     __slots__ = ("_known",)
 
@@ -21,7 +21,7 @@ class _Rows:
     _known: dict[Strategy, int]
 
     def row(self, strategy: Strategy) -> int:
-        """Return the index of a strategy; KeyError if there is none such."""
+        """Return the index of a strategy; KeyError if the table lacks it."""
         if not hasattr(self, "_known"):
             known = {item: k for k, item in enumerate(self.strategies)}
             # The dataclass is frozen.
@@ -36,31 +36,32 @@ class ClusterTable(_Rows):
     Attributes
     ----------
     strategies
-        K feasible strategies, ascending by (dp, cp, tp, recompute).
+        K feasible strategies, ascending; in a ``UnitTable``, for one ZeRO stage after
+        the other.
     microbatch
         Sequences per replica and micro-batch, b = B / (q dp); shape (K,).
     devices, max_stages
-        Devices of one stage; stages that fit the cluster; shape (K,).
+        Devices of one stage; most stages in the cluster; shape (K,).
     layout
         Index into ``TableSlice.layouts``; shape (K,).
     forward_ns, backward_ns
-        Per unit kind, one micro-batch; backward includes recomputation; (K, N).
+        Times of a unit and micro-batch; backward includes recomputation; (K, N).
     state_bytes
-        Weights, gradients, optimizer states of one unit, and the activations of a
-        micro-batch whose all-to-alls another hides; (K, N).
+        Weights, gradients, optimizer states of one unit, and with ``moe.overlap`` the
+        activations of one more micro-batch; (K, N).
     activation_bytes
-        Of one unit and one in-flight micro-batch; (K, N).
+        Activations of one unit and one in-flight micro-batch; (K, N).
     temporary_bytes
-        Largest short-lived tensor while a unit of the kind runs; (K, N). A stage
-        needs the largest over the kinds it holds.
+        Temporary memory while a unit of the kind runs; (K, N). A stage needs the
+        largest over its kinds.
     fixed_bytes
-        Receive buffers and all else that a stage needs once; (K,).
+        Boundary buffers, which a stage has once; (K,).
     sync_ns, sync_unit_ns
         g of a stage = ``sync_ns`` (K,) + units of each kind * ``sync_unit_ns`` (K, N).
     weight_ns, weight_bytes
-        Where gradients of weights run apart: what of ``backward_ns`` they are, at most
-        half of it, and what one unit and micro-batch keeps until they run; (K, N).
-        None with any other schedule.
+        If the schedule splits the backward pass: the part of ``backward_ns`` that
+        computes weight gradients, at most half of it, and the bytes that a unit and
+        micro-batch keeps until they run; (K, N). Otherwise None.
     """
 
     strategies: tuple[Strategy, ...]
@@ -80,35 +81,35 @@ class ClusterTable(_Rows):
     weight_bytes: NDArray[np.int64] | None = None
 
     def columns(self) -> dict[str, NDArray[np.int64]]:
-        """Return every array there is, by its name; rows are strategies."""
+        """Return all arrays that are not None, by name; rows are strategies."""
         named = {each.name: getattr(self, each.name) for each in fields(self)}
         del named["strategies"]
         return {name: column for name, column in named.items() if column is not None}
 
     @property
     def round_trip_ns(self) -> NDArray[np.int64]:
-        """Forward and backward: what lambda is at least (tau); (K, N)."""
+        """Forward plus backward time, tau, a lower bound on lambda; (K, N)."""
         return self.forward_ns + self.backward_ns
 
     @property
     def handed_on_ns(self) -> NDArray[np.int64]:
-        """What of tau comes before a gradient is handed on: all but w; (K, N)."""
+        """Part of tau before the input's gradient is sent: all but w; (K, N)."""
         if self.weight_ns is None:
             return self.round_trip_ns
         return self.round_trip_ns - self.weight_ns
 
     @property
     def fill_ns(self) -> NDArray[np.int64]:
-        """What a unit adds to the fill: all but 2 w (MODEL.md section 4); (K, N)."""
+        """Part of tau in the fill: all but 2 w (MODEL.md section 4); (K, N)."""
         if self.weight_ns is None:
             return self.round_trip_ns
         return self.round_trip_ns - 2 * self.weight_ns
 
     @property
     def end_unit_ns(self) -> NDArray[np.int64]:
-        """What a unit adds to the end of a stage: its share of g, and 2 w; (K, N).
+        """Time of a unit at the end of a stage: its g, and tau minus fill; (K, N).
 
-        Of all schedules what of tau is no part of the fill.
+        Only schedules that split the backward pass have the latter.
         """
         if self.weight_ns is None:
             return self.sync_unit_ns

@@ -18,7 +18,7 @@ class Layout:
     """How a stage's boundary tensor is divided among its devices.
 
     ``[b / dp, s / (cp * tp), width]`` per device (HetAuto section 5.2): boundary
-    costs depend on nothing else of a strategy.
+    costs depend on a strategy only through its layout.
     """
 
     cluster: int
@@ -34,32 +34,32 @@ class TableSlice:
     ----------
     transfer_ns, occupancy_ns
         kappa and omega of a boundary from layout a to layout a' for a cut of class
-        x; shape (X, A, A). Inside a cluster as well as across.
+        x, inside a cluster or between two; shape (X, A, A).
     resharding
         Index into ``RESHARDING`` of the strategy that achieves ``transfer_ns``.
     tied_ns
-        What tied embeddings add to g of the first and of the last stage, by their
-        layouts, when p > 1; shape (A, A), or None for untied models.
+        Time that tied embeddings add to g of the first and of the last stage, by their
+        layouts, if p > 1; shape (A, A), or None for untied models.
     within_ns
-        One way of a tensor of class x between units of one stage with layouts a and
-        a', which have equally many devices; shape (X, A, A). None if stages have one
-        strategy.
+        Time to reshard a tensor of class x in one direction between units of one stage
+        with layouts a and a', which have equally many devices; shape (X, A, A). None if
+        all units of a stage have the same strategy.
     chunks
-        v: parts of the model that a stage holds. A unit of the body stands for v, one
-        in each part, and its times and activations are of one of them; of a unit at
-        the ends of the model, times are a v-th.
+        v: chunks of the model per stage. A unit of the body stands for v units, one in
+        each part; its times and activations are those of one of them. A unit at the
+        ends of the model has a v-th of its time.
     ahead
-        Passes that every stage holds beside those of its warm-ups; 0 until the number
-        of stages is known (``hetopt.cost.chunks.with_stages``).
+        Passes that every stage holds in addition to its warm-up; 0 until the number of
+        stages is known (``hetopt.cost.chunks.with_stages``).
     pairs
-        Where stages are folded (``hetopt.cost.folding``), the kinds of the two units
-        that each of the last kinds stands for; times of boundaries are then of both
+        With folded stages (``hetopt.cost.folding``), the kinds of the two units that
+        each of the last kinds stands for; times of boundaries are then those of both
         chunks. None with any other schedule.
     way_back
         With several chunks, the cut class from the last stage back to the first.
     shared
-        What boundaries may have to share; None where links and clusters limit nothing
-        but one boundary. ``transfer_ns`` is of a boundary that shares with no other.
+        Times for which one boundary occupies links and uplinks that others may share;
+        None if there are no such limits. ``transfer_ns`` assumes no sharing.
     """
 
     microbatches: int
@@ -78,15 +78,15 @@ class TableSlice:
 
     @property
     def passes(self) -> int:
-        """How often a stage runs forward in an iteration: q v."""
+        """Number of forward passes of a stage in an iteration: q v."""
         return self.microbatches * self.chunks
 
     @property
     def strategy_count(self) -> int:
-        """Strategies of all clusters."""
+        """Number of strategies of all clusters."""
         return sum(len(cluster.strategies) for cluster in self.clusters)
 
     @property
     def most_held(self) -> int:
-        """Most passes that a stage holds beside those that it holds ahead."""
+        """Most passes that a stage holds in addition to ``ahead``."""
         return self.passes - self.ahead

@@ -2,7 +2,7 @@
 
 Times are whole nanoseconds and memory is whole bytes, so that every solver works
 on the same integers and sums are exact. A time is rounded to the nearest
-nanosecond when the table is made; nothing rounds it again.
+nanosecond when the table is built, and never again.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ SourceKind = Literal["measured", "published", "operators", "modelled"]
 
 
 class _Digested:
-    """Remembers the digest of its content, which takes long to work out."""
+    """A table that caches the digest of its content, which takes long to compute."""
 
     __slots__ = ("_digest",)
 
     _digest: str
 
     def digest(self, work_out: Callable[[Self], str]) -> str:
-        """Return the digest; it is worked out once."""
+        """Return the digest; ``work_out`` is called once."""
         if not hasattr(self, "_digest"):
             object.__setattr__(self, "_digest", work_out(self))
         return self._digest
@@ -38,17 +38,17 @@ class _Digested:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class UnitTable:
-    """Coefficients of plans whose units have strategies of their own, one cluster.
+    """Coefficients of plans with one strategy per unit, on one cluster.
 
     Attributes
     ----------
     tensors
-        Names of the classes of tensors that pass between units; axis X of slices.
+        Names of the classes of tensors between units; axis X of slices.
     edges
         (u, v, x): unit u sends a tensor of class x to unit v > u; ascending.
     slices
-        One per micro-batch count, with ``within_ns``; their strategies say how states
-        are sharded (``Strategy.zero``), and their layouts are their own.
+        One per micro-batch count, with ``within_ns``; their strategies state how states
+        are sharded (``Strategy.zero``); layouts differ from those of ``CostTable``.
     """
 
     tensors: tuple[str, ...]
@@ -81,11 +81,11 @@ class CostTable(_Digested, Shown):
         Whether a unit of the kind counts as part of a transformer layer; every
         stage holds at least one such unit. Length N.
     cluster_names, cluster_devices
-        Of every cluster, in the problem's order.
+        Name and number of devices of every cluster, in the problem's order.
     usable_bytes
-        What the framework may allocate per device, per cluster.
+        Bytes per device that the framework may allocate, by cluster.
     sources
-        Where each cluster's latencies come from.
+        Kind of each cluster's latency source.
     slices
         One per micro-batch count, ascending; counts without any strategy are left
         out.
@@ -94,15 +94,15 @@ class CostTable(_Digested, Shown):
     model_flops
         FLOPs of one iteration, forward and backward, without recomputation.
     peak_flops
-        Per device of each cluster; model_flops over these gives the MFU.
+        Peak FLOP/s of a device of each cluster, for the MFU.
     per_unit
-        What solvers of one strategy per unit read; only of problems that they plan:
-        one cluster and the schedule gpipe.
+        Table for solvers with one strategy per unit; None unless there is one cluster
+        and the schedule is gpipe.
     chunks, way_back
-        As in every slice. With several chunks ``units`` and ``cuts`` are of one: the
-        units at the ends of the model, and between them a v-th of its body.
+        As in every slice. With several chunks ``units`` and ``cuts`` are those of one
+        chunk: the units at the ends of the model, and between them a v-th of its body.
     pairs
-        As in every slice. ``units`` and ``cuts`` are then of pairs.
+        As in every slice. If given, ``units`` and ``cuts`` are those of pairs.
 
     Examples
     --------

@@ -1,1 +1,1 @@
-"""Writes the latency table as a file, and reads it; errors name the field."""
+"""The latency table as a file: writing it, and reading with errors by field."""

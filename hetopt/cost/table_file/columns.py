@@ -1,4 +1,4 @@
-"""Columns of a latency table's strategies: their names, and how large they may be."""
+"""Columns of a latency table's strategies: their names and largest values."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hetopt.schedule.schedules import rule_of
 if TYPE_CHECKING:
     from hetopt.problem.training.choices import ScheduleName
 
-#: Fields of a strategy that hold one number, and one number per kind.
+#: Fields of a strategy with one number, and with one number per kind.
 STRATEGY_NUMBERS = (
     "microbatch",
     "devices",
@@ -29,17 +29,17 @@ KIND_NUMBERS = (
     "temporary_bytes",
     "sync_unit_ns",
 )
-#: The same where gradients of weights run apart.
+#: Further fields per kind if the schedule splits the backward pass.
 WEIGHT_NUMBERS = ("weight_ns", "weight_bytes")
 
 
 def kind_numbers(schedule: ScheduleName) -> tuple[str, ...]:
-    """Return the fields of a strategy that hold one number per kind of unit."""
+    """Return the fields of a strategy with one number per kind of unit."""
     return KIND_NUMBERS + WEIGHT_NUMBERS * rule_of(schedule).splits
 
 
 def most_of(name: str) -> int:
-    """Return the largest number that a field of this name may hold."""
+    """Return the largest number in a field of this name."""
     if name.endswith("_ns"):
         return TOO_LONG_NS
     return TOO_MANY_BYTES if name.endswith("_bytes") else LARGEST

@@ -1,59 +1,60 @@
 """The latency table as a JSON document: what ``hetopt table`` writes and reads.
 
 Schema ``hetopt-table/1``. Times are whole nanoseconds, memory whole bytes. The
-document is complete: a problem can be planned from it alone, and a user who has
-measured better numbers may replace any of them.
+document is complete: a plan needs only the table, and users may replace any number by
+a better measured one.
 
 ======================  ==========================================================
-``problem_digest``      the problem the table belongs to
+``problem_digest``      the problem for which the table was built
 ``schedule``            name of the pipeline schedule
 ``kinds``, ``body``     unit kinds; whether a kind is part of a transformer layer
-``cut_classes``         what can cross a stage boundary
+``cut_classes``         classes of tensors that can cross a stage boundary
 ``units``               kind of every unit, in pipeline order, by name
 ``cuts``                cut class after every unit but the last, by name
-``chunks``              with several chunks a stage: how many; ``units`` and ``cuts``
-                        are then of one
+``chunks``              with several chunks per stage: how many; ``units`` and ``cuts``
+                        are then those of one chunk
 ``way_back``            likewise: cut class from the last stage back to the first
 ``tokens``              tokens per iteration
 ``model_flops``         of one iteration, without recomputation
 ``clusters``            per cluster: name, devices, usable_bytes per device, source
-                        (measured, published, modelled), peak_flops per device
+                        (measured, published, operators or modelled), peak_flops per
+                        device
 ``slices``              per micro-batch count: see below
 ======================  ==========================================================
 
 A slice has ``microbatches``; ``layouts`` (cluster by name, dp, shards = cp * tp);
 matrices ``[cut class][layout][next layout]`` of ``transfer_ns`` (kappa),
 ``occupancy_ns`` (omega) and ``resharding`` (its name); ``tied_ns``
-``[layout of first][layout of last]``, or null; where several boundaries may have to
-share a link or an uplink, ``shared`` with ``uplink_ns`` (by cluster) and ``link_ns``
-(by both clusters), how long one boundary keeps each; and ``clusters``, one entry per
-cluster with a list ``strategies`` of
+``[layout of first][layout of last]``, or null; if boundaries may share a link or an
+uplink, ``shared`` with ``uplink_ns`` (by cluster) and ``link_ns`` (by both clusters),
+the time for which one boundary occupies each; and ``clusters``, one entry per cluster
+with a list ``strategies`` of
 
 ======================  ==========================================================
-``dp cp tp recompute``  the strategy; ``ep`` and ``etp`` too where they are not 1
+``dp cp tp recompute``  the strategy; also ``ep`` and ``etp`` if they are not 1
 ``microbatch``          sequences per replica and micro-batch
-``devices``             of one stage; ``max_stages`` fit the cluster
+``devices``             devices of one stage; ``max_stages`` fit in the cluster
 ``layout``              position in ``layouts``
 ``fixed_bytes``         once per stage
 ``sync_ns``             once per stage and iteration
 ``forward_ns ...``      by kind: ``forward_ns``, ``backward_ns``, ``state_bytes``,
                         ``activation_bytes`` per in-flight micro-batch,
                         ``temporary_bytes`` (the largest counts), ``sync_unit_ns``;
-                        with a schedule that runs gradients of weights later
-                        ``weight_ns``, what of ``backward_ns`` they are, at most half,
-                        and ``weight_bytes`` that wait with them
+                        with a schedule that splits the backward pass also
+                        ``weight_ns``, the part of ``backward_ns`` for weight
+                        gradients, at most half, and ``weight_bytes`` kept for them
 ======================  ==========================================================
 
-With ``zb-v`` ``units`` and ``cuts`` are of pairs: ``pairs`` names the two kinds that
-each of the last kinds stands for, which cost what both do, and times of boundaries are
-of both chunks' transfers in one direction (``hetopt.cost.folding``).
+With ``zb-v`` ``units`` and ``cuts`` are those of pairs: ``pairs`` names the two kinds
+that each of the last kinds stands for, whose costs are added, and times of boundaries
+are those of both chunks in one direction (``hetopt.cost.folding``).
 
-Problems of one cluster and schedule gpipe also have ``per_unit``, what a plan with a
-strategy per unit is made from: ``tensors``, the classes of what passes between units;
-``edges``, each with ``first`` and ``second`` unit and its ``tensor``; and ``slices`` as
-above, whose strategies also have ``zero``, whose matrices go by tensor instead of cut
-class, and which have one more matrix, ``within_ns``: one way between two layouts on
-the same devices.
+Problems with one cluster and schedule gpipe also have ``per_unit``, for plans with one
+strategy per unit: ``tensors``, the classes of tensors between units; ``edges``, each
+with ``first`` and ``second`` unit and its ``tensor``; and ``slices`` as above, whose
+strategies also have ``zero``, whose matrices are by tensor instead of cut class, and
+which have one more matrix, ``within_ns``: the time in one direction between two layouts
+on the same devices.
 """
 
 from __future__ import annotations
@@ -101,7 +102,7 @@ def _to_json(
     Parameters
     ----------
     strategies
-        What stands for those of a cluster.
+        Function that returns the entry for a cluster's strategies.
     """
     data = {
         "schema": TABLE_SCHEMA,
@@ -146,22 +147,22 @@ def _to_json(
 def table_from_json(
     data: Any, *, file: str | None = None, problem: Problem | None = None
 ) -> CostTable:
-    """Read what ``table_to_json`` wrote, or a table from elsewhere.
+    """Return the table in JSON data of ``table_to_json``, or of another program.
 
     Parameters
     ----------
     file
-        Named in errors.
+        Name of the file in error messages.
     problem
-        The problem the table has to belong to.
+        The problem for which the table must have been built; None for any.
 
     Raises
     ------
     InputError
-        Anything missing, of the wrong type or shape, negative, inconsistent or larger
-        than can be added up.
+        Something is missing, of the wrong type or shape, negative, inconsistent or too
+        large to be added up.
     DigestError
-        The table was made for another problem.
+        The table was built for another problem.
     """
     table = TableReader(file).table(data)
     if problem is not None:
@@ -174,7 +175,7 @@ def table_from_json(
 def ensure_made_for(
     table: CostTable, problem: Problem, file: str | None = None
 ) -> None:
-    """Raise DigestError if a table was made for another problem."""
+    """Raise DigestError if a table was built for another problem."""
     expected = problem_digest(problem)
     if table.problem_digest != expected:
         msg = (
@@ -185,7 +186,7 @@ def ensure_made_for(
 
 
 def write_table(table: CostTable, path: str | Path) -> None:
-    """Write the table to a file, whole or not at all."""
+    """Write the table to a file, completely or not at all."""
     write_text(str(path), json.dumps(table_to_json(table), allow_nan=False) + "\n")
 
 
@@ -196,11 +197,11 @@ def read_table(path: str | Path, problem: Problem | None = None) -> CostTable:
 
 
 def table_digest(table: CostTable) -> str:
-    """SHA-256 of the table's content, in hexadecimal.
+    """Return the SHA-256 of the table's content, in hexadecimal.
 
-    It is that of the JSON document with a digest of their numbers in place of each
-    cluster's strategies: with experts there may be a million of them, whose text
-    takes a minute.
+    In the JSON document each cluster's strategies are replaced by a digest of their
+    numbers: with experts there may be a million of them, and their text would take a
+    minute.
     """
     return table.digest(_digest)
 
@@ -212,7 +213,7 @@ def _digest(table: CostTable) -> str:
 
 
 def _strategies_digest(table: CostTable, cluster: ClusterTable) -> str:
-    """SHA-256 of everything a cluster's strategies say, row by row; "" without any."""
+    """Return the SHA-256 of a cluster's strategies and numbers; "" without any."""
     if not cluster.strategies:
         return ""
     said = [
@@ -227,7 +228,7 @@ def _strategies_digest(table: CostTable, cluster: ClusterTable) -> str:
     columns = [np.array(said, dtype=np.int64), *(getattr(cluster, n) for n in names)]
     rows = len(said)
     whole = np.concatenate([part.reshape(rows, -1) for part in columns], axis=1)
-    # The same bytes on every machine.
+    # Little-endian on every machine.
     return hashlib.sha256(whole.astype("<i8").tobytes()).hexdigest()
 
 
@@ -306,7 +307,7 @@ def _strategies_to_json(table: CostTable, cluster: ClusterTable) -> list[Any]:
 
 
 def _check_problem(table: CostTable, problem: Problem, file: str | None) -> None:
-    """Refuse a table whose header contradicts the problem its digest names."""
+    """Refuse a table that contradicts the problem whose digest it has."""
     names = tuple(cluster.name for cluster in problem.clusters)
     devices = tuple(cluster.devices for cluster in problem.clusters)
     training = problem.training

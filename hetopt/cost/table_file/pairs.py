@@ -1,4 +1,4 @@
-"""Reads the pairs of units of a latency table whose stages are folded."""
+"""Reading the pairs of units of a latency table with folded stages."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ if TYPE_CHECKING:
 
 
 class PairReader(DocumentReader):
-    """Reads pairs, and holds what they cost against what their units do.
+    """Reader of pairs; it checks that they cost the sum of their units.
 
     Attributes
     ----------
     kinds, schedule
-        Of the whole table.
+        Those of the whole table.
     """
 
     kinds: tuple[str, ...]
     schedule: ScheduleName
 
     def _pairs(self, top: dict[str, Any]) -> tuple[tuple[int, int], ...] | None:
-        """Read the kinds of units that the last kinds stand for, where they do."""
+        """Read the two kinds of each pair; None if the schedule does not fold."""
         if not rule_of(self.schedule).folded:
             return None
         pairs = []
@@ -48,7 +48,7 @@ class PairReader(DocumentReader):
     def _folded(
         self, slices: Sequence[TableSlice], pairs: tuple[tuple[int, int], ...] | None
     ) -> Iterator[TableSlice]:
-        """Yield the slices with their pairs, which cost what their units do."""
+        """Yield the slices with checked costs of pairs, or unchanged without pairs."""
         for place, part in enumerate(slices):
             if pairs is None:
                 yield part

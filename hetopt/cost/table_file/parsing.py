@@ -1,4 +1,4 @@
-"""Reads a latency table from JSON data; errors name the field."""
+"""Reading a latency table from JSON data; errors name the field."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ _SOURCES: tuple[SourceKind, ...] = get_args(SourceKind)
 
 
 class TableReader(PairReader):
-    """Reads one document; every method takes the dotted field it reads.
+    """Reader of one document; methods take the dotted field that they read.
 
     Attributes
     ----------
     kinds, names, devices
-        Of the whole table: kinds of units, and the clusters with their devices.
+        Those of the whole table: kinds of units, and the clusters' names and devices.
     schedule
-        Its name.
+        Name of the schedule.
     """
 
     names: tuple[str, ...]
@@ -105,7 +105,7 @@ class TableReader(PairReader):
     def _chunks(
         self, top: dict[str, Any], cut_classes: tuple[str, ...]
     ) -> tuple[int, int | None]:
-        """Read how many chunks a stage holds, and the cut class of the way back."""
+        """Read the number of chunks per stage, and the cut class of the way back."""
         if "chunks" not in top:
             return 1, None
         chunks = self._integer(top, "", "chunks", least=2)
@@ -118,7 +118,7 @@ class TableReader(PairReader):
             self._wrong(where, counts, "ascending micro-batch counts")
 
     def _per_unit(self, top: dict[str, Any], units: int) -> UnitTable | None:
-        """Read what plans with a strategy per unit need, if the table has it."""
+        """Read the table of plans with one strategy per unit; None if missing."""
         if "per_unit" not in top:
             return None
         entry = self._object(top["per_unit"], "per_unit")
@@ -211,7 +211,7 @@ class TableReader(PairReader):
         )
 
     def _shared(self, entry: dict[str, Any], where: str) -> SharedLinks | None:
-        """Read what boundaries may share; a table without it has nothing such."""
+        """Read the times of shared links and uplinks; None if there are none."""
         if "shared" not in entry:
             return None
         field = f"{where}.shared"
@@ -292,7 +292,7 @@ class TableReader(PairReader):
     def _numbers(
         self, columns: dict[str, list[Any]], row: dict[str, Any], field: str
     ) -> None:
-        """Read what a strategy has one number of, and one number per kind."""
+        """Read a strategy's fields with one number, and with one per kind."""
         for name in STRATEGY_NUMBERS:
             columns[name].append(self._integer(row, field, name, most=most_of(name)))
         for name in kind_numbers(self.schedule):
@@ -306,13 +306,13 @@ class TableReader(PairReader):
         self._weights(columns, field)
 
     def _ensure_apart(self, row: dict[str, Any], field: str, name: str) -> None:
-        """Refuse a table that does not have gradients of weights apart."""
+        """Refuse a table without weight gradients if the schedule needs them."""
         if name in WEIGHT_NUMBERS and name not in row:
             expected = f"it with schedule {self.schedule}: make the table again"
             self._wrong(f"{field}.{name}", "missing", expected)
 
     def _weights(self, columns: dict[str, list[Any]], field: str) -> None:
-        """Check the last strategy's gradients of weights against backward times."""
+        """Check the last strategy's ``weight_ns`` against ``backward_ns``."""
         if "weight_ns" not in columns:
             return
         both = zip(columns["weight_ns"][-1], columns["backward_ns"][-1], strict=True)
@@ -322,7 +322,7 @@ class TableReader(PairReader):
                 self._wrong(where, weight, f"at most half of backward_ns, {backward}")
 
     def _expert_degrees(self, row: dict[str, Any], field: str) -> dict[str, int]:
-        """Read the degrees of experts, which are 1 where they are not given."""
+        """Read the degrees of experts, which are 1 by default."""
         degrees = {
             name: self._integer(row, field, name, least=1)
             for name in EXPERT_DEGREES
@@ -335,7 +335,7 @@ class TableReader(PairReader):
         return degrees
 
     def _zero(self, row: dict[str, Any], field: str) -> int | None:
-        """Read the ZeRO stage, which strategies of units have and no others."""
+        """Read the ZeRO stage, which only strategies in ``per_unit`` have."""
         if not field.startswith("per_unit."):
             return None
         zero = self._integer(row, field, "zero")
@@ -346,7 +346,7 @@ class TableReader(PairReader):
     def _strategy(
         self, strategy: Strategy, row: dict[str, Any], field: str, devices: int
     ) -> None:
-        """Check the numbers that follow from the strategy itself."""
+        """Check the numbers that depend only on the strategy."""
         if row["devices"] != strategy.devices:
             expected = f"dp * cp * tp = {strategy.devices}"
             self._wrong(f"{field}.devices", row["devices"], expected)
@@ -362,7 +362,7 @@ class TableReader(PairReader):
     def _matrix(
         self, entry: dict[str, Any], where: str, key: str, shape: tuple[int, ...]
     ) -> NDArray[np.int64]:
-        """Read nested lists of whole numbers of exactly this shape."""
+        """Read nested lists of whole numbers with exactly this shape."""
         field = f"{where}.{key}"
         flat = self._flatten(self._get(entry, where, key), field, shape)
         for place, value in enumerate(flat):

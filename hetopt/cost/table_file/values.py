@@ -1,4 +1,4 @@
-"""Reads single values of JSON data; errors name the field."""
+"""Reading single values of JSON data; errors name the field."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from typing import Any, NoReturn, TypeVar
 
 from hetopt.errors import InputError
 
-#: Largest number a document may hold: as many devices, or tokens, as a problem can
-#: have (``problem.schema.fields.MAX_WHOLE`` squared).
+#: Largest number in a document: the most devices, or tokens, that a problem can have
+#: (``fields.MAX_WHOLE`` squared).
 LARGEST = 10**18
 
 _T = TypeVar("_T", bound=str)
 
 
 class DocumentReader:
-    """Reads values of one document; every method takes the dotted field it reads.
+    """Reader of values in a document; methods take the dotted field that they read.
 
     Parameters
     ----------
     file
-        Named in errors.
+        Name of the file in error messages.
     """
 
     def __init__(self, file: str | None) -> None:
@@ -116,7 +116,7 @@ class DocumentReader:
         return found
 
     def _wrong(self, field: str, found: Any, expected: str) -> NoReturn:
-        # Lists may be long or deep, of which this shows the beginning.
+        # Lists may be long or deep: only their beginning is shown.
         shown = found if isinstance(found, str) else reprlib.repr(found)
         if len(shown) > 60:
             shown = f"{shown[:57]}..."

@@ -1,4 +1,4 @@
-"""Attention with what surrounds it."""
+"""Attention with its norm, projections and residual."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The fused attention alone."""
+"""The fused attention core."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Core:
         self.grouped = shape.shard_heads != shape.shard_kv_heads
         self.repeats = shape.shard_heads // shape.shard_kv_heads
         kind = edges.device.type
-        #: The kernels that take fewer keys than queries.
+        #: Whether the kernels support fewer key heads than query heads.
         self.native = kind == "cpu" or (kind == "cuda" and shape.dtype != "fp32")
         self.mask: Any = None
         if shape.cp > 1:
@@ -29,7 +29,7 @@ class Core:
     def __call__(
         self, query: torch.Tensor, key: torch.Tensor, value: torch.Tensor
     ) -> torch.Tensor:
-        """Attend; all are (b, heads, tokens, width)."""
+        """Return the attention's output; all are (b, heads, tokens, width)."""
         if self.grouped and not self.native:
             key = key.repeat_interleave(self.repeats, dim=1)
             value = value.repeat_interleave(self.repeats, dim=1)
@@ -67,7 +67,7 @@ class Core:
 
 
 def query_positions(shape: ShardShape, device: torch.device) -> torch.Tensor:
-    """Return where in the sequence the device's tokens stand, (seq_len / cp,)."""
+    """Return the positions of the device's tokens in the sequence, (seq_len / cp,)."""
     if shape.cp == 1:
         return torch.arange(shape.seq_len, device=device)
     chunk = shape.seq_len // (2 * shape.cp)
@@ -80,10 +80,10 @@ def query_positions(shape: ShardShape, device: torch.device) -> torch.Tensor:
 
 
 def _last_chunk_mask(shape: ShardShape, device: torch.device) -> Any:
-    """Causality of the sequence's last chunk, aligned with the last key.
+    """Return the causal mask of the sequence's last chunk, aligned with the last key.
 
-    CUDA has kernels that need no mask for it; PyTorch promises that alignment for
-    no other device, so they get a boolean mask.
+    CUDA has kernels that need no mask for this alignment. PyTorch guarantees it for no
+    other device, so these have a boolean mask.
     """
     chunk = shape.seq_len // (2 * shape.cp)
     if device.type == "cuda" and torch.version.hip is None:

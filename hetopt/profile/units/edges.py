@@ -1,7 +1,7 @@
-"""What a device gets from others and sends to them, without the others.
+"""Stand-ins for the tensors that a device receives from others and sends to them.
 
-A tensor that a collective would deliver begins as a leaf, a tensor that one would
-take ends with a given gradient. So one device is enough and nothing communicates.
+The result of a collective is replaced by a leaf of the graph, and its input gets a
+given gradient. So one device is enough, without communication.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ WEIGHT_SCALE = 0.02
 
 @dataclass(slots=True)
 class Edges:
-    """Makes tensors, and stands in for the other devices; see the module's head."""
+    """Tensors of a shard, and stand-ins for others; see the module's docstring."""
 
     shape: ShardShape
     device: torch.device
@@ -38,13 +38,13 @@ class Edges:
         return (self._random(*size) * WEIGHT_SCALE).requires_grad_()
 
     def arriving(self, name: str, *size: int) -> torch.Tensor:
-        """Return the tensor of this name that comes from elsewhere, with gradient."""
+        """Return the received tensor of this name, which requires a gradient."""
         if name not in self.leaves:
             self.leaves[name] = self._random(*size).requires_grad_()
         return self.leaves[name]
 
     def whole_shard(self, name: str, own: torch.Tensor) -> torch.Tensor:
-        """Gather a device's tokens to those of its tensor-parallel group."""
+        """Replace a gather of the tensor-parallel group's tokens."""
         if self.shape.tp == 1:
             return own
         self.ends.append(own)
@@ -53,7 +53,7 @@ class Edges:
         )
 
     def own_tokens(self, name: str, partial: torch.Tensor) -> torch.Tensor:
-        """Reduce and scatter a tensor-parallel group's tokens to the device's."""
+        """Replace a reduce-scatter of the tensor-parallel group's tokens."""
         if self.shape.tp == 1:
             return partial
         self.ends.append(partial)
@@ -61,7 +61,7 @@ class Edges:
         return self.arriving(name, partial.shape[0], own, *partial.shape[2:])
 
     def whole_sequence(self, name: str, part: torch.Tensor) -> torch.Tensor:
-        """Gather keys or values, (b, heads, tokens, width), of the whole sequence."""
+        """Replace a gather of keys or values, (b, heads, tokens, width)."""
         if self.shape.cp == 1:
             return part
         self.ends.append(part)
@@ -69,11 +69,11 @@ class Edges:
         return self.arriving(name, batch, heads, tokens * self.shape.cp, width)
 
     def backward(self) -> None:
-        """Run backward from everything that left the device."""
+        """Run backward from all tensors that are sent, and from the unit's result."""
         torch.autograd.backward(self.ends, [self._gradient(end) for end in self.ends])
 
     def forget(self) -> None:
-        """Drop the graph and the gradients of what arrived; weights keep theirs."""
+        """Drop the graph and gradients of received tensors; weights keep theirs."""
         self.ends.clear()
         for leaf in self.leaves.values():
             leaf.grad = None
@@ -82,7 +82,7 @@ class Edges:
         size = tuple(end.shape)
         if size not in self.gradients:
             random = torch.randn_like(end, requires_grad=False)
-            # A loss has gradient 1; a tiny one would slow CPUs down (denormals).
+            # A loss has gradient 1; tiny gradients slow down CPUs (denormals).
             self.gradients[size] = random if size else torch.ones_like(random)
         return self.gradients[size]
 

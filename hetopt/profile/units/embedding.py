@@ -1,4 +1,4 @@
-"""The look-up of tokens."""
+"""Look-up of tokens."""
 
 from __future__ import annotations
 
@@ -30,6 +30,6 @@ class Embedding:
 
     @staticmethod
     def inputs(edges: Edges) -> tuple[torch.Tensor, ...]:
-        """Nothing: the token ids are its own."""
+        """Return nothing: the unit has its own token ids."""
         del edges
         return ()

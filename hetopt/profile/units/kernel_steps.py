@@ -18,7 +18,7 @@ from hetopt.profile.units.timed import ShardUnit
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-#: Width of a head of what is rotated.
+#: Width of a rotated head.
 _HEAD_DIM = 64
 
 
@@ -39,7 +39,7 @@ def steps_of(
 def _product(
     kernel: Product, dtype: torch.dtype, device: torch.device
 ) -> tuple[Callable[[], None], ...]:
-    """Return forward, the input's gradient, and the weight's, added in fp32."""
+    """Return forward, the input's gradient, and the weight's, accumulated in fp32."""
     lead = () if kernel.groups == 1 else (kernel.groups,)
 
     def random(*size: int) -> torch.Tensor:

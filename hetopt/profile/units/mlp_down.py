@@ -1,4 +1,4 @@
-"""The MLP behind its activation."""
+"""The MLP after its activation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What several kinds of units have in common."""
+"""Common parts of several kinds of units."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ NORM_EPSILON = 1e-5
 
 
 class OwnTokens:
-    """A unit that reads the device's tokens and nothing else."""
+    """A unit whose only input is the device's tokens."""
 
     @staticmethod
     def inputs(edges: Edges) -> tuple[torch.Tensor, ...]:
@@ -44,6 +44,6 @@ def with_residual(
 
 
 def random_tokens(shape: ShardShape, device: torch.device) -> torch.Tensor:
-    """Token ids of the device's vocabulary, (b, seq_len / cp)."""
+    """Return token ids of the device's vocabulary, (b, seq_len / cp)."""
     size = (shape.microbatch, shape.seq_len // shape.cp)
     return torch.randint(shape.shard_vocab, size, device=device)

@@ -36,14 +36,14 @@ KINDS: dict[str, Any] = {
 
 
 class Unit(Protocol):
-    """Something that can be timed."""
+    """A unit that can be timed."""
 
     def forward(self) -> None:
-        """Run forward and keep what backward needs."""
+        """Run the forward pass and keep tensors for backward."""
         ...
 
     def backward(self) -> None:
-        """Run backward."""
+        """Run the backward pass."""
         ...
 
 
@@ -53,11 +53,11 @@ class ShardUnit:
     Parameters
     ----------
     shape
-        What to compute.
+        Shape of the shard.
     device
-        Where.
+        Device on which to run it.
     make
-        Makes what computes of ``Edges``; by default the class of the shape's kind.
+        Constructor of the unit from ``Edges``; by default the class of ``shape.unit``.
     """
 
     def __init__(
@@ -68,10 +68,10 @@ class ShardUnit:
         self.call = (make or KINDS[shape.unit])(self.edges)
 
     def forward(self) -> None:
-        """Run forward and keep what backward needs."""
+        """Run the forward pass and keep tensors for backward."""
         self.edges.forget()
         self.edges.ends.append(self.call(*self.call.inputs(self.edges)))
 
     def backward(self) -> None:
-        """Run backward."""
+        """Run the backward pass."""
         self.edges.backward()
