@@ -1,1 +1,1 @@
-"""The mathematics: what may be chosen, what must hold, what is minimised."""
+"""The mathematical programs: decisions, constraints and objectives."""

@@ -1,4 +1,4 @@
-"""The longest times that a program has to cover: of any plan, or within a cutoff."""
+"""Upper limits on the times in a program."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 def objective_ceiling(part: TableSlice, chain: Chain, stages: int) -> int:
     """Return an objective, in 1 / PERIOD_SCALE ticks, that no plan exceeds.
 
-    Every unit takes as long as it can anywhere, every boundary too, and the period
-    is no longer than the fill. What is longer than ``LONGEST`` is no plan, nor is what
-    needs any time that is too long.
+    Units and boundaries count with their longest times anywhere, and the period is at
+    most the fill. Longer objectives than ``LONGEST`` belong to no plan, and neither do
+    times above ``LONGEST_NS``.
     """
     counts = chain.prefix[-1] + np.array(chain.lead) + np.array(chain.trail)
     used = [cluster for cluster in part.clusters if len(cluster.strategies)]
@@ -41,7 +41,7 @@ def objective_ceiling(part: TableSlice, chain: Chain, stages: int) -> int:
 
 
 def _longest(times: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the longest time over the first axis that an iteration may hold."""
+    """Return the longest time along the first axis that a plan may have."""
     longest: NDArray[np.int64] = np.where(times > LONGEST_NS, 0, times).max(
         axis=0, initial=0
     )
@@ -49,10 +49,10 @@ def _longest(times: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def within(part: TableSlice, cutoff: int) -> TableSlice:
-    """Return the slice with no time longer than one tick more than the cutoff.
+    """Return the slice with times capped at one tick above the cutoff.
 
-    A plan with a time above the cutoff is above the cutoff either way. Programs get
-    no coefficient that is larger than what they are about.
+    A plan with a capped time exceeds the cutoff in any case, and programs get no
+    coefficients that are larger than they need.
     """
     most = cutoff // PERIOD_SCALE + 1
     tied = part.tied_ns

@@ -1,8 +1,8 @@
-"""The model as the programs see it: a lead, a body that may be cut, a trail.
+"""The model as seen by the programs: a lead, a body that may be cut, a trail.
 
-Every stage holds at least one body unit, so cuts fall only between body units: the
+Every stage holds at least one body unit, so cuts are only between body units: the
 leading units (embedding) belong to the first stage, the trailing ones (head) to
-the last, and a cut is a number of body units before it.
+the last, and a cut is the number of body units before it.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Chain:
 
     @classmethod
     def of(cls, table: CostTable) -> Chain:
-        """Split the table's units; raises InputError if ends stand in the middle."""
+        """Split the table's units; InputError if layers are missing or not adjacent."""
         inside = [u for u, kind in enumerate(table.units) if table.body[kind]]
         if not inside:
             msg = "units: no unit belongs to a transformer layer, expected at least one"
@@ -112,7 +112,7 @@ class Chain:
 
     @cached_property
     def _runs(self) -> tuple[NDArray[np.int64], NDArray[np.intp]]:
-        """Different runs of l body units as counts per kind; where each l begins."""
+        """Distinct runs of l body units, as counts per kind; where each l begins."""
         if len(self.kinds) == 1:
             # All runs of l units are alike: counting them takes seconds for 5,000.
             return self.prefix, np.arange(self.length + 1)

@@ -1,4 +1,4 @@
-"""What a program decides, free of any solver: enough to write down the plan."""
+"""What a program decides, independent of solvers: enough to write the plan."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 class Decision:
     """A plan as a list of runs of stages.
 
-    A run is a longest row of stages of one cluster with one strategy. In the pruned
-    space (HetAuto Table 5) every used cluster has one; where P4 is relaxed, the
-    next run may be of the same cluster with another strategy, and where P3 is, of a
-    cluster that was left before.
+    A run is a maximal sequence of stages of one cluster with one strategy. In the
+    pruned space (HetAuto Table 5) every used cluster has one; if P4 is relaxed, the
+    next run may be of the same cluster with another strategy, and if P3 is, of a
+    cluster that has had a run before.
 
     Attributes
     ----------
@@ -30,7 +30,7 @@ class Decision:
     units
         Units per stage, ends included.
     warmups
-        Warm-up counts per stage; None for those that the schedule prescribes, under
+        Warm-up counts per stage; None for those that the schedule prescribes, or under
         ``auto`` for the best ones.
     """
 
@@ -48,7 +48,7 @@ class Decision:
 
     @property
     def devices(self) -> int:
-        """Devices used."""
+        """Number of devices used."""
         return sum(
             strategy.devices * stages
             for strategy, stages in zip(self.strategies, self.hosted, strict=True)
@@ -56,11 +56,11 @@ class Decision:
 
     @property
     def shape(self) -> tuple[object, ...]:
-        """What makes two plans different choices, and not two splits of one."""
+        """All but units per stage and warm-ups: plans of one shape are one choice."""
         return (self.microbatches, self.order, self.strategies, self.hosted)
 
     def tie_key(self, table: CostTable) -> tuple[object, ...]:
-        """Order among plans of equal closed form: fewer devices, then lexicographic."""
+        """Return the key that ranks plans of equal closed form, fewer devices first."""
         clusters = table.at(self.microbatches).clusters
         return (
             self.devices,

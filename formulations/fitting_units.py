@@ -30,9 +30,9 @@ def units_by_warmup(
     Parameters
     ----------
     chain
-        Of units that are all alike.
+        Chain whose body units are all alike.
     simulated
-        Plans that are looked at; None for all.
+        Plans to consider; None for all.
     """
     (f,) = chain.kinds
     most = min(microbatches, MAX_DELTA * chain.length)
@@ -67,7 +67,7 @@ def units_by_warmup(
         columns.append(np.minimum(room // np.maximum(unit, 1), chain.length))
     units: NDArray[np.int64] = np.maximum(np.hstack(columns), 0)
     if simulated is not None:
-        # More than these take longer than the limit by themselves.
+        # Alone, more units than these take longer than the limit.
         longest = simulated.limit_ns // microbatches
         units = np.minimum(
             units, longest // np.maximum(cluster.round_trip_ns[:, f, None], 1)

@@ -1,7 +1,7 @@
-"""A mixed-integer linear program as columns and rows, free of any solver.
+"""A mixed-integer linear program as columns and rows, independent of solvers.
 
-Built from plain lists, as building it through a modelling layer would take longer
-than solving it; ``matrix`` is what solvers take.
+It is built from plain lists, as building it through a modelling layer would take longer
+than solving it; ``matrix`` returns what solvers take.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class RowMatrix:
-    """Rows one after another: those of row i lie at ``starts[i]:starts[i + 1]``."""
+    """Rows in compressed form: row i has the entries ``starts[i]:starts[i + 1]``."""
 
     starts: NDArray[np.int32]
     columns: NDArray[np.int32]
@@ -56,11 +56,11 @@ class LinearProgram:
 
     @property
     def nonzeros(self) -> int:
-        """Coefficients in all rows."""
+        """Number of coefficients in all rows."""
         return len(self._columns)
 
     def column(self, name: str, *, upper: float = inf, integer: bool = False) -> int:
-        """Add a column that is at least 0; returns its index."""
+        """Add a column that is at least 0; return its index."""
         self.cost.append(0.0)
         self.lower.append(0.0)
         self.upper.append(upper)

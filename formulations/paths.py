@@ -1,7 +1,7 @@
-"""Which strategies lengthen no path through the events of a plan.
+"""Find strategies that lengthen no path through the events of a plan.
 
-A simulated time is the longest of these paths, so that a plan takes no longer with
-such a strategy in the place of another one.
+The simulated time is the longest of these paths, so a plan takes no longer with such a
+strategy in place of another one.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 
 class Simulated(NamedTuple):
-    """Plans to look at, by their simulated times.
+    """A restriction to plans by their simulated times.
 
     Attributes
     ----------
     limit_ns
         The longest simulated time of interest.
     stages
-        The most stages.
+        The largest number of stages.
     """
 
     limit_ns: int
@@ -33,16 +33,16 @@ class Simulated(NamedTuple):
 
 
 class Lost(NamedTuple):
-    """What stages lose with layout b in the place of a, by both; shape (A, A).
+    """What stages lose with layout b in place of layout a; shape (A, A).
 
     Attributes
     ----------
     most
-        The most that a stage loses at its boundaries, and by tied embeddings.
+        The most that a stage loses at its boundaries and by tied embeddings.
     occupied
-        The longest occupancy that is longer with b, -1 if none is.
+        The largest occupancy among those that are longer with b; -1 if none is.
     behind
-        The most that tied embeddings add where the first stage is another cluster's.
+        The most that tied embeddings add if the first stage is on another cluster.
     """
 
     most: NDArray[np.int64]
@@ -57,13 +57,13 @@ def lengthens_nothing(
     own: NDArray[np.int64],
     new: NDArray[np.int64],
 ) -> NDArray[np.bool_]:
-    """Whether no path is longer with k' in the place of k, of each pair.
+    """Whether no path is longer with k' in place of k, for each pair.
 
-    A path that takes a transfer of a stage also takes the pass that sends or receives
-    it, and before a stage's g its last backward. So a pass has to save what the
-    transfers beside it lose, and the last backward what g loses too. Occupancies decide
-    nothing while they are no longer than any pass of the stage, which runs one at a
-    time. A path may end with the first stage's g and have no pass of the last one: what
+    A path with a transfer of a stage also has the pass that sends or receives it, and
+    before a stage's g its last backward. So a pass has to save what the transfers
+    beside it lose, and the last backward what g loses, too. Occupancies do not matter
+    if they are no longer than any pass of the stage, as passes run one at a time. A
+    path may end with the first stage's g and have no pass of the last stage, so what
     tied embeddings add there must not grow.
 
     Parameters

@@ -1,4 +1,4 @@
-"""What the user's pins permit, with clusters by number; the one place that says so."""
+"""What the user's pins permit, with clusters by number."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Permitted:
-    """Pins on clusters, compiled.
+    """Pins on clusters, with clusters by number.
 
     Attributes
     ----------
     stages, units
-        How many of each a cluster may host, by cluster; units with both ends.
+        How many stages and units a cluster may host, by cluster; units include ends.
     order
-        Clusters in pipeline order, None where the order is free. It names all that
+        Clusters in pipeline order; None if the order is free. It names all that
         host stages, each once.
     apart
         Pairs of clusters of which the second may not follow the first.
@@ -37,7 +37,7 @@ class Permitted:
 
     @classmethod
     def of(cls, pins: Pins, names: Sequence[str]) -> Permitted:
-        """Compile the pins; those on clusters that are not named are left out."""
+        """Convert the pins; those on clusters without a name here are left out."""
         number = {name: j for j, name in enumerate(names)}
         own = [pins.of(name) for name in names]
         return cls(
@@ -53,7 +53,7 @@ class Permitted:
         )
 
     def may_rest(self, j: int) -> bool:
-        """Whether a cluster need not host a stage."""
+        """Whether a cluster may be unused."""
         return (
             (self.order is None or j not in self.order)
             and self.stages[j].permits(0)
@@ -69,12 +69,12 @@ class Permitted:
         return self.order is None or self.order[-1] == j
 
     def may_follow(self, i: int, j: int) -> bool:
-        """Whether cluster j may stand directly after cluster i."""
+        """Whether cluster j may come directly after cluster i."""
         follows = self.order is None or (i, j) in pairwise(self.order)
         return follows and (i, j) not in self.apart
 
     def body(self, chain: Chain) -> tuple[int, ...] | None:
-        """Return the body units of each stage, None where they are free."""
+        """Return the body units of each stage; None if they are free."""
         if self.pins.units is None:
             return None
         body = list(self.pins.units)
@@ -83,7 +83,7 @@ class Permitted:
         return tuple(body)
 
     def permits(self, decision: Decision) -> bool:
-        """Whether a decision keeps to every pin but those on strategies."""
+        """Whether a decision satisfies every pin except those on strategies."""
         pins, first = self.pins, 0
         hosted, held = [0] * len(self.stages), [0] * len(self.units)
         for j, stages in zip(decision.order, decision.hosted, strict=True):

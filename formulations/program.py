@@ -1,4 +1,4 @@
-"""What the program of one (p, q) is built from, whatever the formulation."""
+"""The data from which every formulation builds the program of one (p, q)."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProgramData:
-    """What one (p, q) is built from.
+    """The data of one (p, q).
 
     Attributes
     ----------
     part
-        Slice of the table at q, reduced to the strategies worth looking at.
+        Slice of the table at q, reduced to the strategies worth considering.
     names, devices, usable_bytes
         Per cluster.
     cutoff
@@ -38,13 +38,12 @@ class ProgramData:
     objective_min
         A valid lower bound on the objective, in 1 / PERIOD_SCALE ticks.
     period_min, period_max
-        A range that holds lambda of every plan within the cutoff, in the same unit.
+        Range of lambda of all plans within the cutoff, in the same unit.
     principles
-        What a plan has to keep; an engine refuses those it has no program for.
+        Principles that a plan has to keep; an engine refuses those it does not support.
     leaders
-        Of every cluster the first one identical to it
-        (``hetopt.solvers.decisions.identical``); empty where nobody looked. An engine
-        may keep to one of each plan's copies.
+        For every cluster the first one identical to it (``solvers.identical``); empty
+        if unknown. An engine may consider only one of several identical plans.
     """
 
     part: TableSlice
@@ -73,7 +72,7 @@ class ProgramData:
         stages: int,
         cutoff: int,
     ) -> ProgramData:
-        """Return the program of one p within a cutoff, over a slice of a table."""
+        """Return the data of one p within a cutoff, for a slice of a table."""
         lead, trail = np.array(chain.lead) > 0, np.array(chain.trail) > 0
         return cls(
             part=with_stages(part, lead, trail, stages),
@@ -88,15 +87,15 @@ class ProgramData:
         )
 
     def stock(self, j: int) -> tuple[tuple[int, int], ...]:
-        """Return what a cluster's nodes say of stages of several sizes, without P4.
+        """Return a cluster's device limits for stages of several sizes, without P4.
 
         Pairs (n, N), n ascending: stages of at least n devices take at most N devices
         together. The first has n = 0 and all devices.
 
-        Every size divides the next (``hetopt.problem.cluster.packing``): each larger
-        stage takes of a node a multiple of n, so that stages of n find room beside
-        larger ones as long as all of them take no more than the n max_stages(n)
-        devices that stages of n can have.
+        Every size divides the next (``hetopt.problem.cluster.packing``): a larger stage
+        takes a multiple of n devices of a node. So stages of n devices find room beside
+        larger ones as long as all these take at most the n max_stages(n) devices that
+        stages of n devices alone could have.
         """
         own = self.part.clusters[j]
         found = [(0, self.devices[j])]
@@ -110,10 +109,10 @@ class ProgramData:
 
     @property
     def permitted(self) -> Permitted:
-        """What the pins permit."""
+        """Return what the pins permit, with clusters by number."""
         return Permitted.of(self.pins, self.names)
 
     @property
     def rule(self) -> ScheduleRule:
-        """What the schedule asks of warm-up counts."""
+        """The schedule's rule for warm-up counts."""
         return rule_of(self.schedule)

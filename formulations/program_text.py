@@ -1,15 +1,15 @@
 """Linear programs as files that GLPK, CBC, SCIP, HiGHS and Gurobi read alike.
 
-Readers differ in what they accept and, worse, in what they take a file to mean. So
+Readers differ in what they accept and, worse, in how they interpret a file. So
 
-- every column stands in the objective, with 0 where it costs nothing: all readers then
+- every column is in the objective, with 0 if it costs nothing: all readers then
   number the columns as the program does, and know those that are in no row;
-- every bound of a column is written, 0 included: defaults of integer columns differ;
+- every bound of a column is written, also 0, as defaults of integer columns differ;
 - a row with two different sides is written as two rows;
-- a row without columns is left out where it holds, and keeps a 0 where it does not;
-- section headers are spelled as all readers know them, and empty ones left out;
-- lines are short, and so are names, of characters that all admit;
-- numbers have all digits that a double has (HiGHS's own LP writer keeps 15 of 17,
+- a row without columns is omitted if it holds, and keeps a 0 if it does not;
+- section headers are spelled as all readers know them, and empty ones are omitted;
+- lines and names are short, and names have only characters that all readers accept;
+- numbers have all digits of a double (HiGHS's own LP writer keeps 15 of 17,
   OR-Tools' 6).
 """
 
@@ -24,31 +24,31 @@ if TYPE_CHECKING:
 
     from hetopt.formulations.linear_program import LinearProgram, Terms
 
-#: CBC reads names of up to 100 characters; what a row's side adds leaves room.
+#: CBC reads names of up to 100 characters; rows may get a suffix.
 LONGEST_NAME = 90
-#: Characters of a line; CBC's and old CPLEX's buffers are short.
+#: Most characters of a line; CBC's and old CPLEX's buffers are short.
 _LONGEST_LINE = 200
 _LONGEST_COMMENT = 160
 _COMMENTS = {".lp": "\\", ".mps": "*"}
 _OTHERS = re.compile(r"[^A-Za-z0-9_(),.]")
-#: What LP readers take for a number or for a word of the format.
+#: Names that LP readers take for a number or a word of the format.
 _NO_NAME = re.compile(
     r"[0-9.]|e[0-9]|(free|inf(inity)?|st|end|bounds?|bin(ary|aries)?|"
     r"gen(erals?)?|int(egers?)?|min(im(um|i[sz]e))?|max(im(um|i[sz]e))?|"
     r"subject|such|s\.t\.|semi.*|sos.*)$",
     re.IGNORECASE,
 )
-#: The row that is minimised, as files name it.
+#: Name of the objective row in files.
 OBJECTIVE = "objective"
 
 
 def column_names(program: LinearProgram) -> list[str]:
-    """Return what files call the columns: unique, short, of plain characters."""
+    """Return the columns' names in files: unique, short, of plain characters."""
     return _plain(program.names)
 
 
 def comment(ending: str, head: Iterable[str]) -> list[str]:
-    """Return lines as comments of a file whose name ends so: .lp or .mps."""
+    """Return lines as comments of a file with this ending: .lp or .mps."""
     return [f"{_COMMENTS[ending]} {_ascii(line)}" for line in head]
 
 
@@ -58,7 +58,7 @@ def lp_text(program: LinearProgram, head: Sequence[str]) -> str:
     Parameters
     ----------
     head
-        Lines of the comment at the top.
+        Lines of the comment at the beginning.
     """
     names = column_names(program)
     lines = [*comment(".lp", head), "Minimize"]
@@ -83,7 +83,7 @@ def lp_text(program: LinearProgram, head: Sequence[str]) -> str:
 def mps_text(program: LinearProgram, head: Sequence[str]) -> str:
     """Return a program in free MPS format; see ``lp_text``.
 
-    Fixed MPS has 8 characters for a name and 12 for a number, too few for either.
+    Fixed MPS has only 8 characters for a name and 12 for a number.
     """
     names, rows = column_names(program), list(_rows(program))
     lines = [*comment(".mps", head), "NAME hetopt", "ROWS", f" N {OBJECTIVE}"]
@@ -124,7 +124,7 @@ _MARKERS = {True: "'INTORG'", False: "'INTEND'"}
 
 
 def _plain(names: Iterable[str]) -> list[str]:
-    """Return names that all readers admit, and no two alike."""
+    """Return names that all readers accept, all of them different."""
     found: dict[str, None] = {}
     for position, name in enumerate(names):
         plain = _OTHERS.sub("_", name)
@@ -137,7 +137,7 @@ def _plain(names: Iterable[str]) -> list[str]:
 
 
 def _rows(program: LinearProgram) -> Iterator[tuple[str, Terms, str, float]]:
-    """Yield name, terms, sense and side of every row to be written."""
+    """Yield name, terms, sense and side of every row of the file."""
     matrix = program.matrix()
     starts = matrix.starts.tolist()
     columns, values = matrix.columns.tolist(), matrix.values.tolist()
@@ -174,7 +174,7 @@ def _terms(terms: Terms, names: Sequence[str]) -> list[str]:
 
 
 def _wrapped(start: str, words: Iterable[str]) -> Iterator[str]:
-    """Yield lines that hold the words, none of them too long."""
+    """Yield lines that hold the words, none of them longer than the limit."""
     line = start
     for word in words:
         if len(line) + 1 + len(word) > _LONGEST_LINE:
@@ -205,6 +205,6 @@ def _mps_bounds(lower: float, upper: float) -> Iterator[tuple[str, str]]:
 
 
 def _ascii(line: str) -> str:
-    """Return one line of a comment: printable, of one byte each, not too long."""
+    """Return a line of a comment: printable ASCII, not too long."""
     plain = line.encode("ascii", "replace").decode()
     return "".join(c if c.isprintable() else " " for c in plain)[:_LONGEST_COMMENT]

@@ -1,8 +1,8 @@
-"""The strategies worth looking at: those no other strategy can replace.
+"""The strategies worth considering: those that no other strategy can replace.
 
-Strategy k' *replaces* k when putting k' in the place of k turns every plan into one
-that is feasible and that the tie rule of the reported plan prefers. Leaving k out
-then changes neither the optimum nor the plan that is reported.
+Strategy k' *replaces* k if putting k' in place of k turns every plan into one that is
+feasible and that the tie rule of the reported plan prefers. Leaving k out then changes
+neither the optimum nor the reported plan.
 """
 
 from __future__ import annotations
@@ -40,29 +40,29 @@ def undominated(
 ) -> TableSlice:
     """Return the slice without strategies that another one replaces.
 
-    k' replaces k when its cluster has room for as many stages, it fits into memory
+    k' replaces k if its cluster has room for as many stages, it fits into memory
     wherever k fits, and is faster per body unit by at least what it may lose at the
     boundaries of a stage and in gradient synchronisation. It must also come first in
     the tie rule: be strictly faster, need fewer devices, or, with as many devices,
-    stand before k in the table.
+    come before k in the table.
 
-    Where times decide warm-up counts (``h-1f1b``), what is faster can change them for
-    the worse, so there k' must equal k in every time.
+    If warm-up counts depend on times (``h-1f1b``), a faster strategy can change them
+    for the worse, so there k' must equal k in every time.
 
-    Under ``auto`` k' must replace k both under gpipe and whatever the warm-up counts.
+    Under ``auto`` k' must replace k both under gpipe and for any warm-up counts.
 
-    Without P4 the stages of k may stand beside any others of their cluster: k' must
+    Without P4 the stages of k may be beside any others of their cluster: k' must
     need no more devices. As they may then become one run with these, which the tie rule
-    may like less, k' must be strictly faster or need fewer devices; where tp must not
-    rise, it must be k's.
+    may like less, k' must be strictly faster or need fewer devices; if tp must not
+    rise, it must have the tp of k.
 
     Parameters
     ----------
     simulated
-        The plans to look at, if k' must lengthen no path through the events of any of
-        them either; then none of them takes longer, simulated or in closed form. Not
-        for ``auto``, where the best warm-up counts with k' may be others than with k,
-        and of a longer closed form.
+        The plans to consider, if k' must also lengthen no path through the events of
+        any of them; then none of them takes longer, simulated or in closed form. Not
+        for ``auto``, where the best warm-up counts with k' may differ from those with
+        k and have a longer closed form.
     """
     keep = []
     for j in range(len(part.clusters)):
@@ -78,9 +78,9 @@ def undominated(
     return restrict(part, keep)
 
 
-#: Numbers that are compared at once, at most, to bound what that takes in memory.
+#: Most numbers that are compared at once, to limit memory.
 _MOST_CELLS = 2**24
-#: Of the columns that tell what fits, one in so many is compared first.
+#: Of the columns that say what fits, every so many-th is compared first.
 _FEW = 16
 
 
@@ -102,13 +102,13 @@ class _Rivals:
         self.chain = chain
         self.rule = rule_of(table.schedule)
         self.usable_bytes = table.usable_bytes[j]
-        # What every part of the closed form changes by at least.
+        # Times of units that parts of the closed form depend on.
         self.counted = [cluster.round_trip_ns]
         if self.rule.splits:
             # Lambda and the fill depend on different times; windows on their mean.
             self.counted.append(cluster.fill_ns)
         if self.rule.folded:
-            # Here windows depend on a third.
+            # Here windows depend on a third time.
             self.counted.append(cluster.handed_on_ns)
         self.sizes = np.hstack(
             [
@@ -119,7 +119,7 @@ class _Rivals:
                 *([] if cluster.weight_bytes is None else [cluster.weight_bytes]),
             ]
         )
-        # With chunks, or weights' gradients apart, what units hold depends on p.
+        # With chunks, or a split backward pass, the memory of units depends on p.
         by_warmup = chain.is_uniform and part.chunks == 1 and not self.rule.splits
         self.units = None
         if by_warmup:
@@ -146,11 +146,11 @@ class _Rivals:
         self.by_index = principles.sharing == "one"
 
     def replaced(self) -> NDArray[np.bool_]:
-        """Which strategies some other strategy replaces; (K,).
+        """Return which strategies another strategy replaces; (K,).
 
-        With the degrees of experts strategies are many, and most of them are replaced
-        by one that differs in these alone, or takes as many devices: what is left of
-        such groups is compared with all that is left.
+        With expert degrees there are many strategies, and most are replaced by one that
+        differs in these alone, or has as many devices. So they are first compared
+        within such groups, then all that remain with each other.
         """
         strategies = self.cluster.strategies
         found = np.zeros(len(strategies), dtype=bool)
@@ -187,9 +187,9 @@ class _Rivals:
     def _replaced_by(
         self, own: NDArray[np.intp], new: NDArray[np.intp]
     ) -> NDArray[np.intp]:
-        """Return which k their k' replace."""
+        """Return those k that are replaced by their k'."""
         if self.units is None:
-            # Column by column: most pairs fall at the first few.
+            # Column by column: most pairs drop out at the first few.
             for size in self.sizes.T:
                 fits = size[new] <= size[own]
                 own, new = own[fits], new[fits]
@@ -208,7 +208,7 @@ class _Rivals:
         Parameters
         ----------
         owns, rows
-            What k and k' may be.
+            The strategies that k and k' may be.
         """
         devices, most = self.cluster.devices, self.cluster.max_stages
         able = most[rows] >= most[owns, None]
@@ -223,8 +223,8 @@ class _Rivals:
     def _saving(
         self, own: NDArray[np.int64], new: NDArray[np.int64]
     ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the pairs of which k' is preferred wherever it fits."""
-        # Most fall at once: no body unit may be slower.
+        """Return the pairs in which k' is preferred wherever it fits."""
+        # Most pairs drop out at once: no body unit may be slower.
         for times in self.counted:
             for kind in self.chain.kinds:
                 quicker = times[new, kind] <= times[own, kind]
@@ -255,12 +255,12 @@ class _Rivals:
     def _fit_where(
         self, own: NDArray[np.int64], new: NDArray[np.int64]
     ) -> NDArray[np.bool_]:
-        """Whether k' fits wherever k does."""
+        """Whether k' fits wherever k does, for each pair."""
         assert self.units is not None
         fits: NDArray[np.bool_]
         fits = np.all(self.sizes[new] <= self.sizes[own], axis=1)
         other, units = np.flatnonzero(~fits), self.units
-        # Most pairs fall at the first look, at a few warm-up counts.
+        # Most pairs drop out at a first comparison of a few warm-up counts.
         for columns in (units[:, ::_FEW], units):
             more = columns[new[other]] >= columns[own[other]]
             other = other[more.all(axis=1)]
@@ -270,14 +270,14 @@ class _Rivals:
     def _gain(
         self, own: NDArray[np.int64], new: NDArray[np.int64]
     ) -> NDArray[np.int64]:
-        """Least time a stage of k' saves over k; negative if it may lose.
+        """Return the least time that a stage saves with k'; negative if it may lose.
 
         Every stage holds a body unit, and none may be slower; what an end unit
-        loses counts against the saving, as it occurs once.
+        loses is subtracted from the saving, as it occurs once.
         """
         saved = np.minimum.reduce([ns[own] - ns[new] for ns in self.counted])
         if self.rule.may_be_all_first:
-            # Forward and backward paces count apart.
+            # Forward and backward paces are separate terms.
             forward, backward = self.cluster.forward_ns, self.cluster.backward_ns
             slower = (forward[new] > forward[own]) | (backward[new] > backward[own])
             saved = np.where(slower.any(axis=1, keepdims=True), -1, saved)
@@ -294,10 +294,10 @@ class _Rivals:
     def _loss(
         self, own: NDArray[np.int64], new: NDArray[np.int64]
     ) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-        """Most a stage of k' loses against one of k at its boundaries and in g.
+        """Return the most that a stage loses with k' at its boundaries and in g.
 
-        Also returns whether every occupancy stays below what the period of a plan
-        with k is anyhow: omega of k or tau of one unit.
+        Also returns whether every occupancy stays within the least period of a plan
+        with k, which is at least omega of k and tau of one unit.
         """
         sync_ns, layout = self.cluster.sync_ns, self.cluster.layout
         loss = np.maximum(sync_ns[new] - sync_ns[own], 0)
@@ -307,16 +307,16 @@ class _Rivals:
 
     @cached_property
     def _boundaries(self) -> Lost:
-        """What a stage loses at its boundaries with layout b in the place of a.
+        """Losses of a stage at its boundaries with layout b in place of a.
 
-        A stage answers for the boundary after it, and the first of its cluster also
-        for the one before it: with several chunks the last and the first of all for
-        the way back. What a round loses (MODEL.md section 4) is no more than that, so
-        a rival that gains as much is never later.
+        The boundary after a stage counts for that stage, and the one before it also for
+        the first stage of a cluster; with several chunks the way back counts for the
+        last and the first of all. What a round loses (MODEL.md section 4) is no more
+        than that, so a rival that gains as much is never later.
 
         Returns
         -------
-        By a and b, of the cluster's own.
+        By layouts a and b of the cluster.
         """
         part = self.part
         own = np.unique(self.cluster.layout)
@@ -345,13 +345,13 @@ class _Rivals:
         return Lost(*found)
 
     def _pace(self) -> NDArray[np.int64]:
-        """Least period of a plan with a body unit under each strategy; (K,)."""
+        """Return the least period of a plan with a unit of each strategy; (K,)."""
         body = list(self.chain.kinds)
         pace: NDArray[np.int64] = self.cluster.round_trip_ns[:, body].min(axis=1)
         if self.rule.all_first:
             pace = np.zeros_like(pace)
         elif self.rule.may_be_all_first:
-            # Then each of the two paces is at least that of one unit.
+            # Each of the two paces is then at least that of one unit.
             forward, backward = self.cluster.forward_ns, self.cluster.backward_ns
             pace = np.minimum(
                 forward[:, body].min(axis=1), backward[:, body].min(axis=1)
@@ -372,13 +372,13 @@ class _Rivals:
             ]
         )
         same: NDArray[np.bool_] = (times[new] == times[own]).all(axis=1)
-        # One layout has one set of boundary times; others hardly ever agree.
+        # One layout has one set of boundary times; those of two hardly ever agree.
         same &= cluster.layout[new] == cluster.layout[own]
         return same
 
 
 def _alike(key: Sequence[Hashable], rows: NDArray[np.intp]) -> list[NDArray[np.intp]]:
-    """Return those of some rows that have the same key, group by group."""
+    """Return the rows that have the same key, group by group."""
     groups: dict[Hashable, list[int]] = {}
     for row in rows.tolist():
         groups.setdefault(key[row], []).append(row)
@@ -386,7 +386,7 @@ def _alike(key: Sequence[Hashable], rows: NDArray[np.intp]) -> list[NDArray[np.i
 
 
 def _mesh(strategy: Strategy) -> tuple[object, ...]:
-    """Return a strategy without its experts' degrees."""
+    """Return a strategy without its expert degrees."""
     own = strategy
     return own.dp, own.cp, own.tp, own.recompute, own.zero
 

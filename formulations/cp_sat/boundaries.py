@@ -42,7 +42,7 @@ def cross(v: Variables) -> None:
 
 
 def price_crossings(v: Variables) -> None:
-    """Kappa into a cluster: of the cut's class and both layouts; 0 if there is none."""
+    """Set kappa into a cluster by cut class and both layouts; 0 if there is none."""
     model, sets = v.model, v.sets
     classes, transfer = sets.chain.cut_classes, sets.part.transfer_ns
     for j in sets.clusters:
@@ -54,7 +54,7 @@ def price_crossings(v: Variables) -> None:
             model.add(v.kappa_in[j] == weighted(hops, costs))
             continue
         model.add(v.kappa_in[j] == 0).only_enforce_if(v.first[j])
-        # Under h-1f1b the longest kappa counts, whoever has it.
+        # Under h-1f1b the longest kappa counts, even of an unused cluster.
         model.add(v.kappa_in[j] == 0).only_enforce_if(~v.uses[j])
         for i, a, b in into:
             for x in classes:
@@ -64,7 +64,7 @@ def price_crossings(v: Variables) -> None:
 
 
 def price_inside(v: Variables) -> None:
-    """Kappa after slot r where slot r + 1 is live, else 0; one layout on both sides."""
+    """Set kappa after slot r if slot r + 1 is live, else 0; both have one layout."""
     model, sets = v.model, v.sets
     for (j, r), kappa in v.kappa.items():
         after = v.live[j][r + 1]
@@ -78,9 +78,9 @@ def price_inside(v: Variables) -> None:
 
 
 def inner_fill(v: Variables) -> list[cp_model.LinearExpr]:
-    """Both ways across every boundary inside clusters, as the fill of the pipeline.
+    """Return both ways across every boundary inside clusters, for the fill.
 
-    With cuts all alike that is ``2 kappa (hosts - takes)`` for each strategy, which
+    If all cuts are alike that is ``2 kappa (hosts - takes)`` for each strategy, which
     is the stronger form.
     """
     sets = v.sets

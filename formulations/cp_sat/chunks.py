@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def go_back(v: Variables, fill: Expression, x: int) -> cp_model.IntVar:
-    """Return what stages wait for rounds that take longer than p passes.
+    """Return how long stages wait for rounds that take longer than p passes.
 
     With ``R = fill + 2 way_back``: ``2 p lambda >= R``, ``v lambda >= (v - 1) omega``
     of the way back, and ``late >= (v - 1) (R - p lambda)``, at least 0.

@@ -13,12 +13,12 @@ if TYPE_CHECKING:
     from hetopt.formulations.cp_sat.sets import Costs
     from hetopt.formulations.cp_sat.variables import Variables
 
-#: Largest sum of a constraint's terms that is stated.
+#: Constraints whose terms may sum to more are left out, for CP-SAT's sake.
 _MOST = 2**62
 
 
 def device_time(v: Variables) -> None:
-    """Let no cluster give more device time than it has (MODEL.md section 6).
+    """Limit every cluster's work to the device time it has (MODEL.md section 6).
 
     ``sum_k d c t * tau * held[j, k] <= devices_j * lambda``, as tau <= lambda on
     every stage.
@@ -33,7 +33,7 @@ def device_time(v: Variables) -> None:
             for k in sets.options[j]
         )
         if PERIOD_SCALE * most + sets.data.devices[j] * sets.period_max > _MOST:
-            # Sums of ever so many devices' times exceed what CP-SAT takes.
+            # Sums over very many devices exceed what CP-SAT accepts.
             continue
         used = total(int(devices[k]) * work(v, j, k, sets.tau) for k in sets.options[j])
         v.model.add(PERIOD_SCALE * used <= sets.data.devices[j] * v.period)
@@ -43,8 +43,8 @@ def cluster_window(v: Variables) -> None:
     """Take all stages of (j, k), m of them, as one window of the period.
 
     ``work + 2 kappa (m - 1) <= lambda (delta (m - 1) + 1)``, with lambda at most its
-    upper bound; where delta is fixed and the cuts are alike. Work without what stages
-    hand on later.
+    upper bound; only if delta is fixed and units and cuts are alike. Only the
+    ``handed_on`` part of tau counts.
     """
     sets = v.sets
     classes = sets.chain.cut_classes

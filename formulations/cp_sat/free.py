@@ -5,13 +5,13 @@
 ``delta[...]``     one literal for every value of W_i - W_(i+1)
 =================  ========================================================
 
-Without ``all_first`` there is a steady state. Lambda is then long enough exactly when
-the delays E keep to it, and with
+Without ``all_first`` there is a steady state. Lambda is then long enough exactly if
+every delay E is at most lambda, and with
 
     delta_i = ceil((E_(i+1) + 2 kappa_i + tau_i) / lambda) - 1
 
-nothing of the delay is handed on. As E <= lambda and tau <= lambda, no more than
-``1 + ceil(2 kappa / lambda)`` is ever worth taking.
+no delay is passed on. As E <= lambda and tau <= lambda, no delta above
+``1 + ceil(2 kappa / lambda)`` is useful.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 
 def choose_warmups(v: Variables, tau: Times) -> Load:
-    """Bound lambda from below for whichever W is chosen; return what is in flight."""
+    """Bound lambda from below for any choice of W; return the load."""
     all_first = v.model.new_bool_var("all_first")
     period.bound_occupancy(v, v.period, PERIOD_SCALE)
     period.add_up_paces(v, [all_first])
@@ -45,7 +45,7 @@ def choose_warmups(v: Variables, tau: Times) -> Load:
 
 
 def _free_deltas(v: Variables, all_first: cp_model.IntVar) -> Deltas:
-    """One literal for every delta there may be; none is added by all forwards first.
+    """Return one literal for every possible delta; 0 if all forwards come first.
 
     No delta exceeds 1 + ceil(2 kappa / lambda)
     (``hetopt.solvers.decisions.free_warmups``), and lambda is at least omega of the
@@ -96,7 +96,7 @@ def _least_period(sets: Sets) -> int:
 
 
 def _count(v: Variables, deltas: Deltas, all_first: cp_model.IntVar) -> Load:
-    """W_p is 1, or q where all forwards run first; W_i = W_(i + 1) + delta_i."""
+    """Set W_p to 1, or q if all forwards run first; W_i = W_(i + 1) + delta_i."""
     model, q, boundaries = v.model, v.sets.microbatches, v.sets.stages - 1
     cases = [*deltas.inside.values(), *deltas.into.values()]
     steps = max((case[-1][0] for case in cases), default=0)

@@ -1,7 +1,7 @@
-"""Loads OR-Tools without pandas, which takes longer than OR-Tools itself.
+"""Load OR-Tools without pandas, whose import takes longer than that of OR-Tools.
 
-Its ``cp_model`` imports pandas for functions that make a series of variables, and
-these are not called here. Whoever calls them gets pandas then.
+``cp_model`` imports pandas for functions that make a series of variables, which are
+not called here. Pandas is imported when such a function is called.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from types import ModuleType
 from typing import Any
 
 _MODULE, _PANDAS = "ortools.sat.python.cp_model", "pandas"
-#: What of pandas ``cp_model`` names while it is imported: in annotations alone.
+#: Names of pandas that ``cp_model`` uses during its import, only in annotations.
 _NAMED = ("Index", "Series")
 
 
 class _Later(ModuleType):
-    """Stands for a module, which is imported when something of it is used."""
+    """A placeholder for a module, which is imported once something of it is used."""
 
     def __getattr__(self, name: str) -> Any:
         _reveal(self)
@@ -25,7 +25,7 @@ class _Later(ModuleType):
 
 
 def load() -> None:
-    """Import ``cp_model``, for whoever imports it next."""
+    """Import ``cp_model``, so that later imports find it."""
     if _MODULE in sys.modules or _PANDAS in sys.modules:
         return
     later = _Later(_PANDAS)
@@ -41,6 +41,6 @@ def load() -> None:
 
 
 def _reveal(later: _Later) -> None:
-    """Let imports find the module itself again."""
+    """Let imports find the real module again."""
     if sys.modules.get(_PANDAS) is later:
         del sys.modules[_PANDAS]

@@ -36,7 +36,7 @@ class _Need:
 
 
 class _Memory:
-    """Fits slots; remembers what slots have in common."""
+    """Adds the memory limits of slots; keeps what slots have in common."""
 
     def __init__(self, v: Variables, load: Load) -> None:
         self.v = v
@@ -52,7 +52,7 @@ class _Memory:
         self._holding: dict[tuple[int, int, int], Literal] = {}
 
     def fit(self) -> None:
-        """State every slot's memory, for each strategy and each role it may have."""
+        """Limit the memory of every slot, for each strategy and each of its roles."""
         v, sets, chain = self.v, self.sets, self.sets.chain
         none = (0,) * len(chain.lead)
         both = tuple(a + b for a, b in zip(chain.lead, chain.trail, strict=True))
@@ -79,7 +79,7 @@ class _Memory:
         ends: tuple[int, ...],
         where: Sequence[Literal],
     ) -> None:
-        """State the memory of slot r under k with these end units, for every W."""
+        """Limit the memory of slot r under k with these end units, for every W."""
         units = self.v.units[j, r]
         for warmup, need in self._needs_of(j, k, ends, flight):
             literals = [*where, *flight.at_least(warmup)]
@@ -103,7 +103,7 @@ class _Memory:
     def _needs_of(
         self, j: int, k: int, ends: tuple[int, ...], flight: InFlight
     ) -> list[tuple[int, _Need]]:
-        """Return counts from which on memory binds harder, with what then fits."""
+        """Return each W from which on memory limits more strictly, with its need."""
         key = (j, k, ends)
         if key not in self._needs:
             needs = [
@@ -116,14 +116,14 @@ class _Memory:
                 needs = _where_falling(needs)
             self._needs[key] = needs
         needs = self._needs[key]
-        # Of the counts that are always reached only the last one binds.
+        # Of the counts that are always reached only the largest matters.
         reached = [need for need in needs if need[0] <= flight.least]
         return reached[-1:] + [
             need for need in needs if flight.least < need[0] <= flight.most
         ]
 
     def _need(self, j: int, k: int, ends: tuple[int, ...], count: int) -> _Need | None:
-        """Return what fits beside the end units at this W; None if all does."""
+        """Return what fits besides the end units at this W; None if everything does."""
         table, kinds = self.sets.table(j), self.sets.chain.kinds
         bytes_ = [
             int(state) + count * int(activation)
@@ -144,7 +144,7 @@ class _Memory:
         return _Need(left=left, unit_bytes={f: bytes_[f] for f in kinds})
 
     def _holds(self, j: int, r: int, f: int) -> Literal:
-        """Return a literal for: slot r holds at least one unit of kind f."""
+        """Return a literal that is true if slot r holds a unit of kind f."""
         key = (j, r, f)
         if key not in self._holding:
             literal = self.model.new_bool_var(f"holds[{j},{r},{f}]")

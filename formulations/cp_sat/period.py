@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 def stage_times(v: Variables, name: str, costs: Costs) -> Times:
     """Make a time for every slot that is at least the cost of its units.
 
-    ``time[j, r] >= sum_f cost[j, k, f] * units[j, r, f]`` if takes[j, k], with the
-    embedding's added on the first stage and the head's on the last.
+    ``time[j, r] >= sum_f cost[j, k, f] * units[j, r, f]`` if takes[j, k]; the first
+    stage adds the embedding's cost and the last the head's.
     """
     model, sets, chain = v.model, v.sets, v.sets.chain
     bound = sets.period_max // PERIOD_SCALE
@@ -46,7 +46,7 @@ def stage_times(v: Variables, name: str, costs: Costs) -> Times:
 
 
 def fix_times(v: Variables, times: Times, costs: Costs) -> None:
-    """Make times equal to their cost: under h-1f1b a longer one, too, moves W."""
+    """Make times equal to their cost: under h-1f1b a longer time would change W."""
     model, sets, chain = v.model, v.sets, v.sets.chain
     for (j, r), time in times.items():
         ends = [*v.ends(j, r), v.last[j]]
@@ -69,7 +69,7 @@ def fix_times(v: Variables, times: Times, costs: Costs) -> None:
 
 
 def bound_occupancy(v: Variables, pace: Expression, scale: int) -> None:
-    """``pace >= omega``: no boundary passes micro-batches faster than its slowest step.
+    """``pace >= omega``: no boundary is faster than its slowest step.
 
     Parameters
     ----------
@@ -106,7 +106,7 @@ def bound_lags(
     *,
     handed_on: Times | None = None,
 ) -> None:
-    """Keep what a stage inherits from its slow neighbours within the period.
+    """Keep the delay that a stage inherits from slow neighbours within the period.
 
     ``E_(k+1) = tau_(k+1) + max(0, E_k + 2 kappa_k - delta_k lambda) <= lambda``,
     which holds exactly when every window i..k fits:
@@ -115,10 +115,10 @@ def bound_lags(
     Parameters
     ----------
     where
-        What says that there is a steady state, if there need not be one.
+        Literals of a steady state, if there need not be one.
     handed_on
-        What of tau comes before a gradient is handed on, where that is not all: it
-        takes the place of tau behind the maximum's second term.
+        The part of tau before a gradient is sent on, if that is not all: it replaces
+        tau in the maximum's second case.
     """
     model, sets, most = v.model, v.sets, v.sets.period_max
     lag = {(j, r): model.new_int_var(0, most, f"lag[{j},{r}]") for j, r in v.slots}
@@ -150,12 +150,12 @@ def bound_lags(
 
 
 def bound_blocked(v: Variables, tau: Times) -> None:
-    """``tau + chi (kappa before + kappa after) <= lambda`` where transfers block."""
+    """``tau + chi (kappa before + kappa after) <= lambda`` if transfers block."""
     model, sets, chi = v.model, v.sets, v.sets.rule.blocking * PERIOD_SCALE
     busy = {}
     for (j, r), own in tau.items():
         before = v.kappa_in[j] if r == 0 else v.kappa[j, r - 1]
-        # 0 where another cluster is next.
+        # 0 if another cluster is next.
         after = v.kappa.get((j, r), 0)
         busy[j, r] = PERIOD_SCALE * own + chi * (before + after)
         model.add(busy[j, r] <= v.period).only_enforce_if(v.live[j][r])
@@ -167,14 +167,14 @@ def bound_blocked(v: Variables, tau: Times) -> None:
 
 
 def add_up_paces(v: Variables, where: Literals = ()) -> None:
-    """Under gpipe, all forwards, then all backwards, so that their paces add up.
+    """Let the paces of forwards and backwards add up to lambda under gpipe.
 
     ``lambda = max(max phi, max omega) + max(max beta, max omega)``.
 
     Parameters
     ----------
     where
-        What says so, if they need not run that way.
+        Literals of this schedule, if it need not be the one that is used.
     """
     model, sets = v.model, v.sets
     paces = []

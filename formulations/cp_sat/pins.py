@@ -1,4 +1,4 @@
-"""The user's pins in the CP-SAT program; the table has those on strategies."""
+"""The user's pins in the CP-SAT program; those on strategies are in the table."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def pin(v: Variables) -> None:
-    """State every pin that is not on a strategy, on p or on q."""
+    """Add every pin that is not on a strategy, on p or on q."""
     pin_neighbours(v)
     pin_order(v)
     pin_clusters(v)
@@ -33,7 +33,7 @@ def pin_neighbours(v: Variables) -> None:
 
 
 def pin_order(v: Variables) -> None:
-    """Exactly these clusters, in this order."""
+    """Require exactly these clusters, in this order."""
     model, names = v.model, v.sets.data.pins.order
     if names is None:
         return
@@ -49,7 +49,7 @@ def pin_order(v: Variables) -> None:
 
 
 def pin_clusters(v: Variables) -> None:
-    """Stages and units of each cluster, 0 if it is not used."""
+    """Limit the stages and units of each cluster; an unused one has 0."""
     sets, chain = v.sets, v.sets.chain
     lead, trail = sum(chain.lead), sum(chain.trail)
     for j, name in enumerate(sets.data.names):
@@ -75,7 +75,7 @@ def _permit(v: Variables, domain: Domain, amount: Expression, most: int) -> None
 
 
 def pin_units(v: Variables) -> None:
-    """Units per stage are given, so every cut is.
+    """Fix every cut if the units per stage are pinned.
 
     The cut after a live slot is the next pinned one after the cut before it.
     """

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 def take_strategies(v: Variables) -> None:
     """P4: a used cluster takes exactly one (d, c, t) and recomputation.
 
-    ``sum_k takes[j, k] = uses[j]``; so for the first and last stage's owner, whose
-    strategy is the one it takes.
+    ``sum_k takes[j, k] = uses[j]``; likewise for the clusters of the first and of the
+    last stage, whose strategy is the one they take.
     """
     model, sets = v.model, v.sets
     for j in sets.clusters:
@@ -35,7 +35,7 @@ def take_strategies(v: Variables) -> None:
 def order_clusters(v: Variables) -> None:
     """HetAuto Eq. 12: the used clusters form one path, from first to last.
 
-    A circuit through a source (node 0); a cluster that is not used loops on itself
+    A circuit through a source (node 0); an unused cluster loops on itself
     (HetAuto uses all clusters; this is our extension).
     """
     arcs = [(i + 1, j + 1, arc) for (i, j), arc in v.follows.items()]
@@ -75,7 +75,7 @@ def place_units(v: Variables) -> None:
     """P1: body units lie on the stages in order, at least one on each.
 
     ``cut[j, r] = cut[j, r - 1] + sum_f units[j, r, f]``, where the first cut of a
-    cluster is the last one of the cluster before it, and the last cut of all is L.
+    cluster is the last one of the previous cluster, and the last cut of all is L.
     """
     model, sets = v.model, v.sets
     for j in sets.clusters:
@@ -101,7 +101,7 @@ def place_units(v: Variables) -> None:
 
 
 def follow_chain(v: Variables) -> None:
-    """P1 with unlike units: a slot holds what lies between its two cuts.
+    """P1 with unlike units: a slot holds the units between its two cuts.
 
     ``units[j, r, f] = prefix[cut[j, r]][f] - prefix[cut[j, r - 1]][f]``.
     """
@@ -122,8 +122,8 @@ def follow_chain(v: Variables) -> None:
 def hold_units(v: Variables) -> None:
     """Split each cluster's units by strategy, so that costs are linear in them.
 
-    ``sum_k held[j, k, f] = sum_r units[j, r, f]`` and, as only the strategy that is
-    taken has hosts, ``hosts[j, k] <= sum_f held[j, k, f] <= capacity * hosts[j, k]``.
+    ``sum_k held[j, k, f] = sum_r units[j, r, f]`` and, as only the chosen strategy has
+    hosts, ``hosts[j, k] <= sum_f held[j, k, f] <= capacity * hosts[j, k]``.
     """
     model, sets, kinds = v.model, v.sets, v.sets.chain.kinds
     for j in sets.clusters:

@@ -24,8 +24,8 @@ the consecutive stages a cluster may host, unit kinds f, cut classes x, layouts 
 ``late``               (v - 1) max(0, R - p lambda) of MODEL.md, in the period's unit
 =====================  ====================================================
 
-All coefficients are the table's integers. The only rounding is lambda's: it is a
-ratio of integers, and the program rounds it up to a whole 1 / PERIOD_SCALE tick. A
+All coefficients are the table's integers. Only lambda is rounded: it is a ratio of
+integers, and the program rounds it up to a whole 1 / PERIOD_SCALE tick. A
 program's optimum therefore exceeds the closed form of its plan by less than
 ``(q - 1) / PERIOD_SCALE`` ticks, and its bounds less that much are valid.
 """
@@ -72,9 +72,9 @@ class PipelineProgram:
     Attributes
     ----------
     model
-        To be given to a solver.
+        For a solver.
     objective
-        What it minimises, in 1 / PERIOD_SCALE ticks.
+        The minimised expression, in 1 / PERIOD_SCALE ticks.
     """
 
     def __init__(self, data: ProgramData) -> None:
@@ -98,7 +98,7 @@ class PipelineProgram:
         self.objective = self._minimise()
 
     def _bound_period(self) -> Load:
-        """Bound lambda from below as the schedule has it; return what is in flight."""
+        """Bound lambda from below, as the schedule requires; return the load."""
         v, sets = self.variables, self.sets
         if not sets.steady:
             return warmups.constant_load(v)
@@ -127,8 +127,8 @@ class PipelineProgram:
     def _minimise(self) -> cp_model.LinearExpr:
         """Minimise the closed form ``sum (tau + 2 kappa) + (q - 1) lambda + max g``.
 
-        Of stages of several chunks it has one term more (``chunks.go_back``); where
-        gradients of weights run apart, ``2 w`` is part of g instead of the fill.
+        With several chunks it has one term more (``chunks.go_back``); if gradients of
+        weights run apart, ``2 w`` is part of g and not of the fill.
         """
         v, sets, data = self.variables, self.sets, self.data
         fill = [cuts.work(v, j, k, sets.fill) for j, k in sets.capacity]
@@ -149,7 +149,7 @@ class PipelineProgram:
     def exclude(self, decision: Decision) -> None:
         """Rule out every plan of the same shape as ``decision``.
 
-        Nothing needs ruling out if a cluster or strategy of it is not on offer,
+        Does nothing if the program does not offer one of its clusters or strategies,
         as when the cutoff has fallen below the decision's value.
         """
         v, sets = self.variables, self.sets
@@ -170,9 +170,9 @@ class PipelineProgram:
         self.model.add_bool_or([~literal for literal in shape])
 
     def start(self, decision: Decision) -> list[tuple[cp_model.IntVar, int]] | None:
-        """Return what a decision says of the variables that all others follow from.
+        """Return the values of the variables that determine all others.
 
-        None if some choice of it is not on offer.
+        None if the program does not offer one of the decision's choices.
         """
         v, sets, chain = self.variables, self.sets, self.sets.chain
         hosted = dict(zip(decision.order, decision.hosted, strict=True))
@@ -203,12 +203,12 @@ class PipelineProgram:
         return values
 
     def extract(self, value: Callable[[cp_model.LinearExprT], int]) -> Decision:
-        """Read the decision off a solution.
+        """Return the decision of a solution.
 
         Parameters
         ----------
         value
-            The value a solution gives an expression.
+            Function that returns an expression's value in the solution.
         """
         v, sets = self.variables, self.sets
         after = {i: j for (i, j), arc in v.follows.items() if value(arc)}

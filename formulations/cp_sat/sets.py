@@ -1,4 +1,4 @@
-"""Sets and parameters of the CP-SAT program: who may host what, at which cost."""
+"""Sets and parameters of the CP-SAT program: possible hosts and their costs."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ if TYPE_CHECKING:
 
 
 class Sets:
-    """What one (p, q) is about, with all that cannot be chosen already left out.
+    """Sets and parameters of one (p, q), without choices that are impossible.
 
     Attributes
     ----------
     stages, microbatches
         p and q.
     passes, most_held
-        How often a stage runs forward, q but for chunks; most of these that it holds.
+        Forwards that a stage runs, q or with v chunks q v; the most of these it holds.
     steady
-        Whether the period counts: not with a single micro-batch.
+        Whether the period counts: there is more than one pass.
     rule, gpipe
-        What the schedule asks of warm-up counts; whether all forwards come first.
+        The schedule's rule for warm-up counts; whether all forwards come first.
     period_max
         No plan within the cutoff has a longer period; in 1 / PERIOD_SCALE ticks.
     capacity
-        Largest number of body units a stage of (j, k) can hold within the cutoff;
-        its keys are the choices on offer.
+        Largest number of body units that a stage of (j, k) can hold within the cutoff;
+        its keys are the available choices.
     clusters, options, slots
-        Clusters that may host; strategies and most stages of each.
+        Clusters that may host; strategies and most stages of each of them.
     """
 
     def __init__(self, data: ProgramData) -> None:
@@ -82,7 +82,7 @@ class Sets:
     def takers(self, j: int, r: int) -> list[int]:
         """Return the strategies under which slot r of cluster j may be live.
 
-        What holds on slot r if a strategy is taken need not be said for others.
+        Constraints on slot r are needed only for these strategies.
         """
         return [k for k in self.options[j] if self.room_for(j, k) > r]
 
@@ -97,17 +97,17 @@ class Sets:
 
     @cached_property
     def fill(self) -> Costs:
-        """What one unit adds to the fill: tau, but for weights' gradients apart."""
+        """Time that one unit adds to the fill: tau, if no gradients run later."""
         return self._of_units("fill_ns")
 
     @cached_property
     def handed_on(self) -> Costs:
-        """What of tau comes before a unit hands its gradient on."""
+        """Time that one unit adds to a window that begins before its stage."""
         return self._of_units("handed_on_ns")
 
     @cached_property
     def ending(self) -> Costs:
-        """What one unit adds to the end of a stage: g, and more where so named."""
+        """Time that one unit adds to the end of a stage: g, and later gradients."""
         return self._of_units("end_unit_ns")
 
     @cached_property
@@ -121,17 +121,17 @@ class Sets:
         return self._of_units("backward_ns")
 
     def _of_units(self, name: str) -> Costs:
-        """Return a column of the table by (cluster, strategy) on offer."""
+        """Return a column of the table by available (cluster, strategy)."""
         return {
             (j, k): list(map(int, getattr(self.table(j), name)[k]))
             for j, k in self.capacity
         }
 
     def _capacities(self) -> dict[tuple[int, int], int]:
-        """From lambda's upper bound, and memory at the least W.
+        """Return ``capacity`` from lambda's upper bound and memory at the least W.
 
-        A strategy that cannot hold one unit, or of which the cluster has no room
-        for one stage, is not on offer.
+        A strategy that cannot hold one unit, or whose cluster has no room for one
+        stage, is not available.
         """
         capacities = {}
         for j, cluster in enumerate(self.part.clusters):
@@ -145,7 +145,7 @@ class Sets:
         return capacities
 
     def _capacity(self, j: int, k: int) -> int:
-        # Every other stage needs a unit too.
+        # Every other stage needs a unit, too.
         length = self.chain.length - (self.stages - 1)
         if self.steady:
             time = self.chain.shortest(self.table(j).round_trip_ns[k])
@@ -154,7 +154,7 @@ class Sets:
         return min(length, self._memory_capacity(j, k))
 
     def _memory_capacity(self, j: int, k: int) -> int:
-        """Most body units that may fit, over all places in the chain."""
+        """Return the most body units that may fit anywhere in the chain."""
         table = self.table(j)
         in_flight = self.rule.in_flight(1, self.most_held)
         need = self.chain.shortest(

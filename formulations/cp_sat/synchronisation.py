@@ -15,7 +15,7 @@ def synchronise(v: Variables) -> None:
     """``sync >= g`` on every stage: what backward does not hide, and the optimizer.
 
     ``g = sync_ns + sum_f sync_unit_ns * units``, end units included, and on the
-    first and last stage what tied embeddings add. Where gradients of weights run apart
+    first and last stage what tied embeddings add. If gradients of weights run apart,
     ``2 w`` is part of it.
     """
     model, sets, chain = v.model, v.sets, v.sets.chain
@@ -41,9 +41,9 @@ def synchronise(v: Variables) -> None:
 
 
 def tied_time(v: Variables) -> Expression:
-    """Return what adding up a tied embedding's gradients takes on both end stages.
+    """Return the time to add up a tied embedding's gradients, for both end stages.
 
-    By the layouts of both; 0 when there is one stage, or nothing is tied.
+    It depends on both layouts; 0 if there is one stage, or nothing is tied.
     """
     sets = v.sets
     tied_ns = sets.part.tied_ns

@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     from hetopt.formulations.cp_sat.terms import Expression
     from hetopt.formulations.cp_sat.variables import Variables
 
-    #: An expression, with its largest value; the smallest is 0.
+    #: An expression and its largest value; the smallest is 0.
     Digit = tuple[Expression, int]
-    #: Literals: a cluster is at a place of the pipeline, counted from 1.
+    #: Literals by place in the pipeline, from 1, and cluster: the cluster is there.
     At = Mapping[tuple[int, int], cp_model.IntVar]
 
 
 def tie_digits(v: Variables) -> list[Digit]:
-    """Return the tie rule as digits, most significant first; adds what they need.
+    """Return the tie rule as digits, most significant first; adds their variables.
 
     Devices; the cluster at each place of the pipeline (counted from 1, 0 for none);
     the strategy and the stages at each place; units per stage.
@@ -70,7 +70,7 @@ def _places(v: Variables) -> At:
 def _by_place(
     v: Variables, at: At, name: str, amount: Mapping[int, Expression], most: int
 ) -> list[Digit]:
-    """Return an amount of every cluster by its place; free where there is none."""
+    """Return an amount of the cluster at every place; free if there is none."""
     digits: list[Digit] = []
     for place in range(1, len(v.sets.clusters) + 1):
         digit = v.model.new_int_var(0, most, f"{name}_at[{place}]")

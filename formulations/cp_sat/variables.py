@@ -1,4 +1,4 @@
-"""The decision variables of the CP-SAT program, which its constraints share."""
+"""The decision variables of the CP-SAT program, which all constraints use."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 
 
 class Variables:
-    """The variables of ``PipelineProgram``'s symbol table, and no constraint.
+    """The variables in ``PipelineProgram``'s symbol table, without constraints.
 
-    Only what defines an auxiliary literal is stated here, where it is made.
+    Only the constraints that define an auxiliary literal are added here.
     """
 
     def __init__(self, model: cp_model.CpModel, sets: Sets) -> None:
@@ -50,7 +50,7 @@ class Variables:
         self._cut_is: dict[tuple[int, int, int], Literal] = {}
 
     def _share_units(self) -> None:
-        """Make what says which units each stage holds."""
+        """Add the variables of the units that each stage holds."""
         model, sets = self.model, self.sets
         clusters, chain = sets.clusters, sets.chain
         self.start = {
@@ -75,7 +75,7 @@ class Variables:
         }
 
     def _price(self) -> None:
-        """Make boundaries, and what the objective adds up."""
+        """Add the variables of boundaries and of the objective."""
         model, sets, clusters = self.model, self.sets, self.sets.clusters
         longest = int(sets.part.transfer_ns.max(initial=0))
         self.hops = {
@@ -103,19 +103,19 @@ class Variables:
         return [(j, r) for j in self.sets.clusters for r in range(self.sets.slots[j])]
 
     def ends(self, j: int, r: int) -> list[Literal]:
-        """Return literals that say: slot r is the last of cluster j."""
+        """Return literals that all hold if slot r is the last of cluster j."""
         after = self.live[j][r + 1 : r + 2]
         return [self.live[j][r], *(~literal for literal in after)]
 
     def cut_is(self, j: int, r: int, x: int) -> list[Literal]:
-        """Return literals that say: the cut after slot r is of class x."""
+        """Return literals that all hold if the cut after slot r is of class x."""
         chain = self.sets.chain
         if len(chain.cut_classes) <= 1:
             return []
         key = (j, r, x)
         if key not in self._cut_is:
             literal = self.model.new_bool_var(f"class[{j},{r},{x}]")
-            # No boundary lies at the ends of the body: any class will do there.
+            # There is no boundary at the ends of the body: any class will do.
             column = [0, *(int(cut == x) for cut in chain.cuts), 0]
             self.model.add_element(self.cut[j, r], column, literal)
             self._cut_is[key] = literal

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from hetopt.formulations.cp_sat.variables import Variables
     from hetopt.schedule.schedules import ScheduleRule
 
-    #: Values of one delta, each with the literals that say so.
+    #: Values of one delta, each with the literals that hold for it.
     Cases = tuple[tuple[int, Literals], ...]
 
 
@@ -31,7 +31,7 @@ class Deltas:
 
 
 def fixed_deltas(v: Variables) -> Deltas:
-    """One number inside clusters and one across them."""
+    """Return one delta inside clusters and one across them."""
     rule = v.sets.rule
     return Deltas(
         inside={key: ((rule.inside, ()),) for key in v.kappa},
@@ -40,7 +40,7 @@ def fixed_deltas(v: Variables) -> Deltas:
 
 
 def adaptive_deltas(v: Variables, tau: Times) -> Deltas:
-    """HAPT Eq. 2: 1, 2 or 3 by kappa over lambda_0 = max(max tau, max kappa)."""
+    """Return delta by HAPT Eq. 2: 1, 2 or 3 by kappa / max(max tau, max kappa)."""
     model, rule = v.model, v.sets.rule
     # kappa <= 2 lambda in every plan: two stages and the boundary between them
     # are a window of at most delta + 1 periods.
@@ -66,7 +66,7 @@ def _adaptive(
     kappa: cp_model.IntVar,
     longest: cp_model.IntVar,
 ) -> Cases:
-    """One more warm-up for every threshold t with ``t kappa > lambda_0``."""
+    """Return delta, one more for every threshold t with ``t kappa > lambda_0``."""
     literals = []
     for threshold in rule.thresholds:
         within = model.new_bool_var("")
@@ -84,14 +84,14 @@ def _adaptive(
 
 
 class InFlight:
-    """How many micro-batches a slot may hold, with literals 'at least so many'.
+    """Range of the micro-batches that a slot holds, with 'at least n' literals.
 
     Parameters
     ----------
     least, most
         The range of the count.
     warmup
-        The variable count, or None where the range is one number.
+        The count as an expression, or None if the range is one number.
     """
 
     def __init__(
@@ -120,7 +120,7 @@ class InFlight:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Load:
-    """Micro-batches in flight on every slot, and on slot 0 if it opens the pipeline."""
+    """Micro-batches in flight: on every slot, on a first stage and on the last one."""
 
     slots: Mapping[tuple[int, int], InFlight]
     opening: Mapping[int, InFlight]
@@ -128,7 +128,7 @@ class Load:
 
 
 def constant_load(v: Variables) -> Load:
-    """Under gpipe, and with a single micro-batch, all q are in flight everywhere."""
+    """Return q in flight everywhere: under gpipe, or with a single micro-batch."""
     q = v.sets.most_held
     everywhere = InFlight(v.model, q, q)
     return Load(
@@ -139,7 +139,7 @@ def constant_load(v: Variables) -> Load:
 
 
 def count_warmups(v: Variables, deltas: Deltas) -> Load:
-    """W_p = 1 and W_i = W_(i + 1) + delta_i; memory looks no further than q."""
+    """Return the load of W_p = 1, W_i = W_(i + 1) + delta_i; memory cuts W to q."""
     most = most_warmups(v, v.sets.stages - 1)
     return _load(v, chain_warmups(v, deltas, most, 1))
 
@@ -173,7 +173,7 @@ def chain_warmups(
 
 
 def _load(v: Variables, warmup: Mapping[tuple[int, int], Expression]) -> Load:
-    """Bound W by position: slot r has r stages before it, an opening one has none."""
+    """Return the load, with W bounded by position: slot r has r stages before it."""
     model, sets = v.model, v.sets
     q, boundaries = sets.most_held, sets.stages - 1
     return Load(
@@ -197,6 +197,6 @@ def _load(v: Variables, warmup: Mapping[tuple[int, int], Expression]) -> Load:
 
 
 def most_warmups(v: Variables, boundaries: int) -> int:
-    """Return the largest W with so many boundaries to the last stage."""
+    """Return the largest W with this many boundaries to the last stage."""
     crossings = min(boundaries, len(v.sets.clusters) - 1)
     return v.sets.rule.most_warmups(boundaries, crossings)

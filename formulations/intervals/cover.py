@@ -36,7 +36,7 @@ def use_clusters_once(v: IntervalVariables) -> None:
 
 
 def follow(v: IntervalVariables) -> None:
-    """Where one arc ends the next one starts, with one cluster fewer after it."""
+    """Start the next arc where one ends, with one cluster fewer after it."""
     for r in range(1, v.sets.stages):
         ending, starting = v.ending(r), v.starting(r)
         for after in v.sets.levels:
@@ -48,7 +48,7 @@ def follow(v: IntervalVariables) -> None:
 
 
 def cross(v: IntervalVariables) -> None:
-    """Every boundary is a hop between layouts of two clusters, or inside one.
+    """Make every boundary a hop between layouts of two clusters, or inside one.
 
     ``sum_(x,b) hop(r,x,a,b)`` = arcs of layout a that end there, likewise for those
     that start; ``sum_x inner(r,x,a)`` = hosts of layout a on stage r whose arcs do
@@ -82,7 +82,7 @@ def _inside(v: IntervalVariables, r: int) -> None:
 
 
 def _classify(v: IntervalVariables, r: int) -> None:
-    """Tie classes to cuts: what happens at r is of the class of the cut there."""
+    """Give boundary r the class of the cut that lies there."""
     chain = v.sets.chain
     if len(chain.cut_classes) <= 1:
         return

@@ -1,7 +1,7 @@
-"""Delta of h-1f1b in the interval program: what it may be before all is decided.
+"""Delta of h-1f1b in the interval program: its range before times are known.
 
 HAPT Eq. 2 compares kappa with ``lambda_0 = max(max tau, max kappa)``
-(``ScheduleRule.thresholds``). All are whole ticks, so that delta changes where lambda_0
+(``ScheduleRule.thresholds``). All are whole ticks, so delta changes only where lambda_0
 reaches one of finitely many values.
 """
 
@@ -18,20 +18,20 @@ if TYPE_CHECKING:
 
 
 class AdaptiveDeltas:
-    """Lambda_0 and delta, as far as bounds and the strategies on offer tell.
+    """Ranges of lambda_0 and delta, from bounds and from the available strategies.
 
     Attributes
     ----------
     rule
-        What the schedule asks.
+        The schedule's rule.
     low, high
-        Lambda_0 of every plan within the cutoff lies between, in ticks.
+        Range of lambda_0 of all plans within the cutoff, in ticks.
     thresholds
-        The numbers between at which delta of some boundary changes, ascending.
+        Values in that range at which delta of some boundary changes, ascending.
     """
 
     def __init__(self, sets: Sets, pairs: frozenset[tuple[int, int]]) -> None:
-        """``pairs``: clusters (i, j) such that j may come right after i."""
+        """``pairs``: clusters (i, j) such that j may come directly after i."""
         self.rule = rule = sets.rule
         self._crossings = len(sets.clusters) - 1
         self.low = _least_longest(sets)
@@ -66,7 +66,7 @@ class AdaptiveDeltas:
         return self.rule.thresholds[d - self.rule.inside - 1] * kappa
 
     def warmups(self, after: int) -> tuple[int, int]:
-        """Return the least and the largest W with so many boundaries after it."""
+        """Return the least and the largest W with ``after`` boundaries after it."""
         crossings = min(after, self._crossings)
         (least, most), (least_across, most_across) = self._inside, self._across
         return (
@@ -81,7 +81,7 @@ class AdaptiveDeltas:
 
 
 def _least_longest(sets: Sets) -> int:
-    """Return what max tau is not less than: the fastest pass, spread evenly."""
+    """Return a lower bound on max tau: the fastest pass, spread evenly."""
     chain = sets.chain
     counts = [
         int(body) + lead + trail

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 def add_up_times(v: IntervalVariables) -> None:
     """``tau(s)`` from the units and ends of a stage, ``kappa(r)`` from its hop.
 
-    Where gradients of weights run apart, also what it adds to the fill, and what of tau
-    comes before a gradient is handed on.
+    If gradients of weights run apart, also what a stage adds to the fill, and the part
+    of tau before a gradient is sent on.
     """
     sums = [("tau", v.tau, v.sets.tau)]
     if v.sets.rule.splits:
@@ -63,7 +63,7 @@ def synchronise(v: IntervalVariables) -> None:
     """``sync >= g`` on every stage, with tied embeddings on the first and last.
 
     ``g = sum_h (sync_ns on(h,s) + sum_f sync_unit_ns held(h,s,f))``, ends included;
-    where gradients of weights run apart, ``2 w`` too.
+    if gradients of weights run apart, ``2 w`` too.
     """
     sets = v.sets
     tied_ns = sets.part.tied_ns
@@ -80,7 +80,7 @@ def synchronise(v: IntervalVariables) -> None:
 
 
 def bound_period(v: IntervalVariables) -> None:
-    """Lambda as the schedule has it (MODEL.md section 4)."""
+    """Bound lambda from below as the schedule requires (MODEL.md section 4)."""
     if v.sets.gpipe:
         add_up_paces(v)
         return
@@ -91,7 +91,7 @@ def bound_period(v: IntervalVariables) -> None:
 
 
 def bound_occupancy(v: IntervalVariables, name: str, paces: Sequence[int]) -> None:
-    """``lambda >= omega(r)``: no boundary is faster than its slowest step."""
+    """``lambda >= omega(r)``: a boundary is no faster than its slowest step."""
     for r in v.kappa:
         omega = boundary_time(v, r, v.sets.part.occupancy_ns)
         for pace in paces:
@@ -100,11 +100,11 @@ def bound_occupancy(v: IntervalVariables, name: str, paces: Sequence[int]) -> No
 
 
 def bound_lags(v: IntervalVariables) -> None:
-    """Keep what a stage inherits from its slow neighbours within the period.
+    """Keep the delay that a stage inherits from slow neighbours within the period.
 
     ``lag(0) = tau(0)`` and ``lag(r) >= tau(r) + max(0, lag(r - 1) + 2 kappa(r) -
-    delta lambda)``, all at most lambda; what is handed on in the place of tau(r) before
-    the maximum's second term.
+    delta lambda)``, all at most lambda; in the maximum's second case ``handed_on(r)``
+    replaces tau(r).
     """
     program = v.program
     before = 0
@@ -121,7 +121,7 @@ def bound_lags(v: IntervalVariables) -> None:
 
 
 def bound_blocked(v: IntervalVariables) -> None:
-    """``tau(s) + chi (kappa(s) + kappa(s + 1)) <= lambda`` where transfers block."""
+    """``tau(s) + chi (kappa(s) + kappa(s + 1)) <= lambda`` if transfers block."""
     chi = v.sets.rule.blocking
     if not chi:
         return
@@ -134,7 +134,7 @@ def bound_blocked(v: IntervalVariables) -> None:
 
 
 def bound_way_back(v: IntervalVariables) -> None:
-    """Bound lambda by the way back, and how late it makes stages of several chunks.
+    """Bound lambda by the way back, and define the waiting for rounds of chunks.
 
     With ``R = sum (tau + 2 kappa) + 2 way_back``: ``2 p lambda >= R``,
     ``v lambda >= (v - 1) omega`` of the way back, ``late >= (v - 1) (R - p lambda)``.
@@ -176,7 +176,7 @@ def _warmup_time(v: IntervalVariables, r: int) -> Terms:
 
 
 def _extra(v: IntervalVariables, name: str, does: Terms) -> int:
-    """Make ``extra <= lambda * does``, exactly, as ``does`` is 0 or 1.
+    """Add a column of at most ``lambda * does``, which is exact as that is 0 or 1.
 
     ``extra <= period_max does`` and ``extra <= lambda - period_min (1 - does)``.
     """
@@ -195,7 +195,7 @@ def _extra(v: IntervalVariables, name: str, does: Terms) -> int:
 
 
 def add_up_paces(v: IntervalVariables) -> None:
-    """Under gpipe, all forwards, then all backwards, so that their paces add up.
+    """Let the paces of forwards and backwards add up to lambda under gpipe.
 
     ``lambda = max(max phi, max omega) + max(max beta, max omega)``.
     """
@@ -212,7 +212,7 @@ def add_up_paces(v: IntervalVariables) -> None:
 
 
 def device_time(v: IntervalVariables) -> None:
-    """Let no cluster give more device time than it has: implied, but strong.
+    """Limit every cluster's work to the device time it has: implied, but strong.
 
     ``sum_(h,s) d c t * tau <= devices_j * lambda``, as tau <= lambda on every stage
     (MODEL.md section 6).

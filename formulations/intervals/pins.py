@@ -1,4 +1,4 @@
-"""The user's pins in the interval program; arcs and hops know the others."""
+"""The user's pins in the interval program, except those that arcs and hops keep."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ if TYPE_CHECKING:
 
 
 def pin(v: IntervalVariables) -> None:
-    """State every pin that is neither on arcs nor on neighbours."""
+    """Add the pins that are neither on arcs nor on neighbours."""
     pin_order(v)
     pin_clusters(v)
     pin_units(v)
 
 
 def pin_order(v: IntervalVariables) -> None:
-    """Exactly these clusters; that hops keep to their order puts them into it."""
+    """Use exactly these clusters; hops permit only their order."""
     names = v.sets.data.pins.order
     if names is None:
         return
@@ -28,7 +28,7 @@ def pin_order(v: IntervalVariables) -> None:
 
 
 def pin_clusters(v: IntervalVariables) -> None:
-    """Use a cluster if 0 stages are ruled out; its units, 0 if it is not used."""
+    """Use a cluster if it may not have 0 stages; limit its units, 0 if unused."""
     sets, chain = v.sets, v.sets.chain
     lead, trail = sum(chain.lead), sum(chain.trail)
     for j, name in enumerate(sets.data.names):
@@ -61,7 +61,7 @@ def pin_clusters(v: IntervalVariables) -> None:
 
 
 def pin_units(v: IntervalVariables) -> None:
-    """Units per stage are given, so every cut is."""
+    """Fix every cut if the units per stage are pinned."""
     sets, chain = v.sets, v.sets.chain
     pinned = sets.data.pins.units
     if pinned is None:

@@ -1,20 +1,20 @@
 """The interval program of one (p, q): a strong mixed-integer linear form.
 
 Stages 0..p-1 are covered by *arcs*: a host (cluster j with strategy k) on the stages
-from r to e - 1. P2 to P4 need no further rows, and as positions are known, so are
-memory's limits on units: exact whole numbers where the units are alike.
+from r to e - 1. So P2 needs no rows, P3 and P4 one per cluster. As positions are known,
+memory limits the units of a stage directly: by exact integers if they are alike.
 
 Symbols (MODEL.md): stages s, boundaries r (before stage r), unit kinds f, cut
 classes x, layouts a; a host h is (j, k), and with ``virtual-1f1b`` also the number of
-clusters after it where memory depends on that: W of stage s is
+clusters after it if memory depends on that: W of stage s is
 ``1 + (p - 1 - s) + clusters after``.
 
 =======================  ====================================================
 ``hosts(h,r..e-1)``      host h has exactly these stages; binary
 ``on(h,s)``              host h has stage s
 ``held(h,s,f)``          body units of kind f on stage s if h has it, else 0
-``units(s)``             body units on stage s; integer, where all are alike
-``cut(r,c)``             c body units lie before boundary r; binary, elsewhere
+``units(s)``             body units on stage s; integer, if all are alike
+``cut(r,c)``             c body units lie before boundary r; binary, if not
 ``hop(r,x,a,b)``         boundary r, a cut of class x, goes from a to b
 ``inner(r,x,a)``         boundary r, a cut of class x, lies inside a cluster
 ``ends(a,b)``            the first stage has layout a and the last layout b
@@ -26,8 +26,8 @@ clusters after it where memory depends on that: W of stage s is
 ``late``                 (v - 1) max(0, R - p lambda) with chunks, MODEL.md section 4
 =======================  ====================================================
 
-Only arcs, units and cuts are integer: they make all else take its value. Nothing is
-rounded but floating point's own; lambda is a ratio here, not a whole tick.
+Only arcs, units and cuts are integer; they determine all other values. Nothing is
+rounded except by floating point; lambda is a ratio here, not a whole tick.
 
 Big-Ms are lambda's bounds from ``ProgramData`` (``extra``), the largest capacity
 (``holds``) and differences of bytes (``memory``), each stated with its row.
@@ -54,9 +54,9 @@ if TYPE_CHECKING:
     from hetopt.formulations.linear_program import Terms
     from hetopt.formulations.program import ProgramData
 
-#: Share of the cutoff that a plan may seem to exceed it by in floating point.
+#: Relative amount by which a plan may seem to exceed the cutoff in floating point.
 CUTOFF_SLACK = 1e-9
-#: Share of a bound that floating point may have added to it.
+#: Relative amount that floating point may have added to a bound.
 _BOUND_MARGIN = 1e-9
 
 
@@ -66,7 +66,7 @@ class IntervalProgram:
     Attributes
     ----------
     program
-        To be given to a solver; its objective is in ``unit_ns`` nanoseconds.
+        For a solver; its objective is in ``unit_ns`` nanoseconds.
     """
 
     def __init__(self, data: ProgramData) -> None:
@@ -123,7 +123,7 @@ class IntervalProgram:
     def exclude(self, decision: Decision, *, units: bool = False) -> None:
         """Rule out a decision's shape, or with ``units`` only the decision itself.
 
-        Nothing needs ruling out if one of its arcs is not on offer.
+        Does nothing if the program does not offer one of its arcs.
         """
         shape = self._arcs_of(decision)
         if shape is None:
@@ -139,9 +139,9 @@ class IntervalProgram:
         self._excluded += 1
 
     def start(self, decision: Decision) -> dict[int, float] | None:
-        """Return values of arcs, units and cuts: all that a decision decides.
+        """Return the values of arcs, units and cuts, which are all that is decided.
 
-        None if one of its arcs, or a cut, is not on offer.
+        None if the program does not offer an arc or a cut.
         """
         v, shape = self.variables, self._arcs_of(decision)
         if shape is None:
@@ -157,7 +157,7 @@ class IntervalProgram:
         return values
 
     def _arcs_of(self, decision: Decision) -> list[int] | None:
-        """Return the arcs of a decision's shape; None if one is not on offer."""
+        """Return the arcs of a decision's shape; None if one is not available."""
         v, first = self.variables, 0
         shape: list[int] = []
         for run, (j, strategy, stages) in enumerate(
@@ -182,10 +182,10 @@ class IntervalProgram:
         return body
 
     def _alike(self, decision: Decision, name: str) -> tuple[list[int], int]:
-        """Return columns whose sum is a number, which it also returns, only if ..
+        """Return columns that have to sum to their number if stages have these units.
 
-        .. stages have the same units: cuts, or binaries that are 1 wherever
-        ``units(s)`` is neither below (``below >= 1``) nor above the decision's.
+        Also returns that number. The columns are cuts, or pairs of binaries that both
+        have to be 1 only if ``units(s)`` is the decision's.
         """
         v, body = self.variables, self._body(decision)
         if not v.units:
@@ -216,7 +216,7 @@ class IntervalProgram:
         return max(self.data.objective_min, least)
 
     def extract(self, values: Sequence[float]) -> Decision:
-        """Read the decision off a solution: a value for every column."""
+        """Return the decision of a solution, which has a value for every column."""
         v, sets, chain = self.variables, self.sets, self.sets.chain
         arcs = sorted(
             (arc for arc, column in v.hosts.items() if values[column] > 0.5),

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class Host(NamedTuple):
-    """A cluster with a strategy and, where that matters, the clusters after it."""
+    """A cluster with a strategy and, if it matters, the number of clusters after it."""
 
     cluster: int
     strategy: int
@@ -32,7 +32,7 @@ class Host(NamedTuple):
 
 
 class Arc(NamedTuple):
-    """Stages ``first`` to ``first + stages - 1``, hosted alike."""
+    """Stages ``first`` to ``first + stages - 1``, all on one host."""
 
     host: Host
     first: int
@@ -51,9 +51,9 @@ class Room:
     Attributes
     ----------
     most
-        Body units, whatever their kinds.
+        Most body units, whatever their kinds.
     left, unit_bytes
-        Where that does not say it all: bytes for body units if kind f is present,
+        If ``most`` is not sufficient: bytes for body units if kind f is present,
         and bytes of a unit, by kind.
     """
 
@@ -63,22 +63,22 @@ class Room:
 
 
 class IntervalSets(Sets):
-    """Hosts, their arcs and what they can hold, beside what all programs know.
+    """Hosts, their arcs and what they can hold, besides the sets of all programs.
 
     Attributes
     ----------
     levels
-        Numbers of clusters that may come after a host. One number, 0, where memory
-        does not depend on it: then it is not told apart.
+        Possible numbers of clusters after a host. Only 0 if memory does not depend on
+        it; hosts are then not distinguished by it.
     rooms
-        Per host that is on offer, of every stage; at the least W it may have.
+        For each available host, the room on every stage at the least possible W.
     adaptive
-        Where delta follows from times (``h-1f1b``): what it may be.
+        Range of delta if it depends on times (``h-1f1b``).
     tighter
-        Per host, stage and W at which the stage can hold less: what it then holds.
-        Empty where no more than the least W matters.
+        By host and stage, for each W at which the stage can hold less: its room.
+        Empty if only the least W matters.
     arcs
-        Every arc, with the most body units all its stages hold.
+        Every arc, with the most body units that its stages hold together.
     """
 
     def __init__(self, data: ProgramData) -> None:
@@ -94,7 +94,7 @@ class IntervalSets(Sets):
 
     @property
     def told_apart(self) -> bool:
-        """Whether hosts are told apart by the clusters after them."""
+        """Whether hosts are distinguished by the number of clusters after them."""
         return len(self.levels) > 1
 
     @cached_property
@@ -104,7 +104,7 @@ class IntervalSets(Sets):
 
     @cached_property
     def next_clusters(self) -> frozenset[tuple[int, int]]:
-        """Pairs (i, j): the user lets cluster j come right after i."""
+        """Pairs (i, j) such that pins permit cluster j directly after i."""
         pins, index = self.data.pins, self.data.names.index
         pairs = {(i, j) for i in self.clusters for j in self.clusters if i != j}
         if pins.order is not None:
@@ -116,7 +116,7 @@ class IntervalSets(Sets):
         )
 
     def steps(self, stage: int) -> list[int]:
-        """Return the W at which some host can hold less on a stage, ascending."""
+        """Return each W at which some host can hold less on a stage, ascending."""
         return sorted(
             {w for (_, at), rooms in self.tighter.items() if at == stage for w in rooms}
         )
@@ -126,7 +126,7 @@ class IntervalSets(Sets):
         return self.layout(host.cluster, host.strategy)
 
     def ends(self, stage: int) -> tuple[int, ...]:
-        """Return the units of each kind a stage holds beside body units."""
+        """Return the units of each kind that a stage holds besides body units."""
         counts = np.zeros(len(self.chain.lead), dtype=np.int64)
         if stage == 0:
             counts += self.chain.lead
@@ -135,9 +135,9 @@ class IntervalSets(Sets):
         return tuple(map(int, counts))
 
     def _slowest_pass(self) -> int:
-        """Return a time no period exceeds: one micro-batch, slowest everywhere.
+        """Return an upper bound on periods: one micro-batch, slowest everywhere.
 
-        Every window is part of it over at least 1, and so are gpipe's two paces.
+        Every window is a part of this over at least 1, and so are gpipe's two paces.
         """
         chain = self.chain
         counts = chain.prefix[-1] + np.array(chain.lead) + np.array(chain.trail)
@@ -176,7 +176,7 @@ class IntervalSets(Sets):
         return most if self.rule.across != self.rule.inside else min(1, most)
 
     def _in_flight(self, stage: int, after: int) -> int:
-        """Return the least min(W, q) of a stage with so many crossings after it."""
+        """Return the least min(W, q) of a stage with ``after`` crossings after it."""
         if self.gpipe or not self.steady:
             return self.most_held
         if self.adaptive is not None:
@@ -220,11 +220,11 @@ class IntervalSets(Sets):
         return Room(most=most, left=left, unit_bytes=unit_bytes)
 
     def _units_within(self, j: int, k: int, time: int) -> int:
-        """Return how many body units of (j, k) may take so long, in 1 / SCALE."""
+        """Return the most body units of (j, k) in a time of 1 / PERIOD_SCALE ticks."""
         return self._most_within("tau", self.tau, j, k, time)
 
     def _most_within(self, name: str, costs: Costs, j: int, k: int, time: int) -> int:
-        """Return how many body units of (j, k) cost so much at most, in 1 / SCALE."""
+        """Return the most body units of (j, k) within a cost; unit as above."""
         cost = self._shortest((name, j, k), np.array(costs[j, k], dtype=np.int64))
         return int((cost * PERIOD_SCALE <= time).sum()) - 1
 
@@ -246,10 +246,10 @@ class IntervalSets(Sets):
                         yield arc, most
 
     def _lengths(self, host: Host, first: int, rooms: Sequence[Room]) -> Iterator[int]:
-        """Yield how many stages may be hosted from ``first`` on."""
+        """Yield the numbers of stages that may be hosted from ``first`` on."""
         for m in range(1, self.room_for(host.cluster, host.strategy) + 1):
             end = first + m
-            # Every cluster after it hosts a stage at least.
+            # Every cluster after this one hosts at least one stage.
             if end > self.stages - host.after or rooms[end - 1].most < 1:
                 return
             if not self.told_apart or (end == self.stages) == (host.after == 0):
@@ -259,7 +259,7 @@ class IntervalSets(Sets):
         """Bound the body units of an arc: stage by stage, and as one window.
 
         ``sum tau + 2 kappa (m - 1) <= lambda (delta (m - 1) + 1)`` at lambda's upper
-        bound, with the cheapest of the cuts. What stages do not hand on is left out.
+        bound, with the cheapest cut. Only the ``handed_on`` part of tau counts.
         """
         m, (j, k, _) = arc.stages, arc.host
         units = sum(rooms[stage].most for stage in range(arc.first, arc.end))

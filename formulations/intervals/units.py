@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
 
 def place_units(v: IntervalVariables) -> None:
-    """P1: all body units lie on stages; where they are unlike, cuts say which.
+    """P1: all body units lie on stages; if they are unlike, cuts say on which.
 
-    ``sum_s units(s) = L``; elsewhere one cut at each boundary, and behind the one
-    before it.
+    ``sum_s units(s) = L`` if they are alike; otherwise one cut at each boundary, each
+    behind the previous one.
     """
     sets, program = v.sets, v.program
     if sets.chain.is_uniform:
@@ -32,11 +32,11 @@ def place_units(v: IntervalVariables) -> None:
 
 
 def hold_units(v: IntervalVariables) -> None:
-    """Units lie on the host of their stage, within its capacity.
+    """Put units on the host of their stage, within its capacity.
 
     ``on(h,s) <= sum_f held(h,s,f) <= capacity(h,s) on(h,s)``, and the units of a host
-    are at most those its arc can hold in all. Where capacity drops as W reaches w,
-    by ``drop``: ``.. - drop (at_least(s,w) + on(h,s) - 1)``.
+    are at most those that its arc can hold. If capacity drops by ``drop`` once W
+    reaches w: ``.. - drop (at_least(s,w) + on(h,s) - 1)``.
     """
     sets, program = v.sets, v.program
     for (host, stage), columns in v.held.items():
@@ -63,7 +63,7 @@ def hold_units(v: IntervalVariables) -> None:
 
 
 def follow_chain(v: IntervalVariables) -> None:
-    """Make a stage hold what lies between its cuts.
+    """Make a stage hold the units between its cuts.
 
     ``sum_h held(h,s,f) = units(s)``, or ``prefix[cut after s][f] - prefix[cut before
     s][f]`` with unlike units.
@@ -90,13 +90,13 @@ def _before(v: IntervalVariables, r: int, f: int) -> tuple[Terms, int]:
 
 
 def fit_memory(v: IntervalVariables) -> None:
-    """Keep stages of unlike units within memory; capacities say it for alike ones.
+    """Keep stages of unlike units within memory; capacities do so for alike ones.
 
     With ``used = sum_f unit_bytes[f] held(h,s,f)`` and ``holds(s,f)`` = 1 if a unit
-    of kind f is present: ``used <= left[f]`` where it is, else ``used <= max left``:
+    of kind f is present: ``used <= left[f]`` if it is, otherwise ``used <= max left``:
     ``used <= max_left on(h,s) - (max_left - left[f]) (holds(s,f) + on(h,s) - 1)``.
-    What holds only where W reaches w gives way by the most ``used`` may exceed it
-    by, times ``1 - at_least(s,w)``.
+    A limit that holds only once W reaches w is relaxed by the most that ``used`` may
+    exceed it by, times ``1 - at_least(s,w)``.
     """
     holds: dict[tuple[int, int], int] = {}
     for host, stage in v.held:
@@ -132,13 +132,13 @@ def _fit(
             give = max(0, units * max(room.unit_bytes.values()) - left)
             terms[v.at_least[stage, w]] = give
             name += f",at_least{w}"
-        # One is all of the device's memory.
+        # 1 is the whole memory of the device.
         terms = {column: value / usable for column, value in terms.items()}
         v.program.row(f"{name})", terms, upper=(spare + give) / usable)
 
 
 def _holds(v: IntervalVariables, stage: int, f: int) -> int:
-    """Make a binary that is 1 if the stage has a unit of kind f."""
+    """Add a binary that is 1 if the stage has a unit of kind f."""
     column = v.program.column(f"holds({stage},kind{f})", upper=1, integer=True)
     held = total(v.held[host, stage][f] for host in v.hosts_at(stage))
     most = max(v.sets.rooms[host][stage].most for host in v.hosts_at(stage))

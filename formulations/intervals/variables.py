@@ -1,4 +1,4 @@
-"""The columns of the interval program, which its rows share."""
+"""The columns of the interval program, which all of its rows use."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
     from hetopt.formulations.intervals.sets import Arc, Host, IntervalSets
     from hetopt.formulations.linear_program import LinearProgram, Terms
 
-#: Digits before the point of the fastest stage of one unit in the program's unit of
-#: time: far from solvers' tolerances, and sums far from their notions of infinity.
+#: Digits before the point of the fastest one-unit stage in the program's unit of time:
+#: times are far above solvers' tolerances, and sums far below their infinities.
 _DIGITS = 2
 _UNREADABLE = re.compile(r"[^A-Za-z0-9_]+")
 
 
 class IntervalVariables:
-    """The columns of ``IntervalProgram``'s symbol table, and no row.
+    """The columns in ``IntervalProgram``'s symbol table, without rows.
 
     Attributes
     ----------
@@ -76,7 +76,7 @@ class IntervalVariables:
                 for a in self.layouts(self.starting(0))
                 for b in self.layouts(self.ending(p))
             }
-        # Of h-1f1b; see intervals.warmups.
+        # For h-1f1b; see intervals.warmups.
         self.reaches: dict[int, int] = {}
         self.adds: dict[int, dict[int, int]] = {}
         self.least_delta: dict[int, int] = {}
@@ -84,7 +84,7 @@ class IntervalVariables:
         self._price()
 
     def _price(self) -> None:
-        """Make what the objective adds up."""
+        """Add the columns of times and of the objective."""
         program, sets, p = self.program, self.sets, self.sets.stages
         self.tau = [program.column(f"tau({s})") for s in range(p)]
         self.fill = self.handed_on = self.tau
@@ -109,7 +109,7 @@ class IntervalVariables:
         return time_ns / self.unit_ns
 
     def name(self, host: Host) -> str:
-        """Name a host for a reader."""
+        """Return a readable name of a host."""
         strategy = self.sets.table(host.cluster).strategies[host.strategy]
         name = (
             f"{self._clusters[host.cluster]},d{strategy.dp}c{strategy.cp}t{strategy.tp}"
@@ -120,7 +120,7 @@ class IntervalVariables:
         return f"{name},before{host.after}" if self.sets.told_apart else name
 
     def cluster(self, j: int) -> str:
-        """Name a cluster for a reader."""
+        """Return a readable name of a cluster."""
         return self._clusters[j]
 
     def starting(self, stage: int) -> list[Arc]:
@@ -136,7 +136,7 @@ class IntervalVariables:
         return sorted({self.sets.layout_of(arc.host) for arc in arcs})
 
     def of_layout(self, arcs: list[Arc], a: int) -> Terms:
-        """Return how many of the arcs that have layout a are chosen."""
+        """Return the number of chosen arcs among those that have layout a."""
         return total(
             self.hosts[arc] for arc in arcs if self.sets.layout_of(arc.host) == a
         )
@@ -154,7 +154,7 @@ class IntervalVariables:
         return self.program.column(name, upper=1, integer=True)
 
     def _place_cuts(self) -> None:
-        """Make whole units per stage where they are alike, else one-hot cuts."""
+        """Add integer units per stage if they are alike, otherwise one-hot cuts."""
         sets, program = self.sets, self.program
         p, length = sets.stages, sets.chain.length
         if sets.chain.is_uniform:
@@ -169,7 +169,7 @@ class IntervalVariables:
         }
 
     def _cross(self, r: int) -> None:
-        """Make what may happen at the boundary before stage r, by class of cut."""
+        """Add the hops and inner crossings before stage r, by class of cut."""
         sets, program = self.sets, self.program
         leaving, entering = self.ending(r), self.starting(r)
         clusters = {
@@ -189,7 +189,7 @@ class IntervalVariables:
 
 
 def _readable(names: tuple[str, ...]) -> list[str]:
-    """Return names that files of programs admit, one for each cluster."""
+    """Return names that program files accept, a different one for each cluster."""
     plain = [_UNREADABLE.sub("_", name) for name in names]
     return [
         name if plain.count(name) == 1 else f"{name}_{j}"

@@ -7,8 +7,8 @@
 ``at_least(s,w)``          W of stage s is at least w; binary
 =========================  =================================================
 
-As all times are whole ticks, 'less than t' is 'at most t - 1'. That a time attains
-lambda_0 is said only where memory depends on W: elsewhere a larger lambda_0 gains
+As all times are whole ticks, 'less than t' is 'at most t - 1'. That some time attains
+lambda_0 is required only if memory depends on W: otherwise a larger lambda_0 gains
 nothing, as it makes no delta larger.
 """
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def adapt_warmups(v: IntervalVariables) -> None:
-    """Make and state all of this, if delta follows from times."""
+    """Add these columns and rows, if delta depends on times."""
     deltas = v.sets.adaptive
     if deltas is None or v.sets.stages == 1:
         return
@@ -40,7 +40,7 @@ def adapt_warmups(v: IntervalVariables) -> None:
 
 
 def compare(v: IntervalVariables, deltas: AdaptiveDeltas) -> None:
-    """``tau(s), kappa(r) <= lambda_0``, of which is known which thresholds it reaches.
+    """Keep ``tau(s), kappa(r) <= lambda_0`` and tie lambda_0 to its thresholds.
 
     With thresholds ``t1 < t2 < ..``: ``reaches(t1) >= reaches(t2) >= ..`` and
     ``tau(s) <= t1 - 1 + (t2 - t1) reaches(t1) + .. + (high + 1 - tn) reaches(tn)``.
@@ -67,7 +67,7 @@ def _times(v: IntervalVariables) -> list[tuple[str, int]]:
 
 
 def _add(v: IntervalVariables, deltas: AdaptiveDeltas, r: int) -> None:
-    """Let delta of boundary r be what kappa of its hop and lambda_0 make it.
+    """Set delta of boundary r from kappa of its hop and lambda_0.
 
     With ``t`` the threshold of a hop, ``adds(r,d) <= 2 - reaches(t) -`` the hops with
     no larger threshold, and ``adds(r,d) >=`` those with no smaller one
@@ -105,7 +105,7 @@ def _add(v: IntervalVariables, deltas: AdaptiveDeltas, r: int) -> None:
 
 
 def _attain(v: IntervalVariables, deltas: AdaptiveDeltas) -> None:
-    """Let some time be as long as lambda_0 is said to be.
+    """Require some time to be as long as the thresholds that lambda_0 reaches.
 
     ``tau(s) >= low + (t1 - low) reaches(t1) + .. - tn (1 - is_longest(tau,s))``.
     """
@@ -126,9 +126,9 @@ def _attain(v: IntervalVariables, deltas: AdaptiveDeltas) -> None:
 
 
 def _count(v: IntervalVariables, stage: int) -> None:
-    """``W(s) = 1 + sum_(r > s) delta(r)`` and which of the limits on units it brings.
+    """Count ``W(s) = 1 + sum_(r > s) delta(r)`` and set which limits on units apply.
 
-    With ``w1 < w2 < ..`` those at which some host holds less and W at most m:
+    With ``w1 < w2 < ..`` the W at which some host holds less, and W at most m:
     ``W <= w1 - 1 + (w2 - w1) at_least(s,w1) + .. + (m + 1 - wn) at_least(s,wn)``.
     """
     steps = v.sets.steps(stage)

@@ -1,4 +1,4 @@
-"""Which pipelines side by side take which sequences, where lengths differ."""
+"""How pipelines side by side share sequences of several lengths."""
 
 from hetopt.formulations.cp_sat import library
 

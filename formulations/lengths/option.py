@@ -1,4 +1,4 @@
-"""What one of several pipelines may be, as the program sees it."""
+"""An option of one of several pipelines, as the program sees it."""
 
 from __future__ import annotations
 
@@ -7,33 +7,33 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from hetopt.plans.strategy import Strategy
 
-#: Steps of a nanosecond, in which the program counts time.
+#: Steps in a nanosecond; the program counts time in steps.
 SCALE = 1000
 
 
 class Host(NamedTuple):
-    """What hosts a stage."""
+    """The cluster and strategy of a stage."""
 
     cluster: int
     strategy: Strategy
 
 
 class Option(NamedTuple):
-    """A pipeline with the longest sequences that it takes, or a bound on several.
+    """A pipeline with the longest sequences that it takes, or a bound for several.
 
     Attributes
     ----------
     per_microbatch
-        Sequences.
+        Sequences in a micro-batch.
     longest
-        Position of the longest length that it takes, of which it takes some.
+        Index of the longest length that it takes; it takes some of that length.
     fixed
-        Time beside what micro-batches add, in steps of ``SCALE``.
+        Time besides that of the micro-batches, in steps of 1 / ``SCALE`` ns.
     rates
-        What a micro-batch of each length adds, from the shortest to the longest; -1:
-        it takes none of this length.
+        Time that a micro-batch of each length adds, from the shortest to the longest;
+        -1: it takes none of this length.
     hosts
-        Of its stages; empty: this is a bound.
+        Hosts of its stages; empty: this is a bound.
     cut
         First units of its stages, and the number of units.
     """
@@ -46,6 +46,6 @@ class Option(NamedTuple):
     cut: tuple[int, ...] = ()
 
     def takes(self, counts: tuple[int, ...]) -> int:
-        """Return its time with so many micro-batches of each length."""
+        """Return its time for these numbers of micro-batches of each length."""
         pairs = zip(self.rates, counts, strict=False)
         return self.fixed + sum(rate * count for rate, count in pairs)

@@ -1,4 +1,4 @@
-"""The program that shares sequences out among pipelines (MODEL2.md, section D).
+"""The program that divides sequences among pipelines.
 
 ============  ==========================================================================
 symbol        meaning
@@ -6,11 +6,11 @@ symbol        meaning
 r, o, l       a pipeline, one of its options, a length (the shortest first)
 n_l           sequences of length l in an iteration
 b_o           sequences of a micro-batch
-F_o           time of an option beside its micro-batches: fill - lambda(longest) + g
-lambda_o(l)   what a micro-batch of length l adds
+F_o           time of an option besides its micro-batches: fill - lambda(longest) + g
+lambda_o(l)   time that a micro-batch of length l adds
 y_ro          whether pipeline r is option o
 m_rol         its micro-batches of length l
-T             the time of the longest pipeline
+T             time of the longest pipeline
 ============  ==========================================================================
 """
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class LengthsProgram:
-    """Chooses an option for every pipeline, and its sequences.
+    """Choose an option and the sequences of every pipeline.
 
     Parameters
     ----------
@@ -36,7 +36,7 @@ class LengthsProgram:
     sequences
         n_l, the shortest first.
     cutoff
-        Only plans that take less are of interest, in steps.
+        Only plans that take less are of interest, in steps of 1 / ``SCALE`` ns.
     alike
         Pairs (r, r') of pipelines that could be exchanged.
 
@@ -107,7 +107,7 @@ class LengthsProgram:
             self.model.add(sum(room) >= n)
 
     def _longest(self) -> None:
-        """m_rol >= y_ro for the longest l of an option; n_l have that at most."""
+        """m_rol >= y_ro for the longest l of an option; at most n_l options have it."""
         of: list[list[cp_model.IntVar]] = [[] for _ in self._sequences]
         for chosen, taken, options in zip(
             self._chosen, self._taken, self._seats, strict=True
@@ -124,7 +124,7 @@ class LengthsProgram:
             self.model.add(self._time >= self._spent(r))
 
     def _exchanged(self, alike: Sequence[tuple[int, int]]) -> None:
-        """Require that the first of two exchangeable pipelines takes no less."""
+        """Require that of two exchangeable pipelines the first takes no less."""
         for first, other in alike:
             self.model.add(self._spent(first) >= self._spent(other))
 
@@ -145,7 +145,7 @@ class LengthsProgram:
         Parameters
         ----------
         value
-            Of a variable in a solution.
+            Value of a variable in a solution.
         """
         found = []
         for chosen, taken, options in zip(

@@ -1,4 +1,4 @@
-"""Moving states between devices in the least time, as linear programs.
+"""Linear programs for moving states between devices in the least time.
 
 Sets: demands D, what a device lacks and which devices have it; ways W_d of a demand,
 one for each device that has it; limits L (``hetopt.cost.communication.migration``).
@@ -9,10 +9,10 @@ one for each device that has it; limits L (``hetopt.cost.communication.migration
     (1)  sum_w x_dw = V_d              for every demand
     (2)  sum_(d, w over l) x_dw <= C_l z   for every limit
 
-First z is minimised: Hetu's fused batched-send-receive chooses senders one after the
-other by rules (Hetu v2, 4.3). Of the choices that take least time, one is taken that
-uses the fastest ways, and among these one whose largest sender sends least: what Hetu's
-rules aim at, prefer fast links and balance the load.
+First z is minimised, whereas Hetu's fused batched-send-receive chooses one sender after
+the other by rules (Hetu v2, 4.3). Second, among the choices of least time, the time of
+all bytes one after the other is minimised, third the bytes of the largest sender.
+These are the aims of Hetu's rules: prefer fast links and balance the load.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ if TYPE_CHECKING:
 
     from hetopt.formulations.linear_program import Terms
 
-#: Bytes of a unit of x: volumes stay near 1.
+#: Bytes in a unit of x, so that volumes are near 1.
 SCALE_BYTES = 1e9
-#: What a value may be above its optimum when the next one is minimised: HiGHS's
-#: tolerance on rows is 1e-9.
+#: Relative slack of an optimum while the next value is minimised: HiGHS's tolerance on
+#: rows is 1e-9.
 SLACK = 1e-7
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Demand:
-    """What one device lacks and the same devices have.
+    """Data that one device lacks and that the same devices have.
 
     Attributes
     ----------
@@ -46,7 +46,7 @@ class Demand:
     senders
         The device at the beginning of each way, numbered by the caller.
     ways
-        Numbers of the limits that each way is under; as many as ``senders``.
+        The limits of each way, by their numbers; as many as ``senders``.
     """
 
     bytes: int
@@ -62,17 +62,17 @@ class MigrationProgram:
     bytes_per_s
         C_l of each limit.
     most_s
-        z may not be more; None: it is minimised.
+        Upper bound on z; None: z is minimised.
     most_cost
-        Nor the sum that the second program minimises; None: it is minimised, if
-        ``most_s`` is given.
+        Upper bound on the sum that the second program minimises; None: that is
+        minimised, if ``most_s`` is given.
 
     Attributes
     ----------
     linear
         The program itself.
     columns
-        Of x_dw, by demand and way.
+        Columns of x_dw, by demand and way.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class MigrationProgram:
             self._balance()
 
     def _meet_demands(self) -> None:
-        """(1)."""
+        """Add the rows (1)."""
         for d, (demand, own) in enumerate(
             zip(self._demands, self.columns, strict=True)
         ):
@@ -105,7 +105,7 @@ class MigrationProgram:
             self.linear.equal(f"demand_{d}", total(own), value)
 
     def _keep_limits(self, most_s: float | None) -> None:
-        """(2), in seconds; z is a column or a constant."""
+        """Add the rows (2), in seconds; z is a column or a constant."""
         used: dict[int, Terms] = defaultdict(dict)
         for demand, own in zip(self._demands, self.columns, strict=True):
             for column, way in zip(own, demand.ways, strict=True):
@@ -129,7 +129,7 @@ class MigrationProgram:
         }
 
     def _balance(self) -> None:
-        """Minimise what the largest sender sends."""
+        """Minimise the bytes that the largest sender sends."""
         sent: dict[int, Terms] = defaultdict(dict)
         for demand, own in zip(self._demands, self.columns, strict=True):
             for column, sender in zip(own, demand.senders, strict=True):

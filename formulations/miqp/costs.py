@@ -1,4 +1,4 @@
-"""Times in the MIQP: of stages and boundaries, the period, and what is minimised."""
+"""Times in the MIQP: of stages and boundaries, the period, and the objective."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def choice_time(m: Any, s: Places, i: int, j: int, k: int, costs: Costs) -> Any:
-    """Return what stage i takes under (j, k), 0 under any other."""
+    """Return the time of stage i under (j, k), 0 if it has another choice."""
     cost = costs[j, k]
     return (
         sum(s.time(cost[f]) * m.n[i, j, k, f] for f in s.chain.kinds)
@@ -25,7 +25,7 @@ def choice_time(m: Any, s: Places, i: int, j: int, k: int, costs: Costs) -> Any:
 
 
 def stage_time(m: Any, s: Places, i: int, costs: Costs) -> Any:
-    """Return the time of stage i under whatever it takes."""
+    """Return the time of stage i under its choice."""
     return sum(choice_time(m, s, i, j, k, costs) for j, k in s.choices[i])
 
 
@@ -57,8 +57,8 @@ def lay_out(m: Any, s: Places) -> None:
 def cross(m: Any, s: Places) -> None:
     """``edge[i, a, b] = layout[i, a] layout[i + 1, b]``: the boundary after stage i.
 
-    Only the pairs P4 leaves where it holds: the same layout inside a cluster, or two
-    clusters'.
+    If P4 holds, only for pairs with the same layout inside a cluster, or of two
+    clusters.
     """
     m.edge = pyo.Var(
         [(i, a, b) for i in s.boundaries for a, b in _pairs(s, i, i + 1)],
@@ -71,7 +71,7 @@ def cross(m: Any, s: Places) -> None:
 
 
 def classify_cuts(m: Any, s: Places) -> None:
-    """``hop[i, x, a, b] = cut[i, x] edge[i, a, b]`` where cuts are unlike.
+    """``hop[i, x, a, b] = cut[i, x] edge[i, a, b]`` if cuts are of several classes.
 
     ``cut[i, x]``: the cut after stage i is of class x; it lies after the last unit
     u that is placed on stage i or before.
@@ -121,7 +121,7 @@ def _occupancy(m: Any, s: Places, i: int) -> Any:
 
 
 def _hops(m: Any, s: Places, i: int) -> Iterator[tuple[tuple[int, int, int], Any]]:
-    """Yield (class, layout, layout) with the variable that says so, at boundary i."""
+    """Yield (class, layout, layout) and its variable, for boundary i."""
     classes = s.chain.cut_classes
     for a, b in _pairs(s, i, i + 1):
         if len(classes) == 1:
@@ -136,7 +136,7 @@ def _layouts(s: Places, i: int) -> list[int]:
 
 
 def _pairs(s: Places, i: int, after: int) -> list[tuple[int, int]]:
-    """Return the layouts that stages i and ``after`` may have together."""
+    """Return the pairs of layouts that stages i and ``after`` may have."""
     layouts = s.sets.part.layouts
     return [
         (a, b)
@@ -178,7 +178,7 @@ def add_period(m: Any, s: Places) -> None:
 
 
 def bound_windows(m: Any, s: Places) -> None:
-    """Keep what a stage inherits from slow neighbours within the period.
+    """Keep the delay that a stage inherits from slow neighbours within the period.
 
     ``E_1 = tau_1``, ``E_(i + 1) = tau_(i + 1) + max(0, E_i + 2 kappa_i - delta_i
     lambda)``, ``E_i <= lambda`` (MODEL.md section 4).

@@ -1,4 +1,4 @@
-"""Valid inequalities of the MIQP: implied by the rest, but they close the gap."""
+"""Valid inequalities of the MIQP: implied by its rows, but they close the gap."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def device_time(m: Any, s: Places) -> None:
-    """Let no cluster give more device time than it has (MODEL.md section 6).
+    """Limit every cluster's work to the device time it has (MODEL.md section 6).
 
     ``sum_k d c t sum_i tau[i, j, k] <= devices_j lambda``.
     """
@@ -36,8 +36,8 @@ def cluster_window(m: Any, s: Places) -> None:
     """Take all stages of (j, k), h of them, as one window of the period.
 
     ``work + 2 kappa (h - 1) <= lambda (delta (h - 1) + 1)``, with lambda at most its
-    upper bound; where delta is fixed and the cuts are alike. Without P4 all stages
-    of a cluster are one window, kappa the least between two of its layouts.
+    upper bound; only if delta is fixed, units and cuts are alike and P3 holds. Without
+    P4 all stages of a cluster are one window, with its layouts' least kappa.
     """
     rule = s.sets.rule
     classes = s.chain.cut_classes
@@ -70,7 +70,7 @@ def cluster_window(m: Any, s: Places) -> None:
 
 
 def run_length(m: Any, s: Places) -> None:
-    """``S <= sum_f n <= capacity S``: every stage holds units, and so many at most."""
+    """``S <= sum_f n <= capacity S``: a stage holds units, at most its capacity."""
     m.cut_units_most = pyo.Constraint(
         list(m.S),
         rule=lambda m, i, j, k: (
@@ -87,11 +87,11 @@ def run_length(m: Any, s: Places) -> None:
 
 
 def split_products(m: Any, s: Places) -> None:
-    """Add up products over all that one of their factors may be.
+    """Add up products over all values of one of their factors.
 
-    A factor that is one of several sums to 1, and products with it to the other
-    factor: ``sum n[i, j, k, f] = N[i, f]``, ``sum_b edge[i, a, b] = layout[i, a]``,
-    ``sum_x hop[i, x, a, b] = edge[i, a, b]``, and so on.
+    If a factor is one of several binaries that sum to 1, the products with these sum to
+    the other factor: ``sum n[i, j, k, f] = N[i, f]``, ``sum_b edge[i, a, b] =
+    layout[i, a]``, ``sum_x hop[i, x, a, b] = edge[i, a, b]``, and so on.
     """
     m.cut_split_n = pyo.Constraint(
         list(m.N),
@@ -119,7 +119,7 @@ def split_products(m: Any, s: Places) -> None:
 
 
 def _split_pairs(m: Any, name: str, pairs: Any, i: int, after: int) -> None:
-    """Let one pair hold of all that either of two stages' layouts is in."""
+    """Let the pairs with a layout of either stage sum to that layout."""
     leaving: dict[int, list[Any]] = {}
     entering: dict[int, list[Any]] = {}
     for a, b in pairs:

@@ -9,7 +9,7 @@ bounds l and u are the variable's own, which the model derives from its data; th
 is no other big-M. A variable that a row defines as a product (``w == x y``) stands
 for it; other products get one of their own.
 
-``linear_program`` hands a model without products over as columns and rows.
+``linear_program`` returns a model without products as columns and rows.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ class _Linearised:
             row.deactivate()
             if not self._defines(row, form):
                 left.append((row, form))
-        # Only now is it known which products have a variable already.
+        # Only now are all products known that have a variable already.
         for row, form in left:
             body = self._sum(form)
             self.linear[row.name] = pyo.inequality(
@@ -116,7 +116,7 @@ class _Linearised:
                 objective.set_value(self._sum(form))
 
     def _defines(self, row: Any, form: Any) -> bool:
-        """Whether a row says ``w == x y``; then let w stand for the product."""
+        """Whether a row defines ``w == x y``; if so, w represents the product."""
         if not (
             row.equality
             and len(form.quadratic_vars) == len(form.linear_vars) == 1
@@ -132,7 +132,7 @@ class _Linearised:
         return True
 
     def _sum(self, form: Any) -> Any:
-        """Return a quadratic form with variables in the place of products."""
+        """Return a quadratic form with variables in place of products."""
         return (
             form.constant
             + sum(

@@ -11,14 +11,14 @@ from hetopt.formulations.miqp.placement import crosses
 if TYPE_CHECKING:
     from hetopt.formulations.miqp.sets import Places
 
-#: The largest device has this many of the units that rows in bytes are stated in.
+#: Memory of the largest device, in the unit of rows in bytes.
 _MEMORY_UNITS = 100
 
 
 def add_warmups(m: Any, s: Places) -> None:
     """``delta[i] = W_i - W_(i + 1)`` and ``flight[i, w]``: min(W_i, q) is w.
 
-    ``W_i <= sum_w reach_w flight[i, w]``, where q reaches as far as W can go.
+    ``W_i <= sum_w reach_w flight[i, w]``, where w = q stands for all larger W.
     """
     m.delta = pyo.Expression(s.boundaries)
     if s.sets.steady and not s.sets.gpipe:
@@ -53,9 +53,9 @@ def add_warmups(m: Any, s: Places) -> None:
 def adapt_warmups(m: Any, s: Places) -> None:
     """HAPT Eq. 2 (h-1f1b): delta by its two thresholds, ``free`` and ``half``.
 
-    lambda_0 = max(max tau, max kappa) is ``longest``, which ``is_stage[i]`` or
-    ``is_link[i]`` attains; ``adds[i, d]``: the boundary after stage i adds d. All
-    times are whole ticks, so that 'more' is 'a tick more'.
+    lambda_0 = max(max tau, max kappa) is ``longest``, attained where ``is_stage[i]`` or
+    ``is_link[i]`` is 1; ``adds[i, d]``: the boundary after stage i adds d. All times
+    are whole ticks, so 'more' means 'at least a tick more'.
     """
     rule = s.sets.rule
     free, half = rule.thresholds
@@ -100,7 +100,7 @@ def adapt_warmups(m: Any, s: Places) -> None:
 
 
 def _attain_longest(m: Any, s: Places, top: float) -> None:
-    """Let ``longest`` be the most tau or kappa: one stage or link attains it."""
+    """Let ``longest`` be the largest tau or kappa: one stage or link attains it."""
     m.longest = pyo.Var(bounds=(0, top))
     m.is_stage = pyo.Var(s.stages, domain=pyo.Binary)
     m.is_link = pyo.Var(s.boundaries, domain=pyo.Binary)
@@ -134,7 +134,7 @@ def fit_memory(m: Any, s: Places) -> None:
     """HetAuto Eq. 7 by the position of a stage (MODEL.md section 5).
 
     ``fixed + sum_f n (state + min(W, q) activation) + max_f temporary <= usable``.
-    Where all body units are alike it says how many of them fit, exactly:
+    If all body units are alike, this is exactly a limit on their number:
     ``n[i, j, k] <= sum_w fits[i, j, k, w] flight[i, w]``.
     """
     m.eq_7 = pyo.Constraint(

@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 
 
 def add_placement(m: Any, s: Places) -> None:
-    """Make the decision variables."""
+    """Add the decision variables."""
     units, stages, clusters = range(s.chain.length), s.stages, s.sets.clusters
     m.P = pyo.Var(units, stages, domain=pyo.Binary)
     m.Z = pyo.Var(units, stages, bounds=(0, 1))
     m.X = pyo.Var(stages, clusters, domain=pyo.Binary)
-    # Without P4 there is no strategy of a cluster, only of a stage.
+    # Without P4 strategies belong to stages, not to clusters.
     m.Y = pyo.Var([] if s.mixed else list(s.sets.capacity), domain=pyo.Binary)
     m.opens = pyo.Var(stages, clusters, domain=pyo.Binary)
     m.S = pyo.Var(
@@ -35,7 +35,7 @@ def add_placement(m: Any, s: Places) -> None:
     )
     for u in units:
         for i in stages:
-            # Every stage before i and after i holds a body unit of its own.
+            # Every stage before and after i holds a body unit of its own.
             if not i <= u <= s.chain.length - len(stages) + i:
                 m.P[u, i].setub(0)
 
@@ -45,7 +45,7 @@ def _most(s: Places, i: int) -> int:
 
 
 def place_units(m: Any, s: Places) -> None:
-    """Lay every body unit on one stage, and one or more on each stage (P1).
+    """Place every body unit on one stage, and at least one on each stage (P1).
 
     ``sum_i P[u, i] = 1``, ``sum_u P[u, i] >= 1``, ``N[i, f] = sum_(u of f) P[u, i]``.
     """
@@ -85,7 +85,7 @@ def keep_contiguous(m: Any, s: Places) -> None:
 
 
 def keep_order(m: Any, s: Places) -> None:
-    """``sum_i i P[u, i] <= sum_i i P[v, i]``: what Eq. 6 lacks, or chains run back."""
+    """Keep edges forward, unlike Eq. 6: ``sum_i i P[u, i] <= sum_i i P[v, i]``."""
     if not s.boundaries:
         return
     m.eq_order = pyo.Constraint(
@@ -114,7 +114,7 @@ def keep_clusters_together(m: Any, s: Places) -> None:
 
     ``opens[i, j] = X[i, j] (1 - X[i - 1, j])`` in its linear form, and
     ``sum_i opens[i, j] <= 1``. Unused clusters are our extension. Without P3 a
-    cluster opens wherever a row of its stages begins.
+    cluster opens wherever a run of its stages begins.
     """
     stages, clusters = s.stages, s.sets.clusters
 
@@ -147,8 +147,8 @@ def choose_strategies(m: Any, s: Places) -> None:
     """P4 (HetAuto Eq. 13): a used cluster takes one strategy, on all its stages.
 
     ``sum_k Y[j, k] = sum_i opens[i, j]``; ``S[i, j, k] = X[i, j] Y[j, k]`` and
-    ``sum_k S[i, j, k] = X[i, j]``, which also keeps what does not fit on stage i
-    away from it. Without P4 only the latter is left.
+    ``sum_k S[i, j, k] = X[i, j]``, which also excludes choices that do not fit on
+    stage i. Without P4 only the latter is stated.
     """
     if not s.mixed:
 
@@ -175,7 +175,7 @@ def keep_tp_falling(m: Any, s: Places) -> None:
     """H2 section 4.3.3: tp never rises along the stages of a cluster.
 
     ``t[i'] <= t[i] + t_max (1 - X[i, j])`` with ``t[i] = sum_k tp_k S[i, j, k]``, for
-    neighbours i, i', or where P3 is relaxed for all i before i'.
+    neighbours i, i', or if P3 is relaxed for all i before i'.
     """
     if s.data.principles.sharing != "falling-tp":
         return
@@ -200,8 +200,8 @@ def keep_tp_falling(m: Any, s: Places) -> None:
 def limit_devices(m: Any, s: Places) -> None:
     """HetAuto Eq. 4: ``sum_i S[i, j, k] <= floor(devices_j / (d c t)) Y[j, k]``.
 
-    Without P4: ``sum_(i, k) d c t S[i, j, k] <= devices_j``, and as much for the stages
-    of at least n devices alone, where nodes have less room for those.
+    Without P4: ``sum_(i, k) d c t S[i, j, k] <= devices_j``, and likewise for stages of
+    at least n devices alone, if the nodes have less room for these.
     """
     if s.mixed:
         limits = {(j, n): most for j in s.sets.clusters for n, most in s.data.stock(j)}
@@ -246,7 +246,7 @@ def pin(m: Any, s: Places) -> None:
 
 
 def forbid(m: Any) -> None:
-    """State that there is no plan, where no row would say so."""
+    """Make the program infeasible, if no row does so."""
     if not hasattr(m, "never"):
         m.never = pyo.Var(bounds=(0, 1))
         m.no_plan = pyo.Constraint(expr=m.never >= 2)
@@ -262,7 +262,7 @@ def _pin_neighbours(m: Any, s: Places) -> None:
 
 
 def _pin_order(m: Any, s: Places) -> None:
-    """Exactly these clusters, in this order."""
+    """Require exactly these clusters, in this order."""
     names = s.data.pins.order
     if names is None:
         return
@@ -280,7 +280,7 @@ def _pin_order(m: Any, s: Places) -> None:
 
 
 def _pin_clusters(m: Any, s: Places) -> None:
-    """Stages and units of each cluster, 0 if it is not used."""
+    """Limit the stages and units of each cluster; an unused one has 0."""
     lead, trail = sum(s.chain.lead), sum(s.chain.trail)
     last = s.stages[-1]
     everything = s.chain.length + lead + trail
@@ -315,7 +315,7 @@ def _permit(m: Any, name: str, domain: Domain, amount: Any, most: int) -> None:
 
 
 def _pin_units(m: Any, s: Places) -> None:
-    """Units per stage, ends included, are given: so is the stage of every unit."""
+    """Fix the stage of every unit if the units per stage, with ends, are pinned."""
     pinned = s.data.pins.units
     if pinned is None:
         return

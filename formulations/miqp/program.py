@@ -21,10 +21,10 @@ clusters j, strategies k of a cluster, unit kinds f, layouts a, b, cut classes x
 ====================  =====================================================
 
 Products of variables stay products: those of two binaries (S, edge), of a binary
-and a count (n), and of a binary and lambda (the window rows). Rows ``eq_*`` are the
-model's, ``def_*`` define an auxiliary, ``cut_*`` are valid inequalities that may be
-deactivated. Times are in ``unit`` ticks and lambda is not rounded: floating-point
-solvers read this program, and their answers are priced again in exact integers.
+and a count (n), and of a binary and lambda (the window rows). Rows ``eq_*`` belong to
+the model, ``def_*`` define an auxiliary, ``cut_*`` are valid inequalities that may be
+deactivated. Times are in ``unit`` ticks and lambda is not rounded: this program is for
+floating-point solvers, and their answers are priced again in exact integers.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ class QuadraticProgram:
     Attributes
     ----------
     model
-        A Pyomo model, to be given to a solver that takes products or linearised.
+        A Pyomo model, for a solver that accepts products, or to be linearised.
     places
-        Sets and parameters; ``places.unit`` is in what times are counted.
+        Sets and parameters; ``places.unit`` is the unit of times.
     """
 
     def __init__(self, data: ProgramData) -> None:
@@ -99,7 +99,7 @@ class QuadraticProgram:
         m.excluded = pyo.ConstraintList()
 
     def _limit_objective(self) -> None:
-        """Keep to the objectives of interest; limits give way by ``MARGIN``."""
+        """Limit the objective to the range of interest, relaxed by ``MARGIN``."""
         m, s, data = self.model, self.places, self.data
         m.eq_cutoff = pyo.Constraint(
             expr=m.closed_form.expr <= s.value(data.cutoff + 1) * (1 + MARGIN)
@@ -120,7 +120,7 @@ class QuadraticProgram:
     def exclude(self, decision: Decision, *, units: bool = False) -> None:
         """Rule out a decision's shape, or with ``units`` only the decision itself.
 
-        Nothing needs ruling out if some choice of it is not on offer.
+        Does nothing if the program does not offer one of its choices.
         """
         m, s = self.model, self.places
         if s.impossible:
@@ -150,9 +150,9 @@ class QuadraticProgram:
         m.excluded.add(sum(rows) <= len(rows) - 1)
 
     def start(self, decision: Decision) -> bool:
-        """Give variables the values of a decision, none where it does not tell.
+        """Set the variables that a decision determines, and all others to None.
 
-        Returns whether every choice of it is on offer.
+        Returns whether the program offers all of its choices.
         """
         m, s = self.model, self.places
         for variable in m.component_data_objects(pyo.Var):
@@ -188,7 +188,7 @@ class QuadraticProgram:
         return True
 
     def mark(self, name: str) -> None:
-        """Add a variable of this name, fixed at 1; solutions then name the program."""
+        """Add a variable of this name, fixed at 1, that marks files and solutions."""
         variable, row = pyo.Var(bounds=(0, 1)), pyo.Constraint()
         self.model.add_component(name, variable)
         self.model.add_component(f"is_{name}", row)
@@ -216,7 +216,7 @@ class QuadraticProgram:
         Parameters
         ----------
         path
-            A file that may be written over.
+            A file that may be overwritten.
         """
         symbols = self.model.solutions.symbol_map[self._write(path)].bySymbol
         return {name: part for name, part in symbols.items() if part.ctype is pyo.Var}
@@ -224,8 +224,8 @@ class QuadraticProgram:
     def activities(self) -> Iterator[tuple[str, float, float, float, float]]:
         """Yield name, value, magnitude and both limits of every row and variable.
 
-        The magnitude is the sum of those of a row's terms. All variables must have
-        values.
+        The magnitude is the sum of the absolute values of a row's terms. Variables in
+        rows must have values.
         """
         m = self.model
         for variable in m.component_data_objects(pyo.Var):
@@ -249,13 +249,13 @@ class QuadraticProgram:
             yield row.name, sum(parts), sum(map(abs, parts)), *limits
 
     def _write(self, path: str) -> int:
-        """Write the file; returns Pyomo's number of its table of names."""
+        """Write the file; return the number of Pyomo's symbol map for it."""
         names = {"symbolic_solver_labels": True}
         _, number = self.model.write(path, io_options=names)
         return int(number)
 
     def extract(self) -> Decision:
-        """Read the decision off the values that a solver loaded into the model."""
+        """Return the decision from the values that a solver loaded into the model."""
         m, s = self.model, self.places
         hosts = [self._host(i) for i in s.stages]
         runs = [(host, len(list(group))) for host, group in groupby(hosts)]

@@ -16,22 +16,22 @@ if TYPE_CHECKING:
 
     from hetopt.formulations.program import ProgramData
 
-#: Relative room left around limits that floating-point rows state.
+#: Relative slack of limits that floating-point rows state.
 MARGIN = 1e-9
 
 
 class Places:
-    """What may lie on each stage i = 0..p-1 of one (p, q), and what it then costs.
+    """The choices of each stage i = 0..p-1 of one (p, q), and their costs.
 
     Attributes
     ----------
     sets
-        What does not depend on the position.
+        Sets that do not depend on the position.
     unit
         Ticks in one unit of the program's times: the longest round trip of one body
-        unit, so that all coefficients of a row are of a like size.
+        unit, so that all coefficients of a row are of similar size.
     ends
-        Units per kind that lie on stage i beside its body units; length p.
+        Units per kind that lie on stage i besides its body units; length p.
     choices
         (cluster, strategy) that stage i may have; length p.
     flights
@@ -41,7 +41,7 @@ class Places:
     fits
         By (i, j, k, micro-batches in flight): the most body units.
     consecutive, mixed
-        Whether P3 holds, which a pinned order implies; whether P4 does not.
+        Whether P3 holds, as it does with a pinned order; whether P4 is relaxed.
     period_min, period_max, transfer_max, stage_max
         Bounds on lambda, kappa and tau in the program's unit.
     """
@@ -92,7 +92,7 @@ class Places:
         self.period_min = min(max(0.0, least * (1 - MARGIN)), self.period_max)
 
     def capacity(self, i: int, j: int, k: int) -> int:
-        """Return the most body units of (j, k) on stage i, whatever is in flight."""
+        """Return the most body units of (j, k) on stage i, at the least in flight."""
         return self.fits[i, j, k, self.flights[i][0]]
 
     def time(self, ticks: int) -> float:
@@ -104,14 +104,14 @@ class Places:
         return objective / PERIOD_SCALE / self.unit
 
     def at_ends(self, i: int, cost: Sequence[int] | NDArray[np.int64]) -> int:
-        """Return what the units beside the body of stage i cost."""
+        """Return the cost of the units of stage i outside the body."""
         return sum(
             n * int(value) for n, value in zip(self.ends[i], cost, strict=True) if n
         )
 
     @property
     def impossible(self) -> bool:
-        """Whether some stage can lie nowhere."""
+        """Whether some stage has no choice."""
         return not all(self.choices)
 
     def _flights(self) -> tuple[list[list[int]], list[int]]:
@@ -126,7 +126,7 @@ class Places:
             crossings = min(after, others)
             if others and not self.consecutive:
                 crossings = after
-            # where all deltas are alike every count is known
+            # if all deltas are equal, every count is known
             least = sets.rule.least_warmups(after)
             top = sets.rule.most_warmups(after, crossings)
             flights.append(sorted({min(count, q) for count in range(least, top + 1)}))
@@ -155,7 +155,7 @@ class Places:
         return int((self._shortest(tau) <= room).sum()) - 1
 
     def _fit_in_memory(self, i: int, j: int, k: int, count: int) -> int:
-        """Most body units that may fit; exact where all body units are alike."""
+        """Return the most body units that may fit; exact if these are all alike."""
         table, kinds = self.sets.table(j), self.chain.kinds
         bytes_ = table.state_bytes[k] + count * table.activation_bytes[k]
         temporary = [int(value) for value in table.temporary_bytes[k]]

@@ -1,4 +1,4 @@
-"""What UniAP's program decides, and what a decision costs, in exact integers."""
+"""Choices of UniAP's program, and what they cost, in exact integers."""
 
 from __future__ import annotations
 
@@ -53,14 +53,14 @@ class UniapChoice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UniapCost:
-    """What a choice costs.
+    """The costs of a choice.
 
     Attributes
     ----------
     stages_ns, boundaries_ns
-        p_i and o_j; deg and deg - 1 of them.
+        p_i and o_j; deg and deg - 1 entries.
     memory_bytes
-        Per device of every stage.
+        Memory per device of every stage.
     total_ns
         The objective: sum p + sum o + (c - 1) max(p, o).
     """
@@ -110,11 +110,11 @@ def price(program: UniapProgram, choice: UniapChoice) -> UniapCost:
 
 
 def lower_bound_ns(program: UniapProgram) -> int | None:
-    """Bound the objective from below without solving anything; None: nothing fits.
+    """Bound the objective from below without a solver; None: nothing fits.
 
     Layers take at least ``_least_work_ns`` and every edge its cheapest resharding; the
-    slowest stage takes at least the mean, and at least its slowest layer. Where every
-    layer hands something to the next, each boundary has such an edge.
+    slowest stage takes at least the mean, and at least its slowest layer. If every
+    layer has an edge to the next one, each boundary is crossed by such an edge.
     """
     graph, deg = program.graph, program.stages
     work = _least_work_ns(program)
@@ -135,18 +135,18 @@ def lower_bound_ns(program: UniapProgram) -> int | None:
     return work + edges + (program.microbatches - 1) * slowest
 
 
-#: Prices of a byte that are tried, parts of a nanosecond that they come in, and the
-#: highest: a second per megabyte.
+#: Rounds of the search for the best price of a byte, parts of a nanosecond in which
+#: prices are counted, and the highest price: a second per megabyte.
 _PRICES, _PRICE_PARTS = 100, 2**40
 _HIGHEST_PRICE = 1000 * _PRICE_PARTS
 
 
 def _least_work_ns(program: UniapProgram) -> int | None:
-    """Return what all layers take at least in the memory of all stages together.
+    """Bound the time of all layers from below; None if their memory does not fit.
 
     Any price of a byte gives a bound: every layer takes the strategy that is cheapest
-    at that price, and what the stages have is paid back. The bound is concave in the
-    price; the best one is looked for, and evaluated in whole numbers.
+    at that price, and the price of all stages' memory is subtracted. The bound is
+    concave in the price; the best one is searched, and evaluated in integers.
     """
     graph = program.graph
     least = [min(layer.memory_bytes) for layer in graph.layers]

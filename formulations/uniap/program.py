@@ -58,7 +58,7 @@ if TYPE_CHECKING:
 #: A device's memory, and the slowest layer's cost, in the program's units.
 _FULL_MEMORY = 1000.0
 _SLOWEST_LAYER = 100.0
-#: Share added to a cutoff, so that a choice equal to it is not lost to rounding.
+#: Relative slack of a cutoff, so that a choice equal to it is not lost to rounding.
 _CUTOFF_SLACK = 1e-9
 
 
@@ -75,7 +75,7 @@ class UniapLinear:
     Attributes
     ----------
     linear
-        To be given to a solver; its objective counts ``time_unit_ns``.
+        For a solver; its objective counts ``time_unit_ns``.
     """
 
     def __init__(
@@ -153,13 +153,13 @@ class UniapLinear:
         return np.array(numbers, dtype=np.int64).reshape(shape)
 
     def _total(self) -> Terms:
-        """``sum p + sum o + (c - 1) slowest``."""
+        """Return ``sum p + sum o + (c - 1) slowest``."""
         weights: Terms = dict.fromkeys([*self.p, *self.o], 1.0)
         weights[self.slowest] = float(self.program.microbatches - 1)
         return weights
 
     def _stage_pairs(self, edge: Edge) -> list[tuple[int, int]]:
-        """Stages that the ends of an edge may lie on."""
+        """Return the pairs of stages that the ends of an edge may lie on."""
         stages = range(self.program.stages)
         if self.published_order:
             return [(i, j) for i in stages for j in stages]
@@ -215,7 +215,7 @@ class UniapLinear:
                 linear.row(f"leave({number},{i})", left, upper=1.0)
 
     def _couple_edges(self) -> None:
-        """X is the product of the y at its ends: its sums over either end are y."""
+        """Make x the product of the y at its ends: its sums over either end are y."""
         edges = zip(self.program.graph.edges, self.x, strict=True)
         for number, (edge, x) in enumerate(edges):
             for i in range(self.program.stages):
@@ -289,19 +289,19 @@ class UniapLinear:
                 )
 
     def _cut_off(self, cutoff_ns: int) -> None:
-        """Only objectives up to the cutoff are of interest."""
+        """Limit the objective to the cutoff."""
         limit = cutoff_ns / self.time_unit_ns * (1 + _CUTOFF_SLACK)
         self.linear.row("cutoff", self._total(), upper=limit)
 
     # Solutions
 
     def exclude(self, together: Iterable[tuple[int, int]]) -> None:
-        """Keep layers that exceed the memory off one stage.
+        """Keep layers that together exceed the memory from sharing a stage.
 
         Parameters
         ----------
         together
-            Pairs of layer and strategy which no stage has room for at once.
+            Pairs of layer and strategy that no stage can hold together.
         """
         pairs = list(together)
         cover = len(self.linear.row_names)
@@ -310,7 +310,7 @@ class UniapLinear:
             self.linear.row(f"cover({cover},{i})", chosen, upper=len(pairs) - 1.0)
 
     def extract(self, values: Floats) -> UniapChoice:
-        """Read P and S off the values of all columns."""
+        """Return P and S from the values of all columns."""
         stage, strategy = [], []
         for y in self.y:
             i, k = np.unravel_index(int(np.argmax(values[y])), y.shape)
@@ -319,7 +319,7 @@ class UniapLinear:
         return UniapChoice(stage=tuple(stage), strategy=tuple(strategy))
 
     def columns_of(self, choice: UniapChoice) -> Mapping[int, float]:
-        """Return the columns y of a choice that are one, as a start for a solver."""
+        """Return the values 0 or 1 of all columns y for a choice, to start a solver."""
         places = zip(self.y, choice.stage, choice.strategy, strict=True)
         chosen = {int(y[i, k]) for y, i, k in places}
         return {
@@ -333,7 +333,7 @@ class UniapLinear:
 
 
 def weighted(*parts: tuple[Ints, Floats | float]) -> Terms:
-    """Return the sum of columns times weights of the same shape, or one for all."""
+    """Return distinct columns times weights of their shape, or one weight for all."""
     terms: Terms = {}
     for columns, weights in parts:
         terms.update(

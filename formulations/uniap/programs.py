@@ -27,13 +27,13 @@ def uniap_pairs(problem: Problem) -> Iterator[tuple[int, int]]:
 def uniap_programs(problem: Problem, table: CostTable) -> tuple[UniapProgram, ...]:
     """Return a program for every pp_size that divides the devices and every c.
 
-    UniAP takes c = 1 with one stage only; here every c goes with every pp_size, as
-    one stage may accumulate gradients. Pairs without any strategy are left out.
+    UniAP takes c = 1 with one stage only; here every c is combined with every pp_size,
+    as one stage may accumulate gradients. Pairs without any strategy are left out.
 
     Raises
     ------
     InputError
-        The problem is none that UniAP plans.
+        The problem is not one that UniAP plans.
     """
     unit_costs(table)
     programs = []

@@ -1,1 +1,1 @@
-"""When things run: warm-up counts, period, event simulation."""
+"""Schedules: warm-up counts, the period and the event simulation."""

@@ -1,10 +1,11 @@
 """One iteration of 1F1B whose transfers block: both stages of a boundary wait for them.
 
 Stage i receives, computes and sends W_i - 1 forwards, then alternates. After a forward
-it meets the next stage, which has just ended a backward: activations go one way and
-gradients the other, at once (chi = 1) or one after the other (chi = 2). As each stage
-warms up with one more forward than the next, the two always want the same two things,
-so nothing deadlocks. The forwards before, and the gradients after, go alone.
+it transfers together with the next stage, which has just ended a backward: activations
+go one way and gradients the other, at once (chi = 1) or one after the other (chi = 2).
+As each stage warms up with one more forward than the next, both always want the same
+two transfers, so there is no deadlock. Earlier activations and later gradients are
+transferred singly.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ def run_blocking(times: PipelineTimes) -> BlockingRun:
     Raises
     ------
     ValueError
-        If warm-ups do not fall by one from stage to stage: two stages would then wait
-        for each other in vain.
+        If warm-ups do not fall by one from stage to stage: two stages would then
+        deadlock.
     """
     if any(here - after != 1 for here, after in pairwise(times.warmups)):
         msg = (
@@ -47,12 +48,12 @@ def run_blocking(times: PipelineTimes) -> BlockingRun:
 
 
 class BlockingRun:
-    """One iteration, as far as it has been run.
+    """One iteration, simulated up to some point.
 
     Attributes
     ----------
     starts
-        As ``events.run`` fills them; shape (4, p, q).
+        As filled by ``events.run``; shape (4, p, q).
     """
 
     def __init__(self, times: PipelineTimes) -> None:
@@ -60,13 +61,13 @@ class BlockingRun:
         self.starts = np.zeros((4, p, q), np.int64)
         self._times = times
         self._chi = rule_of(times.schedule).blocking
-        #: What each stage did last.
+        #: The last event of each stage.
         self._last: list[Row | None] = [None] * p
-        #: What each event waited for, if anything.
+        #: The event that each event waited for, if any.
         self._cause: dict[tuple[int, int, int], Row | None] = {}
 
     def warm_up(self) -> None:
-        """Run the forwards that come before a stage's first turn."""
+        """Run the warm-up forwards of all stages: those before they alternate."""
         times = self._times
         for microbatch in range(times.microbatches):
             for stage in range(times.stages):
@@ -90,7 +91,7 @@ class BlockingRun:
                 self._meet(stage - 1, ahead if ahead < q else None, microbatch)
 
     def _compute(self, kind: int, stage: int, microbatch: int) -> None:
-        """Run a pass as soon as its stage is free: its input is there."""
+        """Run a pass as soon as its stage is free; its input has then arrived."""
         durations = self._times.forward_ns, self._times.backward_ns
         before = self._last[stage]
         start = 0 if before is None else before[4]
@@ -100,16 +101,17 @@ class BlockingRun:
         end = start + durations[kind][stage]
         self._last[stage] = (*event, start, end)
         if stage == (self._times.stages - 1 if kind == FORWARD else 0):
-            # The ends of the pipeline send nothing on.
+            # At the ends of the pipeline nothing is sent on.
             self.starts[kind + SEND_FORWARD, stage, microbatch] = end
 
     def _meet(self, boundary: int, forward: int | None, gradient: int | None) -> None:
-        """Transfer between a boundary's two stages as soon as both are free.
+        """Transfer over a boundary as soon as both of its stages are free.
 
         Parameters
         ----------
         forward, gradient
-            Micro-batches whose activations go downstream, whose gradients upstream.
+            Micro-batches whose activations go downstream and whose gradients go
+            upstream; None if there is none.
         """
         both = self._last[boundary], self._last[boundary + 1]
         cause = max((row for row in both if row is not None), key=lambda row: row[4])

@@ -1,11 +1,11 @@
-"""Interleaved 1F1B: stages of several chunks, visited one round after the other.
+"""Interleaved 1F1B: stages hold several chunks, which are visited in rounds.
 
-Stage i of p holds v *chunks*, chunk c of them the c-th of v equal parts of its layers:
-a micro-batch passes all p stages v times, and goes back from the last stage to the
-first in between, over the *way back*. q is a multiple of p. Every stage runs the
+Stage i of p holds v *chunks*; its chunk c is in the c-th of v equal parts of the model:
+a micro-batch passes all p stages v times, and between two rounds goes from the last
+stage back to the first, over the *way back*. q is a multiple of p. Every stage runs the
 forwards of p micro-batches through its chunk 0, of the same through chunk 1, ..., then
 of the next p (Megatron-LM's order); its backwards likewise with the last chunk first.
-A *pass* is one micro-batch on one chunk, numbered by when its forward runs: pass
+A *pass* is one micro-batch on one chunk, numbered by the order of the forwards: pass
 ``n = (m // p) p v + c p + m % p``.
 """
 
@@ -17,18 +17,18 @@ from functools import lru_cache
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chunks:
-    """What a pipeline of several chunks a stage has beside what any pipeline has.
+    """Further data of a pipeline whose stages hold several chunks.
 
     Attributes
     ----------
     count
         v, at least 2.
     way_back_ns, way_back_occupancy_ns
-        kappa and omega from the last stage to the first; where links are shared, omega
-        as the closed form has it.
+        kappa and omega from the last stage to the first; if links are shared, omega
+        as the closed form uses it.
     lead_ns, trail_ns
-        Forward and backward of the units before the body on the first stage, and of
-        those after it on the last: a v-th of them is in every chunk's time, but the
+        Forward and backward time of the units before the body, on the first stage, and
+        of those after it, on the last. Mean times contain a v-th of them; in fact the
         first chunk runs the former and the last chunk the latter.
     """
 
@@ -46,16 +46,16 @@ class Chunks:
     def durations_ns(
         self, mean_ns: int, kind: int, *, first: bool, last: bool
     ) -> list[int]:
-        """Return how long one pass of each chunk of a stage takes.
+        """Return the time of one pass on each chunk of a stage.
 
         Parameters
         ----------
         mean_ns
-            Over the chunks.
+            Mean over the chunks.
         kind
             0 forward, 1 backward.
         first, last
-            Which end of the pipeline the stage is.
+            Whether the stage is the first, and the last, of the pipeline.
         """
         lead, trail = self.lead_ns[kind] * first, self.trail_ns[kind] * last
         body = mean_ns - lead // self.count - trail // self.count
@@ -63,25 +63,25 @@ class Chunks:
 
 
 def held_ahead(stages: int, chunks: int) -> int:
-    """Return how many passes every stage runs before what 1F1B's warm-ups are."""
+    """Return how many passes every stage runs ahead besides its warm-ups: (v - 1) p."""
     return (chunks - 1) * stages
 
 
 def pass_number(microbatch: int, chunk: int, stages: int, chunks: int) -> int:
-    """Return the number of a pass; all count from 0."""
+    """Return the number of a pass; everything counts from 0."""
     group, place = divmod(microbatch, stages)
     return (group * chunks + chunk) * stages + place
 
 
 def chunk_and_microbatch(number: int, stages: int, chunks: int) -> tuple[int, int]:
-    """Return the chunk and the micro-batch of a pass; all count from 0."""
+    """Return the chunk and the micro-batch of a pass; everything counts from 0."""
     turn, place = divmod(number, stages)
     group, chunk = divmod(turn, chunks)
     return chunk, group * stages + place
 
 
 def backward_number(place: int, stages: int, chunks: int) -> int:
-    """Return which pass's backward a stage runs at this place, counted from 0."""
+    """Return the number of the pass whose backward is run at a place, from 0."""
     turn, rest = divmod(place, stages)
     group, back = divmod(turn, chunks)
     return (group * chunks + chunks - 1 - back) * stages + rest
@@ -89,10 +89,10 @@ def backward_number(place: int, stages: int, chunks: int) -> int:
 
 @lru_cache(maxsize=4096)
 def ends_in_flight(stages: int, microbatches: int, chunks: int) -> tuple[int, int]:
-    """Return how many micro-batches the ends of the model hold at once.
+    """Return how many micro-batches the first and the last chunk hold at once.
 
-    Of the first stage's first chunk, and of the last stage's last; found by walking
-    the order of passes, which does not depend on times.
+    That is the first chunk of the first stage and the last chunk of the last stage;
+    counted along the order of passes, which does not depend on times.
 
     Parameters
     ----------

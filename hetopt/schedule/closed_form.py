@@ -17,35 +17,35 @@ def closed_form_ns(times: PipelineTimes) -> Fraction:
 
         T = sum of tau_i + 2 * sum of kappa_i + (q - 1) * lambda + max g_i
 
-    gpipe, and whatever else runs all forwards first, has, instead of lambda, the
+    gpipe, and any plan that runs all forwards first, has, instead of lambda, the
     slowest forward plus the slowest backward, each at least the largest omega
-    (MODEL.md section 4). With v chunks a stage, times are of one pass and
+    (MODEL.md section 4). With v chunks a stage, times are those of one pass and
 
         T = sum of tau_i + 2 * sum of kappa_i + (q v - 1) * lambda
             + (v - 1) * max(0, R - p * lambda) + max g_i
 
     where R, a whole round of the pipeline and back, is ``round_ns``: if it takes longer
-    than p passes, every stage waits for it v - 1 times. Where gradients of weights run
-    later, each for w_i, they fill gaps:
+    than p passes, every stage waits for it v - 1 times. If gradients of weights run
+    later, each taking w_i, they fill idle time:
 
         T = sum of (tau_i - 2 w_i) + 2 * sum of kappa_i + (q - 1) * lambda
             + max (g_i + 2 w_i)
 
-    With folded stages (``hetopt.schedule.folding``) tau and kappa are of both chunks,
-    and
+    With folded stages (``hetopt.schedule.folding``) tau and kappa are sums over both
+    chunks, and
 
         T = sum of (x_i + 2 kappa_i) + (q - 1) * lambda + max (g_i + tau_i - x_i)
 
-    with x_i the longest of B / 2, B - w and forward - B / 2, unit by unit.
+    with x_i the largest of B / 2, B - w and forward - B / 2, unit by unit.
 
-    Where q_l micro-batches have sequences of length l, the longest first, the fill is
-    that of the longest, L:
+    If q_l micro-batches have sequences of length l, the pipeline is filled by those of
+    the longest, L:
 
         T = (sum of tau_i + 2 * sum of kappa_i)(L) - lambda(L) + sum of q_l lambda(l)
             + max g_i
 
-    An estimate, not a bound on the simulated time. Deviations from HAPT: its T has
-    max tau, which is right only where every transfer is hidden, for lambda, and no
+    An estimate, not a bound on the simulated time. Deviations from HAPT: HAPT has max
+    tau in place of lambda, which is right only if every transfer is hidden, and no
     gradient synchronisation.
 
     Raises
@@ -65,7 +65,7 @@ def closed_form_ns(times: PipelineTimes) -> Fraction:
 
 
 def closed_form_at(times: PipelineTimes, period_ns: Fraction) -> Fraction:
-    """Return the closed form with a known period, or pace; it rises with that."""
+    """Return the closed form for a given period or gpipe pace; it rises with it."""
     fill = sum(times.round_trip_ns) + 2 * sum(times.transfer_ns)
     later = [2 * weight for weight in times.later_ns]
     if times.fold is not None:
@@ -81,6 +81,6 @@ def closed_form_at(times: PipelineTimes, period_ns: Fraction) -> Fraction:
 
 
 def gpipe_pace_ns(times: PipelineTimes) -> int:
-    """Return what a micro-batch adds where all forwards come first."""
+    """Return the time that each further micro-batch adds if all forwards come first."""
     slowest_link = max(times.occupancy_ns, default=0)
     return max(*times.forward_ns, slowest_link) + max(*times.backward_ns, slowest_link)

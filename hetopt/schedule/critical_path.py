@@ -1,4 +1,4 @@
-"""The longest chain of events of an iteration: why it takes as long as it does."""
+"""The longest chain of events of an iteration, which explains its duration."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-#: In the order of the numbers in ``CriticalPath.rows``.
+
+#: Kinds by their numbers in ``CriticalPath.rows``.
 KINDS: tuple[EventKind, ...] = get_args(EventKind)
 
 
@@ -22,14 +23,14 @@ class CriticalEvent(NamedTuple):
     Attributes
     ----------
     kind
-        ``forward`` and ``backward`` compute; ``send-*`` is a whole transfer
+        ``forward`` and ``backward`` are computation; ``send-*`` is a whole transfer
         (kappa) and ``occupy-*`` only the part of it for which the next transfer in
-        the same direction has to wait (omega); ``sync`` is a stage's g.
-        ``weight`` are gradients of weights, where they are not part of ``backward``.
+        the same direction has to wait (omega); ``sync`` is a stage's g; ``weight`` is
+        the gradient of weights if it is not part of ``backward``.
     stage
-        Counted from 0; of a transfer, the sending stage.
+        Counted from 0; for a transfer, the sending stage.
     microbatch
-        Counted from 0; of ``sync``, the last one. With several chunks a stage, the
+        Counted from 0; for ``sync``, the last one. With several chunks a stage, the
         number of the pass (``hetopt.schedule.chunks``, ``hetopt.schedule.folding``).
     start_ns, end_ns
         The next event of the path starts at ``end_ns``.
@@ -72,7 +73,7 @@ class CriticalPath(Sequence[CriticalEvent]):
         return CriticalEvent(KINDS[kind], *numbers)
 
     def duration_ns(self) -> dict[EventKind, int]:
-        """Return how long the path's events of each kind take together."""
+        """Return the total time of the path's events of each kind."""
         lengths = self.rows[:, 4] - self.rows[:, 3]
         return {
             kind: int(lengths[self.rows[:, 0] == number].sum())

@@ -1,6 +1,6 @@
-"""When every event of a pipeline starts, and which chain of them takes longest.
+"""Start times of all events of a pipeline, and the longest chain of them.
 
-Both functions run as they stand on nested lists of Python's integers, which do not
+Both functions run uncompiled on nested lists of Python integers, which do not
 overflow, and compiled on arrays of the same shape.
 """
 
@@ -13,15 +13,15 @@ from hetopt.base.compiled import kernel
 if TYPE_CHECKING:
     from typing import Any
 
-#: Kinds of events; those before OCCUPY_FORWARD and WEIGHT are rows of ``starts`` as
-#: well, and those before INFLIGHT rows of ``fixed``. A transfer belongs to the sending
-#: stage; ``OCCUPY_*`` is the part of it for which the next one in its direction waits.
-#: WEIGHT is of gradients of weights that run later (``hetopt.schedule.weights``).
+#: Kinds of events. Those before OCCUPY_FORWARD, and WEIGHT, are also rows of
+#: ``starts``; those before INFLIGHT are rows of ``fixed``. A transfer belongs to the
+#: sending stage; ``OCCUPY_*`` is the part of it for which the next one in its direction
+#: waits. WEIGHT is a weight gradient that runs later (``hetopt.schedule.weights``).
 FORWARD, BACKWARD, SEND_FORWARD, SEND_BACKWARD = range(4)
 OCCUPY_FORWARD, OCCUPY_BACKWARD = range(4, 6)
 WEIGHT = 6
 #: Rows of ``fixed``: the most micro-batches each stage holds before their backward, and
-#: how many micro-batches later than that its gradients of weights run.
+#: by how many micro-batches its gradients of weights run later than their backward.
 INFLIGHT, POSTPONED = range(7, 9)
 
 
@@ -29,24 +29,24 @@ INFLIGHT, POSTPONED = range(7, 9)
 def run(fixed: Any, starts: Any, clocks: Any) -> None:
     """Start every event as early as possible, in a fixed topological order.
 
-    Round m runs, stage by stage downstream, every forward that comes before the
-    m-th backward of its stage, then, upstream, the m-th backwards. With warm-ups
-    that do not rise, all an event waits for has then run: its own stage's forward
-    m + W - 1 follows backward m - 1 of the round before, and the stage before it is
-    at least as many forwards ahead. Gradients of weights follow the backward of a later
-    micro-batch, and those that are left come last.
+    Round m runs, stage by stage downstream, every forward that comes before the m-th
+    backward of its stage, then, upstream, the m-th backwards. If warm-ups do not rise
+    downstream, everything that an event waits for has then run: its own stage's forward
+    m + W - 1 follows backward m - 1 of the previous round, and the stage before it is
+    at least as many forwards ahead. The weight gradients of a micro-batch follow a
+    later micro-batch's backward, or come at the end.
 
     Parameters
     ----------
     fixed
-        By kind and stage how long the successor of an event waits for it, and the
-        rows INFLIGHT and POSTPONED; shape (9, p).
+        By kind and stage the delay from an event to its successor, and the rows
+        INFLIGHT and POSTPONED; shape (9, p).
     starts
-        By kind, stage and micro-batch; filled. Shape (4, p, q), or (7, p, q) where
+        Start by kind, stage and micro-batch; filled. Shape (4, p, q), or (7, p, q) if
         gradients of weights run later.
     clocks
-        Zeros: when a stage, its link downstream and its link upstream are free, and
-        how many forwards it has run; shape (4, p).
+        Zeros; holds when a stage, its link downstream and its link upstream are free,
+        and how many forwards the stage has run; shape (4, p).
     """
     free, downstream, upstream, done = clocks[0], clocks[1], clocks[2], clocks[3]
     stages, microbatches = len(fixed[0]), len(starts[0][0])
@@ -86,20 +86,20 @@ def run(fixed: Any, starts: Any, clocks: Any) -> None:
             free[stage] += fixed[WEIGHT][stage]
 
 
-# One walk over all kinds of events, also run as it is written: Python cannot call a
-# compiled part of it that returns two numbers.
+# One function handles all kinds of events, because it also runs uncompiled: Python
+# cannot call a compiled helper that returns two numbers.
 @kernel
 def walk_back(fixed: Any, starts: Any, stage: int, path: Any) -> int:
     """Walk from the last pass of a stage to time 0; return the number of events.
 
-    The walk goes from an event to one that ends when it starts; to the one on the
-    same stage or link if there are two.
+    From each event it goes to one that ends when the event starts; if there are two, to
+    the one on the same stage or link.
 
     Parameters
     ----------
     path
-        As many of the events as it has room for, the last one first: kind, stage,
-        micro-batch, start, end. Shape (any, 5).
+        Filled with kind, stage, micro-batch, start and end of the events, the last one
+        first, as far as it has room. Shape (any, 5).
     """
     stages, microbatches = len(fixed[0]), len(starts[0][0])
     splits = len(starts) > WEIGHT
@@ -111,11 +111,11 @@ def walk_back(fixed: Any, starts: Any, stage: int, path: Any) -> int:
             path[count][0], path[count][1], path[count][2] = kind, stage, microbatch
             path[count][3], path[count][4] = start, start + fixed[kind][stage]
         count += 1
-        # The event before it on its own stage or link, and the one that it needs
-        # from elsewhere; -1 where there is none.
+        # The preceding event on its own stage or link, and the event elsewhere that it
+        # depends on; -1 if there is none.
         before, before_batch, needed, needed_stage = -1, 0, -1, stage
         postponed = fixed[POSTPONED][stage]
-        # Of passes of their own stage, what follows the backward of this micro-batch.
+        # The micro-batch whose backward, with weight gradients after it, comes before.
         behind = -1
         if kind == FORWARD:
             if microbatch >= fixed[INFLIGHT][stage]:

@@ -1,13 +1,14 @@
 """ZB-V: two chunks a stage, the second on the way back (Qi et al., section 6).
 
 The model is folded in the middle: stage i of p holds the i-th of 2 p chunks, counted
-from the embedding, and the i-th from the head. A micro-batch goes down through the
-first chunks of all stages, turns on the last one, and comes up through the second
-chunks; so the first stage's devices hold both ends of the model, and the turn costs no
-transfer. Gradients take the same way in reverse, and those of weights (W) run apart
-from those of inputs (B). The order is that of PyTorch's ``ScheduleZBVZeroBubble``; it
-does not depend on times. At most 2 p *passes*, a micro-batch on a chunk each, are in
-flight on a stage. Pass ``2 m + c`` is micro-batch m on chunk c.
+from the embedding, and the i-th from the head. A micro-batch goes downstream through
+the first chunks of all stages, turns on the last one, and comes back upstream through
+the second chunks; so the first stage's devices hold both ends of the model, and the
+turn needs no transfer. Gradients go the same way in reverse, and those of weights (W)
+run apart from those of inputs (B). The order is that of PyTorch's
+``ScheduleZBVZeroBubble``; it does not depend on times. A *pass* is one micro-batch on
+one chunk; at most 2 p passes are in flight on a stage. Pass ``2 m + c`` is micro-batch
+m on chunk c.
 """
 
 from __future__ import annotations
@@ -20,21 +21,21 @@ from hetopt.schedule.events import BACKWARD, FORWARD, WEIGHT
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-#: Chunks of a stage.
+#: Chunks per stage.
 CHUNKS = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fold:
-    """What a folded pipeline of p stages has beside the times of both chunks together.
+    """Further times of a folded pipeline of p stages, besides those of both chunks.
 
     Attributes
     ----------
     forward_ns, backward_ns, weight_ns
-        What of the stage's times is of its first chunk; length p.
+        Times of the stage's first chunk; length p.
     handed_on_ns
-        What of a stage's time keeps its neighbours in a period: the longer of forward
-        and B, unit by unit; length p.
+        What a stage adds to a window that begins before it (MODEL.md's h): the longer
+        of forward and B, unit by unit; length p.
     fill_ns
         What a stage adds to the fill (``hetopt.cost.folding.fill_ns``); length p.
     """
@@ -49,12 +50,12 @@ class Fold:
 def folded_order(
     stage: int, stages: int, microbatches: int
 ) -> Iterator[tuple[int, int]]:
-    """Yield what a stage runs: kind and pass.
+    """Yield kind and number of the passes of a stage, in order.
 
     Parameters
     ----------
     stage, stages, microbatches
-        i, counted from 0, p and q.
+        i (counted from 0), p and q.
     """
     for kind, chunk, m in _every(stage, stages, microbatches):
         if m < microbatches:
@@ -64,9 +65,9 @@ def folded_order(
 def _every(
     stage: int, stages: int, microbatches: int
 ) -> Iterator[tuple[int, int, int]]:
-    """Yield kind, chunk and micro-batch as if there were enough of these.
+    """Yield kind, chunk and micro-batch of a stage's passes in the full order.
 
-    With fewer than 2 p - 1 there are passes of micro-batches that do not exist.
+    It has at least 2 p - 1 micro-batches, so that some may not exist.
     """
     enough = max(2 * stages - 1, microbatches)
     done: dict[tuple[int, int], int] = {}
@@ -91,15 +92,15 @@ def _every(
 
 
 def sends_to(kind: int, stage: int, number: int, stages: int) -> tuple[int, int] | None:
-    """Return stage and pass that a pass sends to; None at an end, and at the turn."""
+    """Return stage and pass that receive its output; None at an end and at the turn."""
     down = (kind == FORWARD) == (number % CHUNKS == 0)
     to = stage + (1 if down else -1)
     return (to, number) if 0 <= to < stages else None
 
 
 def held_at_ends(stages: int, microbatches: int) -> tuple[int, int]:
-    """Return how many micro-batches embedding and head hold at once.
+    """Return how many micro-batches the embedding and the head hold at once.
 
-    The head runs B and W of a micro-batch right behind its forward.
+    The head runs B and W of a micro-batch directly after its forward.
     """
     return min(2 * stages, microbatches), 1

@@ -1,4 +1,4 @@
-"""The period: time between two micro-batches in the steady state, exactly.
+"""The period: exact time between two micro-batches in the steady state.
 
 The event graph of a schedule repeats; its maximum cycle ratio is (MODEL.md
 section 4)
@@ -8,33 +8,31 @@ section 4)
 
 A window's cycle runs forward from stage i to k and back: stage k runs the backward
 of a micro-batch W_k - 1 places behind the forward it just ended, and stage i then
-starts a forward W_i places ahead of that backward. Warm-up counts
-are used as they stand, not cut to q.
+starts a forward W_i places ahead of that backward. Warm-up counts are not cut to q.
 
-Where transfers block (``ScheduleRule.blocking``, chi), a stage is busy with those at
-both of its boundaries too (MODEL.md section 4):
+If transfers block (``ScheduleRule.blocking``, chi), a stage is also busy with those at
+both of its boundaries (MODEL.md section 4):
 
     lambda = max( max omega_i, max over i of tau_i + chi (kappa_(i-1) + kappa_i) )
 
-No window exceeds it, as it is the mean of such terms at most.
+No window exceeds it, as a window's ratio is at most the mean of such terms.
 
-Where gradients of weights run later, for w_i of tau_i, only the first stage of a window
-runs one within it: backward passes hand gradients on before. What the others would
-add is not in the window:
+If gradients of weights run later and take w_i of tau_i, only the first stage of a
+window runs one within it, because gradients of inputs are sent on first. The w of the
+other stages is not in the window:
 
     [sum of tau_i..tau_k - sum of w_(i+1)..w_k + 2 * sum of kappa_i..kappa_(k-1)]
         / (W_i - W_k + 1)
 
-Where stages are folded (``hetopt.schedule.folding``) times are of both chunks together,
-and what the others add to a window is the longer of forward and B instead: a way up the
-pipeline and down again passes each stage by two of its four passes, of one kind or of
-one chunk.
+If stages are folded (``hetopt.schedule.folding``), times are sums over both chunks, and
+each other stage adds the longer of forward and B to a window: a way up the pipeline and
+down again takes two of a stage's four passes, either of one kind or of one chunk.
 
-With v chunks a stage (``hetopt.schedule.chunks``), all is of one pass, and
+With v chunks a stage (``hetopt.schedule.chunks``), all times are of one pass, and
 
     lambda >= R / 2 p,   lambda >= (v - 1) / v of omega of the way back
 
-as well, R being a whole round of forwards and backwards with the way back: a stage
+as well, where R is a whole round of forwards and backwards with the way back: a stage
 runs p passes of either kind between one chunk's pass and that of the next.
 """
 
@@ -61,12 +59,11 @@ def period_by_recursion(times: PipelineTimes) -> Fraction:
 
         E_1 = tau_1,  E_(k+1) = tau_(k+1) + max(0, E_k + 2 kappa_k - delta_k lambda)
 
-    never exceeds lambda (MODEL.md section 4); where gradients of weights run later, w
-    of stage k + 1 is no part of what follows the maximum's second term. E is what a
-    stage inherits from slow neighbours before it. If it exceeds lambda, the window in
-    the way gives a ratio that is larger and still at most the period sought, so a few
-    rounds of O(p) end at
-    it exactly (Dinkelbach's method).
+    never exceeds lambda (MODEL.md section 4); if gradients of weights run later,
+    w_(k+1) is subtracted inside the maximum. E is the delay that a stage inherits from
+    slow neighbours before it. If it exceeds lambda, the window that it adds up gives a
+    ratio that is larger and still at most the period sought, so a few rounds of O(p)
+    reach the period exactly (Dinkelbach's method).
 
     Raises
     ------
@@ -91,16 +88,16 @@ def period_by_recursion(times: PipelineTimes) -> Fraction:
 
 
 def round_ns(times: PipelineTimes, chunks: Chunks) -> int:
-    """Return how long one pass takes through all stages and back to the first.
+    """Return the time of one pass through all stages and back to the first.
 
-    Forward and backward, with the way back between chunks both ways.
+    Forward and backward, each with the way back between chunks.
     """
     transfers = sum(times.transfer_ns) + chunks.way_back_ns
     return sum(times.round_trip_ns) + 2 * transfers
 
 
 def _blocked_ns(times: PipelineTimes) -> list[int]:
-    """Return how long each stage computes and transfers for one micro-batch."""
+    """Return each stage's time to compute and transfer one micro-batch."""
     chi, kappa = rule_of(times.schedule).blocking, [0, *times.transfer_ns, 0]
     return [
         tau + chi * (before + after)
@@ -113,10 +110,10 @@ def _blocked_ns(times: PipelineTimes) -> list[int]:
 def _violated_window(times: PipelineTimes, period: Fraction) -> Fraction | None:
     """Return the largest ratio over windows with E > period; None if there is none.
 
-    Follows the recursion and remembers the window that E adds up: its length and the
+    Follows the recursion and keeps the window that E adds up: its length and the
     warm-up counts it spans.
     """
-    # Everything times the denominator, so that the recursion is on integers.
+    # Everything is multiplied by the denominator, so that the recursion uses integers.
     limit, scale = period.numerator, period.denominator
     deltas = [here - after for here, after in pairwise(times.warmups)]
     worst: Fraction | None = None
@@ -141,8 +138,8 @@ def _violated_window(times: PipelineTimes, period: Fraction) -> Fraction | None:
 def check_warmups_fall(warmups: Sequence[int]) -> None:
     """Raise ValueError if a stage has more warm-ups than the stage before it.
 
-    Such a stage waits for a forward that the stage before it only starts after a
-    backward of this very stage: a deadlock.
+    Such a stage waits for a forward that the stage before it starts only after a
+    backward of that same stage: a deadlock.
     """
     for stage, (before, here) in enumerate(pairwise(warmups), 1):
         if here > before:

@@ -1,4 +1,4 @@
-"""One record per schedule: what it asks of warm-up counts (MODEL.md section 4).
+"""One record per schedule: its rule for warm-up counts (MODEL.md section 4).
 
 A new schedule is one more record here and its name in
 ``hetopt.problem.training.choices.ScheduleName``; the checker has a table of its own,
@@ -16,48 +16,48 @@ if TYPE_CHECKING:
 
     from hetopt.problem.training.choices import ScheduleName
 
-#: With so many warm-ups at a boundary no window over it is ever in the way.
+#: A delta so large that no window across the boundary ever limits the period.
 _ANY = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduleRule:
-    """How many warm-ups every boundary adds, and what that means for a stage.
+    """How many warm-ups a boundary adds under a schedule, and what else it changes.
 
     A boundary adds ``delta = W_i - W_(i + 1)``; the last stage has W = 1.
 
     Attributes
     ----------
     inside, across
-        The least delta of a boundary within a cluster, and of one between two, which
-        is no less.
+        The least delta of a boundary within a cluster, and of one between two
+        clusters; the second is at least the first.
     thresholds
-        Where delta follows from times: it is one more for every t of these with
+        If delta depends on times: delta is one more for each threshold t with
         ``t * kappa > lambda_0 = max(max tau, max kappa)``; the largest t first.
-        ``inside`` and ``across`` are then the same.
+        ``inside`` and ``across`` are then equal.
     all_first
-        Whether every stage runs all q forwards before its first backward: W = q, and
-        the paces of forwards and backwards add up instead of a steady state.
+        Whether every stage runs all q forwards before its first backward: W = q. There
+        is no steady state; the times per forward and per backward add up.
     free
-        Whether the plan chooses the counts; deltas are then at least 0.
+        Whether the plan chooses the warm-up counts; every delta is then at least 0.
     also
-        The schedule with ``all_first`` whose plans are among those of a free one.
+        For a free schedule: the ``all_first`` schedule whose plans it includes.
     blocking
-        How many transfers a boundary takes, one after the other, for an activation
-        and a gradient while both of its stages wait (chi): 1 where the two are one
-        exchange, 2 where one follows the other; 0 where stages compute meanwhile.
-        Only with deltas of 1: elsewhere the two sides would not meet.
+        How many consecutive transfers a boundary needs for an activation and a gradient
+        while both of its stages wait (chi): 1 if they are exchanged at once, 2 if one
+        follows the other; 0 if stages compute during transfers.
+        Only with deltas of 1: with others the two stages' transfers would not match.
     interleaved
         Whether stages hold several chunks of the model (``hetopt.schedule.chunks``):
-        what is said of micro-batches is then of passes, and W of what comes after
-        those that every stage runs ahead (``hetopt.schedule.chunks.held_ahead``).
+        counts of micro-batches are then counts of passes, and the rule for W leaves out
+        the passes that every stage runs ahead (``held_ahead``).
     splits
-        Whether the backward pass is two: gradients of inputs, and later those of
+        Whether the backward pass is split into gradients of inputs and, later, those of
         weights (``hetopt.schedule.weights``). Only with deltas of 1.
     folded
         Whether stages hold two chunks, the second on the way back
-        (``hetopt.schedule.folding``); it splits too. W is then of micro-batches on the
-        first chunk, and p of them every stage runs ahead.
+        (``hetopt.schedule.folding``); ``splits`` is then true as well. W counts
+        micro-batches on the first chunk, and every stage runs p of them ahead.
     """
 
     name: ScheduleName
@@ -74,7 +74,7 @@ class ScheduleRule:
 
     @property
     def fixed(self) -> bool:
-        """Whether delta depends on nothing but whether clusters change."""
+        """Whether delta depends only on whether a boundary joins two clusters."""
         return not (self.thresholds or self.all_first or self.free)
 
     @property
@@ -85,7 +85,7 @@ class ScheduleRule:
 
     @property
     def may_be_all_first(self) -> bool:
-        """Whether some plan has a stage that holds all q micro-batches at once."""
+        """Whether a plan may have stages that run all q forwards first."""
         return self.all_first or self.also is not None
 
     @property
@@ -99,29 +99,29 @@ class ScheduleRule:
         return _ANY if self.free else self.across + len(self.thresholds)
 
     def delta(self, kappa: int, longest: int, *, crosses: bool) -> int:
-        """Return what a boundary adds; not where counts are free or all q come first.
+        """Return the delta of a boundary; not for a free or ``all_first`` schedule.
 
         Parameters
         ----------
         kappa, longest
-            Of the boundary, and lambda_0, in one unit; whole numbers keep it exact.
+            kappa of the boundary and lambda_0, in one unit; exact if both are integers.
         crosses
-            Whether it joins two clusters.
+            Whether the boundary joins two clusters.
         """
         delta = self.across if crosses else self.inside
         return delta + len([t for t in self.thresholds if t * kappa > longest])
 
     def least_warmups(self, boundaries: int, crossings: int = 0) -> int:
-        """Return the least W of a stage with so many boundaries after it."""
+        """Return the least W of a stage with ``boundaries`` boundaries after it."""
         return 1 + self.inside * boundaries + (self.across - self.inside) * crossings
 
     def most_warmups(self, boundaries: int, crossings: int) -> int:
-        """Return the largest W of a stage with so many boundaries after it."""
+        """Return the largest W of a stage with ``boundaries`` boundaries after it."""
         more = self.most_across - self.most_inside
         return 1 + self.most_inside * boundaries + more * crossings
 
     def in_flight(self, warmups: int, microbatches: int) -> int:
-        """Return how many micro-batches a stage of W = ``warmups`` holds at most."""
+        """Return the most micro-batches that a stage of W = ``warmups`` holds."""
         return microbatches if self.all_first else min(warmups, microbatches)
 
 
@@ -131,9 +131,9 @@ _ALL = (
     ScheduleRule(name="1f1b-blocking", inside=1, across=1, blocking=2),
     ScheduleRule(name="eager-1f1b", inside=2, across=2),
     ScheduleRule(name="virtual-1f1b", inside=1, across=2),
-    # HAPT, Eq. 1, 2 and 10: 1 where kappa <= lambda_0 / 100, HAPT's epsilon, and else
-    # ceil(1 + 2 kappa / lambda_0). HAPT assumes kappa <= max tau; as lambda_0 is at
-    # least max kappa here (MODEL.md's deviation), that is 2 or 3.
+    # HAPT, Eq. 1, 2 and 10: 1 if kappa <= lambda_0 / 100 (HAPT's epsilon), otherwise
+    # ceil(1 + 2 kappa / lambda_0). HAPT assumes kappa <= max tau; here lambda_0 is at
+    # least max kappa (a deviation that MODEL.md states), so that this is 2 or 3.
     ScheduleRule(name="h-1f1b", inside=1, across=1, thresholds=(100, 2)),
     ScheduleRule(name="interleaved-1f1b", inside=2, across=2, interleaved=True),
     ScheduleRule(name="zb-h1", inside=1, across=1, splits=True),
@@ -143,9 +143,9 @@ _ALL = (
 )
 #: Every schedule by name, as in ``hetopt.problem.training.choices.ScheduleName``.
 RULES: Mapping[str, ScheduleRule] = MappingProxyType({each.name: each for each in _ALL})
-#: The schedule of plans whose warm-ups no other one prescribes.
+#: The schedule whose plans choose their own warm-ups.
 FREE = next(each for each in _ALL if each.free)
-#: No schedule that prescribes warm-ups adds more at a boundary.
+#: The largest delta of any schedule that prescribes warm-ups.
 MAX_DELTA = max(
     max(each.most_inside, each.most_across) for each in _ALL if not each.free
 )

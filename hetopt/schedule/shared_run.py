@@ -1,11 +1,11 @@
-"""One iteration whose transfers take turns, or whose stages have more than two passes.
+"""One iteration with shared links, several chunks, split backwards or several lengths.
 
-Of the transfers that are ready, the one that has been so for longest goes first.
-Whatever becomes ready later follows from one that still waits, so it is no earlier.
+Of the transfers that are ready, the one that became ready first is sent first. Any
+that becomes ready later depends on one that still waits, so it cannot be earlier.
 With several chunks (``hetopt.schedule.chunks``) micro-batches are passes, and boundary
 p - 1 is the way back from the last stage to the first. Gradients of weights that run
-later (``hetopt.schedule.weights``) wait for nothing but their stage. Where stages are
-folded (``hetopt.schedule.folding``), forwards of the second chunk go up the pipeline.
+later (``hetopt.schedule.weights``) wait only for their own stage. If stages are folded
+(``hetopt.schedule.folding``), forwards of the second chunk go upstream.
 Micro-batches of several lengths have times of their own.
 """
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 def run_sharing(times: PipelineTimes) -> SharedRun:
-    """Run one iteration of transfers, chunks or weights that ``events.run`` has not."""
+    """Run one iteration that ``events.run`` does not support."""
     run = SharedRun(times)
     run.advance(range(times.stages))
     while run.is_waiting:
@@ -47,13 +47,13 @@ def run_sharing(times: PipelineTimes) -> SharedRun:
 
 
 class SharedRun:
-    """One iteration, as far as it has been run.
+    """One iteration, simulated up to some point.
 
     Attributes
     ----------
     starts
-        As ``events.run`` fills them, by pass, and with gradients of weights apart in
-        row WEIGHT; shape (7, p, passes).
+        As filled by ``events.run``, but by pass; gradients of weights that run later
+        are in row WEIGHT; shape (7, p, passes).
     """
 
     def __init__(self, times: PipelineTimes) -> None:
@@ -61,32 +61,32 @@ class SharedRun:
         self.starts = np.zeros((WEIGHT + 1, p, passes), np.int64)
         self._times, self._sharing = times, times.sharing
         self._orders = [list(_order(times, stage)) for stage in range(p)]
-        #: Of each pass, whose times it has.
+        #: For each pass, the index of its sequence length.
         counts = [each.passes for each in times.lengths]
         self._length = np.repeat(range(len(counts)), counts).tolist()
-        #: By length, of each stage by kind and chunk.
+        #: Durations by length, stage, kind and chunk.
         self._durations = [_durations(each) for each in times.lengths]
-        #: By length, kappa and omega.
+        #: Kappa and omega of the boundaries, by length.
         self._boundaries = [_boundaries(each) for each in times.lengths]
         self._done = [0] * p
-        #: Transfers by when they became ready: kind, sending stage, micro-batch.
+        #: Heap of ready transfers: time ready, (kind, sending stage, micro-batch).
         self._waiting: list[tuple[int, tuple[int, int, int]]] = []
-        #: Of each pass, the transfer that brings its input.
+        #: For each pass, the transfer that brings its input.
         self._arrived: dict[tuple[int, int, int], Row] = {}
-        #: What a stage ran last; what a boundary, or a share, carried last in a
-        #: direction, and until when the next has to wait.
+        #: The last pass of each stage; the last transfer over each boundary or share in
+        #: a direction, ending when the next one may start.
         self._ran: list[Row | None] = [None] * p
         self._carried: dict[tuple[str, int, int], Row] = {}
-        #: What each event waited for, if anything.
+        #: The event that each event waited for, if any.
         self._cause: dict[tuple[int, int, int], Row | None] = {}
 
     @property
     def is_waiting(self) -> bool:
-        """Whether a transfer is left."""
+        """Whether a transfer still waits to be sent."""
         return bool(self._waiting)
 
     def advance(self, stages: Iterable[int]) -> None:
-        """Run all passes of some stages whose input is here."""
+        """Run all passes of these stages whose inputs have arrived."""
         for stage in stages:
             order = self._orders[stage]
             while self._done[stage] < len(order):
@@ -102,20 +102,20 @@ class SharedRun:
                     continue
                 sent = (SEND_FORWARD if kind == FORWARD else SEND_BACKWARD, stage, m)
                 if self._next(kind, stage, m) is None:
-                    # The other end of the model sends nothing on.
+                    # At the last pass through the model nothing is sent on.
                     self.starts[sent] = end
                 else:
                     self._cause[sent] = self._ran[stage]
                     heapq.heappush(self._waiting, (end, sent))
 
     def _waits(self, kind: int, stage: int, m: int) -> bool:
-        """Whether a pass needs what another stage, or another chunk, sends."""
+        """Whether a pass needs the output of another stage or chunk."""
         return kind != WEIGHT and self._next(1 - kind, stage, m) is not None
 
     def _next(self, kind: int, stage: int, m: int) -> tuple[int, int] | None:
-        """Return stage and micro-batch of the pass that one sends to; None at an end.
+        """Return stage and micro-batch of the pass that receives its output, or None.
 
-        What a pass needs is what its counterpart of the other kind sends to.
+        A pass needs what the receiver of its counterpart of the other kind sends back.
         """
         p, passes = self._times.stages, self._times.passes
         if self._times.fold is not None:
@@ -136,7 +136,7 @@ class SharedRun:
         return of_chunk[turn % len(of_chunk)]
 
     def send(self) -> int:
-        """Start the transfer that has been ready for longest; return who gets it."""
+        """Start the transfer that became ready first; return the receiving stage."""
         ready, (kind, stage, m) = heapq.heappop(self._waiting)
         onward = kind == SEND_FORWARD
         needed_by = FORWARD if onward else BACKWARD
@@ -167,7 +167,7 @@ class SharedRun:
     def _begin(
         self, event: tuple[int, int, int], ready: int, before: Sequence[Row | None]
     ) -> int:
-        """Start an event when all before it has ended; remember the last of them."""
+        """Start an event when all events before it have ended; record the last one."""
         start = ready
         for row in before:
             if row is not None and row[4] > start:
@@ -181,8 +181,8 @@ class SharedRun:
     def path(self, kind: int, stage: int, m: int) -> list[Row]:
         """Return the chain of events that an event waited for, itself included.
 
-        The earliest is first. Of a transfer that kept another one waiting, only the
-        part for which it did so.
+        The earliest is first. Of a transfer that delayed another one, only the part
+        that caused the delay.
         """
         start = int(self.starts[kind, stage, m])
         row: Row | None = (
@@ -232,7 +232,7 @@ def _durations(times: PipelineTimes) -> list[dict[int, list[int]]]:
 
 
 def _boundaries(times: PipelineTimes) -> tuple[list[int], list[int]]:
-    """Return kappa, and omega as if nothing were shared, the way back's last."""
+    """Return kappa, and omega as if nothing were shared; the way back's are last."""
     occupancy, transfer = list(times.occupancy_ns), list(times.every_transfer_ns)
     if times.sharing is not None:
         occupancy = list(times.sharing.occupancy_ns)

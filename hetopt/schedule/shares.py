@@ -1,16 +1,16 @@
 """What the boundaries of a pipeline share: links between clusters, and uplinks.
 
-Every boundary that touches a cluster sends one way over its uplink, activations or
-gradients, and receives the other way, so that n boundaries are n transfers in each
-direction and micro-batch; and so it is with n boundaries between the same two clusters.
-All n have to pass in a period, whose closed form therefore has (MODEL.md, section 4)
+Every boundary that touches a cluster sends either activations or gradients over its
+uplink and receives the others, so that n boundaries are n transfers in each direction
+per micro-batch; likewise n boundaries between the same two clusters. All n have to
+fit into a period, so the closed form has (MODEL.md, section 4)
 
     n * service <= lambda,
 
-with ``service`` the time for which one transfer alone keeps what is shared. Where all
-forwards come first, activations and gradients do not meet, and n counts those of one
-kind that go the same way. Kappa stays as it is: in the steady state transfers mostly
-pass when the others do not. The simulation is in ``hetopt.schedule.shared_run``.
+where ``service`` is the time for which one transfer alone occupies what is shared. If
+all forwards come first, activations and gradients do not meet, and n counts only
+transfers of one kind in the same direction. Kappa is unchanged: in the steady state
+transfers mostly run at different times. ``hetopt.schedule.shared_run`` simulates this.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class SharedLinks:
-    """How long one boundary's tensor alone keeps what several may share; J clusters.
+    """How long one boundary's tensor occupies what boundaries may share; J clusters.
 
     Attributes
     ----------
     uplink_ns
-        A cluster's uplink, in one direction; 0 where it has none; shape (J,).
+        Time on a cluster's uplink, in one direction; 0 if it has none; shape (J,).
     link_ns
-        All of the link between two clusters, likewise; 0 where it has no capacity of
-        its own; symmetric; shape (J, J).
+        Time on the whole link between two clusters, likewise; 0 if it has no capacity
+        of its own; symmetric; shape (J, J).
     """
 
     uplink_ns: NDArray[np.int64]
@@ -49,13 +49,14 @@ class SharedLinks:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Share:
-    """What at least two boundaries use, each for ``service_ns`` a transfer.
+    """A link or uplink that at least two boundaries use, ``service_ns`` per transfer.
 
     Attributes
     ----------
     outward
-        Of each boundary, whether its activations go the one way and its gradients the
-        other, or the reverse. Transfers in opposite directions do not meet.
+        For each boundary, whether its activations leave the uplink's cluster (of a
+        link, the cluster with the smaller number); gradients go the other way.
+        Transfers in opposite directions do not meet.
     """
 
     service_ns: int
@@ -65,12 +66,12 @@ class Share:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sharing:
-    """Shares, and omega of each boundary if there were none.
+    """What boundaries share, and omega of each boundary without sharing.
 
     Attributes
     ----------
     all_first
-        Whether the schedule has all forwards first.
+        Whether the schedule runs all forwards first.
     """
 
     all_first: bool
@@ -78,7 +79,7 @@ class Sharing:
     shares: tuple[Share, ...]
 
     def contended(self) -> tuple[int, ...]:
-        """Return omega of each boundary as the closed form has it."""
+        """Return omega of each boundary as the closed form uses it."""
         occupancy = list(self.occupancy_ns)
         for share in self.shares:
             meeting = len(share.boundaries)
@@ -96,14 +97,14 @@ def sharing_of(
     clusters: Sequence[int],
     occupancy_ns: tuple[int, ...],
 ) -> Sharing | None:
-    """Return what the boundaries of a pipeline share; None if they share nothing.
+    """Return what boundaries share; None if nothing is and there is no way back.
 
     Parameters
     ----------
     clusters
-        Of every stage.
+        Cluster of every stage.
     occupancy_ns
-        Of every boundary, as if it shared nothing, and of the way back if there is one.
+        omega of every boundary, without sharing, then of the way back if there is one.
     """
     if shared is None:
         return None

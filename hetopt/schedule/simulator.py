@@ -2,13 +2,13 @@
 
 Rules (MODEL.md section 4, HAPT section 4.2.1). Stage i runs forwards F_1..F_W,
 then B_1, F_(W+1), B_2, ..., with W = min(W_i, q); gpipe is W = q. A forward's
-output leaves when it ends, if the link is free: transfers in one direction start at
-least omega apart, and each arrives kappa after it starts. The two directions do not
-disturb each other; boundaries that share a link or an uplink take turns, and stages may
-hold several chunks, or run gradients of weights later (``hetopt.schedule.shared_run``).
-Where transfers block, both stages wait for them (``hetopt.schedule.blocking_run``).
-Everything starts as early as these rules allow, so the makespan is the longest path in
-the event graph, and the simulator returns one such path.
+output is sent when the forward ends, if the link is free: transfers in one direction
+start at least omega apart, and each arrives kappa after its start. The two directions
+do not affect each other. Transfers of boundaries that share a link or an uplink take
+turns; stages may hold several chunks, or compute gradients of weights later
+(``hetopt.schedule.shared_run``). If transfers block, both stages wait for them
+(``hetopt.schedule.blocking_run``). Every event starts as early as these rules allow, so
+the makespan is the longest path in the event graph; the simulator returns one.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class StageActivity:
     Attributes
     ----------
     busy_ns
-        Computing all micro-batches, and its g.
+        Time in which it computes all micro-batches, plus its g.
     idle_share
         1 - busy_ns / makespan, from 0 to 1; 0 if the makespan is 0.
     """
@@ -66,16 +66,15 @@ class Simulation:
     Attributes
     ----------
     makespan_ns
-        Largest end of a stage's last backward plus its g.
+        Largest end of a stage's last pass plus its g.
     stages
         One entry per stage.
     starts_ns
-        By kind (forward, backward, and the transfers that send-forward and
-        send-backward begin), stage and micro-batch, or pass; a transfer belongs to the
-        stage that sends it. Shape (4, p, passes).
+        By kind (forward, backward, send-forward, send-backward), stage and micro-batch
+        (or pass); a transfer belongs to the sending stage. Shape (4, p, passes).
     weight_start_ns
-        When gradients of weights start that run later, by stage and micro-batch, or
-        pass; shape (p, passes). None where they are part of the backward pass.
+        Start of each weight gradient that is computed later, by stage and micro-batch
+        (or pass); shape (p, passes). None if it is part of the backward pass.
     """
 
     times: PipelineTimes
@@ -86,37 +85,37 @@ class Simulation:
 
     @property
     def forward_start_ns(self) -> NDArray[np.int64]:
-        """Shape (p, q)."""
+        """Start of each forward; shape (p, passes)."""
         return self._starts_ns(FORWARD)
 
     @property
     def forward_end_ns(self) -> NDArray[np.int64]:
-        """Shape (p, q)."""
+        """End of each forward; shape (p, passes)."""
         return self._ends_ns(FORWARD)
 
     @property
     def backward_start_ns(self) -> NDArray[np.int64]:
-        """Shape (p, q)."""
+        """Start of each backward; shape (p, passes)."""
         return self._starts_ns(BACKWARD)
 
     @property
     def backward_end_ns(self) -> NDArray[np.int64]:
-        """Shape (p, q)."""
+        """End of each backward, without later weight gradients; shape (p, passes)."""
         return self._ends_ns(BACKWARD)
 
     @property
     def send_forward_start_ns(self) -> NDArray[np.int64]:
-        """Shape (p, q); the last stage sends nothing."""
+        """Shape (p, passes); if a pass sends nothing, its end."""
         return self._starts_ns(SEND_FORWARD)
 
     @property
     def send_backward_start_ns(self) -> NDArray[np.int64]:
-        """Shape (p, q); the first stage sends nothing."""
+        """Shape (p, passes); if a pass sends nothing, its end."""
         return self._starts_ns(SEND_BACKWARD)
 
     @property
     def last_end_ns(self) -> tuple[int, ...]:
-        """When each stage has run its last pass; length p."""
+        """End of each stage's last pass; length p."""
         return tuple(_last_ends_ns(self.times, self.starts_ns, self.weight_start_ns))
 
     def _starts_ns(self, kind: int) -> NDArray[np.int64]:
@@ -143,7 +142,7 @@ class Simulation:
         return CriticalPath(np.vstack((path[::-1], last)))
 
     def _all_starts_ns(self) -> NDArray[np.int64]:
-        """Return starts as ``events.run`` fills them."""
+        """Return the start times in the layout of ``events.run``."""
         if self.weight_start_ns is None:
             return self.starts_ns
         found = np.zeros((_rows(self.times), *self.starts_ns.shape[1:]), np.int64)
@@ -154,7 +153,7 @@ class Simulation:
         return found
 
     def _walk_back(self, stage: int, path: NDArray[np.int64]) -> int:
-        """Return how many events lead to a stage's end; fill ``path`` with them."""
+        """Fill ``path`` with the events that end with a stage; return their number."""
         fixed, starts = _fixed(self.times), self._all_starts_ns()
         if _is_large(self.times):
             return walk_back(np.array(fixed), starts, stage, path)
@@ -162,7 +161,7 @@ class Simulation:
 
 
 def simulate(times: PipelineTimes) -> Simulation:
-    """Run one iteration.
+    """Simulate one iteration.
 
     Raises
     ------
@@ -206,12 +205,12 @@ def _last_ends_ns(
     starts_ns: NDArray[np.int64],
     weights: NDArray[np.int64] | None,
 ) -> list[int]:
-    """Return when each stage has run its last pass.
+    """Return the end of each stage's last pass.
 
     Parameters
     ----------
     starts_ns, weights
-        As ``Simulation`` has them.
+        As in ``Simulation``.
     """
     final, durations = _last_backward(times), _durations_ns(times, BACKWARD)
     starts = starts_ns[BACKWARD, :, final]
@@ -223,8 +222,8 @@ def _last_ends_ns(
 
 
 def _run_apart(times: PipelineTimes) -> BlockingRun | SharedRun | None:
-    """Run what ``events.run`` cannot: blocking or shared transfers, and chunks."""
-    # A stage alone sends nothing.
+    """Run what ``events.run`` cannot, or return None if it can."""
+    # With a single stage there are no transfers that could block.
     if rule_of(times.schedule).blocking and times.stages > 1:
         return run_blocking(times)
     alike = times.sharing is None and times.chunks is None and not times.mixed
@@ -232,12 +231,12 @@ def _run_apart(times: PipelineTimes) -> BlockingRun | SharedRun | None:
 
 
 def _rows(times: PipelineTimes) -> int:
-    """Return how many rows ``starts`` of ``events.run`` has."""
+    """Return the number of rows in ``starts`` of ``events.run``."""
     return SEND_BACKWARD + 1 if times.weight_ns is None else WEIGHT + 1
 
 
 def _durations_ns(times: PipelineTimes, kind: int) -> NDArray[np.int64]:
-    """Return how long passes of a kind take: (p, q v), or (p, 1) if they are alike."""
+    """Return the passes' durations by kind: (p, passes), or (p, 1) if all are alike."""
     if times.mixed:
         each = [_durations_ns(own, kind) for own in times.mixed]
         return np.repeat(
@@ -254,10 +253,10 @@ def _durations_ns(times: PipelineTimes, kind: int) -> NDArray[np.int64]:
 
 
 def _last_backward(times: PipelineTimes) -> int:
-    """Return whose backward is the last on every stage: micro-batch, or pass."""
+    """Return the micro-batch (or pass) whose backward is the last on every stage."""
     last, chunks = times.passes - 1, times.chunks
     if times.fold is not None:
-        # The first chunk's.
+        # The last backward is that of the first chunk.
         return last - 1
     if chunks is None:
         return last
@@ -270,7 +269,7 @@ def _activity(busy_ns: int, makespan_ns: int) -> StageActivity:
 
 
 def _is_large(times: PipelineTimes) -> bool:
-    """Whether the events are many, and every time among them fits 64 bits."""
+    """Whether compiled code pays off and all times among the events fit 64 bits."""
     at_most = times.microbatches * (
         sum(times.round_trip_ns) + 2 * sum(times.transfer_ns)
     )
@@ -279,10 +278,10 @@ def _is_large(times: PipelineTimes) -> bool:
 
 
 def _fixed(times: PipelineTimes) -> list[list[int]]:
-    """Return by kind and (sending) stage how long the successor of an event waits.
+    """Return, by kind and (sending) stage, the delay from an event to its successor.
 
-    The last rows are how many micro-batches a stage holds, and how many it postpones
-    gradients of weights by.
+    The last two rows are the micro-batches that a stage holds, and by how many
+    micro-batches it postpones gradients of weights.
     """
     stages = range(times.stages)
     splits = times.weight_ns is not None

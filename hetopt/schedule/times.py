@@ -1,4 +1,4 @@
-"""What a schedule needs to know about a pipeline: its times and warm-up counts."""
+"""The data of a pipeline that schedules need: its times and warm-up counts."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from hetopt.schedule.shares import Sharing
 
 #: What takes time in a simulated iteration, in the order of
-#: ``hetopt.schedule.events``, with ``sync`` last. ``weight`` is a gradient of weights
-#: that runs after its backward pass.
+#: ``hetopt.schedule.events``, with ``sync`` last. ``weight`` is the gradient of a
+#: stage's weights if it is computed after the backward pass.
 EventKind = Literal[
     "forward",
     "backward",
@@ -43,46 +43,45 @@ class PipelineTimes:
     Attributes
     ----------
     schedule
-        Decides the closed form only (``has_steady_state``); what runs when is in
-        ``warmups``.
+        Decides the closed form, whether transfers block, and which of ``chunks``,
+        ``weight_ns`` and ``fold`` are given; with ``warmups`` these order the passes.
     microbatches
         q, at least 1.
     forward_ns, backward_ns
-        phi and beta of one micro-batch on each stage, or of one pass: the mean over the
-        stage's chunks; length p.
+        phi and beta of one micro-batch on each stage; with several chunks, of one pass,
+        as the mean over the stage's chunks; length p.
     transfer_ns, occupancy_ns
         kappa and omega of each boundary, the same in both directions; length p - 1.
-        Where stages are folded, of both chunks' transfers in one direction, each of
-        which takes half.
+        If stages are folded, the sum over both chunks' transfers in one direction;
+        each transfer takes half.
     sync_ns
         g of each stage, including tied embeddings; length p.
     warmups
-        W of each stage, at least 1, as the schedule has it: not cut to q.
+        W of each stage, at least 1, as the schedule prescribes it: not cut to q.
     sharing
-        What boundaries share. Then ``occupancy_ns`` allows for it, and the simulator
-        has transfers take turns instead.
+        Links and uplinks that boundaries share. ``occupancy_ns`` then allows for it; in
+        the simulation the transfers take turns instead.
     chunks
-        What stages of several chunks have beside this; None where each has one.
+        Further data if every stage has several chunks; None if each has one.
     weight_ns
-        What of the backward times is of weights' gradients that run later, at most
-        half of each (MODEL.md's w); length p. None: they are not apart.
+        The part of each backward time that computes gradients of weights later, at most
+        half of it (MODEL.md's w); length p. None: backward passes are not split.
     fold
-        Where stages are folded, what their times are made of: all others are then of
-        both chunks together.
+        The times of the first chunks if stages are folded; all other times are then
+        sums over both chunks. None: not folded.
     mixed
-        Where micro-batches have sequences of several lengths, the times of those of
-        each length, the longest first, which is the order in which they are run: then
-        ``microbatches`` is their sum, and all other times are those of the longest.
-        Empty: all are alike.
+        If sequences have several lengths, the times of the micro-batches of each
+        length, the longest first; they run in this order. ``microbatches`` is then
+        their total, and all other times are those of the longest. Empty: one length.
 
     Raises
     ------
     ValueError
-        If lengths differ, a time is negative, a count is less than 1, or stages have
-        several chunks and are one, or do not divide the micro-batches; if weights'
-        gradients are apart and the schedule has them not, or the reverse; if stages
-        are folded and there are no more micro-batches than stages; if lengths differ
-        in their stages, warm-ups or schedule, or do not add up to the micro-batches.
+        If an attribute has the wrong length, a time is negative or a count less than 1;
+        if there are several chunks but one stage, or q is no multiple of p; if
+        ``chunks``, ``weight_ns``, ``fold`` or ``mixed`` do not suit the schedule; if
+        stages are folded and q <= p; if the entries of ``mixed`` differ in stages,
+        warm-ups or schedule, or do not add up to the micro-batches.
     """
 
     schedule: ScheduleName
@@ -136,7 +135,7 @@ class PipelineTimes:
         self._check_mixed()
 
     def _check_mixed(self) -> None:
-        """Raise ValueError if lengths do not make up the micro-batches."""
+        """Raise ValueError if ``mixed`` is inconsistent with this pipeline."""
         if not self.mixed:
             return
         if not rule_of(self.schedule).mixes:
@@ -152,7 +151,7 @@ class PipelineTimes:
             raise ValueError(msg)
 
     def _check_weights(self) -> None:
-        """Keep ``weight_ns`` as Python's integers; raises ValueError."""
+        """Convert ``weight_ns`` to Python integers; ValueError if it is invalid."""
         weights = self.weight_ns
         if rule_of(self.schedule).splits != (weights is not None):
             apart = "not apart" if weights is None else "apart"
@@ -170,7 +169,7 @@ class PipelineTimes:
                 raise ValueError(msg)
 
     def _check_fold(self) -> None:
-        """Raise ValueError if stages are folded and cannot be, or the reverse."""
+        """Raise ValueError if ``fold`` does not suit the schedule or the counts."""
         if rule_of(self.schedule).folded != (self.fold is not None):
             folded = "not folded" if self.fold is None else "folded"
             msg = f"{self.schedule} with stages that are {folded}"
@@ -194,7 +193,7 @@ class PipelineTimes:
 
     @property
     def periods(self) -> int:
-        """How often a stage spends its forward and backward time in an iteration."""
+        """Multiples of ``round_trip_ns`` a stage computes: q, or q v with v chunks."""
         return self.microbatches * (1 if self.chunks is None else self.chunks.count)
 
     @property
@@ -204,7 +203,7 @@ class PipelineTimes:
 
     @property
     def busy_ns(self) -> tuple[int, ...]:
-        """What each stage computes in an iteration, without g; length p."""
+        """Computing time of each stage in an iteration, without g; length p."""
         return tuple(
             sum(each.periods * each.round_trip_ns[stage] for each in self.lengths)
             for stage in range(self.stages)
@@ -212,7 +211,7 @@ class PipelineTimes:
 
     @property
     def every_transfer_ns(self) -> tuple[int, ...]:
-        """Kappa of each transfer, the way back's last if stages hold chunks."""
+        """Kappa of each single transfer; with several chunks the way back's last."""
         if self.fold is not None:
             return tuple(both // FOLDED_CHUNKS for both in self.transfer_ns)
         if self.chunks is None:
@@ -221,7 +220,7 @@ class PipelineTimes:
 
     @property
     def every_occupancy_ns(self) -> tuple[int, ...]:
-        """Omega of each transfer, without the way back's."""
+        """Omega of each single transfer, without the way back's."""
         if self.fold is None:
             return self.occupancy_ns
         return tuple(both // FOLDED_CHUNKS for both in self.occupancy_ns)
@@ -236,21 +235,21 @@ class PipelineTimes:
 
     @property
     def later_ns(self) -> tuple[int, ...]:
-        """What of each stage's backward time runs later (w); 0 where nothing does."""
+        """Part of each stage's backward time that runs later (w); 0 if none does."""
         return self.weight_ns or (0,) * self.stages
 
     @property
     def postponed(self) -> tuple[int, ...]:
-        """How many micro-batches each stage's gradients of weights wait for; length p.
+        """By how many micro-batches each stage's weight gradients are late; length p.
 
-        As many as there are stages before it: then all hold p micro-batches.
+        As many as there are stages before it, so that all stages hold p micro-batches.
         """
         return tuple(max(0, self.stages - warmup) for warmup in self.warmups)
 
     def durations_ns(self, stage: int) -> tuple[list[int], list[int]]:
-        """Return forward and backward of a stage's chunks, or of all it holds.
+        """Return forward and backward time of each chunk of a stage.
 
-        Without the gradients of weights that run later.
+        The backward times leave out the gradients of weights that run later.
         """
         backward_ns = self.backward_ns[stage] - self.later_ns[stage]
         means = self.forward_ns[stage], backward_ns
@@ -269,7 +268,7 @@ class PipelineTimes:
         return forward, backward
 
     def weights_ns(self, stage: int) -> list[int]:
-        """Return what runs later of a stage's chunks, or of all it holds."""
+        """Return the times of later weight gradients; by chunk if stages are folded."""
         later_ns = self.later_ns[stage]
         if self.fold is None:
             return [later_ns]
@@ -277,9 +276,9 @@ class PipelineTimes:
 
     @property
     def has_steady_state(self) -> bool:
-        """Whether stages alternate: not where all q forwards come first.
+        """Whether stages alternate between forwards and backwards in a steady state.
 
-        So it is under gpipe, and where ``auto`` warms every stage up q times.
+        False if all q forwards come first: gpipe, or all W = q under ``auto``.
         """
         rule = rule_of(self.schedule)
         if rule.free:
@@ -288,15 +287,15 @@ class PipelineTimes:
 
     @property
     def inflight(self) -> tuple[int, ...]:
-        """Most micro-batches, or passes, a stage holds at once; length p.
+        """Most micro-batches (or passes) before their backward on a stage; length p.
 
-        Where stages are folded, micro-batches of the first chunk.
+        If stages are folded, micro-batches on the first chunk.
         """
         return tuple(min(warmup, self.periods) for warmup in self.warmups)
 
     @property
     def passes_held(self) -> tuple[int, ...]:
-        """Most passes a stage holds at once: forwards whose backward is yet to run."""
+        """Most passes a stage holds at once: forwards whose backward has not run."""
         if self.fold is None:
             return self.inflight
         return (FOLDED_CHUNKS * self.stages,) * self.stages

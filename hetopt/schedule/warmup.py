@@ -24,14 +24,15 @@ def warmup_counts(
 ) -> tuple[int, ...]:
     """Return the warm-up count W of every stage, first stage first.
 
-    The last stage has 1 and each stage ``delta`` more than the next (HAPT, Eq. 1), or
-    every stage has q, if all forwards come first.
+    The last stage has 1, plus what every stage runs ahead if stages hold several
+    chunks, and each other stage has ``delta`` more than the next (HAPT, Eq. 1); every
+    stage has q if all forwards come first.
 
     Parameters
     ----------
     microbatches
-        q. Counts may exceed it: memory and the simulator cut them, the period does
-        not.
+        q. Counts may exceed it: memory and the simulator cut them to q, the period
+        does not.
     crosses
         Whether each boundary joins two clusters; length p - 1.
     round_trip_ns
@@ -39,7 +40,7 @@ def warmup_counts(
     transfer_ns
         kappa of each boundary; length p - 1.
     chunks
-        Of every stage: with several, counts are of passes.
+        v, chunks per stage; if there are several, counts are of passes.
 
     Raises
     ------

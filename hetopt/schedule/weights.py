@@ -1,9 +1,9 @@
 """Zero bubble (ZB-H1): gradients of weights that run later than those of inputs.
 
-Stage i of p runs forwards ahead as under 1F1B. Its backward pass takes a gradient to
-the stage before it first (B); the gradients of its weights (W) depend on nothing that
-comes later, so they fill gaps. Stage i, counted from 0, runs the W of a micro-batch
-right behind the B that comes i micro-batches later, and what is left at the end: as
+Stage i of p runs as many forwards ahead as under 1F1B. Its backward pass first computes
+the gradient for the stage before it (B); nothing waits for the gradients of its weights
+(W), so they fill idle time. Stage i, counted from 0, runs the W of a micro-batch
+directly after the B that comes i micro-batches later, and the rest at the end, as in
 Qi et al., "Zero Bubble Pipeline Parallelism", section 2.3, and PyTorch's
 ``ScheduleInterleavedZeroBubble`` with one stage a rank. So every stage holds p
 micro-batches: p - i before their B, and i that wait for their W.
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def held_and_waiting(warmup: int, stages: int, microbatches: int) -> tuple[int, int]:
     """Return how many micro-batches a stage holds before their B, and before their W.
 
-    That many at once, and for both together at any time.
+    The first is the most at once; the sum is the most of both kinds together.
 
     Parameters
     ----------
@@ -38,14 +38,14 @@ def held_and_waiting(warmup: int, stages: int, microbatches: int) -> tuple[int, 
 def split_order(
     warmup: int, postponed: int, microbatches: int
 ) -> Iterator[tuple[int, int]]:
-    """Yield the passes of a stage: kind and micro-batch.
+    """Yield kind and micro-batch of the passes of a stage, in order.
 
     Parameters
     ----------
     warmup
         Forwards before the first backward, at most q.
     postponed
-        How many micro-batches later a W runs than its B.
+        By how many micro-batches a W runs later than its B.
     """
     yield from ((FORWARD, m) for m in range(warmup))
     for m in range(microbatches):

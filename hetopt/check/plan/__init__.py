@@ -1,1 +1,1 @@
-"""What every answer passes: rules, units, times, memory, a result's claims."""
+"""Checks of every answer: rules, units, times, memory, a result's claims."""

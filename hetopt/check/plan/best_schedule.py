@@ -1,4 +1,4 @@
-"""Check what a result says of each schedule, where the best of all is reported."""
+"""Check a result's claims about each schedule if the best of all was searched."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
     from hetopt.plans.plan import Plan
 
-#: Relative difference at which two numbers that should be one are not.
+#: Relative difference up to which two numbers count as equal.
 _TOLERANCE = 1e-9
 
 
 class Schedules:
-    """What is claimed of each schedule.
+    """The claims of a result about each schedule.
 
     Raises
     ------
@@ -54,7 +54,7 @@ class Schedules:
             )
 
     def bounds_beside(self, plan: Plan) -> list[float | None]:
-        """Return what plans of all schedules but a plan's take at least."""
+        """Return the lower bounds of all schedules other than the plan's."""
         return [
             each.lower_bound_s
             for each in self._claims
@@ -62,13 +62,12 @@ class Schedules:
         ]
 
     def findings(self, plan: Plan | None, value: float | None) -> Iterator[str]:
-        """Yield what is wrong.
+        """Yield what is wrong with the claims.
 
         Parameters
         ----------
         plan, value
-            The reported plan, and what it takes, by what is minimised; None without
-            one.
+            The reported plan and its objective value; None without a plan.
         """
         counts = Counter((each.schedule, each.chunks) for each in self._claims)
         named = {each.schedule for each in self._claims}
@@ -87,7 +86,7 @@ class Schedules:
             yield from (f"schedules: {each.schedule} {finding}" for finding in findings)
 
     def no_plan_findings(self, status: str) -> Iterator[str]:
-        """Yield what does not go with a result that has no plan."""
+        """Yield contradictions to a result without a plan."""
         for each in self._claims:
             if status == "infeasible" and each.counts:
                 yield f"status: infeasible, but {each.schedule} is {each.status}"
@@ -101,7 +100,7 @@ def _is_of(claim: ScheduleBound, plan: Plan) -> bool:
 
 
 def _alone(claim: ScheduleBound) -> Iterator[str]:
-    """Yield what is wrong whatever is claimed of others."""
+    """Yield what is wrong with a claim by itself."""
     value, bound = claim.objective_s, claim.lower_bound_s
     if not claim.counts and not (value is None and bound is None):
         yield f"is {claim.status}, but has a plan or a bound"
@@ -122,7 +121,7 @@ def _alone(claim: ScheduleBound) -> Iterator[str]:
 
 
 def _beside(claim: ScheduleBound, best: float | None) -> Iterator[str]:
-    """Yield what does not go with the reported plan."""
+    """Yield contradictions to the reported plan."""
     if best is None:
         return
     value, bound = claim.objective_s, claim.lower_bound_s
@@ -133,7 +132,7 @@ def _beside(claim: ScheduleBound, best: float | None) -> Iterator[str]:
 
 
 def _own(claim: ScheduleBound, value: float) -> Iterator[str]:
-    """Yield what is wrong with the claim on the schedule of the reported plan."""
+    """Yield findings on the claim about the reported plan's own schedule."""
     if claim.status not in ("optimal", "feasible"):
         yield f"is {claim.status}, but the plan is of it"
     elif claim.objective_s is None or abs(claim.objective_s - value) > (

@@ -1,4 +1,4 @@
-"""Check what a result says of money."""
+"""Check what a result claims about costs of renting."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from hetopt.problem.cluster.cluster import Cluster
     from hetopt.problem.problem import Problem
 
-#: Relative difference at which two numbers that should be one are not.
+#: Relative difference up to which two numbers count as equal.
 _TOLERANCE = 1e-9
 
 
@@ -28,9 +28,9 @@ def cost_findings(
     Parameters
     ----------
     iteration_time_s
-        Simulated.
+        The simulated time.
     data
-        What stands under ``cost``.
+        The value of the result's ``cost``.
     """
     claimed = mapping(data.get("nodes"), "cost.nodes")
     nodes = {name: whole(claimed, name, "cost.nodes") for name in claimed}
@@ -60,7 +60,7 @@ def cost_findings(
 
 
 def nodes_of(problem: Problem, plan: Plan) -> dict[str, int]:
-    """Return the nodes to rent: counted for each size of stages, or by their sum."""
+    """Return the nodes to rent by cluster; of clusters that the plan uses."""
     nodes = {}
     for cluster in problem.clusters:
         stages = Counter(
@@ -79,7 +79,7 @@ def _nodes(cluster: Cluster, stages: Counter[int]) -> int:
     count = sum(-(-own // largest) * stages[own] for own in stages if own > largest)
     parts = {own: stages[own] for own in stages if own <= largest}
     if cluster.unequal is None and len(parts) > 1:
-        # Several sizes: shares of nodes, added up and rounded up.
+        # Several sizes: add up shares of nodes and round up.
         return count + math.ceil(
             sum(Fraction(own, largest) * parts[own] for own in parts)
         )

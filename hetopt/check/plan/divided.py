@@ -1,9 +1,9 @@
-"""Check what a result says of dividing the nodes among several pipelines.
+"""Check what a result claims about dividing the nodes among several pipelines.
 
-A claim names some pipelines, each by the division it is of and its sequences, with a
-bound on its time; it holds for the same pipeline in other divisions. All others take at
-least their device time. What is claimed of all plans together has to follow from that:
-division by division, for every way to divide the batch.
+A claim names some pipelines, each by its division and its number of sequences, with a
+bound on its time; the bound holds for the same pipeline in other divisions too. All
+others take at least their device time. The claimed bound on all plans has to follow
+from these: division by division, for every way to divide the batch.
 """
 
 from __future__ import annotations
@@ -31,22 +31,22 @@ if TYPE_CHECKING:
 
     #: Devices of each node of one cluster, by pipeline.
     Given = tuple[tuple[int, ...], ...]
-    #: By pipeline and cluster, the devices of each node, most first.
+    #: By pipeline and cluster, the devices of each node, largest first.
     Division = tuple[dict[str, tuple[int, ...]], ...]
 
-#: Relative difference at which two numbers that should be one are not.
+#: Relative difference up to which two numbers count as equal.
 _TOLERANCE = 1e-9
-#: Ways to hand out halves of nodes that are looked at, at most.
+#: Most ways to hand out halves of nodes that are enumerated.
 _MOST_WAYS = 5 * 10**6
 
 
 class Divided:
-    """What is claimed of pipelines side by side.
+    """The claims of a result about pipelines side by side.
 
     Attributes
     ----------
     least_s
-        What all plans take at least, as claimed; inf: there is none.
+        Lower bound on the time of all plans, by claims and device time; inf: no plan.
 
     Raises
     ------
@@ -61,7 +61,7 @@ class Divided:
         data: Mapping[str, Any],
         principles: Principles,
     ) -> None:
-        # Stages of several sizes are counted in whole nodes only.
+        # If stages of a cluster may differ in size, nodes are not cut into halves.
         self._cuts = principles.sharing == "one"
         self._problem = problem
         self._batch = problem.training.global_batch
@@ -111,21 +111,21 @@ class Divided:
         result: Mapping[str, Any],
         principles: Principles,
     ) -> Divided | None:
-        """Return what a result claims; None if it is about plans of one pipeline."""
+        """Return the claims of a result; None if it is about single pipelines."""
         if "several" not in result:
             return None
         data = mapping(result["several"], "several")
         return cls(problem, table, data, principles)
 
     def findings(self) -> Iterator[str]:
-        """Yield what is wrong whatever is claimed of plans."""
+        """Yield findings that do not depend on a plan."""
         if self._claimed != self._count:
             yield f"several.divisions: {self._claimed}, expected {self._count}"
         for place in self._unknown:
             yield f"{place}: is no division of the nodes among pipelines"
 
     def no_plan_findings(self, status: str) -> Iterator[str]:
-        """Yield what is wrong with a result that has no plan."""
+        """Yield findings on a result without a plan."""
         if status == "infeasible" and self.least_s < inf:
             yield f"status: infeasible, but the divisions permit {self.least_s!r}"
 
@@ -136,14 +136,14 @@ class Divided:
         status: str,
         numbers: Mapping[str, float | None],
     ) -> Iterator[str]:
-        """Yield what is wrong with the bound and the gap of a result with a plan.
+        """Yield findings on the bound and the gap of a result with a plan.
 
         Parameters
         ----------
         value
-            Its closed form.
+            The plan's closed form.
         numbers
-            What the result says, by its keys.
+            Numbers of the result, by key.
         """
         if len(plan.pipelines) > self.most:
             yield f"several.most: {self.most}, the plan has {len(plan.pipelines)}"
@@ -177,7 +177,7 @@ class Divided:
         return tuple(division)
 
     def _ways(self) -> list[Division]:
-        """Return every division, pipelines in one of their orders."""
+        """Return every division once, whatever the order of its pipelines."""
         found: dict[object, Division] = {}
         for pipelines in range(1, self.most + 1):
             for way in self._divided(pipelines):
@@ -185,7 +185,7 @@ class Divided:
         return [way for way in found.values() if self._linked(way)]
 
     def _divided(self, pipelines: int) -> Iterator[Division]:
-        """Yield divisions where each of so many pipelines has something."""
+        """Yield the divisions among a number of pipelines in which each has nodes."""
         options: list[list[Given]] = []
         for cluster in self._problem.clusters:
             kinds = [
@@ -215,7 +215,7 @@ class Divided:
                 yield way
 
     def _linked(self, way: Division) -> bool:
-        """Whether gradients can pass between all clusters of different pipelines."""
+        """Whether clusters of different pipelines are linked, for their gradients."""
         return all(
             a == b or self._problem.links.between(a, b) is not None
             for r, own in enumerate(way)
@@ -225,9 +225,9 @@ class Divided:
         )
 
     def _least(self, way: Division) -> float:
-        """Return what plans of a division take at least."""
+        """Return a lower bound on the time of plans of a division."""
         if self._problem.training.lengths is not None:
-            # Where lengths differ, what is claimed is of whole divisions.
+            # If sequences have several lengths, claims are about whole divisions.
             return self._whole.get(_name(way), 0.0)
         times = []
         for pipeline, own in enumerate(way):
@@ -239,7 +239,7 @@ class Divided:
             after = np.array(last)
             longest = np.full(self._batch + 1, inf)
             for n in range(2, self._batch + 1):
-                # 1 to n - 1 sequences for those before, the others for this one.
+                # 1 to n - 1 sequences for the earlier pipelines, the rest for this one.
                 longest[n] = np.maximum(least[1:n], after[n - 1 : 0 : -1]).min()
             least = longest
         return float(least[self._batch])
@@ -256,7 +256,7 @@ class Divided:
 
 
 def _name(way: Division) -> object:
-    """Return a division as something that can be looked up, whatever its order."""
+    """Return a hashable key of a division that ignores the order of its pipelines."""
     return frozenset(_counted(way).items())
 
 
@@ -278,7 +278,7 @@ def _handed_out(
     Parameters
     ----------
     cuts
-        Whether there are halves at all.
+        Whether nodes may be cut into halves.
     """
     ways = []
     for halves in product(range(2 * count + 1), repeat=pipelines):

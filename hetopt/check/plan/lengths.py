@@ -1,8 +1,8 @@
-"""What is checked of pipelines that take sequences of several lengths.
+"""Checks of pipelines that take sequences of several lengths.
 
 Each length has a table of its own. A stage needs the memory of the longest sequences
-its pipeline takes, for as many micro-batches as it has warm-ups. g is that of the
-shortest length of the problem that the pipeline could take.
+that its pipeline takes, for as many micro-batches as it has warm-ups. g is that of the
+shortest length of the problem for which the tables have all strategies of the pipeline.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ if TYPE_CHECKING:
 class OneLength(NamedTuple):
     """One pipeline as if all its sequences had one length.
 
-    There are as many micro-batches as there are in all, or warm-ups if these are more:
-    so every stage holds what its warm-ups say.
+    It has the micro-batches of all lengths, or as many as the most warm-ups if that is
+    more, so that every stage holds as many micro-batches as it has warm-ups.
     """
 
     problem: Problem
@@ -41,7 +41,7 @@ class OneLength(NamedTuple):
 
 
 def length_findings(problem: Problem, plan: Plan) -> Iterator[str]:
-    """Yield what is wrong with how sequences are shared out and make micro-batches."""
+    """Yield findings on how sequences are divided and form micro-batches."""
     if not STEPS[plan.schedule].mixes:
         yield f"schedule: {plan.schedule} does not run sequences of several lengths"
     if plan.per_unit:
@@ -97,10 +97,10 @@ def _mix_findings(
 def one_length_each(
     problem: Problem, table: CostTable, plan: Plan
 ) -> list[dict[int, OneLength]]:
-    """Return what every pipeline is priced with, by length; the mixes are sound.
+    """Return problem, table and pipeline of each length, by pipeline.
 
-    Beside the lengths that it takes there is the shortest that it could take: for which
-    the tables have all of its strategies.
+    The lengths are those that the pipeline takes, and the shortest for which the tables
+    have all of its strategies. The mixes have to be valid.
 
     Raises
     ------
@@ -167,7 +167,7 @@ def closed_form_of(
 
 
 def last_ends_of(each: Sequence[tuple[Times, int]], counts: Sequence[int]) -> list[int]:
-    """Return when every stage has run its last pass, in nanoseconds.
+    """Return the end of every stage's last pass, in nanoseconds.
 
     Parameters
     ----------
@@ -176,7 +176,7 @@ def last_ends_of(each: Sequence[tuple[Times, int]], counts: Sequence[int]) -> li
     """
     order = [times for times, number in each for _ in range(number)]
     p, q = len(counts), len(order)
-    # When activations and gradients of each micro-batch reach each stage.
+    # Arrival of each micro-batch's activations and gradients at each stage.
     here: dict[tuple[bool, int, int], int] = {
         (back, p - 1 if back else 0, m): 0 for back in (False, True) for m in range(q)
     }
@@ -207,7 +207,7 @@ def last_ends_of(each: Sequence[tuple[Times, int]], counts: Sequence[int]) -> li
 
 
 def _passes(warm: int, q: int) -> list[tuple[bool, int]]:
-    """Return whether each pass of a stage is a backward, and its micro-batch."""
+    """Return the passes of a stage: whether it is a backward, and its micro-batch."""
     listed = [(False, m) for m in range(warm)]
     for m in range(q):
         listed.append((True, m))

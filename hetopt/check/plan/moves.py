@@ -1,9 +1,9 @@
-"""Whether moves bring every device what the next plan asks, from devices that had it.
+"""Check that moves bring each device what the next plan needs, from devices with it.
 
-Positions of a tensor are asked one by one: does a rank hold this one? Only the first
-position of every stretch in which nobody's answer changes is asked. What is held is
-told from the plan alone (``docs/explanation/MODEL.md``, section 2): nothing of what
-chooses the moves is used.
+Tensors are checked position by position: which ranks hold it? Only the first position
+of each range is checked within which no rank's answer changes. What a rank holds is
+derived from the plan alone (``docs/explanation/MODEL.md``, section 2), without the code
+that chooses the moves.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _CHECKPOINT = "checkpoint"
 
 
 class Rank(NamedTuple):
-    """A device that has a part of a unit, and its number within the stage."""
+    """A device that holds a part of a unit, and its number within the stage."""
 
     device: str
     strategy: Strategy
@@ -56,7 +56,7 @@ class Row:
 
 @dataclass(slots=True)
 class Unit:
-    """Who has parts of a unit before and after, and what moves of it by tensor."""
+    """The ranks that hold parts of a unit before and after, and its moves by tensor."""
 
     before: list[Rank] = field(default_factory=list)
     after: list[Rank] = field(default_factory=list)
@@ -77,11 +77,11 @@ def check_moves(
     Parameters
     ----------
     text
-        The file.
+        Content of the file.
     plans, places
         Before and after; see ``Places``.
     left
-        Names of the devices that are left of those before.
+        Names of the devices of the first plan that are still there.
     """
     return list(_Moves(problem, plans, places, set(left)).findings(text))
 
@@ -122,7 +122,7 @@ class _Moves:
                         yield f"{name}: {finding}"
 
     def _taken(self, line: Sequence[str]) -> str | None:
-        """Take in one line; return what is wrong with it."""
+        """Record the move of one line; return what is wrong with it, or None."""
         try:
             name, begin, end, sender, receiver, size = line
             unit_name, part, state = name.split(".")
@@ -142,7 +142,7 @@ class _Moves:
         return None
 
     def _sizes(self, unit: int) -> tuple[tuple[int, int], tuple[int, int]]:
-        """Return the numbers that ranks split, and that all have: dense, routed."""
+        """Return how many values ranks split, and how many each has: dense, routed."""
         model = self._problem.model
         kind = model.units[unit]
         one, two = (
@@ -181,7 +181,7 @@ class _Moves:
     def _has(
         self, rank: Rank, part: str, state: str, sizes: tuple[int, int], at: int
     ) -> bool:
-        """Whether a rank holds one position."""
+        """Whether a rank holds the value at one position."""
         own = rank.strategy
         local, length = 0, 0
         held = False
@@ -200,7 +200,7 @@ class _Moves:
     def _ends(
         self, rank: Rank, part: str, state: str, sizes: tuple[int, int]
     ) -> Iterator[int]:
-        """Yield the positions at which what a rank holds may begin or end."""
+        """Yield the positions at which a rank's ranges may begin or end."""
         parts = list(self._parts(rank, part, sizes))
         length = sum(last - first for first, last in parts)
         group, others = self._others(rank, part)
@@ -216,7 +216,7 @@ class _Moves:
     def _parts(
         self, rank: Rank, part: str, sizes: tuple[int, int]
     ) -> Iterator[tuple[int, int]]:
-        """Yield from where to where a rank's parts go, before ZeRO."""
+        """Yield the ranges that a rank holds, from and to, before ZeRO shards them."""
         own, (split, every) = rank.strategy, sizes
         if part == "dense":
             t = rank.number % own.tp
@@ -232,7 +232,7 @@ class _Moves:
                 yield first + wide * e // own.ep, first + wide * (e + 1) // own.ep
 
     def _others(self, rank: Rank, part: str) -> tuple[int, int]:
-        """Return which one a rank is of those that have the same, and how many."""
+        """Return a rank's number among those with the same parts, and their count."""
         own = rank.strategy
         alike = own.tp if part == "dense" else own.ep * own.etp
         return rank.number // alike, own.dp * own.cp * own.tp // alike
@@ -241,7 +241,7 @@ class _Moves:
 def _stretch(
     where: str, had: set[str], wanted: set[str], rows: Sequence[Row]
 ) -> Iterator[str]:
-    """Yield what is wrong where nobody's answer changes."""
+    """Yield findings on a range of positions, which each rank holds or lacks as one."""
     got = Counter(row.receiver for row in rows)
     for device in sorted(wanted - had):
         if got[device] != 1:
@@ -257,7 +257,7 @@ def _stretch(
 
 
 def _ranks(plan: Plan, places: Places) -> Iterator[tuple[int, Rank]]:
-    """Yield every unit that a device has a part of."""
+    """Yield every unit with each rank that holds a part of it."""
     for pipeline, stages in zip(plan.pipelines, places, strict=True):
         for stage, devices in zip(pipeline.stages, stages, strict=True):
             units = list(range(stage.first_unit, stage.end_unit))

@@ -1,7 +1,7 @@
-"""Whether stages fit into a cluster's nodes, counted here from the nodes alone.
+"""Whether stages fit into a cluster's nodes, counted from the nodes alone.
 
 A stage of no more devices than the largest node lies in one node; a larger one takes
-equally many devices, as many as some node has, of several nodes that are its own.
+as many devices, the size of some node, from each of several nodes of its own.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from hetopt.plans.strategy import Strategy
     from hetopt.problem.cluster.cluster import Cluster
 
-    #: How many nodes have so many devices free, by devices, ascending.
+    #: Number of free devices of a node and how many nodes have it, ascending.
     Free = tuple[tuple[int, int], ...]
 
 
 def most_stages(cluster: Cluster, strategy: Strategy) -> int:
-    """Return how many stages of one strategy the nodes hold."""
+    """Return the largest number of stages of one strategy that the nodes hold."""
     free = _nodes(cluster)
     devices = strategy.devices
     largest = free[-1][0]
@@ -34,7 +34,7 @@ def most_stages(cluster: Cluster, strategy: Strategy) -> int:
 
 
 def cut(cluster: Cluster, parts: Sequence[int]) -> bool:
-    """Whether parts of so many devices can be cut from the nodes, each from one."""
+    """Whether parts of these sizes can be cut from the nodes, each from one node."""
     open_ = [(tuple(sorted(parts)), _nodes(cluster))]
     seen = set()
     while open_:
@@ -54,9 +54,9 @@ def cut(cluster: Cluster, parts: Sequence[int]) -> bool:
 
 
 def packing_findings(cluster: Cluster, stages: Sequence[Strategy]) -> Iterator[str]:
-    """Yield why stages, all of one cluster, do not fit into its nodes together.
+    """Yield why the stages of a cluster do not fit into its nodes together.
 
-    One that fits into none is a matter of its mesh.
+    A stage that does not even fit alone is reported by ``mesh_findings``.
     """
     devices = sum(strategy.devices for strategy in stages)
     nodes = _nodes(cluster)
@@ -88,7 +88,7 @@ def _nodes(cluster: Cluster) -> Free:
 
 
 def _parts(nodes: Free, strategy: Strategy) -> list[int]:
-    """Return what a large stage may have in each of its nodes."""
+    """Return how many devices a large stage may have in each of its nodes."""
     return [
         size
         for size, _ in nodes
@@ -99,9 +99,9 @@ def _parts(nodes: Free, strategy: Strategy) -> list[int]:
 
 
 def _fit(nodes: Free, stages: Sequence[Strategy]) -> bool:
-    """Search for a place for every stage, the largest first.
+    """Whether all stages find a place, by a search that places the largest first.
 
-    Of nodes as good as each other one is tried; what failed once is not tried again.
+    Of nodes with equally many free devices one is tried; no state is visited twice.
     """
     order = sorted(stages, key=lambda strategy: -strategy.devices)
     open_ = [(0, nodes)]
@@ -113,13 +113,13 @@ def _fit(nodes: Free, stages: Sequence[Strategy]) -> bool:
         if (depth, free) in seen:
             continue
         seen.add((depth, free))
-        # The last one is tried first: the fullest node.
+        # The last entry is tried first: the fullest node.
         open_ += [(depth + 1, after) for after in _placed(nodes, free, order[depth])]
     return False
 
 
 def _placed(nodes: Free, free: Free, strategy: Strategy) -> Iterator[Free]:
-    """Yield what is free after one more stage, by where it is put."""
+    """Yield the free devices after one more stage, for each place it may take."""
     devices = strategy.devices
     if devices <= nodes[-1][0]:
         for size, _ in reversed(free):
@@ -129,7 +129,7 @@ def _placed(nodes: Free, free: Free, strategy: Strategy) -> Iterator[Free]:
                 left[size - devices] += 1
                 yield _sorted(left)
         return
-    # No node is shared yet: larger stages come first.
+    # Nodes are still whole, as larger stages are placed first.
     for size in _parts(nodes, strategy):
         left = Counter(dict(free))
         wanted = devices // size

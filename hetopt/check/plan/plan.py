@@ -37,16 +37,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckedPlan:
-    """What a plan that holds costs.
+    """Times and memory of a valid plan.
 
     Attributes
     ----------
     closed_form_s, iteration_time_s
         Both times of MODEL.md section 4, in seconds.
     memory_bytes
-        Needed on each device of every stage.
+        Memory needed on each device of every stage.
     uniap_s
-        UniAP's objective, in seconds; None where stages have one strategy.
+        UniAP's objective, in seconds; None unless units have strategies of their own.
     """
 
     closed_form_s: float
@@ -66,14 +66,14 @@ def check_plan(
     Parameters
     ----------
     principles
-        What the plan has to keep; all of them unless its result says otherwise.
+        Principles that the plan has to keep; all of them unless given.
 
     Raises
     ------
     DigestError
         The plan was made from another problem or table.
     CheckError
-        The plan breaks a rule; its findings name all of them.
+        The plan breaks rules; the findings name all that were found.
     """
     check_digests(problem, table, plan)
     findings = list(_whole_findings(problem, table, plan))
@@ -110,10 +110,10 @@ def check_plan(
 
 
 def _ensure_short(closed: Fraction, simulated: int) -> None:
-    """Raise CheckError unless both times, in nanoseconds, are of a length we know."""
+    """Raise CheckError if both times, in nanoseconds, exceed the longest allowed."""
     quicker = min(closed, Fraction(simulated))
     if quicker > LONGEST_NS:
-        # what is longer stands in the table as just too long: no price is right
+        # the table caps longer times, so that no time of this plan is exact
         raise CheckError(
             [
                 f"time: an iteration takes {float(quicker * _TICK):g} s "
@@ -125,7 +125,7 @@ def _ensure_short(closed: Fraction, simulated: int) -> None:
 def _checked_lengths(
     problem: Problem, table: CostTable, plan: Plan, principles: Principles
 ) -> CheckedPlan:
-    """Return what a plan costs whose sequences have several lengths."""
+    """Return times and memory of a plan for sequences of several lengths."""
     findings: list[str] = []
     closed, ran = [], []
     memory: list[int] = []
@@ -140,7 +140,7 @@ def _checked_lengths(
             for each in rows_of(*own)[1]
         ]
         try:
-            # The longest needs the most memory, and is what has to fit.
+            # Memory is checked for the longest sequences, which need the most.
             sound = _sound(longest.problem, longest.table, alone, principles)
         except CheckError as error:
             missing += error.findings
@@ -168,7 +168,7 @@ def _checked_lengths(
 
 
 def _whole_findings(problem: Problem, table: CostTable, plan: Plan) -> Iterator[str]:
-    """Yield what is wrong with a plan before its stages are looked at."""
+    """Yield findings on the whole plan, before its stages are checked."""
     yield from table_findings(problem, table)
     if plan.schedule != problem.training.schedule:
         yield f"schedule: {plan.schedule}, the problem says {problem.training.schedule}"
@@ -188,7 +188,7 @@ def _whole_findings(problem: Problem, table: CostTable, plan: Plan) -> Iterator[
 def _sound_parts(
     parts: Sequence[tuple[Problem, CostTable]], plan: Plan, principles: Principles
 ) -> list[PricedStages | PricedUnits]:
-    """Return what each of several pipelines costs; see ``_sound``."""
+    """Return times and memory of each of several pipelines; see ``_sound``."""
     priced, findings = [], []
     for number, (problem, table) in enumerate(parts):
         try:
@@ -203,7 +203,7 @@ def _sound_parts(
 def _sound(
     problem: Problem, table: CostTable, plan: Plan, principles: Principles
 ) -> PricedStages | PricedUnits:
-    """Return what the only pipeline costs; raise CheckError if it breaks a rule."""
+    """Return times and memory of the only pipeline; CheckError if it breaks a rule."""
     pipeline = plan.pipelines[0]
     findings = list(_unit_findings(table, pipeline.stages))
     p, q = len(pipeline.stages), pipeline.microbatches
@@ -219,7 +219,7 @@ def _sound(
         )
         raise CheckError(findings)
     findings += _pipeline_pin_findings(problem, pipeline)
-    # costs are defined where stages and boundaries are
+    # stages have costs only if they hold all units in order
     sound = _units_in_order(table, pipeline.stages)
     priced: PricedStages | PricedUnits | None = None
     if plan.per_unit:
@@ -241,12 +241,12 @@ def _sound(
 
 
 def stage_times(problem: Problem, table: CostTable, pipeline: Pipeline) -> Times:
-    """Return the times of a pipeline that takes its rows and units from the table."""
+    """Return the times of a pipeline whose units and table rows are sound."""
     rows, _ = rows_of(problem, table, pipeline)
     return PricedStages(problem, table, pipeline, rows).times
 
 
-#: The tick as the decimal number it is written as.
+#: The tick as an exact decimal number.
 _TICK = Fraction(str(TICK_S))
 
 
@@ -268,7 +268,7 @@ def check_digests(problem: Problem, table: CostTable, plan: Plan) -> None:
 
 
 def _unit_findings(table: CostTable, stages: Sequence[Stage]) -> Iterator[str]:
-    """Every unit once and in order, and a body unit in every stage."""
+    """Yield units that are not held once and in order, and stages without a layer."""
     if not stages:
         yield "stages: none, expected at least one"
     reached = 0
@@ -280,7 +280,7 @@ def _unit_findings(table: CostTable, stages: Sequence[Stage]) -> Iterator[str]:
             yield f"stage {i}: starts at unit {first}, which stage {i - 1} holds too"
         if end <= first:
             yield f"stage {i}: units {first} to {end} are none"
-        # UniAP's rule (7b) asks for any unit
+        # UniAP's rule (7b) requires only some unit
         elif stage.unit_strategies is None and not any(
             table.body[kind] for kind in table.units[max(first, 0) : end]
         ):
@@ -299,7 +299,7 @@ def _units_in_order(table: CostTable, stages: Sequence[Stage]) -> bool:
 def _cluster_findings(
     problem: Problem, pipeline: Pipeline, principles: Principles
 ) -> Iterator[str]:
-    """P3, P4, mesh rules and capacity of every cluster; unknown names."""
+    """Yield violations of P3, P4, mesh rules and capacity, and unknown clusters."""
     known = {cluster.name: cluster for cluster in problem.clusters}
     runs = [
         (name, [i for i, _ in group])
@@ -330,7 +330,7 @@ def _cluster_findings(
 
 
 def _rising_tp_findings(name: str, stages: Sequence[Stage]) -> Iterator[str]:
-    """H2 section 4.3.3: tp never rises along a cluster's stages."""
+    """Yield where tp rises along a cluster's stages (H2, section 4.3.3)."""
     own = [(i, stage) for i, stage in enumerate(stages) if stage.cluster == name]
     for (i, before), (k, after) in pairwise(own):
         tp = after.strategy.tp
@@ -342,7 +342,7 @@ def _rising_tp_findings(name: str, stages: Sequence[Stage]) -> Iterator[str]:
 
 
 def _pipeline_pin_findings(problem: Problem, pipeline: Pipeline) -> Iterator[str]:
-    """Yield the pins of pipeline, order, units and use of clusters that are broken."""
+    """Yield broken pins (except those of strategies), a wrong q and missing links."""
     pins = problem.pins
     stages = pipeline.stages
     batch = problem.training.global_batch
@@ -377,6 +377,3 @@ def _pipeline_pin_findings(problem: Problem, pipeline: Pipeline) -> Iterator[str
         yield from pin_findings(f"{place}.stages", domains.stages, len(own))
         hosted = sum(stage.units for stage in own)
         yield from pin_findings(f"{place}.units", domains.units, hosted)
-
-
-# --- costs --------------------------------------------------------------------------

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 def rows_of(
     problem: Problem, table: CostTable, pipeline: Pipeline
 ) -> tuple[list[tuple[int, int]], list[str]]:
-    """Return (cluster, strategy index) of every stage, and what is not in the table."""
+    """Return (cluster, strategy index) of every stage, and faults of the table."""
     names = [cluster.name for cluster in problem.clusters]
     parts = [s for s in table.slices if s.microbatches == pipeline.microbatches]
     if not parts:
@@ -60,7 +60,7 @@ def rows_of(
 
 
 class PricedStages:
-    """Times and memory of a pipeline whose units and table rows are sound."""
+    """Times and memory of a pipeline whose units and table rows are valid."""
 
     def __init__(
         self,
@@ -140,12 +140,12 @@ class PricedStages:
         )
 
     def _pair(self, kind: int) -> tuple[int, int]:
-        """Return the kinds of the two units that one of the plan stands for."""
+        """Return the kinds of the two model units that a paired kind stands for."""
         assert self.table.pairs is not None
         return self.table.pairs[kind - len(self.table.kinds)]
 
     def _folded(self) -> Folded:
-        """Return what folded stages take, from the units of their pairs."""
+        """Return the times of folded stages, from the units of their pairs."""
         took, between, fill = [], [], []
         for i in range(len(self.rows)):
             own, k = self._costs(i)
@@ -179,16 +179,16 @@ class PricedStages:
         Parameters
         ----------
         cuts
-            Of every boundary but the way back.
+            All boundaries but the way back.
         forward, backward, sync
-            Of every stage.
+            Times of every stage.
         """
         p, chunks = len(self.rows), self.table.chunks
         assert self.table.way_back is not None
         every = [*cuts, self._way_back(self.table.way_back)]
         around = [cluster for cluster, _ in (*self.rows, self.rows[0])]
         occupancy = [int(self.slice.occupancy_ns[cut]) for cut in every]
-        # the closed form counts all that may be shared twice, whoever shares it
+        # the closed form counts links and uplinks twice, whether they are shared or not
         twice = [
             max([alone, *(2 * way.keeps for way in ways)])
             for alone, ways in zip(
@@ -216,7 +216,7 @@ class PricedStages:
         )
 
     def _end_times(self, i: int) -> tuple[int, int]:
-        """Return forward and backward of the stage's units outside the body."""
+        """Return v times the table's times of the stage's units outside the body."""
         own, k = self._costs(i)
         kinds = [kind for kind in self._kinds(i) if not self.table.body[kind]]
         return (
@@ -225,7 +225,7 @@ class PricedStages:
         )
 
     def _activations(self, i: int, kind: int) -> int:
-        """Return the bytes of a unit's activations, and what waits for w."""
+        """Return the bytes of a unit's activations in flight, with what waits for w."""
         own, k = self._costs(i)
         each = int(own.activation_bytes[k, kind])
         if own.weight_bytes is None:
@@ -259,7 +259,7 @@ class PricedStages:
         """Yield wrong warm-ups, memory and resharding."""
         stages = self.pipeline.stages
         clusters = [stage.cluster for stage in stages]
-        # under auto the plan decides
+        # under auto the plan chooses its warm-ups
         free = STEPS[self.times.schedule].free
         expected = self.warmups if free else warmups(self.times, clusters)
         for i, (before, after) in enumerate(pairwise(self.warmups), start=1):
@@ -280,7 +280,7 @@ class PricedStages:
             yield from self._resharding_findings(i)
 
     def _resharding_findings(self, i: int) -> Iterator[str]:
-        """Yield what is wrong with how activations leave a stage."""
+        """Yield findings on the resharding at the boundary after a stage."""
         written = self.pipeline.stages[i].resharding
         if i < len(self.rows) - 1:
             boundary = self._boundary(i)

@@ -1,4 +1,4 @@
-"""Read a result or plan that may be anything, naming the key that is wrong."""
+"""Read a result or plan from unchecked data; errors name the key that is wrong."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def read_plan(data: object, field: str) -> Plan:
 
 
 def read_principles(data: Mapping[str, Any]) -> Principles:
-    """Return what plans have to keep: all but what ``relaxed`` lists."""
+    """Return the principles that plans have to keep: all but those in ``relaxed``."""
     names = []
     for place, name in items(data, "relaxed", ""):
         if not isinstance(name, str):
@@ -118,7 +118,7 @@ def _check_strategy(data: Mapping[str, Any], field: str) -> None:
 
 
 def mapping(value: object, field: str) -> Mapping[str, Any]:
-    """Return an object of named values."""
+    """Return an object of named values; raise InputError if it is none."""
     if not isinstance(value, Mapping):
         raise _wrong(field, value, "an object")
     return value
@@ -194,7 +194,7 @@ def _join(field: str, key: str) -> str:
 
 
 def _wrong(field: str, value: object, expected: str) -> InputError:
-    # Lists may be long or deep, of which this shows the beginning.
+    # Values may be long or deeply nested: only the beginning is shown.
     shown = reprlib.repr(value)
     if len(shown) > 40:
         shown = shown[:37] + "..."

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from hetopt.plans.plan import Plan
     from hetopt.problem.problem import Problem
 
-#: Relative difference at which two numbers that should be one are not.
+#: Relative difference up to which two numbers count as equal.
 TOLERANCE = 1e-9
 
 
@@ -46,7 +46,7 @@ def check_result(
     Parameters
     ----------
     result_json
-        What ``Result.to_json`` makes and plan files hold.
+        As ``Result.to_json`` makes it and plan files hold it.
 
     Raises
     ------
@@ -60,7 +60,7 @@ def check_result(
 
 
 class _Claims:
-    """A result that is well-formed, whatever it claims."""
+    """The claims of a well-formed result, true or not."""
 
     def __init__(
         self, problem: Problem, table: CostTable, data: Mapping[str, Any]
@@ -300,7 +300,7 @@ class _Claims:
             bounds, parts = bounds + beside, f"{parts} and schedules"
         lowest = min((b for b in bounds if b is not None), default=None)
         if lowest is not None:
-            # the bound may not be above the least of its parts
+            # the bound may not exceed the least of the bounds it is made of
             if bound > lowest * (1 + TOLERANCE):
                 yield f"lower_bound_s: {bound}, {parts} prove only {lowest!r}"
             elif not _close(bound, min(lowest, value)):
@@ -354,10 +354,10 @@ def _close(first: float, second: float) -> bool:
 
 
 def _programs(problem: Problem, table: CostTable) -> Iterator[tuple[int, int]]:
-    """Yield every (p, q) whose program is not empty on sight.
+    """Yield every (p, q) that needs a settlement.
 
-    A program is empty when pins forbid p or q, when no cluster has a strategy at q,
-    or when the clusters have no room for p stages.
+    Not those where pins forbid p or q, no cluster has a strategy at q, the clusters
+    have no room for p stages, or the schedule does not run p stages with q.
     """
     body = sum(table.body[kind] for kind in table.units)
     for part in table.slices:
@@ -373,7 +373,7 @@ def _programs(problem: Problem, table: CostTable) -> Iterator[tuple[int, int]]:
 
 
 def _equal_stages(problem: Problem) -> Iterator[tuple[int, int]]:
-    """Yield every (p, q) of UniAP's: stages that share all devices equally."""
+    """Yield every (p, q) of UniAP, whose stages have equally many devices."""
     cluster, batch = problem.clusters[0], problem.training.global_batch
     domains = (problem.pins.stages, problem.pins.of(cluster.name).stages)
     body = len(problem.model.units) - 2
@@ -386,7 +386,7 @@ def _equal_stages(problem: Problem) -> Iterator[tuple[int, int]]:
 
 
 def _shape(plan: Plan) -> tuple[object, ...]:
-    """Everything of a plan but which units its stages hold."""
+    """Return a key of a plan that leaves out which units its stages hold."""
     pipeline = plan.pipelines[0]
     return (
         pipeline.microbatches,

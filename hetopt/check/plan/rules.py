@@ -1,4 +1,4 @@
-"""What a cluster's mesh must satisfy, read from the problem alone."""
+"""Rules for a cluster's mesh and for a table, from the problem alone."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def mesh_findings(
 ) -> Iterator[str]:
     """Yield every rule of MODEL.md section 2 that a strategy breaks.
 
-    Whether the cluster has the devices is a matter of all its stages.
+    Whether the cluster has enough devices for all its stages is checked elsewhere.
     """
     name = f"cluster {cluster.name!r}: {strategy}"
     model, training = problem.model, problem.training
@@ -82,7 +82,7 @@ def mesh_findings(
 def _expert_findings(
     name: str, problem: Problem, cluster: Cluster, strategy: Strategy
 ) -> Iterator[str]:
-    """Yield what is wrong with the ranks that routed experts are spread over."""
+    """Yield rules on the ranks of routed experts that a strategy breaks."""
     ep, etp, tp = strategy.ep, strategy.etp, strategy.tp
     experts = problem.model.experts
     if experts is None:
@@ -108,7 +108,7 @@ def _expert_findings(
 
 
 def pin_findings(what: str, domain: Domain, value: Any) -> Iterator[str]:
-    """Yield what the user's pin says against a value."""
+    """Yield how a value violates the user's pin."""
     if value in domain.forbidden:
         yield f"pin {what}: {value} is forbidden"
     elif domain.allowed is not None and value not in domain.allowed:
@@ -116,7 +116,7 @@ def pin_findings(what: str, domain: Domain, value: Any) -> Iterator[str]:
 
 
 def table_findings(problem: Problem, table: CostTable) -> Iterator[str]:
-    """Yield where a table does not belong to the problem."""
+    """Yield where a table does not match the problem."""
     names = tuple(cluster.name for cluster in problem.clusters)
     if table.cluster_names != names:
         yield (
@@ -154,7 +154,7 @@ def table_findings(problem: Problem, table: CostTable) -> Iterator[str]:
                 f"has {cluster.devices}"
             )
         yield from _capacity_findings(problem, table, cluster)
-        # one byte for whoever rounds the product up
+        # one more byte, as the product may be rounded up
         limit = cluster.memory_bytes * (1 - Fraction(problem.training.reserve))
         limit = max(limit - cluster.overhead_bytes, Fraction(0))
         if usable > limit + 1:
@@ -167,7 +167,7 @@ def table_findings(problem: Problem, table: CostTable) -> Iterator[str]:
 def _capacity_findings(
     problem: Problem, table: CostTable, cluster: Cluster
 ) -> Iterator[str]:
-    """Yield where a table counts other stages of a strategy than the nodes hold."""
+    """Yield where a table's number of stages differs from what the nodes hold."""
     j = problem.clusters.index(cluster)
     counted: dict[tuple[int, int, int], int] = {}
     for part in table.slices:

@@ -1,4 +1,4 @@
-"""What is checked of pipelines side by side beside each by itself."""
+"""Checks of pipelines side by side, in addition to those of each pipeline."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def several_findings(problem: Problem, plan: Plan) -> Iterator[str]:
-    """Yield what is wrong with the shares of the batch and of the nodes."""
+    """Yield findings on the pipelines' shares of the batch and of the nodes."""
     shares = [each.share for each in plan.pipelines if each.share is not None]
     if len(shares) < len(plan.pipelines):
         yield "pipelines: one of several has no share"
@@ -59,12 +59,12 @@ def several_findings(problem: Problem, plan: Plan) -> Iterator[str]:
 def parts_of(
     problem: Problem, table: CostTable, plan: Plan
 ) -> list[tuple[Problem, CostTable]]:
-    """Return problem and table of every pipeline; the shares are sound.
+    """Return problem and table of every pipeline; the shares have to be valid.
 
     Raises
     ------
     CheckError
-        The table is not the problem's: nobody can tell what a part of it would be.
+        The table is not the problem's own, so that no table of a part can be derived.
     """
     ensure_own_table(problem, table)
     shares = [each.share for each in plan.pipelines if each.share is not None]
@@ -76,22 +76,22 @@ def parts_of(
 
 
 def ensure_own_table(problem: Problem, table: CostTable) -> None:
-    """Raise CheckError unless a table is what the problem makes by itself."""
+    """Raise CheckError unless the table is the one built from the problem."""
     if table_digest(table) != table_digest(build_table(problem)):
         msg = "table: of several pipelines, or lengths, it has to be the problem's own"
         raise CheckError([msg])
 
 
 def together(plan: Plan, ran: Sequence[tuple[Sequence[int], Sequence[int]]]) -> int:
-    """Return when the last stage has updated all it holds, in nanoseconds.
+    """Return the simulated iteration time of all pipelines, in nanoseconds.
 
-    Unit by unit: its gradients are there when all its holders have run their last pass,
-    and then it takes as long as the slowest of the holders.
+    A stage waits until all stages that hold some of its units have run their last pass,
+    and then takes the longest g of them.
 
     Parameters
     ----------
     ran
-        Of every pipeline, when its stages have run their last pass, and their g.
+        For every pipeline, the ends of its stages' last passes, and their g.
     """
     holders: dict[int, list[int]] = {}
     ends: list[int] = []

@@ -1,9 +1,9 @@
-"""Check what a result or a front says of the nodes to rent.
+"""Check what a result or a Pareto front claims about the nodes to rent.
 
 A claim names some fleets, each with a bound on the time of every plan that needs no
 more nodes. So a plan that rents fleet n takes at least the largest bound of a fleet
-that contains n, and no less than the device time there is. What is claimed of all plans
-together has to follow from that, fleet by fleet.
+that contains n, and at least its devices' time for the work. The claimed bound on all
+plans has to follow from these, fleet by fleet.
 """
 
 from __future__ import annotations
@@ -41,24 +41,24 @@ if TYPE_CHECKING:
     from hetopt.plans.plan import Plan
     from hetopt.problem.problem import Problem
 
-#: Relative difference at which two numbers that should be one are not.
+#: Relative difference up to which two numbers count as equal.
 _TOLERANCE = 1e-9
-#: Fleets are all looked at.
+#: Most fleets that are checked, as all of them are enumerated.
 _MOST_FLEETS = 10**6
-#: Objectives that a front may be about.
+#: Objectives of a front.
 _TIMES = ("closed", "simulated")
 
 
 class Spending:
-    """The limits that were asked for, and what is claimed of fleets.
+    """The limits that the user gave, and the claims about fleets.
 
     Attributes
     ----------
     price
-        Of every fleet within the budget, per hour; shape (F,).
+        Price per hour of every fleet within the budget; shape (F,).
     least_s
-        What each of them takes at least, as claimed; inf: it has no plan, or none
-        that is quick enough; shape (F,).
+        Lower bound on the time of each fleet's plans, by claims and device time; inf if
+        it has no plan that is quick enough; shape (F,).
 
     Raises
     ------
@@ -114,13 +114,13 @@ class Spending:
         return self.budget is None or price <= self.budget * (1 + _TOLERANCE)
 
     def price_of(self, plan: Plan) -> float:
-        """Return what the nodes of a plan cost an hour."""
+        """Return the price per hour of a plan's nodes."""
         prices = {each.name: each.price_per_hour for each in self._problem.clusters}
         nodes = nodes_of(self._problem, plan)
         return sum((prices[name] or 0.0) * count for name, count in nodes.items())
 
     def findings(self) -> Iterator[str]:
-        """Yield what is wrong whatever is claimed of plans."""
+        """Yield findings that do not depend on a plan."""
         if self._unpriced:
             yield "spent: some cluster has no price_per_hour"
         elif self._choices > _MOST_FLEETS:
@@ -129,7 +129,7 @@ class Spending:
             yield f"spent.choices: {self._claimed}, expected {self._choices}"
 
     def plan_findings(self, plan: Plan, time_s: float) -> Iterator[str]:
-        """Yield where a plan exceeds the limits."""
+        """Yield the limits that a plan exceeds."""
         price = self.price_of(plan)
         if not self.affords(price):
             yield f"spent.budget: the plan costs {price!r} an hour, of {self.budget}"
@@ -140,7 +140,7 @@ class Spending:
             )
 
     def least(self, *, cost: bool) -> float:
-        """Return what all plans take, or cost, at least; inf: there is none."""
+        """Return a lower bound on time, or cost, of all plans; inf if there is none."""
         possible = np.isfinite(self.least_s)
         value = self.least_s[possible]
         if cost:
@@ -158,12 +158,12 @@ def bound_findings(
     lower_bound_s: float | None,
     gap: float | None,
 ) -> Iterator[str]:
-    """Yield what is wrong with the bound of a result in which prices decide.
+    """Yield findings on the bound of a result with a budget or prices.
 
     Parameters
     ----------
     value
-        The time that was minimised, or the closed form; None without a plan.
+        The minimised time, or the closed form; None without a plan.
     """
     cost = objective == "cost"
     least = spending.least(cost=cost)
@@ -200,12 +200,12 @@ def check_front(
     Parameters
     ----------
     data
-        What ``Front.to_json`` makes.
+        As ``Front.to_json`` makes it.
 
     Raises
     ------
     InputError
-        The data is no front; the field names the key.
+        The data is not a front; the field names the key.
     DigestError
         A plan in it was made from another problem or table.
     """
@@ -270,7 +270,7 @@ def _point_findings(
 
 
 def _undecided(spending: Spending, known: list[tuple[float, float]]) -> int:
-    """Return how many fleets may hold a plan that no known one beats."""
+    """Return how many fleets may have a plan that no known plan dominates."""
     open_ = np.isfinite(spending.least_s)
     for price, time_s in known:
         dearer = spending.price >= price * (1 - _TOLERANCE)
@@ -281,7 +281,7 @@ def _undecided(spending: Spending, known: list[tuple[float, float]]) -> int:
 def _device_time_s(
     problem: Problem, table: CostTable, nodes: NDArray[np.int64]
 ) -> NDArray[np.float64]:
-    """Return the time in which the devices of each fleet can do the work at best."""
+    """Return the least time in which the devices of each fleet can do the work."""
     body = sum(table.body[kind] for kind in table.units)
     kinds = sorted({kind for kind in table.units if table.body[kind]})
     least = np.full(len(nodes), np.inf)

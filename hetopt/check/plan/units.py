@@ -1,4 +1,4 @@
-"""Check the units of a plan that have strategies of their own, and price them.
+"""Check and price plans whose units have strategies of their own.
 
 Nothing is shared with ``hetopt.pricing.units``: here stages are walked unit by unit.
 """
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 def unit_findings(
     problem: Problem, table: CostTable, pipeline: Pipeline
 ) -> Iterator[str]:
-    """Yield what keeps the units of a plan from having costs, and broken rules."""
+    """Yield missing costs of units and the rules that their strategies break."""
     cluster = problem.clusters[0]
     if table.per_unit is None or len(problem.clusters) > 1:
         yield "table: no costs per unit, but units have strategies of their own"
@@ -67,7 +67,7 @@ def unit_findings(
 
 
 def _stage_findings(i: int, stage: Stage) -> Iterator[str]:
-    """Yield where a stage and the strategies of its units do not go together."""
+    """Yield contradictions between a stage and the strategies of its units."""
     strategies = stage.unit_strategies
     if strategies is None:
         yield f"stage {i}: no strategies per unit, other stages have some"
@@ -89,7 +89,7 @@ def _stage_findings(i: int, stage: Stage) -> Iterator[str]:
 
 
 class PricedUnits:
-    """Times, memory and UniAP's objective of a plan without ``unit_findings``."""
+    """Times, memory and UniAP's objective of a plan that passed ``unit_findings``."""
 
     def __init__(self, problem: Problem, table: CostTable, pipeline: Pipeline) -> None:
         assert table.per_unit is not None
@@ -177,7 +177,7 @@ class PricedUnits:
 
     @property
     def uniap_ns(self) -> int:
-        """Sum p + sum o + (c - 1) max(p, o), gradients spread over all c."""
+        """Sum p + sum o + (c - 1) max(p, o); c micro-batches share the gradients."""
         own, c = self.slice.clusters[0], self.pipeline.microbatches
         costs = list(self.times.both)
         for unit, (i, row) in enumerate(zip(self.home, self.row, strict=True)):
@@ -210,7 +210,7 @@ class PricedUnits:
                 yield from pin_findings("resharding", domain, chosen)
 
     def _resharding(self, i: int) -> str | None:
-        """Name how the tensor nearest to the boundary after stage i crosses it."""
+        """Return the resharding of the tensor nearest to the boundary after stage i."""
         edges = self._crossing(i)
         if not edges:
             return None

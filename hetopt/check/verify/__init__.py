@@ -1,1 +1,1 @@
-"""What only ``hetopt verify`` needs: bounds derived again, and plans searched again."""
+"""Checks of ``hetopt verify`` only: bounds derived again, plans searched again."""

@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Units:
-    """The body of the model between its ends; counts by kind.
+    """The units before, in and after the body of the model; counts by kind.
 
     Attributes
     ----------
     windows
-        Different counts of l neighbouring body units, for l = 0, 1, ...; shape (W, N).
+        Distinct counts of l neighbouring body units, for l = 0, 1, ...; shape (W, N).
     starts
-        First of ``windows`` of each l.
+        Index of the first of ``windows`` of each l.
     """
 
     lead: Ints
@@ -36,7 +36,7 @@ class Units:
 
     @staticmethod
     def of(table: CostTable) -> Units:
-        """Split a table's units."""
+        """Return the units of a table."""
         return _split(tuple(table.units), tuple(map(bool, table.body)))
 
     @property
@@ -46,7 +46,7 @@ class Units:
 
     @property
     def kinds(self) -> Ints:
-        """Kinds of the body."""
+        """Kinds of the body's units."""
         return np.flatnonzero(self.prefix[-1])
 
     def runs(self, cost: Ints) -> Ints:
@@ -55,7 +55,7 @@ class Units:
         Parameters
         ----------
         cost
-            Of one unit of each kind, per strategy; shape (K, N).
+            Cost of one unit of each kind, per strategy; shape (K, N).
         """
         kinds = self.kinds
         sums: Ints = cost[:, kinds] @ self.windows[:, kinds].T

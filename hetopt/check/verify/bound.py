@@ -1,15 +1,15 @@
-"""Lower bounds on the closed form, derived again: what a certificate rests on.
+"""Lower bounds on the closed form, derived again to confirm a certificate.
 
 For one q and lambda in [low, high], every plan of p stages takes at least
 
     F_p(high) + (q - 1) low + (the least g of any stage),
 
-where F_p(high) is the least fill when every cluster is looked at by itself: which of
-its strategies hosts m stages with l body units most cheaply, given that every stage
-and the cluster's own windows keep up with lambda = high and fit into memory. Adding
-the clusters up, with one of them first and one last, gives F_p. An interval on which
-that does not suffice is halved. Where principles are relaxed, ``wide_bound`` has F;
-of several chunks a stage, ``chunks`` has what is more, for one p at a time.
+where F_p(high) is the least fill if every cluster is treated by itself: the cheapest of
+its strategies for m stages with l body units, given that every stage and the cluster's
+own windows keep to lambda = high and fit into memory. The sum over clusters, with one
+of them first and one last, gives F_p. An interval on which the bound is not reached is
+halved. If principles are relaxed, ``wide_bound`` has F; ``chunks`` has the further
+terms of several chunks a stage, for one p at a time.
 
 Everything counts whole nanoseconds, so sums are exact. Boundaries between clusters
 cost at least the least kappa out of the one plus the least kappa into the other.
@@ -47,20 +47,20 @@ if TYPE_CHECKING:
 
 #: Bounds are whole picoseconds, times of the table whole nanoseconds.
 PS_PER_NS = 1000
-#: Intervals of lambda looked at for one q before giving up.
+#: Most intervals of lambda examined for one q.
 _MOST_INTERVALS = 2000
-#: Intervals in which a bound fails before no more are looked at.
+#: A bound that fails in this many intervals is not examined further.
 _MOST_FAILURES = 16
-#: Where a search takes over, intervals are not cut until q - 1 times their width is
+#: If a search follows, intervals are not cut once q - 1 times their width is
 #: less than this share of the bound.
 _SHARE = 1 / 128
 
 
 class OutOfTime(Exception):
-    """The time for all programs is over."""
+    """The deadline for all programs has passed."""
 
 
-#: By stage count, the lambdas in ns, from and to, at which a bound is not proven.
+#: By stage count, the ranges of lambda in ns on which a bound is not proven.
 Open = dict[int, list[tuple[int, int]]]
 
 
@@ -78,14 +78,14 @@ def unproven(
     Parameters
     ----------
     bounds
-        By stage count: what every plan of it takes at least, in ps.
+        Claimed lower bound by stage count, in ps.
     principles
-        What plans have to keep.
+        Principles that plans have to keep.
     objective
-        What takes so long: the closed form, or the simulated time, of which
-        ``simulated_bound`` has what takes the place of (q - 1) lambda.
+        What the bounds are on: the closed form, or the simulated time, for which the
+        excess of ``simulated_bound`` replaces (q - 1) lambda.
     end
-        Of the time, as ``time.monotonic`` has it.
+        Deadline on the clock of ``time.monotonic``; None: there is none.
 
     Raises
     ------
@@ -129,14 +129,14 @@ def unproven_ranges(
     end: float | None = None,
     share: float = _SHARE,
 ) -> Open:
-    """Return where bounds on the closed form do not follow from the relaxation.
+    """Return the lambdas at which bounds do not follow from the relaxation.
 
     Parameters
     ----------
     bounds
-        As in ``unproven``, all principles kept.
+        As in ``unproven``, for plans that keep all principles.
     end
-        Of the time, as ``time.monotonic`` has it.
+        Deadline on the clock of ``time.monotonic``; None: there is none.
     share
         Intervals of lambda are not cut once (q - 1) times their width is less than
         this share of the bound.
@@ -161,9 +161,9 @@ def unproven_ranges(
 
 
 def _by_size(bounds: Mapping[int, int]) -> list[dict[int, int]]:
-    """Group stage counts that are no further apart than twofold.
+    """Group stage counts that differ by less than a factor of two.
 
-    The more stages there may be, the more warm-ups, and the less is known.
+    More possible stages mean more possible warm-ups, and weaker bounds.
     """
     groups: dict[int, dict[int, int]] = {}
     for p, bound in bounds.items():
@@ -184,33 +184,33 @@ def _unproven(
     Parameters
     ----------
     made
-        Makes the relaxation of so many stages at most.
+        Makes the relaxation, given the largest stage count.
     rounds
-        What is beside fill and g; with several chunks of the only stage count.
+        How T depends on lambda; with several chunks, for the only stage count.
     """
     sized = lru_cache(maxsize=None)(made)
     failed: Open = {}
-    # Beyond, lambda alone takes longer than is claimed.
+    # For larger lambda, (q - 1) lambda alone exceeds the claimed bounds.
     per_ns = PS_PER_NS * rounds.steps
     reach = min(NEVER, max(bounds.values()) // per_ns + 1) if per_ns else NEVER
     intervals, looked = [(0, reach, frozenset(bounds))], 0
     while intervals:
         low, high, open_ = intervals.pop()
         if not share:
-            # One place where it fails is enough to know.
+            # If ranges are not needed, one failure is enough.
             open_ -= failed.keys()
         if not open_:
             continue
         if end is not None and time.monotonic() > end:
             raise OutOfTime
-        # What fails so often is hardly true: a search looks at the rest of it.
+        # A bound that fails so often is probably false: the rest is left to a search.
         for p in [p for p in open_ if len(failed.get(p, ())) >= _MOST_FAILURES]:
             failed[p].append((low, high))
             open_ -= {p}
         if not open_:
             continue
         looked += 1
-        # Of twice as many stages as needed at most: tables grow with them.
+        # For at most twice as many stages as needed, as tables grow with them.
         size = 1 << (max(open_) - 1).bit_length()
         relaxation = sized(min(size, max(bounds)))
         wanted = {p: -(-bounds[p] // PS_PER_NS) - relaxation.least_sync for p in open_}
@@ -236,14 +236,14 @@ def _unproven(
 def _lacking(
     fill: Ints, wanted: Mapping[int, int], interval: tuple[int, int], rounds: Rounds
 ) -> dict[int, int]:
-    """Return from which lambda on the same fill suffices, of those p it does not for.
+    """Return, for each p with too small a fill, the lambda from which it suffices.
 
     Parameters
     ----------
     wanted
-        What T without g has to reach, by p.
+        The value that T without g has to reach, by p.
     interval
-        Of lambda; ``fill`` is the least up to its end.
+        Of lambda; ``fill`` is the least fill up to its upper end.
     """
     low, high = interval
     enough = {
@@ -255,7 +255,7 @@ def _lacking(
 
 
 class _Relaxation:
-    """Least fills at one q."""
+    """Least fills at one q, with every cluster treated by itself."""
 
     def __init__(
         self,
@@ -280,7 +280,7 @@ class _Relaxation:
         self._others = lru_cache(maxsize=1)(self._all_but_one)
 
     def rough(self, period: int, counts: Sequence[int]) -> Ints:
-        """Return what ``fill`` does or less, for all p at once."""
+        """Return a lower bound on ``fill``, for all p at once."""
         total = np.full(self.most_stages + 1, NEVER, dtype=np.int64)
         if not self.hosts or not counts:
             return total
@@ -309,7 +309,7 @@ class _Relaxation:
         return total
 
     def _all_but_one(self, period: int) -> list[tuple[Host, _Fills, Ints]]:
-        """Return each cluster, the least fills of all others, and its own as first."""
+        """Return each cluster, the others' least fills, and its own as the first."""
         own, first = [], []
         for host in self.hosts:
             fills, opening = self._own(host, period)
@@ -326,7 +326,7 @@ class _Relaxation:
         return [*zip(self.hosts, others, first, strict=True)]
 
     def _own(self, host: Host, period: int) -> tuple[_Fills, Ints]:
-        """Return a cluster's least fills after another one, and before all others."""
+        """Return a cluster's least fills behind another one, and as the first."""
         without, last, first = host.tables(period)
         if host.may_rest:
             without[0, 0] = 0
@@ -341,7 +341,7 @@ class _Fills(NamedTuple):
     Attributes
     ----------
     with_last
-        One of them hosts the last stage.
+        One of these clusters hosts the last stage.
     without
         None of them does.
     """
@@ -351,7 +351,7 @@ class _Fills(NamedTuple):
 
 
 def _joined(some: _Fills, others: _Fills) -> _Fills:
-    """Return the least fills on both."""
+    """Return the least fills on both sets of clusters."""
     both = _Fills(*(np.full_like(some.without, NEVER) for _ in _Fills._fields))
     add(some.with_last, others.without, both.with_last)
     add(some.without, others.with_last, both.with_last)

@@ -1,7 +1,7 @@
 """Verify a certificate claim by claim, by code that shares nothing with the solvers.
 
-What follows from the problem, the table and the relaxation of ``check.verify.bound`` is
-settled here. What rests on a search is left over, to be searched again.
+Claims that follow from the problem, the table and the relaxation of
+``check.verify.bound`` are settled here. All others are doubts, to be searched again.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from hetopt.plans.plan import Plan
     from hetopt.problem.problem import Problem
 
-    #: Does tasks, and yields them with what they return, None where time is up.
+    #: Runs tasks, and yields each with its result, None after the deadline.
     Perform = Callable[[Sequence[BoundsTask]], Iterator[tuple[BoundsTask, Weak | None]]]
 
 
@@ -52,16 +52,16 @@ class CertificateCheck:
     data
         A certificate's JSON.
     plan
-        The plan that the certificate is said to be about; None if there is none.
+        The plan of the plan file; None if there is none.
     relaxed
-        The principles that it need not keep, where its file says so.
+        The relaxed principles according to the plan file; None if it does not say.
     sought
-        What its file says was minimised, where it says so.
+        The objective according to the plan file; None if it does not say.
 
     Attributes
     ----------
     doubts
-        What is left after ``findings`` was exhausted.
+        Claims that need a search; complete when ``findings`` is exhausted.
 
     Raises
     ------
@@ -78,8 +78,8 @@ class CertificateCheck:
         relaxed: tuple[str, ...] | None = None,
         sought: Objective | None = None,
     ) -> None:
-        #: End of the time, as ``time.monotonic`` has it, who is told how far it is,
-        #: and who derives bounds.
+        #: Deadline on the clock of ``time.monotonic``; the function that is told the
+        #: progress; and the one that runs the tasks.
         self.end: float | None = None
         self.on_progress: Callable[[int, str], None] = lambda done, what: None
         self.perform: Perform = self._perform
@@ -97,7 +97,7 @@ class CertificateCheck:
         if self.objective == "simulated" and self.principles.relaxed:
             msg = "the least simulated time is sought with all principles kept"
             raise InputError(msg, field="relaxed")
-        #: Plans are priced by ``table``; bounds and searches are about this one.
+        #: Plans are priced by ``table``; bounds and searches use this one.
         self.searched = self._searched_table()
         self.status = choice(data, "status", choices(Status), "")
         self.digests = {
@@ -131,7 +131,7 @@ class CertificateCheck:
         Raises
         ------
         InputError
-            It claims what plans whose memory depends on p are never sought by.
+            Memory depends on p, but the time is simulated or principles are relaxed.
         """
         simulated = self.objective == "simulated"
         relaxed = bool(self.principles.relaxed)
@@ -149,7 +149,7 @@ class CertificateCheck:
     def findings(self) -> Iterator[Finding]:
         """Yield every claim that does not hold.
 
-        What costs nothing comes first; if any of that fails, no bound is derived.
+        Cheap checks come first; if one of them fails, no bound is derived.
         """
         cheap = [
             *self._digests(),
@@ -215,7 +215,7 @@ class CertificateCheck:
         simulated = self.objective == "simulated"
         time_s = checked.iteration_time_s if simulated else checked.closed_form_s
         exact = time_s / PS_S
-        # Each of q v - 1 periods and the rest were rounded up to a whole one.
+        # Each of q v - 1 periods, and the rest, were rounded up to whole picoseconds.
         passes = self.claimed.pipeline.microbatches * self.table.chunks
         slack = passes + 1 + 1e-9 * exact
         if abs(self.value - exact) > slack:
@@ -252,7 +252,7 @@ class CertificateCheck:
             yield Finding(field="programs", message=f"{len(missing)} are missing")
 
     def _sums(self) -> Iterator[Finding]:
-        """Check what follows from the claims one by one."""
+        """Check the least bounds, by q and of all, and the status."""
         least: dict[int, int | None] = {}
         for _, _, q, _, bound in self.claims:
             known = least.setdefault(q, None)
@@ -297,7 +297,7 @@ class CertificateCheck:
             )
 
     def _plans_program(self) -> Iterator[Finding]:
-        """Check what is claimed of programs against the plan."""
+        """Check the claims about programs against the plan."""
         solved = None
         if self.claimed is not None and len(self.claimed.pipelines) == 1:
             pipeline = self.claimed.pipeline
@@ -316,12 +316,12 @@ class CertificateCheck:
                 )
 
     def _bounds(self) -> None:
-        """Derive bounds again; what does not follow goes to the doubts."""
+        """Derive bounds again; claims that do not follow become doubts."""
         known = {part.microbatches for part in self.table.slices}
         length = sum(self.table.body[kind] for kind in self.table.units)
         by_count: dict[int, dict[int, int]] = {}
         for _, p, q, _, bound in self.claims:
-            # More stages than body units, or no strategy at all: there is no plan.
+            # No plan has more stages than body units, or a q without any strategy.
             if q in known and p <= length and bound != 0:
                 by_count.setdefault(q, {})[p] = TOO_LONG_PS if bound is None else bound
         weak: dict[tuple[int, int], tuple[tuple[int, int], ...] | None] = {}
@@ -352,7 +352,7 @@ class CertificateCheck:
                 )
 
     def verified(self) -> Verified:
-        """Return what tasks are about."""
+        """Return what all tasks need."""
         return Verified(
             problem=self.problem,
             table=self.searched,
@@ -373,7 +373,7 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _alike(bounds: Mapping[int, int]) -> list[dict[int, int]]:
-    """Split into those with a bound and those without a plan."""
+    """Split bounds into finite ones and those that claim that there is no plan."""
     finite = {p: bound for p, bound in bounds.items() if bound < TOO_LONG_PS}
     never = {p: bound for p, bound in bounds.items() if bound >= TOO_LONG_PS}
     return [group for group in (finite, never) if group]

@@ -1,12 +1,12 @@
-"""Stages of several chunks: what verifying has to know of them beside all else.
+"""Stages of several chunks: what they change in verifying bounds.
 
 With v chunks a stage, times are of one pass, of which there are q v, and the closed
 form has a term more:
 
     T = F + (q v - 1) lambda + (v - 1) max(0, R - p lambda) + max g_i,
 
-F the fill, and R = F + 2 kappa of the way back a whole round; R <= 2 p lambda. T rises
-with F and, as p divides q, with lambda. Memory and R depend on p, so that everything
+with F the fill, and R = F + 2 kappa of the way back a whole round; R <= 2 p lambda. T
+rises with F and, as p divides q, with lambda. Memory and R depend on p, so everything
 is done for one p at a time.
 """
 
@@ -34,9 +34,10 @@ if TYPE_CHECKING:
 
 
 def counted_twice(table: CostTable) -> CostTable:
-    """Return a table in which omega counts twice all that may be shared.
+    """Return a table in which omega counts links and uplinks twice.
 
-    That is how the closed form counts it, whoever shares it; nothing else is shared.
+    The closed form counts them so, whether they are shared or not; no other sharing is
+    left in the table.
     """
     return replace(table, slices=tuple(map(_counted_twice, table.slices)))
 
@@ -53,21 +54,22 @@ def _counted_twice(part: TableSlice) -> TableSlice:
 
 
 def is_sized(table: CostTable) -> bool:
-    """Whether memory depends on p, so that one is looked at after the other."""
+    """Whether memory depends on p, so that one p is treated at a time."""
     return table.chunks > 1 or STEPS[table.schedule].splits
 
 
 def at_rest(table: CostTable, microbatches: int, stages: int) -> TableSlice:
-    """Return the slice in which units hold at rest what no warm-up of 1F1B is.
+    """Return the slice with the memory that does not depend on W counted as state.
 
-    With one chunk that is what waits for gradients of weights, if anything does.
-    A stage holds W passes as under eager-1f1b, and (v - 1) p more. Units at the ends of
-    the model are in one chunk only, and hold what that does, whatever W is.
+    With one chunk that is what waits for gradients of weights, if anything does. With
+    several, a stage holds W passes as under eager-1f1b, and (v - 1) p more, which count
+    as state. Units at the ends of the model are in one chunk only, and hold what that
+    chunk does, whatever W is.
 
     Parameters
     ----------
     stages
-        p, which divides q.
+        p, which divides q if there are several chunks.
     """
     part = table.at(microbatches)
     if table.pairs is not None:
@@ -86,7 +88,7 @@ def at_rest(table: CostTable, microbatches: int, stages: int) -> TableSlice:
     for end, stage, chunk in ends:
         most = most_held(stages, microbatches, part.chunks, stage, chunk)
         held[end] = np.minimum(held[end], most)
-    # No stage holds a unit of any other kind.
+    # No stage holds a unit of a kind that is still ``NEVER``.
     held[held == NEVER] = 0
     return replace(
         part,
@@ -103,16 +105,16 @@ def at_rest(table: CostTable, microbatches: int, stages: int) -> TableSlice:
 
 
 class Rounds(NamedTuple):
-    """How T rises with lambda and the fill; nanoseconds.
+    """How T depends on lambda and the fill; nanoseconds.
 
     Attributes
     ----------
     steps
-        How often lambda counts: q v - 1.
+        Factor of lambda: q v - 1.
     chunks
         v.
     stages
-        p; read if v > 1, as is ``back``.
+        p; used if v > 1, like ``back``.
     back
         Least kappa of the way back.
     """
@@ -124,7 +126,7 @@ class Rounds(NamedTuple):
 
     @staticmethod
     def of(part: TableSlice, stages: int) -> Rounds:
-        """Return those of a slice with p stages."""
+        """Return the data of a slice with p stages."""
         steps = part.chunks * part.microbatches - 1
         if part.way_back is None:
             return Rounds(steps)
@@ -134,16 +136,16 @@ class Rounds(NamedTuple):
 
     @property
     def slope(self) -> int:
-        """How often lambda counts where every stage waits for its rounds."""
+        """Factor of lambda while every stage waits for long rounds."""
         return self.steps - (self.chunks - 1) * self.stages
 
     def fits(self, fill: int, period: int) -> bool:
-        """Whether a round is no longer than 2 p lambda."""
+        """Whether a round is at most 2 p lambda."""
         whole = fill + 2 * self.back
         return self.chunks == 1 or whole <= 2 * self.stages * period
 
     def enough(self, spent: int, fill: int) -> int:
-        """Return the least lambda in whole units at which so much is spent.
+        """Return the least whole lambda at which T without g reaches ``spent``.
 
         Parameters
         ----------
@@ -153,7 +155,7 @@ class Rounds(NamedTuple):
         return self.least_period(spent, fill, fill + 2 * self.back)
 
     def least_period(self, spent: int, fill: int, whole_round: int) -> int:
-        """Do so where R is known; in whatever unit these are."""
+        """Return the same for a known R; all arguments are in one unit."""
         enough = -(-(spent - fill) // max(1, self.steps))
         if self.chunks == 1:
             return enough

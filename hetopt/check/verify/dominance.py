@@ -1,8 +1,8 @@
-"""Leave out strategies that another one of their cluster replaces at no cost.
+"""Leave out strategies that another one of their cluster can replace at no cost.
 
-Every bound of ``check`` rises with each time, byte and device of a strategy, so
-without those that are nowhere less than another one the bounds are the same. Plans
-that are found are priced with the table as it is.
+Every bound of ``check`` rises with each time, byte and device of a strategy, so it
+stays the same without strategies that are nowhere below another one. Plans that are
+found are priced with the unchanged table.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def without_replaced(part: TableSlice) -> TableSlice:
-    """Return a slice whose clusters have no strategy that another one replaces."""
+    """Return a slice without strategies that another one of the cluster replaces."""
     return replace(
         part, clusters=tuple(_kept(part, cluster) for cluster in part.clusters)
     )
@@ -47,7 +47,7 @@ def with_rows(cluster: ClusterTable, rows: NDArray[np.intp]) -> ClusterTable:
 
 
 def _columns(part: TableSlice, cluster: ClusterTable) -> NDArray[np.int64]:
-    """Return whatever a bound may read, so that less is better; one row each."""
+    """Return all that bounds read, one row per strategy, such that less is better."""
     own, times = cluster.layout, unit_times(cluster)
     columns = [
         cluster.forward_ns,

@@ -1,4 +1,4 @@
-"""The loops that deriving a bound again spends its time in, compiled."""
+"""Compiled inner loops of deriving bounds again."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ if TYPE_CHECKING:
 NEVER = 2**60
 
 
-#: So many sums take about a tenth of a second.
+#: This many sums take about a tenth of a second.
 _SUMS = 10**8
 
 
 def add(before: Ints, costs: Ints, after: Ints) -> None:
-    """after[p + m, u + l] = min(itself, before[p, u] + costs[m, l]).
+    """Set after[p + m, u + l] = min(itself, before[p, u] + costs[m, l]).
 
-    Nothing in ``after`` is more than ``NEVER``. As every stage holds a unit at least,
-    nothing stands where p > u or m > l. Large tables are gone through bit by bit, so
-    that a deadline can end it: a single row of thousands of units and stages takes ten
-    seconds.
+    No entry of ``after`` exceeds ``NEVER``. As every stage holds at least one unit,
+    entries with p > u or m > l are ``NEVER``. Large tables are processed in parts, so
+    that a deadline can interrupt this: a single row of thousands of units and stages
+    takes ten seconds.
     """
     reached = costs < NEVER
     spans = np.zeros((len(costs), 2), dtype=np.int64)
@@ -44,13 +44,13 @@ def add(before: Ints, costs: Ints, after: Ints) -> None:
 def add_cells(
     before: Ints, costs: Ints, spans: Ints, after: Ints, first: int, end: int
 ) -> None:
-    """Do so for the cells of ``before`` from ``first`` to ``end``, row by row.
+    """Do what ``add`` does for the cells of ``before`` from ``first`` to ``end``.
 
     Parameters
     ----------
     spans
-        Where the first and behind the last number stands that is less than ``NEVER``,
-        by row of ``costs``.
+        By row of ``costs``, the first column with a number less than ``NEVER`` and the
+        one behind the last.
     """
     stages, units = before.shape
     for cell in range(first, end):
@@ -60,14 +60,14 @@ def add_cells(
             continue
         for m in range(min(len(costs), stages - p)):
             begin, stop = spans[m, 0], min(spans[m, 1], units - u)
-            # Parts of rows: what has one index, machine code does several at a time.
+            # Slices of rows, so that the compiler can vectorise the inner loop.
             cost, least = costs[m, begin:stop], after[p + m, u + begin : u + stop]
             for n in range(len(least)):
                 least[n] = min(least[n], reached + cost[n])
 
 
 class StageCosts(NamedTuple):
-    """What stages of one cluster cost and hold; K strategies, M stages at most.
+    """Costs and limits of the stages of one cluster; K strategies, M stages at most.
 
     Attributes
     ----------
@@ -78,12 +78,12 @@ class StageCosts(NamedTuple):
     ends
         Time of units at the model's ends that the cluster holds; length K.
     sides
-        Least kappa into and out of the cluster, where others are there; length K.
+        Least kappa into and out of the cluster, if other clusters are there; length K.
     room
-        Most units that m stages can take, the same for every l or for each; shape
-        (K, 1, M + 1) or (K, length + 1, M + 1).
+        Most units that m stages can hold, for all l or for each; shape (K, 1, M + 1) or
+        (K, length + 1, M + 1).
     limits
-        What m stages may take in all; length M + 1.
+        Longest time of m stages together; length M + 1.
     stages_ok, units_ok
         What pins permit; lengths M + 1 and length + 1.
     """
@@ -100,12 +100,12 @@ class StageCosts(NamedTuple):
 
 @kernel
 def cheapest(costs: StageCosts, least: Ints) -> None:
-    """Write the least fill of m stages with l body units, over strategies.
+    """Lower ``least`` to the least fill of m stages with l body units.
 
     Parameters
     ----------
     least
-        Overwritten where something is cheaper; shape (M + 1, length + 1).
+        Overwritten if a strategy is cheaper; shape (M + 1, length + 1).
     """
     run, room = costs.run, costs.room
     length = run.shape[1] - 1
@@ -126,14 +126,14 @@ def cheapest(costs: StageCosts, least: Ints) -> None:
 
 @kernel
 def replaced(columns: Ints, gone: Flags) -> None:
-    """Mark rows of which another one is nowhere larger; of equal ones the first stays.
+    """Mark rows that are nowhere below another row; of equal rows the first stays.
 
     Parameters
     ----------
     columns
         Shape (K, M).
     gone
-        Set where a row is replaced; length K, all False at first.
+        Set if another row replaces it; length K, all False at first.
     """
     rows, width = columns.shape
     for k in range(rows):
@@ -155,16 +155,16 @@ def replaced(columns: Ints, gone: Flags) -> None:
 
 @kernel
 def together(opening: Ints, others: Ints, least: int, total: Ints) -> None:
-    """total[p] = min(itself, opening[m, l] + others[p - m, length - l]).
+    """Set total[p] = min(itself, opening[m, l] + others[p - m, length - l]).
 
     Parameters
     ----------
     opening, others
-        Of (stages, body units); shapes (M + 1, length + 1) and (P + 1, length + 1).
+        By (stages, body units); shapes (M + 1, length + 1) and (P + 1, length + 1).
     least
-        The least p that is asked for.
+        The least p that is needed.
     total
-        Of all p stages with all body units; length P + 1 at most.
+        Fill of p stages with all body units; length P + 1 at most.
     """
     length = others.shape[1] - 1
     for m in range(1, len(opening)):
@@ -179,16 +179,16 @@ def together(opening: Ints, others: Ints, least: int, total: Ints) -> None:
 
 @kernel
 def spared(costs: StageCosts, most: Ints, kept: Flags) -> None:
-    """Mark strategies with which some m stages and l units cost no more than is left.
+    """Mark strategies with which some m stages and l units cost no more than allowed.
 
     Parameters
     ----------
     costs
         Its ``room`` is the same for every l.
     most
-        What the cluster may cost at most; shape (M + 1, length + 1).
+        The most that the cluster may cost; shape (M + 1, length + 1).
     kept
-        Set where that is so; length K.
+        Set for these strategies; length K.
     """
     run, room = costs.run, costs.room
     for k in range(len(run)):

@@ -1,4 +1,4 @@
-"""What is wrong with a certificate, and what is left in doubt."""
+"""Findings on a certificate, and its claims that are still in doubt."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """A claim that does not hold; ``field`` leads to it, as in ``programs.3``."""
+    """A claim that does not hold; ``field`` is its key, such as ``programs.3``."""
 
     field: str
     message: str
@@ -15,19 +15,18 @@ class Finding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Doubt:
-    """A claim that only a search can confirm.
+    """A claim that only a search can confirm or refute.
 
     Attributes
     ----------
     bound_ps
-        None when the program is claimed to have no plan at all.
+        None if the program is claimed to have no plan.
     always
-        Whether no sample may leave it out: nobody is said to have searched it, or it
-        is said to be solved.
+        Whether every sample has to include it: if it is not claimed to be refuted by a
+        search.
     ranges
-        The lambdas in ns, from and to, at which a plan may have a smaller value; None
-        where the space or the objective is another one than that of
-        ``check.verify.search``.
+        The ranges of lambda in ns in which a plan may have a smaller value; None if
+        ``check.verify.search`` does not cover the space or the objective.
     """
 
     field: str

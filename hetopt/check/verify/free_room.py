@@ -1,12 +1,12 @@
-"""What memory leaves on a cluster where warm-up counts are free (``auto``).
+"""The room that memory leaves on a cluster if warm-up counts are free (``auto``).
 
-The window from stage i to the last one, of W = 1 at least, asks for
+The window from stage i to the last one, which has W = 1 at least, requires
 
     W_i >= ceil(T_i / lambda),  T_i = sum of tau_i.. + 2 kappa_i..  (MODEL.md section 4)
 
 so the more a stage and those after it hold, the more micro-batches are in flight on
-it, and the fewer units fit. All forwards first have q in flight, which no window asks
-to exceed: what is found for a steady state holds for them too.
+it, and the fewer units fit. With all forwards first q are in flight, which no window
+requires to exceed, so limits found for a steady state hold for that, too.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class FreeRoom:
         Most body units on a stage with w + 1 micro-batches in flight, w = 0, 1, ...;
         the last column is for all more. Shape (K, W).
     stages
-        Most stages there are devices for; shape (K,).
+        Most stages for which there are devices; shape (K,).
     """
 
     run: Ints
@@ -47,16 +47,16 @@ class FreeRoom:
     def most_units(self, period: int, within: Ints, after: Ints) -> Ints:
         """Return the most body units on the last m stages of the cluster, m = 0..M.
 
-        0 where not even one unit fits on each of them.
+        0 if not even one unit fits on each of them.
 
         Parameters
         ----------
         period
             Lambda is at most this, in ns.
         within
-            Most body units of a stage by lambda; shape (K,).
+            Most body units of a stage that keeps to lambda; shape (K,).
         after
-            Least time of what follows the cluster's last unit, in ns, in N cases;
+            Least time after the cluster's last unit, in ns, in N cases;
             shape (K, N).
 
         Returns
@@ -68,7 +68,7 @@ class FreeRoom:
         most = np.zeros((*after.shape, most_stages + 1), dtype=np.int64)
         units = np.zeros(after.shape, dtype=np.int64)
         able = np.ones(after.shape, dtype=np.bool_)
-        # Strategies that still have devices, and room somewhere.
+        # Strategies that still have devices, and room in some case.
         rows = np.arange(len(self.run))
         for m in range(1, min(most_stages, length) + 1):
             stay = (self.stages[rows] >= m) & able.any(axis=1)
@@ -80,7 +80,7 @@ class FreeRoom:
             able &= own >= 1
             held = np.take_along_axis(self.run[rows], units, axis=1)
             warmups = _warmups(held + begin, period)
-            # Either no more warm-ups than now suffice, or one more is needed.
+            # Either the present warm-ups suffice, or at least one more is needed.
             limit = within[rows, None]
             few = units + np.minimum(limit, self._at(rows, warmups))
             more = units + np.minimum(limit, self._at(rows, warmups + 1))
@@ -94,16 +94,16 @@ class FreeRoom:
         return self._at(rows, _warmups(time, period))
 
     def _at(self, rows: Ints, warmups: Ints) -> Ints:
-        """Return the most units of a stage by its W."""
+        """Return the most units of a stage with W warm-ups."""
         column = np.minimum(warmups, self.fits.shape[1]) - 1
         fitting: Ints = self.fits[rows[:, None], column]
         return fitting
 
     def _reached(self, rows: Ints, time: Ints) -> Ints:
-        """Return the most units that take no longer."""
+        """Return the most units that take no longer than a time."""
         width = self.run.shape[1]
         top = int(self.run.max(initial=0)) + 1
-        # One search in all rows, each lifted above the one before.
+        # One search for all rows, each shifted above the previous one.
         lift = top * np.arange(len(rows))[:, None]
         places = np.searchsorted(
             (self.run[rows] + lift).ravel(),

@@ -1,4 +1,4 @@
-"""What one cluster can host, by itself: what ``check.verify.bound`` rests on.
+"""Least fills of one cluster by itself, on which ``check.verify.bound`` is built.
 
 Everything counts whole nanoseconds, so sums are exact. Boundaries between clusters
 cost at least the least kappa out of the one plus the least kappa into the other.
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     Ints = NDArray[np.int64]
 
-#: Micro-batches in flight that are told apart, per stage, where warm-ups are free.
+#: Numbers of micro-batches in flight that are distinguished, per stage, under ``auto``.
 _MOST_FLIGHTS = 4
 
 
@@ -58,7 +58,7 @@ class Host:
         self.usable = table.usable_bytes[j]
         self.steps = STEPS[table.schedule]
         self.microbatches = part.microbatches
-        #: Most passes in flight beside those that are held at rest.
+        #: Most passes in flight, without those that are counted as state.
         self.flights = part.chunks * part.microbatches - part.ahead
         pins = problem.pins.of(self.name)
         forced = problem.pins.order is not None
@@ -113,10 +113,10 @@ class Host:
             self.out = kappa[:, own][:, :, others].min(axis=(0, 2))
 
     def tables(self, period: int) -> tuple[Ints, Ints, Ints]:
-        """Return the least fill of (m, l) in the middle, as the last, and the first.
+        """Return the least fill of (m, l) in the middle, as the last, and as the first.
 
-        The first of several clusters is looked at as if one stage followed it: what
-        ``opening`` gives when more are known to follow is no less.
+        As the first, one stage is taken to follow on another cluster; ``opening``,
+        which knows how many follow, gives no less.
         """
         limits, middle, last = self.rooms(period)
         return (
@@ -126,13 +126,13 @@ class Host:
         )
 
     def kept(self, period: int, most: Sequence[Ints]) -> NDArray[np.bool_]:
-        """Return which strategies some (m, l) can have at this cost, g included; (K,).
+        """Return which strategies allow some (m, l) at these costs with g; (K,).
 
         Parameters
         ----------
         most
-            What the cluster may cost in the middle, as the last, as the first, and
-            alone; each of shape (M + 1, length + 1).
+            The most that the cluster may cost in the middle, as the last, as the
+            first, and alone; each of shape (M + 1, length + 1).
         """
         limits, middle, last = self.rooms(period)
         kept = np.zeros(self.count, dtype=np.bool_)
@@ -167,10 +167,10 @@ class Host:
     def opening(self, period: int, stages: int) -> Ints:
         """Return the least fill of (m, l) as the first of several clusters.
 
-        With p = ``stages`` it is known how many stages follow each of its own.
+        As p = ``stages``, it is known how many stages follow each of its own.
         """
         if self.steps.inside == self.steps.across == 0:
-            # It does not matter how many.
+            # Warm-ups do not depend on the number of stages.
             return self.opened(period)[:stages]
         return self._opened(period, stages)
 
@@ -187,7 +187,7 @@ class Host:
     def _opening_slots(self, period: int) -> Ints:
         """Return what fits on a stage that i + 1 others follow, i = 0..; (K, W).
 
-        One of those at least is on another cluster.
+        At least one of these is on another cluster.
         """
         following = self.steps.inside * np.arange(self.most_stages - 1)
         return self._slots(period, 1 + self.steps.across + following)
@@ -210,10 +210,10 @@ class Host:
         Parameters
         ----------
         limits
-            What m stages may take, m = 0..M at least.
+            Longest window over m stages, m = 0..M at least.
         room
-            The most body units that m stages can take, per strategy, and where it
-            differs for every l; shape (K, 1, M + 1) or (K, length + 1, M + 1).
+            The most body units that m stages can hold, per strategy, and per l if it
+            depends on l; shape (K, 1, M + 1) or (K, length + 1, M + 1).
         """
         size = (room.shape[2], self.units.length + 1)
         least = np.full(size, NEVER, dtype=np.int64)
@@ -221,7 +221,7 @@ class Host:
         return least
 
     def _costs(self, limits: Ints, room: Ints, role: Role) -> StageCosts:
-        """Return what stages cost; the parameters are those of ``_least``."""
+        """Return the costs of stages; the parameters are those of ``_least``."""
         units = self.units
         ends = np.zeros(self.count, dtype=np.int64)
         sides, held = ends, 0
@@ -245,7 +245,7 @@ class Host:
         )
 
     def _free_room(self, part: TableSlice, j: int) -> FreeRoom | None:
-        """Prepare what memory leaves; None where warm-up counts are not free."""
+        """Return the room that memory leaves if warm-ups are free; otherwise None."""
         rows, units = self.rows, self.units
         if not self.steps.free or self.microbatches == 1 or not self.most:
             return None
@@ -254,7 +254,7 @@ class Host:
             for i, cluster in enumerate(part.clusters)
             if i != j and len(cluster.strategies)
         ]
-        # Under no others whatever follows takes no time; then nobody is in the middle.
+        # Without other clusters, later units count as free; this one is then alone.
         least = np.min(others, axis=0) if others else np.zeros_like(units.lead)
         following = (units.prefix[-1] - units.prefix + units.trail) @ least
         self.after_middle = 2 * self.out + int(least[units.kinds].min(initial=0))
@@ -274,7 +274,7 @@ class Host:
         )
 
     def _freely(self, free: FreeRoom, period: int, after: Ints) -> Ints:
-        """Return the most units on the last m stages by free warm-ups.
+        """Return the most units on the last m stages if warm-ups are free.
 
         Shape (K, N, M + 1) for N cases of what follows, shape (K, N).
         """
@@ -282,7 +282,7 @@ class Host:
         return free.most_units(period, within, after)
 
     def _opening_freely(self, period: int) -> Ints:
-        """Return what fits where all other units follow; (K, length + 1, M + 1).
+        """Return what fits if all other units follow; (K, length + 1, M + 1).
 
         The second index is the number of body units on the cluster.
         """
@@ -292,7 +292,7 @@ class Host:
         return self._freely(self.free, period, self.after_first)
 
     def _cumulated(self, slots: Ints, period: int) -> Ints:
-        """Return the most units on the first m slots; 0 where not able; (K, M + 1)."""
+        """Return the most units on the first m slots; 0 if impossible; (K, M + 1)."""
         total = np.zeros((self.count, slots.shape[1] + 1), dtype=np.int64)
         able = np.logical_and.accumulate(slots >= 1, axis=1)
         able[:, 1:] &= self._keeping_up(period)[:, None]
@@ -313,11 +313,11 @@ class Host:
         return slots
 
     def _within_beside(self, period: int, *ends: Literal["lead", "trail"]) -> Ints:
-        """Return what ``_within`` does, where a stage holds these ends as well."""
+        """Return ``_within`` for a stage that also holds these ends."""
         return self._within(period, *(getattr(self.units, end) for end in ends))
 
     def _within(self, period: int, *ends: Ints) -> Ints:
-        """Return the most body units that a stage keeping to lambda can hold.
+        """Return the most body units of a stage that keeps to lambda; (K,).
 
         Parameters
         ----------
@@ -331,30 +331,30 @@ class Host:
         return np.maximum(most, 0)
 
     def _keeping_up(self, period: int) -> NDArray[np.bool_]:
-        """Return whose inner boundaries are no slower than lambda; shape (K,)."""
+        """Return which strategies' inner boundaries keep to lambda; shape (K,)."""
         if self.microbatches == 1:
             return np.ones(self.count, dtype=np.bool_)
         keeping: NDArray[np.bool_] = self.inner_pace <= period
         return keeping
 
     def _limits(self, period: int) -> Ints:
-        """Return what the window over m stages of the cluster may take; (M + 1,)."""
+        """Return the longest window over m stages of the cluster; (M + 1,)."""
         if self.microbatches == 1 or self.steps.all_first or self.steps.free:
             return np.full(self.most + 1, NEVER, dtype=np.int64)
         step = self.steps.most
-        # In Python's whole numbers: lambda comes from a certificate, however large.
+        # Python integers, as lambda comes from a certificate and may be huge.
         limits = [(1 + step * (m - 1)) * period for m in range(self.most + 1)]
         return np.array([min(limit, NEVER) for limit in limits], dtype=np.int64)
 
     def _fitting(self, flight: int) -> Ints:
-        """Return the most body units that fit at a number in flight; (K,)."""
+        """Return the most body units that fit with ``flight`` in flight; (K,)."""
         rows, units = self.rows, self.units
         bytes_ = rows.state_bytes + flight * rows.activation_bytes
         most: Ints = (units.runs(bytes_) <= self._room()[:, None]).sum(axis=1) - 1
         return np.maximum(most, 0)
 
     def _room(self) -> Ints:
-        """Return the bytes there are for body units on a stage; (K,)."""
+        """Return the bytes for body units on a stage; (K,)."""
         rows = self.rows
         short = rows.temporary_bytes[:, self.units.kinds].min(axis=1, initial=NEVER)
         room: Ints = self.usable - rows.fixed_bytes - short

@@ -1,13 +1,14 @@
-"""Search the plans below a claimed bound: where no relaxation suffices.
+"""Search for plans below a claimed bound that the relaxation does not prove.
 
-``labels`` answers for one limit h on lambda: what is the least F(h), fill with g, of a
-plan of p stages? None, and the bound holds for all lambda up to h. Else its plan is
-priced by ``check.plan``: one below the bound refutes the claim. If it is not below,
-no better one has its lambda, nor a lambda that F(h) leaves no room for, and h falls.
-Of several chunks a stage (``chunks``), one p is searched at a time, and a range is cut.
+For one upper limit h on lambda ``labels`` finds the least F(h), fill with g, of a plan
+of p stages within the bound. If there is none, the bound holds for all lambda up to h.
+Otherwise its plan is priced by ``check.plan``: one below the bound refutes the claim.
+If it is not below, no better plan has its lambda, or a lambda for which F(h) is too
+large, and h is lowered. With several chunks a stage (``chunks``), one p is searched at
+a time, and ranges are cut.
 
-It covers plans that keep all principles, and needs no solver. What it leaves open
-(too many labels, or a plan of labels that is none) is for another engine.
+It covers plans that keep all principles, and needs no solver. What it leaves open (too
+many labels, or a label whose plan breaks a rule) is left to another engine.
 """
 
 from __future__ import annotations
@@ -47,35 +48,35 @@ if TYPE_CHECKING:
 
     Ints = NDArray[np.int64]
 
-#: Clusters beyond which their sets are too many.
+#: With more clusters than this their sets are too many.
 _MOST_CLUSTERS = 6
-#: Labels of one search, and of one of several stage counts together.
+#: Most labels of a search of one stage count, and of several together.
 _MOST_LABELS, _MOST_TOGETHER = 6_000_000, 50_000
-#: Strategies are left out until more than this share of them stays.
+#: Removing strategies is repeated until at least this share of them remains.
 _WORTH = 0.8
-#: Ranges of lambda have q - 1 times this share of the bounds as their width, and a
-#: larger one where fewer strategies are left than this.
+#: q - 1 times the width of a range of lambda is this share of the largest bound, or a
+#: multiple of that if fewer strategies remain than the second number.
 _SHARE, _FEW_STRATEGIES = 1 / 128, 64
-#: Times that labels are set, for each range at first and each stage count that is
-#: looked at alone, before programs are left open.
+#: Most searches with labels, per initial range and per stage count that is searched
+#: alone; after that the remaining programs are left open.
 _MOST_SETTINGS = 8
-#: Ranges this narrow are not cut where labels are too many.
+#: Ranges of which q - 1 times the width is a smaller share of the bound are not cut.
 _NARROW = 1 / 1024
-#: Labels of a layer where only a plan is sought, no proof.
+#: Labels kept per layer if only a plan is sought, not a proof.
 _FEW_LABELS = 300
-#: Lambdas are open over a range of which q - 1 times the width is a larger share of the
-#: bound than this: then it is likely to be false, and a plan is sought at first.
+#: If q - 1 times the width of the open lambdas is a larger share of the bound, the
+#: bound is probably false, and a plan is sought first.
 _WIDE = 1 / 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """What became of a bound.
+    """Outcome of a search below a bound.
 
     Attributes
     ----------
     plan
-        One that is better than the bound; None if there is none.
+        A plan below the bound; None if none was found.
     open
         Whether neither a plan nor a proof was found.
     """
@@ -97,11 +98,11 @@ def search(
     Parameters
     ----------
     bounds
-        By stage count, in ps.
+        Bounds by stage count, in ps.
     ranges
-        By stage count, the lambdas in ns, from and to, that are not settled yet.
+        By stage count, the ranges of lambda in ns that are not settled yet.
     end
-        Of the time, as ``time.monotonic`` has it.
+        Deadline on the clock of ``time.monotonic``; None: there is none.
 
     Raises
     ------
@@ -122,7 +123,7 @@ def search(
 
 
 class _Search:
-    """Searches one q."""
+    """Search of one q."""
 
     def __init__(
         self,
@@ -137,7 +138,7 @@ class _Search:
         self.bounds = bounds
         self.end = end
         self.most = max(bounds)
-        #: There is one stage count where memory depends on it.
+        #: If memory depends on the stage count, there is only one.
         part = at_rest(table, microbatches, self.most)
         self.rounds = Rounds.of(part, self.most)
         self.steps = self.rounds.steps
@@ -147,7 +148,7 @@ class _Search:
         self.pool = np.zeros((_MOST_LABELS, len(At)), dtype=np.int64)
         self.found: dict[int, Found] = {}
         self.settings = 0
-        #: By largest stage count, what is narrowed again and again.
+        #: By largest stage count, the hosts with all strategies.
         self.wide: dict[int, list[Host]] = {}
 
     def run(self, ranges: Mapping[int, Sequence[tuple[int, int]]]) -> dict[int, Found]:
@@ -184,7 +185,7 @@ class _Search:
             elif counts:
                 nodes += self._settle(node._replace(counts=counts))
         if self._refuted:
-            # Whatever else is claimed does not matter any more.
+            # One refuted bound is enough: the others do not matter any more.
             return {p: found for p, found in self.found.items() if found.plan}
         return {p: self.found.get(p, Found()) for p in self.bounds}
 
@@ -193,7 +194,7 @@ class _Search:
         return any(found.plan is not None for found in self.found.values())
 
     def _dive(self, node: Node) -> None:
-        """Look for plans below the bounds among few labels."""
+        """Look for plans below the bounds with few labels per layer."""
         if self._refuted:
             return
         for p, row in (self._labels(node, few=True) or {}).items():
@@ -202,10 +203,10 @@ class _Search:
                 self.found[p] = Found(plan=plan)
 
     def _settle(self, node: Node) -> list[Node]:
-        """Set labels for one range; return the ranges that are left of it."""
+        """Search one range with labels; return the ranges that are still open."""
         best = self._labels(node)
         if best is None and len(node.counts) > 1:
-            # Each alone leaves more strategies out, so all of them have fewer labels.
+            # Searched alone, each stage count has fewer strategies and fewer labels.
             self.settings += _MOST_SETTINGS * len(node.counts)
             return [node._replace(counts=(p,)) for p in node.counts]
         if best is None:
@@ -228,7 +229,7 @@ class _Search:
         return [Node(node.low, max(left.values()), tuple(left))]
 
     def _go_on(self, p: int, row: int, node: Node) -> int | None:
-        """Look at the best plan of a range; return up to where lambda is open."""
+        """Price the best plan of a range; return the new upper end, or None."""
         plan, value = self._priced(row, node)
         if plan is not None and self._is_below(value, p):
             self.found[p] = Found(plan=plan)
@@ -238,16 +239,16 @@ class _Search:
         # Lambda in whole ps, rounded up.
         own = -(-(value - fill) // max(1, self.steps))
         if plan is None or not self.steps or own > node.high:
-            # Labels ask for less than plans do: see ``labels.labels``.
+            # Labels require less than plans do: see ``labels``.
             self.found[p] = Found(open=True)
             return None
         return min(own - 1, (self.bounds[p] - 1 - fill) // self.steps)
 
     def _cut(self, node: Node, row: int) -> list[Node]:
-        """Look at the best plan of a range; cut the range where that plan's lambda is.
+        """Price the best plan of a range; cut the range at that plan's lambda.
 
-        Labels count what rounds that are too long add at lambda's lower end, where
-        it is most, and every ps of lambda above that costs ``slope`` ps at least.
+        Labels count the waiting for long rounds at lambda's lower end, where it is
+        longest; every further ps of lambda costs at least ``slope`` ps.
         """
         (p,) = node.counts
         plan, value = self._priced(row, node)
@@ -269,14 +270,14 @@ class _Search:
         return [Node(low, end, (p,)) for low, end in parts if low <= end]
 
     def _cost(self, rows: Ints, low_ps: int) -> Ints:
-        """Return what whole labels cost beside (q v - 1) lambda, at a lambda; ps."""
+        """Return the costs of complete labels without (q v - 1) lambda, in ps."""
         paid, _, whole = totals(self.facts, self.pool[rows]).T * PS_PER_NS
         late = np.maximum(0, whole - self.rounds.stages * low_ps)
         cost: Ints = paid + (self.rounds.chunks - 1) * late
         return cost
 
     def _priced(self, row: int, node: Node) -> tuple[Plan | None, int]:
-        """Return a label's plan and its closed form in ps; None if it breaks rules."""
+        """Return a label's plan and its closed form in ps; no plan if it is invalid."""
         plan = self._plan(row, node.high)
         try:
             checked = check_plan(self.problem, self.table, plan)
@@ -285,19 +286,19 @@ class _Search:
         return plan, round(checked.closed_form_s / PS_S)
 
     def _is_below(self, value: int, p: int) -> bool:
-        """Whether a plan's closed form is below a bound, rounding left aside."""
+        """Whether a plan's closed form is below a bound by more than rounding."""
         slack = self.steps + 2 + 1e-9 * value
         return value + slack < self.bounds[p]
 
     # --- labels ---------------------------------------------------------------------
 
     def _labels(self, node: Node, *, few: bool = False) -> dict[int, int] | None:
-        """Return the best label by stage count; None if there is no room for all.
+        """Return the best label by stage count; None if labels are too many.
 
         Parameters
         ----------
         few
-            Whether to go on with the most promising labels only.
+            Whether to keep only the most promising labels.
         """
         budgets = self._budgets(node)
         self._narrow(node, budgets)
@@ -334,7 +335,7 @@ class _Search:
         return best
 
     def _budgets(self, node: Node) -> Ints:
-        """Return the most ns that F and g may be by stage count, -1 if not open."""
+        """Return the most that F and g may be, in ns by stage count; -1 if not open."""
         budgets = np.full(self.most + 1, -1, dtype=np.int64)
         for p in node.counts:
             budget = (self.bounds[p] - 1 - self.steps * node.low) // PS_PER_NS
@@ -342,9 +343,9 @@ class _Search:
         return budgets
 
     def _narrow(self, node: Node, budgets: Ints) -> None:
-        """Leave out strategies that no plan has within the budgets, lambda <= high.
+        """Remove strategies that no plan within the budgets uses for lambda <= high.
 
-        What is left bounds the boundaries better, so this is done again and again.
+        The boundary times of those that remain are larger, so this is repeated.
         """
         period = min(-(-node.high // PS_PER_NS), NEVER) if self.steps else NEVER
         most = max(node.counts)
@@ -388,7 +389,7 @@ class _Search:
 
 
 def _thin(layer: Ints, left: Left, placed: int) -> None:
-    """Go on with those labels whose budget leaves most."""
+    """Keep only the labels with the most slack."""
     place = left.place[layer[:, At.MASK], layer[:, At.OPTION]]
     slack = left.slack[place, placed, layer[:, At.UNITS]]
     slack = slack - layer[:, At.FILL] - layer[:, At.SYNC]

@@ -1,4 +1,4 @@
-"""What one cluster can host within a simulated time, by itself.
+"""What one cluster by itself can host within a simulated time.
 
 A path through the event graph leads the first micro-batch to the last stage and back
 to stage i, then through the forwards past its warm-up and all other backwards
@@ -7,8 +7,7 @@ to stage i, then through the forwards past its warm-up and all other backwards
     F + (q - min(W_i, q)) phi_i + (q - 1) beta_i + (the least g of any stage),
 
 with F the fill. What is added to F is the stage's *excess*; under gpipe, where every
-backward comes last, it is (q - 1) tau_i. So lambda's place is taken by the largest
-excess, once instead of q - 1 times.
+backward comes last, it is (q - 1) tau_i. So the largest excess replaces (q - 1) lambda.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class SimulatedHost(Host):
-    """A host whose stages keep to an excess, in ns, instead of lambda."""
+    """A host whose stages keep to a largest excess, in ns, instead of lambda."""
 
     def __init__(
         self, problem: Problem, table: CostTable, part: TableSlice, j: int, most: int
@@ -46,7 +45,7 @@ class SimulatedHost(Host):
     def _heaviest(self, clusters: int) -> Ints:
         """Return the most warm-ups of a stage with l body units; (K, length + 1).
 
-        Under ``auto`` memory alone limits them; gpipe's excess is that of one.
+        Under ``auto`` only memory limits them; under gpipe 1 gives the excess.
         """
         shape = (self.count, self.units.length + 1)
         steps = self.steps
@@ -62,20 +61,20 @@ class SimulatedHost(Host):
         return np.full(shape, min(warmup, self.microbatches), dtype=np.int64)
 
     def _within(self, period: int, *ends: Ints) -> Ints:
-        """Return the most body units on a stage of at most an excess; (K,)."""
+        """Return the most body units of a stage whose excess is allowed; (K,)."""
         q, rows = self.microbatches, self.rows
         if q == 1:
             return super()._within(period, *ends)
         heavy = self.heavy
         if not self.steps.free and any(end is self.units.trail for end in ends):
-            # The last stage warms up once.
+            # The last stage has one warm-up.
             heavy = np.ones_like(heavy)
         held = sum(ends, start=np.zeros_like(self.units.lead))
         forward = self.forward + (rows.forward_ns @ held)[:, None]
         backward = self.backward + (rows.backward_ns @ held)[:, None]
         excess = (q - heavy) * forward + (q - 1) * backward
         fits = (excess <= period) & (heavy >= 1)
-        # More units have no less of an excess.
+        # The excess does not fall with more units.
         most: Ints = fits.sum(axis=1) - 1
         return np.maximum(most, 0)
 

@@ -1,4 +1,4 @@
-"""The two long parts of verifying, one q at a time, for any process to do."""
+"""The two long steps of verifying, as tasks of one q that any process can run."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ if TYPE_CHECKING:
     from hetopt.problem.training.principles import Principles
     from hetopt.results.result import Objective
 
-#: What every plan of a program takes at least that has none, in ps.
+#: Lower bound in ps that stands for a program without a plan.
 TOO_LONG_PS = PS_PER_NS * LONGEST_NS + 1
 
-#: By stage count, the lambdas in ns, from and to, at which a bound is not proven; None
-#: where ranges are not known.
+#: By stage count, the ranges of lambda in ns on which a bound is not proven; None if
+#: the ranges are not known.
 Weak = dict[int, tuple[tuple[int, int], ...] | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Verified:
-    """What is verified.
+    """What all tasks of a certificate have in common.
 
     Attributes
     ----------
     objective
         What the bounds are on.
     end
-        Of the time, as ``time.monotonic`` has it.
+        Deadline on the clock of ``time.monotonic``; None: there is none.
     """
 
     problem: Problem
@@ -50,7 +50,7 @@ class Verified:
 
 
 class BoundsTask(NamedTuple):
-    """Derive the bounds of one q again; in ps by stage count."""
+    """Derive the bounds of one q again; bounds in ps by stage count."""
 
     microbatches: int
     bounds: Mapping[int, int]
@@ -67,7 +67,7 @@ class BoundsTask(NamedTuple):
         if of.objective == "closed" and not of.principles.relaxed:
             ranges = unproven_ranges(of.problem, of.table, q, bounds, end=of.end)
             return {p: tuple(pairs) for p, pairs in ranges.items()}
-        # What has no plan is too slow in closed form, whatever is minimised.
+        # A program without plans is too slow in closed form, whatever is minimised.
         never = min(bounds.values()) >= TOO_LONG_PS
         objective = "closed" if never else of.objective
         failed = unproven(
@@ -84,7 +84,7 @@ class SearchTask(NamedTuple):
     ranges: Mapping[int, tuple[tuple[int, int], ...]]
 
     def run(self, of: Verified) -> dict[int, Found]:
-        """Return what became of the bounds; raises OutOfTime as ``search`` does."""
+        """Return the outcome by stage count; raises OutOfTime as ``search`` does."""
         q, bounds, ranges = self
         return search(of.problem, of.table, q, bounds, ranges, of.end)
 
@@ -92,7 +92,7 @@ class SearchTask(NamedTuple):
 def make(
     payload: Verified, shared: Any, say: Callable[[Any], None]
 ) -> Callable[[Any], Any]:
-    """Return the function that runs tasks in a process; None where time is up."""
+    """Return the function that runs a task; it returns None after the deadline."""
 
     def run(task: BoundsTask | SearchTask) -> Weak | dict[int, Found] | None:
         end = payload.end

@@ -1,13 +1,13 @@
-"""Gradients of weights that run later: what verifying has to know of them.
+"""Gradients of weights that run later: what they change in verifying bounds.
 
-With w of a stage they are, the closed form is (MODEL.md section 4)
+If they take w of a stage, the closed form is (MODEL.md section 4)
 
     T = sum of (tau_i - 2 w_i) + 2 sum of kappa_i + (q - 1) lambda + max (g_i + 2 w_i),
 
-and what a stage hands to those before it is tau - w. Where nothing runs later w is 0.
-Memory depends on p, as that with several chunks does. Where stages are folded, a pair
-of units hands on the longer of forward and B, and x, the longest of B / 2, B - w and
-forward - B / 2, takes the place of tau - 2 w.
+and earlier stages wait for tau - w of it. If nothing runs later, w is 0. Memory depends
+on p, as it does with several chunks. If stages are folded, earlier stages wait for the
+longer of forward and B of each pair of units, and x, the largest of B / 2, B - w and
+forward - B / 2, replaces tau - 2 w.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 class UnitTimes(NamedTuple):
-    """What one unit takes by strategy and kind, in ns; shape (K, N).
+    """Times of one unit by strategy and kind, in ns; shape (K, N).
 
     Attributes
     ----------
@@ -39,7 +39,7 @@ class UnitTimes(NamedTuple):
     fill, end
         What it adds to the fill, and to g.
     handed_on
-        What of tau comes before a gradient is handed on.
+        The part of tau before a gradient is sent on.
     """
 
     busy: Ints
@@ -49,7 +49,7 @@ class UnitTimes(NamedTuple):
 
 
 def unit_times(own: ClusterTable) -> UnitTimes:
-    """Return what one unit takes."""
+    """Return the times of one unit."""
     busy = own.forward_ns + own.backward_ns
     later = np.zeros_like(busy) if own.weight_ns is None else own.weight_ns
     fill, handed_on = busy - 2 * later, busy - later
@@ -68,9 +68,9 @@ def unit_times(own: ClusterTable) -> UnitTimes:
 
 
 def waiting_at_rest(part: TableSlice, stages: int) -> TableSlice:
-    """Return the slice in which units hold at rest what waits for w.
+    """Return the slice with what waits for w counted as state.
 
-    Of min(p, q) micro-batches; then an activation takes what it is larger by.
+    It counts for min(p, q) micro-batches; activations then count what exceeds it.
 
     Parameters
     ----------
@@ -95,10 +95,10 @@ def waiting_at_rest(part: TableSlice, stages: int) -> TableSlice:
 
 
 def both_chunks_at_rest(table: CostTable, part: TableSlice, stages: int) -> TableSlice:
-    """Return the slice in which pairs hold at rest what no warm-up of 1F1B is.
+    """Return the slice with the memory of pairs that does not depend on W as state.
 
-    A stage holds p micro-batches on both of its chunks, and of those on the first one
-    more where these take more. The ends of the model are on the first stage.
+    A stage holds p micro-batches on both of its chunks. A further one on the first
+    counts by how much it exceeds one on the second. The ends are on the first stage.
 
     Parameters
     ----------

@@ -1,10 +1,10 @@
-"""The least fill where P3 or P4 is relaxed: stage by stage, not cluster by cluster.
+"""The least fill if P3 or P4 is relaxed: stage by stage, not cluster by cluster.
 
-The m stages of a cluster are added from its last to its first, as at least so many
-stages follow each of them; each has a strategy of its own as long as all devices last
-(P4 relaxed), or all have one (P3 alone relaxed). In what order tensor degrees stand is
-not looked at. A boundary costs the stages on either side at least the least kappa
-that their layouts may have there, and memory holds at least one micro-batch.
+The m stages of a cluster are added from its last to its first, so that the least number
+of stages after each is known; each has a strategy of its own as long as the devices
+suffice (P4 relaxed), or all have one (only P3 relaxed). The order of tensor degrees is
+ignored. A boundary costs the stages on either side at least the least kappa that their
+layouts may have there, and memory holds at least one micro-batch.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ if TYPE_CHECKING:
     #: Whether a cluster hosts the first stage, and the last.
     Ends = tuple[bool, bool]
 
-#: Hosts of both ends, of one, of none.
+#: Roles of clusters, as ``Ends``.
 _BOTH = (True, True)
 _ROLES = ((False, False), (False, True), (True, False), _BOTH)
 
 
 class WideRelaxation:
-    """Least fills at one q, whatever stands next to what."""
+    """Least fills at one q, without regard to which stages are neighbours."""
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ class WideRelaxation:
             rest = all(other.may_rest for other in self.hosts if other is not host)
             tables = host.fills(period, self._roles(host))
             if self.consecutive and _BOTH in tables:
-                # Then nobody else has a place.
+                # No other cluster can then host a stage.
                 alone = tables.pop(_BOTH)[: max(counts) + 1, self.length]
                 if rest:
                     np.minimum(total[: len(alone)], alone, out=total[: len(alone)])
@@ -101,7 +101,7 @@ class WideRelaxation:
             np.minimum(total[: len(reached)], reached, out=total[: len(reached)])
         return total
 
-    #: There is no quicker one.
+    #: No cheaper lower bound is known.
     rough = fill
 
     def _roles(self, host: Host) -> list[Ends]:
@@ -111,7 +111,7 @@ class WideRelaxation:
 
 
 class _Mixed(Host):
-    """What one cluster can host, each stage by itself."""
+    """What one cluster can host, with every stage treated by itself."""
 
     def __init__(
         self,
@@ -159,13 +159,13 @@ class _Mixed(Host):
         return least
 
     def _stage(self, period: int, r: int, *, first: bool | None, last: bool) -> Ints:
-        """Return the cost of the stage that r of the cluster follow; (K, length + 1).
+        """Return the cost of a stage that r of its cluster follow; (K, length + 1).
 
         Parameters
         ----------
         first, last
-            Whether the cluster's first stage opens the pipeline, and its last closes
-            it; ``first`` is None for another stage than its first.
+            Whether the cluster hosts the pipeline's first stage, and its last one;
+            ``first`` is None if this stage is not the cluster's first.
         """
         warmup = 1 + self.steps.inside * r + (0 if last else self.steps.across)
         ends = np.zeros(self.count, dtype=np.int64)
@@ -202,14 +202,14 @@ class _Mixed(Host):
     # --- by the devices that are left, or by the strategy that all stages share -----
 
     def _start(self) -> Ints:
-        """No stage yet: by devices at hand, or by strategy; shape (., length + 1)."""
+        """Return the costs of no stage, by devices or strategy; (., length + 1)."""
         rows = self.count if self.shared else self.budget + 1
         state = np.full((rows, self.units.length + 1), NEVER, dtype=np.int64)
         state[:, 0] = 0
         return state
 
     def _added(self, behind: Ints, cost: Ints) -> Ints:
-        """Put one more stage before those behind."""
+        """Return the costs with one more stage before those of ``behind``."""
         after = np.full_like(behind, NEVER)
         length = self.units.length
         if self.shared:
@@ -224,7 +224,7 @@ class _Mixed(Host):
         return np.minimum(after, NEVER)
 
     def _closed(self, behind: Ints, cost: Ints, stages: int) -> Ints:
-        """Return the least of all with the first of m stages before those behind."""
+        """Return the least costs with the first of m stages before ``behind``."""
         least = np.full(self.units.length + 1, NEVER, dtype=np.int64)
         if self.shared:
             able = self.rows.max_stages >= stages
@@ -240,7 +240,7 @@ class _Mixed(Host):
         return least
 
     def _by_size(self, cost: Ints) -> list[tuple[int, Ints]]:
-        """Return the least cost among strategies of as many devices."""
+        """Return the least cost among strategies with equally many devices."""
         return [
             (int(size), cost[self.size == size].min(axis=0))
             for size in np.unique(self.size)

@@ -1,4 +1,4 @@
-"""Write a decision down as a plan, so that ``check_plan`` can judge it."""
+"""Write decisions down as a plan, so that ``check_plan`` can check it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def written(
     units
         Body units of each stage.
     period_ps
-        Lambda, of which warm-up counts follow where they are free.
+        Lambda, which determines the warm-up counts if they are free.
     """
     stages = _stages(table, microbatches, hosts, units)
     pipeline = Pipeline(microbatches=microbatches, stages=tuple(stages))

@@ -1,1 +1,1 @@
-"""The checker's own schedules and times of pipelines, written to be read."""
+"""The checker's own schedules and times of pipelines, written for readability."""

@@ -1,7 +1,8 @@
-"""The checker's interleaved 1F1B: stages that hold v chunks, written to be read.
+"""The checker's interleaved 1F1B: stages of v chunks, written for readability.
 
-Micro-batches go through the stages in groups of p, each group once for every chunk,
-and back from the last stage to the first in between. A *pass* is (chunk, micro-batch).
+Micro-batches go through the stages in groups of p, each group once for every chunk, and
+between two chunks from the last stage back to the first. A *pass* is one micro-batch on
+one chunk.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Rounds(NamedTuple):
-    """What a pipeline of several chunks has beside any other, in nanoseconds.
+    """Further times of a pipeline with several chunks a stage, in nanoseconds.
 
     Attributes
     ----------
@@ -29,11 +30,11 @@ class Rounds(NamedTuple):
         Transfer from the last stage to the first, and its occupancy in the closed form.
     first, last
         Forward and backward of the model's units before the body, which are in the
-        first stage's first chunk, and after it, in the last one's last.
+        first stage's first chunk, and after it, in the last stage's last.
     occupancy
-        Of every boundary, the way back's last, as if none met.
+        Omega of every boundary, the way back's last, without sharing.
     ways
-        Likewise, what it uses that others use.
+        For each of these, the links and uplinks that it shares.
     """
 
     chunks: int
@@ -50,7 +51,7 @@ def warm_passes(p: int, i: int, chunks: int) -> int:
 
 
 def order(p: int, q: int, chunks: int, warm: int) -> list[Pass]:
-    """Return the passes of a stage that runs so many forwards first."""
+    """Return the passes of a stage that runs ``warm`` forwards first."""
     groups = [range(first, first + p) for first in range(0, q, p)]
     forwards = [
         ("forward", chunk, m)
@@ -73,7 +74,7 @@ def order(p: int, q: int, chunks: int, warm: int) -> list[Pass]:
 
 
 def most_held(p: int, q: int, chunks: int, i: int, chunk: int) -> int:
-    """Return how many micro-batches a chunk of stage i holds at once."""
+    """Return the most micro-batches that a chunk of stage i holds at once."""
     held = most = 0
     warm = min(warm_passes(p, i, chunks), q * chunks)
     for name, own, _ in order(p, q, chunks, warm):
@@ -89,20 +90,20 @@ def simulate_rounds(
     transfer: Sequence[int],
     rounds: Rounds,
 ) -> list[int]:
-    """Return when every stage has run its last pass, in nanoseconds.
+    """Return the end of every stage's last pass, in nanoseconds.
 
-    A transfer leaves when its pass has ended and the boundary, and all else that it
-    uses, is free; of several the one that is ready first, of equals activations before
-    gradients, upstream before downstream, and then as their forwards are ordered.
+    A transfer starts when its pass has ended and the boundary, and all that it shares,
+    is free. The one that is ready first goes first; of several, activations before
+    gradients, upstream before downstream, then in the order of their forwards.
 
     Parameters
     ----------
     passes
-        Of every stage, in order.
+        Passes of every stage, in order.
     durations
         By name, stage and chunk.
     transfer
-        Of every boundary, the way back's last.
+        Transfer time of every boundary, the way back's last.
     """
     p, last = len(passes), rounds.chunks - 1
     ran, free = [0] * p, [0] * p
@@ -138,7 +139,7 @@ def simulate_rounds(
 
 
 def units_of_chunk(model: Model, body: Sequence[str], chunks: int) -> list[str] | None:
-    """Return the model's units with a v-th of those in ``body``; None if unequal.
+    """Return the units of one chunk of the model; None if it has no v equal chunks.
 
     Parameters
     ----------

@@ -1,8 +1,8 @@
-"""The checker's folded pipelines (ZB-V), written to be read.
+"""The checker's folded pipelines (ZB-V), written for readability.
 
-Stage i of p holds the i-th chunk from the embedding, down, and the i-th from the head,
-up: 2 p chunks in all. Every unit of a plan is a pair of the model's units, as far from
-the embedding as from the head. The order of passes is Qi et al.'s (section 6).
+Of 2 p chunks, stage i of p holds the i-th from the embedding ("down") and the i-th from
+the head ("up"). Every unit of a plan is a pair of the model's units, as far from the
+embedding as from the head. The order of passes is Qi et al.'s (section 6).
 """
 
 from __future__ import annotations
@@ -16,22 +16,23 @@ if TYPE_CHECKING:
     from hetopt.check.plan.schedule.meeting import Alone
     from hetopt.cost.table.cluster import ClusterTable
 
-    #: "forward", "backward" or "weight", and whether it is on the chunk up.
+    #: "forward", "backward" or "weight", and whether it runs on the chunk up.
     Step = tuple[str, bool]
 
 
 class Folded(NamedTuple):
-    """Of every stage, in nanoseconds.
+    """Times of every stage, in nanoseconds.
 
     Attributes
     ----------
     took
-        How long each of a micro-batch's six passes takes.
+        Time of each of a micro-batch's six passes.
     between
-        What a stage adds to a window of others: the longer of forward and B, pair by
-        pair.
+        What a stage adds to a window that begins before it: the longer of forward and
+        B, pair by pair.
     fill
-        Likewise to the fill: the longest of B / 2, B - w and forward - B / 2.
+        What a stage adds to the fill: the largest of B / 2, B - w and forward - B / 2,
+        pair by pair.
     """
 
     took: tuple[Mapping[Step, int], ...]
@@ -45,7 +46,7 @@ def warm_ups(p: int, i: int) -> int:
 
 
 def folded_passes(i: int, p: int, q: int) -> list[tuple[str, bool, int]]:
-    """Return what stage i runs, in order: name, whether it is up, micro-batch."""
+    """Return the passes of stage i in order: name, whether it is up, micro-batch."""
     down, up = False, True
     steps: list[Step] = [("forward", down)] * (2 * (p - i) - 1)
     steps += [("forward", up), ("forward", down)] * i
@@ -63,7 +64,7 @@ def folded_passes(i: int, p: int, q: int) -> list[tuple[str, bool, int]]:
     listed = []
     for step in steps:
         m = run[step] = run.get(step, -1) + 1
-        # so many make the order; those there are run
+        # the order is made for at least 2 p - 1 micro-batches, of which q exist
         if m < q:
             listed.append((*step, m))
     return listed
@@ -72,17 +73,17 @@ def folded_passes(i: int, p: int, q: int) -> list[tuple[str, bool, int]]:
 def simulate_folded(
     folded: Folded, transfer: Sequence[int], alone: Alone, q: int
 ) -> list[int]:
-    """Return when every stage has run its last pass, in nanoseconds.
+    """Return the end of every stage's last pass, in nanoseconds.
 
-    A boundary carries either chunk's activations and gradients, and what goes the same
-    way takes turns: the one that is ready first goes first, of equals activations
-    before gradients, upstream before downstream, then by micro-batch and down before
-    up. Each takes half of what the boundary's times are.
+    A boundary carries activations and gradients of either chunk. Transfers in the same
+    direction take turns: the one that is ready first goes first; of several,
+    activations before gradients, upstream before downstream, then by micro-batch and
+    down before up. Each takes half of the boundary's times.
 
     Parameters
     ----------
     transfer
-        Of every boundary, both chunks' together; so is what ``alone`` has.
+        Transfer time of every boundary, for both chunks together, like ``alone``.
     """
     p = len(folded.took)
     passes = [folded_passes(i, p, q) for i in range(p)]
@@ -94,7 +95,7 @@ def simulate_folded(
         for i, own in enumerate(passes):
             while ran[i] < len(own):
                 name, up, m = own[ran[i]]
-                # from the stage that a pass of the other kind would send to
+                # its input comes from where a pass of the other kind would send to
                 comes = _next(i, "backward" if name == "forward" else "forward", up, p)
                 if (
                     name != "weight"
@@ -123,7 +124,7 @@ def simulate_folded(
 
 
 def _next(i: int, name: str, up: bool, p: int) -> int | None:
-    """Return the stage that a pass sends to; None at an end and at the turn."""
+    """Return the stage that receives a pass's output; None at an end and the turn."""
     to = i - 1 if up == (name == "forward") else i + 1
     return to if 0 <= to < p else None
 
@@ -159,14 +160,14 @@ def folded_closed_form(
 def pair_bytes(
     own: ClusterTable, k: int, pair: tuple[int, int], held: tuple[int, int, int, int]
 ) -> int:
-    """Return what a pair of units holds for all passes in flight.
+    """Return the bytes that a pair of units holds for all passes in flight.
 
     Parameters
     ----------
     k
-        The strategy's row.
+        Row of the strategy.
     held
-        p, q, W, and 1 where the pair holds an end of the model, else 0.
+        p, q, W, and 1 if the pair holds an end of the model, otherwise 0.
     """
     assert own.weight_bytes is not None
     down, up = (
@@ -175,8 +176,8 @@ def pair_bytes(
     )
     p, q, warm, is_end = held
     if is_end:
-        # the first stage runs B and w of the head right behind its forward
+        # the first stage runs B and w of the head directly after its forward
         return min(2 * p, q) * down + up
-    # 2 p passes at most, and no more of the chunk down than it runs ahead
+    # at most 2 p passes, and on the chunk down at most those that it runs ahead
     ahead = min(warm, q) - p
     return p * (down + up) + ahead * max(down - up, 0)

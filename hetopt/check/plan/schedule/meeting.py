@@ -1,7 +1,7 @@
-"""Boundaries that meet on a link or an uplink, worked out for the check alone.
+"""Boundaries that share a link or an uplink, derived for the checker alone.
 
-Symbols as in MODEL.md, section 4: omega of a boundary, and the time for which one
-transfer keeps what several use.
+Symbols as in MODEL.md, section 4: omega of a boundary; ``keeps`` is the time for which
+one transfer occupies what several share.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Way(NamedTuple):
-    """What a boundary uses that others use as well.
+    """A link or uplink that a boundary uses and others may use as well.
 
     Attributes
     ----------
@@ -26,7 +26,7 @@ class Way(NamedTuple):
     side
         1 or -1 by the direction of activations; gradients go the other way.
     keeps
-        How long one transfer keeps it, in nanoseconds.
+        How long one transfer occupies it, in nanoseconds.
     """
 
     place: frozenset[int]
@@ -36,7 +36,7 @@ class Way(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alone:
-    """Omega of boundaries as if they met no other; the ways of each.
+    """Omega of boundaries without sharing, and the ways of each boundary.
 
     Attributes
     ----------
@@ -49,7 +49,7 @@ class Alone:
     ways: tuple[tuple[Way, ...], ...]
 
     def together(self) -> tuple[int, ...]:
-        """Return omega with what the other boundaries take in a period."""
+        """Return omega with the time that sharing boundaries take in a period."""
         every = [way for own in self.ways for way in own]
 
         def meeting(way: Way) -> int:
@@ -67,14 +67,14 @@ class Alone:
 def ways_of(
     part: TableSlice, clusters: Sequence[int], *, meeting: bool = True
 ) -> tuple[tuple[Way, ...], ...]:
-    """Return the ways of every boundary that another one takes as well.
+    """Return the ways of every boundary that another boundary uses as well.
 
     Parameters
     ----------
     clusters
-        Of every stage; with the first once more at the end there is a way back.
+        Cluster of every stage; the first once more at the end if there is a way back.
     meeting
-        If not, return those that no other one takes too.
+        If False, return also those that no other boundary uses.
     """
     shared = part.shared
     every: list[list[Way]] = []

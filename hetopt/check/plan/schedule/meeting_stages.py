@@ -1,4 +1,4 @@
-"""The checker's simulation of transfers that block: stages meet, written to be read."""
+"""The checker's simulation of blocking transfers, written for readability."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    #: A pass and its duration, or the boundary of a meeting and how many messages.
+    #: "pass", stage and duration; or "meet", boundary and number of messages.
     Task = tuple[str, int, int]
 
 
@@ -21,15 +21,15 @@ class Durations(NamedTuple):
 
 
 def simulate_blocking(times: Durations, counts: Sequence[int], chi: int) -> list[int]:
-    """Return when every stage has run its last backward, in nanoseconds.
+    """Return the end of every stage's last backward, in nanoseconds.
 
-    A meeting starts when both stages of its boundary have come to it, and keeps both:
-    for one transfer, or for two if it is an exchange and ``chi`` is 2.
+    A transfer starts when both stages of its boundary have reached it, and occupies
+    both: for one transfer time, or for two if it is an exchange and ``chi`` is 2.
 
     Raises
     ------
     ValueError
-        Two stages wait for each other for good, or for different things.
+        Stages deadlock, or do not wait for the same transfer.
     """
     p = len(counts)
     lists = [list(_tasks(times, i, counts[i] - 1))[::-1] for i in range(p)]
@@ -56,12 +56,12 @@ def simulate_blocking(times: Durations, counts: Sequence[int], chi: int) -> list
 
 
 def _tasks(times: Durations, i: int, ahead: int) -> Iterator[Task]:
-    """Yield what stage i does: its passes, and meetings at the boundaries i - 1 and i.
+    """Yield what stage i does: passes, and transfers at boundaries i - 1 and i.
 
     Parameters
     ----------
     ahead
-        Forwards before the first that a backward follows.
+        Number of forwards before the first that a backward follows.
     """
     last, q = len(times.forward) - 1, times.microbatches
     forward, backward = ("pass", i, times.forward[i]), ("pass", i, times.backward[i])

@@ -1,6 +1,6 @@
-"""What schedules ask of warm-ups (MODEL.md section 4): the checker's own table.
+"""Warm-up rules of the schedules (MODEL.md section 4): the checker's own table.
 
-It shares nothing with ``hetopt.schedule``, so that an error in one of them shows.
+It shares nothing with ``hetopt.schedule``, so that an error in one of them is found.
 """
 
 from __future__ import annotations
@@ -9,23 +9,23 @@ from typing import NamedTuple
 
 
 class Steps(NamedTuple):
-    """How many more warm-ups a stage has than the one after it.
+    """How many more warm-ups a stage has than the next one.
 
     Attributes
     ----------
     inside, across
-        At least, where both are on one cluster, and where they are on two.
+        The least, if both stages are on one cluster, and if they are on two.
     most
-        At most on one cluster, unless ``free``; more than ``inside`` only where times
-        decide.
+        The most on one cluster, unless ``free``; more than ``inside`` only if it
+        depends on times.
     all_first
         Whether all forwards come before the first backward.
     free
-        Whether the plan decides; then what it is at most depends on kappa
+        Whether the plan chooses; the most then depends on kappa
         (``check.verify.free_room``).
     blocking
-        Transfers that both stages of a boundary wait for, one after the other, per
-        micro-batch: 1 an exchange, 2 there and back; 0 if stages compute meanwhile.
+        Consecutive transfers per micro-batch that both stages of a boundary wait for:
+        1 for an exchange, 2 for there and back; 0 if stages compute meanwhile.
     interleaved
         Whether stages hold several chunks (``check.plan.schedule.chunks``).
     splits
@@ -47,17 +47,17 @@ class Steps(NamedTuple):
 
     @property
     def mixes(self) -> bool:
-        """Whether stages have two passes, and warm-ups follow from clusters alone."""
+        """Whether micro-batches may have sequences of several lengths."""
         apart = self.blocking or self.interleaved or self.splits or self.free
         return self.most == self.inside and not (apart or self.all_first)
 
     def between(self, transfer: int, slowest: int, *, crosses: bool) -> int:
-        """Return it for one boundary; not if ``all_first`` or ``free``.
+        """Return the warm-ups that a boundary adds; not if ``all_first`` or ``free``.
 
         Parameters
         ----------
         transfer, slowest
-            kappa, and lambda_0: the longest tau or kappa of the pipeline.
+            kappa, and lambda_0: the largest tau or kappa of the pipeline.
         """
         if self.most == self.inside:
             return self.across if crosses else self.inside

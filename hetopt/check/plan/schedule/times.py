@@ -1,4 +1,4 @@
-"""Warm-ups, closed form and simulation of one pipeline, written to be read.
+"""Warm-ups, closed form and simulation of one pipeline, written for readability.
 
 Symbols as in MODEL.md section 4: tau = forward + backward, kappa and omega the
 transfer and occupancy of a boundary, W warm-ups, lambda the period.
@@ -39,20 +39,21 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Times:
-    """Whole nanoseconds: p stages, p - 1 boundaries, q micro-batches.
+    """Times in whole nanoseconds: p stages, p - 1 boundaries, q micro-batches.
 
     Attributes
     ----------
     alone
-        Of boundaries that meet on links or uplinks; None where none do.
+        Links and uplinks that boundaries share, and omega without sharing; None if
+        nothing is shared.
     rounds
-        Of stages that hold several chunks: forward and backward are then of a pass, a
-        chunk's on average.
+        Further times if stages hold several chunks; forward and backward are then of
+        one pass, the mean over the chunks.
     later
-        What of the backward times are gradients of weights that run later; None where
-        none do, and where stages are folded.
+        The part of the backward times that is gradients of weights, which run later;
+        None if none do, and if stages are folded.
     folded
-        Of stages that are folded: all other times are of both chunks together.
+        Times of folded stages; all other times are then of both chunks together.
     """
 
     schedule: ScheduleName
@@ -69,7 +70,7 @@ class Times:
 
     @property
     def passes(self) -> int:
-        """How often every stage runs forward."""
+        """How many forwards every stage runs."""
         return self.microbatches * (1 if self.rounds is None else self.rounds.chunks)
 
     @property
@@ -79,12 +80,12 @@ class Times:
 
 
 def warmups(times: Times, clusters: Sequence[str]) -> tuple[int, ...]:
-    """Return the warm-up count of every stage that the schedule prescribes.
+    """Return the warm-up count that the schedule prescribes for every stage.
 
     Parameters
     ----------
     clusters
-        Of every stage.
+        Cluster of every stage.
     """
     steps = STEPS[times.schedule]
     if steps.all_first:
@@ -149,7 +150,7 @@ def closed_form(times: Times, counts: Sequence[int]) -> Fraction:
 
 
 def simulate(times: Times, counts: Sequence[int]) -> int:
-    """Return the end of the last stage's synchronisation, in nanoseconds.
+    """Return the simulated iteration time: the latest end of a stage's g, in ns.
 
     Parameters
     ----------
@@ -161,17 +162,17 @@ def simulate(times: Times, counts: Sequence[int]) -> int:
 
 
 def last_ends(times: Times, counts: Sequence[int]) -> list[int]:
-    """Return when every stage has run its last pass, in nanoseconds.
+    """Return the end of every stage's last pass, in nanoseconds.
 
     Every stage runs its passes in the schedule's order, each as soon as the pass
-    before it and its input allow. A boundary sends one way without disturbing the
-    other; a transfer starts at the earliest one occupancy after the one before it
+    before it has ended and its input is there. The two directions of a boundary do not
+    affect each other; a transfer starts at least one occupancy after the previous one
     and arrives one transfer time later.
 
     Parameters
     ----------
     counts
-        As ``simulate`` takes them.
+        As in ``simulate``.
     """
     p, q = len(counts), times.microbatches
     if times.rounds is not None:
@@ -211,7 +212,7 @@ def last_ends(times: Times, counts: Sequence[int]) -> list[int]:
 
 
 def _simulate_rounds(times: Times, rounds: Rounds, counts: Sequence[int]) -> list[int]:
-    """Return when every stage of several chunks has run its last pass."""
+    """Return the end of every stage's last pass if stages hold several chunks."""
     p, q, v = len(counts), times.microbatches, rounds.chunks
     durations = {}
     for way, name in enumerate(("forward", "backward")):
@@ -228,10 +229,10 @@ def _simulate_rounds(times: Times, rounds: Rounds, counts: Sequence[int]) -> lis
 
 
 def _simulate_together(times: Times, counts: Sequence[int]) -> list[int]:
-    """Return when every stage has run its last pass.
+    """Return the end of every stage's last pass if transfers share links.
 
-    Transfers that meet take turns: the one that is ready first goes first, of equals
-    activations before gradients and upstream before downstream.
+    Transfers take turns: the one that is ready first goes first; of several,
+    activations before gradients, then upstream before downstream.
 
     Parameters
     ----------
@@ -283,13 +284,13 @@ def _simulate_together(times: Times, counts: Sequence[int]) -> list[int]:
 
 
 def _nothing_met(times: Times) -> Alone:
-    """Return boundaries that meet no other."""
+    """Return the boundaries' data if nothing is shared."""
     ways = ((),) * len(times.transfer)
     return Alone(in_phases=False, occupancy=times.occupancy, ways=ways)
 
 
 def _paired(times: Times) -> Iterator[tuple[int, int]]:
-    """Yield forward and backward of every stage."""
+    """Yield forward and backward time of every stage."""
     return zip(times.forward, times.backward, strict=True)
 
 
@@ -303,26 +304,26 @@ def _passes(warm: int, q: int) -> list[tuple[str, int]]:
     return listed
 
 
-# One loop, as MODEL.md section 4 has it: to be read beside it.
+# One long loop, so that it can be compared with MODEL.md section 4.
 @kernel
 def _run(warm: Any, durations: Any, inboxes: Any, clocks: Any) -> bool:
-    """Run all passes; return whether none was blocked for good.
+    """Run all passes; return False if they deadlock.
 
-    As it stands it takes nested lists of Python's integers, compiled it takes arrays.
+    Uncompiled it takes nested lists of Python integers, compiled it takes arrays.
 
     Parameters
     ----------
     warm
         Warm-ups of every stage, at most q.
     durations
-        By stage: forward, backward, transfer and occupancy of the boundary after it,
-        the last ones 0, and gradients of weights, which stage i, from 0, runs for a
-        micro-batch once it has run backwards that which comes i later, and for those
-        that are left after its last one; shape (5, p).
+        By stage: forward, backward, transfer and occupancy of the boundary after it
+        (0 for the last stage), and gradients of weights. Stage i, from 0, runs those of
+        a micro-batch after the backward of the i-th following one, and the remaining
+        ones at the end; shape (5, p).
     inboxes
-        Zeros, for when activations and gradients reach a stage; shape (2, p, q).
+        Zeros; holds when activations and gradients reach a stage; shape (2, p, q).
     clocks
-        Zeros, for when every stage is free again, how many passes it has run, when
+        Zeros; holds when every stage is free again, how many passes it has run, when
         its boundary is ready for the next activations and gradients, and how many of
         each have been sent to it; shape (6, p).
     """

@@ -1,8 +1,8 @@
-"""The checker's gradients of weights that run later (ZB-H1), written to be read.
+"""The checker's gradients of weights that run later (ZB-H1), for readability.
 
-The backward pass of a stage is B, which hands a gradient on, and w, which nothing waits
-for. Stage i, counted from 0, runs the w of a micro-batch once it has run the B that
-comes i later, and those that are left after its last B.
+The backward pass of a stage is B, which sends a gradient on, and w, which nothing waits
+for. Stage i, counted from 0, runs the w of a micro-batch after the B that comes i
+micro-batches later, and the remaining ones after its last B.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def split_passes(i: int, warm: int, q: int) -> list[tuple[str, int]]:
-    """Return what stage i runs in order: forward, backward and weight.
+    """Return kind and micro-batch of the passes of stage i, in order.
 
     Parameters
     ----------
@@ -34,17 +34,17 @@ def split_passes(i: int, warm: int, q: int) -> list[tuple[str, int]]:
 
 
 def split_bytes(kept: int, waits: int, warm: int, p: int, q: int) -> int:
-    """Return what one unit of a stage holds for all its micro-batches.
+    """Return the bytes that one unit of a stage holds for all its micro-batches.
 
     Parameters
     ----------
     kept, waits
-        Bytes until B of a micro-batch, and from then on until w.
+        Bytes of a micro-batch until B, and from then on until w.
     warm
         Forwards before its first backward.
     """
     before = min(warm, q)
-    # While B runs, one of them may already hold what waits.
+    # While B runs, one of these may already hold what waits for w.
     return before * max(kept, waits) + (min(p, q) - before) * waits
 
 
@@ -61,7 +61,7 @@ def split_closed_form(
     Parameters
     ----------
     both, later
-        Forward plus backward of each stage, and what of it is w.
+        Forward plus backward of each stage, and the part of it that is w.
     slowest
         The longest occupancy of a boundary.
     steps

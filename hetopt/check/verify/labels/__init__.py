@@ -1,1 +1,1 @@
-"""Labels: plans made stage by stage, for programs that bounds alone do not settle."""
+"""Plans built stage by stage as labels, for claims that bounds do not settle."""

@@ -1,4 +1,4 @@
-"""What labels are made of: columns, the facts of one q, and what is left to pay."""
+"""Data of labels: columns, the facts of one q, and the remaining costs."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ class At(IntEnum):
 
 
 class Cost(IntEnum):
-    """Columns of what a unit costs.
+    """Columns of a unit's costs.
 
-    LATER is what of FORWARD and BACKWARD is not handed on, FILL what of them counts in
-    the fill.
+    LATER is the part of FORWARD and BACKWARD that no stage before waits for, FILL the
+    part of them that counts in the fill.
     """
 
     FORWARD, BACKWARD, STATE, ACTIVE, TEMPORARY, SYNC, LATER, FILL = range(8)
 
 
 class Round(IntEnum):
-    """Places of what rounds of several chunks depend on; lambda's lower end in ps."""
+    """Indices of ``Left.rounds``; LOW is lambda's lower end in ps."""
 
     CHUNKS, STAGES, LOW = range(3)
 
 
 class Rule(IntEnum):
-    """What lambda asks for."""
+    """How the schedule limits lambda and warm-ups; ONCE: there is one micro-batch."""
 
     STEADY, ALL_FIRST, FREE, ONCE = range(4)
 
@@ -51,44 +51,44 @@ class Facts(NamedTuple):
     Attributes
     ----------
     cluster, layout, stages
-        Of each strategy; ``stages`` is how many there is room for; length O.
+        Of each strategy; ``stages`` is the most that the nodes hold; length O.
     room
-        Bytes for units; length O.
+        Bytes for units, per strategy; length O.
     once
-        g of a stage without its units, in ns; length O.
+        g of a stage without its units, in ns, per strategy; length O.
     unit
-        What one unit costs, by kind; shape (O, N, 8).
+        Costs of one unit, by kind; shape (O, N, 8).
     lead, trail
-        The same of all units at either end together; shape (O, 8).
+        The same for all units at either end together; shape (O, 8).
     kinds
-        Of the body; length L.
+        Kind of each body unit; length L.
     cut
         Class of the cut before each body unit; length L.
     kappa, omega
         As in the table; shape (X, A, A).
     follows
-        Whether cluster j may come right behind i; shape (C, C).
+        Whether cluster j may come directly after i; shape (C, C).
     opens, closes
         Whether a cluster may host the first stage, and the last; length C.
     needed
         The clusters that must be used, as bits.
     flights, rule
-        q, with several chunks the most passes in flight beside those that are held at
-        rest; and a ``Rule``.
+        q, or with several chunks the most passes in flight without those that are
+        counted as state; and a ``Rule``.
     steps, paces
-        Warm-ups that a boundary adds at least, and at most: inside a cluster, between
+        Least and most warm-ups that a boundary adds: inside a cluster, between
         clusters.
     tied
-        What tied embeddings add to g at least, of the first and of the last of several
+        The least that tied embeddings add to g, of the first and of the last of several
         stages; shape (2, O).
     dearer, slower
-        Of two layouts of one cluster: by how much kappa from any other cluster into the
-        first exceeds that into the second at most, and the largest omega that does, 0
-        if none; shape (A, A).
+        Of two layouts of one cluster: the most by which kappa from another cluster into
+        the first exceeds that into the second, and the largest omega that does, 0 if
+        none; shape (A, A).
     dearest
         Largest kappa from another cluster into a layout; length A.
     blocking
-        Transfers per micro-batch that both stages of a boundary wait for.
+        Consecutive transfers per micro-batch that both stages of a boundary wait for.
     back, busy
         Kappa and omega of the way back, by the layouts of the last and of the first
         stage, in ns; 0 with one chunk; shape (A, A).
@@ -127,12 +127,12 @@ class Facts(NamedTuple):
 
 
 class Left(NamedTuple):
-    """What is left to pay, and where labels stand.
+    """Remaining costs of labels, and the lists in which labels are kept.
 
     Attributes
     ----------
     run
-        Least that l neighbouring body units add to the fill, in ns; shape (O, L + 1).
+        Least fill of l neighbouring body units, in ns; shape (O, L + 1).
     within
         Most body units of a stage that another one of its cluster follows; length O.
     inner, into
@@ -141,28 +141,28 @@ class Left(NamedTuple):
         Least fill of m stages with l body units on clusters outside of a set; shape
         (2^C, P + 1, L + 1).
     budgets
-        Most ns that F and g may be by stage count, below 0 where none is sought;
+        Most ns that F and g may be by stage count, below 0 if it is not sought;
         length P + 1.
     place
-        Number of a set of clusters and a strategy, -1 where it has none yet; shape
-        (2^C, O).
+        Number of a set of clusters and a strategy (a place), -1 if it has none yet;
+        shape (2^C, O).
     slack
         Most ns that F and g may be at a place; shape (places, P + 1, L + 1).
     finish, held
         Scratch; shape (P + 1, L + 1), and length 8.
     used
-        Places taken; length 1.
+        Number of places in use; length 1.
     heads
         First label of each place; shape (places, L + 1).
     leaving
         First label of each set of clusters and cluster; shape (2^C, C, L + 1).
     calm
-        E in ps up to which nothing before a stage notices it, by the class of the cut
-        before the stage, and its strategy; shape (X, O).
+        E in ps that every boundary before a stage hides, by the class of the cut before
+        the stage, and its strategy; shape (X, O).
     away
-        Of two layouts of a last stage: by how much R with the first exceeds that with
-        the second at most, in ns, whatever the first stage; ``NEVER`` where lambda does
-        not go with the first. 0 with one chunk; shape (A, A).
+        Of two layouts of a last stage: the most by which R with the first exceeds that
+        with the second, in ns, for any first stage; ``NEVER`` if lambda is too small
+        for the first. 0 with one chunk; shape (A, A).
     rounds
         See ``Round``; with several chunks one stage count is sought. Length 3.
     """

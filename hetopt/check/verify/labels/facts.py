@@ -1,4 +1,4 @@
-"""Lay down one q of a table for labels."""
+"""The facts that labels need of one q of a table."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 def _crossing(part: TableSlice, cuts: Sequence[int]) -> tuple[Ints, Ints, Ints]:
-    """Compare the layouts of each cluster as others' stages come before them.
+    """Compare the layouts of each cluster if another cluster's stage comes before.
 
     Returns ``dearer``, ``slower`` and ``dearest`` of ``Facts``.
     """
@@ -41,7 +41,7 @@ def _crossing(part: TableSlice, cuts: Sequence[int]) -> tuple[Ints, Ints, Ints]:
         before = np.unique(np.concatenate(others)) if others else own[:0]
         if not len(own) or not len(before) or not classes:
             continue
-        # Into each own layout, by cut class and layout before: (N, own).
+        # Into each own layout, by cut class and preceding layout: (N, own).
         kappa, omega = (
             times[classes][:, before][:, :, own].reshape(-1, len(own))
             for times in (part.transfer_ns, part.occupancy_ns)
@@ -82,7 +82,7 @@ def _unit_costs(own: ClusterTable) -> Ints:
 
 
 def _end_costs(cost: Ints, counts: Ints) -> Ints:
-    """Return what an end's units cost with each option; shape (options, columns)."""
+    """Return the costs of an end's units by strategy; shape (options, columns)."""
     total = np.einsum("onc,n->oc", cost, counts)
     total[:, Cost.TEMPORARY] = cost[:, counts > 0, Cost.TEMPORARY].max(
         axis=1, initial=0
@@ -91,7 +91,7 @@ def _end_costs(cost: Ints, counts: Ints) -> Ints:
 
 
 def _follows(problem: Problem, names: Sequence[str]) -> NDArray[np.bool_]:
-    """Return whether pins and links let one cluster (row) stand before another one."""
+    """Return whether pins and links allow cluster j directly after i; (C, C)."""
     order = problem.pins.order
     allowed = [
         (i, j) not in problem.pins.forbidden_next
@@ -115,7 +115,7 @@ def _rule(steps: Steps, microbatches: int) -> Rule:
 def label_facts(
     problem: Problem, table: CostTable, part: TableSlice, hosts: Sequence[Host]
 ) -> Facts:
-    """Lay down one q of a table for labels."""
+    """Return the facts of one q of a table."""
     inside = [u for u, kind in enumerate(table.units) if table.body[kind]]
     body = table.units[inside[0] : inside[-1] + 1]
     units, rows = hosts[0].units, [host.rows for host in hosts]

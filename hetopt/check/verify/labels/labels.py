@@ -1,17 +1,17 @@
 """Plans stage by stage from the pipeline's end: one more stage before each label.
 
-A *label* is the last s stages of a plan. It knows the clusters used, the first of its
-stages' strategy, how many body units it holds, its fill F and largest g in ns, and what
-it asks of the stages before it, in ps: E of MODEL.md section 4, or under gpipe the
-slowest forward and backward (or transfer). Of two labels that stand at the same place
-one may go if it is nowhere better; E is compared only beyond what every boundary hides
-anyhow (``left_to_pay.calm``). F with what is left at least must keep to a budget. With
-several chunks a stage a label knows the last stage's layout, for the way back.
+A *label* is the last s stages of a plan. It stores the clusters used, the strategy of
+the first of its stages, the number of body units, the fill F and the largest g in ns,
+and what it requires of the stages before it: E of MODEL.md section 4 in ps, or under
+gpipe the slowest forward and backward (or transfer) in ns. Of two labels with the same
+clusters, strategy and units one is dropped if it is nowhere better; E counts only
+beyond what every boundary hides (``left_to_pay.calm``). F plus the least remaining cost
+must keep to a budget. With several chunks a stage a label also stores the last stage's
+layout, for the way back.
 
-Everything is done for one upper limit on lambda. Where MODEL.md makes warm-ups depend
-on times (``h-1f1b``, ``auto``), memory is asked for the fewest that are possible and E
-for the most, and what tied embeddings add to g is left out: all labels of all plans are
-there, so what no label reaches, no plan does.
+All labels are for one upper limit on lambda. If warm-ups depend on times (``h-1f1b``,
+``auto``), memory is for the fewest possible and E for the most, and tied embeddings add
+the least possible g: every plan has its label, so what no label reaches, no plan does.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from hetopt.check.verify.labels.left_to_pay import is_worth, reckon
 if TYPE_CHECKING:
     from hetopt.check.verify.labels.data import Facts, Ints, Left
 
-# What is compiled reads plain numbers.
+# Compiled code reads plain integers.
 (
     MASK,
     OPTION,
@@ -51,16 +51,16 @@ STEADY, ALL_FIRST, FREE, ONCE = map(int, Rule)
 def extend(
     facts: Facts, left: Left, pool: Ints, at: Ints, placed: int, high_ps: int
 ) -> bool:
-    """Put one more stage before every label of a layer; False if there is no room.
+    """Put one more stage before every label of a layer; False if labels are too many.
 
     Parameters
     ----------
     pool
         Labels, one a row; columns as in ``At``.
     at
-        First row of the layer, of the next one, and the one past its last.
+        First row of the layer, first row of the next one, and the row after that one.
     placed
-        Stages of the layer's labels; 0 for none, when ``at`` is (0, 0, 0).
+        Stages of the layer's labels; 0 if there are none yet and ``at`` is (0, 0, 0).
     """
     left.heads[: left.used[0]] = -1
     options = len(facts.cluster)
@@ -97,7 +97,7 @@ def extend(
 
 @step
 def _mark(facts: Facts, left: Left, pool: Ints, at: Ints, high_ps: int) -> None:
-    """Mark labels that need not leave their cluster: another one of it does better."""
+    """Mark labels that stay on their cluster, as another one leaves it no worse."""
     left.leaving[:] = -1
     for row in range(at[0], at[1]):
         new = pool[row]
@@ -131,7 +131,7 @@ def _mark(facts: Facts, left: Left, pool: Ints, at: Ints, high_ps: int) -> None:
 def _leaves_no_worse(
     facts: Facts, left: Left, one: Ints, other: Ints, high_ps: int
 ) -> bool:
-    """Whether the label is no worse for a stage of any other cluster before it."""
+    """Whether ``one`` is no worse if a stage of another cluster comes before."""
     a, b = facts.layout[one[OPTION]], facts.layout[other[OPTION]]
     more, slowest = 2 * facts.dearer[a, b], facts.slower[a, b]
     if one[FILL] + more + left.away[one[LAST], other[LAST]] > other[FILL]:
@@ -149,7 +149,7 @@ def _leaves_no_worse(
         return True
     if facts.blocking:
         return bool(more <= 0 and one[CARRY] <= other[CARRY])
-    # What the boundary hides anyhow makes no difference.
+    # E makes no difference up to what the boundary hides.
     hidden = facts.paces[1] * high_ps - 2 * facts.dearest[a] * PS_PER_NS
     return bool(one[CARRY] <= max(hidden, other[CARRY] - more * PS_PER_NS))
 
@@ -165,7 +165,7 @@ def _place(
     placed: int,
     high_ps: int,
 ) -> bool:
-    """Put stages of one strategy before a label, with 1, 2, ... body units."""
+    """Put a stage of one strategy before a label, with 1, 2, ... body units."""
     length, j = len(facts.kinds), facts.cluster[o]
     mask, units, in_run, paid = 1 << j, 0, 1, 0
     if row >= 0:
@@ -179,12 +179,12 @@ def _place(
         return False
     slack = left.slack[number, placed + 1]
     if placed + 1 == len(left.budgets) - 1:
-        # The first stage: nothing but all units will do.
+        # The first stage has to hold all remaining units.
         time = left.run[o, length - units]
         if paid + time > slack[length] or _too_slow(facts, time, high_ps):
             return True
     warmup = _warmup(facts, mask, placed + 1)
-    # The sums of the stage, from its last unit to its first.
+    # Costs of the stage, summed from its last unit to its first.
     held = left.held
     for c in range(len(held)):
         held[c] = facts.trail[o, c] if row < 0 else 0
@@ -219,7 +219,7 @@ def _place(
 
 @step
 def _place_of(facts: Facts, left: Left, mask: int, o: int) -> int:
-    """Return the number of a place of labels, a new one if need be; -1: too many."""
+    """Return the number of a set and a strategy, a new one if need be; -1: too many."""
     if left.place[mask, o] < 0:
         number = left.used[0]
         if number == len(left.slack):
@@ -233,13 +233,13 @@ def _place_of(facts: Facts, left: Left, mask: int, o: int) -> int:
 
 @step
 def _too_slow(facts: Facts, time: int, high_ps: int) -> bool:
-    """Whether units take longer than lambda may be."""
+    """Whether a time exceeds the upper limit on lambda."""
     return bool(facts.rule != ONCE and time * PS_PER_NS > high_ps)
 
 
 @step
 def _warmup(facts: Facts, mask: int, stages: int) -> int:
-    """Return the warm-ups of the first of so many stages on some clusters."""
+    """Return the least warm-ups of the first of ``stages`` stages on some clusters."""
     clusters = 0
     for i in range(len(facts.opens)):
         clusters += mask >> i & 1
@@ -251,7 +251,7 @@ def _warmup(facts: Facts, mask: int, stages: int) -> int:
 def _fits(
     facts: Facts, o: int, held: Ints, warmup: int, fill: int, high_ps: int
 ) -> bool:
-    """Whether a stage has memory for the micro-batches it holds at once at least."""
+    """Whether the fewest micro-batches that a stage may hold fit into its memory."""
     flight = warmup
     if facts.rule == ALL_FIRST:
         flight = facts.flights
@@ -283,7 +283,7 @@ def _priced(
     tied: int,
     high_ps: int,
 ) -> bool:
-    """Write down what a stage adds to a label; False if more units are no use."""
+    """Set the costs of a label with a new stage; False if it is too slow."""
     label = pool[new]
     both, later = held[FORWARD] + held[BACKWARD], held[LATER]
     label[FILL] = held[IN_FILL]
@@ -291,7 +291,7 @@ def _priced(
     label[CARRY], label[OTHER] = (both - later) * PS_PER_NS, 0
     label[LAST] = facts.layout[o] if row < 0 else pool[row, LAST]
     once = facts.rule == ONCE
-    # Gradients of weights run within lambda, but nothing before the stage waits.
+    # Gradients of weights count in lambda, but no stage before waits for them.
     room_ps = high_ps - later * PS_PER_NS
     if not once and label[CARRY] > room_ps:
         return False
@@ -306,7 +306,7 @@ def _priced(
         if not once and omega * PS_PER_NS > high_ps:
             return False
         if facts.rule == STEADY and facts.blocking:
-            # Both stages wait while the boundary transfers.
+            # Both stages wait during the boundary's transfers.
             blocked = facts.blocking * kappa * PS_PER_NS
             if before[CARRY] + blocked > high_ps:
                 return False
@@ -332,7 +332,7 @@ def _priced(
 
 @step
 def _calm_down(facts: Facts, left: Left, label: Ints) -> None:
-    """Raise E of a label to what every boundary before it hides anyhow."""
+    """Raise E of a label to what every boundary before it hides."""
     body = len(facts.kinds) - label[UNITS]
     if facts.rule == STEADY and body:
         label[CARRY] = max(label[CARRY], left.calm[facts.cut[body], label[OPTION]])
@@ -349,7 +349,7 @@ def _keep(facts: Facts, left: Left, pool: Ints, at: Ints, number: int) -> None:
         other = pool[row]
         after = other[NEXT]
         if _no_worse(left, other, new):
-            # What beats one label is likely to beat the next: to the front.
+            # To the front, as it is likely to replace the next label, too.
             if last >= 0:
                 pool[last, NEXT] = after
                 other[NEXT] = left.heads[number, units]
@@ -371,7 +371,7 @@ def _keep(facts: Facts, left: Left, pool: Ints, at: Ints, number: int) -> None:
 
 @step
 def _no_worse(left: Left, one: Ints, other: Ints) -> bool:
-    """Whether whatever completes the other label completes this one at no more."""
+    """Whether all that completes ``other`` completes ``one`` at no higher cost."""
     return bool(
         one[IN_RUN] <= other[IN_RUN]
         and one[FILL] + left.away[one[LAST], other[LAST]] <= other[FILL]

@@ -1,4 +1,4 @@
-"""Lay down what is left to pay, for labels of one range of lambda."""
+"""The remaining costs of labels, for one range of lambda."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
     Ints = NDArray[np.int64]
 
-#: Bytes of the tables that say what labels may cost.
+#: Most bytes of ``Left.slack``, unless 64 places need more.
 _MOST_BYTES = 64 * 2**20
-# What is compiled reads plain numbers.
+# Compiled code reads plain integers.
 _IN_FILL = int(Cost.FILL)
 _OPTION, _UNITS, _FILL = int(At.OPTION), int(At.UNITS), int(At.FILL)
 _SYNC, _LAST = int(At.SYNC), int(At.LAST)
@@ -39,18 +39,18 @@ def left_to_pay(
     budgets: Ints,
     rounds: Rounds,
 ) -> Left:
-    """Return what is left to pay, without any label.
+    """Return the remaining costs, without any label yet.
 
     Parameters
     ----------
     used
         Of each cluster, whether pins permit it at all.
     interval
-        Of lambda, in ps; up to ``NEVER`` with a single micro-batch.
+        Range of lambda, in ps; up to ``NEVER`` with a single micro-batch.
     budgets
-        Most ns that F and g may be, of 0, 1, ... stages, below 0 where none is sought.
+        Most ns that F and g may be, by stage count; below 0 if it is not sought.
     rounds
-        Of several chunks, if there are.
+        How T depends on lambda, with several chunks.
     """
     low_ps, high_ps = interval
     most, length = len(budgets) - 1, len(facts.kinds)
@@ -81,15 +81,15 @@ def left_to_pay(
 
 
 def calm(facts: Facts, high_ps: int) -> Ints:
-    """Return the E in ps up to which no stage before a label notices it.
+    """Return the E in ps that every boundary before a stage hides.
 
-    A stage of time tau before it has E' = tau + max(0, E + 2 kappa - delta lambda), as
-    ``labels`` reckons with lambda = ``high_ps`` and the most delta. With every
+    A stage of time tau before it has E' = tau + max(0, E + 2 kappa - delta lambda), in
+    ``labels`` with lambda = ``high_ps`` and the largest delta. For every
     E <= delta lambda - 2 kappa the maximum is 0, so E' is the same, and so is whatever
-    follows from it; of gradients of weights that run later E holds nothing. Calm is the
-    least of these over all boundaries that can come before a stage: to its own
-    strategy, and to those of other clusters. Where transfers block, E is only asked to
-    leave lambda room for those of the boundary.
+    follows from it; E excludes gradients of weights that run later. Calm is the least
+    of these limits over all boundaries that can come before a stage: from its own
+    strategy, and from those of other clusters. If transfers block, E only has to leave
+    time for the boundary's transfers within lambda.
 
     Returns
     -------
@@ -125,7 +125,7 @@ def away(facts: Facts, high_ps: int, chunks: int) -> Ints:
 
 @step
 def reckon(facts: Facts, left: Left, number: int, mask: int, o: int) -> None:
-    """Work out what labels may cost that stand at a new place."""
+    """Compute the slack of labels at a new place."""
     slack, rest = left.slack[number], left.rest[mask]
     stages, length = len(left.budgets) - 1, len(facts.kinds)
     # Least fill of m more stages with the first l units.
@@ -154,9 +154,9 @@ def reckon(facts: Facts, left: Left, number: int, mask: int, o: int) -> None:
 
 
 def totals(facts: Facts, labels: Ints) -> Ints:
-    """Return what labels of whole plans cost without lambda, ns; shape (N, 3).
+    """Return the costs of complete labels without lambda, in ns; shape (N, 3).
 
-    Fill and g, the fill, and a whole round of several chunks.
+    Fill with g, the fill, and a whole round of several chunks.
     """
     fill = labels[:, At.FILL]
     first = facts.layout[labels[:, At.OPTION]]
@@ -166,13 +166,13 @@ def totals(facts: Facts, labels: Ints) -> Ints:
 
 @step
 def is_worth(facts: Facts, left: Left, label: Ints, slack: int, high_ps: int) -> bool:
-    """Whether a label's fill and g keep to the budget, with what rounds add to them.
+    """Whether fill and g of a label, with waiting for rounds, keep to the budget.
 
     Parameters
     ----------
     slack
-        Most ns that fill and g may be: the budget without the least fill of what is
-        left.
+        Most ns that fill and g may be: the budget less the least fill of the remaining
+        stages.
     """
     paid = label[_FILL] + label[_SYNC]
     if paid > slack:
@@ -195,5 +195,5 @@ def is_worth(facts: Facts, left: Left, label: Ints, slack: int, high_ps: int) ->
     if whole_ps > 2 * stages * high_ps:
         return False
     late_ps = (chunks - 1) * max(0, whole_ps - stages * low_ps)
-    # Of the budget, ps were left out.
+    # The budget was rounded down to whole ns.
     return bool(late_ps < (slack - paid + 1) * PS_PER_NS)

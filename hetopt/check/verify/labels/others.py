@@ -1,4 +1,4 @@
-"""What the other clusters cost at least, whatever one cluster hosts."""
+"""Least costs of all clusters but one, and of those outside a set."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
     Ints = NDArray[np.int64]
 
-#: Which ends of the pipeline some clusters host.
+#: The ends of the pipeline that some clusters host.
 _NONE, _LAST, _FIRST, _BOTH = range(4)
 
 
 class Others:
-    """Least fills of the clusters, and what they leave to each of them.
+    """Least fills of the clusters, and the costs they leave to each of them.
 
     Parameters
     ----------
@@ -32,7 +32,7 @@ class Others:
     period
         Lambda is at most this, in ns.
     budgets
-        Most ns that F and g may be by stage count, below 0 where none is sought.
+        Most ns that F and g may be by stage count, below 0 if it is not sought.
     stages
         Largest stage count sought.
     """
@@ -64,7 +64,7 @@ class Others:
             self.costs.append([middle, last, first])
 
     def left(self, j: int) -> list[Ints]:
-        """Return what cluster j may cost: in the middle, as the last, first, alone.
+        """Return the most that cluster j may cost in the middle, last, first, alone.
 
         Each of shape (P + 1, length + 1).
         """
@@ -74,14 +74,14 @@ class Others:
             least = fills[ends]
             own = np.full_like(least, -1)
             for p in np.flatnonzero(self.budgets >= 0):
-                # The others have p - m stages, and the units that are left.
+                # The others have p - m stages, and all other units.
                 behind = self.budgets[p] - least[p::-1, ::-1]
                 np.maximum(own[: p + 1], behind, out=own[: p + 1])
             most.append(own)
         return most
 
     def _without(self, j: int) -> list[Ints]:
-        """Return the least fills of all but one, by the ends that they host."""
+        """Return the least fills of all clusters but one, by the ends they host."""
         shape = (len(self.budgets), self.length + 1)
         state = [np.full(shape, NEVER, dtype=np.int64) for _ in range(4)]
         state[_NONE][0, 0] = 0
@@ -119,7 +119,7 @@ def outside(
     opens
         Of each cluster, whether it may host the first stage.
     most
-        What costs more, in ns, is left out.
+        Higher costs than this, in ns, count as ``NEVER``.
     """
     shape = (1 << len(hosts), stages + 1, hosts[0].units.length + 1)
     middle, first = [], []

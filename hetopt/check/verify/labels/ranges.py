@@ -21,14 +21,14 @@ class Node(NamedTuple):
 def cut_alike(
     ranges: Mapping[int, Sequence[tuple[int, int]]], width: int
 ) -> list[Node]:
-    """Cut lambda into ranges alike for all stage counts: labels settle all.
+    """Cut lambda into the same ranges for all stage counts, to share their labels.
 
     Parameters
     ----------
     ranges
-        By stage count, lambdas in ns, from and to.
+        By stage count, ranges of lambda in ns.
     width
-        Of a range, in ps.
+        Width of a range, in ps.
     """
     cells: dict[int, dict[int, tuple[int, int]]] = {}
     for p, pairs in ranges.items():
