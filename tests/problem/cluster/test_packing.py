@@ -107,6 +107,47 @@ def test_when_counting_devices_is_enough() -> None:
     assert not fits_by_limits(AFTER_A_LOSS, [(14, 1)]), "it leaves part of nodes of 8"
 
 
+@pytest.mark.parametrize("node", [6, 8, 12, 24, 36, 48, 72, 96, 144])
+def test_all_divisors_fill_nodes_of_two_primes(node: int) -> None:
+    divisors = [n for n in range(1, node + 1) if node % n == 0]
+    assert fills_by_sum(cluster(node, node), divisors)
+
+
+@pytest.mark.parametrize(
+    ("node", "stages"),
+    [
+        (30, (15, 10, 10, 6, 6, 6, 6)),
+        (60, (30, 20, 20, 12, 12, 12, 12)),
+        (84, (28, 28, 21, 21, 21, 12, 12, 12, 12)),
+    ],
+)
+def test_divisors_that_leave_gaps(node: int, stages: tuple[int, ...]) -> None:
+    own = cluster(node, node)
+    assert sum(stages) <= 2 * node
+    assert not slow.fits(own, [(size, 1) for size in stages])
+    assert not fills_by_sum(own, stages)
+    assert fills_by_sum(own, stages[:1] + stages[-1:]), "two sizes always fit"
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_sizes_that_fill_by_their_sum_do(seed: int) -> None:
+    """Against places one by one."""
+    rng = Random(seed)
+    node = rng.choice((12, 18, 24, 30, 36, 60))
+    own = cluster(*[node] * rng.randint(2, 3))
+    divisors = [n for n in range(2, node + 1) if node % n == 0]
+    sizes = rng.sample(divisors, rng.randint(1, 4))
+    if not fills_by_sum(own, sizes):
+        return
+    for _ in range(10):
+        stages: list[int] = []
+        left = own.devices
+        while able := [size for size in sizes if size <= left]:
+            stages.append(rng.choice(able))
+            left -= stages[-1]
+        assert slow.fits(own, [(size, 1) for size in stages])
+
+
 def test_nodes_to_rent() -> None:
     assert nodes_for(cluster(8, 8, 8), {3: 4}) == 2
     assert nodes_for(cluster(8, 8, 8), {16: 1, 2: 3}) == 3
