@@ -1,1 +1,1 @@
-"""The engines, and the race over (p, q)."""
+"""Solvers: the engines, and the race over (p, q)."""

@@ -1,4 +1,4 @@
-"""The ``auto`` solver: picks others by the problem, and says which and why."""
+"""The ``auto`` solver: it chooses a solver for the problem, and reports why."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ if TYPE_CHECKING:
     from hetopt.solvers.params import RaceParams
     from hetopt.solvers.request import Request
 
-#: Problems up to this size take CP-SAT seconds, less than compiling dp does.
+#: Problems up to this size take CP-SAT seconds, less than compiling dp takes.
 _FEW_PROGRAMS, _FEW_UNITS, _FEW_STRATEGIES = 1000, 100, 4000
-#: Share of a time limit that is kept for a heuristic, should the proof stay open.
+#: Share of a time limit that is kept for a heuristic, in case the proof stays open.
 _FALLBACK = 0.15
-#: Seconds that tree search needs to be of any use: workers start in about one, and
-#: compiling it, once, takes about the other.
+#: Seconds that tree search needs to be useful: about 1 for starting workers, about 20
+#: if it has to be compiled first.
 _STARTING_S, _COMPILING_S = 1, 20
 
 
 def solve(request: Request) -> Result:
     """Find a plan of least closed form; see ``hetopt.solvers.request.Solve``.
 
-    Under a time limit that is too short for the proof, a heuristic has the end of it,
-    unless the user stopped the proof: its plan is reported if it is better, with the
-    bound that the proof came to.
+    If the proof stays open and the user did not interrupt it, a heuristic gets the last
+    part of the time limit. Its plan is reported if it is better, with the bound that
+    the proof reached.
     """
     table, params, deadline = request.table, request.params, request.deadline
     name, reason = choose(request.problem, table, params.principles)
@@ -48,7 +48,7 @@ def solve(request: Request) -> Result:
         return _explained(result, name, reason)
     cutoff_s = request.cutoff_s
     if result.best is not None and params.top == 1:
-        # Nothing worse is of interest, and tree search prunes by it.
+        # Worse plans are of no interest, and tree search prunes with the cutoff.
         known_s = result.best.closed_form_s
         cutoff_s = known_s if cutoff_s is None else min(cutoff_s, known_s)
     other = heuristic(table)
@@ -63,7 +63,7 @@ def solve(request: Request) -> Result:
 
 
 def _explained(result: Result, name: str, reason: str) -> Result:
-    """Return the result with the reason; what was not compiled is so later."""
+    """Return the result with the reason; compile missing code in the background."""
     missing = name != "dp" or not bounds_are_kept()
     begun = missing and not result.interrupted and compiling.compile_later()
     if begun and name != "dp":
@@ -72,21 +72,21 @@ def _explained(result: Result, name: str, reason: str) -> Result:
 
 
 def heuristic(table: CostTable) -> str:
-    """Return the better heuristic: guided, but where units are cut within layers."""
+    """Return the better heuristic: guided, unless body units are of several kinds."""
     return "mcts-guided" if Chain.of(table).is_uniform else "mcts"
 
 
 def _least_s() -> float:
-    """Return how many seconds a heuristic needs to be of any use."""
+    """Return how many seconds a heuristic needs to be useful."""
     from hetopt.base.machine_code import are_kept
 
     return _STARTING_S if are_kept("hetopt.solvers.mcts.tree") else _COMPILING_S
 
 
 def _may_fall_back(table: CostTable, params: RaceParams, time_limit_s: float) -> bool:
-    """Whether a heuristic looks for the same plans, and has the time for it.
+    """Whether a heuristic can search the same plans, and has enough time.
 
-    If not, the proof has all of it.
+    If not, the proof gets the whole time limit.
     """
     return (
         not rule_of(table.schedule).free
@@ -100,7 +100,7 @@ def _may_fall_back(table: CostTable, params: RaceParams, time_limit_s: float) ->
 
 
 def _with_plans_of(found: Result, result: Result, table: CostTable, top: int) -> Result:
-    """Return a result with another one's plans as well, and its own bound."""
+    """Return ``result`` with the plans of ``found`` added; its bound stays."""
     plans = [
         plan
         for each in (result, found)
@@ -115,11 +115,11 @@ def _with_plans_of(found: Result, result: Result, table: CostTable, top: int) ->
 def choose(
     problem: Problem, table: CostTable, principles: Principles
 ) -> tuple[str, str]:
-    """Return a solver's name, and why it was chosen.
+    """Return the name of a solver, and why it was chosen.
 
     The exact dynamic program is among the quickest at any size, and plans in every
-    space. Only when its machine code is not there yet, and the problem is small, is
-    it quicker to do without: the plan is the same.
+    space. Only if it is not compiled yet and the problem is small is CP-SAT quicker;
+    the plan is the same.
     """
     programs = len(problem.microbatch_counts) * len(problem.stage_counts)
     clusters, units = len(table.cluster_names), len(table.units)

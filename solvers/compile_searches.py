@@ -1,4 +1,4 @@
-"""Compiles what a search needs: what ``hetopt.solvers.compiling`` starts."""
+"""The program that ``hetopt.solvers.compiling`` starts: it compiles kernels."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from hetopt.solvers.compiling import LATER, What, lock_path
 
 
 def compile_kept(what: What, *, later: bool) -> None:
-    """Compile, and keep it, one process at a time.
+    """Compile the kernels of one kind and keep them on disk, one process at a time.
 
     Parameters
     ----------
     later
-        Whether nobody waits for it: it takes only what other processes leave idle, and
-        inherits the lock of the process that started it.
+        Whether no process waits: this one then runs at the lowest priority, under the
+        lock that it inherited from the process that started it.
     """
     import fcntl
 
@@ -53,7 +53,7 @@ def _plan() -> None:
     from hetopt.solvers.request import Request
     from hetopt.solvers.side_by_side import TINY, Entry, warm_up
 
-    # Under any schedule the same is compiled.
+    # The same kernels are compiled under any schedule.
     warm_up(Entry(solver="dp", time_limit_s=None), SCHEDULES[0])
     problem = read_problem_text(TINY % SCHEDULES[0])
     compile_bounds(Request(problem=problem, table=build_table(problem)))

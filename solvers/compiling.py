@@ -1,14 +1,13 @@
-"""Has what searches need compiled in a process of its own, which may outlive the run.
+"""Compile the kernels of searches in a separate process, which may outlive the run.
 
-``dp``, and the search of simulated times that is made unless somebody says, are
-compiled for later runs, after one did without them: that takes only what other
-processes leave idle. The very first run has half of what bounds programs compiled
-while it builds its table and compiles the other half. What a search of simulated times
-that somebody asked for cannot do without is waited for while the time limit lasts; if
-that is too short, a later run finds it.
+``dp``, and the search for the least simulated time that runs by default, are compiled
+for later runs, after a run that did without them; this has the lowest priority. The
+very first run has half of the kernels of the bounds compiled while it builds its table
+and compiles the other half. If the user asks for the least simulated time, the run
+waits for them within its time limit; if that is too short, a later run uses them.
 
-A process ends when everything is compiled, after about half a minute. Of each kind
-only one works at a time.
+A process ends when everything is compiled, after about half a minute. Only one process
+of each kind compiles at a time.
 """
 
 from __future__ import annotations
@@ -26,17 +25,17 @@ if TYPE_CHECKING:
 
     from hetopt.base.deadline import Deadline
 
-#: What can be compiled apart: ``dp``, half of what bounds programs, or what a search of
-#: simulated times needs, where warm-up counts follow from the schedule or are free.
+#: Kernels that can be compiled separately: of ``dp``, half of those of the bounds, or
+#: those for simulated times, with warm-up counts given by the schedule or free.
 What = Literal["dp", "sums", "simulated", "simulated-free"]
 
-#: The program of that process; what it compiles is beyond this module.
+#: The program that the process runs.
 _PROGRAM = "hetopt.solvers.compile_searches"
-#: Says that the process is not waited for.
+#: Argument of the program: no process waits for it.
 LATER = "later"
-#: Where that half is.
+#: The module with that half of the bounds.
 _SUMS = "hetopt.solvers.bounds.sums"
-#: Where a search of simulated times has its kernels; the last is for free warm-ups.
+#: Modules with the kernels for simulated times; the last is for free warm-ups.
 _SIMULATED = tuple(
     f"hetopt.solvers.simulated.{name}"
     for name in ("bounds", "runs", "fills", "walk", "warmups")
@@ -44,7 +43,7 @@ _SIMULATED = tuple(
 
 
 def compile_later(what: What = "dp") -> bool:
-    """Have something compiled; False where what is compiled could not be kept."""
+    """Start compiling in the background; return False if the code cannot be kept."""
     if not _can_keep():
         return False
     import fcntl
@@ -53,20 +52,20 @@ def compile_later(what: What = "dp") -> bool:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            # A process is at it, perhaps for long: it has only what others leave idle.
+            # Another process is compiling, perhaps for long due to its priority.
             return True
-        # The new process inherits the lock, and holds it to its end.
+        # The new process inherits the lock, and holds it until it ends.
         process = _start(what, LATER, held=(lock.fileno(),))
-        # Nobody waits for it: Python would complain that it still runs.
+        # No one waits for it: without a return code, Python warns that it still runs.
         process.returncode = 0
         return True
     return False
 
 
 def compile_beside() -> None:
-    """Have half of what bounds programs compiled, on the very first run.
+    """Start compiling half of the kernels of the bounds, on the very first run.
 
-    Who needs it before it is there compiles it again.
+    A process that needs them earlier compiles them again.
     """
     if (os.cpu_count() or 1) > 1 and not are_kept(_SUMS) and _can_keep():
         with suppress(OSError):
@@ -74,11 +73,11 @@ def compile_beside() -> None:
 
 
 def is_simulated_compiled(deadline: Deadline, *, free: bool) -> bool:
-    """Whether a search of simulated times is compiled before the time is up.
+    """Whether the kernels for simulated times are compiled before the time is up.
 
-    Compiling cannot be ended on time in the process that searches. What is started
-    goes on after the deadline. Without a limit, and where nothing can be kept, the
-    search may as well compile for itself: then this is True at once.
+    The searching process itself could not stop compiling on time. A process started
+    here goes on after the deadline. Without a time limit, or if nothing can be kept,
+    the search compiles by itself: then this is True at once.
 
     Parameters
     ----------
@@ -104,7 +103,7 @@ def is_simulated_compiled(deadline: Deadline, *, free: bool) -> bool:
 
 
 def are_times_kept(*, free: bool) -> bool:
-    """Whether a search of simulated times finds compiled what it needs.
+    """Whether the kernels for simulated times were compiled before.
 
     Parameters
     ----------
@@ -115,7 +114,7 @@ def are_times_kept(*, free: bool) -> bool:
 
 
 def times_later(*, free: bool) -> bool:
-    """Have a search of simulated times compiled; see ``compile_later``."""
+    """Start compiling the kernels for simulated times; see ``compile_later``."""
     return compile_later(_times(free))
 
 
@@ -124,12 +123,12 @@ def _times(free: bool) -> What:
 
 
 def lock_path(what: What) -> Path:
-    """Return the file that is locked by the process that compiles."""
+    """Return the file that the compiling process locks."""
     return kept_folder() / f"compiling-{what}.lock"
 
 
 def _can_keep() -> bool:
-    """Whether what another process compiles could be kept for this one."""
+    """Whether another process can keep compiled code where this one finds it."""
     folder = kept_folder()
     with suppress(OSError):
         folder.mkdir(parents=True, exist_ok=True)
@@ -139,7 +138,7 @@ def _can_keep() -> bool:
 def _start(
     what: What, *how: str, held: tuple[int, ...] = ()
 ) -> subprocess.Popen[bytes]:
-    """Start a process that compiles, apart from what ends this one."""
+    """Start a process that compiles, in a session of its own: it may outlive this."""
     return subprocess.Popen(
         [sys.executable, "-m", _PROGRAM, what, *how],
         stdin=subprocess.DEVNULL,

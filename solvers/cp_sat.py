@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from hetopt.formulations.program import ProgramData
     from hetopt.solvers.dp.solver import DpEngine
 
-#: Seconds between two looks at whether to stop.
+#: Seconds between two checks of whether to stop.
 _POLL_S = 0.2
-#: Digits of the tie rule are minimised together up to this product.
+#: Digits of the tie rule are minimised together up to this product of their ranges.
 _MOST_COMBINED = 2**40
-#: Seconds for what follows from a start; a start that takes longer is dropped.
+#: Seconds for completing a start; a start that takes longer is dropped.
 _HINT_S = 5.0
 
 
@@ -113,13 +113,13 @@ class CpSatEngine(Engine):
         return program.extract(solver.value)
 
     def _hint(self, program: PipelineProgram, start: Decision) -> None:
-        """Hint at every variable, if the program has a solution with a decision."""
+        """Hint a value for every variable, if some solution has this decision."""
         values = program.start(start)
         if values is None:
             return
         for variable, value in values:
             program.model.add_hint(variable, value)
-        # Propagation finds the others.
+        # Propagation finds the values of the other variables.
         solver = self._solver(_HINT_S)
         solver.parameters.fix_variables_to_their_hinted_value = True
         name = run(solver, program.model)
@@ -134,10 +134,10 @@ class CpSatEngine(Engine):
         solver = cp_model.CpSolver()
         parameters = solver.parameters
         parameters.num_workers = 1
-        # Ctrl-C is the race's business: CP-SAT's handler would outlive the solve.
+        # The race handles Ctrl-C: CP-SAT's own handler would outlive the solve.
         parameters.catch_sigint_signal = False
         parameters.random_seed = self._seed
-        # Without a linear relaxation of enforced rows lambda is not bounded.
+        # Lambda is only bounded if enforced rows are in the linear relaxation.
         parameters.linearization_level = 2
         parameters.relative_gap_limit = 0.0
         parameters.absolute_gap_limit = 0.0
@@ -147,7 +147,7 @@ class CpSatEngine(Engine):
 
 
 def _hint_solution(model: cp_model.CpModel, solver: cp_model.CpSolver) -> None:
-    """Hint at the whole of a solver's solution."""
+    """Set the whole solution of a solver as hints."""
     model.clear_hints()  # type: ignore[no-untyped-call]
     for index in range(len(model.proto.variables)):
         variable = model.get_int_var_from_proto_index(index)
@@ -157,7 +157,7 @@ def _hint_solution(model: cp_model.CpModel, solver: cp_model.CpSolver) -> None:
 def _combine(
     digits: list[tuple[cp_model.LinearExprT, int]],
 ) -> tuple[cp_model.LinearExprT, list[tuple[cp_model.LinearExprT, int]]]:
-    """Join leading digits into one number; also return the digits left over."""
+    """Return one number made of leading digits, and the remaining digits."""
     from ortools.sat.python import cp_model
 
     number: cp_model.LinearExprT = digits[0][0]
@@ -177,7 +177,7 @@ def _listener(
 ) -> tuple[cp_model.CpSolverSolutionCallback, list[BaseException]]:
     """Return a callback that reports decisions, and the list of what it raised.
 
-    An exception, Ctrl-C's for one, must not travel through the solver's frames.
+    An exception, such as KeyboardInterrupt, must not pass through the solver's frames.
     """
     from ortools.sat.python import cp_model
 
@@ -200,10 +200,10 @@ def run(
     listener: cp_model.CpSolverSolutionCallback | None = None,
     stop: Callable[[], bool] = lambda: False,
 ) -> str:
-    """Solve a model, and return the status; ``stop`` is asked again and again.
+    """Solve a model and return its status; ``stop`` is called every ``_POLL_S``.
 
-    A thread of its own solves: while the main thread is in CP-SAT Python answers no
-    signal, and neither Ctrl-C nor SIGTERM would end a search.
+    The model is solved in a separate thread: while the main thread is in CP-SAT, Python
+    handles no signal, so neither Ctrl-C nor SIGTERM would end a search.
     """
     with ThreadPoolExecutor(1) as pool:
         running = pool.submit(solver.solve, model, listener)
@@ -212,7 +212,7 @@ def run(
                 if stop():
                     solver.stop_search()
         finally:
-            # What it is told before it has begun it does not hear.
+            # A stop before the solver has begun is lost, so it is repeated.
             while not wait([running], 0).done:
                 solver.stop_search()
                 wait([running], _POLL_S)
@@ -223,16 +223,16 @@ solve = racing("cp-sat", f"{__name__}:{CpSatEngine.__name__}", quick=True)
 
 
 def _exceeds_64_bits(program: PipelineProgram, name: str) -> bool:
-    """Whether a model was refused as sums of its terms may exceed 64 bits.
+    """Whether CP-SAT refused a model because sums of its terms may exceed 64 bits.
 
-    That happens where times come near the longest there may be: CP-SAT adds up what
-    all choices could cost at once.
+    This happens if times are near the longest permitted one: CP-SAT adds up what all
+    choices together could cost.
     """
     return name == "MODEL_INVALID" and "overflow" in program.model.validate()
 
 
 def _exact(seed: int) -> DpEngine:
-    """Return the engine for programs with such times: labels add up one choice."""
+    """Return the engine for such programs: its labels add up one choice at a time."""
     from hetopt.solvers.dp.solver import DpEngine
 
     return DpEngine(seed)

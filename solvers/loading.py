@@ -1,7 +1,7 @@
-"""Solvers by name, ready for problems whose boundaries share links.
+"""Load solvers by name, ready for problems whose boundaries share links.
 
-Where there is anything to share, another table is searched, and plans are priced by the
-true one.
+If boundaries share links, the solver searches a modified table, and its plans are
+priced with the problem's own table.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from hetopt.results.result import Objective, Result
     from hetopt.solvers.request import Request, Solve
 
-#: Copies of a plan in the table by places: either end may also be priced as a middle.
+#: Copies of a plan in the searched table: either end may also be priced as a middle.
 _COPIES = 4
 
 
 def load(name: str) -> Solve:
     """Return the ``solve`` function of a solver; InputError if there is none.
 
-    Plans are priced with what boundaries share, whatever the solver knows of it.
+    Prices of plans include shared links, even if the solver does not model them.
     """
     found = solver(name)
     return partial(sharing_links, found.load(), objective="closed", exact=found.proves)
@@ -41,12 +41,12 @@ def load(name: str) -> Solve:
 def sharing_links(
     solve: Solve, request: Request, *, objective: Objective, exact: bool
 ) -> Result:
-    """Call ``solve`` on the table to search, and price its plans as they are.
+    """Call ``solve`` on the table to search, and price its plans with the true table.
 
     Parameters
     ----------
     exact
-        Whether the solver proves anything.
+        Whether the solver proves its bounds.
     """
     params, table = request.params, request.table
     searched = searched_table(
@@ -58,7 +58,7 @@ def sharing_links(
     if searched is table:
         return solve(request)
     if params.top > 1:
-        # Copies of a plan count as one below.
+        # Copies of a plan are merged below.
         params = replace(params, top=_COPIES * params.top)
     result = solve(replace(request, table=searched, params=params))
     if result.best is None:
@@ -74,7 +74,7 @@ def sharing_links(
 
 
 def as_planned(plan: Plan, table: CostTable) -> Plan:
-    """Return a plan found in the searched table as one of the problem's table."""
+    """Convert a plan found in the searched table to one of the problem's table."""
     pipelines = tuple(
         Pipeline(
             microbatches=pipeline.microbatches,

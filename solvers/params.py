@@ -1,4 +1,4 @@
-"""Parameters that all solvers which race over (p, q) share."""
+"""Parameters of solvers: those of the race over (p, q), and those of a few solvers."""
 
 from __future__ import annotations
 
@@ -22,29 +22,29 @@ EXECUTORS: tuple[Executor, ...] = get_args(Executor)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RaceParams:
-    """Parameters of a race, whatever engine settles its programs.
+    """Parameters of a race, with any engine.
 
     Attributes
     ----------
     jobs
-        Worker processes; None for one per core, 0 to work in this process.
+        Worker processes; None for one per core, 0 or 1 to work in this process.
     top
         How many best plans to report.
     on_progress
         Called now and then from the thread that called ``solve``.
     principles
-        What a plan has to keep; a solver refuses to relax what it cannot.
+        Principles that a plan keeps; a solver refuses to relax one that it cannot.
     journal
-        A file that remembers what is settled and found, to go on from.
+        A file that keeps what is settled and found, to resume from.
     executor
         Where workers run: processes of this machine, or actors of a Ray cluster,
         of which ``jobs`` (None for one per core) are started.
     beside
-        Searches that run at the same time, this one among them: they share the memory.
+        Searches that run at the same time and share the memory, including this one.
 
     Examples
     --------
-    ``hetopt.plan`` makes them; whoever calls the ``solve`` of a solver does it alone.
+    ``hetopt.plan`` creates them; a direct call of a solver's ``solve`` needs its own.
 
     >>> import hetopt
     >>> from hetopt.base.deadline import Deadline
@@ -78,10 +78,10 @@ class MctsParams(RaceParams):
     ----------
     exploration
         Exploration weight lambda of UCB (HetAuto, Eq. 1), at least 0; None for the
-        solver's own.
+        solver's default.
     iterations
-        Rollouts in all, at least 1; None for as many as the time limit permits, and
-        without one for the solver's own number.
+        Total rollouts, at least 1; None for as many as the time limit permits, or the
+        solver's default without a time limit.
     """
 
     exploration: float | None = None

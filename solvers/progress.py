@@ -1,4 +1,4 @@
-"""What a search tells while it runs."""
+"""The progress that a search reports while it runs."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ class Progress:
     Attributes
     ----------
     incumbent_s, bound_s, gap
-        Best closed form so far, valid lower bound on all plans, and their relative
-        distance; None as long as unknown.
+        Best objective so far, valid lower bound on all plans, and their relative
+        distance; None while unknown.
     settled, programs
-        Programs (p, q) settled, and all there are.
+        Number of settled programs (p, q), and of all programs.
     """
 
     elapsed_s: float

@@ -1,4 +1,4 @@
-"""Refuses what a solver cannot do, in one line."""
+"""Refuse in one line what a solver cannot do."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def ensure_can(name: str, principles: Principles) -> None:
-    """Raise InputError if a solver knows only the space that P3 and P4 prune."""
+    """Raise InputError if a solver cannot relax P3 or P4 as asked."""
     if principles.relaxed and not solver(name).relaxes:
         able = relaxing_names()
         msg = f"solver {name} cannot relax {', '.join(principles.relaxed)}: use {able}"
@@ -25,7 +25,7 @@ def ensure_can(name: str, principles: Principles) -> None:
 
 
 def ensure_plans(name: str, schedule: ScheduleName) -> None:
-    """Raise InputError if a solver does not know a schedule of this kind."""
+    """Raise InputError if a solver does not support a schedule."""
     if rule_of(schedule).blocking and not solver(name).blocks:
         able = ", ".join(each.name for each in SOLVERS.values() if each.blocks)
         msg = f"solver {name} has no transfers that block ({schedule}): use {able}"
@@ -46,7 +46,7 @@ def ensure_plans(name: str, schedule: ScheduleName) -> None:
 
 
 def ensure_keeps(schedule: ScheduleName, principles: Principles) -> None:
-    """Raise InputError if a schedule is only known where P3 and P4 are kept."""
+    """Raise InputError if a schedule needs P3 and P4, but one is relaxed."""
     rule = rule_of(schedule)
     if (rule.interleaved or rule.splits) and principles.relaxed:
         msg = f"does not go with {schedule}: leave it out, or name another schedule"
@@ -54,10 +54,10 @@ def ensure_keeps(schedule: ScheduleName, principles: Principles) -> None:
 
 
 def ensure_packs(problem: Problem, table: CostTable, principles: Principles) -> None:
-    """Raise InputError if it takes more than counting to pack stages into nodes.
+    """Raise InputError if counting devices does not show whether stages fit the nodes.
 
-    Without P4 they are of several sizes; programs count a cluster's devices, and those
-    of stages of at least so many (``ProgramData.stock``).
+    Without P4, stages have several sizes. Programs count the devices of a cluster, and
+    those of its stages of at least a given size (``ProgramData.stock``).
     """
     if principles.sharing == "one":
         return

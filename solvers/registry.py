@@ -1,4 +1,4 @@
-"""Solvers by the names that users give them, hetopt's and the users' own."""
+"""Solvers by name, hetopt's own and those of users."""
 
 from __future__ import annotations
 
@@ -20,35 +20,35 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Solver:
-    """What hetopt has to know of a solver.
+    """What hetopt has to know about a solver.
 
     Attributes
     ----------
     name
-        What users call it by.
+        The name that users give to ``--solver``.
     home
         Its ``solve`` function (``hetopt.solvers.request.Solve``), or where it is,
-        ``module:function``: a solver's libraries load with its module.
+        ``module:function``, so that the libraries of a solver load only when used.
     races
         Whether it settles every (p, q): such a solver writes certificates and
         journals, and plans within a launcher's limits.
     proves
-        Whether it ever says that a plan is optimal; if not, it is a heuristic.
+        Whether it can prove that a plan is optimal; if not, it is a heuristic.
     relaxes
         Whether it can also search the space without P3 or P4.
     frees_warmups
         Whether it chooses warm-up counts as well (schedule ``auto``).
     blocks
-        Whether it knows schedules whose transfers keep stages waiting.
+        Whether it supports schedules in which stages wait for transfers.
     interleaves
-        Whether it knows schedules whose stages hold several chunks of the model.
+        Whether it supports schedules whose stages hold several chunks of the model.
     splits
-        Whether it knows schedules that run gradients of weights later.
+        Whether it supports schedules that run gradients of weights later.
     samples
-        Whether it draws at random, as often as ``--iterations`` says.
+        Whether it samples at random, ``--iterations`` times.
     space
-        What the plans of a heuristic keep. An optimum of that space bounds them; one
-        of the pruned space may not.
+        Principles that the plans of a heuristic keep. Only a bound on that space is a
+        bound on its plans; one on the pruned space may not be.
     """
 
     name: str
@@ -80,7 +80,7 @@ def _race(
     frees: bool = False,
     steps: bool = False,
 ) -> Solver:
-    """Return a solver that races; ``steps``: it has each program's rows, or labels."""
+    """Return a racing solver; ``steps``: it blocks, interleaves and splits."""
     return Solver(
         name=name,
         home=f"hetopt.solvers.{home}",
@@ -130,7 +130,7 @@ _ALL = (
 )
 #: hetopt's solvers by name.
 SOLVERS: Mapping[str, Solver] = MappingProxyType({each.name: each for each in _ALL})
-#: Solvers of users; packages name theirs under this group in pyproject.toml.
+#: Solvers of users; packages declare theirs in this group in pyproject.toml.
 OWN = Plugins("hetopt.solvers", Solver, SOLVERS)
 
 
@@ -161,7 +161,7 @@ def solver(name: str, field: str = "--solver") -> Solver:
     Raises
     ------
     InputError
-        There is none of this name, or the package that names it does not provide it.
+        No solver has this name, or the package that declares it does not provide it.
     """
     found = SOLVERS.get(name) or OWN.find(name)
     if found is not None:
@@ -173,10 +173,10 @@ def solver(name: str, field: str = "--solver") -> Solver:
 
 
 def relaxing_names() -> str:
-    """Return hetopt's solvers that can relax principles, as a list in words."""
+    """Return the names of hetopt's solvers that can relax principles, in one text."""
     return ", ".join(each.name for each in _ALL if each.relaxes)
 
 
 def sampling_names() -> str:
-    """Return hetopt's solvers that draw at random, as a list in words."""
+    """Return the names of hetopt's solvers that sample at random, in one text."""
     return ", ".join(each.name for each in _ALL if each.samples)

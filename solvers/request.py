@@ -1,4 +1,4 @@
-"""What a solver is asked: the one argument of every ``solve``."""
+"""The request to a solver: the only argument of every ``solve``."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
-    """A problem to solve, and how far to go; ``RaceParams`` shows an example.
+    """A problem to solve, and the limits of the search; see ``RaceParams``.
 
     Attributes
     ----------
     table
-        The problem's own.
+        The latency table of the problem.
     params
-        Those of the solver, or ``RaceParams`` for its defaults of all others.
+        The solver's own parameters, or ``RaceParams`` to use the solver's defaults.
     deadline
-        The best plan until then is returned, with its true gap.
+        When it is over, the best plan so far is returned, with its true gap.
     seed
-        Of everything that is drawn at random, at least 0.
+        Seed of all random choices, at least 0.
     cutoff_s
-        Plans of a longer iteration time are of no interest; None for any.
+        Plans with a larger objective are of no interest; None for no cutoff.
     """
 
     problem: Problem
@@ -41,7 +41,7 @@ class Request:
 
 
 class Solve(Protocol):
-    """Finds a good plan, and says what it knows of better ones."""
+    """Finds a good plan, and a lower bound on all plans if it can."""
 
     def __call__(self, request: Request) -> Result:
         """Solve a problem.
@@ -49,7 +49,7 @@ class Solve(Protocol):
         Raises
         ------
         InputError
-            If the solver is not installed or has no licence, or if a principle is
-            relaxed, or a schedule asked for, for which it has no program.
+            If the solver is not installed or has no licence, or if it does not support
+            the schedule or a relaxed principle of the request.
         """
         ...

@@ -1,13 +1,12 @@
-"""Runs a solver in a process of its own, and notes when its plans became better.
+"""Run a solver in a process of its own, and record when its plans became better.
 
-So that a comparison is fair, every run starts from nothing: a fresh interpreter in
-which no cache is warm, no library loaded and no table built, and no other run beside
-it. Only machine code that numba keeps on disk is made before (``warm_up``), since a
-user pays for it once.
+For a fair comparison, every run starts in a fresh interpreter: no cache is warm, no
+library is loaded and no table is built, and no other run is active. Only the machine
+code that numba keeps on disk is made before (``warm_up``), as a user pays for it once.
 
-Two clocks run. One starts when ``solve`` is called, with the problem read, the table
-built and the solver's module imported: it times improvements and the search. The
-other starts with the process and ends when its checked answer is here.
+There are two clocks. The first starts when ``solve`` is called, after the problem is
+read, the table built and the solver's module imported: it times improvements and the
+search. The second starts with the process and ends when its checked answer arrives.
 """
 
 from __future__ import annotations
@@ -40,18 +39,18 @@ if TYPE_CHECKING:
     from hetopt.solvers.registry import Solver
 
 _SPAWN = multiprocessing.get_context("spawn")
-#: Seconds beyond its limit after which a run is ended from outside: reading, building
-#: the table, checking, and what a solver library takes to notice.
+#: Seconds beyond its limit after which a run is ended from outside: for reading,
+#: building the table and checking, and until a solver library notices the limit.
 GRACE_S = 60.0
-#: Seconds a process gets to end by itself once it has answered.
+#: Seconds a process gets to end by itself after its answer.
 _END_S = 2.0
-#: A warm-up that takes longer has compiled all there is.
+#: Time limit of a warm-up; all kernels are compiled by then.
 _WARM_UP_S = 300.0
 _WARM_UP_ITERATIONS = 1000
-#: Two numbers that differ by less are the same time, rounded differently.
+#: Times that differ by a smaller share are equal, but rounded differently.
 _ROUNDING = 1e-6
 
-#: Two clusters, which any solver plans in a moment.
+#: A problem of two clusters that any solver plans in a moment.
 TINY = """\
 model: {layers: 4, hidden: 1024, heads: 8, ffn: 4096, vocab: 32000}
 clusters:
@@ -66,25 +65,25 @@ training: {global_batch: 4, seq_len: 1024, schedule: %s}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One solver as it is to be run.
+    """One solver with its settings for a run.
 
     Attributes
     ----------
     seed
-        None where nothing is drawn at random.
+        None if the solver makes no random choices.
     principles
-        What its plans keep.
+        Principles that its plans keep.
     asked
-        What the solver is asked to relax; a heuristic of a wider space relaxes by
-        itself.
+        Principles in the request to the solver; a heuristic of a wider space relaxes
+        some without being asked.
     time_limit_s
-        Of the search; None for as long as it takes.
+        Limit of the search; None for no limit.
     exploration
-        Of tree search; None for the solver's own.
+        Exploration weight of tree search; None for the solver's default.
     iterations
-        Of tree search; None for as many as the time limit permits.
+        Iterations of tree search; None for as many as the time limit permits.
     enough_s
-        Closed form at which the search is stopped, as a user would at the keyboard.
+        Closed form at which the search is interrupted, as if by Ctrl-C.
     cutoff_s
         Closed form above which plans are of no interest.
     """
@@ -103,7 +102,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Improvement:
-    """A better plan: its closed form, and when it was known, in seconds."""
+    """A better plan: its closed form, and when it was found, in seconds."""
 
     elapsed_s: float
     closed_form_s: float
@@ -111,26 +110,26 @@ class Improvement:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """What one solver did with one problem.
+    """The outcome of one solver on one problem.
 
     Attributes
     ----------
     status
         None if the solver gave no answer at all.
     trace
-        Every better plan, the last one last.
+        Every better plan, in the order of time.
     plan
-        Checked by independent code.
+        The best plan, checked by independent code.
     cost
-        Of the plan, where the problem has prices.
+        Cost of the plan, if the problem has prices.
     lower_bound_s, gap
-        What the solver itself says about its space.
+        As reported by the solver, for its own space.
     search_time_s, process_time_s
-        By the two clocks; the search's is None without an answer.
+        Times by the two clocks; that of the search is None without an answer.
     failure
         Why there is no plan, in one line.
     broken
-        Whether the solver is to blame: it crashed, or what it says does not hold.
+        Whether the solver is at fault: it crashed, or its answer is wrong.
     """
 
     entry: Entry
@@ -149,7 +148,7 @@ class Run:
 
 
 def run_apart(problem: Problem, entry: Entry) -> Run:
-    """Run a solver in a new process and wait for it; its failure is an answer too."""
+    """Run a solver in a new process and wait for it; a failure is returned as a Run."""
     clock = Deadline()
     ours, theirs = _SPAWN.Pipe(duplex=False)
     # Not a daemon: solvers start workers of their own.
@@ -164,7 +163,7 @@ def run_apart(problem: Problem, entry: Entry) -> Run:
             if ours.poll(limit_s):
                 answer = ours.recv()
     except EOFError:
-        # What was sent to the whole group ended it: the user is done with this one.
+        # If the user's signal to the whole process group ended it, this raises.
         interruption.check()
         process.join()
         answer = _failed(f"its process died (exit code {process.exitcode})")
@@ -173,7 +172,7 @@ def run_apart(problem: Problem, entry: Entry) -> Run:
         raise
     finally:
         process_time_s = clock.elapsed_s()
-        # It has nothing more to say; its workers end when it does.
+        # Its answer has arrived; its workers end with it.
         process.join(_END_S)
         process.terminate()
         process.join()
@@ -182,9 +181,9 @@ def run_apart(problem: Problem, entry: Entry) -> Run:
 
 
 def warm_up(entry: Entry, schedule: ScheduleName) -> float:
-    """Let a solver plan something tiny, and return the seconds that took.
+    """Let a solver plan a tiny problem, and return the seconds that this took.
 
-    What numba compiles is then on the disk, and libraries are in the file cache.
+    After that, numba's code is on disk and libraries are in the file cache.
     """
     from hetopt.problem.reading import read_problem_text
 
@@ -205,20 +204,20 @@ def warm_up(entry: Entry, schedule: ScheduleName) -> float:
 def _serve(
     pipe: Connection[Any, Any], problem: Problem, entry: Entry, own: Solver
 ) -> None:
-    """Answer with the fields of a Run; one without a plan says why, in one line."""
+    """Send the fields of a Run; without a plan, they give the reason in one line."""
     children.settle_in()
     try:
         if own.name not in SOLVERS:
-            # What the parent registered is unknown here.
+            # A solver that the parent registered is unknown in this process.
             register_solver(own)
         answer = _answer(problem, entry)
     except InputError as error:
-        # It does not take such a problem.
+        # The solver does not support such a problem.
         answer = _failed(str(error), broken=False)
     except HetoptError as error:
         answer = _failed(str(error))
     except Exception as error:
-        # One that breaks is no reason to lose what the others found: it is reported.
+        # A crash must not lose the answers of the other solvers: it is reported.
         answer = _failed(f"{type(error).__name__}: {error}")
     pipe.send(answer)
 
@@ -290,7 +289,7 @@ def _params(entry: Entry, recorder: _Recorder) -> RaceParams:
 
 
 class _Recorder:
-    """Notes when a search knew what."""
+    """Records when a search found which plans."""
 
     def __init__(self, deadline: Deadline, enough_s: float | None = None) -> None:
         self.deadline = deadline
@@ -299,7 +298,7 @@ class _Recorder:
         self.search_time_s = 0.0
 
     def take(self, progress: Progress) -> None:
-        """Note a better plan; raises KeyboardInterrupt if it is good enough."""
+        """Record a better plan; raise KeyboardInterrupt if it is good enough."""
         if progress.incumbent_s is None:
             return
         self._add(progress.incumbent_s)
@@ -307,7 +306,7 @@ class _Recorder:
             raise KeyboardInterrupt
 
     def end(self, result: Result) -> None:
-        """Stop the clock; the plan that is reported is known at the latest now."""
+        """Stop the clock, and record the reported plan if it is new."""
         self.search_time_s = self.deadline.elapsed_s()
         if result.best is None:
             return

@@ -1,4 +1,4 @@
-"""Bounds on one q: boxes of lambda and g, the least bound first, and plans in them."""
+"""Bound one q by boxes of lambda and g, least bound first, and find plans in them."""
 
 from __future__ import annotations
 
@@ -23,36 +23,35 @@ if TYPE_CHECKING:
     from hetopt.problem.training.pins import Pins
     from hetopt.solvers.bounds.boxes import Box, BoxBounds
 
-#: Bounds of the first visit, and of later ones.
+#: Bounds computed at the first visit, and at later ones.
 _GLANCE, _LOOK = 8, 48
 #: Orders tried per plan.
 _TRIES = 120
-#: Boxes are cut until lambda and g may cost this share of the cutoff more or less.
+#: Boxes are cut until their width is at most this share of the cutoff.
 _WIDTH = 1 / 2048
-#: What may be left of a q is cut until lambda and g may cost this share of the cutoff
-#: more or less.
+#: The same share for finding out what is left of a q.
 _CLOSE = 1 / 256
-#: A box with more options than this is rid of those that lead beyond the cutoff.
+#: If a box has more options than this, those that lead beyond the cutoff are removed.
 _MANY = 48
-#: Plans are looked for where lambda and g cost at most this share of the bound more or
-#: less; the second while there is no plan.
+#: A box is searched for plans if its width is at most this share of its bound; the
+#: second share holds while there is no plan.
 _NARROW, _FIRST = 0.04, 0.25
-#: How much longer than a box says lambda and g may get in the plans looked for.
+#: Factors by which lambda and g may exceed the box in the plans that are searched.
 _SLACK = (1.0, 1.006, 1.02)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class BoundTask:
-    """Bound one q more closely: go on with its boxes.
+    """Bound one q more closely, starting from its boxes.
 
     Attributes
     ----------
     known
-        What was found before, None at the first visit.
+        Result of the last visit; None at the first one.
     goal
         A bound in ns that is good enough.
     order
-        Clusters of the best plan known, from the end of its pipeline.
+        Clusters of the best known plan, from the end of its pipeline.
     """
 
     microbatches: int
@@ -74,11 +73,11 @@ class QBounds:
     Attributes
     ----------
     boxes
-        What may hold a plan within the cutoff; of these alone, not cut any more.
+        Boxes that may hold a plan within the cutoff and can be cut.
     leaves
-        Likewise, too small to be cut.
+        Boxes that may hold a plan within the cutoff but are too narrow to be cut.
     plan_searches
-        How often plans were looked for.
+        How often plans were searched.
     """
 
     boxes: tuple[Box, ...]
@@ -98,18 +97,18 @@ class QBounds:
 
     @property
     def is_done(self) -> bool:
-        """Whether cutting boxes does not raise the bound any more."""
+        """Whether cutting boxes cannot raise the bound any more."""
         return min((box.bound for box in self.boxes), default=inf) > self.bound
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Left:
-    """What plans of one q within a cutoff may look like.
+    """The lambda and the strategies that plans of one q within a cutoff may have.
 
     Attributes
     ----------
     low, high
-        Their lambda in ns; infinite and 0 where there is none.
+        Range of their lambda in ns; infinite and 0 if there is no such plan.
     keep
         By cluster, indices of strategies that some such plan may use.
     """
@@ -120,10 +119,10 @@ class Left:
 
 
 def left_within(box_bounds: BoxBounds, cutoff: float) -> Left:
-    """Return what is left of a q within a cutoff in ns, whatever p.
+    """Return what is left of a q within a cutoff in ns, over all p.
 
-    Lambda and g are bounded together, which leaves much less than lambda alone where
-    gradients take long.
+    Bounding lambda and g together leaves much less than lambda alone if synchronising
+    gradients takes long.
     """
     low, high, alive = inf, 0.0, np.zeros(len(box_bounds.names), dtype=bool)
     root = box_bounds.bounded(box_bounds.root(), cutoff)
@@ -198,9 +197,9 @@ def explore(
 
 
 def is_narrow(box_bounds: BoxBounds, found: QBounds, *, first: bool) -> bool:
-    """Whether the best box is worth looking for plans in.
+    """Whether the best box is narrow enough to be searched for plans.
 
-    In a wide one the least fill says little about lambda and g.
+    In a wide box, the least fill says little about the lambda and g of plans.
 
     Parameters
     ----------
@@ -221,14 +220,14 @@ def plans(
     seed: str,
     order: Sequence[int] | None,
 ) -> Iterator[Decision]:
-    """Yield plans near the box with the least bound; they have yet to be priced.
+    """Yield plans near the box with the least bound; they are not priced yet.
 
     Parameters
     ----------
     groups
         Leaders of identical clusters.
     order
-        Of clusters in a good plan, from the end of the pipeline.
+        Clusters of a good plan, from the end of the pipeline.
     """
     best = found.best
     if best is None or pins.units is not None:

@@ -1,4 +1,4 @@
-"""What a run of stages costs at least on one option, compiled."""
+"""Least cost of a run of stages on one option, compiled."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 class OptionEdge(IntEnum):
     """Rows of ``Options.edge``.
 
-    kappa inside; least kappa and omega towards the stage before and after, of another
-    cluster; omega inside; the least time of a unit elsewhere.
+    Least kappa inside the cluster, from another cluster before and to another one
+    after; least omega of the same three; least time of a unit on other clusters.
     """
 
     INSIDE, BEFORE, AFTER, INSIDE_PACE, BEFORE_PACE, AFTER_PACE, OTHERS = range(7)
 
 
 class OptionEnd(IntEnum):
-    """Rows of ``Options.ends``: what the units at the front and the end add."""
+    """Rows of ``Options.ends``: times and g of the units at both ends of the model."""
 
     LEAD, TRAIL, LEAD_SYNC, TRAIL_SYNC = range(4)
 
@@ -35,9 +35,10 @@ class OptionEnd(IntEnum):
 class BoxFact(IntEnum):
     """Positions in ``Options.steps``.
 
-    Least warm-ups added inside a cluster and across, the most inside and across,
-    whether windows of lambda count, whether all body units and their cuts are alike,
-    units at the front and the end, and how many transfers block at a boundary (chi).
+    Least warm-ups that a boundary adds inside a cluster and across, the most inside and
+    across, whether windows of lambda count, whether all body units and cuts are alike,
+    number of units at the front and at the end, and how many transfers block at a
+    boundary (chi).
     """
 
     STEP, GAP, MOST_STEP, MOST_GAP, WINDOWS, UNIFORM, LEADS, TRAILS = range(8)
@@ -45,28 +46,28 @@ class BoxFact(IntEnum):
 
 
 class Options(NamedTuple):
-    """Strategies of all clusters, numbered through; O options, J clusters, L units.
+    """Strategies of all clusters in one list; O options, J clusters, L units.
 
     Attributes
     ----------
     cluster, most
-        Of each option, and how many stages it has room for; shape (O,).
+        Cluster of each option, and how many stages it has room for; shape (O,).
     run, sync
-        What l body units add at least to the fill, and to a stage's end; shape
+        Least that l body units add to the fill, and to g of their stage; shape
         (O, L + 1).
     busy, handed_on
-        What they keep a stage busy for, and what of that comes before a gradient is
+        Least time that they keep a stage busy, and the part of it before a gradient is
         handed on; shape (O, L + 1).
     edge, ends
-        Times at boundaries, and of the units at the ends; shapes (7, O), (4, O).
+        Rows as in ``OptionEdge`` and ``OptionEnd``; shapes (7, O), (4, O).
     fits
-        Most body units of a stage at a place by memory; shape (O, places).
+        Most body units that memory permits on a stage at a place; shape (O, places).
     roles
         Whether a cluster may have a role; shape (J, 4).
     stages_ok, units_ok
-        Whether a cluster may host so many stages, and units with ends.
+        Whether a cluster may host a number of stages, and of units with the ends.
     steps
-        See ``STEP`` and what follows it.
+        Positions as in ``BoxFact``.
     """
 
     cluster: Ints
@@ -86,7 +87,7 @@ class Options(NamedTuple):
 
 @step
 def most_within(costs: Costs, room: float) -> int:
-    """Return how many units cost at most ``room``; -1 if not even none do."""
+    """Return the most units that cost at most ``room``; -1 if even 0 cost more."""
     low, high = 0, len(costs)
     while low < high:
         middle = (low + high) // 2
@@ -98,18 +99,18 @@ def most_within(costs: Costs, room: float) -> int:
 
 
 class _Sides(NamedTuple):
-    """What a run of stages has on either side.
+    """What is on either side of a run of stages.
 
     Attributes
     ----------
     base, held
-        Time at both sides, and units of the pipeline's ends.
+        Time of both sides in the fill, and units at the ends of the model.
     ahead, behind
-        What the run's window spends beyond its stages before and after them.
+        Time of the run's window before its first stage and after its last one.
     place
-        Least warm-ups that a boundary after it adds.
+        Least warm-ups that the boundary after the run adds.
     closing, opening
-        Most units of the last stage and of the first one by g.
+        Most units that g permits on the last stage, and on the first one.
     """
 
     base: float
@@ -150,7 +151,7 @@ def _sides(options: Options, o: int, role: int, period: float, sync: float) -> _
 
 @step
 def _wait(options: Options, o: int, kappa: float, period: float) -> float:
-    """Return what a neighbour on another cluster, with a unit, waits at least."""
+    """Return the least delay that comes from a neighbour on another cluster."""
     if not options.steps[BoxFact.WINDOWS]:
         return 0.0
     wait = options.edge[OptionEdge.OTHERS, o] + 2 * kappa
@@ -160,7 +161,7 @@ def _wait(options: Options, o: int, kappa: float, period: float) -> float:
 
 @step
 def _is_too_slow(options: Options, o: int, role: int, period: float) -> bool:
-    """Whether a boundary to another cluster takes longer than lambda."""
+    """Whether omega of a boundary to another cluster exceeds lambda."""
     before = not role & 1 and options.edge[OptionEdge.BEFORE_PACE, o] > period
     return before or (not role & 2 and options.edge[OptionEdge.AFTER_PACE, o] > period)
 
@@ -169,7 +170,7 @@ def _is_too_slow(options: Options, o: int, role: int, period: float) -> bool:
 def cost_run(
     options: Options, o: int, role: int, period: float, sync: float, row: Costs
 ) -> None:
-    """Find what l units cost at least on an option in a role, into ``row``."""
+    """Write the least cost of l units on an option in a role into ``row``."""
     for n in range(len(row)):
         row[n] = np.inf
     j, size = options.cluster[o], len(row)
@@ -195,7 +196,7 @@ def cost_run(
         if m == 1:
             load += sides.behind
             slot = min(slot, sides.closing)
-        # At least one unit has to fit, with nothing to wait for.
+        # At least one unit has to fit if no delay is inherited.
         last = min(slot, sides.opening)
         if min(last, most_within(busy, period - sides.ahead - before)) < 1:
             return
@@ -206,10 +207,10 @@ def cost_run(
         cap = min(total + max(0, last), size - 1)
         total += slot
         if steps[BoxFact.WINDOWS]:
-            # The delay that this stage hands on to the one before it (MODEL.md,
-            # section 4). Where units are alike, stages as full as possible leave the
-            # most to others: one unit fewer here makes room for one at most. That
-            # every stage needs a unit is left out.
+            # The delay that the stage before inherits from this one (MODEL.md, section
+            # 4). Where units are alike, every stage is filled as far as possible: one
+            # unit fewer here makes room for at most one elsewhere. That every stage
+            # needs a unit is ignored.
             if steps[BoxFact.UNIFORM]:
                 delay = min(period, handed_on[slot] + load)
                 carry = max(0.0, delay + 2 * inside - most_step * period)

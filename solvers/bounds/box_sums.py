@@ -1,8 +1,8 @@
-"""The loops of the bounds on boxes: single clusters, and clusters added up.
+"""Compiled loops of the bounds on boxes: costs of clusters, and their sums.
 
-Costs are in ns; what cannot be is infinite. A *place* is the least number of warm-ups
-that a stage has besides one: 0 for the last stage of the pipeline. Roles are bits:
-1 hosts the first stage, 2 hosts the last.
+Costs are in ns, and infinite where there is no plan. A *place* is the least warm-up
+count of a stage minus 1: 0 for the last stage of the pipeline. Roles are bits: 1 hosts
+the first stage, 2 hosts the last.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 def spread(
     options: Options, alive: Ints, period: float, sync: float, costs: Costs
 ) -> None:
-    """Find what l units cost at least by cluster and role, into (J, 4, L + 1)."""
+    """Write the least cost of l units by cluster and role into ``costs``."""
     _spread_all(options, alive, period, sync, costs, np.empty(costs.shape[2]))
 
 
@@ -64,7 +64,7 @@ def _add(before: Costs, costs: Costs, after: Costs) -> None:
 
 @step
 def _join(state: Costs, costs: Costs, may_rest: bool, joined: Costs) -> None:
-    """Add a cluster to those before it, into infinities; all by roles and units."""
+    """Add a cluster to those before it; ``joined`` holds infinities at first."""
     if may_rest:
         for taken in range(4):
             for n in range(state.shape[1]):
@@ -76,14 +76,14 @@ def _join(state: Costs, costs: Costs, may_rest: bool, joined: Costs) -> None:
 
 
 def combined(costs: Costs, may_rest: NDArray[np.bool_], chosen: Ints) -> float:
-    """Return the least sum over clusters, with every role and unit given out once.
+    """Return the least sum over clusters in which every role and unit is taken once.
 
     Parameters
     ----------
     costs
-        By cluster, role and units; with both roles a cluster is alone.
+        By cluster, role and units; a cluster with both roles is the only one used.
     chosen
-        Role and units of each cluster in that sum, -1 where it rests; (J, 2).
+        Output: role and units of each cluster in that sum, -1 if it is unused; (J, 2).
     """
     clusters, _, size = costs.shape
     table = np.full((clusters + 1, 4, size), np.inf)
@@ -120,7 +120,7 @@ def _combined(
 def _trace(
     costs: Costs, may_rest: NDArray[np.bool_], table: Costs, chosen: Ints
 ) -> None:
-    """Find which roles and units the least sum is of."""
+    """Find the roles and units of the clusters in the least sum."""
     clusters, size = costs.shape[0], costs.shape[2]
     taken, units = 3, size - 1
     for j in range(clusters - 1, -1, -1):
@@ -148,7 +148,7 @@ def completed(
     costs: Costs,
     may_rest: NDArray[np.bool_],
 ) -> Costs:
-    """Return the least sum over clusters with each option; shape of ``alive``."""
+    """Return the least sum over clusters that uses each option; shape of ``alive``."""
     clusters, _, size = costs.shape
     prefix = np.full((clusters + 1, 4, size), np.inf)
     suffix = np.full((clusters + 1, 4, size), np.inf)
@@ -167,7 +167,7 @@ def _add_others(
     suffix: Costs,
     others: Costs,
 ) -> None:
-    """Add up all clusters but one, for each; ``others`` and the rest are infinite."""
+    """Add up all clusters but one, for each; all outputs hold infinities at first."""
     clusters = costs.shape[0]
     prefix[0, 0, 0] = suffix[clusters, 0, 0] = 0.0
     for j in range(clusters):
@@ -201,7 +201,7 @@ def _complete(
             if role == 3 and rest[0] == np.inf:
                 continue
             for n in range(1, size):
-                # Alone, a cluster leaves nothing.
+                # A cluster with both roles should be alone; the bound allows others.
                 value = row[n] + rest[size - 1 - n]
                 if value < least[index]:
                     least[index] = value

@@ -1,15 +1,15 @@
-"""Lower bounds on everything of one q, for many clusters.
+"""Lower bounds on a whole q, for problems with many clusters.
 
-The relaxation (``relaxation``) adds clusters up over stages and units, which takes
-long for many of them. The box_bounds adds them up over units alone: a bound on every p
-at once, and a few milliseconds each. What it has instead is gradient synchronisation:
-where lambda is at most h and g at most s, no stage holds more units than either
-permits, and plans with lambda >= l and g >= r cost at least
+The relaxation (``relaxation``) adds up clusters over stages and units, which takes long
+if there are many. ``BoxBounds`` adds them up over units alone, which bounds all p at
+once in a few milliseconds. Unlike the relaxation, it includes gradient synchronisation:
+if lambda is at most h and g at most s, no stage holds more units than either permits,
+and plans with lambda >= l and g >= r cost at least
 
     fill(h, s) + (q - 1) l + r.
 
-So plans are divided into boxes of lambda and g, and boxes are cut in two where their
-bound is least.
+So plans are divided into boxes of lambda and g, and the box with the least bound is cut
+in two.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ if TYPE_CHECKING:
     Costs = NDArray[np.float64]
     Ints = NDArray[np.int64]
 
-#: A range is cut in its geometric middle while its ends differ by more.
+#: A range whose ends differ by a larger factor is cut at its geometric mean.
 _WIDE = 4.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Box:
-    """Plans of one q within a range of lambda and one of g; times in ns.
+    """Plans of one q within a range of lambda and a range of g; times in ns.
 
     Attributes
     ----------
@@ -62,7 +62,7 @@ class Box:
 
 
 class BoxBounds:
-    """Lower bounds at one q, whatever p.
+    """Lower bounds at one q, over all p.
 
     Attributes
     ----------
@@ -170,7 +170,7 @@ class BoxBounds:
             BoxFact.GAP: rule.across,
             BoxFact.MOST_STEP: rule.most_inside,
             BoxFact.MOST_GAP: rule.most_across,
-            # Where transfers block, no window exceeds what its stages are busy for.
+            # Where transfers block, no window exceeds its busiest stage.
             BoxFact.WINDOWS: not (rule.all_first or rule.blocking) and self.more > 0,
             BoxFact.UNIFORM: chain.is_uniform,
             BoxFact.LEADS: sum(chain.lead),
@@ -201,8 +201,8 @@ class BoxBounds:
             + options.ends[OptionEnd.LEAD_SYNC]
             + options.ends[OptionEnd.TRAIL_SYNC]
         )
-        # A window's stages and boundaries, shared out over as many micro-batches; or
-        # a stage and both of its boundaries, where transfers block.
+        # Where every boundary adds a warm-up, lambda is at most one stage and one
+        # boundary both ways; where transfers block, a stage and both its boundaries.
         slowest = part.transfer_ns.max(initial=0)
         high = self._whole.max(initial=0.0) + 2 * max(1, self._blocking) * slowest
         tied = 0 if part.tied_ns is None else part.tied_ns.max(initial=0)
@@ -216,9 +216,9 @@ class BoxBounds:
         )
 
     def bounded(self, box: Box, cutoff: float) -> Box | None:
-        """Return the box with its bound, and what of it may be within the cutoff.
+        """Return the box with its bound, narrowed to what may be within the cutoff.
 
-        None if nothing is.
+        None if nothing may be.
         """
         rest = self.more * box.low + box.least_sync
         high = min(
@@ -242,13 +242,13 @@ class BoxBounds:
         )
 
     def costs(self, alive: Ints, high: float, most_sync: float) -> Costs:
-        """Return what l units cost at least by cluster and role; (J, 4, L + 1)."""
+        """Return the least cost of l units by cluster and role; (J, 4, L + 1)."""
         costs = np.full((len(self.may_rest), 4, self.chain.length + 1), inf)
         spread(self.options, alive, high, most_sync, costs)
         return costs
 
     def by_option(self, box: Box) -> Costs:
-        """Return a bound on the plans of a box that use each option alive."""
+        """Return a bound on the plans of a box that use each of its options."""
         costs = self.costs(box.alive, box.high, box.most_sync)
         fills = completed(
             self.options, box.alive, box.high, box.most_sync, costs, self.may_rest
@@ -256,12 +256,12 @@ class BoxBounds:
         return fills + (self.more * box.low + box.least_sync)
 
     def width(self, box: Box) -> float:
-        """Return by how much at most lambda and g may cost more or less, in ns."""
+        """Return by how much the cost of lambda or of g varies within a box, in ns."""
         by_period = self.more * (box.high - box.low) if self.more else 0.0
         return max(by_period, box.most_sync - box.least_sync)
 
     def halves(self, box: Box, width: float) -> list[Box] | None:
-        """Cut a box in two; None if what lambda and g may cost varies by less."""
+        """Cut a box in two; return None if it is no wider than ``width``."""
         by_period = self.more * (box.high - box.low) if self.more else 0.0
         by_sync = box.most_sync - box.least_sync
         if max(by_period, by_sync) <= width:
@@ -289,9 +289,9 @@ class BoxBounds:
 
 
 def largest_box_bounds_bytes(table: CostTable) -> int:
-    """Return about how many bytes bounds on boxes take: two rows of units each."""
+    """Return about how many bytes bounds on boxes take: two rows per strategy."""
     strategies = max((part.strategy_count for part in table.slices), default=1)
-    # Its table of places takes no more than that again.
+    # The table of places takes at most as much again.
     return 4 * 8 * strategies * (len(table.units) + 1)
 
 
@@ -300,7 +300,7 @@ def _permitted(domains: list[Domain], count: int) -> NDArray[np.bool_]:
 
 
 def _others(clusters: list[ClusterCosts]) -> Costs:
-    """Return the least that a unit on other clusters hands on, by cluster."""
+    """Return the least time before a unit of other clusters hands on, by cluster."""
     units = [own.shortest_handed_on if own.count else inf for own in clusters]
     least = [
         min((unit for i, unit in enumerate(units) if i != j), default=inf)
@@ -314,7 +314,7 @@ def _middle(low: float, high: float) -> float:
 
 
 def _fits(own: ClusterCosts, places: int) -> Ints:
-    """Return the most body units by place as far as memory goes; (K, places)."""
+    """Return the most body units that memory permits, by place; (K, places)."""
     fits = np.zeros((own.count, places), dtype=np.int64)
     known: dict[int, Ints] = {}
     for place in range(places):

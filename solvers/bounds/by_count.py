@@ -1,7 +1,7 @@
 """Bounds on every p of one q: the relaxation over intervals of lambda.
 
-An interval is split where a plan within the cutoff may lie and where the two ends
-differ too much in what the period alone costs.
+An interval is split if a plan within the cutoff may lie in it and the cost of the
+period alone differs too much between its ends.
 """
 
 from __future__ import annotations
@@ -18,11 +18,12 @@ if TYPE_CHECKING:
 
     from hetopt.solvers.bounds.relaxation import Relaxation
 
-#: Ratio of neighbouring lambdas while nothing is known, and within one of these.
+#: Ratio of neighbouring lambdas without a cutoff, and within one such interval.
 _COARSE, _FINE = 1.3, 1.03
-#: A first survey ends where the period alone costs this much more than the best.
+#: A survey without a cutoff ends where the period alone costs this times the best.
 _REACH = 1.5
-#: Intervals are split until the period's cost varies by this share of the cutoff.
+#: Intervals are split until the period's cost varies by less than this share of the
+#: cutoff.
 _SURVEYED, _FOCUSED = 1 / 64, 1 / 128
 
 #: Sums of floating-point times are off by less than this share of them.
@@ -82,7 +83,7 @@ def survey(relaxation: Relaxation, *, cutoff: float | None) -> Survey:
             relaxation, cutoff, _SURVEYED, lambda value: value.min()
         ):
             take(low, high)
-        # What was left out has no plan within the cutoff.
+        # Intervals that were left out hold no plan within the cutoff.
         return Survey(
             bound=np.minimum(bound, np.nextafter(cutoff, np.inf)), period=period
         )
@@ -93,13 +94,13 @@ def survey(relaxation: Relaxation, *, cutoff: float | None) -> Survey:
     while more * low <= reach and more:
         reach = min(reach, _REACH * float(take(low, low * _COARSE).min()))
         low *= _COARSE
-    # The rest at once: any lambda from here on.
+    # One interval for all larger lambdas.
     take(low, np.inf)
     return Survey(bound=bound, period=period)
 
 
 def sharpen(relaxation: Relaxation, stages: int, period: float) -> float:
-    """Return a closer lambda (ns) than ``period``, where a survey bounds p."""
+    """Return a lambda (ns) closer to the relaxed optimum of p than ``period``."""
     if not np.isfinite(period):
         return period
     best, best_period = np.inf, period
@@ -114,7 +115,7 @@ def sharpen(relaxation: Relaxation, stages: int, period: float) -> float:
 
 
 def focus(relaxation: Relaxation, stages: int, *, cutoff: float) -> Focus:
-    """Find what a plan of p = ``stages`` within ``cutoff`` (ns) may look like."""
+    """Bound lambda and strategies of plans of p = ``stages`` within ``cutoff`` (ns)."""
     bound, low_end, high_end = np.inf, np.inf, 0.0
     keep = [np.zeros(cluster.count, dtype=bool) for cluster in relaxation.clusters]
     for low, high in _promising(
@@ -148,17 +149,17 @@ def _objective(
     low: float,
     high: float,
 ) -> NDArray[np.float64]:
-    """Return what plans of these fills cost at least, with lambda in a range.
+    """Return the least cost of plans with these fills and with lambda in a range.
 
-    With several chunks a stage, that is where rounds of the pipeline are the longest
-    against p passes: at lambda's lower end. The way back is left out.
+    The cost rises with lambda, so its lower end gives the bound. With several chunks
+    per stage, p passes may be shorter than a round; the way back is left out.
     """
     part = relaxation.part
     value: NDArray[np.float64] = fill + (part.passes - 1) * low + relaxation.least_sync
     if part.chunks == 1:
         return value
     value = value + (part.chunks - 1) * np.maximum(fill - stages * low, 0.0)
-    # No plan has no stage, and 0 times infinity is no number.
+    # At least 1: no plan has 0 stages, and 0 times infinity is not a number.
     most = 2 * np.maximum(stages, 1) * high * (1 + _ROUNDING)
     return np.where(fill > most, np.inf, value)
 
@@ -169,14 +170,14 @@ def _promising(
     share: float,
     least: Callable[[NDArray[np.float64]], np.float64],
 ) -> Iterator[tuple[float, float]]:
-    """Intervals of lambda that hold every plan within the cutoff, upwards.
+    """Yield intervals of lambda that hold every plan within the cutoff, ascending.
 
     Parameters
     ----------
     share
-        Of the cutoff: how much the period's cost may vary within an interval.
+        How much the period's cost may vary within an interval, by the cutoff.
     least
-        What of the bounds on all p has to stay within the cutoff.
+        Selects, of the bounds on all p, the one to compare with the cutoff.
     """
     start, more = relaxation.least_period(), relaxation.part.passes - 1
     intervals = [(start, cutoff / more if more else np.inf)]

@@ -1,6 +1,6 @@
-"""What part of a pipeline costs at least on one cluster, taken by itself.
+"""Least cost of the part of a pipeline on one cluster, considered alone.
 
-All its stages share one strategy (P4); ``mixed_costs`` does without.
+All its stages share one strategy (P4); ``mixed_costs`` does not require that.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ FIRST, LAST = 1, 2
 ALONE = FIRST | LAST
 ROLES = (0, FIRST, LAST, ALONE)
 
-#: Lambdas whose cost tables are kept.
+#: Lambdas whose cost tables are cached.
 _REMEMBERED = 16
 
 
 class ClusterCosts:
-    """What m stages with l body units cost at least on one cluster."""
+    """Least cost of m stages with l body units on one cluster."""
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class ClusterCosts:
         self.lead = fill @ np.array(chain.lead)
         self.trail = fill @ np.array(chain.trail)
         self.run, self.busy, self.handed_on = self._runs()
-        #: Of all units on one stage.
+        #: Time that a stage with all units is busy.
         self.whole = self.busy[:, -1] + tau @ (np.array(chain.lead) + chain.trail)
         self.shortest_unit = float(tau[:, kinds].min(initial=2**62))
         self.shortest_handed_on = float(
@@ -83,7 +83,7 @@ class ClusterCosts:
         self.least_sync = int((cluster.sync_ns + sync).min(initial=2**62))
         self._boundaries(part, j)
         self._inner = np.asarray(self.inner, dtype=np.float64)
-        #: What ``capped`` reads of each strategy besides its units.
+        #: Costs of each strategy besides its body units, as ``capped`` reads them.
         self._ends = np.stack(
             [
                 self.lead,
@@ -104,17 +104,17 @@ class ClusterCosts:
             self._freely = self._fitting_freely(most_stages)
         self._pinned = {role: self._permitted(role) for role in self.roles}
         own = proxy(self)
-        # Not the bound method: in a circle, megabytes wait for the collector.
+        # A bound method would make a reference cycle, which keeps megabytes for longer.
         self.costs: Callable[[float], dict[int, Costs]] = lru_cache(
             maxsize=_REMEMBERED
         )(lambda period: own._costs(period))
 
     def _runs(self) -> tuple[Costs, Costs, Costs]:
-        """Return what l body units cost at least; three of shape (K, L + 1).
+        """Return least times of l body units; three arrays of shape (K, L + 1).
 
-        What they add to the fill, what they keep a stage busy for, and what of that
-        comes before a gradient is handed on. All are the same unless gradients of
-        weights run apart.
+        What they add to the fill, how long they keep a stage busy, and the part of that
+        before a gradient is handed on. All three are equal unless gradients of weights
+        run apart.
         """
         own = self.cluster
         run, busy, handed_on = (
@@ -134,7 +134,7 @@ class ClusterCosts:
         return cheapest
 
     def _boundaries(self, part: TableSlice, j: int) -> None:
-        """Least kappa inside, before and after the cluster, and omega inside."""
+        """Set least kappa inside, before and after the cluster, and omega inside."""
         layout = self.cluster.layout
         classes = list(self.chain.cut_classes)
         kappa = part.transfer_ns[classes] if classes else part.transfer_ns[:0]
@@ -154,16 +154,16 @@ class ClusterCosts:
             self.before = np.zeros(self.count)
             self.after = np.zeros(self.count)
         if not self.consecutive and others:
-            # A stage's neighbours may be its own cluster's or another's.
+            # The neighbours of a stage may be on its own cluster or on another one.
             self.inner = (
                 np.minimum(self.inner, self.before) + np.minimum(self.inner, self.after)
             ) / 2
             self.inner_pace = np.zeros(self.count)
 
     def _fitting_units(self) -> dict[int, NDArray[np.int64]]:
-        """Most body units per slot by role; shape (K, most_stages), last stage first.
+        """Return the most body units per slot by role; (K, most_stages), last first.
 
-        A cluster that does not host the last stage is followed by one that does.
+        A cluster that does not host the last stage is followed by another one.
         """
         fitting = {}
         for role in self.roles:
@@ -179,7 +179,7 @@ class ClusterCosts:
         return fitting
 
     def _fitting_by_position(self, most_stages: int) -> NDArray[np.int64]:
-        """Most body units on a stage of the first of several clusters, by position.
+        """Return the most body units on a stage of the first of several clusters.
 
         Column i is for a stage that i + 1 stages follow, at least one of them on
         another cluster; shape (K, most_stages).
@@ -204,22 +204,22 @@ class ClusterCosts:
         return float(min(others, default=0))
 
     def _fitting_freely(self, most_stages: int) -> NDArray[np.int64]:
-        """Most body units on a stage by its warm-up count; the last is for all more."""
+        """Return the most body units of a stage by warm-up count; last: or any more."""
         count = min(self.passes, 2 * most_stages + 2)
         known = {w: self.units_at(w) for w in map(self.in_flight, range(1, count + 1))}
         rows = [known[self.in_flight(warmup)] for warmup in range(1, count + 1)]
         return np.ascontiguousarray(np.stack(rows, axis=1))
 
     def in_flight(self, warmup: int) -> int:
-        """Micro-batches a stage holds at least, as far as memory is computed."""
+        """Return a lower bound on the micro-batches that a stage holds in memory."""
         warmup = self.rule.in_flight(warmup, self.passes)
         if not (self.chain.is_uniform or self.rule.all_first):
-            # A smaller count is valid too, and far fewer need computing.
+            # A smaller count is valid too, and far fewer counts have to be computed.
             warmup = 1 << (warmup.bit_length() - 1)
         return warmup
 
     def units_at(self, warmup: int) -> NDArray[np.int64]:
-        """Return the most body units that fit beside so many micro-batches."""
+        """Return the most body units that fit with ``warmup`` micro-batches; (K,)."""
         cluster, chain = self.cluster, self.chain
         kinds = list(chain.kinds)
         room = (
@@ -237,9 +237,9 @@ class ClusterCosts:
         return fitting
 
     def _caps_first(self, period: float, stages: int) -> NDArray[np.int64]:
-        """``_caps`` of the first of several clusters when p = ``stages``.
+        """Return ``_caps`` of the first of several clusters when p = ``stages``.
 
-        Its slots' positions, and so their warm-up counts, are known.
+        The positions of its slots, and so their warm-up counts, are known.
         """
         caps = self._caps(period, FIRST)
         most = self._within(period) if self.passes > 1 else self._whole
@@ -247,7 +247,7 @@ class ClusterCosts:
         return caps
 
     def _caps(self, period: float, role: int) -> NDArray[np.int64]:
-        """Most body units on m stages; shape (K, most_stages + 1), 0 where not able."""
+        """Return the most body units on m stages; (K, most_stages + 1), 0 if none."""
         caps = np.zeros((self.count, self.most_stages + 1), dtype=np.int64)
         steady = self.passes > 1
         capped(
@@ -283,16 +283,15 @@ class ClusterCosts:
         return caps
 
     def _within(self, room: float | Costs) -> NDArray[np.int64]:
-        """Body units whose shortest run takes at most ``room``, per strategy."""
+        """Return the most body units that can take at most ``room``; (K,)."""
         limit = np.broadcast_to(np.asarray(room, dtype=np.float64), (self.count,))
         units: NDArray[np.int64] = (self.busy <= limit[:, None]).sum(axis=1) - 1
         return np.maximum(units, 0)
 
     def _base(self, role: int) -> Costs:
-        """Cost of a cluster's part besides its body units and inner boundaries.
+        """Return the cost of a part besides body units and inner boundaries; (K,).
 
-        A boundary between clusters costs at least half of the least kappa on either
-        side, both ways.
+        A boundary between clusters costs 2 kappa: each side counts the least one once.
         """
         base = np.zeros(self.count)
         base += self.lead if role & FIRST else self.before
@@ -300,7 +299,7 @@ class ClusterCosts:
         return base
 
     def _permitted(self, role: int) -> NDArray[np.bool_]:
-        """Which (m, l) the user's pins permit; shape (most_stages + 1, L + 1)."""
+        """Return whether the pins permit (m, l); shape (most_stages + 1, L + 1)."""
         ends = sum(self.chain.lead) * bool(role & FIRST)
         ends += sum(self.chain.trail) * bool(role & LAST)
         rows = [self.permitted_stages.permits(m) for m in range(self.most_stages + 1)]
@@ -311,7 +310,7 @@ class ClusterCosts:
         return permitted
 
     def _costs(self, period: float) -> dict[int, Costs]:
-        """Least cost of (m, l) by role; shape (most_stages + 1, L + 1)."""
+        """Return the least cost of (m, l) by role; shape (most_stages + 1, L + 1)."""
         if not self.count or not self.most_stages:
             return {}
         return {
@@ -334,9 +333,9 @@ class ClusterCosts:
     def option_fill(
         self, period: float, others: dict[int, Costs], stages: int
     ) -> tuple[Costs, Costs]:
-        """Least fill of a pipeline of p = ``stages`` by strategy; two of shape (K,).
+        """Return the least fill with p = ``stages`` by strategy; two of shape (K,).
 
-        Over all roles of the cluster, and over those in which it opens the pipeline.
+        Over all roles of the cluster, and over those in which it hosts the first stage.
         """
         anyhow, opening = np.full(self.count, np.inf), np.full(self.count, np.inf)
         for role in self.roles if self.count else ():

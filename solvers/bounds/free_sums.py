@@ -1,9 +1,8 @@
-"""How many units memory lets a run of stages hold where warm-up counts are free.
+"""Most units that memory permits on a run of stages with free warm-up counts.
 
-Lambda asks the stage that T ns of work follow, its own included, to warm up at least
-ceil(T / lambda) times (the window from it to the last stage;
-``decisions.free_warmups``). So the more the stages after it hold, the less fits on a
-stage. Compiled.
+If a stage and those after it take T ns of work, the stage needs at least
+ceil(T / lambda) warm-ups (the window from it to the last stage; ``free_warmups``). So
+the more units the stages after it hold, the fewer fit on it. Compiled.
 """
 
 from __future__ import annotations
@@ -29,21 +28,21 @@ _NEARLY = 1e-9
 def limit_freely(
     run: Costs, fits: Ints, within: Ints, after: float, period: float, caps: Ints
 ) -> None:
-    """Lower ``caps`` to what memory has room for.
+    """Lower ``caps`` to what memory permits.
 
-    Stages are filled from the last one on, each as far as possible: to leave room
-    makes no room elsewhere.
+    Stages are filled from the last to the first, each as far as possible: leaving room
+    on one does not make room on another.
 
     Parameters
     ----------
     run
         Least time of l neighbouring units, in ns; shape (K, L + 1).
     fits
-        Most units of a stage that warms up w + 1 times; shape (K, W).
+        Most units of a stage with w + 1 warm-ups; shape (K, W).
     within
-        Most units of a stage by lambda; shape (K,).
+        Most units that lambda permits on a stage; shape (K,).
     after
-        Least time of a unit that is elsewhere: if more than 0 those all follow.
+        Least time of a unit on other clusters; if positive, these all follow.
     caps
         Most units on m stages; shape (K, M + 1).
     """
@@ -76,18 +75,18 @@ def _fill(
     most: int,
     held: Ints,
 ) -> None:
-    """Write down the most units on the last m stages, up to ``most``.
+    """Write the most units on the last m stages, up to ``most``, into ``held``.
 
     Parameters
     ----------
     begin
-        Time of what follows all of them.
+        Time of the work after these stages.
     """
     units, reach = 0, 0
     for m in range(1, len(held)):
         if units < most:
             warmup = max(1, ceil((run[units] + begin) / period - _NEARLY))
-            # Either no more than so many warm-ups suffice, or one more is needed.
+            # Either this many warm-ups suffice, or at least one more is needed.
             room = warmup * period * (1 + _NEARLY) - begin
             while reach < most and run[reach + 1] <= room:
                 reach += 1

@@ -1,10 +1,10 @@
-"""What part of a pipeline costs at least on one cluster whose stages may differ.
+"""Least cost of the part of a pipeline on one cluster whose stages may differ.
 
-Where P4 is relaxed, m stages on a cluster are a mix of strategies that shares out
-its devices. Stages are added from the last to the first, as their memory depends on
-how many follow, over (devices left, body units); in what order the tensor degrees
-stand is not looked at. A boundary costs a stage on either side at least the least
-kappa that its layout may have there.
+Where P4 is relaxed, the m stages on a cluster are a mix of strategies that share its
+devices. Stages are added from the last to the first, as their memory depends on how
+many follow, over (devices available, body units); the order of tensor degrees is
+ignored. At each boundary, the stage on either side counts the least kappa that its
+layout may have there.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class MixedCosts(ClusterCosts):
-    """What m stages with l body units cost at least, each with its own strategy."""
+    """Least cost of m stages with l body units, each with its own strategy."""
 
     def __init__(self, *, table: CostTable, part: TableSlice, **options: Any) -> None:
         super().__init__(table=table, part=part, **options)
@@ -34,12 +34,12 @@ class MixedCosts(ClusterCosts):
         self.room = table.cluster_devices[options["j"]] // step
         self.sizes = sorted({int(size) for size in self.size})
         units = np.arange(self.chain.length + 1)
-        #: Units left of l after x; out of range where there are fewer.
+        #: l - x by l and x; where that is negative, an index past the end.
         self.left = units[:, None] - units
         self.left[self.left < 0] = self.chain.length + 1
 
     def _boundaries(self, part: TableSlice, j: int) -> None:
-        """Least kappa on either side, beside another cluster's stage or within."""
+        """Set the least kappa on either side of a stage, within the cluster as well."""
         super()._boundaries(part, j)
         layout = self.cluster.layout
         classes = list(self.chain.cut_classes)
@@ -54,7 +54,7 @@ class MixedCosts(ClusterCosts):
         self.leave = kappa[:, layout][:, :, near].min(axis=(0, 2))
 
     def strategy(self, period: float, role: int, stages: int, units: int) -> int:
-        """Do not call: a mix has no single strategy."""
+        """Raise NotImplementedError: a mix has no single strategy."""
         raise NotImplementedError
 
     # ----------------------------------------------------------------- one stage
@@ -62,15 +62,15 @@ class MixedCosts(ClusterCosts):
     def _stage(
         self, period: float, warm: NDArray[np.int64], *, first: int, last: int
     ) -> Costs:
-        """Cost of one stage with l body units; shape (K, L + 1).
+        """Return the cost of one stage with l body units; shape (K, L + 1).
 
         Parameters
         ----------
         warm
-            Body units that memory holds, per strategy.
+            Most body units that memory permits, per strategy.
         first, last
-            1 where it opens (closes) the pipeline, 0 where it opens (closes) the
-            cluster's part, -1 within.
+            1 for the first (last) stage of the pipeline, 0 for that of the cluster's
+            part only, -1 for any other.
         """
         ends = np.zeros(self.count)
         sides = np.zeros(self.count)
@@ -91,7 +91,7 @@ class MixedCosts(ClusterCosts):
         return cost
 
     def _by_size(self, cost: Costs) -> Costs:
-        """Least cost over the strategies of each size; shape (sizes, L + 1)."""
+        """Return the least cost over strategies of each size; shape (sizes, L + 1)."""
         return np.array([cost[self.size == size].min(axis=0) for size in self.sizes])
 
     # ----------------------------------------------------------------- all stages
@@ -109,7 +109,7 @@ class MixedCosts(ClusterCosts):
     def _from_last(
         self, period: float, last: int, roles: list[int]
     ) -> dict[int, Costs]:
-        """Least cost of (m, l) for the roles that agree in who closes the pipeline."""
+        """Return the least cost of (m, l) by role; all roles have the same LAST bit."""
         shape = (self.most_stages + 1, self.chain.length + 1)
         least = {role: np.full(shape, np.inf) for role in roles}
         closing = int(bool(last))
@@ -140,7 +140,7 @@ class MixedCosts(ClusterCosts):
         return state
 
     def _add(self, behind: Costs, stage: Costs) -> Costs:
-        """Put one more stage before those behind; over (devices, units)."""
+        """Add a stage before those of ``behind``; over (devices, units)."""
         after = np.full_like(behind, np.inf)
         devices, units = behind.shape
         for size, cost in zip(self.sizes, stage, strict=True):
@@ -152,7 +152,7 @@ class MixedCosts(ClusterCosts):
         return after
 
     def _add_first(self, behind: Costs, stage: Costs) -> Costs:
-        """Put the first stage before those behind, with all devices at hand."""
+        """Add the first stage before those of ``behind``, using up to all devices."""
         least = np.full(self.chain.length + 1, np.inf)
         for size, cost in zip(self.sizes, stage, strict=True):
             if size <= self.room:
@@ -165,10 +165,10 @@ class MixedCosts(ClusterCosts):
     def option_fill(
         self, period: float, others: dict[int, Costs], stages: int
     ) -> tuple[Costs, Costs]:
-        """Least fill of a pipeline that uses a strategy somewhere; see the base.
+        """Return the least fill of a pipeline that uses a strategy; see the base class.
 
-        Every stage has the memory of the cluster's last one here, so that any of
-        them may be the one in question.
+        Every stage gets the memory limit of the cluster's last one, so that any of them
+        may be the one with this strategy.
         """
         anyhow, opening = np.full(self.count, np.inf), np.full(self.count, np.inf)
         for role in self.roles if self.count and self.most_stages else ():
@@ -191,7 +191,7 @@ class MixedCosts(ClusterCosts):
         alone, head = stage(opens, closes), stage(opens, -1)
         inside, tail = stage(-1, -1), stage(-1, closes)
         bounds = self._combine(self._nothing(), alone, rest, role, 1, stages)
-        # The rest of the mix: with neither end, with one, with both.
+        # The other stages of the mix include neither end of it, one, or both.
         middle = before = self._nothing()
         for m in range(2, min(self.most_stages, stages) + 1):
             for one, others_ in (
@@ -218,14 +218,14 @@ class MixedCosts(ClusterCosts):
         m: int,
         stages: int,
     ) -> Costs:
-        """Least of a mix, one more stage and the other clusters, by strategy."""
+        """Return the least cost of a mix, a stage and the other clusters; (K,)."""
         permitted = self._pinned[role][m]
         others = np.where(permitted, rest[stages - m, ::-1], np.inf)
         bounds = np.full(self.count, np.inf)
         for size in self.sizes:
             if size > self.room or not np.isfinite(others).any():
                 continue
-            # What is behind and beside x units of the stage in question.
+            # Cost of everything else where the stage holds x units.
             row = np.append(mix[self.room - size], np.inf)
             around = (row[self.left] + others[:, None]).min(axis=0)
             which = self.size == size

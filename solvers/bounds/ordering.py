@@ -1,8 +1,8 @@
-"""Plans for one q: clusters in orders that local search improves.
+"""Find plans for one q: a local search improves the order of the clusters.
 
-For a given order, lambda and g, ``bounds.ordering_loop`` shares out units and stages
-within milliseconds. What it finds is priced exactly; windows of lambda over several
-clusters and the memory of the units at the ends are left to that.
+For a given order, lambda and g, ``bounds.ordering_loop`` divides units and stages
+among the clusters within milliseconds. The plans found are candidates: they have to be
+checked and priced exactly.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _STRATEGIES, _WIDTH = 16, 6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Line:
-    """An order of clusters from the end of the pipeline, and what it leads to."""
+    """An order of clusters from the end of the pipeline, and the plan found for it."""
 
     order: list[int]
     fill: float
@@ -46,13 +46,13 @@ class _Line:
 
 
 class Ordering:
-    """Plans within one box, by the order of clusters.
+    """Searches plans within one box, over orders of the clusters.
 
     Parameters
     ----------
     groups
-        Leaders (``decisions.identical``): of orders that differ in identical clusters
-        alone one is tried.
+        Leaders (``identical``): of orders that differ only in identical clusters, one
+        is tried.
     """
 
     def __init__(
@@ -92,12 +92,12 @@ class Ordering:
         self._fits = np.ascontiguousarray(fits)
         self._closing, self._opening = self._ends(table, own, box.most_sync)
         self._kappa, self._quick = self._boundaries(table, pins, hosts, box.high)
-        # A round trip is all the time there is to a single micro-batch.
+        # Lambda limits nothing if there is a single micro-batch.
         self._period = box.high if not single else 1e18
         self._windows = bool(options.steps[BoxFact.WINDOWS])
         steps = options.steps[[BoxFact.STEP, BoxFact.GAP]]
         if rule_of(table.schedule).free:
-            # Warm-up counts follow from the plan; these are as good as any to begin.
+            # Warm-up counts are chosen later, for the finished plan; these are a guess.
             steps = np.array([1, 2])
         self._steps = steps.astype(np.int64)
         self._data = OrderingData(
@@ -131,7 +131,7 @@ class Ordering:
         return least, np.ascontiguousarray(quick)
 
     def _ends(self, table: CostTable, own: Ints, most_sync: float) -> tuple[Ints, Ints]:
-        """Most body units of the last stage, and of the first one by place."""
+        """Return the most body units of the last stage, and of the first by place."""
         options, chain = self.box_bounds.options, self.box_bounds.chain
         places = np.arange(options.fits.shape[1])
         body = list(chain.kinds)
@@ -170,17 +170,17 @@ class Ordering:
     # ----------------------------------------------------------------- search
 
     def improved(self, tries: int, order: Sequence[int] | None) -> Decision | None:
-        """Return the best plan over so many orders, None if there is none.
+        """Return the best plan over at most ``tries`` orders; None if there is none.
 
         Parameters
         ----------
         order
-            One to start from.
+            An order to start from.
         """
         best = self._line(self._start(order))
         if self._pinned is None:
             seen = {tuple(best.order)}
-            # Of few clusters there are few orders.
+            # Few clusters have few orders.
             for _ in range(min(tries, 2 * factorial(min(len(best.order), 9)))):
                 changed = list(dealt(self._neighbour(best.order), self._groups))
                 if tuple(changed) in seen:
@@ -248,12 +248,13 @@ class Ordering:
         )
 
     def _shares(self, row: Ints, other: int, delay: float) -> tuple[list[int], float]:
-        """Return the units of a run's stages from its last one, and E of its first.
+        """Return the units of a run's stages, last one first, and E of its first stage.
 
         Parameters
         ----------
         other, delay
-            Option of the run behind, -1 if there is none, and E of its first stage.
+            Option of the next run in the pipeline, -1 if there is none, and E of its
+            first stage.
         """
         o, stages, left = (
             int(row[Partial.OPTION]),
@@ -282,7 +283,7 @@ class Ordering:
 
 
 def _promising(box_bounds: BoxBounds, box: Box) -> Ints:
-    """Return the options with the least bounds of each cluster, in order."""
+    """Return the options of each cluster with the least bounds, ascending."""
     bounds = box_bounds.by_option(box)
     hosts = box_bounds.options.cluster[box.alive]
     chosen: list[int] = []

@@ -1,7 +1,7 @@
-"""The loop of ``ordering``: clusters in a given order, units and stages shared out.
+"""The compiled loop of ``ordering``: it divides units and stages for a given order.
 
-Costs are in ns. Clusters are taken from the end of the pipeline; for every number of
-units placed only a few of the best states are kept, so this finds plans, not bounds.
+Costs are in ns. Clusters are placed from the end of the pipeline. For every number of
+placed units only a few of the best states are kept, so this finds plans, not bounds.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 
 
 class Partial(IntEnum):
-    """Columns of a state of the ordering.
+    """Columns of a state, the end of a pipeline that starts with a run of one option.
 
-    Its option, units and stages of its run, units in all, the place of its first stage,
-    and the state before it.
+    Its option, units and stages of its run, units in total, the place of its first
+    stage, and the state without this run.
     """
 
     OPTION, UNITS, STAGES, PLACED, PLACE, BEFORE = range(6)
@@ -38,7 +38,7 @@ class OptionCost(IntEnum):
 
 
 class OrderingData(NamedTuple):
-    """What clusters in order are made into plans from; O options, J clusters, L units.
+    """Input of the loop; O options, J clusters, L units.
 
     Attributes
     ----------
@@ -47,7 +47,7 @@ class OrderingData(NamedTuple):
     run
         Cost of l units; shape (O, L + 1).
     by_option
-        Costs named above; shape (O, 3).
+        Columns as in ``OptionCost``; shape (O, 3).
     most
         Most stages; shape (O,).
     fits, opening
@@ -57,7 +57,7 @@ class OrderingData(NamedTuple):
     kappa, quick
         From option to option: kappa, and whether omega is within lambda.
     must
-        Clusters that have to host.
+        Whether a cluster must host a stage; shape (J,).
     steps
         Warm-ups added inside a cluster and across, and whether windows of lambda count.
     """
@@ -76,14 +76,14 @@ class OrderingData(NamedTuple):
 
 
 class _States(NamedTuple):
-    """States, and per number of units the ones that are kept, best first.
+    """All states, and those that are kept by number of units, best first.
 
     Attributes
     ----------
     worth
         Fill so far, and E of the last stage placed.
     fresh, new
-        The best state of one option, by units placed, and its worth.
+        The best state that ends with one option, by units placed, and its worth.
     """
 
     state: Ints
@@ -96,15 +96,15 @@ class _States(NamedTuple):
 def order_clusters(
     order: Ints, data: OrderingData, period: float, width: int
 ) -> tuple[float, Ints]:
-    """Return the least fill found, and the states that lead to it, first one first.
+    """Return the least fill found, and its runs from the first stage of the pipeline.
 
-    A stage takes as many units as it can, so that the last one of a run's stages to
-    be placed has what is left.
+    Every stage takes as many units as it can, except the one of each run that is placed
+    last, which takes the rest of the run's units.
 
     Parameters
     ----------
     order
-        Clusters from the end of the pipeline; each may be left out unless it must.
+        Clusters from the end of the pipeline; one that need not host may be left out.
     width
         States kept for every number of units.
     """
@@ -127,7 +127,7 @@ def order_clusters(
 
 
 def order_once() -> None:
-    """Line one cluster up that holds one unit, which compiles all there is to."""
+    """Compile the loop by calling it for one cluster with one unit."""
     one = np.ones(1, dtype=np.int64)
     data = OrderingData(
         first=np.arange(2, dtype=np.int64),
@@ -149,7 +149,7 @@ def order_once() -> None:
 def _order_clusters(
     order: Ints, data: OrderingData, period: float, states: _States
 ) -> int:
-    """Set all states; return the best one that holds all units, -1 without one."""
+    """Compute all states; return the best one that holds all units, or -1."""
     state, worth, kept = states.state, states.worth, states.kept
     size, width = kept.shape
     state[0, Partial.OPTION] = state[0, Partial.BEFORE] = -1
@@ -161,7 +161,7 @@ def _order_clusters(
         begun = count
         for o in range(data.first[j], data.first[j + 1]):
             count = _place(data, period, states, o, count)
-        # A cluster that must host leaves no state without it.
+        # If this cluster must host, states without it are dropped.
         if data.must[j]:
             for u in range(size):
                 for slot in range(width):
@@ -182,7 +182,7 @@ def _order_clusters(
 def _place(
     data: OrderingData, period: float, states: _States, o: int, count: int
 ) -> int:
-    """Add the best states that end with an option; return how many there are then."""
+    """Add the best states that end with an option; return the new number of states."""
     kept, fresh, new = states.kept, states.fresh, states.new
     size, width = kept.shape
     for u in range(size):
@@ -207,7 +207,7 @@ def _place(
 
 @step
 def _extend(data: OrderingData, period: float, states: _States, o: int, s: int) -> None:
-    """Put runs of an option in front of a state, into ``fresh`` where they are best."""
+    """Put runs of an option before a state, and write the best ones into ``fresh``."""
     run, own, fresh, new = data.run[o], data.by_option[o], states.fresh, states.new
     within, across, windows = data.steps[0], data.steps[1], data.steps[2]
     other, u = states.state[s, Partial.OPTION], states.state[s, Partial.PLACED]
@@ -260,7 +260,7 @@ def _extend(data: OrderingData, period: float, states: _States, o: int, s: int) 
 
 @step
 def _keep(states: _States, s: int) -> None:
-    """Keep a state if it is among the best with as many units."""
+    """Keep a state if it is among the best with its number of units."""
     kept, worth = states.kept[states.state[s, Partial.PLACED]], states.worth
     at = len(kept)
     while at > 0 and (kept[at - 1] < 0 or worth[kept[at - 1], 0] > worth[s, 0]):

@@ -1,10 +1,10 @@
 """A cheap valid lower bound for every (p, q), by dynamic programming.
 
-For one q and lambda at most some value, every cluster in itself costs at least what
-its best strategy costs for m stages and l body units; adding the clusters up, in no
-particular order, bounds the fill of every p at once. What is left out: which
-clusters are neighbours, windows of the period that cross clusters, and memory
-beyond a cluster's own stages.
+For one q and a largest lambda, every cluster costs at least what its best strategy
+costs for m stages and l body units. Adding up the clusters, in no particular order,
+bounds the fill of every p at once. This ignores which clusters are neighbours, windows
+of the period that cross clusters, and micro-batches in flight due to the stages of
+other clusters.
 
 The least fill falls as lambda grows while ``(q - 1) lambda`` rises, so a range of
 lambda is cut into intervals, each bounded by its largest lambda in the fill and its
@@ -53,12 +53,12 @@ class Relaxation:
     Parameters
     ----------
     part
-        Slice at q with the strategies worth looking at.
+        Slice at q with the strategies to consider.
     most_stages
         Largest p of interest.
     principles
-        What plans have to keep. Where not all of them, there is no single strategy
-        per cluster or no order of clusters to speak of, and so no ``choices``.
+        Principles that plans keep. If some are relaxed, clusters have no single
+        strategy or no order, and so there are no ``choices``.
     """
 
     def __init__(
@@ -91,8 +91,8 @@ class Relaxation:
             )
             for j in range(len(table.cluster_names))
         ]
-        # Few stages in the middle: the first and last step of the recursion are
-        # cheap, so clusters with room for many stages go there.
+        # The first and the last step of the recursion are cheap, so the two clusters
+        # with room for most stages go there.
         self.sequence = sorted(
             range(len(self.clusters)), key=lambda j: self.clusters[j].most_stages
         )
@@ -102,7 +102,7 @@ class Relaxation:
         self._may_be_alone = [
             all(resting[:j] + resting[j + 1 :]) for j in range(len(resting))
         ]
-        # One number per p and lambda: small, and asked for again and again.
+        # A cache of one number per p and lambda, which are read many times.
         self._fills: dict[tuple[float, bool], Costs] = {}
         self.least_sync = min(
             (float(cluster.least_sync) for cluster in self.clusters if cluster.count),
@@ -112,8 +112,8 @@ class Relaxation:
     def least_period(self) -> float:
         """Return a lower bound on lambda over all p, in ns.
 
-        All device time there is, shared out without loss; and no stage is shorter
-        than one body unit.
+        As if all device time were used without loss; and no stage takes less time than
+        one body unit.
         """
         rate = sum(cluster.best_rate for cluster in self.clusters)
         shortest = min(
@@ -127,8 +127,8 @@ class Relaxation:
         Parameters
         ----------
         roles
-            Whether to tell apart the clusters that host the first and the last
-            stage, with the embedding and the head: stronger and slower.
+            Whether to distinguish the clusters that host the first and the last stage,
+            with the embedding and the head: the bound is stronger, but slower.
         """
         key = (period, roles)
         if key not in self._fills:
@@ -172,8 +172,8 @@ class Relaxation:
     def option_fill(self, period: float, stages: int) -> tuple[float, list[Costs]]:
         """Return the least fill of p = ``stages``, and by strategy of each cluster.
 
-        The first is stronger than ``fill``: some cluster opens the pipeline, and
-        with p given the warm-up counts of its stages are known.
+        The first is stronger than ``fill``: some cluster hosts the first stage, and for
+        a given p the warm-up counts of its stages are known.
         """
         tables = {j: self._costs(j, period, roles=True) for j in self.sequence}
         prefix = [self._start()]
@@ -190,14 +190,14 @@ class Relaxation:
             bounds[j], opening = self.clusters[j].option_fill(period, others, stages)
             least = min(least, float(opening.min(initial=np.inf)))
         if self.mixed:
-            # What one strategy costs at least is less exact than a whole mix.
+            # The bounds by strategy are weaker than that of a whole mix.
             least = max(least, float(self.fill(period, roles=True)[stages]))
         return least, bounds
 
     # ------------------------------------------------------------- recursion
 
     def _alone(self, tables: list[dict[int, Costs]]) -> Costs:
-        """Least fill with one cluster hosting everything.
+        """Return the least fill with one cluster hosting everything.
 
         Returns
         -------
@@ -218,7 +218,7 @@ class Relaxation:
         ]
 
     def _fills_all(self, role: int) -> bool:
-        """Whether a cluster in this role leaves no place for another."""
+        """Whether a cluster in this role must be the only one."""
         return role == ALONE and self.consecutive
 
     def _empty(self) -> Costs:

@@ -1,6 +1,6 @@
-"""The loops of the relaxation: clusters added up, strategies compared; compiled.
+"""Compiled loops of the relaxation: they add up clusters and compare strategies.
 
-Costs are in ns; what cannot be is infinite. Axes are stages, then body units.
+Costs are in ns, and infinite where there is no plan. Axes are stages, then body units.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
     Places = NDArray[np.uint64]
 
-#: Steps of one call of ``_min_plus``, a tenth of a second or two: a deadline is minded
-#: between calls.
+
+#: Steps of one call of ``_min_plus``, which takes 0.1 to 0.2 s: a deadline can end the
+#: work only between calls.
 _MOST_STEPS = 200_000_000
 
 
@@ -28,7 +29,7 @@ def min_plus(before: Costs, costs: Costs, after: Costs) -> None:
     cells = costs.size
     at_once = max(1, _MOST_STEPS // max(1, before.size))
     spans = np.empty((before.shape[0], 2), dtype=np.uint64)
-    # Of contiguous arrays, as all sums are, these are views.
+    # All sums are contiguous arrays, so these are views.
     flat = before.reshape(-1), after.reshape(-1)
     for first in range(0, cells, at_once):
         last = min(first + at_once, cells)
@@ -45,17 +46,17 @@ def _min_plus(
     first: int,
     last: int,
 ) -> None:
-    """Do so for some cells of ``costs``, counted row by row.
+    """Do what ``min_plus`` does for some cells of ``costs``, counted row by row.
 
     Parameters
     ----------
     before, after
-        Row behind row.
+        Flattened row by row.
     stages
         Rows of ``after``.
     spans
-        Space for where the finite cells of each row of ``before`` begin, and for the
-        place behind their end. Without a sign, they are compared several at once.
+        Space for the range of finite cells of each row of ``before``, without its end.
+        Unsigned, so that the loop over them is vectorised.
     """
     rows, units = spans.shape[0], costs.shape[1]
     for s in range(rows):
@@ -74,7 +75,7 @@ def _min_plus(
             end = min(spans[s, 1], np.uint64((s + 1) * units - n))
             for i in range(spans[s, 0], end):
                 value = before[i] + cost
-                # Stored in any case, so that there is no branch.
+                # Always stored, so that there is no branch.
                 after[i + shift] = (
                     value if value < after[i + shift] else after[i + shift]
                 )
@@ -96,7 +97,7 @@ def complete(before: Costs, costs: Costs, total: Costs) -> None:
 
 
 def add_once() -> None:
-    """Add nothing up, which compiles the functions about several clusters."""
+    """Compile the functions for several clusters by calling them on tiny arrays."""
     nothing = np.full((1, 1), np.inf)
     min_plus(nothing, nothing, nothing)
     complete(nothing, nothing, nothing[0])
@@ -148,11 +149,12 @@ def cheapest_with(
     Parameters
     ----------
     permitted
-        Which (m, l) may be; shape (M + 1, L + 1).
+        Whether (m, l) is permitted; shape (M + 1, L + 1).
     others
-        Cost of what m stages and l units leave; shape (M + 1, L + 1).
+        Cost of the other clusters beside m stages, by the units that these clusters
+        hold; shape (M + 1, L + 1).
     bounds
-        What is found; shape (K,).
+        Output; shape (K,).
     """
     length = run.shape[1] - 1
     for k in range(run.shape[0]):
@@ -180,7 +182,7 @@ def capped(
     Parameters
     ----------
     run, handed_on
-        What l units keep a stage busy for, and add to windows; shape (K, L + 1).
+        Time that l units keep a stage busy, and add to windows; shape (K, L + 1).
     memory
         Most units per slot, the last stage's first; shape (K, M).
     ends
@@ -193,7 +195,8 @@ def capped(
         Whether the cluster hosts the first and the last stage, whether lambda
         limits a stage, and whether it limits several together.
     most, caps
-        Stages there is room for; what is found, where zeros were; shape (K, M + 1).
+        Stages there is room for, shape (K,); the output, zeros at first, shape
+        (K, M + 1).
     """
     length = run.shape[1] - 1
     period, more, chi = pace[0], pace[1], pace[2]
@@ -209,7 +212,7 @@ def capped(
             right = trail + after if m == 0 else within
             first = slot = memory[k, m]
             if flags[2]:
-                # The first stage of so many, and the same one if more come before it.
+                # Limit if this is the cluster's first stage, and if others precede it.
                 first = min(first, _most_within(run[k], period - right - before))
                 slot = min(slot, _most_within(run[k], period - right - within))
             if flags[2] and m > 0 and ends[3, k] > period:
@@ -246,7 +249,7 @@ def capped_first(memory: Ints, most: Ints, stages: int, caps: Ints) -> None:
     Parameters
     ----------
     memory
-        Most units on a stage that so many others follow but one; shape (K, P).
+        Column i: most units on a stage that i + 1 others follow; shape (K, P).
     most
         Most units on any stage; shape (K,).
     """

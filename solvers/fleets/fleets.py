@@ -1,8 +1,8 @@
 """All fleets that may be rented, with their prices and bounds on their times.
 
-A *fleet* is a number of nodes of each cluster, from none to all there are. Its time is
+A *fleet* is a number of nodes of each cluster, from none to all of them. Its time is
 that of the best plan that needs no more nodes. A larger fleet never takes longer, so
-a bound of one holds for all that it contains.
+a bound on one holds for all fleets that it contains.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-#: Fleets of one problem, at most: they are all listed.
+#: Most fleets of one problem, as they are all listed.
 MOST_FLEETS = 1_000_000
 
 
@@ -40,12 +40,12 @@ class Fleets:
     Attributes
     ----------
     nodes
-        Ascending, the last cluster's number fastest; shape (F, J).
+        Nodes of each cluster; ascending, the last cluster fastest; shape (F, J).
     price
         Per hour; shape (F,).
     bound_s
-        Valid lower bounds on their times, simulated as well as in closed form; it
-        rises with what ``raise_to`` takes in; shape (F,).
+        Lower bounds on their times, valid for the simulated time and the closed form;
+        ``raise_to`` raises them; shape (F,).
 
     Raises
     ------
@@ -71,7 +71,7 @@ class Fleets:
         self.bound_s: Floats = least_times_s(table, self.nodes * sizes)
 
     def named(self, index: int) -> dict[str, int]:
-        """Return the nodes of one fleet by cluster, of those that have some."""
+        """Return the nodes of one fleet by cluster, without clusters that have none."""
         names = self._table.cluster_names
         nodes = zip(names, self.nodes[index].tolist(), strict=True)
         return {name: count for name, count in nodes if count}
@@ -82,21 +82,21 @@ class Fleets:
         return float(counts @ np.array([_price(x) for x in self._problem.clusters]))
 
     def raise_to(self, index: int, bound_s: float) -> None:
-        """Raise the bounds of a fleet, and of all that it contains."""
+        """Raise the bounds of a fleet, and of all fleets that it contains."""
         inside = (self.nodes <= self.nodes[index]).all(axis=1)
         self.bound_s[inside] = np.maximum(self.bound_s[inside], bound_s)
 
     def rented(self, index: int) -> tuple[Problem, CostTable]:
         """Return the problem and the table of one fleet.
 
-        A problem has no cluster without nodes: of those that are not rented one node
-        stays, and no strategy.
+        A problem cannot have a cluster without nodes: one that is not rented keeps one
+        node, but no strategy.
         """
         counts = self.nodes[index].tolist()
         problem = replace(
             self._problem,
             clusters=tuple(
-                # Hosts have one name per node, and change no cost.
+                # Hosts are dropped: they name every node, and change no cost.
                 replace(each, nodes=max(1, count), hosts=None)
                 for each, count in zip(self._problem.clusters, counts, strict=True)
             ),
@@ -133,8 +133,8 @@ def _price(cluster: Cluster) -> float:
 
 
 def _rented(own: ClusterTable, cluster: Cluster, nodes: int) -> ClusterTable:
-    """Return what is left of a cluster's table with so many of its equal nodes."""
-    # A problem has no cluster without nodes.
+    """Return a cluster's table for only ``nodes`` of its equal nodes."""
+    # A cluster cannot be without nodes.
     there = replace(cluster, nodes=max(1, nodes), hosts=None)
     fits = [packed(there, each.devices, each.inside) for each in own.strategies]
     counts = [each.stages if each and nodes else 0 for each in fits]

@@ -1,4 +1,4 @@
-"""From a search of fleets to what is reported."""
+"""Make the reported result from a search of fleets."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def solve_spending(
     Parameters
     ----------
     solve
-        What minimises a time: the simulated one if that is the objective.
+        Minimises a time: the simulated one if that is the objective.
 
     Raises
     ------
@@ -140,7 +140,7 @@ def _spent(search: FleetSearch, spending: Spending) -> Spent:
 
 
 def _signed(priced: PricedPlan, request: Request) -> PricedPlan:
-    """Return a plan of fewer nodes as one of the whole problem."""
+    """Return a plan of a fleet as one of the whole problem."""
     plan = replace(
         priced.plan,
         problem_digest=request.table.problem_digest,

@@ -1,16 +1,16 @@
-"""Search the fleets that may be rented, each as a problem of its own.
+"""Search the fleets that may be rented, each as a separate problem.
 
-Every plan rents some fleet n, for a price, and takes at least the time f(n) of the best
-plan that needs no more. So of the plans that rent n none is of interest unless f(n)
-lies below a *cutoff*, which falls as the price rises:
+Every plan rents some fleet n at a price, and takes at least the time f(n) of the best
+plan that needs no more. So plans that rent n are of interest only if f(n) is below a
+*cutoff*, which never rises with the price:
 
 * within a budget, the least time found so far;
-* where cost is minimised, the least cost found so far over the price of n;
-* on the front, the least time found so far at no higher price.
+* if cost is minimised, the least cost found so far divided by the price of n;
+* for the front, the least time found so far at no higher price.
 
 Fleets whose bound is not below their cutoff are closed without a search. The others are
-searched one after the other, with their cutoffs, by whatever solver is asked for; what
-is found out about one bounds all that it contains.
+searched one after the other, with their cutoffs, by the requested solver; a bound on
+one holds for all fleets that it contains.
 """
 
 from __future__ import annotations
@@ -38,22 +38,22 @@ if TYPE_CHECKING:
     from hetopt.results.spending import Spending
     from hetopt.solvers.request import Request, Solve
 
-#: Least time; least cost; all that no other beats in both time and price.
+#: Least time; least cost; all plans that no other beats in both time and price.
 Aim = Literal["time", "cost", "front"]
-#: Sums of prices that should be equal differ by no more, as a share.
+#: Sums of prices that should be equal differ by at most this share.
 _ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Point:
-    """A plan, by what it is compared.
+    """A plan, with the price and the time by which it is compared.
 
     Attributes
     ----------
     price
-        Of the nodes that it rents, per hour.
+        Price of the nodes that it rents, per hour.
     time_s
-        What is minimised.
+        The time that the solver minimises.
     """
 
     price: float
@@ -63,7 +63,7 @@ class Point:
 
 
 class FleetSearch:
-    """Searches fleets until nothing is left, or the time is up.
+    """Searches fleets until none is open, or the time is up.
 
     Parameters
     ----------
@@ -73,11 +73,11 @@ class FleetSearch:
     Attributes
     ----------
     points
-        Of the plans found that are permitted.
+        The permitted plans that were found.
     searched
-        What was found out, in the order of the search.
+        The bounds that were found, in the order of the search.
     solver, choice
-        Which one it was, and what it said of its own choice.
+        Name of the solver, and its reason for choosing another one, if it did.
     interrupted
         Whether the user stopped it.
 
@@ -108,11 +108,11 @@ class FleetSearch:
         self._longest_s = spending.longest_s(request.table.tokens)
         self._done = np.zeros(len(self.fleets.nodes), dtype=bool)
         most_q = max((x.microbatches for x in request.table.slices), default=1)
-        # Bounds lie below the times of plans by what periods are rounded up.
+        # Periods are rounded up, so a bound may be this much below the time of a plan.
         self._slack_s = 2 * most_q * TICK_S / PERIOD_SCALE
 
     def run(self) -> None:
-        """Search what may be of interest, and say so now and then."""
+        """Search the open fleets, and report progress after each."""
         self._tell()
         while not self.interrupted and not self._request.deadline.is_over():
             index = self._next()
@@ -129,13 +129,13 @@ class FleetSearch:
 
     @property
     def open(self) -> NDArray[np.bool_]:
-        """Which fleets may hold a plan of interest that is not found; shape (F,)."""
+        """Which fleets may hold a plan of interest not found so far; shape (F,)."""
         bound = self.fleets.bound_s
         below: NDArray[np.bool_] = bound < self._cutoffs() - self._slack_s
         return below & (bound <= self._longest_s) & self.affordable
 
     def lower_bound(self) -> float:
-        """Return a valid bound on the time, or on price times time; inf: no plan."""
+        """Return a lower bound on time, or on price times time; inf if no plan fits."""
         bound = self.fleets.bound_s
         permitted = self.affordable & (bound <= self._longest_s) & np.isfinite(bound)
         value = bound[permitted]
@@ -150,11 +150,11 @@ class FleetSearch:
         return min(self.points, key=lambda x: x.time_s, default=None)
 
     def front(self) -> list[Point]:
-        """Return the plans that no other beats or equals in both, by price."""
+        """Return plans that no other beats or equals in price and time, by price."""
         kept: list[Point] = []
         for point in sorted(self.points, key=lambda x: (x.price, x.time_s)):
             if kept and kept[-1].price >= point.price * (1 - _ROUNDING):
-                # An equal price, but for its rounding.
+                # The prices are equal up to rounding.
                 if point.time_s < kept[-1].time_s:
                     kept[-1] = point
             elif not kept or point.time_s < kept[-1].time_s:
@@ -162,7 +162,7 @@ class FleetSearch:
         return kept
 
     def _cutoffs(self) -> NDArray[np.float64]:
-        """Return the time that a plan of each price has to beat; shape (F,)."""
+        """Return the time that a plan on each fleet has to beat; shape (F,)."""
         price = self.fleets.price
         least = np.full(len(price), np.inf)
         best = self.best()
@@ -173,7 +173,7 @@ class FleetSearch:
         if self._aim == "cost":
             cost = best.price * best.time_s
             with np.errstate(divide="ignore", invalid="ignore"):
-                # Where all is free, nothing is cheaper than a plan that is.
+                # A free fleet has no cutoff, unless the best plan costs nothing too.
                 return np.where(price > 0, cost / price, np.inf if cost else 0.0)
         front = self.front()
         known = np.array([point.price for point in front]) * (1 - _ROUNDING)
@@ -181,7 +181,7 @@ class FleetSearch:
         return np.array([np.inf, *(point.time_s for point in front)])[below]
 
     def _next(self) -> int | None:
-        """Return the fleet to search next: the one that promises most."""
+        """Return the fleet to search next, the most promising one; None if none is."""
         left = np.flatnonzero(self.open & ~self._done)
         if not len(left):
             return None
@@ -195,7 +195,7 @@ class FleetSearch:
         return int(left[first])
 
     def _search(self, index: int) -> None:
-        """Solve the problem of one fleet, and take in what is found out."""
+        """Solve the problem of one fleet, and record its plan and its bound."""
         problem, table = self.fleets.rented(index)
         self._done[index] = True
         cutoff_s = min(float(self._cutoffs()[index]), self._longest_s)
@@ -221,7 +221,7 @@ class FleetSearch:
         )
 
     def _take(self, priced: PricedPlan) -> None:
-        """Take in a plan if it is permitted."""
+        """Keep a plan if it is permitted."""
         nodes = rented_nodes(self._request.problem, priced.plan)
         price = self.fleets.price_of(nodes)
         time_s = priced.iteration_time_s if self._simulated else priced.closed_form_s
@@ -251,10 +251,10 @@ class FleetSearch:
 
 
 def bound_of(result: Result, cutoff_s: float) -> float:
-    """Return what a result proves of its problem's time; inf: there is no plan."""
+    """Return the lower bound that a result proves; inf if there is no plan."""
     if result.status == "infeasible":
         return math.inf
     if result.best is None and "unsettled" not in result.settled:
-        # Whatever is within the cutoff would have been found.
+        # A plan within the cutoff would have been found.
         return math.nextafter(cutoff_s, math.inf)
     return 0.0 if result.lower_bound_s is None else result.lower_bound_s

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from hetopt.cost.shapes import Ints
 
-#: All cuts are priced where there are no more.
+#: If there are at most this many cuts, all of them are priced.
 MOST_CUTS = 200
 
 
@@ -23,7 +23,7 @@ def all_cuts(body: Sequence[bool], stages: int) -> Ints | None:
     Parameters
     ----------
     body
-        Whether each unit is of a layer: every stage has such a one; length U.
+        Whether each unit belongs to a layer, of which every stage needs one; length U.
 
     Returns
     -------
@@ -42,20 +42,20 @@ def all_cuts(body: Sequence[bool], stages: int) -> Ints | None:
 
 
 def even_cut(taus: Sequence[Ints], body: Sequence[bool]) -> Ints | None:
-    """Return the cut whose slowest stage is the quickest; None if there is none.
+    """Return the cut with the least time of its slowest stage; None if there is none.
 
     Parameters
     ----------
     taus
-        By stage, what each unit takes; (U,) each.
+        Time of each unit, by stage; (U,) each.
 
     Returns
     -------
-    As ``all_cuts``, of one; shape (stages + 1,).
+    First units of the stages, and U; shape (stages + 1,).
     """
     units = len(body)
     before = np.concatenate(([0], np.cumsum(body)))
-    # By first and end unit: infinite where no unit of a layer is between.
+    # By first and end unit: whether a unit of a layer is between them.
     some = before[None, :] > before[:, None]
     slowest = np.full(units + 1, np.inf)
     slowest[0] = 0

@@ -1,4 +1,4 @@
-"""Pipelines that no other is better than, whatever sequences they take."""
+"""Pipelines that no other one dominates: is never slower than, for any sequences."""
 
 from __future__ import annotations
 
@@ -18,16 +18,13 @@ if TYPE_CHECKING:
 
 
 class Front:
-    """Options without those that another one is never slower than.
-
-    Of options that are alike the first is kept.
-    """
+    """Options that no other one dominates; of equal options the first is kept."""
 
     def __init__(self) -> None:
         self._of: dict[int, _Kept] = {}
 
     def passes(self, options: Sequence[Option]) -> bool:
-        """Whether some option is better than all pipelines there are."""
+        """Whether some option is not dominated by any pipeline so far."""
         return any(
             option.longest not in self._of
             or not self._of[option.longest].beaten(option)
@@ -35,7 +32,7 @@ class Front:
         )
 
     def add(self, options: Iterable[Option]) -> None:
-        """Take in options, and drop those they are never slower than."""
+        """Add options, and drop those that they dominate."""
         for option in options:
             if option.longest not in self._of:
                 self._of[option.longest] = _Kept(option)
@@ -43,12 +40,12 @@ class Front:
                 self._of[option.longest].add(option)
 
     def options(self) -> list[Option]:
-        """Return what is left, the shortest sequences first."""
+        """Return the options that are left, those of the shortest sequences first."""
         return [each for n in sorted(self._of) for each in self._of[n].options]
 
 
 class _Kept:
-    """Options of one longest length, as arrays beside."""
+    """Options of one longest length, also as arrays."""
 
     def __init__(self, option: Option) -> None:
         self.options = [option]
@@ -56,7 +53,7 @@ class _Kept:
         self._real = np.array([bool(option.hosts)])
 
     def slower(self, option: Option) -> tuple[Bools, Bools]:
-        """Return which ones it is never quicker than, and which never slower than."""
+        """Return which kept options dominate this one, and which it dominates."""
         size, fixed, rates = _arrays([option])
         before = np.asarray(
             (self._fixed <= fixed) & _paced(self._size, self._rates, size, rates)
@@ -68,7 +65,7 @@ class _Kept:
 
     def add(self, option: Option) -> None:
         before, after = self.slower(option)
-        # A bound is not a pipeline, so it replaces none.
+        # A bound is not a pipeline, so it cannot replace one.
         if (before if not option.hosts else before & self._real).any():
             return
         self.options = [
@@ -81,7 +78,7 @@ class _Kept:
         self._real = np.array([bool(each.hosts) for each in self.options])
 
     def beaten(self, option: Option) -> bool:
-        """Whether some pipeline, not only a bound, is never slower than this."""
+        """Whether some pipeline, which is not just a bound, dominates this option."""
         return bool((self.slower(option)[0] & self._real).any())
 
 
@@ -93,10 +90,10 @@ def _arrays(options: Sequence[Option]) -> tuple[Ints, Ints, Floats]:
 
 
 def _paced(size: Ints, rates: Floats, others: Ints, other_rates: Floats) -> Bools:
-    """Return where micro-batches of one take no longer than those of the other.
+    """Return where micro-batches of ``size`` are never slower than those of ``others``.
 
-    Of smaller ones, which make up a larger, there are as many more at most; of larger
-    ones there are no more.
+    If ``size`` divides ``others``, there are at most their quotient as many of them; if
+    it is a multiple, there are no more of them.
     """
     more = np.where(
         others % size == 0,

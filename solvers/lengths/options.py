@@ -1,7 +1,7 @@
-"""What a pipeline may be that has one seat: its share of the nodes.
+"""Options of a pipeline on one seat, which is its share of the nodes.
 
-Where there are too many ways to cut the units, what bounds them all is an option of its
-own, beside some cuts that are even for some length.
+If there are too many ways to cut the units, one option is a bound on all of them, and
+the others are the cuts that are even for one of the lengths.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ if TYPE_CHECKING:
     from hetopt.plans.strategy import Strategy
     from hetopt.problem.problem import Problem
 
-#: Choices of what hosts the stages of pipelines over several clusters, at most, that
-#: are looked at for one size of micro-batches.
+#: Most choices of hosts for the stages of pipelines over several clusters that are
+#: tried for one size of micro-batches.
 MOST_CHOICES = 2_000
 
 
 def options_of(
     problem: Problem, own: Problem, tables: Sequence[CostTable]
 ) -> list[Option]:
-    """Return options of one seat; whatever else there is, one of them bounds.
+    """Return options of one seat; bounds among them cover all other pipelines.
 
     Parameters
     ----------
     problem, own
         The whole problem, and that of the seat.
     tables
-        Of the seat, of each length, the shortest first.
+        Tables of the seat by length, the shortest first.
     """
     batch = problem.training.global_batch
     body = [tables[-1].body[kind] for kind in tables[-1].units]
@@ -48,7 +48,7 @@ def options_of(
     front = Front()
     todo: list[tuple[int, int, Pricing, tuple[Host, ...]]] = []
     for microbatches in sorted(counts[0]):
-        # Longer sequences may not fit in so large micro-batches.
+        # Longer sequences may not fit in such large micro-batches.
         able = next(
             (n for n, each in enumerate(counts) if microbatches not in each),
             len(counts),
@@ -59,7 +59,7 @@ def options_of(
         if not complete:
             front.add(_unseen(own, pricing, each))
         todo += [(len(hosts), each, pricing, hosts) for hosts in chosen]
-    # Few stages are seen first: what they leave no room for need not be cut.
+    # Few stages come first: pipelines that these dominate need not be cut.
     for _, each, pricing, hosts in sorted(todo, key=lambda one: one[:2]):
         bounds = _bounds(pricing, hosts, each)
         if front.passes(bounds):
@@ -70,12 +70,12 @@ def options_of(
 def choices(
     own: Problem, pricing: Pricing, most: int
 ) -> tuple[list[tuple[Host, ...]], bool]:
-    """Return what may host the stages, and whether that is all there is.
+    """Return choices of hosts for the stages, and whether they are complete.
 
     Parameters
     ----------
     most
-        Stages, at most.
+        Most stages.
     """
     strategies = [pricing.strategies(j) for j in range(len(own.clusters))]
     orders = list(_orders(own))
@@ -102,7 +102,7 @@ def choices(
 
 
 def _orders(own: Problem) -> Iterator[tuple[int, ...]]:
-    """Yield clusters in the order along a pipeline, as pins and links permit."""
+    """Yield the orders of clusters along a pipeline that pins and links permit."""
     names = [cluster.name for cluster in own.clusters]
     forbidden = own.rules.forbidden_next
     for number in range(1, len(names) + 1):
@@ -137,7 +137,7 @@ def _quickest(
 def _runs(
     pricing: Pricing, cluster: int, strategies: Sequence[Strategy]
 ) -> list[tuple[Host, int]]:
-    """Return strategies of a cluster with each number of stages."""
+    """Return the strategies of a cluster with every possible number of stages."""
     return [
         (host, stages)
         for strategy in strategies
@@ -157,7 +157,7 @@ def _cut(
     Parameters
     ----------
     bounds
-        On all of them; not empty.
+        Bounds on all these options; not empty.
     """
     cuts = all_cuts(body, len(hosts))
     found: list[Option] = []
@@ -194,7 +194,7 @@ def _even_cuts(pricing: Pricing, hosts: tuple[Host, ...], body: Sequence[bool]) 
 
 
 def _bounds(pricing: Pricing, hosts: tuple[Host, ...], each: int) -> list[Option]:
-    """Return bounds on all cuts, by the longest sequences."""
+    """Return bounds on all cuts, one for each longest length."""
     least = [pricing.least(number, hosts) for number in pricing.lengths]
     found = []
     for longest, own in enumerate(least):

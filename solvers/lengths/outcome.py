@@ -1,4 +1,4 @@
-"""Whether lengths can be searched, and from their search to what is reported."""
+"""Check that several lengths can be planned, and make the result of their search."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ def ensure_lengths(
     Parameters
     ----------
     name
-        Of the solver.
+        Name of the solver.
     pipelines
-        The most that are asked for.
+        Most pipelines, as requested.
     given
-        What is about one length, by the names that users know; whether it is given.
+        Whether each option that needs a single length is given, by its name for users.
     """
     if not isinstance(pipelines, int) or not 1 <= pipelines <= MOST_PIPELINES:
         msg = f"is {pipelines!r}, expected 1 to {MOST_PIPELINES}"

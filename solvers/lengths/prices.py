@@ -1,9 +1,8 @@
-"""What pipelines cost for each length, for many ways to cut the units at once.
+"""Price pipelines for each length, for many ways to cut the units at once.
 
-A pipeline is given by what hosts its stages: by stage, a cluster and a row of its
-strategies. Times are in thousandths of a nanosecond, periods rounded down, so that what
-is added up from them is a bound, and off by less than a nanosecond in a thousand
-micro-batches.
+A pipeline is given by the host of each stage: a cluster and a row of its strategies.
+Times are in thousandths of a nanosecond. Periods are rounded down, so that sums of them
+are bounds, too low by less than a nanosecond in a thousand micro-batches.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
     from hetopt.formulations.lengths.option import Host
     from hetopt.plans.strategy import Strategy
 
-    #: A cluster's rows, and one of them.
+    #: The table of a cluster, and a row of it.
     Row = tuple[ClusterTable, int]
 
 #: Bounds in floating point are lowered by this share of themselves.
@@ -36,14 +35,14 @@ ROUNDING = 1e-12
 
 
 class Prices(NamedTuple):
-    """What S cuts cost for L lengths, the shortest first.
+    """Prices of S cuts for L lengths, the shortest first.
 
     Attributes
     ----------
     fill
-        Of sequences of this length, all stages and transfers, and g; (S, L).
+        All stages and transfers with sequences of this length, and g; (S, L).
     rates
-        Periods; -1 where a strategy is not for this length; (S, L).
+        Periods; -1 where a strategy does not exist for this length; (S, L).
     fits
         Whether stages have the memory for this length; (S, L).
     """
@@ -54,7 +53,7 @@ class Prices(NamedTuple):
 
 
 def warmups_of(schedule: str, hosts: Sequence[Host]) -> list[int]:
-    """Return the warm-ups of every stage, whose schedule follows from its clusters."""
+    """Return the warm-ups of every stage, which follow from the stages' clusters."""
     rule, counts = rule_of(schedule), [1]
     for i in reversed(range(len(hosts) - 1)):
         crosses = hosts[i].cluster != hosts[i + 1].cluster
@@ -68,9 +67,9 @@ class Pricing:
     Parameters
     ----------
     tables
-        Of each length, the shortest first; length L.
+        One per length, the shortest first; L of them.
     microbatches
-        Where tables have what a micro-batch costs.
+        The micro-batch count of the slices that are read.
     """
 
     def __init__(self, tables: Sequence[CostTable], microbatches: int) -> None:
@@ -80,7 +79,7 @@ class Pricing:
         self._cuts = np.array(self.table.cuts)
         kinds = len(self.table.kinds)
         one_hot = np.arange(kinds) == self._units[:, None]
-        #: Units of each kind before each place; (U + 1, N).
+        #: Units of each kind before each cut; (U + 1, N).
         self._before = np.zeros((len(self._units) + 1, kinds), np.int64)
         np.cumsum(one_hot, axis=0, out=self._before[1:])
 
@@ -90,7 +89,7 @@ class Pricing:
         return range(len(self._slices))
 
     def strategies(self, cluster: int) -> tuple[Strategy, ...]:
-        """Return what a cluster can do with sequences of some length."""
+        """Return the strategies that a cluster has for any of the lengths."""
         each = (part.clusters[cluster].strategies for part in self._slices)
         return tuple(dict.fromkeys(chain.from_iterable(each)))
 
@@ -114,14 +113,14 @@ class Pricing:
         return found if len(found) == len(hosts) else None
 
     def unit_times(self, rows: Sequence[Row]) -> list[Ints]:
-        """Return forward and backward of each unit on each stage; (U,) each."""
+        """Return forward and backward time of each unit on each stage; (U,) each."""
         return [t.round_trip_ns[k][self._units] for t, k in rows]
 
     def least(self, number: int, hosts: Sequence[Host]) -> tuple[int, int] | None:
         """Return least fill and period, in steps, of all cuts; None if none fits.
 
-        The slowest stage takes no less than all would if each took an equal time, and
-        the window of all stages is no less than a period.
+        The slowest stage takes at least as long as if all stages took the same time,
+        and the period is at least the window of all stages.
         """
         rows = self.able(number, hosts)
         if rows is None:
@@ -144,7 +143,7 @@ class Pricing:
         return int(whole * least), int(max(even, window) * least)
 
     def of(self, hosts: Sequence[Host], cuts: Ints) -> Prices | None:
-        """Price every cut; None if the strategies are not all for one length.
+        """Price every cut; None if no length has all the strategies.
 
         Parameters
         ----------
@@ -178,7 +177,7 @@ class Pricing:
         return Prices(SCALE * np.stack(fill, 1), np.stack(rates, 1), np.stack(fits, 1))
 
     def _sync(self, number: int, rows: Sequence[Row], counts: Ints) -> Ints:
-        """Return the longest g of a length: the shortest that can be taken; (S,)."""
+        """Return the longest g of the stages, by the rows of one length; (S,)."""
         each = [
             int(t.sync_ns[k]) + counts[:, i] @ t.sync_unit_ns[k]
             for i, (t, k) in enumerate(rows)

@@ -1,8 +1,9 @@
-"""Search for the best pipelines where sequences have several lengths (Hetu v2).
+"""Search for the best pipelines for sequences of several lengths (Hetu v2).
 
-For every division of the nodes, one program chooses what each pipeline is and takes
-(``hetopt.formulations.lengths``). Its options are all there are, or bounds on them; if
-a bound is chosen, the program is solved again without bounds.
+For every division of the nodes, one program chooses an option for each pipeline, and
+the sequences that it takes (``hetopt.formulations.lengths``). The options are all
+pipelines, or bounds on them; if a bound is chosen, the program is solved again without
+bounds.
 """
 
 from __future__ import annotations
@@ -36,12 +37,12 @@ if TYPE_CHECKING:
 
 #: Relative gap at which a program counts as solved.
 _GAP = 1e-7
-#: A time of a plan is at most this, in steps.
+#: The longest time of a plan, in steps.
 _LONGEST = LONGEST_NS * SCALE
 
 
 class Seat:
-    """A share of the nodes, and what a pipeline may be that has it."""
+    """A share of the nodes, and the options of a pipeline on it."""
 
     def __init__(self, request: Request, parts: dict[int, Part]) -> None:
         self.parts = [parts[tokens] for tokens in sorted(parts)]
@@ -51,14 +52,14 @@ class Seat:
 
 
 class LengthsSearch:
-    """Searches divisions of the nodes until none is left, or time is up.
+    """Searches divisions of the nodes until all are done, or time is up.
 
     Attributes
     ----------
     ways
-        All divisions; the first is that of one pipeline, which has everything.
+        All divisions; in the first, one pipeline has all nodes.
     bounds
-        What was found out; one for every division that was looked at.
+        The bound of every division that was searched.
     best_s, best
         The least time found, and its pipelines; inf and none before there is one.
     """
@@ -80,7 +81,7 @@ class LengthsSearch:
         self._seats: dict[Hashable, Seat] = {}
 
     def run(self) -> None:
-        """Look at every division."""
+        """Search every division."""
         for way in self.ways:
             if self._request.deadline.is_over():
                 return
@@ -95,14 +96,14 @@ class LengthsSearch:
             )
 
     def lower_bound(self) -> float:
-        """Return a valid bound on all plans; inf: there is none."""
+        """Return a lower bound on all plans; inf if there are none."""
         if len(self.bounds) < len(self.ways):
             return 0.0
         known = [each.bound_s for each in self.bounds]
         return min(math.inf if each is None else each for each in known)
 
     def _search(self, way: Division) -> float:
-        """Return a bound on plans of a division, and take in the best of them."""
+        """Return a bound on the plans of a division, and keep the best of them."""
         seats = [self._seat(way, number) for number in range(len(way))]
         options = [seat.options for seat in seats]
         if not all(options):
@@ -115,11 +116,11 @@ class LengthsSearch:
             _, chosen = self._solve(real, alike) if all(real) else (0, None)
         if chosen is not None:
             self._take(way, seats, chosen)
-        # A plan that is no better than what is known does not have to be found.
+        # A plan that is no better than the best so far need not be found.
         return bound * TICK_S / SCALE
 
     def _key(self, way: Division, number: int) -> Hashable:
-        """Return what tells a seat from others."""
+        """Return a key that is the same for equal seats only."""
         longest = self._request.problem.of_length(self._lengths[-1])
         return depends_on(longest, [dict(parts) for parts in way], number)
 
@@ -134,7 +135,7 @@ class LengthsSearch:
     def _solve(
         self, options: Sequence[Sequence[Option]], alike: Sequence[tuple[int, int]]
     ) -> tuple[float, Choice | None]:
-        """Return a bound in steps, and the best choice below what is known."""
+        """Return a bound in steps, and the best choice below the best time so far."""
         cutoff = _LONGEST
         if math.isfinite(self.best_s):
             cutoff = round(self.best_s / TICK_S * SCALE)
@@ -145,7 +146,7 @@ class LengthsSearch:
         from hetopt.formulations.lengths.program import LengthsProgram
         from hetopt.solvers.cp_sat import run
 
-        # What takes longer in all than is known is of no use to anybody.
+        # An option that alone takes as long as the best plan so far is of no use.
         able = [
             [each for each in own if each.fixed + each.rates[-1] < cutoff]
             for own in options
@@ -172,7 +173,7 @@ class LengthsSearch:
         return max(solver.best_objective_bound - 1, 0.0), None
 
     def _alone(self, options: Sequence[Option]) -> tuple[float, Choice | None]:
-        """Return the best option of a pipeline that takes everything."""
+        """Return a bound and the best option of a pipeline that takes all sequences."""
         found: list[tuple[int, Option, tuple[int, ...]]] = []
         for option in options:
             if option.longest < len(self._lengths) - 1 or min(option.rates) < 0:
@@ -189,7 +190,7 @@ class LengthsSearch:
         return least, [(best[1], best[2])]
 
     def _take(self, way: Division, seats: Sequence[Seat], chosen: Choice) -> None:
-        """Take in a choice if it is better than what is known."""
+        """Keep a choice if it is better than the best plan so far."""
         value = max(option.takes(counts) for option, counts in chosen)
         value_s = value * TICK_S / SCALE
         if value_s >= self.best_s:
@@ -204,7 +205,7 @@ class LengthsSearch:
         )
 
     def _shared(self, chosen: Choice) -> list[dict[int, int]]:
-        """Return the sequences of every pipeline, by their tokens."""
+        """Return the sequences of every pipeline, by their length in tokens."""
         taken: list[dict[int, int]] = [{} for _ in chosen]
         for length in reversed(range(len(self._lengths))):
             tokens, left = self._lengths[length], self._sequences[length]

@@ -1,1 +1,1 @@
-"""The least time to move states between devices, by HiGHS."""
+"""Find the least time to move states between devices, with HiGHS."""

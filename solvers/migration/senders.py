@@ -1,4 +1,4 @@
-"""How much of what is lacking each device sends, in the least time."""
+"""Find how much of the missing data each device sends, in the least time."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Sending:
     seconds
         The least time.
     bytes
-        By demand and way; they add up to the demand's, but for rounding.
+        By demand and way; those of a demand add up to it, except for rounding.
     """
 
     seconds: float

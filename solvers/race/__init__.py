@@ -1,1 +1,1 @@
-"""The proof over (p, q), whatever engine settles its programs."""
+"""The proof over all (p, q), with any engine that settles their programs."""

@@ -1,6 +1,6 @@
-"""Bounds from the device time there is, without loss.
+"""Lower bounds by device time, as if work could be divided without loss.
 
-On every (p, q) at once, and on the plans that use a strategy.
+They bound every (p, q) at once, or the plans that use one strategy.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _SLACK = 1e-9
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceRates:
-    """How quick devices are at best at one q; J clusters.
+    """The best rates of devices at one q; J clusters.
 
     A stage is busy for at most lambda, so cluster j hosts at most devices_j *
     lambda / w_j body units, where w_j is the least device time of one.
@@ -43,7 +43,7 @@ class DeviceRates:
     per_device
         1 / w_j, in units per ns; 0 where a cluster has no strategy; shape (J,).
     shortest_ns, least_fill_ns
-        Of one unit on any cluster: least time, and least that it adds to the fill.
+        Least time of one unit on any cluster, and least that it adds to the fill.
     """
 
     per_device: NDArray[np.float64]
@@ -60,7 +60,7 @@ class DeviceRates:
                 rates.append(0.0)
                 continue
             tau = own.round_trip_ns[:, kinds].min(axis=1)
-            # A time of ever so many devices may exceed 64 bits.
+            # A long time multiplied by the number of devices may exceed 64 bits.
             work = max(1.0, float((tau.astype(np.float64) * own.devices).min()))
             rates.append(1 / work)
             shortest = min(shortest, int(tau.min()))
@@ -69,7 +69,7 @@ class DeviceRates:
 
 
 def share_out(ledger: Ledger) -> None:
-    """Bound every (p, q) by the device time there is, in no time."""
+    """Bound every open (p, q) by its device time, which takes almost no time."""
     table, units = ledger.table, Chain.of(ledger.table).length
     for part in table.slices:
         rates = DeviceRates.of(table, part)
@@ -85,25 +85,24 @@ def share_out(ledger: Ledger) -> None:
 
 
 def least_ns(part: TableSlice, chain: Chain) -> list[NDArray[np.float64]]:
-    """Bound the closed form of the plans that use a strategy; (K,) per cluster.
+    """Bound the closed form of plans that use each strategy, in ns; (K,) per cluster.
 
-    A unit of work is what a unit of the body takes on the cheapest strategy, by kind.
-    Stages of strategy k do so much of it in lambda, and all stages of the other
-    clusters no more than their best strategies do: lambda is no less than all work
-    over that, nor than the shortest unit of k. All stages of a cluster share a
-    strategy (P4).
+    The work of a body unit is its time on the cheapest strategy, by kind. The stages of
+    strategy k have a highest rate of work, and those of every other cluster the rate of
+    its best strategy. Lambda is at least all work over the sum of these rates, and at
+    least the shortest unit of k. All stages of a cluster share a strategy (P4).
     """
     kinds, body = list(chain.kinds), chain.prefix[-1]
     clusters = part.clusters
     work = _cheapest_ns(clusters, kinds, body)
-    # What each strategy does per ns on all its stages, and the best of every cluster.
+    # Highest rate of work of each strategy, and of the best one of every cluster.
     done = [_done(own, kinds, work, chain.length) for own in clusters]
     best = np.array([each.max(initial=0.0) for each in done])
     fills = [own.fill_ns.min(axis=0, initial=2**62) for own in clusters]
     units = body + np.array(chain.lead) + np.array(chain.trail)
     found = []
     for j, own in enumerate(clusters):
-        # A unit may stand on any other cluster.
+        # A unit may also be on any other cluster.
         fill = own.fill_ns
         for other in (*fills[:j], *fills[j + 1 :]):
             fill = np.minimum(fill, other)
@@ -131,7 +130,7 @@ def _cheapest_ns(
 def _done(
     own: ClusterTable, kinds: list[int], work: NDArray[np.float64], length: int
 ) -> NDArray[np.float64]:
-    """Return the work that all stages of each strategy do at most per ns; (K,)."""
+    """Return the most work per ns that all stages of each strategy do; (K,)."""
     tau = np.maximum(own.round_trip_ns[:, kinds], 1)
     done: NDArray[np.float64] = np.minimum(own.max_stages, length) * (
         (work / tau).max(axis=1, initial=0.0)
@@ -140,17 +139,17 @@ def _done(
 
 
 def least_times_s(table: CostTable, devices: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Bound the time of all plans on so many devices, whatever their schedule.
+    """Bound the time of all plans on given numbers of devices, under any schedule.
 
     Parameters
     ----------
     devices
-        Of each cluster; F choices of them for J clusters; shape (F, J).
+        Devices of each of J clusters, for F choices; shape (F, J).
 
     Returns
     -------
-    Seconds, simulated as well as in closed form; infinite where there is no plan;
-    shape (F,).
+    Seconds, valid for the simulated time and the closed form; infinite where there is
+    no plan; shape (F,).
     """
     units = Chain.of(table).length
     least = np.full(len(devices), np.inf)

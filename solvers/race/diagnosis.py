@@ -1,4 +1,4 @@
-"""Why a problem has no plan, in one line: the first constraint found in the way."""
+"""Why a problem has no plan, in one line: the first constraint that rules it out."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ if TYPE_CHECKING:
 
 #: The ZeRO stage that shards most.
 _MOST_ZERO = 3
-#: Seconds for finding out what the bounds refute.
+#: Seconds for finding out which constraint the bounds refute.
 _MOST_S = 1.5
 
 
 def why_infeasible(
     problem: Problem, table: CostTable, principles: Principles = PRUNED
 ) -> str:
-    """Name the constraint that leaves no plan, and what would have to give."""
+    """Return in one line which constraint leaves no plan, and what would help."""
     if not problem.microbatch_counts:
         return (
             "pin.microbatches: no permitted number of micro-batches divides the "
@@ -112,7 +112,7 @@ def _without_programs(problem: Problem) -> str:
 
 
 def _by_bounds(problem: Problem, table: CostTable, principles: Principles) -> str:
-    """Name what the bounds refute, where each cluster by itself could do its part."""
+    """Name the constraint that the bounds refute; required clusters have strategies."""
     chain = Chain.of(table)
     held = _most_units(table, chain, principles)
     if sum(held) < chain.length:
@@ -152,7 +152,7 @@ def _by_bounds(problem: Problem, table: CostTable, principles: Principles) -> st
 
 
 def _placed_words(table: CostTable, chain: Chain) -> str:
-    """Return what stages divide between the ends of the model, in words."""
+    """Return a phrase for the body units, which stages divide among themselves."""
     if table.pairs is not None:
         return f"the model's {chain.length} pairs of body units"
     if table.chunks > 1:
@@ -161,7 +161,7 @@ def _placed_words(table: CostTable, chain: Chain) -> str:
 
 
 def _of_help(problem: Problem) -> str:
-    """Return what would let the devices hold more, in words."""
+    """Return a phrase for what would let the devices hold more."""
     training, found = problem.training, ["more memory or devices"]
     if not all("full" in permitted for permitted in training.recompute.values()):
         found.append("full recomputation")
@@ -173,7 +173,7 @@ def _of_help(problem: Problem) -> str:
 def _least_ns(
     problem: Problem, table: CostTable, chain: Chain, principles: Principles
 ) -> float:
-    """Return what every plan takes at least, by the relaxation; infinite: none is."""
+    """Return the relaxation's bound on every plan in ns; infinite if there is none."""
     counts = [p for p in problem.stage_counts if p <= chain.length]
     least = np.inf
     for part in table.slices:
@@ -184,7 +184,7 @@ def _least_ns(
 
 
 def without_strategy(table: CostTable) -> list[str]:
-    """Return the clusters that can host nothing at any micro-batch count."""
+    """Return the clusters that have no strategy at any micro-batch count."""
     return [
         name
         for j, name in enumerate(table.cluster_names)
@@ -193,17 +193,17 @@ def without_strategy(table: CostTable) -> list[str]:
 
 
 def _is_needed(problem: Problem, name: str) -> bool:
-    """Whether pins ask for a cluster's use."""
+    """Whether the pins require a cluster to be used."""
     pins = problem.pins
     return not pins.of(name).stages.permits(0) or name in (pins.order or ())
 
 
 def unusable(problem: Problem, table: CostTable) -> Iterator[str]:
-    """Say what keeps each cluster without a strategy from hosting one body unit."""
+    """Yield why each cluster without a strategy cannot host one body unit."""
     names = without_strategy(table)
     if not names:
         return
-    # Which pins are in the way is only asked where there are some.
+    # The table without pins shows which clusters the pins alone rule out.
     free = table
     if problem.pins != Pins():
         free = coefficients(replace(problem, pins=Pins()))
@@ -246,7 +246,7 @@ def unusable(problem: Problem, table: CostTable) -> Iterator[str]:
 
 
 def _least_bytes(table: CostTable, cluster: ClusterTable) -> NDArray[np.int64]:
-    """Bytes of a stage with the smallest body unit, one micro-batch in flight."""
+    """Return the bytes of a stage with its smallest body unit and one micro-batch."""
     body = _placed_kinds(table)
     unit = (cluster.state_bytes + cluster.activation_bytes + cluster.temporary_bytes)[
         :, body
@@ -256,7 +256,7 @@ def _least_bytes(table: CostTable, cluster: ClusterTable) -> NDArray[np.int64]:
 
 
 def _placed_kinds(table: CostTable) -> list[int]:
-    """Return the kinds of what stages divide between the ends of the model."""
+    """Return the kinds of the body units."""
     return [kind for kind in dict.fromkeys(table.units) if table.body[kind]]
 
 
@@ -266,7 +266,7 @@ def _body_name(table: CostTable) -> str:
 
 
 def _most_units(table: CostTable, chain: Chain, principles: Principles) -> list[int]:
-    """Most body units each cluster can hold at any q, by memory alone."""
+    """Return the most body units each cluster can hold at any q, by memory alone."""
     most = [0] * len(table.cluster_names)
     for part in table.slices:
         relaxation = _relaxation(table, part, chain, Pins(), principles)
@@ -280,7 +280,7 @@ def _most_units(table: CostTable, chain: Chain, principles: Principles) -> list[
 def _pin_in_the_way(
     problem: Problem, table: CostTable, chain: Chain, principles: Principles
 ) -> str | None:
-    """Name a pin without which the relaxation is feasible."""
+    """Return a pin without which the relaxation becomes feasible, or None."""
     if _bounds_allow(table, chain, problem, problem.rules, principles):
         return None
     free = Pins()
@@ -301,7 +301,7 @@ def _bounds_allow(
     pins: Pins,
     principles: Principles,
 ) -> bool:
-    """Whether some p and q have a bound under ``pins``."""
+    """Whether some p and q have a finite bound under ``pins``."""
     counts = [p for p in problem.stage_counts if p <= chain.length]
     for part in table.slices:
         relaxation = _relaxation(table, part, chain, pins, principles)

@@ -1,4 +1,4 @@
-"""What the race asks of an engine: settle one program."""
+"""The protocol of engines, which settle one program of the race at a time."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ Verdict = Literal["optimal", "infeasible", "stopped"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What an engine found out about one program.
+    """What an engine found about one program.
 
     Attributes
     ----------
     verdict
-        ``optimal``: ``decision`` is a best one; ``infeasible``: no plan within the
-        cutoff; ``stopped``: out of time, or told to stop.
+        ``optimal``: ``decision`` is an optimum; ``infeasible``: no plan is within the
+        cutoff; ``stopped``: out of time or memory, or told to stop.
     bound
         Valid lower bound on the objective, in 1 / PERIOD_SCALE ticks.
     """
@@ -40,10 +40,10 @@ class Engine(Protocol):
     Attributes
     ----------
     most_bytes
-        Memory that it may take, as the worker says before the first program; it may
-        leave a program open that needs more.
+        Memory that it may take, set by the worker before the first program; a program
+        that needs more may stay open.
     most_subsets
-        Of programs with more sets of clusters than this it is asked nothing.
+        Programs with more sets of clusters than this are not given to it.
     """
 
     most_bytes: int = sys.maxsize
@@ -67,14 +67,14 @@ class Engine(Protocol):
             Decisions whose shapes are ruled out, and those of their copies among
             identical clusters.
         found
-            Called with every better decision on the way.
+            Called with every better decision during the search.
         stop
-            Asked now and then; the engine gives up soon after it says True.
+            Called now and then; the engine stops soon after it returns True.
         deadline
-            It gives up soon after this as well.
+            The engine also stops soon after the deadline.
         start
-            A plan of this very (p, q) to start from. It may lie outside the program,
-            and changes nothing but how long the search takes.
+            A plan of this (p, q) to start from. It may lie outside the program, and
+            only affects how long the search takes.
         """
         ...
 
@@ -83,7 +83,7 @@ class Engine(Protocol):
     ) -> Decision | None:
         """Return the first decision of objective ``value`` by the tie rule, if any.
 
-        None as well where the engine does not know the rule; then the plans that
-        were found stay, and which of equally good ones they are may be chance.
+        Also None if the engine does not support the rule. Then the plans found so far
+        stay, and which of several equally good ones they are may be chance.
         """
         ...

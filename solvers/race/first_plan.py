@@ -1,9 +1,9 @@
-"""A plan at once: one strategy for all stages, without anything that is compiled.
+"""A quick first plan: one strategy for all stages, found without compiled code.
 
-It is what is reported when the time is up before a search has found anything. Every
-(strategy, p, q) gets an estimate: stages of equally many units, on the quickest
-clusters. The best estimates are made into plans: the units of a stage go by the speed
-of its cluster as far as its memory permits. What fits is priced exactly.
+It is reported if the time is up before a search has found a plan. Every (strategy, p,
+q) gets an estimate: stages of equally many units, on the quickest clusters. The best
+estimates are made into plans: the slowest stage is made as quick as possible within
+the memory of each stage. Plans that fit are priced exactly.
 """
 
 from __future__ import annotations
@@ -38,22 +38,22 @@ if TYPE_CHECKING:
     from hetopt.plans.strategy import Strategy
     from hetopt.problem.problem import Problem
 
-#: Strategies of one cluster and q that are looked at; models with experts have tens of
+#: Strategies of one cluster and q that are tried; models with experts have tens of
 #: thousands.
 _MOST_STRATEGIES = 300
-#: Decisions of one q that are tried before it is the next one's turn.
+#: Decisions of one q that are tried before the next q gets its turn.
 _TRIES = 30
-#: CPU seconds to go on once there is a plan, and at most.
+#: CPU seconds after which the search ends, with a plan and without one.
 _MORE_S, _MOST_S = 0.1, 1.5
 
 
 def ensure_plan(ledger: Ledger, problem: Problem) -> None:
-    """Take in a plan if none was found and there may be one, and cheap bounds."""
+    """Add a first plan and cheap bounds if no plan was found but one may exist."""
     may_be = any(each.how in (None, "unsettled") for each in ledger.programs.values())
     if not may_be or ledger.plans:
         return
     share_out(ledger)
-    # Looking again would find the same, and takes longest where there is nothing.
+    # A second search would find the same, and takes longest if there is no plan.
     found = None if ledger.looked_at_once else first_plan(problem, ledger.table)
     if found is not None:
         ledger.find(found)
@@ -62,8 +62,8 @@ def ensure_plan(ledger: Ledger, problem: Problem) -> None:
 def first_plan(problem: Problem, table: CostTable) -> Found | None:
     """Return a plan of one strategy, the best of a few; None if none was found.
 
-    Takes a fraction of a second. Where memory is so tight that hardly anything fits,
-    it may miss the plan that does.
+    Takes a fraction of a second, at most ``_MOST_S`` CPU seconds. It may miss the only
+    plans that fit where memory is very tight.
     """
     pricer = Pricer(problem, table)
     began, best = time.thread_time(), None
@@ -80,7 +80,7 @@ def first_plan(problem: Problem, table: CostTable) -> Found | None:
             if decision is None:
                 continue
             value = pricer.value(decision)
-            # What takes longer is no plan: it waits for a link as good as dead.
+            # A longer time is no plan: it waits for a link that is practically dead.
             if value is not None and value <= NO_CUTOFF:
                 if best is None or value < best.value:
                     best = Found(decision=decision, value=value)
@@ -92,9 +92,9 @@ def first_plan(problem: Problem, table: CostTable) -> Found | None:
 
 
 def _by_bound(problem: Problem, table: CostTable) -> list[TableSlice]:
-    """Return the slices, with promising strategies, the one with the least bound first.
+    """Return the slices with their promising strategies, least bound first.
 
-    Of slices with many strategies, bounds are of those that have room for the model.
+    Where a slice has many strategies, its bound is over those with room for the model.
     """
     ledger = Ledger(problem, table, top=1, limit=NO_CUTOFF)
     share_out(ledger)
@@ -112,10 +112,10 @@ def _by_bound(problem: Problem, table: CostTable) -> list[TableSlice]:
 
 
 def _promising(table: CostTable, part: TableSlice) -> tuple[TableSlice, int]:
-    """Return the strategies with the least bounds of those with room for the model.
+    """Return the slice with its most promising strategies, and their least bound.
 
-    Also returns the least of these bounds, as an objective. If a cluster has room
-    nowhere, others may have to hold what it cannot.
+    Those with room for the whole model come first, then those with the least bounds:
+    other clusters may hold the rest. The bound, an objective, is over the former alone.
     """
     chain, keep, bound = Chain.of(table), [], float(NO_CUTOFF)
     for j, least in enumerate(least_ns(part, chain)):
@@ -129,7 +129,7 @@ def _promising(table: CostTable, part: TableSlice) -> tuple[TableSlice, int]:
 def _held_units(
     table: CostTable, part: TableSlice, j: int, chain: Chain
 ) -> NDArray[np.int64]:
-    """Return about how many body units fit on all stages of each strategy; (K,)."""
+    """Return about how many body units all stages of each strategy hold; (K,)."""
     own, kinds = part.clusters[j], list(chain.kinds)
     body = chain.prefix[-1][kinds] / chain.length
     state, each = (
@@ -150,9 +150,9 @@ def _held_units(
 def _decisions(
     problem: Problem, pricer: Pricer, part: TableSlice
 ) -> Iterator[Decision | None]:
-    """Yield what may be plans at one q, the least estimate first.
+    """Yield decisions at one q that may be plans, roughly the least estimate first.
 
-    None stands for a try that came to nothing: it took time too.
+    None stands for a failed try, which counts because it takes time too.
     """
     q, length = part.microbatches, pricer.chain.length
     counts = np.array([p for p, m in problem.programs if m == q and p <= length])
@@ -179,7 +179,7 @@ class _OneStrategy:
     Parameters
     ----------
     hosts
-        The strategy's index by cluster, where it is possible.
+        The strategy's index, by cluster that has it.
     """
 
     def __init__(
@@ -206,7 +206,7 @@ class _OneStrategy:
         self._tau = dict(sorted(tau.items(), key=lambda item: (item[1], item[0])))
 
     def estimates(self, counts: NDArray[np.int64]) -> NDArray[np.float64]:
-        """Return about how many ns plans take by p; infinite if there are none."""
+        """Estimate the time of plans by p, in ns; infinite where none fits."""
         room = np.cumsum([self._room(j) for j in self._tau])
         slowest = np.append(list(self._tau.values()), np.inf)
         length = self._pricer.chain.length
@@ -214,14 +214,14 @@ class _OneStrategy:
         each = -(-length // counts)
         more = self._part.passes - 1
         estimate = tau * (more * each + length)
-        # As if every stage stood on the cluster with most room for it.
+        # As if every stage were on the cluster with most room for it.
         places = np.arange(counts.max())
         most = np.max([self._most_at(j, places) for j in self._hosts], axis=0)
         fits = (np.cumsum(most) >= length) & (most >= 1)
         return np.where(fits[counts - 1], estimate, np.inf)
 
     def _most_at(self, j: int, places: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the most body units on a cluster by place, without the ends."""
+        """Return the most body units of a stage by place, without the ends."""
         q, rule = self._part.passes, self._rule
         inflight = np.minimum(q, 1 + rule.inside * places)
         if rule.all_first:
@@ -234,7 +234,7 @@ class _OneStrategy:
         return most
 
     def decisions(self, stages: int) -> Iterator[Decision | None]:
-        """Yield a few decisions on p = ``stages`` that may fit, None for none."""
+        """Yield a few decisions with p = ``stages``; None for one that cannot fit."""
         usable = self._pricer.table.usable_bytes
         quick = self._filled(tuple(self._tau), stages)
         roomy = sorted(quick, key=lambda j: -usable[j])
@@ -244,7 +244,7 @@ class _OneStrategy:
                 tuple((j, quick[j]) for j in roomy),
                 tuple(quick.items()),
                 tuple(reversed(quick.items())),
-                # The quickest may be too small for what a stage holds.
+                # The quickest clusters may have too little memory for a stage.
                 tuple(spare.items()),
             )
         ):
@@ -267,7 +267,7 @@ class _OneStrategy:
             )
 
     def _filled(self, clusters: Sequence[int], stages: int) -> dict[int, int]:
-        """Return how many stages clusters host, each as many as it can, in turn."""
+        """Return the stages of each cluster, with one cluster filled after another."""
         hosted, left = {}, stages
         for j in clusters:
             if left and self._room(j):
@@ -280,12 +280,12 @@ class _OneStrategy:
         return int(own.max_stages[k])
 
     def _at_rest(self, stages: int) -> TableSlice:
-        """Return the slice with what every stage of so many holds ahead."""
+        """Return the slice for p = ``stages``, with the passes stages hold ahead."""
         lead, trail = (ends > 0 for ends in self._ends)
         return with_stages(self._part, lead, trail, stages)
 
     def _most_units(self, hosts: Sequence[int], part: TableSlice) -> list[int]:
-        """Return the most body units of each stage, with as few warm-ups as may be."""
+        """Return the most body units of each stage, with the fewest warm-ups."""
         rule, q = self._rule, part.most_held
         most, warmups = [], 1
         for place, j in enumerate(reversed(hosts)):
@@ -314,7 +314,7 @@ class _OneStrategy:
 
 
 def _shared(total: int, tau: Sequence[float], most: Sequence[int]) -> list[int] | None:
-    """Share units out so that the slowest stage takes the least time it can.
+    """Divide units so that the slowest stage takes the least time; None if none fits.
 
     Parameters
     ----------
@@ -324,7 +324,7 @@ def _shared(total: int, tau: Sequence[float], most: Sequence[int]) -> list[int] 
     if min(most) < 1 or sum(most) < total:
         return None
     units = [1] * len(tau)
-    # By the time of a stage with one unit more.
+    # Ordered by the time that a stage would take with one more unit.
     able = [(2 * each, i) for i, each in enumerate(tau) if most[i] > 1]
     heapq.heapify(able)
     for _ in range(total - len(tau)):

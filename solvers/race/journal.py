@@ -1,14 +1,14 @@
-"""A file that remembers every settled program and every plan of a race.
+"""A file that keeps every settled program and every plan of a race.
 
-One JSON object per line. The first names what the race is about; a later one is a
-plan (``decision``, ``value``) or a settled program (``stages``, ``microbatches``,
-``how``, ``bound``); values and bounds are whole picoseconds. A line is appended as
-soon as it is known, so whoever kills the race loses at most a line half written,
-which the next run cuts off. A bound holds whoever proved it, so a race may go on with
+One JSON object per line. The first one identifies the race; a later one is a plan
+(``decision``, ``value``) or a settled program (``stages``, ``microbatches``, ``how``,
+``bound``); values and bounds are whole picoseconds. A line is appended as soon as it is
+known, so a race that is killed leaves at most one incomplete line, which the next run
+cuts off. A bound is valid whichever solver proved it, so a race may be resumed with
 another solver, seed or number of jobs.
 
-Every later line also says, for people, how far the race was: ``elapsed_s`` of search,
-earlier runs included, and ``incumbent_s`` and ``lower_bound_s`` of what is minimised.
+For human readers, every later line also has the progress of the race: ``elapsed_s``
+including earlier runs, and ``incumbent_s`` and ``lower_bound_s`` of the objective.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 JOURNAL_SCHEMA = "hetopt-journal/1"
 
 _WHAT = "a journal"
-#: Some hundred thousand lines.
+#: About a hundred thousand lines.
 MOST_BYTES = 32 * MIB
 
 
@@ -48,16 +48,16 @@ class Journal:
     Parameters
     ----------
     path
-        Made if it does not exist.
+        Created if it does not exist.
     ledger
-        Takes in what the file remembers.
+        Gets the plans and bounds in the file.
     deadline
-        Says how long the race has been on.
+        Its clock times the race.
 
     Raises
     ------
     InputError
-        The file is the journal of another race, or none at all.
+        The file is the journal of another race, or no journal.
     """
 
     def __init__(
@@ -90,11 +90,11 @@ class Journal:
             raise
 
     def found(self, found: Found) -> None:
-        """Remember a plan."""
+        """Append a plan."""
         self._append({"decision": _to_json(found.decision), "value": found.value})
 
     def settled(self, program: Program) -> None:
-        """Remember how a program was settled; an unsettled one is left open."""
+        """Append how a program was settled, unless it is unsettled."""
         if program.how not in (None, "unsettled"):
             self._append(
                 {
@@ -106,7 +106,7 @@ class Journal:
             )
 
     def _append(self, entry: dict[str, Any]) -> None:
-        """Append a line, with how far the race is."""
+        """Append a line, with the progress of the race."""
         now = self._ledger.progress(self._before_s + self._deadline.elapsed_s())
         self._file.append(
             {
@@ -123,7 +123,7 @@ class Journal:
 
     @property
     def failure(self) -> InputError | None:
-        """Why nothing more can be remembered: the race goes on without."""
+        """Why no more lines can be written, or None; the race goes on without them."""
         return self._file.failure
 
     def _resume(self, header: dict[str, Any], ledger: Ledger) -> None:
@@ -135,7 +135,7 @@ class Journal:
                 raise self.failure
             return
         if not lines:
-            # Not even half a header: whatever this is, it is not ours to cut off.
+            # Not even part of a header: this is another file, so it is not cut.
             lines = [torn]
         for number, line in enumerate(lines, start=1):
             try:
@@ -160,7 +160,7 @@ class Journal:
         self._file.cut(torn)
 
     def _compare(self, entry: Any, header: dict[str, Any]) -> None:
-        """Raise InputError if the journal is another race's."""
+        """Raise InputError if the journal is of another race."""
         if entry.get("schema") != JOURNAL_SCHEMA:
             msg = f"schema is {entry.get('schema')!r}, expected {JOURNAL_SCHEMA!r}"
             raise InputError(msg, file=self._path, line=1)
@@ -173,7 +173,7 @@ class Journal:
                 raise InputError(msg, file=self._path, line=1)
 
     def _take(self, entry: Any, ledger: Ledger) -> None:
-        """Put what a line remembers into the ledger."""
+        """Put the content of a line into the ledger."""
         self._before_s = float(entry.get("elapsed_s", self._before_s))
         if "decision" in entry:
             decision = _from_json(entry["decision"])
@@ -225,5 +225,5 @@ def _from_json(data: dict[str, Any]) -> Decision:
 def _strategy_from_json(
     dp: int, cp: int, tp: int, recompute: Recompute, ep: int = 1, etp: int = 1
 ) -> Strategy:
-    """Return a strategy; those of experts are only there if one is not 1."""
+    """Return a strategy; its expert degrees are given only if one of them is not 1."""
     return Strategy(dp=dp, cp=cp, tp=tp, ep=ep, etp=etp, recompute=recompute)

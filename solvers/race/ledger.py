@@ -33,7 +33,7 @@ class Program:
     period
         Lambda at which the relaxation attains the bound, in ns.
     how
-        How it was settled; None while it is not.
+        How it was settled; None while it is open.
     """
 
     stages: int
@@ -44,11 +44,11 @@ class Program:
 
     @property
     def rank(self) -> tuple[int, int, int]:
-        """Best bound first."""
+        """Sort key that puts the best bound first."""
         return (self.bound, self.stages, self.microbatches)
 
     def holds(self, found: Found) -> bool:
-        """Whether a plan is one of this program's."""
+        """Whether a plan has this p and q."""
         decision = found.decision
         return (decision.stages, decision.microbatches) == (
             self.stages,
@@ -74,9 +74,9 @@ class Ledger:
         self.top = top
         self.limit = limit
         self.plans: dict[tuple[object, ...], Found] = {}
-        #: Whether ``first_plan`` had its say.
+        #: Whether ``first_plan`` has been called.
         self.looked_at_once = False
-        # Asked for again and again: a plan and its place by the tie rule.
+        # Cache of the tie rule's sort keys: a plan and its key, by shape.
         self._ranks: dict[tuple[object, ...], tuple[Found, tuple[object, ...]]] = {}
         self.programs: dict[tuple[int, int], Program] = {}
         length = Chain.of(table).length
@@ -93,7 +93,7 @@ class Ledger:
 
     @property
     def cutoff(self) -> int:
-        """Objective of the last plan wanted, as far as known."""
+        """Objective of the ``top``-th best plan; ``limit`` while there are fewer."""
         ranked = self.ranked()
         if len(ranked) < self.top:
             return self.limit
@@ -114,7 +114,7 @@ class Ledger:
         return [found for _, found in best]
 
     def find(self, found: Found) -> bool:
-        """Take in a plan, if it is the best of its shape; say whether it is."""
+        """Add a plan if it is the best of its shape; return whether it was added."""
         known = self.plans.get(found.decision.shape)
         if found.value > self.limit or (known and found.value >= known.value):
             return False
@@ -122,22 +122,22 @@ class Ledger:
         return True
 
     def best_of(self, program: Program) -> Decision | None:
-        """Return the best plan known of one program."""
+        """Return the best known plan of one program, if any."""
         own = [found for found in self.plans.values() if program.holds(found)]
         best = min(own, key=lambda found: found.value, default=None)
         return None if best is None else best.decision
 
     def refute(self) -> None:
-        """Settle what its bound alone keeps from beating the plans found."""
+        """Settle the open programs whose bound exceeds the cutoff."""
         cutoff = self.cutoff
         for program in self.open():
             if program.bound > cutoff:
-                # Above what any plan may take there is none.
+                # Without a cutoff, the bound exceeds the longest time of any plan.
                 none = cutoff == NO_CUTOFF
                 program.how = "infeasible" if none else "refuted-by-bound"
 
     def settle(self, program: Program, verdict: Verdict) -> None:
-        """Take in what a search said of a program."""
+        """Record the verdict of a search on a program."""
         program.bound = max(program.bound, verdict.bound)
         cutoff = self.cutoff
         if not verdict.closed:
@@ -156,7 +156,7 @@ class Ledger:
         self.refute()
 
     def bound_s(self) -> float | None:
-        """Return the lower bound over all programs in seconds; None if all fail."""
+        """Return the bound over all programs in seconds; None if all are infeasible."""
         bounds = [
             self.seconds(program)
             for program in self.programs.values()
@@ -165,7 +165,7 @@ class Ledger:
         return min(bounds) if bounds else None
 
     def progress(self, elapsed_s: float) -> Progress:
-        """Return how far the search is."""
+        """Return the progress of the search."""
         ranked = self.ranked()
         incumbent_s = ranked[0].value / PERIOD_SCALE * TICK_S if ranked else None
         bound_s, gap = self.bound_s(), None
@@ -182,7 +182,7 @@ class Ledger:
         )
 
     def seconds(self, program: Program) -> float:
-        """Return the lower bound on what is minimised that a program's bound gives."""
+        """Return a program's bound as a lower bound on the objective in seconds."""
         return max(
             0.0, bound_seconds(program.bound, program.microbatches * self.table.chunks)
         )

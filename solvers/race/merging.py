@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 def best_first(
     plans: Sequence[PricedPlan], table: CostTable, objective: Objective = "closed"
 ) -> list[PricedPlan]:
-    """Return plans best first, of those that differ in their splits only the best.
+    """Return plans, best first; of those that differ only in their splits, the best.
 
-    Equally good ones stand as with the solvers: fewer devices, then what comes first
+    Equally good plans are ordered by the tie rule, fewer devices first
     (``hetopt.formulations.decision.Decision.tie_key``).
     """
     keys = [(value_of(one, objective), *_tie_key(one, table)) for one in plans]
     different: dict[object, PricedPlan] = {}
     for index in sorted(range(len(plans)), key=keys.__getitem__):
-        # All but times and splits.
+        # The key without its time and its split.
         different.setdefault(keys[index][1:-1], plans[index])
     return list(different.values())
 
@@ -54,7 +54,7 @@ def with_plans(result: Result, plans: Sequence[PricedPlan], table: CostTable) ->
 
 
 def value_of(priced: PricedPlan, objective: Objective) -> float:
-    """Return what a plan takes by what is minimised, of the two times."""
+    """Return the one of a plan's two times that is the objective."""
     simulated = objective == "simulated"
     return priced.iteration_time_s if simulated else priced.closed_form_s
 

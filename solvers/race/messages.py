@@ -1,4 +1,4 @@
-"""What passes between the race and its workers."""
+"""Messages between the race and its workers."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from hetopt.problem.problem import Problem
     from hetopt.problem.training.principles import Principles
 
-#: The shared cutoff when there is no plan yet: longer ones are no plans.
+#: The shared cutoff while there is no plan: no plan may take longer.
 NO_CUTOFF = LONGEST
 
 
 def cutoff_of(time_s: float | None) -> int:
-    """Return a cutoff in seconds in 1 / PERIOD_SCALE ticks; NO_CUTOFF if it is None."""
+    """Convert a cutoff from seconds to 1 / PERIOD_SCALE ticks; None to NO_CUTOFF."""
     if time_s is None:
         return NO_CUTOFF
     return int(min(time_s / TICK_S * PERIOD_SCALE, NO_CUTOFF))
@@ -37,11 +37,11 @@ class Payload:
     top
         How many best plans are wanted.
     workers
-        How many there are to share the memory.
+        How many workers share the memory.
     principles
         What a plan has to keep.
     whole_q
-        Whether a whole q is bounded at once.
+        Whether every q is bounded as a whole.
     """
 
     problem: Problem
@@ -54,16 +54,16 @@ class Payload:
     whole_q: bool = False
 
 
-#: What a worker compiles by calling it.
+#: Kernels that a worker compiles by calling them.
 Kernels = Literal["boxes", "ordering", "clusters", "sums"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompileTask:
-    """Compile some of what bounds one q, for all workers.
+    """Compile some kernels of the bounds, for all workers.
 
-    ``boxes`` and ``ordering`` are the two halves of what bounds on a whole q and
-    surveys call, ``clusters`` and ``sums`` those of what surveys call alone.
+    ``boxes`` and ``ordering`` are the two halves of the kernels for bounds on a whole q
+    and surveys; ``clusters`` and ``sums`` are those for surveys alone.
     """
 
     microbatches: int
@@ -94,7 +94,7 @@ class SettleTask:
     Attributes
     ----------
     start
-        The best plan that is known of it.
+        The best known plan of this (p, q).
     """
 
     microbatches: int
@@ -110,7 +110,7 @@ class TieTask:
     Attributes
     ----------
     values
-        Objectives plans of this (p, q) are known to have, ascending.
+        Known objectives of plans of this (p, q), ascending.
     """
 
     microbatches: int
@@ -133,9 +133,9 @@ class Verdict:
     Attributes
     ----------
     closed
-        Whether every plan within the cutoff at the end was reported.
+        Whether the ``top`` best plans within the final cutoff were all reported.
     searched
-        Whether an engine was needed, or the relaxation was enough.
+        Whether an engine was needed; if not, the relaxation was enough.
     """
 
     closed: bool

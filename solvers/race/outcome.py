@@ -1,4 +1,4 @@
-"""From the race's ledger to the result that is reported."""
+"""Make the reported result from the ledger of a race."""
 
 from __future__ import annotations
 
@@ -40,12 +40,12 @@ def result_of(
     Parameters
     ----------
     objective
-        Which of a plan's times the ledger is about.
+        Which time of a plan the ledger minimises.
 
     Raises
     ------
     CheckError
-        If a plan is not what the solver takes it for.
+        If a plan of the solver fails the check.
     """
     digest = table_digest(table)
     plans = [

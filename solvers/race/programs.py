@@ -1,4 +1,4 @@
-"""What a worker works out of a problem, q by q, and keeps."""
+"""Slices, bounds and programs of one problem, which a worker computes and caches."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ if TYPE_CHECKING:
     from hetopt.problem.training.principles import Principles
     from hetopt.solvers.race.messages import Payload
 
-#: Relaxations that are kept where tasks mostly stay with a q.
+#: Relaxations that are cached where consecutive tasks mostly have the same q.
 _RELAXATIONS = 4
 
-#: With more strategies at a q, those that others replace go before it is bounded.
+#: With more strategies at a q, dominated ones are removed before it is bounded.
 _MANY = 4000
 
-#: A cutoff below this share of the last one is worth leaving more strategies out.
+#: Once the cutoff falls below this share of the last one, strategies are removed again.
 _KEPT = 0.98
 
 
@@ -53,7 +53,7 @@ class Programs:
     Parameters
     ----------
     most_bytes
-        That what is kept may take.
+        Memory of the worker; it limits how many bounds on boxes are cached.
     keep_all
         Whether tasks go from one q to another, so that all relaxations are kept.
     """
@@ -77,9 +77,9 @@ class Programs:
         self.leaders = lru_cache(maxsize=None)(self._leaders)
 
     def answer_within(self, cutoff: int) -> None:
-        """Leave out what no plan within a cutoff may use.
+        """Remove strategies that no plan within a cutoff may use.
 
-        What was worked out for one that is hardly larger stays.
+        Cached values stay if the cutoff is hardly smaller than the last one.
         """
         if not _KEPT * self._cutoff <= cutoff <= self._cutoff:
             self.part.cache_clear()
@@ -94,33 +94,33 @@ class Programs:
         return part if left is None else restrict(part, left.keep)
 
     def _left_of(self, microbatches: int) -> Left | None:
-        """Return what bounds on a whole q leave within the cutoff, if they apply."""
+        """Return what bounds on the whole q leave within the cutoff, if they apply."""
         if not self._whole_q or self._cutoff == NO_CUTOFF:
             return None
         bounds = self._boxes_of(self._worthwhile(microbatches))
         return left_within(bounds, ticks_above(self._cutoff))
 
     def _undominated_of(self, microbatches: int) -> TableSlice:
-        """Return a slice without strategies that others make useless, if many are.
+        """Return a slice, without its dominated strategies if it has many.
 
-        Where experts have degrees of their own one in thirty is left. What that takes
-        pays where bounds on a whole q look at each strategy again and again.
+        With degrees of experts, one strategy in thirty is left. Removing the others
+        pays for bounds on a whole q, which read each strategy many times.
         """
         part = self.table.at(microbatches)
-        # The next best plans may well use what a better strategy replaces.
+        # The next best plans may use strategies that a better one dominates.
         if self.top > 1 or not self._whole_q or part.strategy_count <= _MANY:
             return part
         return undominated(self.table, part, self.chain, self.principles)
 
     def _worthwhile_of(self, microbatches: int) -> TableSlice:
-        """Return a slice without strategies that others or the cutoff make useless."""
+        """Return a slice without strategies that are dominated or beyond the cutoff."""
         part = self._undominated(microbatches)
         if self._cutoff != NO_CUTOFF and self.principles.sharing == "one":
             limit = ticks_above(self._cutoff)
             least = least_ns(part, self.chain)
             part = restrict(part, [np.flatnonzero(own <= limit) for own in least])
         if self.top > 1:
-            # The next best plans may well use what a better strategy replaces.
+            # The next best plans may use strategies that a better one dominates.
             return part
         return undominated(self.table, part, self.chain, self.principles)
 
@@ -171,7 +171,7 @@ class Programs:
     ) -> ProgramData | None:
         """Return the program within the cutoff, or None when a bound refutes it."""
         relaxation = self.relaxation(microbatches)
-        # One tick more: the relaxation's sums are of floats.
+        # Rounded up, as the relaxation adds up floats.
         limit = ticks_above(cutoff)
         narrowed = focus(relaxation, stages, cutoff=limit)
         if narrowed.bound > limit:
@@ -190,7 +190,7 @@ class Programs:
         )
 
     def least(self, microbatches: int, stages: int) -> int:
-        """Return a bound on one program, NO_CUTOFF if it has no plan."""
+        """Return a lower bound on one program; NO_CUTOFF if it has no plan."""
         found = survey(self.relaxation(microbatches), cutoff=None)
         bound = found.bound[stages]
         return int(bound * PERIOD_SCALE) if np.isfinite(bound) else NO_CUTOFF

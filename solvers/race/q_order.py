@@ -1,4 +1,4 @@
-"""The order in which the q are bounded: least bound first."""
+"""Choose the order in which every q is bounded: least bound first."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from hetopt.solvers.bounds.bound_q import QBounds
     from hetopt.solvers.race.ledger import Ledger
 
-#: Visits of one q, and how often at least to look for plans before it is given up.
+#: Most visits of one q, and plan searches it gets at least before it is given up.
 _VISITS, _PLAN_SEARCHES = 24, 4
-#: Bounding stays with a q until its bound exceeds the next best one by this much.
+#: A q is bounded until its bound exceeds the next best one by this factor.
 _AHEAD = 1.01
 
 
 class QOrder:
-    """Bounds every q as a whole, and finds first plans."""
+    """Chooses the q to visit next, and records the bounds that visits find."""
 
     def __init__(self, ledger: Ledger) -> None:
         self.ledger = ledger
@@ -33,7 +33,7 @@ class QOrder:
         self._busy: set[int] = set()
 
     def tasks(self) -> Iterator[BoundTask | None]:
-        """Yield visits; None where there is nothing to do for the time being."""
+        """Yield visits; None while there is nothing to do."""
         while True:
             limit = _nanoseconds(self.ledger.cutoff)
             waiting = sorted(
@@ -58,7 +58,7 @@ class QOrder:
             self._visits[q] += 1
 
     def take(self, task: BoundTask, found: QBounds) -> None:
-        """Take in what a visit found."""
+        """Record what a visit found."""
         q, cutoff = task.microbatches, self.ledger.cutoff
         limit = _nanoseconds(cutoff)
         self._busy.discard(q)
@@ -69,7 +69,7 @@ class QOrder:
             if found.bound == limit == inf:
                 program.how = "infeasible"
                 continue
-            # What was left out has no plan within the cutoff.
+            # Boxes that were dropped have no plan within the cutoff.
             below = cutoff + 1
             if found.bound <= limit:
                 below = scaled_below(found.bound)
@@ -88,5 +88,5 @@ class QOrder:
 
 
 def _nanoseconds(cutoff: int) -> float:
-    """Return a cutoff in ns, one tick more; infinite if there is none."""
+    """Return a cutoff in ns, rounded up; infinite if there is none."""
     return inf if cutoff == NO_CUTOFF else ticks_above(cutoff)

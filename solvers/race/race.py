@@ -1,14 +1,14 @@
 """The race over (p, q): bound all, find a few plans, settle the rest, prove.
 
-1. Every q is bounded as a whole, by boxes of lambda and g, and clusters in several
-   orders are made into first plans: a first cutoff. Where that does not work, a plan
-   of one strategy is the cutoff, every q is
-   surveyed, with a bound for each of its p, and
-2. the relaxed optima with the least bounds are turned into plans.
-3. Every q that may hold something better is surveyed again, closely.
-4. What the bounds leave is settled by the engine, best bound first. Every better
-   plan becomes the cutoff of all programs, running ones too.
-5. Among the programs that tie, the tie rule picks the plan that is reported.
+1. Every q is bounded as a whole by boxes of lambda and g, and a local search over
+   orders of the clusters finds first plans. Where such bounds do not apply, the first
+   plan is one of a single strategy. The best plan is the cutoff.
+2. Every q is surveyed, which bounds each of its p; more closely if there is a cutoff.
+3. If step 1 had no such bounds or found no plan, the relaxed optima with the least
+   bounds are turned into plans. A lower cutoff leads to another survey.
+4. The engine settles the programs that the bounds leave open, best bound first. Every
+   better plan becomes the cutoff of all programs, including those that are running.
+5. Among plans that tie, the tie rule picks those that are reported.
 """
 
 from __future__ import annotations
@@ -57,12 +57,12 @@ if TYPE_CHECKING:
     from hetopt.solvers.race.messages import Kernels
     from hetopt.solvers.request import Request
 
-#: Up to so many clusters a search is quicker with what needs no compiling, at first.
+#: With at most this many clusters, compiling costs a first run more than it saves.
 FEW_CLUSTERS = 4
-#: Modules whose kernels bounds on a whole q, and surveys, call.
+#: Modules with kernels of the bounds on a whole q, and of surveys.
 _BOUND_Q = "hetopt.solvers.bounds.ordering_loop"
 _SURVEY = "hetopt.solvers.bounds.sums"
-#: The halves of what they call; the last one has the module above.
+#: All kernels of either, in two halves; the second half is in the module above.
 _WHOLE_Q: tuple[Kernels, ...] = ("boxes", "ordering")
 _SURVEYS: tuple[Kernels, ...] = ("clusters", "sums")
 #: Share of a time limit that the pruned space may take before a wider one.
@@ -77,10 +77,10 @@ def race(request: Request, *, solver: str, engine: str, quick: bool = False) -> 
     Parameters
     ----------
     engine
-        ``module:attribute`` of what makes the engine in every worker; it must know a
-        program for the principles of the request.
+        ``module:attribute`` of the callable that makes the engine in every worker. The
+        engine must support the principles of the request.
     quick
-        Whether the engine is so quick that workers often do not pay.
+        Whether the engine is usually so quick that starting workers does not pay.
 
     Raises
     ------
@@ -118,7 +118,7 @@ def _run(
     engine: str,
     quick: bool,
 ) -> bool:
-    """Race until all is settled or the time is up; whether the user interrupted."""
+    """Race until all is settled or time is up; return whether the user interrupted."""
     table, params = request.table, request.params
     known: list[Found] = []
     if params.principles.relaxed and quick:
@@ -127,8 +127,8 @@ def _run(
             for found in known:
                 ledger.find(found)
             return True
-    # Boxes know neither units of several kinds nor the wider spaces. For a few
-    # clusters they are not worth compiling at once.
+    # Boxes support neither several kinds of units nor relaxed principles. With few
+    # clusters, compiling them takes longer than they save.
     whole_q = (
         not params.principles.relaxed
         and Chain.of(table).is_uniform
@@ -147,7 +147,7 @@ def _run(
     strategies = sum(part.strategy_count for part in table.slices)
     pool = open_pool(params, make, payload, growing=quick, strategies=strategies)
     loop = _Race(ledger, pool, request, journal)
-    # Whatever is known when the clock runs out, or at Ctrl-C, is the answer.
+    # When the time is up or the user interrupts, the best plan so far is the answer.
     try:
         with suppress(Stopped):
             loop.run(request.problem, known, whole_q=whole_q)
@@ -159,7 +159,7 @@ def _run(
 
 
 def _pruned(request: Request, engine: str) -> tuple[bool, list[Found]]:
-    """Search the pruned space, all of whose plans the wider ones have.
+    """Search the pruned space, whose plans all belong to the wider spaces too.
 
     Returns whether the user interrupted, and the best plan, if there is one.
     """
@@ -175,7 +175,7 @@ def _pruned(request: Request, engine: str) -> tuple[bool, list[Found]]:
 
 
 def compile_bounds(request: Request) -> None:
-    """Call once what bounds a whole q, so that it is there for later searches."""
+    """Compile the kernels that bound a whole q, for later searches."""
     payload = Payload(
         problem=request.problem,
         table=request.table,
@@ -190,13 +190,13 @@ def compile_bounds(request: Request) -> None:
 
 
 def bounds_are_kept() -> bool:
-    """Whether what bounds a whole q was compiled before."""
+    """Whether the kernels that bound a whole q were compiled before."""
     return are_kept(_BOUND_Q)
 
 
 @contextmanager
 def _open(request: Request, ledger: Ledger) -> Iterator[Journal | None]:
-    """Open the journal, if there is to be one."""
+    """Open the journal if the request names one, and close it at the end."""
     params = request.params
     if params.journal is None:
         yield None
@@ -211,7 +211,7 @@ def _open(request: Request, ledger: Ledger) -> Iterator[Journal | None]:
 
 
 class _Race(TaskLoop):
-    """One run of the race: its phases, and the tasks they are made of."""
+    """One run of the race: its phases and their tasks."""
 
     def run(self, problem: Problem, known: Iterable[Found], *, whole_q: bool) -> None:
         """Settle every (p, q).
@@ -219,9 +219,9 @@ class _Race(TaskLoop):
         Parameters
         ----------
         known
-            Plans to begin with; without any, others are looked for.
+            Plans to start from.
         whole_q
-            Whether to bound a whole q at once first.
+            Whether to bound every q as a whole first.
         """
         for found in known:
             self.find(found)
@@ -249,7 +249,7 @@ class _Race(TaskLoop):
     # ---------------------------------------------------------------- phases
 
     def _compile(self, *, whole_q: bool) -> None:
-        """On the very first run, share out what every worker would compile alone."""
+        """On the very first run, divide among the workers what each would compile."""
         module = _BOUND_Q if whole_q else _SURVEY
         if not isinstance(self.pool, Pool) or are_kept(module):
             return
@@ -299,7 +299,7 @@ class _Race(TaskLoop):
         self.ledger.refute()
 
     def _settle(self) -> None:
-        """Settle what the bounds leave, best bound first."""
+        """Settle the programs that the bounds leave open, best bound first."""
 
         def task_of(program: Program) -> SettleTask:
             return SettleTask(
@@ -317,11 +317,11 @@ class _Race(TaskLoop):
         self.best_first(task_of, take)
 
     def _break_ties(self) -> None:
-        """Let every program that ties with the last plan wanted name its first ones.
+        """Replace the plans by those that the tie rule puts first in their programs.
 
-        Which of several equally good plans a search meets first is chance; which
-        ones the tie rule names is not. That takes no longer than the last proofs
-        did, so the clock is not asked.
+        Which of several equally good plans a search finds first is chance; the order
+        of the tie rule is not. This takes no longer than the last proofs did, so the
+        time limit is ignored.
         """
         ledger = self.ledger
         if not ledger.plans or any(
@@ -350,7 +350,7 @@ class _Race(TaskLoop):
             ledger.plans = {found.decision.shape: found for found in named}
 
     def give_up(self, task: Any) -> None:
-        """Leave a program open that kills its workers; never take it for no."""
+        """Mark a program whose workers keep dying as unsettled, never as infeasible."""
         if isinstance(task, SettleTask):
             program = self.ledger.programs[task.stages, task.microbatches]
             program.how = "unsettled"

@@ -29,16 +29,16 @@ def racing(
     solver
         Its name.
     engine
-        ``module:attribute`` of what makes the engine in every worker.
+        ``module:attribute`` of the callable that makes the engine in every worker.
     ensure_available
         Raises InputError, naming what is missing, if the solver cannot be used.
     quick
-        Whether workers often do not pay.
+        Whether the engine is usually so quick that starting workers does not pay.
 
     Raises
     ------
     InputError
-        The engine is of the program itself, which workers do not import.
+        The engine is in ``__main__``, which workers do not import.
     """
     if engine.startswith("__main__:"):
         msg = "workers do not import the program: move the engine to a module"

@@ -1,4 +1,4 @@
-"""Carry out tasks on a pool until they are done or the clock runs out."""
+"""Run tasks on a pool until they are done or the time is up."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
 #: A task is given up after killing this many workers.
 _MOST_DEATHS = 3
-#: Seconds between two looks at the clock.
+#: Seconds between two checks of the clock.
 _TURN_S = 0.1
 
 
 class TaskLoop:
-    """Something that takes many tasks, and what is known on the way."""
+    """Work that consists of many tasks, with the ledger of what they find."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class TaskLoop:
         *,
         timed: bool = True,
     ) -> None:
-        """Keep all workers busy until the tasks are done or the clock runs out."""
+        """Keep all workers busy until the tasks are done or the time is up."""
         running: dict[int, Any] = {}
         again: list[Any] = []
         number = 0
@@ -89,15 +89,15 @@ class TaskLoop:
                 raise Stopped
 
     def _collect(self, *, timed: bool) -> list[Event]:
-        """Return what has happened; a task in this process ends when the time is up.
+        """Return the pool's events; a task in this process ends when the time is up.
 
-        What it has found until then is taken in.
+        The plans that it found until then are kept.
         """
         pool = self.pool
 
         def collect() -> list[Event]:
-            # Only here may the user's word to stop come in between: what is known is
-            # always whole.
+            # An interrupt is raised only here, so that the ledger is always
+            # consistent.
             with released():
                 return pool.collect(_TURN_S)
 
@@ -111,7 +111,7 @@ class TaskLoop:
             raise
 
     def _after_death(self, task: Any, again: list[Any]) -> None:
-        """Run the task of a dead worker again, a few times; never take it for no."""
+        """Run the task of a dead worker again; give it up after ``_MOST_DEATHS``."""
         self.deaths[task] += 1
         if self.deaths[task] < _MOST_DEATHS:
             again.append(task)
@@ -119,10 +119,10 @@ class TaskLoop:
             self.give_up(task)
 
     def give_up(self, task: Any) -> None:
-        """Take note of a task that kills its workers."""
+        """Record that a task is given up because its workers keep dying."""
 
     def find(self, found: Found) -> None:
-        """Take in a plan that a task says it found; tell of a better one at once."""
+        """Add a plan that a task found; report progress at once if it is the best."""
         ranked = self.ledger.ranked()
         better = not ranked or found.value < ranked[0].value
         taken = self.ledger.find(found)
@@ -138,18 +138,18 @@ class TaskLoop:
         take: Callable[[Program, Verdict], None],
         count: int | None = None,
     ) -> None:
-        """Have open programs looked at, best bound first, each once.
+        """Run a task for each open program once, best bound first.
 
-        One that this process alone had no patience for comes again, when others help.
+        A task that runs out of patience in this process runs again once workers help.
 
         Parameters
         ----------
         task_of
-            Makes a program's task, whose ``stages`` and ``microbatches`` say which.
+            Makes a program's task, with the same ``stages`` and ``microbatches``.
         take
-            Called with what became of it.
+            Called with a program and its verdict.
         count
-            How many programs at most; None for all there are.
+            Most programs to run; None for all.
         """
         started: set[tuple[int, int]] = set()
         alone: set[tuple[int, int]] = set()
@@ -166,7 +166,7 @@ class TaskLoop:
                 if not waiting and not alone:
                     return
                 if not waiting:
-                    # One that runs out of patience comes again.
+                    # A task that is running may yet have to run again.
                     yield None
                     continue
                 program = min(waiting, key=lambda program: program.rank)
@@ -180,7 +180,7 @@ class TaskLoop:
             if key in alone:
                 alone.discard(key)
                 if not found.closed:
-                    # More than this process should do alone.
+                    # Too much for this process alone: run it again with workers.
                     started.discard(key)
                     return
             take(self.ledger.programs[key], found)
@@ -188,15 +188,15 @@ class TaskLoop:
         self.perform(tasks(), taken)
 
     def allowance(self) -> float | None:
-        """Return the seconds a task may take: until the end, or until others help."""
+        """Return the seconds a task may take, until the end or until workers help."""
         return self.deadline.within(self.patience_s()).limit_s
 
     def patience_s(self) -> float | None:
-        """Return the seconds a task may take before others help; None for any."""
+        """Return the seconds a task may take before workers help; None for no limit."""
         return self.pool.patience_s if isinstance(self.pool, GrowingPool) else None
 
     def tell(self) -> None:
-        """Tell how far the search is."""
+        """Report the progress of the search."""
         if self._on_progress is None:
             return
         self._told_s = self.deadline.elapsed_s()

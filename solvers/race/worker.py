@@ -1,4 +1,4 @@
-"""The tasks of the race, as a worker process runs them."""
+"""Run the tasks of the race in a worker process."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 #: Seconds an engine may spend on one order of a relaxed optimum.
 _POLISH_S = 3.0
-#: Orders of a relaxed optimum that are tried.
+#: Orders of a relaxed optimum's clusters that are tried.
 _MOST_ORDERS = 24
 
 
@@ -124,21 +124,21 @@ class Worker:
         return self._cutoff() < cutoff
 
     def _ensure_same(self, decision: Decision, bound: int) -> None:
-        """Raise SolverError if an optimum costs something else than its bound."""
+        """Raise SolverError if an optimum does not cost what the engine proved."""
         value = self.programs.value(decision)
         if abs(value - bound) > OPTIMALITY_GAP * value:
             msg = f"the engine proves {bound} of a plan that costs {value}: {decision}"
             raise SolverError(msg)
 
     def _report(self, decision: Decision) -> None:
-        """Price a decision and tell the parent."""
+        """Price a decision and report it to the parent process."""
         decision = self.programs.canonical(decision)
         self.say(Found(decision=decision, value=self.programs.value(decision)))
 
     # ---------------------------------------------------------------- tasks
 
     def _compile(self, task: CompileTask) -> None:
-        """Call some kernels once; the other workers load them then."""
+        """Compile some kernels by calling them; the other workers then load them."""
         q = task.microbatches
         match task.kernels:
             case "boxes":
@@ -185,12 +185,12 @@ class Worker:
         return replace(found, plan_searches=found.plan_searches + 1)
 
     def _limit_ns(self) -> float:
-        """Return the cutoff in ns, one tick more; infinite if there is none."""
+        """Return the cutoff in ns, rounded up; infinite if there is none."""
         cutoff = self._cutoff()
         return np.inf if cutoff == NO_CUTOFF else ticks_above(cutoff)
 
     def _is_plan(self, decision: Decision) -> bool:
-        """Whether a decision fits into memory and keeps to the pins."""
+        """Whether a decision fits into memory and satisfies the pins."""
         if not self._permitted.permits(decision):
             return False
         p, q = decision.stages, decision.microbatches
@@ -213,7 +213,7 @@ class Worker:
     def _plan_relaxed(self, task: RelaxedPlanTask) -> None:
         relaxation, period = self.programs.relaxation(task.microbatches), task.period
         if self.principles.relaxed:
-            # Plans that keep all principles will do, and are quickly found.
+            # Plans that keep all principles are good enough here, and quick to find.
             relaxation = self.programs.relaxed(task.microbatches, PRUNED)
             found = survey(relaxation, cutoff=None)
             period = float(found.period[task.stages])
@@ -263,7 +263,7 @@ class Worker:
         )
 
     def _settle(self, task: SettleTask) -> Verdict:
-        """Report every plan within the cutoff that is among the ``top`` best."""
+        """Report the ``top`` best plans within the cutoff, and return the verdict."""
         reported: list[Decision] = []
         best: int | None = None
         rising: int | None = None
@@ -275,7 +275,7 @@ class Worker:
             cutoff = self._cutoff()
             known = cutoff != NO_CUTOFF
             if not known:
-                # No plan yet: look below twice the bound, then four times, ...
+                # No plan yet: search below twice the bound, then four times, ...
                 if rising is None:
                     rising = 2 * self.programs.least(task.microbatches, task.stages)
                 cutoff = min(rising, ceiling)
@@ -291,7 +291,7 @@ class Worker:
                 )
             choices = subsets(narrowed)
             if choices > self._engine.most_subsets:
-                # It would run out of memory; plans and bounds come from its boxes.
+                # The engine would run out of memory: the bound is what the boxes give.
                 bound = narrowed.objective_min if best is None else best
                 return Verdict(closed=False, searched=bool(reported), bound=bound)
             answer = self._engine.settle(
@@ -323,7 +323,7 @@ class Worker:
     def _within(
         self, start: Decision | None, cutoff: int, excluded: Sequence[Decision]
     ) -> Decision | None:
-        """Return a decision if the program that is left admits it."""
+        """Return ``start`` if it is within the cutoff and not excluded, else None."""
         if start is None or self.programs.value(start) > cutoff:
             return None
         shapes = {decision.shape for decision in excluded}
@@ -346,7 +346,7 @@ class Worker:
 
 
 def _orders(choices: Sequence[Choice]) -> Iterator[Sequence[Choice]]:
-    """Pipeline orders in which the first and the last cluster keep their roles."""
+    """Yield orders in which the first and the last cluster keep their roles."""
     first = [c for c in choices if c.role & FIRST]
     last = [c for c in choices if c.role & LAST and not c.role & FIRST]
     middle = [c for c in choices if not c.role & (FIRST | LAST)]

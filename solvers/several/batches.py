@@ -1,4 +1,4 @@
-"""How to divide the batch among pipelines whose times are bounded by their batches."""
+"""Divide the batch among pipelines, given the time of each one by its batch."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ if TYPE_CHECKING:
 
 
 def least_longest(times: Sequence[Floats]) -> tuple[float, tuple[int, ...]]:
-    """Return the least time of the longest pipeline, and the batches that attain it.
+    """Return the least time of the slowest pipeline, and the batches that attain it.
 
     Parameters
     ----------
     times
-        Of each pipeline by its batch, from 0 to B sequences; that of 0 is infinite;
+        Time of each pipeline by its batch, from 0 to B sequences; infinite for 0;
         shape (B + 1,) each.
 
     Returns
     -------
-    The time, and as many sequences as there are pipelines, which add up to B; of equal
-    choices the first pipelines have the fewest. Infinite, and none: nothing is finite.
+    The time, and the batch of each pipeline. Batches add up to B; of equal choices, the
+    first pipelines have the fewest sequences. Infinity and () if no choice is finite.
     """
     batch = len(times[0]) - 1
     if len(times) == 1:

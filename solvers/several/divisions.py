@@ -1,9 +1,9 @@
 """All ways to divide nodes among pipelines.
 
-A cluster is left out, or all its nodes are given away: each as a whole, or cut in two
-halves for two pipelines that have no other half of a node of that size. Without P4,
-where stages of several sizes are counted in whole nodes, none is cut. Pipelines are not
-told apart.
+A cluster is left unused, or all its nodes are assigned: each as a whole, or in two
+halves to two pipelines. A pipeline gets at most one half of a node of each size.
+Without P4, where stages of several sizes are counted in whole nodes, no node is cut.
+Divisions that differ only in the order of the pipelines are the same.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from hetopt.problem.cluster.cluster import Cluster
     from hetopt.problem.problem import Problem
 
-    #: Name of a cluster, and the devices of each node or half, most first.
+    #: Name of a cluster, and the devices of each node or half, descending.
     Parts = tuple[tuple[str, tuple[int, ...]], ...]
     Division = tuple[Parts, ...]
 
-#: Divisions of one problem, at most: they are all listed.
+#: Most divisions of one problem, as they are all listed.
 MOST_DIVISIONS = 5_000
-#: Ways to give away halves of equal nodes, before any is left out, at most: the checker
-#: looks at each.
+#: Most ways to assign halves of equal nodes, before any are excluded: the checker tries
+#: each one.
 _MOST_CHOICES = 5 * 10**6
 
 
@@ -42,7 +42,7 @@ def divisions(problem: Problem, most: int, *, cuts: bool = True) -> list[Divisio
     Raises
     ------
     InputError
-        There are too many, more than ``MOST_DIVISIONS``.
+        There are too many of them.
     """
     nodes = max(count for each in problem.clusters for _, count in each.sizes)
     if (2 * nodes + 1) ** most > _MOST_CHOICES:
@@ -79,7 +79,7 @@ def divisions(problem: Problem, most: int, *, cuts: bool = True) -> list[Divisio
 def _cluster(
     cluster: Cluster, pipelines: int, *, cuts: bool
 ) -> Iterator[tuple[tuple[int, ...], ...]]:
-    """Yield what each pipeline may get of a cluster; first nothing at all."""
+    """Yield what each pipeline may get of a cluster; at first nothing."""
     yield ((),) * pipelines
     by_size = [
         [*_nodes(size, count, pipelines, cuts=cuts)] for size, count in cluster.sizes
@@ -106,7 +106,7 @@ def _nodes(
 
 
 def _shared_out(count: int, pipelines: int) -> Iterator[tuple[int, ...]]:
-    """Yield every way to give away so many nodes."""
+    """Yield every way to assign ``count`` nodes to pipelines."""
     if pipelines == 1:
         yield (count,)
         return

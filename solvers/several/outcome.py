@@ -1,4 +1,4 @@
-"""From a search of pipelines side by side to what is reported."""
+"""Make the reported result from a search of pipelines side by side."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def solve_several(request: Request, solve: Solve, most: int) -> Result:
     Parameters
     ----------
     solve
-        What minimises the closed form of one pipeline.
+        Minimises the closed form of one pipeline.
 
     Raises
     ------

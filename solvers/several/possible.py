@@ -1,4 +1,4 @@
-"""Whether a search for several pipelines is possible, before it begins."""
+"""Check that a search for several pipelines is possible, before it begins."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ def ensure_several(
     Parameters
     ----------
     name
-        Of the solver.
+        Name of the solver.
     given
-        What is about one pipeline, by the names that users know; whether it is given.
+        Whether each option that needs one pipeline is given, by its name for users.
     """
     if not isinstance(pipelines, int) or not 1 <= pipelines <= MOST_PIPELINES:
         msg = f"is {pipelines!r}, expected 1 to {MOST_PIPELINES}"

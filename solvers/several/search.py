@@ -1,12 +1,12 @@
 """Search for the best pipelines side by side (Hetu v2).
 
-With V(S, n) the least time of a pipeline that has a share S of the nodes and takes n
-sequences, a plan of R pipelines takes max_r V(S_r, n_r), minimised over all ways to
+Let V(S, n) be the least time of a pipeline that has a share S of the nodes and takes n
+sequences. A plan of R pipelines takes max_r V(S_r, n_r), minimised over all ways to
 divide the nodes and all n_r that add up to the global batch. Each V is the optimum of a
-problem of its own (``hetopt.cost.divided``), which solvers of one pipeline solve. They
-are all bounded by device time first. Then, again and again, the division and batches of
-least bound are looked at: if all their pipelines are solved, nothing is better; if not,
-one of these is solved, which raises its bound.
+separate problem (``hetopt.cost.divided``), which a solver for one pipeline solves. All
+V are bounded by device time first. Then the search repeatedly takes the division and
+batches with the least bound. If all their pipelines are solved, they are optimal; if
+not, one of these pipelines is solved, which raises its bound.
 """
 
 from __future__ import annotations
@@ -43,17 +43,17 @@ _ROUNDING = 1e-12
 
 @dataclass(slots=True, eq=False)
 class Seat:
-    """What is known of pipelines that have one share of the nodes; B sequences at most.
+    """What is known of pipelines on one share of the nodes, for up to B sequences.
 
     Attributes
     ----------
     least_s, found_s
-        By batch, 0 to B: a valid bound on V, and the time of the plan that is known;
-        inf: there is none; (B + 1,).
+        By batch, 0 to B: a lower bound on V, and the time of the best known plan; inf
+        if there is none; (B + 1,).
     plans
-        By batch.
+        The best known plan by batch.
     done
-        By batch: whether it was searched.
+        Batches that were searched.
     """
 
     least_s: Floats
@@ -63,17 +63,17 @@ class Seat:
 
 
 class SeveralSearch:
-    """Searches divisions of nodes and batch until nothing is left, or time is up.
+    """Searches divisions of nodes and batch until the best is proven, or time is up.
 
     Attributes
     ----------
     ways
-        All divisions; the first is that of one pipeline, which has everything.
+        All divisions; in the first, one pipeline has all nodes.
     bounds
-        What was found out, in the order of the search.
+        The bounds that were found, in the order of the search.
     best_s, best
-        The least time found, and its pipelines; the request's cutoff and none before
-        there is one.
+        The least time found, and its pipelines; before a plan is found, the request's
+        cutoff (inf without one) and none.
     solver, choice, interrupted
         See ``hetopt.solvers.fleets.search.FleetSearch``.
 
@@ -113,7 +113,7 @@ class SeveralSearch:
                 self._of[seat].append(index)
 
     def run(self) -> None:
-        """Search what may be better than what is known, and say so now and then."""
+        """Search what may be better than the best plan so far, and report progress."""
         while not self.interrupted and not self._request.deadline.is_over():
             index = int(self._least.argmin())
             if self._least[index] >= self.best_s * (1 - _ROUNDING):
@@ -131,14 +131,14 @@ class SeveralSearch:
             self._tell()
 
     def lower_bound(self) -> float:
-        """Return a valid bound on all plans; inf: there is none."""
+        """Return a lower bound on all plans; inf if there are none."""
         return float(self._least.min())
 
     def _times(self, index: int) -> list[Floats]:
         return [seat.least_s for seat in self._seats[index]]
 
     def _seat(self, way: Division, number: int, seats: dict[object, Seat]) -> Seat:
-        """Return what is known of a share, which several divisions may have alike."""
+        """Return the seat of a share, which several divisions may have in common."""
         key = depends_on(self._request.problem, [dict(x) for x in way], number)
         if key not in seats:
             own = dict(way[number])
@@ -156,7 +156,7 @@ class SeveralSearch:
         return seats[key]
 
     def _search(self, index: int, number: int, batch: int) -> None:
-        """Solve the problem of one pipeline, and take in what is found out."""
+        """Solve the problem of one pipeline, and record its plan and its bound."""
         seat, way = self._seats[index][number], self.ways[index]
         seat.done.add(batch)
         request = replace(
@@ -189,7 +189,7 @@ class SeveralSearch:
             self._take(other)
 
     def _take(self, index: int) -> None:
-        """Take in the best plan of a division if it is better than what is known."""
+        """Keep the best plan of a division if it is better than the best so far."""
         seats, way = self._seats[index], self.ways[index]
         value, batches = least_longest([seat.found_s for seat in seats])
         if value >= self.best_s:

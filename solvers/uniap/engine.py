@@ -32,13 +32,13 @@ BOUND_MARGIN = 1e-7
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UniapAnswer:
-    """What HiGHS found out about one program.
+    """What HiGHS found about one program.
 
     Attributes
     ----------
     verdict
-        ``optimal``: ``choice`` is a best one, up to ``RELATIVE_GAP``;
-        ``infeasible``: nothing within the cutoff; ``stopped``: out of time.
+        ``optimal``: ``choice`` is an optimum, up to ``RELATIVE_GAP``; ``infeasible``:
+        no choice is within the cutoff; ``stopped``: out of time, or stopped early.
     bound_ns
         Valid lower bound on the objective; None when infeasible.
     """
@@ -55,8 +55,8 @@ class UniapEngine:
     Parameters
     ----------
     form
-        Its linear form, which may get more rows: a solution that exceeds the memory
-        by less than a floating-point tolerance is cut off, exactly.
+        Its linear form, to which rows may be added: they cut off a solution that
+        exceeds the memory by less than a floating-point tolerance.
     """
 
     def __init__(
@@ -81,9 +81,9 @@ class UniapEngine:
         Parameters
         ----------
         deadline
-            Beside that of early stopping.
+            Applies in addition to the time limit of early stopping.
         best_ns
-            The best of the programs before.
+            The best value of the programs before.
         start
             A choice to start from.
         found
@@ -158,13 +158,13 @@ class UniapEngine:
         )
 
     def _bound_ns(self, dual: float) -> int:
-        """Return what a bound of HiGHS proves, 0 if nothing."""
+        """Return the lower bound that a bound of HiGHS proves; 0 if it is infinite."""
         if not math.isfinite(dual):
             return 0
         return max(math.floor(dual * self._form.time_unit_ns * (1 - BOUND_MARGIN)), 0)
 
     def _exceeding(self, choice: UniapChoice) -> list[list[tuple[int, int]]]:
-        """Layers and strategies of every stage that does not fit after all."""
+        """Return layers and strategies of every stage that exceeds the memory."""
         used = price(self._program, choice).memory_bytes
         return [
             [
@@ -178,7 +178,7 @@ class UniapEngine:
 
 
 class _WatchedRun(HighsRun):
-    """A run whose bounds can be seen on the way.
+    """A run whose bounds can be read while it solves.
 
     Attributes
     ----------
@@ -190,7 +190,7 @@ class _WatchedRun(HighsRun):
         super().__init__(program, seed=seed)
         self.dual, self.primal = -math.inf, math.inf
         self._highs.setOptionValue("mip_rel_gap", RELATIVE_GAP / 10)
-        # Subscribed before ``solve`` asks whether to stop, so heard before it.
+        # Subscribed before ``solve`` subscribes ``stop``, and so called before it.
         self._highs.cbMipInterrupt.subscribe(self._look)
 
     def _look(self, event: highspy.highs.HighsCallbackEvent) -> None:

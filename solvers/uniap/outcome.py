@@ -1,4 +1,4 @@
-"""From the choice of a UniAP search to the plan and the result that are reported."""
+"""Make the reported plan and result from the choice of a UniAP search."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 def plan_of(program: UniapProgram, choice: UniapChoice, table: CostTable) -> Plan:
-    """Write a choice down as a plan; every unit's strategy is in it, alike or not."""
+    """Return a choice as a plan, which lists the strategy of every unit."""
     costs = unit_costs(table)
     part = costs.at(program.microbatches)
     rows = part.clusters[0]
@@ -55,7 +55,7 @@ def plan_of(program: UniapProgram, choice: UniapChoice, table: CostTable) -> Pla
                 cluster=table.cluster_names[0],
                 first_unit=first,
                 end_unit=end,
-                # The first of those that most units have.
+                # The most frequent one; the first of several.
                 strategy=Counter(strategies).most_common(1)[0][0],
                 # GPipe: all forward passes first.
                 warmup=program.microbatches,
@@ -84,14 +84,14 @@ def result_of(
     Parameters
     ----------
     programs
-        Those that were searched.
+        The programs that were searched.
     cut_off
-        Whether there was a cutoff from outside.
+        Whether the request has a cutoff.
 
     Raises
     ------
     CheckError, SolverError
-        If a plan is not what the solver takes it for.
+        If the plan fails the check, or its value differs from that of the search.
     """
     best = None
     if found.program is not None and found.choice is not None:
@@ -150,7 +150,7 @@ def _priced(
 
 
 def _settlements(found: UniapResult, problem: Problem) -> Iterator[Settlement]:
-    """Yield one for every pair; a pair without a program has no plan."""
+    """Yield the settlement of every pair; one without a program is infeasible."""
     searched = {(item.stages, item.microbatches): item for item in found.settlements}
     for pair in uniap_pairs(problem):
         item = searched.get(pair)

@@ -1,10 +1,10 @@
 """UniAP's enumeration: every (pp_size, c) is a program, and each is settled.
 
-Programs are looked at in the order of a cheap lower bound, not in the paper's, after
-a local search has looked at all of them, so that good choices come early and cut the
-others off. A program that cannot beat the best choice so far is refuted; without
-early stopping the answer is therefore proven. Under a time limit the programs share
-what is left of it, and those that were cut short are looked at again.
+A local search tries all programs first. Then they are solved in the order of a cheap
+lower bound, not in that of the paper, so that good choices come early and refute other
+programs. A program that cannot beat the best choice so far is refuted; without early
+stopping the answer is therefore proven. Under a time limit, the programs share the time
+that is left, and those that ran out of time are solved again.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ if TYPE_CHECKING:
     from hetopt.results.result import Status
     from hetopt.results.settlement import How
 
-#: How often a program is looked at under a time limit.
+#: How often a program is solved at most, under a time limit.
 _PASSES = 3
-#: A program that took this share of its time was cut short by the clock.
+#: A program that took this share of its time counts as cut short.
 _CUT_SHORT = 0.9
 #: Seconds between two reports of progress.
 _TELL_S = 0.2
@@ -46,7 +46,7 @@ class UniapSettlement:
     Attributes
     ----------
     value_ns
-        The best choice found for it; None if none was.
+        Value of the best choice found; None if none was found.
     bound_ns
         Valid lower bound on its objective; None if it has no choice at all.
     build_s, solve_s
@@ -75,10 +75,10 @@ class UniapResult:
 
     Attributes
     ----------
-    best
+    program, choice
         The program of the best choice, and the choice; both None if there is none.
     lower_bound_ns
-        Valid over all programs; None if none is feasible.
+        Lower bound over all programs; None if none is feasible.
     settlements
         In the order in which the programs were given.
     """
@@ -106,12 +106,12 @@ class UniapParams(RaceParams):
     Attributes
     ----------
     stopping
-        When to leave a program unproven; never by default. UniAP's own rules are
-        ``stopping.PUBLISHED_STOPPING``.
+        When to stop a program unproven; never by default. UniAP's own rules are
+        ``PUBLISHED_STOPPING``.
     starts
         Whether a local search gives each program a choice to start from.
     on_settled
-        Called with every program's settlement; again when it is looked at again.
+        Called with every program's settlement, each time that it is solved.
     """
 
     stopping: EarlyStopping = NO_STOPPING
@@ -135,15 +135,15 @@ def solve_programs(
     Parameters
     ----------
     programs
-        One for each (pp_size, c) on offer.
+        One for each permitted (pp_size, c).
     deadline
-        Of all of them together; they may take as long as they need by default.
+        For all of them together; without a limit by default.
     cutoff_ns
         Choices that cost more are of no interest.
 
     Notes
     -----
-    After Ctrl-C the best so far is returned, with what is proven about it.
+    After Ctrl-C the best choice so far is returned, with what is proven about it.
     """
     limit = LONGEST_NS if cutoff_ns is None else min(cutoff_ns, LONGEST_NS)
     search = _Enumeration(programs, params, deadline or Deadline(), seed, limit)
@@ -185,7 +185,7 @@ class _Enumeration:
         )
 
     def run(self) -> None:
-        """Start all programs, then settle them; again if the clock cut some short."""
+        """Search starts for all programs, then settle them, repeatedly if cut short."""
         if self.params.starts:
             for at in self._open():
                 self._start(at)
@@ -202,7 +202,7 @@ class _Enumeration:
                 return
 
     def _open(self) -> list[int]:
-        """Programs that nothing is proven of, least bound first."""
+        """Return the unsettled programs, least bound first."""
         found = [
             (item.bound_ns or 0, at)
             for at, item in enumerate(self.settled)
@@ -215,7 +215,7 @@ class _Enumeration:
         return bound is not None and bound > self.limit_ns
 
     def _start(self, at: int) -> None:
-        """Look for a good choice before anything is solved: it cuts off the rest."""
+        """Find a choice of one program by local search, as a cutoff for all of them."""
         from hetopt.solvers.uniap.start import start
 
         check()
@@ -238,12 +238,12 @@ class _Enumeration:
             self.value_ns = self.limit_ns = value_ns
 
     def _settle(self, at: int, waiting: int) -> bool:
-        """Solve or refute one program; whether the clock cut it short.
+        """Solve or refute one program; return whether it was cut short.
 
         Parameters
         ----------
         waiting
-            Programs that share what is left of the time, this one among them.
+            Programs that share the time that is left, including this one.
         """
         check()
         if self._refuted(at):
@@ -255,7 +255,7 @@ class _Enumeration:
         share_s = None if left_s is None else left_s / waiting
         program, limit = self.programs[at], self.limit_ns
         clock = Deadline()
-        # A row that every choice of interest keeps to would only blur the numbers.
+        # A row that no choice of interest violates would only harm the numerics.
         cutoff = None if limit == LONGEST_NS else limit
         form = UniapLinear(program, cutoff_ns=cutoff)
         build_s = clock.elapsed_s()
@@ -292,20 +292,20 @@ class _Enumeration:
         return False
 
     def _refute(self, at: int, how: How, bound_ns: int | None) -> None:
-        """Settle a program without a better choice; without any if none is known."""
+        """Settle a program that has no better choice; if none is known, it has none."""
         if self.value_ns is None and self.limit_ns == LONGEST_NS:
             how, bound_ns = "infeasible", None
         self.settled[at] = replace(self.settled[at], how=how, bound_ns=bound_ns)
 
     def _raise(self, at: int, bound_ns: int, limit_ns: int) -> None:
-        """Raise a program's bound; nothing is proven above the cutoff it has."""
+        """Raise a program's bound, at most to the cutoff that it was solved with."""
         bound_ns = min(bound_ns, limit_ns)
         known = self.settled[at]
         if bound_ns > (known.bound_ns or 0):
             self.settled[at] = replace(known, bound_ns=bound_ns)
 
     def _look(self, at: int, bound_ns: int, limit_ns: int) -> None:
-        """Take note of a bound while its program is being solved."""
+        """Record a bound while its program is being solved, and report progress."""
         check()
         self._raise(at, bound_ns, limit_ns)
         if self.deadline.elapsed_s() - self.told_s > _TELL_S:
@@ -340,7 +340,7 @@ class _Enumeration:
         )
 
     def result(self) -> UniapResult:
-        """Sum up."""
+        """Return the result of the search."""
         for at in self._open():
             if self._refuted(at):
                 self._refute(at, "refuted-by-bound", self.settled[at].bound_ns)

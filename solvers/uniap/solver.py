@@ -1,8 +1,8 @@
 """The ``uniap`` solver: one strategy per layer on one homogeneous cluster (UniAP).
 
-What is minimised is UniAP's objective of GPipe, sum p + sum o + (c - 1) max(p, o),
-over every (pp_size, c) whose stages share all devices equally; the plan is reported
-with that value and both times of MODEL.md.
+It minimises UniAP's objective for GPipe, sum p + sum o + (c - 1) max(p, o), over every
+(pp_size, c) whose stages share all devices equally. The plan is reported with that
+value and both times of MODEL.md.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 def solve(request: Request) -> Result:
     """Find a plan of least UniAP objective and prove that there is no better one.
 
-    The cutoff is of UniAP's objective. ``UniapParams`` hold what only this solver has;
-    ``jobs`` does nothing.
+    The cutoff applies to UniAP's objective. ``UniapParams`` has the options of this
+    solver alone; ``jobs`` has no effect.
 
     Raises
     ------
     InputError
-        The problem, its schedule or a pin is nothing that UniAP plans.
+        UniAP does not support the problem, its schedule or a pin.
     """
     problem, table, params = request.problem, request.table, request.params
     ensure_can("uniap", params.principles)
@@ -54,7 +54,7 @@ def solve(request: Request) -> Result:
 
 
 def _ensure_planned(problem: Problem, params: RaceParams) -> None:
-    """Refuse what a program does not say, rather than to plan past it."""
+    """Raise InputError for options and pins that the programs do not support."""
     if params.top > 1:
         msg = f"is {params.top}, but uniap reports one plan"
         raise InputError(msg, field="--top")
@@ -62,7 +62,7 @@ def _ensure_planned(problem: Problem, params: RaceParams) -> None:
     if pins.units is not None:
         msg = "uniap decides how many units each stage has: leave it, or use cp-sat"
         raise InputError(msg, field="pin.units")
-    # Several clusters are refused with the table.
+    # Several clusters are refused when the table is built.
     (name, *_) = [cluster.name for cluster in problem.clusters]
     own = pins.of(name)
     for field, permitted in (

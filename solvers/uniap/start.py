@@ -19,7 +19,7 @@ MOST_PRICED = 12_000
 
 @dataclass(slots=True)
 class _LocalSearch:
-    """The best choice so far; what does not fit is worse than all that fits."""
+    """The best choice so far; one that does not fit is worse than any that fits."""
 
     program: UniapProgram
     stage: list[int]
@@ -28,7 +28,7 @@ class _LocalSearch:
     priced: int = 0
 
     def rate(self, stage: list[int], strategy: list[int]) -> tuple[int, int]:
-        """Bytes that do not fit, then the objective."""
+        """Return the bytes that do not fit, and the objective."""
         self.priced += 1
         cost = price(
             self.program, UniapChoice(stage=tuple(stage), strategy=tuple(strategy))
@@ -37,7 +37,7 @@ class _LocalSearch:
         return sum(max(0, size - limit) for size in cost.memory_bytes), cost.total_ns
 
     def accept(self, stage: list[int], strategy: list[int]) -> bool:
-        """Take a choice if it is better."""
+        """Keep a choice if it is better; return whether it is."""
         value = self.rate(stage, strategy)
         if value >= self.value:
             return False
@@ -48,11 +48,11 @@ class _LocalSearch:
 def start(
     program: UniapProgram, *, most_priced: int = MOST_PRICED
 ) -> UniapChoice | None:
-    """Return a choice that fits and that no single move improves, or None.
+    """Return a choice that fits, found by local search, or None.
 
-    Layers keep the graph's order. Moves: one strategy for a run of layers, a stage's
-    end one layer earlier or later, and all stages anew for the strategies there are.
-    Nothing depends on the clock.
+    Layers keep the graph's order. Moves: give one strategy to a run of layers, move the
+    end of a stage by one layer, or divide the layers anew for their strategies. The
+    search ends when no move improves, or after ``most_priced`` prices.
     """
     count, deg = len(program.graph.layers), program.stages
     if count < deg:
@@ -78,7 +78,7 @@ def start(
 
 
 def _uniform(program: UniapProgram) -> Iterator[list[int]]:
-    """One strategy for all layers, or the fastest or the smallest of each."""
+    """Yield each strategy for all layers, then the fastest and the smallest of each."""
     layers = program.graph.layers
     for k in range(min(len(layer.strategies) for layer in layers)):
         yield [k] * len(layers)
@@ -93,10 +93,10 @@ def _rebalance(search: _LocalSearch) -> bool:
 
 
 def _balanced(program: UniapProgram, strategy: list[int]) -> list[int] | None:
-    """Return the division with the least slowest stage or boundary, or None.
+    """Return the division whose slowest stage or boundary is the fastest, or None.
 
-    ``slowest[u]`` is the least over all ways to divide the layers before u among the
-    stages so far.
+    ``slowest[u]`` is the least such time over all ways to divide the layers before u
+    among the stages so far.
     """
     graph, deg = program.graph, program.stages
     count = len(graph.layers)

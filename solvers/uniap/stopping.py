@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EarlyStopping:
-    """When to leave a program before it is solved; None: never for that reason.
+    """When to stop a program before it is solved; None switches a rule off.
 
-    UniAP, appendix E, stops with ``PUBLISHED_STOPPING``. What it leaves unproven
-    stays unproven: a program stopped early counts as unsettled, with its bound.
+    UniAP, appendix E, stops with ``PUBLISHED_STOPPING``. A program stopped early counts
+    as unsettled, with its bound.
 
     Attributes
     ----------
@@ -32,7 +32,7 @@ class EarlyStopping:
     def leaves(
         self, elapsed_s: float, bound_ns: float, found_ns: float, best_ns: float
     ) -> bool:
-        """Whether to leave a program with this bound and this best solution."""
+        """Whether to stop a program with this bound and this best solution."""
         if (
             self.gap is not None
             and elapsed_s > self.gap_after_s

@@ -1,1 +1,1 @@
-"""What searches that prove nothing share: heuristics and tree search."""
+"""Shared code of the searches without proof: heuristics and tree search."""

@@ -1,4 +1,4 @@
-"""A heuristic's plans are priced, ranked and reported as the race's are."""
+"""Price, rank and report the plans of a heuristic as the race does."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Finds:
-    """The plans that a heuristic finds, and the clock it works against.
+    """The plans that a heuristic finds within its time limit.
 
     Attributes
     ----------
@@ -35,24 +35,24 @@ class Finds:
         self.cutoff = self.ledger.cutoff
 
     def check_time(self) -> None:
-        """Raise Stopped when the time is up, KeyboardInterrupt if the user says so."""
+        """Raise Stopped when time is up, KeyboardInterrupt if the user interrupts."""
         self.ledger.check_time()
 
     def offer(self, decision: Decision) -> int | None:
-        """Price a decision and take it in; None if it is no plan."""
+        """Price and record a decision; return its objective, None if it is no plan."""
         value = self.pricer.value(decision)
         if value is not None and value <= self.cutoff:
             self._take(decision, value)
         return value
 
     def _take(self, decision: Decision, value: int) -> None:
-        """Take in a plan, if it is among the best."""
+        """Record a plan, if it is among the best."""
         ledger = self.ledger
         found = ledger.offered(decision, value)
         if not ledger.find(found):
             return
         ranked = ledger.ranked()
-        # A heuristic may offer very many.
+        # Only the best are kept, as a heuristic may offer very many.
         ledger.plans = {kept.decision.shape: kept for kept in ranked}
         self.cutoff = ledger.cutoff
         on_progress = self.request.params.on_progress
@@ -68,9 +68,9 @@ def solve_by(
     Parameters
     ----------
     search
-        Looks for plans until it has no more to try, or ``finds`` raises Stopped.
+        Searches plans until it has nothing left to try, or ``finds`` raises Stopped.
     solver
-        Its name; its record says what its plans keep.
+        Its name; its record has the principles that its plans keep.
 
     Raises
     ------
@@ -79,7 +79,7 @@ def solve_by(
     """
     finds, deadline = Finds(request, solver), request.deadline
     ended = False
-    # Whatever is known when the clock runs out, or at Ctrl-C, is the answer.
+    # When the time is up or the user interrupts, the best plan so far is the answer.
     with suppress(Stopped, KeyboardInterrupt):
         run_until(deadline, lambda: search(finds))
         ended = True

@@ -1,9 +1,9 @@
-"""What searches that prove nothing share: heuristics and tree search.
+"""The ledger of searches without proof: heuristics and tree search.
 
-They settle no (p, q). What they say besides their plans is a lower bound that holds
-for every plan of their space: the survey with which the race begins, what is quickly
-known of a q as a whole, or, where P3 or P4 is relaxed and a survey takes longer than
-many a heuristic, the device time there is, shared out without loss.
+They settle no (p, q). Besides plans, they report a lower bound on all plans of their
+space: the survey with which the race begins, a quick bound on every q as a whole, or,
+if P3 or P4 is relaxed and a survey takes longer than many heuristics, the bound by
+device time.
 """
 
 from __future__ import annotations
@@ -50,17 +50,17 @@ if TYPE_CHECKING:
 
 
 class UnprovenLedger(Ledger):
-    """The plans of one search, and what bounds those of its space.
+    """The plans of one search, and bounds on all plans of its space.
 
     Parameters
     ----------
     solver
-        Its record names the space, if it has one.
+        Its name; its record, if it has one, names the space.
 
     Raises
     ------
     InputError
-        If the request relaxes a principle, or asks for a schedule, that it cannot.
+        If the solver does not support the schedule or a relaxed principle.
     """
 
     def __init__(self, request: Request, solver: str) -> None:
@@ -83,7 +83,7 @@ class UnprovenLedger(Ledger):
         return leaders(self.table, part, self.request.problem.rules, self.principles)
 
     def canonical(self, found: Found) -> Found:
-        """Return a plan as its canonical copy: exchanging twins makes no other."""
+        """Return the canonical copy of a plan, the same for all of its copies."""
         groups = self.leaders(found.decision.microbatches)
         return replace(found, decision=canonical(found.decision, groups))
 
@@ -92,17 +92,17 @@ class UnprovenLedger(Ledger):
         return self.canonical(Found(decision=decision, value=value))
 
     def check_time(self) -> None:
-        """Raise Stopped when the time is up, KeyboardInterrupt if the user says so."""
+        """Raise Stopped when time is up, KeyboardInterrupt if the user interrupts."""
         check()
         if self.request.deadline.is_over():
             raise Stopped
 
     def is_interrupted(self) -> bool:
-        """Whether the user has said so."""
+        """Whether the user has interrupted."""
         return requested() is not None
 
     def take_survey(self, microbatches: int, found: Survey) -> None:
-        """Take in the bounds on every p of one q."""
+        """Record the bounds on every p of one q."""
         for program in self.open():
             if program.microbatches != microbatches:
                 continue
@@ -113,7 +113,7 @@ class UnprovenLedger(Ledger):
                 program.how = "infeasible"
 
     def survey(self) -> None:
-        """Bound every (p, q) as the race does; not where principles are relaxed.
+        """Bound every (p, q) as the race does, unless principles are relaxed.
 
         Raises
         ------
@@ -135,7 +135,7 @@ class UnprovenLedger(Ledger):
             self.take_survey(q, survey(relaxation, cutoff=None))
 
     def glance(self, share: float) -> None:
-        """Bound every q by what takes a moment, for at most a share of the time."""
+        """Bound every q quickly, for at most a share of the time limit."""
         request, order = self.request, None
         if Chain.of(self.table).is_uniform:
             order = QOrder(self)
@@ -167,13 +167,13 @@ class UnprovenLedger(Ledger):
     def result(self, *, ended: bool) -> Result:
         """Check and price what was found.
 
-        Where the plan meets the bound the gap is 0, but the status stays feasible: no
-        tie rule chose among plans that meet it.
+        If the plan meets the bound, the gap is 0, but the status stays feasible: the
+        tie rule has not chosen among the plans that meet it.
 
         Parameters
         ----------
         ended
-            Whether the search tried all it knows.
+            Whether the search has tried everything that it can.
         """
         request = self.request
         result = result_of(
