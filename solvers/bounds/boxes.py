@@ -82,6 +82,7 @@ class BoxBounds:
         self.part = part
         self.chain = chain
         self.more = part.passes - 1
+        self._most_stages = most_stages
         permitted = Permitted.of(pins, table.cluster_names)
         clusters = [
             ClusterCosts(
@@ -98,6 +99,7 @@ class BoxBounds:
         self.names = [
             (j, k) for j, own in enumerate(clusters) for k in range(own.count)
         ]
+        self._rule = clusters[0].rule
         self.options = self._options(clusters, most_stages)
         rate = sum(cluster.best_rate for cluster in clusters)
         shortest = min(cluster.shortest_unit for cluster in clusters)
@@ -117,7 +119,6 @@ class BoxBounds:
                 np.concatenate([row.reshape(shape) for row in rows])
             )
 
-        self._blocking = rule.blocking
         self._whole = gather("whole")
         run = gather("run", size)
         pace = [self._paces(j) for j in range(len(clusters))]
@@ -201,19 +202,33 @@ class BoxBounds:
             + options.ends[OptionEnd.LEAD_SYNC]
             + options.ends[OptionEnd.TRAIL_SYNC]
         )
-        # Where every boundary adds a warm-up, lambda is at most one stage and one
-        # boundary both ways; where transfers block, a stage and both its boundaries.
-        slowest = part.transfer_ns.max(initial=0)
-        high = self._whole.max(initial=0.0) + 2 * max(1, self._blocking) * slowest
         tied = 0 if part.tied_ns is None else part.tied_ns.max(initial=0)
         return Box(
             bound=0.0,
             low=self._least_period if self.more else 0.0,
-            high=float(high) if self.more else inf,
+            high=self._longest_period() if self.more else inf,
             least_sync=float(options.sync[:, 1].min(initial=inf)),
             most_sync=float(sync.max(initial=0.0) + tied),
             alive=np.arange(len(self.names), dtype=np.int64),
         )
+
+    def _longest_period(self) -> float:
+        """Return a lambda that no plan exceeds, in ns.
+
+        If every boundary adds a warm-up, lambda is at most one stage and one boundary
+        both ways; if transfers block, one stage and both its boundaries. Free warm-ups
+        may all be 1: then lambda is all stages and all boundaries between them.
+        """
+        slowest = float(self.part.transfer_ns.max(initial=0))
+        if not self._rule.free:
+            boundaries = max(1, self._rule.blocking)
+            return float(self._whole.max(initial=0.0)) + 2 * boundaries * slowest
+        chain = self.chain
+        units = chain.prefix[-1] + np.array(chain.lead) + np.array(chain.trail)
+        used = [own for own in self.part.clusters if len(own.strategies)]
+        each = [own.round_trip_ns.max(axis=0) for own in used]
+        stages = float(np.max(each, axis=0) @ units.astype(float)) if used else 0.0
+        return stages + 2 * max(1, self._most_stages - 1) * slowest
 
     def bounded(self, box: Box, cutoff: float) -> Box | None:
         """Return the box with its bound, narrowed to what may be within the cutoff.
