@@ -2,9 +2,9 @@
 
 Run with ``python -m benchmarks.agreement milp`` (more names, more solvers;
 ``--instances 200`` is the default). Ends with 1 if a solver disagrees.
-Every fifth instance has the same schedule; what a solver refuses counts apart. With
-``--certificates`` every result's certificate is verified too, all programs that rest
-on a search being searched again with another engine.
+Every fifth instance has the same schedule; instances that a solver refuses are counted
+separately. With ``--certificates`` every result's certificate is verified too, and all
+programs that were refuted by search are searched again with another engine.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
-"""Transfers that block: HetAuto's Figure 13, and how near the closed form is.
+"""Blocking transfers: HetAuto's Figure 13, and the error of the closed form.
 
 Run with ``python -m benchmarks.blocking``. The plans that ``virtual-1f1b`` makes for
 HetAuto's three experiments are simulated as they are, and as plain 1F1B whose transfers
-block (chi = 2); beside them the plans made for blocking. The paper reports 1.68 to
-1.84 times (section 5.1, Figure 13). Then drawn pipelines are simulated beside their
-closed form. Everything is modelled and nothing depends on the machine.
+block (chi = 2), and compared with the plans made for blocking transfers. The paper
+reports 1.68 to 1.84 times (section 5.1, Figure 13). Then the closed form is compared
+with simulation on random pipelines. All times are modelled and none depends on the
+machine.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""How near the closed form of each schedule is to simulation, on drawn pipelines.
+"""The error of each schedule's closed form against simulation, on random pipelines.
 
 Run with ``python -m benchmarks.closed_forms [--cases 300]``. Stages are alike, within
 8% of each other, or up to 50% apart; boundaries are free, take up to a fifth of a
 stage's time (of a chunk's with several), or up to half of it. Prints a table in
-Markdown: least, median and largest of closed form over simulation less one. Everything
-is drawn and nothing depends on the machine.
+Markdown: minimum, median and maximum of closed form / simulation - 1. All pipelines
+are random (seeded), and nothing depends on the machine.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from hetopt.schedule.simulator import simulate
 from hetopt.schedule.times import PipelineTimes
 from hetopt.schedule.warmup import warmup_counts
 
-#: Stages' times and boundaries', as shares of a stage's: most that they differ.
+#: Largest deviation of a stage's time; longest boundary, as a share of a stage's time.
 STAGES = {"alike": 0.0, "within 8%": 0.04, "up to 50% apart": 0.25}
 BOUNDARIES = {"free": 0.0, "up to 0.2": 0.2, "up to 0.5": 0.5}
-#: Time of a stage in ns, a third of it forward, and where they are apart three tenths
-#: of it gradients of weights.
+#: Time of a stage in ns: a third of it is forward, and three tenths are gradients of
+#: weights where the schedule separates them.
 TAU = 90_000
 
 
@@ -52,7 +52,7 @@ KINDS = (
 
 
 def draw(rng: Random, kind: Kind, apart: float, slow: float) -> PipelineTimes:
-    """Draw a pipeline of 2 to 8 stages; of folded ones each holds one pair of units.
+    """Draw a pipeline of 2 to 8 stages; if folded, each stage holds one pair of units.
 
     Parameters
     ----------
@@ -102,7 +102,7 @@ def draw(rng: Random, kind: Kind, apart: float, slow: float) -> PipelineTimes:
 
 
 def _folded(tau: list[int]) -> Fold:
-    """Return what chunks of these times are: alike, and their passes as in ``draw``."""
+    """Return the fold of stages of these times: equal chunks, split as in ``draw``."""
     forward = [2 * each // 3 for each in tau]
     weight = [2 * each * 3 // 10 for each in tau]
     before = [
@@ -123,7 +123,7 @@ def _folded(tau: list[int]) -> Fold:
 
 
 def errors(kind: Kind, apart: float, slow: float, cases: int) -> str:
-    """Return least, median and largest error of so many pipelines, as a cell."""
+    """Return minimum, median and maximum error over ``cases`` pipelines, as a cell."""
     rng = Random(f"{kind.label} {apart} {slow}")
     found = []
     for _ in range(cases):
@@ -132,7 +132,7 @@ def errors(kind: Kind, apart: float, slow: float, cases: int) -> str:
     if not any(found):
         return "exact"
     least, middle, most = min(found), median(found), max(found)
-    # No "-0.0": it is no error at all.
+    # Prints no "-0.0".
     return " ".join(f"{round(100 * x, 1) + 0.0:+.1f}" for x in (least, middle, most))
 
 

@@ -1,9 +1,9 @@
 """Stands in for a bundle's train.py: times a layer's dispatch and combination.
 
-Tokens choose their experts in turn, so that every expert gets as many. Otherwise it is
-the bundle's own program that finds the way of each copy, sends it there and back.
-Arguments: how often, and the file that the first rank writes the seconds to, those of
-the slowest rank each time.
+Tokens choose their experts in turn, so that all experts get the same number. Everything
+else (where each copy goes, sending it there and back) is the bundle's own program.
+Arguments: the number of repetitions, and the file to which the first rank writes the
+seconds of the slowest rank for each repetition.
 """
 
 import json
@@ -19,7 +19,7 @@ from program.job import Job
 
 
 def main() -> None:
-    """Dispatch and combine, as often as asked after once to warm up."""
+    """Dispatch and combine: once as a warm-up, then as often as asked."""
     torch.set_num_threads(1)
     jobs = Job.read(Path(__file__).with_name("job.json"))
     dist.init_process_group("gloo")

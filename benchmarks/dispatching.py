@@ -1,17 +1,17 @@
-"""All-to-alls of routed experts over links as slow as planned, beside the model.
+"""All-to-alls of routed experts over links slowed to the plan's, against the model.
 
     python -m benchmarks.dispatching [NAME ...] [--repeat 5]
 
 A stage of 2 to 8 ranks dispatches the copies of a micro-batch's tokens to experts that
 are spread over them, and combines them again, by the program of ``hetopt export --to
-torch`` on gloo. Every node is a network namespace whose cable to a switch, and whose
-loopback, ``benchmarks.shaping`` has slowed to what the cost model gives the ranks of a
-node together. Seconds of the slowest rank, medians; the exit code is 1 if one is more
-than ``BAR`` off. Needs root, ``ip``, ``tc`` and PyTorch.
+torch`` on gloo. Every node is a network namespace; ``benchmarks.shaping`` slows its
+cable to a switch and its loopback to the bandwidth that the cost model gives the ranks
+of a node together. Prints medians of the slowest rank's seconds; the exit code is 1 if
+one is off by more than ``BAR``. Needs root, ``ip``, ``tc`` and PyTorch.
 
-gloo talks to ranks of the own node and of others at once, where the model has one
-behind the other; a node's own link is 16 times as fast as the network here, so that
-this is some percent.
+gloo sends inside the node and to other nodes at the same time, while the model adds up
+the two times. Here the link inside a node is 16 times as fast as the network, so the
+difference is a few per cent.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ from hetopt.problem.model.kinds import LAYER_EXPERTS
 if TYPE_CHECKING:
     from hetopt.problem.problem import Problem
 
-#: Measured times may be off by as much.
+#: Largest permitted error of the modelled times, as a share.
 BAR = 0.1
 
 #: Tokens of a rank: its copies are 8 MB.
@@ -74,7 +74,7 @@ class Case:
 
     @property
     def ranks(self) -> int:
-        """Of the stage."""
+        """Ranks of the stage."""
         return self.nodes * self.each
 
     def problem(self) -> dict[str, Any]:
@@ -159,7 +159,7 @@ def outcome(case: Case, folder: Path, repeat: int) -> Outcome:
 
 
 def modelled_s(problem: Problem, case: Case) -> float:
-    """Return what the latency table has for a dispatch and a combination."""
+    """Return the latency table's seconds for a dispatch and a combination."""
     found = stage_communication(
         problem.model,
         problem.training,

@@ -2,8 +2,8 @@
 
 Run with ``python -m benchmarks.experts``. The runs are SimuMax's of DeepSeek-V2 with
 Megatron-LM on 8 B200 (``data/iterations/simumax-b200.csv``): four layers, the first one
-dense, 160 experts over 8 and over 4 ranks. Times are those of measured operators at the
-shares that ship, which other models' iterations gave (``benchmarks.iterations``).
+dense, 160 experts over 8 and over 4 ranks. Times are sums of measured operators with
+the shipped shares, which were fitted to other models (``benchmarks.iterations``).
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from benchmarks.iterations import FAR, on_b200
 from benchmarks.measured_runs import deepseek_rows
 from benchmarks.memory import EXPERTS_ERROR, MEASURED_BELOW, measured_peaks
 
-#: Mean absolute error of times; none may be further off than ``FAR``.
+#: Limit of the mean absolute error of times; no single one may exceed ``FAR``.
 MEAN_LIMIT = 0.10
 
 
 def times() -> list[tuple[str, float, float]]:
-    """Return case, measured seconds and ours."""
+    """Return name, measured seconds and modelled seconds of every case."""
     figures = [on_b200(row, model) for row, model in deepseek_rows()]
     return [(each.name, each.published_s, each.seconds()) for each in figures]
 

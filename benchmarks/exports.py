@@ -1,12 +1,12 @@
-"""Which plans launchers can run as they are, and what it costs to keep to these.
+"""Which plans each launcher can run as they are, and the cost of its limits.
 
     python -m benchmarks.exports [--generated N] [--out FILE] [PROBLEM...]
 
-Every proven plan is exported to every launcher: exactly, or not, with the list of what
-would be lost. Launchers with limits of their own are also planned for (`hetopt plan
---for`): that plan must be proven and exported without loss. What can be read back is
-read back and compared; FlagScale's folders go through the tests' own checker. Writes a
-table in Markdown; the exit code is 1 if anything is not as said here.
+Every proven plan is exported to every launcher; if an export is not exact, its losses
+are listed. For launchers with limits a plan is also made with `hetopt plan --for`: it
+must be proven, and exported without loss. Exports that can be read back are read back
+and compared; FlagScale's folders go through the tests' own checker. Writes a table in
+Markdown; the exit code is 1 if any of these checks fails.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _rows(problem: Problem, wrong: list[str]) -> Iterator[str]:
-    """Yield a row per launcher, and tell what is wrong."""
+    """Yield a row per launcher; add failed checks to ``wrong``."""
     result = solve(Request(problem=problem, table=build_table(problem)))
     assert result.best is not None
     for name in LAUNCHERS:
@@ -99,7 +99,7 @@ def _rows(problem: Problem, wrong: list[str]) -> Iterator[str]:
 
 
 def _planned_for(name: str, problem: Problem, wrong: list[str]) -> list[str]:
-    """Return what `hetopt plan --for` says, and what comes of its plan."""
+    """Return cells about the plan of `hetopt plan --for` and its export."""
     try:
         asked = fitted(limits_of(name), problem, None)
     except InputError as error:
@@ -138,7 +138,7 @@ def _read_back(name: str, problem: Problem, plan: Plan, wrong: list[str]) -> str
         if name not in readers():
             return ""
         imported = import_plan(readers()[name].read(folder), problem)
-    # Warm-ups that a schedule of another name prescribes as well are the same.
+    # Another schedule may prescribe the same warm-ups: compare the pipelines only.
     same = replace(imported.plan, schedule=plan.schedule).pipelines == plan.pipelines
     if not same:
         wrong.append(f"{problem.name}, {name}: another plan is read back")

@@ -1,6 +1,6 @@
-"""Draws the papers' figures from campaigns and tables; makes no numbers.
+"""Draws the papers' figures from campaigns and tables; computes no numbers.
 
-Bars differ in hatching, lines in dashes and markers, besides colours (Okabe and Ito).
+Besides colours (Okabe and Ito), bars differ in hatching, lines in dashes and markers.
 """
 
 from __future__ import annotations
@@ -88,8 +88,8 @@ def bars(
     Parameters
     ----------
     group, series, value, published
-        Columns: which group of bars, which bar in it, how high, and what the paper
-        says, where that is a number.
+        Columns: the group of bars, the bar in the group, its height, and the paper's
+        value, if that is a number.
     """
     columns = table.columns
     cells = [dict(zip(columns, row, strict=True)) for row in table.rows]
@@ -135,7 +135,7 @@ def _mark(
     group: str,
     published: str,
 ) -> None:
-    """Draw a line across a group of bars where the paper's number is."""
+    """Draw a line across a group of bars at the paper's number."""
     known = {
         str(cell[group]): number
         for cell in cells
@@ -155,7 +155,7 @@ def _mark(
         )
 
 
-#: Figures that are pictures; a table is only written.
+#: Figures that are drawn; tables are only written as CSV.
 DRAWN: Mapping[str, Callable[[Table, Campaign], Figure]] = {
     "hetauto-fig7": lambda table, campaign: bars(
         table, group="experiment", series="solver", value="over uniform"

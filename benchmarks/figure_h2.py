@@ -1,4 +1,4 @@
-"""H2's Fig. 11 and Table 8 as tables, beside what its text says."""
+"""H2's Fig. 11 and Table 8 as tables, compared with the values in its text."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ RATIOS = {
 }
 #: H2, Table 6: tokens per chip and second of 256 chips alone.
 CHIPS = {"chip-a": 136.9, "chip-b": 143.7, "chip-c": 46.2, "chip-d": 99.5}
-#: H2, Table 8: seconds of its search; which of the two batches is not said.
+#: H2, Table 8: seconds of its search; the paper does not say for which of two batches.
 SEARCH_S = {"a": 0.62, "b": 5.48, "c": 12.29}
 #: H2, Table 7: chips of each kind.
 COUNTS = {
@@ -36,7 +36,7 @@ COUNTS = {
 }
 
 
-# Long for the words beside the figures.
+# Long because of the texts of the remarks.
 def speedup(campaign: Campaign) -> Table:
     """H2, Fig. 11: HeteroSpeedupRatio."""
     alone = {
@@ -133,7 +133,7 @@ def search_overhead(campaign: Campaign) -> Table:
                 dfs.closed_form_s,
                 proof.closed_form_s,
                 wider.closed_form_s if proven else None,
-                # 0: it did not come that far.
+                # 0: no bound was found in time.
                 wider.lower_bound_s or None,
                 above_optimum(dfs, wider),
             )
@@ -168,7 +168,7 @@ def search_overhead(campaign: Campaign) -> Table:
 
 
 def _tokens_per_device_s(figure: Figure) -> float:
-    """Return the throughput of a published plan at our times."""
+    """Return the throughput of a published plan with our times."""
     training = figure.problem.training
     tokens = training.global_batch * training.seq_len
     return tokens / figure.problem.clusters[0].devices / figure.seconds()

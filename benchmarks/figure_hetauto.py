@@ -1,6 +1,6 @@
-"""HetAuto's figures as tables, beside what its text says.
+"""HetAuto's figures as tables, compared with the values in its text.
 
-The paper prints most points only as pictures, which we do not read off.
+The paper prints most points only as pictures, from which we read no values.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ PUBLISHED_7: Mapping[tuple[str, str], str] = {
     ("hetauto-exp3", "mcts"): "up to 1.57",
     ("hetauto-exp3", "metis"): "0.70",
 }
-#: HetAuto, section 7.2: minutes that its search was given.
+#: HetAuto, section 7.2: time limits of its search, in minutes.
 BUDGETS_MIN = dict(zip(EXPERIMENTS, (2, 25, 150), strict=True))
 
 

@@ -1,7 +1,7 @@
-"""What the papers' figures are made from: runs of our solvers, kept as JSON.
+"""The data of the papers' figures: runs of our solvers, stored as JSON.
 
-A *campaign* is a list of runs that one or two figures are drawn from. Every run is in
-a process of its own, one after the other (``hetopt.solvers.side_by_side``).
+A *campaign* is a list of runs that one or two figures are drawn from. Every run has a
+process of its own; they run one after the other (``hetopt.solvers.side_by_side``).
 """
 
 from __future__ import annotations
@@ -48,13 +48,13 @@ class Shot:
     Attributes
     ----------
     setting
-        The problem, and what was changed about it.
+        The problem, and the changes made to it.
     limit_s
-        None where the search had no limit.
+        None if the search had no limit.
     layout
-        Clusters along the pipeline: how many stages of which (d, c, t).
+        Clusters along the pipeline, with their numbers of stages and (d, c, t).
     trace
-        When a better plan was known, and its closed form.
+        When each better plan was found, and its closed form.
     """
 
     setting: str
@@ -84,7 +84,7 @@ class Shot:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Campaign:
-    """Runs, and what they ran on."""
+    """Runs, and the machine that they ran on."""
 
     name: str
     machine: str
@@ -115,7 +115,7 @@ class Campaign:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Order:
-    """A run that is wanted.
+    """A run to be made.
 
     Attributes
     ----------
@@ -130,9 +130,9 @@ class Order:
 
 
 def campaign(name: str, *, limit_s: float, seeds: int) -> Campaign:
-    """Run a campaign by name, and say on the way how far it is."""
+    """Run a campaign by name; print its progress."""
     orders = list(CAMPAIGNS[name](limit_s, seeds))
-    # A wider space has code of its own.
+    # Searches of a wider space are compiled separately.
     kinds = {
         (
             order.entry.solver,
@@ -220,12 +220,12 @@ def _read(name: str) -> Problem:
 
 
 def _experiments(limit_s: float, seeds: int) -> Iterator[Order]:
-    """HetAuto's experiments by all its rivals, by tree search, and proven."""
+    """Yield HetAuto's experiments with all rivals, tree search and the proof."""
     for name in EXPERIMENTS:
         problem = _read(name)
         for solver in (*BASELINES, "mcts", "mcts-guided", "dp"):
             seed = 0 if solver.startswith("mcts") else None
-            # A proof takes seconds; with no limit dp does without workers.
+            # A proof takes seconds; without a limit dp starts no workers.
             limit = None if solver == "dp" else limit_s
             yield Order(
                 setting=name, problem=problem, entry=_entry(solver, limit, seed=seed)
@@ -238,7 +238,7 @@ def _experiments(limit_s: float, seeds: int) -> Iterator[Order]:
 
 
 def _long(limit_s: float, seeds: int) -> Iterator[Order]:
-    """HetAuto's exp2 on long sequences, with c free and with c = 1."""
+    """Yield HetAuto's exp2 on long sequences, with c free and with c = 1."""
     problem = _read(LONG)
     without = without_context(problem)
     for solver in BASELINES:
@@ -251,14 +251,14 @@ def _long(limit_s: float, seeds: int) -> Iterator[Order]:
 
 
 def without_context(problem: Problem) -> Problem:
-    """Return a problem without pins, but for c = 1."""
+    """Return a problem whose only pin is c = 1."""
     one = ClusterPins(cp=Domain(allowed=frozenset({1})))
     pins = Pins(clusters={cluster.name: one for cluster in problem.clusters})
     return replace(problem, pins=pins)
 
 
 def _weights(limit_s: float, seeds: int) -> Iterator[Order]:
-    """Tree search on HetAuto's exp2 under several exploration weights."""
+    """Yield tree search on HetAuto's exp2 under several exploration weights."""
     problem = _read("hetauto-exp2")
     for weight in WEIGHTS:
         for seed in range(seeds):
@@ -268,7 +268,7 @@ def _weights(limit_s: float, seeds: int) -> Iterator[Order]:
 
 
 def _scattered(limit_s: float, seeds: int) -> Iterator[Order]:
-    """32 A100 in one, two and four clusters, with the published strategy."""
+    """Yield 32 A100 in one, two and four clusters, with the published strategy."""
     base = _read("hetauto-table1-a100")
     for schedule in ("1f1b", "virtual-1f1b"):
         for count in (1, 2, 4):
@@ -280,11 +280,11 @@ def _scattered(limit_s: float, seeds: int) -> Iterator[Order]:
 
 
 def scattered(base: Problem, count: int, schedule: ScheduleName) -> Problem:
-    """Return the published strategy on four nodes in so many clusters.
+    """Return the published strategy on four nodes in ``count`` clusters.
 
-    (p, d, c, t) = (4, 2, 2, 2) is published: a node per stage. Ours: one sequence per
-    micro-batch (the size Table 1 gives for A100), six layers per stage, and
-    recomputation free.
+    (p, d, c, t) = (4, 2, 2, 2) is published: a node per stage. We assume one sequence
+    per micro-batch (the size Table 1 gives for A100), six layers per stage, and free
+    recomputation.
     """
     nodes, stages = 4, 4
     own = ClusterPins(
@@ -315,7 +315,7 @@ def scattered(base: Problem, count: int, schedule: ScheduleName) -> Problem:
 
 
 def _h2(limit_s: float, seeds: int) -> Iterator[Order]:
-    """H2's experiments by its own search and proven, and its chips alone.
+    """Yield H2's experiments with its own search and the proof, and its chips alone.
 
     H2 has no context parallelism: its space is that of c = 1.
     """

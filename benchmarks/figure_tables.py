@@ -1,4 +1,4 @@
-"""What a figure's counterpart is: rows, and remarks on where ours differs."""
+"""The counterpart of a paper's figure: rows, and remarks on the differences."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ class Table:
     Attributes
     ----------
     name
-        Of its files.
+        Name of its files.
     title
-        Which figure of which paper, and what it shows.
+        Paper, figure, and content.
     campaign
-        What it is made from.
+        Name of the campaign with its runs.
     remarks
-        Where ours differs, and why.
+        Differences from the paper, with their causes.
     """
 
     name: str

@@ -2,12 +2,11 @@
 
     python -m benchmarks.figures [--quick] [--drawing] [--out DIR] [NAME...]
 
-Regenerates the counterparts of HetAuto's Fig. 1, 7, 8, 11 and 12 and of H2's Fig. 11
-and Table 8: runs the searches they are made from (``campaign-*.json``), one after the
-other, and writes for each figure a CSV and a picture (PNG, SVG), and for all that are
-there ``figures.md``, beside what the papers' texts give. ``--drawing`` runs nothing and
-starts from the campaigns kept. ``--quick`` is a trial and writes to
-``build/figures-quick``.
+Makes the counterparts of HetAuto's Fig. 1, 7, 8, 11 and 12 and of H2's Fig. 11 and
+Table 8: runs the searches that they need (``campaign-*.json``), one after the other,
+and writes for each figure a CSV and a picture (PNG, SVG), and for all existing ones
+``figures.md``, with the values of the papers' texts. ``--drawing`` runs no search and
+uses the stored campaigns. ``--quick`` is a trial and writes to ``build/figures-quick``.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from hetopt.report.drawing import plots
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-#: Figure -> the campaign it takes, and what makes a table of that.
+#: Figure -> its campaign, and the function that makes a table of it.
 FIGURES: Mapping[str, tuple[str, Callable[[Campaign], Table]]] = {
     "hetauto-fig7": ("hetauto-experiments", figure_hetauto.throughput),
     "hetauto-fig8": ("hetauto-experiments", figure_hetauto.search_time),
@@ -41,7 +40,7 @@ FIGURES: Mapping[str, tuple[str, Callable[[Campaign], Table]]] = {
 }
 OUT = Path(__file__).parent / "results" / "figures"
 QUICK_OUT = Path("build") / "figures-quick"
-#: Seconds per search, and seeds where several are drawn.
+#: Seconds per search, and number of seeds for random searches.
 FULL, QUICK = (120.0, 3), (5.0, 1)
 
 _HEAD = """\
@@ -56,7 +55,7 @@ a process of its own. `dp` is the proven optimum of one strategy per cluster.
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Make what is asked for and return the exit code."""
+    """Make the requested figures and return the exit code."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument(
         "names", nargs="*", metavar="NAME", help=f"of {', '.join(FIGURES)}"
@@ -72,7 +71,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for name in names:
         if name not in FIGURES:
             parser.error(f"there is no figure {name!r}, expected {', '.join(FIGURES)}")
-    # A quick look does not replace what took an hour.
+    # A quick trial must not replace figures that took an hour.
     folder = make_folder(options.out or str(QUICK_OUT if options.quick else OUT))
     limit_s, seeds = QUICK if options.quick else FULL
     if not options.drawing:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def forged(kind: str, plan: Data, certificate: Data, other: Data) -> tuple[Data, Data]:
-    """Return a plan file and a certificate that do not hold.
+    """Return a plan file and a certificate with a false claim.
 
     Parameters
     ----------
@@ -57,7 +57,7 @@ def _program(plan: Data) -> tuple[int, int]:
 
 
 def _next_to_the_plan(certificate: Data) -> Data:
-    """Return the claim that most likely is as near to false as any other."""
+    """Return the claim that is probably closest to false if its bound is raised."""
     p, q = _program(certificate["plan"])
     near: Data = min(
         (
@@ -113,7 +113,7 @@ def _missing(plan: Data, certificate: Data, other: Data) -> None:
 def _other_space(plan: Data, certificate: Data, other: Data) -> None:
     certificate["relaxed"] = [] if certificate["relaxed"] else ["p3", "p4"]
     plan["relaxed"] = certificate["relaxed"]
-    # As if only the plan's own number of micro-batches were permitted.
+    # Permits only the plan's own number of micro-batches.
     _, q = _program(certificate["plan"])
     for key in ("programs", "microbatches"):
         certificate[key] = [
@@ -137,7 +137,7 @@ def _other_order(plan: Data, certificate: Data, other: Data) -> None:
             for key in ("cluster", "dp", "cp", "tp", "recompute"):
                 stage[key] = source[key]
         if stages == [*reversed(moved)]:
-            # One cluster hosts all stages: they are of another order of units then.
+            # One cluster hosts all stages: reversed, their units are out of order.
             stages.reverse()
         if len(stages) == 1:
             stages[0]["first_unit"] = 1
@@ -155,7 +155,7 @@ def _rounded_up(plan: Data, certificate: Data, other: Data) -> None:
     _lift(certificate, value + value // 10**6 + 10**5)
 
 
-#: What a forger does, by name.
+#: Forgeries by name.
 KINDS: dict[str, Forge] = {
     "second-best plan, bounds raised": _second_best,
     "bound raised": _raised,

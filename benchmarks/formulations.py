@@ -10,24 +10,23 @@ Programs are (1, 32), (2, 32), (4, 32) and (8, 32) of exp1 and (3, 32) of exp2, 
 to three variants:
 
 - ``whole``: all undominated strategies, and a cutoff that no plan exceeds;
-- ``own``: cutoff and narrowing as the race has them when p and q are pinned: the
-  cutoff is this program's own optimum;
-- ``race``: cutoff and narrowing as the race over all (p, q) has them once it knows
-  its optimum. A program that the relaxation refutes then asks no engine: one row.
+- ``own``: cutoff and narrowing as in the race if p and q are pinned: the cutoff is this
+  program's own optimum;
+- ``race``: cutoff and narrowing as in the race over all (p, q) once it knows its
+  optimum. A program that the relaxation refutes needs no engine: one row.
 
-With them go, for cp-sat and milp, all programs of exp3 in the variant ``race`` that
-the relaxation leaves.
+For cp-sat and milp, also all programs of exp3 in the variant ``race`` that the
+relaxation does not refute.
 
-Columns of the table: ``build s`` is the time from a program's data to what the solver
-takes (for miqp-scip to the Pyomo model; handing that over belongs to its solving), and
-``solve s`` what its engine takes beyond that, for which it builds the program again.
+Columns of the table: ``build s`` is the time from a program's data to the solver's
+input (for miqp-scip to the Pyomo model; passing that on counts as solving), and
+``solve s`` the engine's time minus that, as the engine builds the program again.
 ``rows`` and ``columns`` are constraints and variables before presolve, for miqp-highs
 after linearisation; ``nonzeros`` are those of linear programs. ``root`` is the bound
 of the linear relaxation before any cut, for solvers of linear programs; ``inf`` says
 that the relaxation is infeasible. Times of plans are closed forms in seconds. Every
-solver has one thread and the same seed, and none is told a plan to start from, as the
-race would tell it the best one known of its program; nothing else should run
-meanwhile.
+solver has one thread and the same seed, and none is given a plan to start from, unlike
+in the race, which passes on the best known one; nothing else should run meanwhile.
 """
 
 from __future__ import annotations
@@ -68,14 +67,14 @@ if TYPE_CHECKING:
     from hetopt.formulations.program import ProgramData
     from hetopt.solvers.race.engine import Engine
 
-#: Two solvers' optima are the same if they differ by no more than this share.
+#: Two solvers' optima count as equal up to this relative difference.
 AGREEMENT = 1e-6
-#: Who gets the programs of the problem with too many for all.
+#: Solvers that get the programs of the problem that has too many for all solvers.
 RACERS = ("cp-sat", "milp")
 
 
 class Built(NamedTuple):
-    """A program as a solver takes it.
+    """A program as input of a solver.
 
     ``linear`` counts its objective in ``unit_ns``; ``model_s`` is the time until the
     Pyomo model, which the engines of the MIQP count as theirs.
@@ -89,7 +88,7 @@ class Built(NamedTuple):
 
 
 class Solver(NamedTuple):
-    """What builds a formulation, and the engine that solves it."""
+    """The function that builds a formulation, and the engine that solves it."""
 
     formulation: str
     build: Callable[[ProgramData], Built]
@@ -98,7 +97,7 @@ class Solver(NamedTuple):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One line of the table; None where there is nothing to say."""
+    """One line of the table; None for an empty cell."""
 
     problem: str
     p: int
@@ -260,7 +259,7 @@ def _root_s(built: Built, time_limit_s: float) -> float | None:
 
 
 def contradiction(rows: Iterable[Row]) -> str | None:
-    """Return what two solvers' proofs of one program contradict each other in."""
+    """Return how two solvers' proofs of one program contradict each other, or None."""
     proofs = [
         row for row in rows if row.status in ("optimal", "no plan within the cutoff")
     ]
@@ -297,7 +296,7 @@ def _available() -> tuple[str, ...]:
 
 
 def main() -> int:
-    """Print the table, line by line; write it as CSV as it grows."""
+    """Print the table line by line; write the CSV again after each line."""
     summary = (__doc__ or "").partition("\n")[0]
     names = (*PROGRAMS, RACED)
     parser = argparse.ArgumentParser(description=summary)

@@ -1,7 +1,7 @@
 """A seeded generator of problems of any size, for ``benchmarks.growth``.
 
-Clusters, their accelerators, sizes, networks and links are drawn; the model and the
-batch follow from the number of layers and devices, as those of published runs do.
+Clusters, their accelerators, sizes, networks and links are random; the model and the
+batch follow from the number of layers and devices, as in published runs.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ KINDS = (
     ("MI300X", 8),
     ("V100-32GB", 8),
 )
-#: Layers up to which a width is usual: layers, hidden, heads, key-value heads, MLP.
+#: Usual widths up to a number of layers: layers, hidden, heads, key-value heads, MLP.
 WIDTHS = (
     (24, 2048, 16, 16, 5504),
     (40, 5120, 40, 40, 13824),
@@ -39,16 +39,16 @@ WIDTHS = (
     (126, 16384, 128, 8, 53248),
     (10_000, 18432, 128, 8, 61440),
 )
-#: Largest node count over the smallest, before they are scaled to the devices wanted.
+#: Largest over smallest node count, before scaling to the requested devices.
 _SPREAD = 32
-#: How often a cluster repeats an earlier one, sizes included.
+#: Probability that a cluster repeats an earlier one, with its sizes.
 _TWIN = 0.25
 _DEVICES_PER_SEQUENCE = 8
 _SEQ_LEN = 4096
 
 
 class Size(NamedTuple):
-    """How large a problem is."""
+    """Size of a problem."""
 
     clusters: int
     devices: int
@@ -56,7 +56,7 @@ class Size(NamedTuple):
 
 
 def document(size: Size, seed: int) -> dict[str, Any]:
-    """Return a problem as its YAML file would say it."""
+    """Return a problem as the content of its YAML file."""
     draw = random.Random(f"{size.clusters} {size.devices} {size.layers} {seed}")
     _, hidden, heads, kv_heads, ffn = next(w for w in WIDTHS if size.layers <= w[0])
     batch = max(size.devices // _DEVICES_PER_SEQUENCE, 32)

@@ -1,11 +1,11 @@
-"""How planning grows with clusters, devices and layers.
+"""How planning time and memory grow with clusters, devices and layers.
 
 Run with ``python -m benchmarks.growth``: ten problems of eight clusters and ten of
 sixteen, then one of every size, each planned by the command line in a process of its
-own; the tables are written to ``benchmarks/results/growth.md`` as well. With sizes or
-seeds of your own they are printed only. Problems are generated
-(``benchmarks.growing``), all times in them are modelled. Times and memory depend on the
-machine; where a proof is out of reach, so does the gap.
+own; the tables are printed and written to ``benchmarks/results/growth.md``. With sizes
+or seeds of your own they are only printed. Problems are generated
+(``benchmarks.growing``) and all their times are modelled. Planning time and memory
+depend on the machine, and so does the gap if the proof is not finished.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
 RESULTS = Path(__file__).parent / "results" / "growth.md"
-#: From each size one step in every direction.
+#: Each size is one step from another one in every direction.
 SIZES = (
     Size(2, 64, 24),
     Size(2, 1024, 48),
@@ -46,10 +46,10 @@ SIZES = (
     Size(16, 65536, 192),
     Size(16, 131072, 256),
 )
-#: What ten seeds are planned of, and what every one of them is to reach.
+#: Sizes planned with ten seeds, and the limits for each of these runs.
 MANY, SEEDS = (Size(8, 1024, 48), Size(16, 16384, 126)), range(10)
 BAR_GAP, BAR_GIB = 0.001, 4.0
-#: Seconds between two looks at the memory used.
+#: Seconds between two measurements of the memory used.
 _TURN_S = 0.5
 
 HEADER = (
@@ -129,7 +129,7 @@ def plan(size: Size, seed: int, *, solver: str, limit_s: float, jobs: int) -> Ou
 
 
 class _Watch(threading.Thread):
-    """Watches the memory of all processes of a session, shared pages counted once."""
+    """Measures the memory of all processes of a session; counts shared pages once."""
 
     def __init__(self, session: int) -> None:
         super().__init__(daemon=True)
@@ -138,11 +138,11 @@ class _Watch(threading.Thread):
         self.peak_bytes = 0
 
     def run(self) -> None:
-        """Look again and again until told to stop."""
+        """Measure repeatedly until stopped."""
         while not self.done.wait(_TURN_S):
             used = 0
             for folder in Path("/proc").glob("[0-9]*"):
-                # Processes end while they are looked at.
+                # A process may end while it is measured.
                 with suppress(OSError, IndexError, ValueError):
                     fields = (folder / "stat").read_text().rpartition(")")[2].split()
                     if int(fields[3]) == self.session:
@@ -158,7 +158,7 @@ def _resident_bytes(folder: Path) -> int:
 
 
 def summary(size: Size, outcomes: Sequence[Outcome]) -> str:
-    """Return what ten seeds of a size came to, against the bar."""
+    """Return a summary of ten seeds of a size, compared with the limits."""
     close = sum(
         found.gap is not None and found.gap <= BAR_GAP and found.peak_gib < BAR_GIB
         for found in outcomes
@@ -174,7 +174,7 @@ def summary(size: Size, outcomes: Sequence[Outcome]) -> str:
 
 
 def _all(options: argparse.Namespace) -> Iterator[tuple[Size, int]]:
-    """Yield the sizes and seeds asked for."""
+    """Yield the requested sizes and seeds."""
     axes = (options.clusters, options.devices, options.layers)
     most = MANY[-1]
     defaults = ([most.clusters], [most.devices], [most.layers])
@@ -239,7 +239,7 @@ def main() -> None:
 def _write(
     began: str, many: Mapping[Size, Sequence[Outcome]], sizes: Sequence[Outcome]
 ) -> None:
-    """Write down what is known so far: the whole run takes most of an hour."""
+    """Write the results so far, as the whole run takes most of an hour."""
     text = [
         "# How planning grows (`python -m benchmarks.growth`)",
         f"When it began: {began}",

@@ -1,13 +1,13 @@
-"""H2's ablation (Table 9) on Exp-C-1, beside what the paper measured.
+"""H2's ablation (Table 9) on Exp-C-1, compared with the paper's measurements.
 
-Run with ``python -m benchmarks.h2_ablation``; prints Markdown. The plan is HeteroAuto's
-reading of the best: no context parallelism, plain 1F1B, proven by ``dp``. Each row
-takes one thing away from it and simulates what is left:
+Run with ``python -m benchmarks.h2_ablation``; prints Markdown. The plan is the best of
+HeteroAuto's space: no context parallelism, plain 1F1B, proven by ``dp``. Each row
+removes one feature and simulates the rest:
 
-*TCP*: links staged in the hosts' memory whose connections carry a tenth of what
-device-direct RDMA does (H2, section 3.2.1: 9.94 times the latency on average, 1.79 to
+*TCP*: links staged in the hosts' memory whose connections have a tenth of the rate of
+device-direct RDMA (H2, section 3.2.1: 9.94 times the latency on average, 1.79 to
 16.0 by size; only Fig. 7 has the points). *Uniform 1F1B*: the same number of layers on
-every stage; with the plan's own degrees, and with the best for it. *Without SR&AG*: the
+every stage, with the plan's own degrees and with the best ones. *Without SR&AG*: the
 other ways to reshard. *Without overlap*: sends and receives of one boundary block as
 one exchange (``1f1b-batched``), or one after the other (``1f1b-blocking``). *NIC
 affinity*: 5.51 instead of 9.56 GB/s from chip A to chip B (Table 3).
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from hetopt.schedule.times import PipelineTimes
 
 PROBLEM = "h2-exp-c-1"
-#: What both chips' plans leave out: HeteroAuto has no context parallelism.
+#: HeteroAuto has no context parallelism on either chip.
 SPACE: dict[str, object] = {
     "pin.clusters.chip-a.cp": 1,
     "pin.clusters.chip-b.cp": 1,
@@ -75,7 +75,7 @@ def best(problem: Problem) -> Plan | None:
 def seconds(
     problem: Problem, plan: Plan, schedule: ScheduleName | None = None
 ) -> float:
-    """Simulate a plan as a problem's links and ways to reshard have it."""
+    """Simulate a plan with a problem's links and permitted ways to reshard."""
     times = pipeline_times(plan, build_table(problem))
     if schedule is not None:
         times = replace(times, schedule=schedule)
@@ -83,7 +83,7 @@ def seconds(
 
 
 def even(plan: Plan) -> tuple[int, ...]:
-    """Return units per stage with layers spread evenly: ends come on top."""
+    """Return units per stage, layers spread evenly; embedding and head are added."""
     stages = plan.pipeline.stages
     layers = stages[-1].end_unit - 2
     share, left = divmod(layers, len(stages))

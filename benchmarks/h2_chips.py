@@ -1,14 +1,15 @@
-"""H2's Table 6, each kind of chip alone on 256 chips, beside what hetopt says.
+"""H2's Table 6, 256 chips of one kind, compared with hetopt's values.
 
 Run with ``python -m benchmarks.h2_chips``; prints Markdown. Each row has the degrees,
 the recomputation and the batch of the paper, with micro-batches of one sequence
 ("memory constraints often restrict the microbatch size to 1", H2, section 4.3) and
-the same number of layers on every stage. Beside it stands the best plan for the same
-chips without context parallelism, which H2 has not.
+the same number of layers on every stage. It is compared with the best plan for the same
+chips without context parallelism, which H2 does not have.
 
-Of chip D the paper says "CPU Offload" and not of what. Here it is the optimizer, as
-ZeRO-Offload has it: moments and fp32 weights in the hosts' memory, gradients there and
-weights back once an iteration. That is our assumption, and so are chip D's links.
+For chip D the paper says "CPU Offload" but not what is offloaded. Here it is the
+optimizer, as in ZeRO-Offload: moments and fp32 weights are in the hosts' memory; once
+an iteration gradients go there and weights come back. This is our assumption, and so
+are chip D's links.
 
 All latencies are modelled and nothing depends on the machine.
 """
@@ -29,19 +30,19 @@ if TYPE_CHECKING:
     from hetopt.problem.training.choices import Recompute
     from hetopt.results.result import Result
 
-#: Its clusters are 256 chips of each kind, at 2M tokens.
+#: The problem has 256 chips of each kind, at 2M tokens.
 PROBLEM = "h2-exp-b-1"
-#: Memory in which any plan fits, to say what one would need.
+#: Memory into which any plan fits, to report the need of one that does not fit.
 ROOMY = 10**12
-#: What the links inside a node of chip D would carry if the published figure were due
-#: to them; 100 GB/s in its catalogue file, our assumption.
+#: Rate of the links inside a node of chip D that would explain the published figure;
+#: its catalogue file has 100 GB/s, our assumption.
 SLOW: dict[str, object] = {"clusters.chip-d.intra_node.bandwidth": "22 GB/s"}
 OFFLOAD: dict[str, object] = {"clusters.chip-d.offload": "optimizer"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One line of Table 6, and what ours has set otherwise."""
+    """One line of Table 6, with the settings that differ in ours."""
 
     chip: str
     stages: int
@@ -55,7 +56,7 @@ class Row:
 
 
 def rows() -> tuple[Row, ...]:
-    """Return Table 6, and chip D in other ways."""
+    """Return Table 6, and chip D with other settings."""
     published: tuple[tuple[str, int, int, Recompute, float], ...] = (
         ("chip-a", 16, 4, "none", 136.9),
         ("chip-b", 16, 4, "full", 143.7),
@@ -125,7 +126,7 @@ def problem_of(row: Row, *, pinned: bool) -> Problem:
 
 
 def _even(problem: Problem, stages: int) -> tuple[int, ...]:
-    """Return units per stage with as many layers on each; the ends come on top."""
+    """Return units per stage with equally many layers; embedding and head are added."""
     units = [problem.model.layers // stages] * stages
     units[0] += 1
     units[-1] += 1
@@ -145,7 +146,7 @@ def rate(result: Result, problem: Problem) -> float | None:
 
 
 def need_gb(result: Result, problem: Problem) -> float:
-    """Return what the fullest stage needs of a pinned plan, even if it does not fit."""
+    """Return the need of a pinned plan's fullest stage, even if it does not fit."""
     if result.best is None:
         cluster = replace(problem.clusters[0], memory_bytes=ROOMY)
         problem = replace(problem, clusters=(cluster,))

@@ -4,10 +4,10 @@ Run with ``python -m benchmarks.hapt``; prints Markdown.
 
 *Granularity*: pipelines cut between groups of 6 or 3 transformer layers (8 and 16
 units, as Alpa cuts), between layers (48, as HexiScale does) and between the three
-blocks of each layer (146 units with the ends). Layers of a group cost what they cost
-one by one, so all plans are of one and the same model. *Joint optimisation*: planned
-as if boundaries took no time, with the warm-ups that schedule gives then and what they
-really take charged afterwards, or with the times they take.
+blocks of each layer (146 units with the ends). A group costs the sum of its layers, so
+all plans are of the same model. *Joint optimisation*: planned with the true times of
+boundaries, or as if they took no time. In the latter case the schedule's warm-ups
+follow from zero times, and the true times are charged afterwards.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ COLUMNS = "p, q | closed form s | simulated s | balance | boundaries ms"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """One problem as it was planned."""
+    """A problem at one granularity, with its table."""
 
     name: str
     problem: Problem
@@ -67,7 +67,7 @@ def granularities(block: Problem) -> Iterator[Case]:
 
 
 def coarsened(problem: Problem, table: CostTable, group: int) -> Case:
-    """Join ``group`` layers to one unit: times and bytes add up."""
+    """Join ``group`` layers into one unit: times and bytes add up."""
     layers = problem.model.layers // group
     joined = replace(problem, model=replace(problem.model, layers=layers))
     scale = np.array(
@@ -105,7 +105,7 @@ def coarsened(problem: Problem, table: CostTable, group: int) -> Case:
 
 
 def deaf(case: Case) -> CostTable:
-    """Return the table with boundaries that take no time."""
+    """Return the table with zero times for all boundaries."""
     return replace(
         case.table,
         slices=tuple(
@@ -120,7 +120,7 @@ def deaf(case: Case) -> CostTable:
 
 
 def planned(case: Case, table: CostTable) -> Result:
-    """Plan a case on a table of its own."""
+    """Plan a case with another table."""
     return solve(
         Request(
             problem=case.problem,
@@ -132,7 +132,7 @@ def planned(case: Case, table: CostTable) -> Result:
 
 
 def rescheduled(plan: Plan, table: CostTable) -> Plan:
-    """Give a plan the warm-ups its schedule prescribes for a table's times."""
+    """Return a plan with the warm-ups of its schedule under a table's times."""
     stages = plan.pipeline.stages
     times = price(plan, table).times
     counts = warmup_counts(

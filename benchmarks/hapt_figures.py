@@ -2,16 +2,17 @@
 
 Run with ``python -m benchmarks.hapt_figures``; prints Markdown. Every plan is proven
 optimal by ``dp`` within its space, or comes with its gap; times of training are
-modelled. The paper's text gives configuration (h) of Fig. 7 only, as far as Table 2
-goes, and few values: where only a picture has them, columns are blank.
+modelled. The paper's text gives only configuration (h) of Fig. 7 (in Table 2), and few
+values; values that are only in pictures are left blank.
 
 *Table 1*: 4 A100 in two nodes and 2 V100 in one, three stages of two devices each, 128
 micro-batches, 128 equal layers, cut between groups of 16 or between all. *Fig. 7h*:
-beside a planner that cuts between layers for 1F1B whose transfers block, as HexiScale
-hardly overlaps. *Fig. 8*: what the devices of each stage next to the other cluster do
-during a simulated iteration, HAPT's balance (Eq. 25), and the share of the time with a
-transfer under way between the clusters in which the stage computes. *Fig. 9*: about as
-many peak FLOP/s from A100 alone. *Fig. 10*: 3 to 10 Gbps between the clusters.
+compared with a planner that cuts between layers, under 1F1B with blocking transfers, as
+HexiScale hardly overlaps. *Fig. 8*: how the devices of the two stages at the boundary
+between the clusters spend a simulated iteration, HAPT's balance (Eq. 25), and for each
+of the two the share of the inter-cluster transfer time during which it computes.
+*Fig. 9*: A100 alone with about the same peak FLOP/s. *Fig. 10*: 3 to 10 Gbps between
+the clusters.
 """
 
 from __future__ import annotations
@@ -42,12 +43,12 @@ if TYPE_CHECKING:
     from hetopt.schedule.simulator import Simulation
 
 PROBLEM = "hapt-gpt39b"
-#: Of HAPT, Alpa (Eager-1F1B) and Megatron or HexiScale, where nothing else differs.
+#: The schedules of HAPT, Alpa (Eager-1F1B) and Megatron or HexiScale, all else equal.
 SCHEDULES: tuple[ScheduleName, ...] = ("h-1f1b", "eager-1f1b", "1f1b")
 GBPS = (10, 9, 8, 7, 6, 5, 4, 3)
-#: Where transfers are as long as stages a proof of H-1F1B may take long.
+#: A proof of H-1F1B may take long if transfers are as long as stages.
 LIMIT_S = 120.0
-#: Ends of the model are left with no vocabulary to speak of, so that layers are all.
+#: The vocabulary is tiny, so that only layers matter.
 CASE_STUDY = """
 model:
   {name: case-study, layers: 128, hidden: 2048, heads: 16, ffn: 8192, vocab: 128,
@@ -80,7 +81,7 @@ def best(problem: Problem, table: CostTable) -> Plan:
 def found(
     problem: Problem, table: CostTable, limit_s: float | None
 ) -> tuple[Plan, float]:
-    """Return the best plan of a time limit, and its gap; 0 if it is proven."""
+    """Return the best plan within the time limit, and its gap; 0 if it is proven."""
     result = plan_of(problem, table=table, solver="dp", time_limit_s=limit_s)
     assert result.best is not None
     assert result.gap is not None
@@ -126,7 +127,7 @@ def table_1() -> None:
 
 
 def spans(starts: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Join spans of time that overlap: (n, 2), ascending and apart."""
+    """Return spans of time, overlapping ones joined: (n, 2), ascending, disjoint."""
     order = np.argsort(starts)
     joined: list[list[int]] = []
     for begin, end in zip(starts[order].tolist(), ends[order].tolist(), strict=True):
@@ -138,12 +139,12 @@ def spans(starts: NDArray[np.int64], ends: NDArray[np.int64]) -> NDArray[np.int6
 
 
 def length(of: NDArray[np.int64]) -> int:
-    """Return how long spans are together."""
+    """Return the total length of spans."""
     return int((of[:, 1] - of[:, 0]).sum())
 
 
 def shared(first: NDArray[np.int64], second: NDArray[np.int64]) -> int:
-    """Return how long two sets of spans go on at the same time."""
+    """Return the total time that two sets of spans have in common."""
     both = np.vstack((first, second))
     return length(first) + length(second) - length(spans(both[:, 0], both[:, 1]))
 
@@ -161,7 +162,7 @@ def computing(simulation: Simulation, stage: int) -> NDArray[np.int64]:
 
 
 def transferring(simulation: Simulation, boundary: int) -> NDArray[np.int64]:
-    """Return when something is under way over a boundary, in either direction."""
+    """Return when a boundary transfers, in either direction."""
     starts = np.hstack(
         (
             simulation.send_forward_start_ns[boundary],
@@ -172,7 +173,7 @@ def transferring(simulation: Simulation, boundary: int) -> NDArray[np.int64]:
 
 
 def figure_8(problem: Problem, table: CostTable) -> None:
-    """Print Fig. 8: computing, transfers that nothing hides, idle; and overlap."""
+    """Print Fig. 8: computation, exposed transfers, idle time and overlap."""
     print(
         "\n## Figure 8\n\nShares of the simulated iteration; in HAPT's text: balance "
         "of Hapt 94.8%, HexiScale 88.4%; overlap of Megatron 74.7%, Alpa 66.7%, "
@@ -223,7 +224,7 @@ def stage_shares(plan: Plan, problem: Problem) -> Iterable[str]:
 
 
 def figure_7(problem: Problem, table: CostTable) -> None:
-    """Print Fig. 7h's ratio to a planner of whole layers without overlap."""
+    """Print Fig. 7h's ratio to a planner that cuts between layers without overlap."""
     own = price(best(problem, table), table).iteration_time_s
     other = variant(
         PROBLEM,
@@ -295,7 +296,7 @@ def figure_10() -> None:
 
 
 def main() -> int:
-    """Print all of it."""
+    """Print all tables."""
     print("# HAPT's case study and figures\n")
     table_1()
     problem = variant(PROBLEM, {})

@@ -1,7 +1,7 @@
-"""HetAuto's three experiments, and its published plan of the third, planned.
+"""Plan HetAuto's three experiments, and its published plan of the third.
 
 Run with ``python -m benchmarks.hetauto``; every search runs in a process of its own,
-as a user would start it. Times depend on the machine, everything else does not.
+as a user would start it. Search times depend on the machine, all other values do not.
 """
 
 from __future__ import annotations

@@ -1,15 +1,15 @@
-"""Hetu v2's strategies (its Tables 5, 7 and 8) beside hetopt's plans.
+"""Hetu v2's strategies (its Tables 5, 7 and 8) compared with hetopt's plans.
 
 Run with ``python -m benchmarks.hetu``; prints Markdown. ``--only C4`` prints one row.
 
-Every strategy of Hetu is priced as hetopt prices any plan, and beside it stands the
-plan that hetopt proves best for the same devices: of Table 5 with one pipeline and
-ZeRO-1, as replicas inside a stage are Hetu's equal pipelines; of C1 to C7 with up to
-two pipelines and ZeRO-0, as Hetu runs them. What the paper does not say is taken as in
-the problem files of Table 4, and its strategies recompute as little as fits.
+Every strategy of Hetu is priced like any plan, and compared with the plan that hetopt
+proves best for the same devices: for Table 5 with one pipeline and ZeRO-1, as Hetu's
+equal pipelines are replicas inside a stage here; for C1 to C7 with up to two pipelines
+and ZeRO-0, as Hetu runs them. Settings that the paper does not state are those of the
+problem files of Table 4, and its strategies recompute as little as fits into memory.
 
-Published step times stand where the paper's text has one: 6.05 s and 6.91 s. All others
-are points of its Figures 13 and 14, which are pictures.
+Published step times are given if the paper's text has them: 6.05 s and 6.91 s. All
+others are only points in its Figures 13 and 14.
 """
 
 from __future__ import annotations
@@ -51,13 +51,13 @@ class Row:
     Attributes
     ----------
     stages
-        Cluster, tp and layers of each, in pipeline order.
+        Cluster, tp and layers of each stage, in pipeline order.
     q
         Micro-batches.
     dp
-        Equal pipelines that are replicas inside the stages.
+        Number of equal pipelines, which are replicas inside the stages here.
     nodes
-        Of several pipelines what each has; see ``hetopt.plans.plan.Share``.
+        The pipeline's nodes if there are several; see ``hetopt.plans.plan.Share``.
     """
 
     stages: Sequence[tuple[str, int, int]]
@@ -71,7 +71,7 @@ def _stages(tp: int, **layers: Sequence[int]) -> list[tuple[str, int, int]]:
     return [(name, tp, count) for name, own in layers.items() for count in own]
 
 
-#: Table 5, by the problem it is of.
+#: Table 5, by problem.
 TABLE_5 = {
     "32b-16h800-16h20": Row(stages=_stages(4, h20=(7, 7), h800=(23, 23)), q=32, dp=2),
     "32b-16h800-24h20": Row(
@@ -179,7 +179,7 @@ def elastic_problem(nodes: Mapping[str, tuple[int, ...]]) -> Problem:
 def plan_of(
     problem: Problem, rows: Sequence[Row], recompute: Sequence[Sequence[Recompute]]
 ) -> Plan:
-    """Return a strategy as a plan, whose digests nothing looks at.
+    """Return a strategy as a plan; its digests are not used.
 
     Parameters
     ----------
@@ -191,7 +191,7 @@ def plan_of(
     taken = sum(row.q for row in rows)
     for row, policies in zip(rows, recompute, strict=True):
         ends = [0, *accumulate(count for _, _, count in row.stages)]
-        # Behind the embedding; the head is on the last stage.
+        # Unit 0 is the embedding; the head is on the last stage.
         units = [1 + end for end in ends]
         units[0], units[-1] = 0, units[-1] + 1
         p = len(row.stages)
@@ -225,7 +225,7 @@ def plan_of(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Priced:
-    """What a strategy costs in hetopt's model, and the policy of each stage."""
+    """Price of a strategy in hetopt's model, and the recomputation of each stage."""
 
     closed_form_s: float
     iteration_time_s: float
@@ -235,7 +235,7 @@ class Priced:
 def priced(problem: Problem, rows: Sequence[Row]) -> Priced | None:
     """Return the price of a strategy whose stages recompute as little as fits.
 
-    None: one does not fit whatever it recomputes.
+    None if a stage does not fit even with full recomputation.
     """
     fits = [
         [
@@ -265,7 +265,7 @@ def priced(problem: Problem, rows: Sequence[Row]) -> Priced | None:
 
 
 class _Times(NamedTuple):
-    """Both times, and needed and usable bytes of each pipeline's stages."""
+    """Closed form, simulated time, and needed and usable bytes of pipelines' stages."""
 
     closed_form_s: float
     iteration_time_s: float
@@ -286,7 +286,7 @@ def _priced(
 
 
 def recomputes(policies: Sequence[Recompute]) -> str:
-    """Say what stages recompute."""
+    """Return a text for the recomputation of stages."""
     counts = Counter(policies)
     return ", ".join(
         f"{policy} on {counts[policy]}" for policy in RECOMPUTE if counts[policy]
@@ -321,7 +321,7 @@ def row_of(name: str, problem: Problem, rows: Sequence[Row], jobs: int | None) -
 
 
 def _short(pipeline: Pipeline) -> str:
-    """Say what a pipeline is: equal neighbours with (d, c, t) and their units."""
+    """Return a short text for a pipeline: equal neighbours with (d, c, t) and units."""
     runs = groupby(pipeline.stages, key=lambda stage: (stage.cluster, stage.strategy))
     told = "; ".join(
         f"{cluster} ({own.dp},{own.cp},{own.tp}) {own.recompute}: "

@@ -1,19 +1,19 @@
-"""End ``hetopt plan`` by a signal at random moments, and look at what is left.
+"""End ``hetopt plan`` by signals at random moments, and check the outcome.
 
     python -m benchmarks.interrupts --count 100
 
 Every trial starts ``plan`` on a terminal of its own, waits for a random moment, and
 sends INT, TERM or HUP to the process or to its whole group, once or several times.
-Moments count from when hetopt listens to signals (before that Python itself starts),
-half of them from when the progress line names a first plan. Then
+Half of the moments count from when hetopt handles signals (before that, Python itself
+starts), the others from when the progress line shows a first plan. Checked is that
 
-- standard error has lines of hetopt's own and nothing else;
-- the exit code is 0 with a plan and 3 without one, and there is one if the progress
-  line named one before the signal;
-- the plan that was written passes the check, and its bound is a bound;
+- standard error has only lines of hetopt's own;
+- the exit code is 0 with a plan and 3 without one, and there is a plan if the progress
+  line showed one before the signal;
+- the plan that was written passes the check, and its bound is valid;
 - no process, no temporary file and no shared memory is left.
 
-A trial whose process ended before its moment is drawn again, earlier.
+A trial whose process ended before its moment is repeated with an earlier moment.
 """
 
 from __future__ import annotations
@@ -52,11 +52,11 @@ if TYPE_CHECKING:
 
 SOLVERS = ("dp", "cp-sat", "milp", "mcts")
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-#: Seconds a process gets to end once it was asked to, on a machine that is busy.
+#: Seconds within which a process must end after a signal, even on a busy machine.
 GRACE_S = 300.0
-#: Seconds its children and their traces get to go.
+#: Seconds within which its children, and the files they leave, must disappear.
 SETTLE_S = 10.0
-#: What hetopt says on standard error, a progress line's many states among them.
+#: Lines of hetopt's own on standard error, with all states of the progress line.
 OWN_WORDS = (
     r"",
     r"stopped: interrupted",
@@ -67,7 +67,7 @@ OWN_WORDS = (
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|[\r\n]")
 _OWN = re.compile("|".join(f"(?:{words})" for words in OWN_WORDS))
-#: What Python's multiprocessing and hetopt may leave for others to see.
+#: Names of files and shared memory of Python's multiprocessing and hetopt.
 _TRACES = re.compile(r"(pym|pymp|psm|sem|hetopt|\.hetopt).*")
 
 
@@ -78,8 +78,8 @@ class Trial:
     Attributes
     ----------
     late
-        Whether its clock starts with the first plan, rather than as soon as hetopt
-        listens to signals.
+        Whether its clock starts with the first plan, instead of when hetopt begins to
+        handle signals.
     moment_s
         Seconds from then to the first signal.
     group
@@ -105,7 +105,7 @@ class Trial:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """What came of it; ``wrong`` has one line for everything that should not be."""
+    """Result of a trial; ``wrong`` has one line for every failed check."""
 
     code: int
     known: bool
@@ -206,7 +206,7 @@ def attempt(lab: Lab, trial: Trial) -> Outcome | None:
 
 
 class _Screen:
-    """What a process says on its terminal."""
+    """The output of a process on its terminal."""
 
     def __init__(self, master: int) -> None:
         self._master = master
@@ -214,11 +214,11 @@ class _Screen:
 
     @property
     def names_a_plan(self) -> bool:
-        """Whether the progress line told of a plan."""
+        """Whether the progress line showed a plan."""
         return b" best " in self._said
 
     def watch(self, seconds: float, process: subprocess.Popen[bytes]) -> None:
-        """Read for so long, or until the process ends."""
+        """Read for ``seconds``, or until the process ends."""
         until = time.monotonic() + seconds
         while (left := until - time.monotonic()) > 0:
             ready, _, _ = select.select([self._master], [], [], min(left, 0.02))
@@ -248,7 +248,7 @@ class _Screen:
 
 
 def _interrupt(process: subprocess.Popen[bytes], trial: Trial, screen: _Screen) -> bool:
-    """Wait for the moment; whether the process is still there."""
+    """Wait for the moment; return whether the process still runs."""
     while not _listens(process.pid):
         if process.poll() is not None:
             return False
@@ -300,7 +300,7 @@ def _judge(
 
 
 def _left_behind(session: int, folder: Path, before: set[str]) -> Iterator[str]:
-    """Yield processes and files that do not go away."""
+    """Yield processes and files that remain."""
     until = time.monotonic() + SETTLE_S
     while left := [
         *(f"process {line}" for line in _processes(session)),
@@ -316,7 +316,7 @@ def _left_behind(session: int, folder: Path, before: set[str]) -> Iterator[str]:
 
 
 def _processes(session: int) -> Iterator[str]:
-    """Yield what still runs of a session."""
+    """Yield the processes of a session that still run."""
     for path in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):
             name, _, rest = path.read_text("utf-8").rpartition(")")
@@ -332,7 +332,7 @@ def _shared_memory() -> set[str]:
 
 
 def _nobodys(names: set[str]) -> set[str]:
-    """Return those that no process uses: others may run beside the trial's."""
+    """Return those that no process uses, as other programs may run beside the trial."""
     if not names:
         return names
     used = set()
@@ -343,7 +343,7 @@ def _nobodys(names: set[str]) -> set[str]:
 
 
 def _heed() -> None:
-    """Ignore no signal: a shell's background jobs inherit that, as under nohup."""
+    """Restore the default handling of signals, which a shell or nohup may change."""
     for number in SIGNALS:
         signal.signal(number, signal.SIG_DFL)
 

@@ -1,12 +1,12 @@
 """Measured iterations against the sum of measured operators, on models left out.
 
-Run with ``python -m benchmarks.iterations``. What whole iterations sustain of the rates
-of single kernels (``hetopt.cost.sources.sustained``) is fitted here, one share for each
-of multiplications, attention cores and element-wise kernels. What is printed is never
-the error on rows that were fitted: of llm-foundry's runs one model at a time is left
-out, of SimuMax's runs one tensor-parallel degree. Its runs of a model with experts are
-in no fit (``benchmarks.experts``). With ``--fit`` the shares that all rows together
-give are printed too: those that ship.
+Run with ``python -m benchmarks.iterations``. The shares of the rates of single kernels
+that whole iterations reach (``hetopt.cost.sources.sustained``) are fitted here, one
+share for each of multiplications, attention cores and element-wise kernels. Printed
+errors are never those on rows that were fitted: of llm-foundry's runs one model at a
+time is left out, of SimuMax's runs one tensor-parallel degree. SimuMax's runs of a
+model with experts are in no fit (``benchmarks.experts``). With ``--fit`` the shares
+fitted to all rows together are printed too; these ship.
 
 Rows, with their sources at the head of the files in ``data/iterations``:
 
@@ -50,25 +50,25 @@ from hetopt.problem.training.training import Training
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-#: Mean absolute error of a family, its bias in a class of sequence lengths, and the
-#: share of rows that may be further off than ``FAR``.
+#: Limits of a family's mean absolute error, of its bias in a class of sequence lengths,
+#: and of the share of rows that are off by more than ``FAR``.
 MEAN_LIMIT, BIAS_LIMIT, FAR, FAR_SHARE = 0.06, 0.03, 0.15, 0.05
-#: A bias is held against its limit where there are so many rows.
+#: A bias is compared with its limit if a class has at least this many rows.
 FEWEST_ROWS = 5
 
 #: Classes of sequence lengths: the longest of each.
 _LENGTHS = (("512-1k", 1024), ("2k", 2048), ("4-8k", 8192), ("16-64k", 65536))
 
-#: Times are what is judged here; whether a run fits is ``benchmarks/memory.py``.
+#: Only times are judged here; ``benchmarks/memory.py`` judges whether a run fits.
 _AMPLE_BYTES = 10**13
 
-#: Weight of a class's deviation from single kernels' rates, relative to the errors'.
+#: Weight of a class's deviation from the rates of single kernels, errors having 1.
 _PULL = 0.01
 
-#: Runs of equal batch that lie so far apart must be predicted in their order.
+#: Runs of equal batch that differ by this share must be predicted in the right order.
 _APART = 0.05
 
-#: Families of which HetAuto's Table 1 has the one iteration -> whose shares they take.
+#: Families with one iteration (HetAuto, Table 1) -> the family whose shares they use.
 _SINGLE = {"H20": "H100", "Ascend": "A100"}
 
 _OF_KERNELS = ("multiplication", "attention", "elementwise")
@@ -82,16 +82,16 @@ class Run:
     Attributes
     ----------
     figure
-        What ran, and how long it took.
+        The run, and its measured time.
     family
         Beginning of the accelerator's name, as in ``SUSTAINED``.
     left_out
-        What a fold leaves out.
+        The group of rows that is left out together with this one.
     seq_len, tp, microbatch
         For the summaries.
     fixed_s, class_s
         Our seconds that no share changes, and those that each share of ``_SHARES``
-        does, at the rates of single kernels and collectives; (5,).
+        changes, at the rates of single kernels and collectives; (5,).
     """
 
     figure: Figure
@@ -104,7 +104,7 @@ class Run:
     class_s: np.ndarray
 
     def error(self, shares: Sustained) -> float:
-        """Return our time over the measured one, less one."""
+        """Return our time / measured time - 1."""
         inverse = np.array([1 / getattr(shares, name) for name in _SHARES])
         return (
             float(self.fixed_s + self.class_s @ inverse) / self.figure.published_s - 1
@@ -119,8 +119,8 @@ def runs() -> tuple[Run, ...]:
 def fitted(seen: Sequence[Run]) -> Sustained:
     """Return the shares with the least sum of squared relative errors.
 
-    A slight pull towards single kernels' rates (``_PULL``) decides between classes that
-    the rows cannot tell apart: SimuMax's runs are of one model and one length.
+    A weak regularisation towards single kernels' rates (``_PULL``) decides between
+    classes that the rows cannot separate: SimuMax's runs are of one model and length.
     """
     measured = np.array([run.figure.published_s for run in seen])
     classes = np.array([run.class_s for run in seen]) / measured[:, None]
@@ -139,7 +139,7 @@ def fitted(seen: Sequence[Run]) -> Sustained:
 
 
 def judged(every: Sequence[Run]) -> list[tuple[Run, float]]:
-    """Return the error of every run under shares fitted without its fold."""
+    """Return the error of every run with shares fitted without its fold."""
     found = []
     for family in dict.fromkeys(run.family for run in every):
         group = [run for run in every if run.family == family]
@@ -156,7 +156,7 @@ def _llm_foundry() -> Iterable[Run]:
         devices, batch = int(row["devices"]), int(row["global_batch"])
         seq_len, per_node = int(row["seq_len"]), min(8, devices)
         accelerator = accelerators()[FOUNDRY_DEVICES[row["accelerator"]]]
-        # Of H100 nodes the source does not say the network; see the file's head.
+        # The source does not state the network of H100 nodes; see the file's head.
         node_gbps = 3200 if accelerator.name == "H100" else 1600
         zero, recompute = foundry_strategy(row)
         training = Training(
@@ -214,7 +214,7 @@ def on_b200(row: Mapping[str, str], model: Model) -> Figure:
 def _problem(
     model: Model, training: Training, name: str, nodes: tuple[int, int, int]
 ) -> Problem:
-    """Return a problem of one cluster; ``nodes``: how many, devices, Gbps of each."""
+    """Return a problem of one cluster; ``nodes``: count, devices and Gbps of each."""
     device = accelerators()[name]
     count, per_node, gbps = nodes
     network = Link(latency_s=5e-6, bandwidth_bytes_per_s=gbps / 8 / 8 * 1e9)
@@ -241,7 +241,7 @@ def _problem(
 
 
 def _run(figure: Figure, *, left_out: str) -> Run:
-    """Split our time of a figure into what each share changes."""
+    """Split our time of a figure into the parts that each share changes."""
     cluster = figure.problem.clusters[0]
     measured = shipped_operators(cluster.accelerator)
 
@@ -250,7 +250,7 @@ def _run(figure: Figure, *, left_out: str) -> Run:
         return figure.seconds(source)
 
     whole = seconds(AS_MEASURED)
-    # Half the rate doubles the seconds of one class.
+    # Halving a share doubles the seconds of its class: the difference is its time.
     classes = np.array(
         [seconds(replace(AS_MEASURED, **{name: 0.5})) - whole for name in _SHARES]
     )
@@ -268,7 +268,7 @@ def _run(figure: Figure, *, left_out: str) -> Run:
 
 
 def _accuracies(found: Sequence[tuple[Run, float]]) -> str:
-    """Return what ``hetopt.cost.sources.accuracy`` reads."""
+    """Return the errors in the form that ``hetopt.cost.sources.accuracy`` has."""
     families = {}
     for family in dict.fromkeys(run.family for run, _ in found):
         sizes = [abs(error) for run, error in found if run.family == family]
@@ -332,7 +332,7 @@ def _print_verdicts(found: Sequence[tuple[Run, float]]) -> None:
 
 
 def _print_unseen(unseen: Sequence[Run]) -> None:
-    """Print SimuMax's rows with no iteration of theirs in the fit, and their order."""
+    """Print SimuMax's rows predicted without a fit on B200, and check their order."""
     h100 = SUSTAINED["H100"]
     for name, shares in (("as measured", AS_MEASURED), ("as H100", h100)):
         errors = [run.error(shares) for run in unseen]
@@ -372,13 +372,13 @@ def _print_fits(every: Sequence[Run]) -> None:
             left_s = figure.published_s - run.fixed_s - others_s.sum()
             factor = float(ours_s / left_s)
             scaled = {name: factor * share for name, share in theirs.items()}
-            # Of collectives one iteration says nothing.
+            # One iteration does not determine the shares of collectives.
             scaled["sharding"], scaled["tensor"] = known.sharding, known.tensor
             print(f"{figure.family} {Sustained(**scaled)}, {factor:.3f} x {relative}")
 
 
 def main() -> None:
-    """Print errors on what was left out, and with ``--fit`` the shares of all rows."""
+    """Print errors on rows left out, and with ``--fit`` the shares of all rows."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--fit", action="store_true", help="print fitted shares too")
     parser.add_argument("--rows", action="store_true", help="print every row")

@@ -1,11 +1,11 @@
-"""What shared links cost the search: HetAuto's experiments, read in three ways.
+"""The cost of shared links for the search, on HetAuto's experiments.
 
     python -m benchmarks.links [--repeat 5] [--out FILE] [PROBLEM...]
 
-10 Gbps is what every connection has (how 0.1.0 read it), what a node has (the shipped
-files), or what a link has in all. Whole processes, in turn, after one of each that
-fills caches; medians in seconds of the wall clock, and their ratio to the first. The
-exit code is 1 if some plan is not proven optimal, or a ratio is above ``BAR``.
+10 Gbps is read as the rate of every connection (as in 0.1.0), of a node (the shipped
+files), or of a whole link. Whole processes run in turn, after one of each that fills
+caches; printed are medians in seconds of the wall clock, and their ratio to the first.
+The exit code is 1 if some plan is not proven optimal, or a ratio is above ``BAR``.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from benchmarks.speed import CLOSED, Run, run
 from hetopt.base.files import write_text
 
 PROBLEMS = ("hetauto-exp1", "hetauto-exp2", "hetauto-exp3")
-#: By how much longer shared links may take.
+#: Largest permitted ratio of times.
 BAR = 1.8
 _RATE = "10 Gbps"
-#: Keys of the default link by reading; the first is what others are compared with.
+#: Keys of the default link by reading; the others are compared with the first.
 READINGS = {
     "each connection": {"bandwidth": "unlimited", "per_connection": _RATE},
     "each node": {"bandwidth": "unlimited", "per_node": _RATE},

@@ -2,9 +2,9 @@
 
     python -m benchmarks.mcts_rate [PROBLEM] [--seconds 10] [--seed 0]
 
-What is compiled is compiled before the clock starts, and the table is made. Seconds
-are of this process's CPU time, so that others on the machine do not count; the trees of
-all p take turns, as in the solver. The exit code is 1 below 20,000 a second.
+Code is compiled and the table is built before the clock starts. Seconds are this
+process's CPU time, so that other processes do not count; the trees of all p take turns,
+as in the solver. The exit code is 1 below 20,000 iterations a second.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from hetopt.solvers.mcts.solver import EXPLORATION
 from hetopt.solvers.mcts.subtree import Subtree
 from hetopt.solvers.mcts.worker import MOST_NODES, SLICE
 
-#: Iterations per second and core.
+#: Least iterations per second and core.
 BAR = 20_000
 
 

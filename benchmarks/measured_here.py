@@ -1,14 +1,15 @@
 """Layers of three small models against sums of operators, both measured on this device.
 
 Run with ``python -m benchmarks.measured_here --out FOLDER`` where PyTorch is installed;
-``--device cpu`` on a machine that has others. FOLDER gets ``operators.csv``, what
-``hetopt profile --operators --quick`` measures, and ``layers.csv``, what ``hetopt
-profile`` measures of the models' layers; what is there is not measured again.
+add ``--device cpu`` on a machine that also has other devices. Writes to FOLDER
+``operators.csv``, measured as by ``hetopt profile --operators --quick``, and
+``layers.csv``, the models' layers as measured by ``hetopt profile``; existing files are
+not measured again.
 
-The device has no iterations published, so operators count as measured
-(``sustained.AS_MEASURED``): no model's layers are fitted to, and each is as unknown to
-the forest as if it had been left out. Beside it stands one share of the device, fitted
-to the layers of the other two models.
+The device has no published iterations, so operators count as measured
+(``sustained.AS_MEASURED``): nothing is fitted to any model's layers, and the forest has
+seen none of them. For comparison, one share of the device is fitted to the layers of
+the other two models.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ if TYPE_CHECKING:
 
     from hetopt.cost.operators.relatives import Measured
 
-#: Mean error of a model's layers.
+#: Limit of the mean error of a model's layers.
 LIMIT = 0.10
 
 #: (hidden, heads) of the models; other sizes follow as in ``hetopt profile``.
@@ -58,12 +59,12 @@ class Judged:
 
     @property
     def ratio(self) -> float:
-        """Predicted over measured time of both passes."""
+        """Predicted / measured time of both passes."""
         return sum(self.predicted_s) / sum(self.measured_s)
 
 
 def measure(folder: Path, kind: str | None) -> None:
-    """Measure what the folder lacks."""
+    """Measure the files that the folder lacks."""
     import torch
 
     from hetopt.profile.device import describe, find_device
@@ -97,7 +98,7 @@ def measure(folder: Path, kind: str | None) -> None:
 
 
 def predicted_s(row: ProfileRow, measured: dict[str, Measured]) -> tuple[float, float]:
-    """Return seconds of a layer, forward and backward, as sums of operators."""
+    """Return a layer's seconds, forward and backward, as sums of operators."""
     part = next(iter(measured.values()))
     device = replace(
         accelerators()["A100-80GB"],
@@ -139,7 +140,7 @@ def predicted_s(row: ProfileRow, measured: dict[str, Measured]) -> tuple[float, 
 
 
 def judged(folder: Path) -> list[Judged]:
-    """Return the layers that were measured, with what operators predict."""
+    """Return the measured layers, with the predictions from operators."""
     path = folder / "operators.csv"
     measured = dict(by_class(path.read_text("utf-8"), str(path)))
     return [

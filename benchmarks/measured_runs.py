@@ -54,7 +54,7 @@ def llama_rows() -> Iterator[tuple[dict[str, str], Model]]:
 def deepseek_rows() -> Iterator[tuple[dict[str, str], Model]]:
     """Yield SimuMax's rows of DeepSeek-V2 on B200: its first layers, one of them dense.
 
-    No number of hetopt's is fitted on them.
+    Nothing in hetopt is fitted to them.
     """
     preset = preset_model("deepseek-v2")
     for row in rows("simumax-b200.csv"):
@@ -84,7 +84,7 @@ def foundry_strategy(row: Mapping[str, str]) -> tuple[int, Recompute]:
 
 
 def gpt(name: str, *, layers: int, hidden: int, heads: int, **sizes: Any) -> Model:
-    """Return a GPT of Megatron-LM's papers; ``sizes`` take the place of its own."""
+    """Return a GPT of Megatron-LM's papers; ``sizes`` override its own."""
     usual: dict[str, Any] = {"ffn": 4 * hidden, "vocab": 51200, "positions": 2048}
     return Model(
         name=name,

@@ -1,16 +1,16 @@
-"""Hold our memory against what was measured and what others compute, row by row.
+"""Compare our memory with measured peaks and with others' formulas, row by row.
 
     python -m benchmarks.memory [--reference FOLDER]
 
 - Megatron-LM on 8 B200 (``data/iterations/simumax-b200.csv``): the largest peak of
-  bytes that PyTorch had allocated, against our fullest stage. The rows of DeepSeek-V2,
-  which has experts, may be a per cent further off: nothing was fitted on them.
+  bytes that PyTorch had allocated, against our fullest stage. The limit for
+  DeepSeek-V2, which has experts, is one per cent larger, as nothing was fitted to it.
 - llm-foundry's FSDP runs (``data/iterations/llm-foundry.csv``): all ran, so each must
   fit its device beside the overhead.
-- With ``--reference``, the folder that has ``memory.json``: weights, gradients and
-  optimizer of Megatron-LM's report, activations of FlagScale's formula (c01 to c09)
-  and of Megatron's (c11), and the activations of Korthikanti et al., Fig. 1, which we
-  may exceed.
+- With ``--reference``, a folder with ``memory.json``: weights, gradients and optimizer
+  of Megatron-LM's report, activations by FlagScale's formula (c01 to c09) and by
+  Megatron's (c11), and the activations of Korthikanti et al., Fig. 1, which we may
+  exceed.
 """
 
 from __future__ import annotations
@@ -46,10 +46,11 @@ if TYPE_CHECKING:
     from hetopt.problem.training.choices import Recompute
 
 GIB = 2**30
-#: Largest error of a measured peak, and the largest by which we may be below it.
+#: Largest errors on measured peaks, without and with experts, and below them.
 MEASURED_ERROR, EXPERTS_ERROR = 0.03, 0.04
 MEASURED_BELOW = 0.01
-#: Of weights, gradients and optimizer, and of activations, against others' formulas.
+#: Largest errors of weights, gradients and optimizer, and of activations, against
+#: others' formulas.
 STATE_ERROR = 0.01
 ACTIVATION_ERROR = 0.03
 
@@ -58,12 +59,12 @@ _NETWORK = Link(latency_s=5e-6, bandwidth_bytes_per_s=25e9)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """One training run with stages alike: its degrees, and what it recomputes.
+    """A training run with equal stages: degrees and recomputation.
 
     Attributes
     ----------
     microbatches
-        Of an iteration.
+        Micro-batches of an iteration.
     ep
         Ranks that routed experts are spread over.
     """
@@ -141,15 +142,15 @@ class Need:
 
     @property
     def total(self) -> int:
-        """What the framework allocates at the worst moment."""
+        """Bytes that the framework allocates at the peak."""
         return self.state + self.activation + self.temporary + self.fixed
 
 
 def needs(run: Run) -> tuple[list[Need], int]:
-    """Return the need of every stage under 1F1B, and the bytes a device offers.
+    """Return the need of every stage under 1F1B, and the usable bytes of a device.
 
-    A device on which a unit does not fit would be left out of the table, so it is
-    built for devices that hold anything.
+    The table leaves out strategies that do not fit the device, so it is built for
+    devices with ample memory.
     """
     problem = run.problem()
     offered = usable_bytes(problem, problem.clusters[0])
@@ -181,7 +182,7 @@ def _with_memory(problem: Problem, memory_bytes: int) -> Problem:
 
 
 def measured_peaks() -> Iterator[tuple[str, float, float]]:
-    """Yield case, measured and our GiB of the rows on B200."""
+    """Yield name, measured GiB and our GiB of each row on B200."""
     for row, model in (*llama_rows(), *deepseek_rows()):
         run = Run(
             model=model,
@@ -200,7 +201,7 @@ def measured_peaks() -> Iterator[tuple[str, float, float]]:
 
 
 def foundry_runs() -> Iterator[tuple[str, float, float]]:
-    """Yield run, our GiB and what a device offers of llm-foundry's runs."""
+    """Yield name, our GiB and the device's usable GiB of each run of llm-foundry."""
     for row in rows("llm-foundry.csv"):
         number = {key: int(row[key]) for key in row if row[key].isdigit()}
         zero, recompute = foundry_strategy(row)
@@ -251,7 +252,7 @@ def _reference_run(case: dict[str, Any], zero: int) -> Run:
 def reference_rows(
     folder: Path,
 ) -> Iterator[tuple[str, float, float, float, bool]]:
-    """Yield what, theirs and ours in GiB, the error allowed, whether above is fine."""
+    """Yield name, their GiB, our GiB, the limit, and whether ours may be above."""
     content = json.loads((folder / "memory.json").read_text("utf-8"))
     for case in content["cases"]:
         if case["parallel"]["v"]:
@@ -298,7 +299,7 @@ _FIGURE_1 = {
 def _figure_1_activations(
     layers: int, hidden: int, heads: int, stages: int, batch: int
 ) -> float:
-    """Return the layers' activations of all in flight, tp 8; chunks are not counted."""
+    """Return the layers' activations in flight, tp 8, without the effect of chunks."""
     run = Run(
         model=gpt("gpt", layers=layers, hidden=hidden, heads=heads),
         accelerator="A100-80GB",
@@ -312,8 +313,8 @@ def _figure_1_activations(
     return needs(run)[0][0].activation * _CHUNKS.get(hidden, 1.0)
 
 
-#: Of the interleaved schedules with 3 chunks that two of Fig. 1's models ran: what is
-#: in flight grows by 1 + (p - 1) / (3 p).
+#: Two of Fig. 1's models ran interleaved schedules with 3 chunks: activations in flight
+#: grow by a factor of 1 + (p - 1) / (3 p).
 _CHUNKS = {12288: 1 + 7 / 24, 20480: 1 + 34 / 105}
 
 

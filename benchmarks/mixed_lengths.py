@@ -1,8 +1,8 @@
-"""How much quicker pipelines that specialise by length are than packing to the longest.
+"""Pipelines that specialise by length, compared with packing to the longest length.
 
-``python -m benchmarks.mixed_lengths [PROBLEM] [PIPELINES]``. Packed is what Hetu v2
-compares with (Section 7.3): all tokens of a step in sequences of the longest length, by
-the best plan of one pipeline, whose attention is over the whole of each.
+``python -m benchmarks.mixed_lengths [PROBLEM] [PIPELINES]``. Packing is Hetu v2's
+baseline (Section 7.3): all tokens of a step in sequences of the longest length, by the
+best plan of one pipeline, with attention over the whole of each sequence.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def packed(problem: Problem) -> Problem:
-    """Return the problem with its tokens in as few of the longest as hold them."""
+    """Return the problem with all tokens packed into the fewest longest sequences."""
     training = problem.training
     alike = training.of_length(training.seq_len)
     number = -(-training.tokens // training.seq_len)

@@ -1,11 +1,11 @@
 """Write the modelled profiles that ship: ``python -m benchmarks.modelled_profiles``.
 
-They say what a device would measure if the roofline were right, so that the papers'
-devices, which we cannot measure, go down the same path as measured ones. A cluster
-whose latency is ``auto`` takes the roofline itself, which answers for every shape,
-and these only when they are named.
+They contain what would be measured on a device if the roofline were exact, so that the
+papers' devices, which we cannot measure, use the same code as measured ones. A cluster
+whose latency is ``auto`` uses the roofline itself, which covers every shape; these
+profiles are used only if they are named.
 
-To be run after every change of the roofline; a test compares what ships with it.
+Run it after every change of the roofline; a test compares the shipped files with it.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 FOLDER = Path(__file__).parents[1] / "data" / "profiles"
 
 #: Devices of the papers' experiments for which files ship. H2-Chip-D is not among
-#: them: nothing published tells how fast it computes.
+#: them, as no published value gives its computing rate.
 SHIPPED = (
     "A100-80GB",
     "Ascend-A2-64GB",
@@ -53,7 +53,7 @@ HEAD_DIM = 128
 VOCAB = 32000
 DTYPE = "bf16"
 
-#: Significant digits of a time: more would only make files long.
+#: Significant digits of a time; more would only make files longer.
 DIGITS = 6
 
 

@@ -1,13 +1,13 @@
 """Write the forests of operators that ship: ``python -m benchmarks.operator_forests``.
 
-Where one is missing, hetopt grows it on its first run, which takes a second or two.
+If one is missing, hetopt fits it on its first run, which takes a second or two.
 
-To be run after every change of ``data/operators``, or of the rates that
-``data/accelerators`` gives the devices measured there; where what forests learn from
-has changed (``hetopt.cost.operators``), delete the files first. A file whose digest
-says that it was grown from what there is now stays: grown again, it might break ties
-between splits otherwise, and every figure in the documentation would move a little.
-A test compares what ships with what would grow.
+Run it after every change of ``data/operators``, or of the rates in
+``data/accelerators`` of the devices measured there; after a change of the features or
+settings of forests (``hetopt.cost.operators``), delete the files first. A file whose
+digest matches the current data is kept: a new fit might break ties between splits
+differently, and every figure in the documentation would change a little. A test
+compares the shipped files with new fits.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ FOLDER = Path(__file__).resolve().parents[1] / "data" / "forests"
 
 
 def measured_operators() -> dict[str, Measured]:
-    """Return what some accelerator's latencies are made of, by its forest's file."""
+    """Return the measured operators of each accelerator, by its forest's file."""
     found = {}
     for accelerator in accelerators().values():
         shipped = shipped_operators(accelerator)
@@ -41,7 +41,7 @@ def measured_operators() -> dict[str, Measured]:
 
 
 def main() -> None:
-    """Write files that are missing or old, and remove those that nothing asks for."""
+    """Write missing and outdated files, and remove those that are not needed."""
     FOLDER.mkdir(exist_ok=True)
     wanted = measured_operators()
     for path in FOLDER.glob("*" + FOREST_SUFFIX):

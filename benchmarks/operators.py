@@ -1,17 +1,18 @@
 """The operator forests against kernels that they have not seen, class by class.
 
-Run with ``python -m benchmarks.operators``. Of vidur's rows whole models are left out,
-one at a time; of SimuMax's all rows that share a weight's (k, n), in any layout. Beside
-the forest stands the roofline that it corrects, fitted to the same rows. Errors are
-absolute and relative to the measured time; rows that repeat a kernel count one by one.
+Run with ``python -m benchmarks.operators``. Of vidur's rows, whole models are left out,
+one at a time; of SimuMax's, all rows that share a weight's (k, n), in any layout. The
+forest is compared with the roofline that it corrects, fitted to the same rows. Errors
+are absolute and relative to the measured time; rows that repeat a kernel count singly.
 
-Models may share weights: of "weights out" the forest has not seen those of the model
-that is left out in any other either. The roofline beside it in brackets knows no more.
+Models may share weights: for "weights out" the shapes of the model that is left out are
+left out of all other models too. The roofline in brackets is fitted to the same rows.
 
-Two more columns say how much of the error is left to win. Of "sizes out" a tenth of the
-kernels is left out at a time, with all rows that repeat them, while others of the same
-models and weights stay: what a choice of kernels that no size tells leaves. "Repeats"
-are held against the median of the other rows of the same kernel: what measuring leaves.
+Two more columns show how much of the error could be removed. For "sizes out" a tenth of
+the kernels is left out at a time, with all rows that repeat them, while others of the
+same models and weights stay: the rest is the library's choice of kernels, which sizes
+do not determine. "Repeats" compares each row with the median of the other rows of the
+same kernel: the noise of the measurements.
 """
 
 from __future__ import annotations
@@ -35,15 +36,15 @@ if TYPE_CHECKING:
     from hetopt.cost.operators.file import OperatorRow
     from hetopt.cost.operators.relatives import Measured
 
-#: Median error of a class of operators.
+#: Limit of the median error of a class of operators.
 LIMIT = 0.05
 
-#: Of the kernels, one in so many is left out at a time where only sizes are new.
+#: For "sizes out", one in this many kernels is left out at a time.
 _TENTHS = 10
 
 
 def fold(row: OperatorRow) -> Hashable:
-    """Return what is left out together with a row."""
+    """Return the key of the group that is left out together with a row."""
     if row.model is not None:
         return row.model
     if row.op in (MATMUL, GROUP_MATMUL):
@@ -52,13 +53,13 @@ def fold(row: OperatorRow) -> Hashable:
 
 
 def weights(row: OperatorRow) -> Hashable:
-    """Return a multiplication's (k, n) as it is forward."""
+    """Return a multiplication's (k, n) in its forward layout."""
     sizes = {"TN": (row.k, row.n), "NN": (row.n, row.k), "NT": (row.n, row.m)}
     return sizes[row.layout or "TN"]
 
 
 def kernel(row: OperatorRow) -> Hashable:
-    """Return what rows share that repeat one kernel, whichever model it was for."""
+    """Return the key that all rows of one kernel share, for whichever model."""
     return replace(row, time_us=1.0, model=None)
 
 
@@ -71,7 +72,7 @@ def tenths(rows: Sequence[OperatorRow]) -> list[int]:
 
 
 def spread(rows: Sequence[OperatorRow]) -> list[float]:
-    """Return how far repeated rows are off the median of their kernel's other rows."""
+    """Return errors of repeated rows against the median of the kernel's other rows."""
     times = defaultdict(list)
     for row in rows:
         times[kernel(row)].append(row.time_us)
@@ -93,9 +94,9 @@ def errors(
     Parameters
     ----------
     folds
-        What each row is left out with.
+        The group with which each row is left out.
     shared
-        What no row that is learned from may have in common with those left out.
+        A key per row: rows with the key of a row left out are not used for the fit.
     """
     rows = part.rows
     seconds = np.array([row.time_us * 1e-6 for row in rows])
@@ -122,7 +123,7 @@ def errors(
 
 
 def with_weights(part: Measured, folds: Sequence[Hashable]) -> str:
-    """Return the errors where weights are left out too; empty if no fold shares any."""
+    """Return the errors with weights left out too; empty if no folds share any."""
     if part.op not in (MATMUL, GROUP_MATMUL):
         return ""
     shared = [weights(row) for row in part.rows]

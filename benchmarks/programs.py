@@ -1,4 +1,4 @@
-"""The programs that formulations are compared on, as the race asks for them."""
+"""The programs on which formulations are compared, as the race makes them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from hetopt.problem.problem import Problem
     from hetopt.results.result import Result
 
-#: Of every engine and race.
+#: Seed of every engine and race.
 SEED = 0
 RACE_LIMIT_S = 900
 
@@ -41,13 +41,13 @@ PROGRAMS = MappingProxyType(
         "hetauto-exp2": ((3, 32),),
     }
 )
-#: All programs that the bounds of this problem leave are cases.
+#: All programs of this problem that bounds do not refute are cases.
 RACED = "hetauto-exp3"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """One program in one variant; ``data`` is None if bounds refute it."""
+    """A program in one variant; ``data`` is None if bounds refute it."""
 
     problem: str
     stages: int
@@ -71,7 +71,7 @@ class Asked(Exception):
 
 
 class Asker(Engine):
-    """An Engine that hands every program back to whoever started the worker."""
+    """An Engine that solves nothing, but returns every program to the caller."""
 
     def __init__(self, seed: int) -> None:
         """Take the seed that every engine is made from."""
@@ -81,12 +81,12 @@ class Asker(Engine):
 
 
 class Bench:
-    """One problem, and what the race over all of its programs says.
+    """A problem, and the result of the race over all of its programs.
 
     Parameters
     ----------
     pinned
-        The only (p, q) to look at.
+        The only (p, q) of the race.
     """
 
     def __init__(self, name: str, *, pinned: tuple[int, int] | None = None) -> None:
@@ -118,7 +118,7 @@ class Bench:
         self._worker = Worker(payload, self._shared, lambda found: None)
 
     def whole(self, stages: int, microbatches: int) -> Case:
-        """Return a program that leaves everything to the engine."""
+        """Return a program without narrowing, whose cutoff no plan exceeds."""
         worker, table = self._worker, self.table
         part = worker.programs.part(microbatches)
         data = ProgramData.of(
@@ -132,7 +132,7 @@ class Bench:
         return self._case(stages, microbatches, "whole", data)
 
     def narrowed(self, stages: int, microbatches: int, variant: str) -> Case:
-        """Return a program as the race asks for it within its optimum."""
+        """Return a program as the race makes it when it knows its optimum."""
         data = None
         try:
             self._worker.run(
@@ -143,7 +143,7 @@ class Bench:
         return self._case(stages, microbatches, variant, data)
 
     def left(self) -> Iterator[Case]:
-        """Yield the programs that bounds within the optimum do not refute."""
+        """Yield the programs that bounds do not refute at the optimum."""
         for settlement in self.result.settlements:
             if settlement.how in ("infeasible", "refuted-by-bound"):
                 continue

@@ -1,10 +1,10 @@
-"""Proofs beside the usual one: of the least simulated time, and of wider spaces.
+"""Proofs of the least simulated time, and of optima in wider spaces.
 
     python -m benchmarks.proofs [--time-limit 100] [--out FILE]
 
 Plans HetAuto's, H2's and HAPT's problems, each in a new process from the command line:
-for the least simulated time, under the problem's schedule and HetAuto's with free
-warm-ups too, and HetAuto's without some of its principles, by two solvers where both do
+for the least simulated time, under the problem's schedule (HetAuto's also with free
+warm-ups); and HetAuto's with some principles relaxed, by two solvers if both support
 it. Makes two tables in Markdown.
 """
 
@@ -24,18 +24,18 @@ if TYPE_CHECKING:
 
 EXPERIMENTS = tuple(f"hetauto-exp{number}" for number in (1, 2, 3))
 H2 = ("a-1", "a-2", "b-1", "b-2", "c-1", "c-2", "d")
-#: Problems and schedules of which the least simulated time is sought.
+#: Problems and schedules for which the least simulated time is searched.
 SIMULATED = (
     *((name, each) for name in EXPERIMENTS for each in ("virtual-1f1b", "auto")),
     *((f"h2-exp-{name}", "1f1b") for name in H2),
     ("hapt-gpt39b", "h-1f1b"),
 )
-#: After so many seconds gaps are looked at, where there are any.
+#: Gaps that remain are reported after this many seconds too.
 EARLY_S = 10.0
-#: Problems that both solvers prove without these principles, and the spaces.
+#: Problems that both solvers prove in these wider spaces.
 SMALL = EXPERIMENTS[:2]
 SPACES = ("p4", "p4-falling-tp", "p3", "p4,p3")
-#: The largest experiment takes minutes where clusters may be entered twice.
+#: Spaces for the largest experiment, which takes minutes if P3 is relaxed.
 LARGE = ("p4", "p4-falling-tp")
 OUT = Path(__file__).parent / "results" / "proofs.md"
 

@@ -1,23 +1,24 @@
 """Published iteration times against ours, for the same model, devices and degrees.
 
-Run with ``python -m benchmarks.published``; with ``--half``, what the devices sustain
-(``Efficiency.sustained``) is calibrated on one half of the figures, and judged on the
-other.
+Run with ``python -m benchmarks.published``; with ``--half``, the devices' sustained
+shares (``Efficiency.sustained``) are calibrated on one half of the figures, and judged
+on the other.
 
 Figures, with their sources:
 
 - HetAuto, Table 1: tokens per device and second, one stage, on 16 devices.
-- H2, Table 6: tokens per chip and second on 256 chips; Chip-D, of which nothing tells
-  what it offloads to the host, is in ``benchmarks.h2_chips``.
+- H2, Table 6: tokens per chip and second on 256 chips. For Chip-D the paper does not
+  say what is offloaded to the host; it is in ``benchmarks.h2_chips``.
 - Korthikanti et al., "Reducing Activation Recomputation in Large Transformer Models",
   Table 5: seconds of Megatron-LM on A100-80GB with full recomputation. It interleaves
-  v chunks per stage for two of the models; here what is filled and drained of 1F1B is
-  divided by v. Its attention is not fused, ours is: that alone makes us too quick for
-  the smallest model.
+  v chunks per stage for two of the models; here the time of filling and draining under
+  1F1B is divided by v. Its attention is not fused and ours is, which alone makes our
+  times too short for the smallest model.
 
-The halves share what the problem files assume where a paper is silent, and that was
-chosen with the figures in sight: HetAuto's model, network and software in its Table 1,
-and the peak of Chip-B. A half judges the calibration, not those assumptions.
+Both halves use the assumptions of the problem files about what the papers do not state,
+and these were chosen with the figures in sight: HetAuto's model, network and software
+in its Table 1, and the peak of Chip-B. So a half judges the calibration, not those
+assumptions.
 
 Micro-batches of H2 hold one sequence, "memory constraints often restrict the microbatch
 size to 1" (its Section 4.3); its activation recomputation is taken to be full.
@@ -56,22 +57,22 @@ HETAUTO = "HetAuto, Table 1"
 H2 = "H2, Table 6"
 MEGATRON = "Korthikanti et al., Table 5"
 
-#: How far we may be from a figure of each source, and on average.
+#: Limits of our error on a figure of each source, and of the mean error.
 LIMITS = {HETAUTO: 0.10, H2: 0.15, MEGATRON: 0.12}
 MEAN_LIMITS = {MEGATRON: 0.06}
 
-#: How much longer than our best strategy HetAuto's may take.
+#: Limit by which HetAuto's strategy may take longer than our best one, as a share.
 STRATEGY_LIMIT = 0.03
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figure:
-    """One published time of an iteration, and what ran.
+    """A published time of an iteration, with the run that it belongs to.
 
     Attributes
     ----------
     problem
-        One cluster; its pins leave only what is published.
+        One cluster; its pins permit only the published plan.
     stages, microbatches, strategy
         The published plan; stages hold equally many layers.
     chunks
@@ -89,13 +90,13 @@ class Figure:
 
     @property
     def family(self) -> str:
-        """Whose efficiencies it tells about."""
+        """Family of devices whose efficiencies it determines."""
         family = family_of(self.problem.clusters[0].accelerator)
         assert family is not None
         return family
 
     def seconds(self, source: LatencySource | None = None) -> float:
-        """Return our time of the published plan, simulated."""
+        """Return our simulated time of the published plan."""
         cluster = self.problem.clusters[0]
         pins = ClusterPins(
             **{name: _only(getattr(self.strategy, name)) for name in DEGREES},
@@ -118,7 +119,7 @@ class Figure:
         return priced.iteration_time_s - fill_s * (1 - 1 / self.chunks)
 
     def error(self, efficiencies: Mapping[str, Efficiency] = EFFICIENCIES) -> float:
-        """Return the roofline's time over the published one, less one."""
+        """Return the roofline's time / published time - 1."""
         return self.seconds(Roofline(efficiencies)) / self.published_s - 1
 
     def _plan(self) -> Plan:
@@ -159,12 +160,12 @@ def _only(value: int | str) -> Domain:
 
 def _read(name: str) -> Problem:
     problem = read_problem(str(problem_files()[name]))
-    # What a file says of latencies is not what is judged here.
+    # The roofline is judged here, not the latencies that a file names.
     return replace(problem, latency={})
 
 
 def _hetauto() -> Iterable[Figure]:
-    # Recomputation is not published: the memory left suggests that there is none.
+    # Recomputation is not published; the free memory suggests that there is none.
     published = (
         ("a100", (8, 2, 1), 1, 3395.6),
         ("h20", (16, 1, 1), 1, 2218.6),
@@ -242,7 +243,7 @@ def _megatron() -> Iterable[Figure]:
 def _megatron_problem(
     layers: int, hidden: int, heads: int, stages: int, batch: int
 ) -> Problem:
-    """GPT on DGX A100: one node per stage, eight 200 Gbps interfaces each."""
+    """Return GPT on DGX A100: one node per stage, eight 200 Gbps interfaces each."""
     device = accelerators()["A100-80GB"]
     network = Link(latency_s=5e-6, bandwidth_bytes_per_s=25e9)
     return Problem(
@@ -293,10 +294,10 @@ def best_single_stage(
 
 
 def calibrated(seen: Iterable[Figure]) -> dict[str, Efficiency]:
-    """Return the efficiencies with ``sustained`` fitted to the figures seen.
+    """Return the efficiencies with ``sustained`` fitted to the given figures.
 
-    Each family takes the hundredth with the least largest error; a family of which
-    nothing is seen takes the mean of the others.
+    For each family, ``sustained`` is the multiple of 0.01 with the least largest error;
+    a family without figures takes the mean of the others.
     """
     by_family: dict[str, list[Figure]] = {}
     for figure in seen:
@@ -321,7 +322,7 @@ def calibrated(seen: Iterable[Figure]) -> dict[str, Efficiency]:
 
 
 def _line(figure: Figure) -> tuple[float, float]:
-    """Return our time over the published one as ``fixed + work / sustained``."""
+    """Return our time / published time as the terms of ``fixed + work / sustained``."""
     ratios = []
     for sustained in (0.5, 1.0):
         efficiency = replace(EFFICIENCIES[figure.family], sustained=sustained)

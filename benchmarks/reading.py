@@ -2,9 +2,9 @@
 
     python -m benchmarks.reading [FAMILY...]
 
-Prints for every family the lines of its own files, the lines of the files they import
-directly, and the sum; then the lines of all product code. A name that a module only
-passes on counts as the file that defines it.
+Prints for every family the lines of its own files, the lines of the files that they
+import directly, and the sum; then the lines of all product code. A name that a module
+only re-exports counts for the file that defines it.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 ROOT = Path(__file__).resolve().parent.parent
-#: Folders with product code -> the package they are imported as.
+#: Folders with product code -> the packages as which they are imported.
 PACKAGES = {
     "hetopt": "hetopt",
     "formulations": "hetopt.formulations",
     "solvers": "hetopt.solvers",
     "data": "hetopt.data",
 }
-#: Family -> glob patterns of its own files, in flat folders or in ones of its own.
+#: Family -> glob patterns of its own files.
 FAMILIES: Mapping[str, tuple[str, ...]] = {
     "mcts": ("solvers/mcts/**/*.py",),
     "simulated": ("solvers/simulated/**/*.py",),
@@ -63,7 +63,7 @@ def own_files(family: str) -> set[Path]:
 
 
 def imported_files(own: set[Path]) -> set[Path]:
-    """Return the product files that some files import from, themselves aside."""
+    """Return the product files from which some files import, excluding themselves."""
     found = {target for path in own for target in map(defining, imported_names(path))}
     return {path for path in found if path is not None} - own
 
@@ -86,7 +86,7 @@ def modules() -> Mapping[str, Path]:
 
 
 def imported_names(path: Path) -> Iterator[tuple[str, str | None]]:
-    """Yield module and name of every import; the name is None of ``import MODULE``."""
+    """Yield module and name of every import; None for the name in ``import MODULE``."""
     for node in ast.walk(_tree(path)):
         if isinstance(node, ast.ImportFrom):
             module = ".".join(filter(None, (_above(path, node.level), node.module)))
@@ -98,7 +98,7 @@ def imported_names(path: Path) -> Iterator[tuple[str, str | None]]:
 
 
 def _above(path: Path, level: int) -> str:
-    """Return the package that a relative import starts from; empty of others."""
+    """Return the package from which a relative import starts; empty if absolute."""
     if not level:
         return ""
     folder = path.parents[level - 1].relative_to(ROOT)
@@ -106,7 +106,7 @@ def _above(path: Path, level: int) -> str:
 
 
 def defining(wanted: tuple[str, str | None]) -> Path | None:
-    """Return the product file that defines a name; None if it is not the product's."""
+    """Return the product file that defines a name; None if no product file does."""
     module, name = wanted
     if name is not None and f"{module}.{name}" in modules():
         return modules()[f"{module}.{name}"]
@@ -119,7 +119,7 @@ def defining(wanted: tuple[str, str | None]) -> Path | None:
 
 @cache
 def _passed_on(path: Path) -> dict[str, tuple[str, str]]:
-    """Return what a module imports from elsewhere, by the name it has there."""
+    """Return the imports of a module: local name -> module and name of origin."""
     return {
         alias.asname or alias.name: (node.module, alias.name)
         for node in ast.walk(_tree(path))

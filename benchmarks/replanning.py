@@ -1,14 +1,14 @@
-"""Hetu v2's reconfiguration from C1 to C2: what has to move, beside its Table 2.
+"""Hetu v2's reconfiguration from C1 to C2: moves compared with its Table 2.
 
 One of 32 H20 is lost (R31). Both plans are the published ones (Appendix A, Table 7):
-C1 has two pipelines of four stages, C2 the same first one and a second one of stages of
-4, 4, 4, 2 and 1 devices. Widths of the model are ours, so volumes are compared in
-quarters of one layer's states, which is what a device of a stage of four holds of a
-layer.
+C1 has two pipelines of four stages; C2 has the same first one, and a second one with
+stages of 4, 4, 4, 2 and 1 devices. The widths of the model are assumed, so volumes are
+compared in quarters of one layer's states, the part of a layer that a device of a stage
+of four holds.
 
     python -m benchmarks.replanning
 
-Then hetopt plans again after C1 itself, for 1,000 iterations of up to two pipelines.
+Then hetopt itself plans again after C1, for 1,000 iterations with up to two pipelines.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from hetopt.replanning.moves import Moves
     from hetopt.replanning.replan import Replanned
 
-#: 400 Gbps between nodes are what the paper's testbed has.
+#: The paper's testbed has 400 Gbps between nodes.
 PROBLEM = """\
 model: {{preset: hetu-llama-32b}}
 clusters:
@@ -46,7 +46,7 @@ training: {{global_batch: 64, seq_len: 4096, zero: 0, schedule: 1f1b}}
 """
 #: R31.
 LOST = "h20/3:7"
-#: Published: Table 2, fused; by sender MB within its node and beyond it.
+#: Published: Table 2, fused; by sender, MB inside its node and to other nodes.
 FUSED = {
     **dict.fromkeys((8, 9, 10, 11), (0, 747)),
     15: (0, 11496),
@@ -56,7 +56,7 @@ FUSED = {
     29: (11496, 0),
     30: (8222, 0),
 }
-#: What one quarter of a layer is in that table: R4 to R7 send one each, unfused.
+#: One quarter of a layer in that table: R4 to R7 send one each, unfused.
 QUARTER_MB = 747.5
 #: Devices and layers of each stage: of both pipelines of C1 and the first of C2, and of
 #: the second one of C2.
@@ -77,7 +77,7 @@ def pipeline(
     stages
         Devices and layers of each.
     sequences
-        Of a micro-batch.
+        Sequences of a micro-batch.
     """
     found, unit = [], 0
     for number, (devices, layers) in enumerate(stages):
@@ -99,19 +99,19 @@ def pipeline(
 
 
 def plan(*pipelines: Pipeline) -> Plan:
-    """Return a plan that is placed and not priced."""
+    """Return a plan with devices but without prices."""
     return Plan(
         schedule="1f1b", pipelines=pipelines, problem_digest="", table_digest=""
     )
 
 
 def problem(nodes: tuple[int, ...]) -> Problem:
-    """Return the paper's fleet, with so many devices in its nodes."""
+    """Return the problem of the paper's fleet, with these devices in its nodes."""
     return read_problem_text(PROBLEM.format(nodes=list(nodes)))
 
 
 def moves() -> tuple[Moves, States]:
-    """Return what has to move from C1 to C2."""
+    """Return the moves from C1 to C2."""
     before, after = problem((8, 8, 8, 8)), problem((8, 8, 8, 7))
     old = plan(*[pipeline(FIRST, 32, (8, 8), sequences=2)] * 2)
     new = plan(pipeline(FIRST, 33, (8, 8)), pipeline(SECOND_C2, 31, (8, 7)))
@@ -167,7 +167,7 @@ def replanned(iterations: int) -> Replanned:
 
 
 def main() -> None:
-    """Print the volumes beside the published ones, then hetopt's own plan."""
+    """Print the volumes and the published ones, then hetopt's own plan."""
     found, states = moves()
     quarter = quarter_bytes(states)
     print("| sender | hetopt | Hetu v2, fused |")

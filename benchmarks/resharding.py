@@ -4,9 +4,9 @@
 
 Two clusters of 2 nodes of 8 A100, one stage each; 10 Gbps per node between them, 16
 sequences of 8192 tokens and width 4096 in bf16 (HetAuto, appendix E). The text states
-one latency, of strategy 1 from (16, 1) to (1, 16): it gives ``per_message``, so that
-column is *fitted*; everything else is modelled. What only the picture shows stays
-blank. One value cannot tell messages from congestion.
+one latency, of strategy 1 from (16, 1) to (1, 16): ``per_message`` is fitted to it, so
+that column is *fitted*; everything else is modelled. Values that only the picture has
+stay blank. One value cannot separate the cost of messages from congestion.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ if TYPE_CHECKING:
     from hetopt.problem.training.choices import Resharding
 
 PROBLEM = "hetauto-fig16"
-#: HetAuto's numbers of its strategies.
+#: The strategies in HetAuto's order.
 STRATEGIES: tuple[Resharding, ...] = ("p2p", "leader", "inner-dp")
 #: (d, c t) of a stage of 16 devices.
 LAYOUTS = tuple((dp, 16 // dp) for dp in (1, 2, 4, 8, 16))
 PAIRS = tuple(pair for pair in product(LAYOUTS, LAYOUTS) if pair[0] != pair[1])
-#: Of (16, 1) to (1, 16) with strategy 1; the text, milliseconds.
+#: Milliseconds from (16, 1) to (1, 16) with strategy 1, in the paper's text.
 STATED_MS = 2107.84
 STATED = ((16, 1), (1, 16))
 
@@ -65,7 +65,7 @@ def latencies_ms(problem: Problem, name: Resharding) -> list[float]:
 
 
 def spread(problem: Problem, name: Resharding) -> Spread:
-    """Return what Fig. 16 draws of one strategy."""
+    """Return the values that Fig. 16 shows for one strategy."""
     found = latencies_ms(problem, name)
     return Spread(
         mean=mean(found), deviation=pstdev(found), least=min(found), most=max(found)
@@ -73,7 +73,7 @@ def spread(problem: Problem, name: Resharding) -> Spread:
 
 
 def fitted_message_s(problem: Problem) -> float:
-    """Return the ``per_message`` with which the stated latency comes out."""
+    """Return the ``per_message`` that gives the stated latency."""
     stated = PAIRS.index(STATED)
     costs = [
         latencies_ms(with_message(problem, message_s), "p2p")[stated]

@@ -1,9 +1,9 @@
-"""A race killed at random moments, its parent too, and gone on with.
+"""A race that is killed at random moments, its parent too, and resumed.
 
 Run with ``python -m benchmarks.resuming [PROBLEM] [--kills 20] [--solver cp-sat]``.
-Plans PROBLEM (hetauto-exp3) once undisturbed; then, time and again, starts it with a
-journal, kills the parent with SIGKILL at a random moment, resumes, and compares plan
-and certificate with the undisturbed ones. Ends with 1 if any differs.
+Plans PROBLEM (default hetauto-exp3) once undisturbed. Then, for each kill, starts it
+with a journal, kills the parent with SIGKILL at a random moment, resumes, and compares
+plan and certificate with the undisturbed ones. The exit code is 1 if any differs.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""Tree search against proof: who is near the optimum how soon.
+"""Tree search against proof: times until the optimum is found or proven.
 
     python -m benchmarks.rivals [--seeds 5] [--time-limit 60] [PROBLEM...]
 
-For each problem, the time ``dp`` takes to prove the optimum, the median of a few runs
-without a time limit, and the time ``mcts`` and ``mcts-guided`` take to come within 1%
-of it, over seeds; a search that is there is stopped. All times run from the start of
-the search, in a process of its own, after one run that compiles; nothing else runs at
-the same time. Writes ``benchmarks/results/rivals.md`` and ``rivals.csv``.
+For each problem: the time in which ``dp`` proves the optimum (median of a few runs
+without a time limit), and the times in which ``mcts`` and ``mcts-guided`` come within
+1% of it, over seeds; a search that is within 1% is stopped. All times count from the
+start of the search, in a process of its own, after one run that compiles; nothing else
+runs at the same time. Writes ``benchmarks/results/rivals.md`` and ``rivals.csv``.
 """
 
 from __future__ import annotations
@@ -52,12 +52,12 @@ HEADER = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chase:
-    """One solver after one optimum.
+    """Runs of a solver that search for a known optimum.
 
     Attributes
     ----------
     times_s
-        By seed: when a plan within 1% was known; None if not within the limit.
+        By seed, when a plan within 1% was found; None if not within the limit.
     """
 
     problem: str
@@ -69,7 +69,7 @@ class Chase:
 
     @property
     def median_s(self) -> float | None:
-        """Median over the seeds; None if the limit is on the wrong side of it."""
+        """Median over the seeds; None if it is above the time limit."""
         known = median(self.limit_s if t is None else t for t in self.times_s)
         return None if known >= self.limit_s else known
 
@@ -100,7 +100,7 @@ def _warm(solver: str) -> None:
 
 
 def prove(problem: Problem, repeat: int) -> tuple[float, float]:
-    """Return the optimum, and the median of the times its proof takes."""
+    """Return the optimum, and the median time of its proof."""
     _warm(EXACT)
     runs = [
         run_apart(problem, Entry(solver=EXACT, time_limit_s=None))

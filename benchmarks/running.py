@@ -1,12 +1,13 @@
-"""Twelve plans, run here over links as slow as planned, beside their simulations.
+"""Runs of twelve plans over links slowed to the plan's, against their simulations.
 
     python -m benchmarks.running [NAME ...] [--iterations N]
 
-``hetopt plan`` makes the plans, the bundle's own scripts start them, and the messages
+``hetopt plan`` makes the plans, and the bundle's own scripts start them. Messages
 between stages are real and go through networks that ``benchmarks.shaping`` has slowed
-down. As 8 ranks do not compute at the speed of 8 devices on a few cores, passes of
-stages are timed waits of the planned lengths (``benchmarks/waiting_units.py``), 50 ms
-or longer; boundaries never are. Needs root, ``ip``, ``tc`` and PyTorch.
+down. Passes of stages are timed waits of the planned lengths, 50 ms or longer
+(``benchmarks/waiting_units.py``), as 8 ranks on a few cores do not compute at the speed
+of 8 devices; transfers are never replaced by waits. Needs root, ``ip``, ``tc`` and
+PyTorch.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ UNITS = Path(__file__).with_name("waiting_units.py")
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
-    """What a plan is pinned to.
+    """The decisions to which a plan is pinned.
 
     Attributes
     ----------
@@ -54,7 +55,7 @@ class Case:
     each
         Sequences of a micro-batch.
     recompute
-        Of every cluster.
+        Recomputation of every cluster.
     """
 
     schedule: str
@@ -65,12 +66,12 @@ class Case:
     training: dict[str, Any] = field(default_factory=dict)
 
     def problem(self) -> dict[str, Any]:
-        """Return a problem whose only plans are these."""
+        """Return a problem that permits only this plan."""
         clusters, pins = [], {}
         for number, (stages, (dp, cp, tp)) in enumerate(self.halls):
             devices = dp * cp * tp
             name = f"hall{number}"
-            # A layer then takes 60 ms, whoever shares it.
+            # A layer then takes 60 ms, however many devices share it.
             peak = f"{15 * self.each / devices:g} GFLOPS"
             fast = {"bandwidth": "10 GB/s", "latency": "1 us"}
             clusters.append(
@@ -116,7 +117,7 @@ class Case:
 
     @property
     def stages(self) -> int:
-        """Of the pipeline."""
+        """Stages of the pipeline."""
         return sum(stages for stages, _ in self.halls)
 
 
@@ -163,7 +164,7 @@ CASES = {
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """A plan that ran, beside its price."""
+    """A plan that ran, with its price and its measurements."""
 
     plan: Plan
     price: Price
@@ -210,9 +211,9 @@ def outcome(case: Case, folder: Path, iterations: int) -> Outcome:
 
 
 def _rate(job: Job, node: int) -> float:
-    """Return what the plan has a link carry from a node to the next, in bytes/s."""
+    """Return the planned bandwidth of the link from a node to the next, in bytes/s."""
     one, other = job.placement.nodes[node : node + 2]
-    # Bandwidths between clusters are measured ones, those within are nominal.
+    # Bandwidths between clusters are measured ones, those inside clusters are nominal.
     share = NETWORK_SHARE if one.cluster == other.cluster else 1.0
     return RATE_BYTES_PER_S * share
 

@@ -4,11 +4,11 @@
     python -m benchmarks.same_plans make OLD.json --tree FOLDER
     python -m benchmarks.same_plans compare OLD.json NEW.json
 
-``make`` plans all shipped problems and 200 drawn ones with the hetopt of a source tree,
-this one by default, by the command line alone, and writes what was found without
-versions, digests and search times. A file that is there is gone on with. ``compare``
-names each problem whose plans are not the same to the byte; problems that one of them
-did not settle in time say nothing, and are counted.
+``make`` plans all shipped problems and 200 random ones with the hetopt of a source tree
+(this one by default), using only its command line, and writes the results without
+versions, digests and search times. It resumes an existing file. ``compare`` names each
+problem whose plans differ in any byte; problems that one version did not settle in time
+are not compared, only counted.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parent.parent
 DRAWN = 200
-#: Every drawn problem is settled long before.
+#: All random problems are settled in far less time.
 LIMIT_S = 600.0
 SCHEDULES = ("1f1b", "eager-1f1b", "virtual-1f1b", "h-1f1b", "gpipe", "auto")
-#: What a result says that does not depend on how it was found.
+#: Keys of a result that do not depend on how it was found.
 KEPT = ("status", "closed_form_s", "iteration_time_s", "plan")
-#: Answers for want of time.
+#: Statuses of a search that ran out of time.
 UNSETTLED = ("feasible", "unknown")
 
 
 def drawn(seed: int) -> dict[str, Any]:
-    """Return a small problem as its YAML file would say it."""
+    """Return a small problem as the content of its YAML file."""
     draw = random.Random(seed)
     size = Size(
         clusters=draw.randint(1, 3),
@@ -62,7 +62,7 @@ def drawn(seed: int) -> dict[str, Any]:
 
 
 def problems(tree: Path, folder: Path) -> Iterator[tuple[str, Path]]:
-    """Yield name and file of the drawn problems, then of those that a tree ships."""
+    """Yield name and file of the random problems, then of those that a tree ships."""
     for seed in range(DRAWN):
         path = folder / f"drawn-{seed:03}.yaml"
         # JSON is YAML, too.
@@ -73,9 +73,9 @@ def problems(tree: Path, folder: Path) -> Iterator[tuple[str, Path]]:
 
 
 def found(tree: Path, problem: Path, limit_s: float) -> dict[str, Any]:
-    """Return what a tree's hetopt finds for a problem, or what it says instead."""
+    """Return the result of a tree's hetopt for a problem, or its error message."""
     command = [sys.executable, "-m", "hetopt", "plan", str(problem), "--json"]
-    # Within one process, as workers of a small problem take longer to start.
+    # In one process: for a small problem workers would take longer to start.
     command += ["--jobs", "1", "--time-limit", f"{limit_s:g}"]
     done = subprocess.run(
         command, cwd=tree, capture_output=True, text=True, check=False
@@ -100,7 +100,7 @@ def _without_digests(value: Any) -> Any:
 
 
 def make(out: Path, tree: Path, pattern: str, limit_s: float) -> None:
-    """Plan every problem, and write what is found after each."""
+    """Plan every problem, and write the file after each."""
     answers = json.loads(out.read_text("utf-8")) if out.exists() else {}
     with TemporaryDirectory() as folder:
         for name, path in problems(tree, Path(folder)):

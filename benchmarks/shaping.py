@@ -1,10 +1,10 @@
-"""Networks between the nodes of a bundle, as slow as a plan says, on one machine.
+"""Networks between the nodes of a bundle, slowed to a plan's rates, on one machine.
 
 Every node gets a network namespace. For boundaries between stages every pair of nodes
 has a cable of its own (``shaped``), so none waits for another pair's bytes; for
-collectives every node has one cable, to a switch (``switched``). A node's end of a
-cable lets a token bucket (``tc``'s tbf) out as many bytes a second as the plan has for
-it. So real bytes go over real connections. It takes root, ``ip`` and ``tc``.
+collectives every node has one cable, to a switch (``switched``). At a node's end of a
+cable, a token bucket (``tc``'s tbf) limits the rate to that of the plan. So real bytes
+go over real connections. Needs root, ``ip`` and ``tc``.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-#: Packets as large leave little of a link to headers.
+#: Large packets, so that headers take little of a link.
 MTU = 9000
-#: Bytes that a bucket lets out at once: as little as lets a packet through.
+#: Bytes that a bucket sends at once: just more than one packet.
 BURST = 10_000
-#: Bytes that may wait at a link's end: more than is ever on its way.
+#: Bytes that may be queued at a link's end: more than are ever in flight.
 QUEUE = 64_000_000
-#: Connections that use all of a cable, and do not start slowly time and again.
+#: TCP settings that use the whole cable, without a slow start after idle time.
 TCP = {"tcp_congestion_control": "reno", "tcp_slow_start_after_idle": "0"}
-#: A node's cable to the switch; in the switch, what connects them.
+#: Interface of a node's cable to the switch; the bridge in the switch.
 CABLE = "cable"
 
 
 def can_shape() -> bool:
-    """Whether this machine lets us make such networks."""
+    """Whether such networks can be made on this machine."""
     if os.geteuid() or shutil.which("ip") is None or shutil.which("tc") is None:
         return False
     name = f"hetopt-{os.getpid()}-try"
@@ -60,8 +60,8 @@ def shaped(rates: Mapping[tuple[int, int], float], nodes: int) -> Iterator[list[
     nodes
         At least 2.
     rates
-        Bytes per second and direction, by pair of nodes, the lower number first; pairs
-        that are not named are not slowed.
+        Bytes per second and direction, by pair of nodes, the lower number first; other
+        pairs are not slowed.
     """
     names = [f"hetopt-{os.getpid()}-{number}" for number in range(nodes)]
     made: list[str] = []
@@ -82,18 +82,18 @@ def shaped(rates: Mapping[tuple[int, int], float], nodes: int) -> Iterator[list[
 def switched(
     rate_bytes_per_s: float, inside_bytes_per_s: float, nodes: int
 ) -> Iterator[list[str]]:
-    """Make nodes that one cable each connects to a switch; yield their namespaces.
+    """Make nodes with one cable each to a switch; yield their namespaces.
 
-    The switch's ends are not slowed: where all nodes send as much to one another, no
-    more arrives than leaves. With buckets there too, TCP shares out two limits at once,
+    The switch's ends are not slowed: if all nodes send equally much to one another, no
+    more arrives than leaves. With buckets there too, TCP has to adapt to two limits,
     and 8 nodes take 6% longer.
 
     Parameters
     ----------
     rate_bytes_per_s
-        Of a node's cable, per direction, whoever it talks to.
+        Rate of a node's cable, per direction, to all other nodes together.
     inside_bytes_per_s
-        Of all that the ranks of a node send to one another.
+        Rate of everything that the ranks of a node send to one another.
     """
     names = [f"hetopt-{os.getpid()}-{number}" for number in range(nodes)]
     switch = f"hetopt-{os.getpid()}-switch"
@@ -128,12 +128,12 @@ def address(node: int) -> str:
 
 
 def move(folder: Path, names: list[str], cable: str | None = None) -> None:
-    """Have the scripts of a bundle start their ranks in these namespaces.
+    """Change the scripts of a bundle to start their ranks in these namespaces.
 
     Parameters
     ----------
     cable
-        A node's only one; None if it has one to every other node.
+        Name of a node's only cable; None if it has one to every other node.
     """
     for number, script in enumerate(sorted(folder.glob("nodes/*.sh"))):
         text = script.read_text("utf-8")
@@ -150,7 +150,7 @@ def move(folder: Path, names: list[str], cable: str | None = None) -> None:
 def _connect(
     names: list[str], pair: tuple[int, int], rate_bytes_per_s: float | None
 ) -> None:
-    """Lay a cable between two nodes, with a token bucket at either end."""
+    """Connect two nodes by a cable, with a token bucket at either end."""
     one, other = pair
     # A cable's ends are named after the node at the other one.
     cable = ("type", "veth", "peer", "name", _end(one), "netns", names[other])
@@ -167,7 +167,7 @@ def _connect(
 
 
 def _let_out(name: str, end: str, rate_bytes_per_s: float) -> None:
-    """Have a token bucket let so much out of an end in a namespace."""
+    """Limit the rate of a cable's end in a namespace by a token bucket."""
     bucket = (
         *("tbf", "rate", f"{round(8 * rate_bytes_per_s)}bit"),
         *("burst", str(BURST), "limit", str(QUEUE)),

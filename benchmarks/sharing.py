@@ -1,12 +1,12 @@
-"""How well the closed form of shared links agrees with the simulation.
+"""The error of the closed form against simulation if links are shared.
 
     python -m benchmarks.sharing [--pipelines 3000] [--seed 1]
 
-Draws pipelines of nearly balanced stages over three or four clusters with uplinks, or
-back and forth between two over one link (P3 relaxed), whose transfers take up to 80% of
-a stage's time, and prints by schedule how far the closed form is from the simulated
-time: with what boundaries share, as if they shared nothing, and of the same pipelines
-where they do share nothing.
+Draws random pipelines of nearly balanced stages over three or four clusters with
+uplinks, or back and forth between two clusters over one link (P3 relaxed), whose
+transfers take up to 80% of a stage's time. Prints by schedule the error of the closed
+form: with sharing (``shared``), of a closed form that ignores the sharing of the
+simulation (``ignored``), and with neither sharing (``not shared``).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ SCHEDULES: tuple[ScheduleName, ...] = ("1f1b", "virtual-1f1b", "eager-1f1b", "gp
 
 
 def draw(rng: Random, shared: str) -> tuple[PipelineTimes, PipelineTimes] | None:
-    """Return a pipeline with sharing and without; None if it shares nothing."""
+    """Return a random pipeline with and without sharing; None if it shares nothing."""
     names = rng.choice((3, 4)) if shared == "uplink" else 2
     if shared == "uplink":
         clusters = [j for j in range(names) for _ in range(rng.randint(1, 3))]

@@ -26,7 +26,7 @@ class Case:
 
     @property
     def events(self) -> int:
-        """Forwards and backwards; transfers are simulated but not counted."""
+        """Forward and backward passes; transfers are simulated but not counted."""
         return 2 * self.stages * self.microbatches
 
     def times(self) -> PipelineTimes:
@@ -54,7 +54,7 @@ class Case:
         )
 
 
-#: The first is the 10,000 events that the simulator has to run in under 50 ms.
+#: The simulator has to run the first one, 10,000 events, in under 50 ms.
 CASES = (
     Case(stages=10, microbatches=500),
     Case(stages=2, microbatches=2500),
@@ -65,7 +65,7 @@ CASES = (
 
 
 def seconds(case: Case) -> float:
-    """Return the quickest of a few runs."""
+    """Return the seconds of the quickest of a few runs."""
     times = case.times()
     durations = []
     for _ in range(REPEATS):

@@ -2,12 +2,12 @@
 
     python -m benchmarks.speed [--repeat 5] [--out FILE] [PROBLEM...]
 
-A whole process each time, imports included, after one run that compiles what is
-kept: as it is usually called, which proves the least simulated time, and with
+Times whole processes, imports included, after one run that fills the cache of compiled
+code: with default options, which proves the least simulated time, and with
 ``--objective closed``; and three times the very first run, with an empty cache, which
-proves the closed form. Makes a table in Markdown: medians in seconds of the wall clock,
-and of all cores together; on a machine that does other things too, the latter says
-more. The exit code is 1 if some plan is not proven optimal.
+proves the closed form. Makes a table in Markdown: medians of wall-clock seconds and of
+processor seconds; the latter are more reliable on a busy machine. The exit code is 1 if
+some plan is not proven optimal.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from typing import Any
 
 from hetopt.base.files import write_text
 
-#: Seconds that the proof of the least simulated time may take on two cores.
+#: Limits in seconds of the proof of the least simulated time on two cores.
 USUAL_BARS_S = {
     "hetauto-exp1": 2.0,
     "hetauto-exp2": 3.0,
@@ -43,7 +43,7 @@ USUAL_BARS_S = {
     "h2-exp-d": 15.0,
     "hapt-gpt39b": 15.0,
 }
-#: Likewise of the least closed form.
+#: Limits for the least closed form.
 BARS_S = {
     "hetauto-exp1": 2.0,
     "hetauto-exp2": 3.0,
@@ -58,13 +58,13 @@ BARS_S = {
     "hapt-gpt39b": 8.0,
     "hetauto-appendix-a": 15.0,
 }
-#: Likewise, where nothing is compiled yet and no forest grown.
+#: Limits with an empty cache: nothing is compiled, and no forest is fitted yet.
 FIRST_BARS_S = {"hetauto-exp1": 6.0, "hetauto-exp2": 6.0, "hetauto-exp3": 6.0}
-#: What minimises the closed form.
+#: Options that minimise the closed form.
 CLOSED = ("--objective", "closed")
 #: How often the very first run is repeated.
 _FIRST_RUNS = 3
-#: Seconds that a process takes, at most, to hold the lock under which it compiles.
+#: Seconds within which a process holds the lock under which it compiles.
 _STARTING_S = 3.0
 _HEAD = (
     "| problem | bar (s) | wall (s) | CPU (s) | status | simulated s | closed form s |",
@@ -74,7 +74,7 @@ _HEAD = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """One run of hetopt; ``result`` is what it printed, None if that was nothing."""
+    """One run of hetopt; ``result`` is its output, None if there was none."""
 
     wall_s: float
     cpu_s: float
@@ -103,7 +103,7 @@ def main(arguments: list[str] | None = None) -> int:
         lines += ["", head, "", *_HEAD]
         print("\n".join(lines[-5:]), flush=True)
         for problem in options.problems:
-            # Whoever asks for simulated times waits until that is compiled.
+            # The objective simulated waits until its code is compiled.
             run(problem, *(flags or ("--objective", "simulated")))
             runs = [run(problem, *flags) for _ in range(options.repeat)]
             proven &= _add_row(lines, problem, bars_s.get(problem), runs)
@@ -150,7 +150,7 @@ def _first_run(problem: str) -> Run:
 
 
 def _wait_for_compiling(folder: Path) -> None:
-    """Wait for what a run has compiled for later ones: the next is not to feel it."""
+    """Wait until a run's background compilation ends: it would slow the next run."""
     time.sleep(_STARTING_S)
     for path in folder.rglob("compiling-*.lock"):
         with path.open("w") as lock:
@@ -163,7 +163,7 @@ def run(problem: str, *flags: str, cache: str | None = None) -> Run:
     Parameters
     ----------
     cache
-        A folder for what is kept, instead of the user's.
+        Folder to be used instead of the user's cache.
     """
     with as_file(files("hetopt.data") / "problems" / f"{problem}.yaml") as path:
         named = str(path) if path.exists() else problem
@@ -197,7 +197,7 @@ def _children_s() -> float:
 
 
 def load_average() -> str:
-    """Return how busy the machine is, over 1, 5 and 15 minutes."""
+    """Return the load averages over 1, 5 and 15 minutes."""
     return " ".join(f"{load:.1f}" for load in os.getloadavg())
 
 

@@ -1,19 +1,19 @@
-"""UniAP's six models on EnvB: every program (pp_size, c) by itself.
+"""UniAP's six models on EnvB: every program (pp_size, c) solved by itself.
 
-Run with ``python -m benchmarks.uniap [--time-limit 60] [--out DIR]``; it takes some
-six minutes at that limit, which is of one program, in seconds. ``--problem``, which
-may be repeated, leaves the others out. ``--memory GB`` gives every device so much
-instead of what it has: UniAP's Llamas do not fit on EnvB. Prints Markdown; ``--out``
-also writes ``uniap.csv`` there. Ends with 1 if some program's gap is above 4%, UniAP's
-limit for stopping early.
+Run with ``python -m benchmarks.uniap [--time-limit 60] [--out DIR]``; it takes some six
+minutes with that limit (seconds per program). ``--problem``, which may be repeated,
+selects problems. ``--memory GB`` gives every device this memory instead of its own:
+UniAP's Llamas do not fit on EnvB. Prints Markdown; ``--out`` also writes ``uniap.csv``
+there. The exit code is 1 if some program's gap is above 4%, UniAP's limit for stopping
+early.
 
 No program has a cutoff from another one, or stops early. ``K`` is the number of
-strategies of a layer; ``start`` is what the local search finds, ``value`` the best
-choice found and ``bound`` what is proven, in seconds of UniAP's objective; ``s`` is
-the time to build the program and to solve it, with one thread. Costs are modelled.
+strategies of a layer; ``start`` is the result of the local search, ``value`` the best
+choice found and ``bound`` the proven lower bound, in seconds of UniAP's objective;
+``s`` is the time to build and solve the program, with one thread. Costs are modelled.
 
-At the end: BERT-Huge's plan as published (UniAP, appendix G), priced by our model at
-every c, beside our optimum.
+At the end: BERT-Huge's published plan (UniAP, appendix G), priced by our model at every
+c, compared with our optimum.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ PROBLEMS = (
     "uniap-llama-7b",
     "uniap-llama-13b",
 )
-#: UniAP, appendix E: what is left unproven of a program stopped early.
+#: UniAP, appendix E: the gap at which a program is stopped early.
 LARGEST_GAP = 0.04
 SEED = 0
 #: UniAP, appendix G: layers of a stage, and how many of them are not sharded.
@@ -68,7 +68,7 @@ PUBLISHED_LAYERS, PUBLISHED_REPLICATED = 16, 12
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One program; None where there is nothing to say."""
+    """One program; None for an empty cell."""
 
     problem: str
     p: int
@@ -133,7 +133,7 @@ def measure(name: str, program: UniapProgram, *, time_limit_s: float) -> Row:
 
 
 def rows_of_problem(name: str, problem: Problem, time_limit_s: float) -> Iterator[Row]:
-    """Yield every (p, c); where no strategy has room for a layer, nothing is solved."""
+    """Yield every (p, c); programs without a strategy that fits are not solved."""
     found = {
         (program.stages, program.microbatches): program
         for program in uniap_programs(problem, build_table(problem))
@@ -146,13 +146,13 @@ def rows_of_problem(name: str, problem: Problem, time_limit_s: float) -> Iterato
 
 
 def summary(rows: Sequence[Row]) -> Iterator[str]:
-    """Yield what the programs of every problem, and of all, come to."""
+    """Yield a summary of the programs of every problem, and one of all."""
     for name in [*dict.fromkeys(row.problem for row in rows), ""]:
         own = [row for row in rows if name in ("", row.problem)]
         how = Counter(row.how for row in own)
         proven = len(own) - how["unsettled"]
         worst = max((row.gap for row in own if row.gap is not None), default=None)
-        # Without a choice or a proof there is no gap to speak of.
+        # Without a choice or a bound there is no gap.
         open_ends = sum(row.how == "unsettled" and row.gap is None for row in own)
         values = [row.value_s for row in own if row.value_s is not None]
         yield (
@@ -166,7 +166,7 @@ def summary(rows: Sequence[Row]) -> Iterator[str]:
 
 
 def published_choice(table: CostTable, program: UniapProgram) -> UniapChoice | None:
-    """Return UniAP's plan of BERT-Huge as a choice; embedding and head go with DP."""
+    """Return UniAP's plan of BERT-Huge as a choice; embedding and head use DP."""
     rows = (
         table.per_unit.at(program.microbatches).clusters[0] if table.per_unit else None
     )
@@ -231,7 +231,7 @@ def _line(name: str, microbatches: int, plan: Plan, table: CostTable) -> str:
 
 
 def write_csv(rows: Iterable[Row], path: str) -> None:
-    """Write all rows, with unrounded numbers."""
+    """Write all rows with unrounded numbers."""
     text = io.StringIO()
     writer = csv.DictWriter(text, [field.name for field in fields(Row)])
     writer.writeheader()

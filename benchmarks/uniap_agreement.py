@@ -2,13 +2,13 @@
 
 Run with ``python -m benchmarks.uniap_agreement`` (``--graphs 100`` is the default):
 chains, encoder-decoders, branches and skip edges in turn. Every graph is solved twice,
-as it is drawn and as one stage (the QIP, Eq. 9 to 11), by
+as drawn and with one stage (the QIP, Eq. 9 to 11), by
 
 - ``edges``: the program with one-hot edges in HiGHS, as ``--solver uniap`` solves it;
 - ``linearised``: the program with products, linearised, in HiGHS;
 - ``products``: the program with products in SCIP, if that is installed.
 
-Ends with 1 if one of them finds another optimum, or another infeasibility.
+The exit code is 1 if one of them finds another optimum, or disagrees on infeasibility.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def by_edges(program: UniapProgram) -> int | None:
 
 
 def by_products(backend: type[Backend]) -> Callable[[UniapProgram], int | None]:
-    """Return what finds the optimum of the program with products."""
+    """Return a function that finds the optimum of the program with products."""
 
     def optimum(program: UniapProgram) -> int | None:
         form = UniapQuadratic(program)
@@ -72,7 +72,7 @@ def in_one_stage(program: UniapProgram) -> UniapProgram:
 
 
 def solvers() -> dict[str, Callable[[UniapProgram], int | None]]:
-    """Return what is compared, as far as it is installed."""
+    """Return the solvers to be compared that are installed."""
     found = {"edges": by_edges, "linearised": by_products(HighsBackend)}
     try:
         ScipBackend.ensure_available()

@@ -1,4 +1,4 @@
-"""Problems that ship with hetopt, with some keys set otherwise."""
+"""Problems that ship with hetopt, with other values of some keys."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""How long `hetopt verify` takes beside `hetopt plan`, and what forgers get.
+"""The time of `hetopt verify` relative to `hetopt plan`, and its answers to forgeries.
 
     python -m benchmarks.verifying [--drawn 10] [--out FILE] [PROBLEM...]
 
-Plans each problem and verifies its certificate with all programs searched, each a
-whole process. Then forges the certificate in ten ways, of which each has to be
+Plans each problem and verifies its certificate with all programs searched, each in a
+process of its own. Then forges the certificate in ten ways; each forgery has to be
 rejected within twice the time that the plan took. Makes two tables in Markdown. The
 exit code is 1 if a certificate is not verified, or a forgery is.
 """
@@ -42,12 +42,12 @@ PROBLEMS = (
 FOLDER = Path(__file__).parent.parent / "data" / "problems"
 ACCELERATORS = ("A100-80GB", "H20-96GB", "H100", "Ascend-A2-64GB", "V100-32GB")
 SCHEDULES = ("1f1b", "eager-1f1b", "virtual-1f1b", "gpipe", "auto")
-#: How much longer than planning verifying may take.
+#: Largest permitted ratio of the times of verifying and planning.
 FACTOR = 2.0
 
 
 class Done(NamedTuple):
-    """One process: its exit code, times in seconds, and what it said last."""
+    """One process: exit code, times in seconds, and last line of output."""
 
     code: int
     wall_s: float
@@ -56,7 +56,7 @@ class Done(NamedTuple):
 
 
 class Sums:
-    """What became of forgeries of one kind."""
+    """Counts of forgeries and of their rejections, by kind."""
 
     def __init__(self) -> None:
         self.seen: Counter[str] = Counter()
@@ -65,7 +65,7 @@ class Sums:
         self.longest: dict[str, float] = {}
 
     def add(self, kind: str, done: Done, planned: Done) -> None:
-        """Take in one forgery."""
+        """Count one forgery."""
         ratio = done.cpu_s / planned.cpu_s
         self.seen[kind] += 1
         self.rejected[kind] += done.code in (1, 2)
@@ -95,7 +95,7 @@ def main(arguments: list[str] | None = None) -> int:
         paths = [FOLDER / f"{name}.yaml" for name in options.problems or PROBLEMS]
         drawn = [] if options.problems else range(options.drawn)
         paths += [_drawn(seed, folder) for seed in drawn]
-        # What is compiled once is not timed.
+        # Compilation is not timed: this run does it.
         _beside(paths[0], folder, Sums(), forge=False)
         for path in paths:
             line, good = _beside(path, folder, sums, forge=path.parent == FOLDER)
@@ -126,7 +126,7 @@ def _beside(path: Path, folder: Path, sums: Sums, *, forge: bool) -> tuple[str, 
     outputs = ["--out", str(plan), "--certificate", str(certificate)]
     planned = _run("plan", str(path), *outputs, "--time-limit", "300")
     if planned.code:
-        # Nothing but `no plan at all` is certified then.
+        # Without a plan there is no certificate to verify here.
         return f"| {path.stem} | - | - | - | plan: {planned.said[:80]} |", False
     verified = _run("verify", str(path), str(plan), str(certificate))
     cells = (
@@ -142,7 +142,7 @@ def _beside(path: Path, folder: Path, sums: Sums, *, forge: bool) -> tuple[str, 
 
 
 def _forge(path: Path, folder: Path, planned: Done, sums: Sums) -> None:
-    """Verify ten forgeries of what lies in the folder."""
+    """Verify ten forgeries of the certificate in the folder."""
     plan = json.loads((folder / "plan.json").read_text())
     certificate = json.loads((folder / "cert.json").read_text())
     second = folder / "second.json"

@@ -1,9 +1,9 @@
 """Units that compute nothing and wait instead, for machines with too few cores.
 
-A pass takes as long as ``waits.json`` beside this file says of its stage: it begins at
-one end of the stage and is held up at the other until its time is over. Tensors of the
-real sizes go through, and ranks that share matrices or sequences meet before a pass, as
-their collectives would have them do. A copy of this file is a run's ``--units``.
+A pass takes the time that ``waits.json`` beside this file has for its stage: it begins
+at one end of the stage and waits at the other end until its time is over. Tensors have
+the real sizes, and ranks that share matrices or sequences synchronise before a pass, as
+their collectives would do. A run's ``--units`` is a copy of this file.
 """
 
 from __future__ import annotations
@@ -21,23 +21,24 @@ WAITS = json.loads(Path(__file__).with_name("waits.json").read_text("utf-8"))
 
 
 def wait_until(end_s: float) -> None:
-    """Wait until then by ``time.perf_counter``, if it is not over yet."""
-    # A sleeping process is woken late.
+    """Wait until ``time.perf_counter`` reaches ``end_s``; return at once if it has."""
+    # A sleeping process may wake late: the last millisecond is a busy wait.
     time.sleep(max(end_s - time.perf_counter() - 0.001, 0.0))
     while time.perf_counter() < end_s:
         pass
 
 
 class Clock:
-    """When the pass of this stage that runs began, forward or backward."""
+    """Start of this stage's current pass, forward or backward."""
 
     start_s = 0.0
 
     @classmethod
     def start(cls, place: Any) -> None:
-        """Begin a pass when the last of the ranks that take part in it is there.
+        """Begin a pass when the last of its ranks has arrived.
 
-        What it takes to say so is in the pass, as collectives are in planned times.
+        The time of this synchronisation is part of the pass, as the time of collectives
+        is in the plan.
         """
         here = torch.tensor([time.perf_counter()], dtype=torch.float64)
         for group in (place.tensor, place.context):
@@ -47,7 +48,7 @@ class Clock:
 
 
 class _First(torch.autograd.Function):
-    """Where a forward pass begins, and a backward pass ends."""
+    """First operation of a forward pass, last one of a backward pass."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, backward_s: float, place: Any) -> Tensor:
@@ -62,7 +63,7 @@ class _First(torch.autograd.Function):
 
 
 class _Last(torch.autograd.Function):
-    """Where a forward pass ends, and a backward pass begins."""
+    """Last operation of a forward pass, first one of a backward pass."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, forward_s: float, place: Any) -> Tensor:
@@ -77,7 +78,7 @@ class _Last(torch.autograd.Function):
 
 
 class Unit(nn.Module):
-    """A unit with as many weights as a tensor is wide."""
+    """A unit with one weight for each hidden channel."""
 
     def __init__(self, index: int, place: Any) -> None:
         super().__init__()
@@ -87,7 +88,7 @@ class Unit(nn.Module):
             self.weight.sum_over = place.tensor
 
     def forward(self, x: Tensor, targets: Tensor | None = None) -> Tensor:
-        """Return what the unit of this index returns, in shape."""
+        """Return a tensor of the shape that the unit of this index returns."""
         place, hidden = self.place, self.weight.shape[0]
         waits = WAITS[place.stage]
         if self.index == 0:

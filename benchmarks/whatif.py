@@ -1,12 +1,13 @@
-"""What eight variants of a problem take, beside one solve of it.
+"""The time of eight variants of a problem relative to one plan of it.
 
     python -m benchmarks.whatif [--repeat 5] [--out FILE] [PROBLEM...]
 
-`hetopt plan PROBLEM` and `hetopt whatif PROBLEM` with the problem and eight variants of
-it, in turn, each a whole process after one run that is not counted. Makes a table in
-Markdown: medians of wall-clock and CPU seconds, and of the ratios within each pair,
-which other work on the machine changes least. The exit code is 1 if a ratio is above
-3, some variant is not proven, or the problem's own plan is not that of `hetopt plan`.
+Runs `hetopt plan PROBLEM` and `hetopt whatif PROBLEM` with the problem and eight
+variants of it, in turn, each in a process of its own, after one run that is not
+counted. Makes a table in Markdown: medians of wall-clock and CPU seconds, and of the
+ratios within each pair, which other load of the machine affects least. The exit code is
+1 if a ratio is above 3, some variant is not proven, or the problem's own plan is not
+that of `hetopt plan`.
 """
 
 from __future__ import annotations
@@ -23,12 +24,12 @@ from hetopt.problem.named import named_problem
 if TYPE_CHECKING:
     from benchmarks.speed import Run
 
-#: The question that `docs/how-to/what-if.md` asks.
+#: The problem of `docs/how-to/what-if.md`.
 PROBLEM = "a100-h100-v100"
 VARIANTS = 8
-#: What eight variants may take, in solves of one.
+#: Largest permitted time of eight variants, relative to one plan.
 BAR = 3.0
-#: Seconds that the question may take.
+#: Limit in seconds for all variants of that problem.
 LIMIT_S = 60.0
 
 
@@ -65,10 +66,10 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def changes(problem: str) -> list[str]:
-    """Return options that ask for eight variants: first of clusters, then of links."""
+    """Return options for eight variants: first of clusters, then of links."""
     clusters = named_problem(problem).clusters
     asked = ["--drop-each"]
-    # Each cluster is dropped if there are several, and a node if it has several.
+    # --drop-each drops each cluster if there are several, and a node if it has several.
     count = sum((len(clusters) > 1) + (each.nodes > 1) for each in clusters)
     for number in range(VARIANTS - count):
         if number % 2 == 0:
@@ -85,7 +86,7 @@ def pair(problem: str, asked: list[str]) -> tuple[Run, Run]:
 
 
 def row(problem: str, pairs: list[tuple[Run, Run]]) -> tuple[str, bool]:
-    """Return a line of the table, and whether all is as it should be."""
+    """Return a line of the table, and whether all checks pass."""
     wall = median(many.wall_s / one.wall_s for one, many in pairs)
     cpu = median(many.cpu_s / one.cpu_s for one, many in pairs)
     one, many = pairs[-1]

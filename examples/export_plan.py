@@ -1,4 +1,4 @@
-"""Write a plan as the files of torchrun, and one within Megatron-LM's limits as its."""
+"""Export a plan to torchrun, and a plan within Megatron-LM's limits to Megatron-LM."""
 
 from pathlib import Path
 
@@ -17,7 +17,7 @@ from hetopt.solvers.request import Request
 
 
 def main() -> None:
-    """Export to folders bundle-torchrun and bundle-megatron."""
+    """Write the folders bundle-torchrun and bundle-megatron."""
     problem = read_problem_text(EXAMPLE)
     export(problem, hetopt.plan(problem), "torchrun")
     limited = fitted(limits_of("megatron"), problem, None)
@@ -33,7 +33,7 @@ def main() -> None:
 
 
 def export(problem: Problem, result: Result, name: str) -> None:
-    """Write the result's plan for a launcher."""
+    """Write the files of the result's plan for a launcher."""
     assert result.best is not None
     files = bundle(Job.of(problem, result.best.plan), launcher(name), allow_lossy=False)
     folder = f"bundle-{name}"

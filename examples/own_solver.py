@@ -48,11 +48,11 @@ def solve(request):
 
 SOLVER = Solver(name="draw", home=solve, frees_warmups=True)
 
-# Up to here it is the module of docs/how-to/write-a-solver.md; below it is used.
+# The code above is the module of docs/how-to/write-a-solver.md; the code below uses it.
 
 
 def main():
-    """Register the solver, and put it beside the proven optimum."""
+    """Register the solver, and compare its plan with the proven optimum."""
     from hetopt import RaceParams, build_table, read_problem
     from hetopt.base.deadline import Deadline
     from hetopt.problem.catalogue import problem_files

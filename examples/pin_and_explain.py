@@ -12,7 +12,7 @@ from hetopt.results.priced_plan import PricedPlan
 
 
 def main() -> None:
-    """Plan with tensor parallelism of 8 everywhere, and without that."""
+    """Plan with one stage of tp 8 pinned on every cluster, and without pins."""
     problem = read_problem_text(EXAMPLE)
     wide = ClusterPins(tp=only(8), stages=only(1))
     pins = Pins(clusters={cluster.name: wide for cluster in problem.clusters})
@@ -26,7 +26,7 @@ def main() -> None:
 
 
 def only(value: int) -> Domain:
-    """Return what permits one value."""
+    """Return a domain that permits only one value."""
     return Domain(allowed=frozenset({value}))
 
 

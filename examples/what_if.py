@@ -1,4 +1,4 @@
-"""See which is worth more: another node, or a faster link between clusters."""
+"""Compare the gain from another node with that from a faster link between clusters."""
 
 from dataclasses import replace
 
