@@ -93,6 +93,7 @@ def solve_lengths(request: Request, most: int) -> Result:
         reason="stopped before a plan was found"
         if possible
         else f"no plan of up to {most} pipelines fits the devices",
+        interrupted=search.interrupted,
         several=Several(
             most=most, divisions=len(search.ways), bounds=tuple(search.bounds)
         ),

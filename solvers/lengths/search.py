@@ -12,6 +12,7 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from hetopt.base.interruption import released
 from hetopt.cost.divided import by_length, depends_on, sources_by_length
 from hetopt.cost.table.ticks import LONGEST_NS, TICK_S
 from hetopt.formulations.lengths.option import SCALE
@@ -22,6 +23,7 @@ from hetopt.problem.training.choices import RESHARDING
 from hetopt.results.several import PartBound
 from hetopt.solvers.lengths.options import options_of
 from hetopt.solvers.lengths.prices import warmups_of
+from hetopt.solvers.progress import Progress
 from hetopt.solvers.several.divisions import divisions
 
 if TYPE_CHECKING:
@@ -62,6 +64,8 @@ class LengthsSearch:
         The bound of every division that was searched.
     best_s, best
         The least time found, and its pipelines; inf and none before there is one.
+    interrupted
+        Whether the user stopped the search.
     """
 
     def __init__(self, request: Request, most: int) -> None:
@@ -74,6 +78,7 @@ class LengthsSearch:
         self.bounds: list[PartBound] = []
         self.best_s = math.inf
         self.best: tuple[Pipeline, ...] = ()
+        self.interrupted = False
         #: From the shortest to the longest.
         self._lengths = sorted(problem.training.sequences)
         self._sequences = [problem.training.sequences[each] for each in self._lengths]
@@ -81,7 +86,14 @@ class LengthsSearch:
         self._seats: dict[Hashable, Seat] = {}
 
     def run(self) -> None:
-        """Search every division."""
+        """Search every division until the time is up or the user interrupts."""
+        try:
+            with released():
+                self._run()
+        except KeyboardInterrupt:
+            self.interrupted = True
+
+    def _run(self) -> None:
         for way in self.ways:
             if self._request.deadline.is_over():
                 return
@@ -94,6 +106,23 @@ class LengthsSearch:
                     bound_s=None if math.isinf(bound) else bound,
                 )
             )
+            self._tell()
+
+    def _tell(self) -> None:
+        told = self._request.params.on_progress
+        if told is None:
+            return
+        known, bound = math.isfinite(self.best_s), self.lower_bound()
+        told(
+            Progress(
+                elapsed_s=self._request.deadline.elapsed_s(),
+                incumbent_s=self.best_s if known else None,
+                bound_s=bound if math.isfinite(bound) else None,
+                gap=max(0.0, self.best_s - bound) / self.best_s if known else None,
+                settled=len(self.bounds),
+                programs=len(self.ways),
+            )
+        )
 
     def lower_bound(self) -> float:
         """Return a lower bound on all plans; inf if there are none."""
@@ -196,13 +225,13 @@ class LengthsSearch:
         if value_s >= self.best_s:
             return
         taken = self._shared(chosen)
-        self.best_s = value_s
         self.best = tuple(
             self._pipeline(seat, option, own, None if len(way) == 1 else dict(parts))
             for seat, (option, _), own, parts in zip(
                 seats, chosen, taken, way, strict=True
             )
         )
+        self.best_s = value_s
 
     def _shared(self, chosen: Choice) -> list[dict[int, int]]:
         """Return the sequences of every pipeline, by their length in tokens."""

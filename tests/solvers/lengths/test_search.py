@@ -19,6 +19,7 @@ from hetopt.check.plan.lengths import OneLength, _alone
 from hetopt.check.plan.plan import _sound, stage_times
 from hetopt.check.plan.pricing import rows_of
 from hetopt.check.plan.schedule.times import closed_form
+from hetopt.cost.build import build_table
 from hetopt.cost.divided import by_length, sources_by_length
 from hetopt.errors import CheckError
 from hetopt.plans.mix import Mix
@@ -28,6 +29,10 @@ from hetopt.problem.reading import read_problem_text
 from hetopt.problem.training.choices import RESHARDING
 from hetopt.problem.training.principles import PRUNED
 from hetopt.report.schemas.result import RESULT
+from hetopt.solvers.lengths.outcome import solve_lengths
+from hetopt.solvers.lengths.search import LengthsSearch
+from hetopt.solvers.params import RaceParams
+from hetopt.solvers.request import Request
 from hetopt.solvers.several.divisions import divisions
 
 if TYPE_CHECKING:
@@ -35,6 +40,8 @@ if TYPE_CHECKING:
 
     from hetopt.cost.divided import Part
     from hetopt.problem.problem import Problem
+    from hetopt.solvers.progress import Progress
+    from hetopt.solvers.several.divisions import Division
 
     #: Sequences of each length, the shortest first.
     Counts = tuple[int, ...]
@@ -238,3 +245,33 @@ def test_nothing_is_better_than_what_is_found(seed: int) -> None:
     priced = price_several(problem, result.best.plan)
     assert priced.closed_form_s == pytest.approx(checked.closed_form_s, rel=1e-12)
     assert priced.iteration_time_s == pytest.approx(checked.iteration_time_s, rel=1e-12)
+
+
+def test_an_interruption_keeps_the_best_plan(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = next(
+        each for each in map(drawn, range(QUICK)) if len(divisions(each, 2)) > 1
+    )
+    whole = hetopt.plan(problem, pipelines=2)
+    searched: list[object] = []
+    search = LengthsSearch._search
+
+    def interrupted(self: LengthsSearch, way: Division) -> float:
+        if searched:
+            raise KeyboardInterrupt
+        searched.append(way)
+        return search(self, way)
+
+    monkeypatch.setattr(LengthsSearch, "_search", interrupted)
+    told: list[Progress] = []
+    request = Request(
+        problem=problem,
+        table=build_table(problem),
+        params=RaceParams(on_progress=told.append),
+    )
+    result = solve_lengths(request, 2)
+    assert result.interrupted
+    assert not whole.interrupted
+    assert (result.best is None) == (told[0].incumbent_s is None)
+    assert [each.settled for each in told] == [1]
+    if result.best is not None and whole.best is not None:
+        assert result.best.closed_form_s >= whole.best.closed_form_s
