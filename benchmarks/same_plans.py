@@ -100,7 +100,7 @@ def _without_digests(value: Any) -> Any:
 
 
 def compile_searches(tree: Path, folder: Path) -> None:
-    """Compile what first runs do not wait for: they minimise the closed form instead."""
+    """Compile the searches of simulated times: first runs do not wait for them."""
     for schedule in ("1f1b", "auto"):
         path = folder / "first.yaml"
         problem = drawn(0)
