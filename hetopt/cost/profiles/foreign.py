@@ -229,6 +229,7 @@ def seconds(value: Any, path: str, field: str, *, may_be_0: bool = False) -> flo
         or value < 0
         or (value == 0 and not may_be_0)
     ):
-        msg = f"is {describe(value)}, expected a time above 0"
+        least = "of at least 0" if may_be_0 else "above 0"
+        msg = f"is {describe(value)}, expected a time {least}"
         raise InputError(msg, file=path, field=field)
     return float(value)
