@@ -76,7 +76,8 @@ class Schedules:
                 yield f"schedules: {name} is missing"
         for (name, chunks), count in counts.items():
             if count > 1:
-                yield f"schedules: {name} more than once"
+                said = f"{name} (chunks: {chunks})"
+                yield f"schedules: {said} is listed {count} times, expected once"
             if STEPS[name].interleaved != (chunks > 1):
                 yield f"schedules: {name} has {chunks} chunks"
         for each in self._claims:
