@@ -178,32 +178,48 @@ def solve_simulated(
         compiled, stopped = False, True
     limit = _take_start(ledger, started, deadline if compiled else None)
     if compiled and not interrupted:
-        payload = SimulatedSpec(problem=problem, table=table, top=params.top)
-        pool = open_pool(params, make, payload, growing=True, alone_s=_ALONE_S)
-        loop = _SimulatedRace(ledger, pool, request)
-        try:
-            with suppress(Stopped):
-                loop.run(limit, most)
-        except KeyboardInterrupt:
-            stopped = True
-        finally:
-            pool.close()
+        stopped = _race(ledger, request, limit, most) or stopped
+    result = _answer(ledger, request, solver, most)
+    late = not compiled and deadline.is_over()
+    return replace(
+        result, interrupted=stopped, choice=_UNCOMPILED if late else result.choice
+    )
+
+
+def _race(ledger: SimulatedLedger, request: Request, limit: int, most: int) -> bool:
+    """Search from a first limit up to ``most``; return whether Ctrl-C ended it."""
+    params = request.params
+    payload = SimulatedSpec(
+        problem=request.problem, table=request.table, top=params.top
+    )
+    pool = open_pool(params, make, payload, growing=True, alone_s=_ALONE_S)
+    loop = _SimulatedRace(ledger, pool, request)
+    try:
+        with suppress(Stopped):
+            loop.run(limit, most)
+    except KeyboardInterrupt:
+        return True
+    finally:
+        pool.close()
+    return False
+
+
+def _answer(
+    ledger: SimulatedLedger, request: Request, solver: str, most: int
+) -> Result:
+    """Return the result, of plans that take at most ``most``."""
     ledger.limit = most
     ledger.plans = {
         shape: found for shape, found in ledger.plans.items() if found.value <= most
     }
-    result = result_of(
+    return result_of(
         ledger,
-        problem,
-        table,
+        request.problem,
+        request.table,
         solver=solver,
         principles=PRUNED,
-        search_time_s=deadline.elapsed_s(),
+        search_time_s=request.deadline.elapsed_s(),
         objective="simulated",
-    )
-    late = not compiled and deadline.is_over()
-    return replace(
-        result, interrupted=stopped, choice=_UNCOMPILED if late else result.choice
     )
 
 
