@@ -135,7 +135,7 @@ def _beside(claim: ScheduleBound, best: float | None) -> Iterator[str]:
 def _own(claim: ScheduleBound, value: float) -> Iterator[str]:
     """Yield findings on the claim about the reported plan's own schedule."""
     if claim.status not in ("optimal", "feasible"):
-        yield f"is {claim.status}, but the plan is of it"
+        yield f"is {claim.status}, but the plan belongs to it"
     elif claim.objective_s is None or abs(claim.objective_s - value) > (
         _TOLERANCE * value
     ):

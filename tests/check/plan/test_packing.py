@@ -69,7 +69,7 @@ RELAXED = Principles.relaxing(["p4"])
         (
             (6, 6, 6),
             (4, 4, 4, 4),
-            "its nodes (3 of 6 devices) have no room for stages 4 of 4 devices",
+            "its nodes (3 of 6 devices) cannot hold stages: 4 of 4 devices",
         ),
         (
             (4, 4, 3),
@@ -84,7 +84,7 @@ RELAXED = Principles.relaxing(["p4"])
         (
             (4, 4, 3, 3),
             (4, 4, 4, 1),
-            "its nodes (2 of 4, 2 of 3 devices) have no room for stages 1 of 1 devices "
+            "its nodes (2 of 4, 2 of 3 devices) cannot hold stages: 1 of 1 devices "
             "and 3 of 4 devices",
         ),
     ],

@@ -135,7 +135,7 @@ FORGERIES: dict[str, tuple[Callable[[Data], None], str]] = {
     "said to have no plan": (_never, "claimed to be infeasible"),
     "searched bound too high": (_raise("refuted-by-search", 1.5), "has a plan below"),
     "relaxed bound too high": (_raise("refuted-by-bound", 2.0), "has a plan below"),
-    "solved above the value": (_raise("solved", 1.01), "the plan is of it"),
+    "solved above the value": (_raise("solved", 1.01), "the plan belongs to it"),
     "another one solved": (_claim("refuted-by-search", how="solved"), "is solved"),
 }
 #: As ``FORGERIES``, where warm-up counts are free.
@@ -166,5 +166,5 @@ SIMULATED_FORGERIES: dict[str, tuple[Callable[[Data], None], str]] = {
     "worse value": (_worse, "value_ps"),
     "said to have no plan": (_never, "claimed to be infeasible"),
     "bound too high": (_raise("refuted-by-bound", 2.0), "has a plan below"),
-    "solved above the value": (_raise("solved", 1.01), "the plan is of it"),
+    "solved above the value": (_raise("solved", 1.01), "the plan belongs to it"),
 }
