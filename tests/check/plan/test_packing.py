@@ -1,4 +1,4 @@
-"""Stages that nodes have no room for, and tables that count others."""
+"""Stages that nodes cannot hold, and tables that count others."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_room(nodes: tuple[int, ...], sizes: tuple[int, ...], told: str | None) 
     found = [
         line
         for line in findings(problem(*nodes), *sizes, principles=RELAXED)
-        if "room" in line or "it has" in line
+        if "cannot hold" in line or "it has" in line
     ]
     assert found == ([] if told is None else [f"cluster 'a': {told}"])
 

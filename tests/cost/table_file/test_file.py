@@ -69,7 +69,7 @@ def test_gradients_of_weights_survive() -> None:
     [
         (
             None,
-            "weight_ns: is missing, expected it with schedule zb-h1: make the table",
+            "weight_ns: is missing, but schedule zb-h1 needs it: build the table again",
         ),
         (10**9, "weight_ns.head: is 1000000000, expected at most half of backward_ns"),
     ],
