@@ -70,8 +70,8 @@ def one_chunk(model: Model, chunks: int) -> Chunk:
         known = f"expected {' or '.join(map(str, able))}, or another schedule"
         msg = (
             f"is {chunks}, but the model's {length} units between embedding and head "
-            f"do not divide into {chunks} parts that are alike: "
-            f"{known if able else 'name a schedule of one chunk'}"
+            f"cannot be divided into {chunks} equal parts: "
+            f"{known if able else 'use a schedule with one chunk per stage'}"
         )
         raise InputError(msg, field="training.chunks")
     part, after = length // chunks, first + length

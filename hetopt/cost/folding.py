@@ -116,7 +116,7 @@ def pairs_of(units: Sequence[str], cuts: Sequence[str]) -> list[tuple[str, str]]
 
 
 def _refuse(fault: str) -> None:
-    msg = f"zb-v folds the model in two, {fault}; or name another schedule"
+    msg = f"zb-v folds the model in two, {fault}; or use another schedule"
     raise InputError(msg, field="training.schedule")
 
 

@@ -80,7 +80,7 @@ def ensure_sums_fit(table: CostTable, file: str | None = None) -> None:
                 msg = (
                     f"the {len(table.units)} units take up to {longest_ns:.0f} ns in "
                     f"all, expected at most 2**62 ({LARGEST_SUM}): fewer units, or "
-                    "quicker devices and links"
+                    "faster devices and links"
                 )
                 raise InputError(msg, file=file, field=where)
             largest = _largest_bytes(cluster, counts, in_flight)

@@ -146,7 +146,7 @@ def find_device(wanted: str | None = None) -> Device:
         api = getattr(torch, kind, None)
         if api is not None and api.is_available():
             return Device(kind, torch.device(kind, api.current_device()), api)
-    raise InputError(f"PyTorch sees no such device: {wanted}", field="--device")
+    raise InputError(f"PyTorch finds no device of kind {wanted}", field="--device")
 
 
 def describe(device: Device) -> dict[str, str]:

@@ -178,7 +178,7 @@ def ensure_same_device(
     for key in ("kind", *keys):
         found, value = header.get(key, ""), " ".join(expected[key].split())
         if found != value:
-            msg = f"{found!r} there, {value!r} here; choose another --out"
+            msg = f"is {found!r} in the file but {value!r} now; choose another --out"
             raise InputError(msg, file=path, field=key)
 
 

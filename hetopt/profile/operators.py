@@ -187,7 +187,9 @@ def _open(
         ensure_same_device(path, profile.header, about, SAME_DEVICE)
         for row in profile.rows:
             if row.dtype != dtype:
-                msg = f"{row.dtype} there, {dtype} here; choose another --out"
+                msg = (
+                    f"is {row.dtype} in the file but {dtype} now; choose another --out"
+                )
                 raise InputError(msg, file=path, field="dtype")
         if "\n" + ",".join(WRITTEN) + "\n" not in text:
             # Older files lack columns that added rows have.
@@ -202,7 +204,7 @@ def _open(
         "device": about.pop("device"),
         "kind": "measured",
         "source": "hetopt profile --operators",
-        "licence": "that of whoever measured",
+        "licence": "chosen by whoever measured",
         **rates,
         **about,
         "date": today(),

@@ -224,8 +224,8 @@ def better(doubt: Doubt) -> str:
     """Return the finding for a claim that a plan refutes."""
     program = f"({doubt.stages}, {doubt.microbatches})"
     if doubt.bound_ps is None:
-        return f"{program} is infeasible, but has a plan"
-    return f"{program} is bounded by {doubt.bound_ps}, but has a better plan"
+        return f"{program} is claimed to be infeasible, but has a plan"
+    return f"{program} has a plan below the claimed bound of {doubt.bound_ps} ps"
 
 
 def unsettled(doubt: Doubt, others: int = 0) -> str:

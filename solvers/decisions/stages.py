@@ -97,21 +97,12 @@ def times_of(
         tied = int(part.tied_ns[layouts[0], layouts[-1]])
         sync[0] += tied
         sync[-1] += tied
-    chunks = None
-    if part.way_back is not None:
-        # The closed form does not depend on which chunk the ends are in.
-        back = part.way_back, layouts[-1], layouts[0]
-        chunks = Chunks(
-            count=part.chunks,
-            way_back_ns=int(part.transfer_ns[back]),
-            way_back_occupancy_ns=int(part.occupancy_ns[back]),
-        )
     weights = None
     if data.rule.splits:
         weights = tuple(sums("weight_ns"))
     fold = None
     if data.rule.folded:
-        # Nor does it depend on how times divide between the two chunks.
+        # The closed form does not depend on how times divide between the two chunks.
         fold = Fold(
             forward_ns=tuple(forward),
             backward_ns=tuple(backward),
@@ -129,9 +120,23 @@ def times_of(
         occupancy_ns=tuple(int(part.occupancy_ns[key]) for key in keys),
         sync_ns=tuple(sync),
         warmups=_warmups(decision, data, hosts, round_trip, transfer),
-        chunks=chunks,
+        chunks=_chunks(data, layouts),
         weight_ns=weights,
         fold=fold,
+    )
+
+
+def _chunks(data: ProgramData, layouts: list[int]) -> Chunks | None:
+    """Return the way back from the last stage to the first; None with one chunk."""
+    part = data.part
+    if part.way_back is None:
+        return None
+    # The closed form does not depend on which chunk the ends are in.
+    back = part.way_back, layouts[-1], layouts[0]
+    return Chunks(
+        count=part.chunks,
+        way_back_ns=int(part.transfer_ns[back]),
+        way_back_occupancy_ns=int(part.occupancy_ns[back]),
     )
 
 

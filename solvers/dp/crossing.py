@@ -46,6 +46,7 @@ def cross(
     b = costs.option[here[Bucket.OPTION], Option.LAYOUT]
     kappa, omega = costs.edge[Edge.KAPPA, x, a, b], costs.edge[Edge.OMEGA, x, a, b]
     scalars = limits.scalars
+    period = scalars[Scalar.PERIOD]
     if omega > scalars[Scalar.STAGE] or kappa > scalars[Scalar.BOUNDARY]:
         return False
     for column in range(_PASSED):
@@ -55,10 +56,7 @@ def cross(
         target[Label.DELAY] = max(source[Label.DELAY], omega)
         target[Label.FLAG] = max(source[Label.FLAG], omega)
     elif costs.facts[Fact.AUTO]:
-        if (
-            scalars[Scalar.PERIOD] < INFINITE
-            and source[Label.WARMUP] < costs.facts[Fact.Q]
-        ):
+        if period < INFINITE and source[Label.WARMUP] < costs.facts[Fact.Q]:
             target[Label.DELAY] += 2 * PERIOD_SCALE * kappa
             _warm_up(costs, limits, target)
     else:
@@ -66,14 +64,14 @@ def cross(
         target[Label.WARMUP] = min(costs.facts[Fact.Q], source[Label.WARMUP] + more)
         if kappa >= scalars[Scalar.FLOOR]:
             target[Label.FLAG] = 0
-        if costs.facts[Fact.BLOCKING] and scalars[Scalar.PERIOD] < INFINITE:
+        if costs.facts[Fact.BLOCKING] and period < INFINITE:
             # Both stages wait for the transfer.
             blocked = costs.facts[Fact.BLOCKING] * PERIOD_SCALE * kappa
-            if source[Label.DELAY] + blocked > scalars[Scalar.PERIOD]:
+            if source[Label.DELAY] + blocked > period:
                 return False
             target[Label.DELAY] = blocked
-        elif scalars[Scalar.PERIOD] < INFINITE:
-            hidden = limits.delta[Delta.HEAVY, x, a, b] * scalars[Scalar.PERIOD]
+        elif period < INFINITE:
+            hidden = limits.delta[Delta.HEAVY, x, a, b] * period
             hidden -= 2 * PERIOD_SCALE * kappa
             target[Label.DELAY] = max(0, source[Label.DELAY] - hidden)
     if source[Label.SHAPES]:

@@ -265,7 +265,10 @@ class LabelSearch:
             if own <= node.high:
                 return [replace(node, high=min(high, own - 1))]
         if not self._inside(node):
-            msg = f"labels permit what is not feasible: {plan.decision}"
+            msg = (
+                "label setting found a plan that is infeasible in its range of "
+                f"lambda: {plan.decision}"
+            )
             raise SolverError(msg)
         return self._halves(replace(node, high=min(high, node.high)))
 

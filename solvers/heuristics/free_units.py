@@ -16,5 +16,8 @@ def ensure_free_units(solver: str, pins: Pins) -> None:
     counted = [name for name, own in pins.clusters.items() if own.units != ANY]
     if pins.units is not None or counted:
         field = "pin.units" if pins.units else f"pin.clusters.{counted[0]}.units"
-        msg = f"solver {solver} spreads the units itself: use dp, or leave this out"
+        msg = (
+            f"solver {solver} decides the units itself: use --solver dp, or remove "
+            "this pin"
+        )
         raise InputError(msg, field=field)

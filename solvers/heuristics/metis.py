@@ -57,7 +57,10 @@ def solve(request: Request) -> Result:
     ensure_free_units("metis", request.problem.pins)
     for j, cluster in enumerate(request.problem.clusters):
         if cluster.unequal is not None:
-            msg = "lists unequal nodes, which solver metis does not know: use dp or dfs"
+            msg = (
+                "lists unequal nodes, which solver metis does not support: use dp or "
+                "dfs"
+            )
             raise InputError(msg, field=f"clusters.{j}.nodes")
     return solve_by(_search, request, solver="metis")
 

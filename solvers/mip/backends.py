@@ -211,8 +211,8 @@ class GurobiBackend(Backend):
 
         if GurobiPersistent().available().name in ("BadLicense", "BadVersion"):
             msg = (
-                "miqp-gurobi finds gurobipy, but no valid Gurobi licence for it, "
-                "or a version too old"
+                "gurobipy is installed, but its Gurobi licence is missing or invalid, "
+                "or its version is too old"
             )
             raise InputError(msg, field="--solver")
 
@@ -264,8 +264,8 @@ class GurobiBackend(Backend):
             )
         except gurobipy.GurobiError as error:
             msg = (
-                f"Gurobi: {error} (a licence that pip installs with gurobipy takes "
-                "models of up to 2,000 variables and 200 products)"
+                f"Gurobi: {error} (the licence that pip installs with gurobipy "
+                "allows models of up to 2,000 variables and 200 products)"
             )
             raise SolverError(msg) from error
         if failure:

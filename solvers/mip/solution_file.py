@@ -19,7 +19,8 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from math import isfinite
+from itertools import dropwhile
+from math import isfinite, nan
 from typing import TYPE_CHECKING
 
 from hetopt.base.reading import MIB, read_text
@@ -89,7 +90,7 @@ class Solution:
         keys = own if self.numbered else names
         strange = self.values.keys() - set(keys)
         if strange:
-            msg = f"has column {min(strange)!r}, which this program has not"
+            msg = f"has column {min(strange)!r}, which is not in this program"
             raise InputError(msg, file=self.path)
         missing = next((key for key in keys if key not in self.values), None)
         if missing is not None and not self.sparse:
@@ -112,8 +113,8 @@ class Solution:
             slack = ROW_SHARE * (1 + size)
             if not lower - slack <= value <= upper + slack:
                 msg = (
-                    f"breaks {name!r} of this program: {value:.8g}, expected "
-                    f"{lower:.8g} to {upper:.8g}"
+                    f"violates row or column {name!r} of this program: {value:.8g}, "
+                    f"expected {lower:.8g} to {upper:.8g}"
                 )
                 raise InputError(msg, file=self.path)
 
@@ -126,8 +127,9 @@ def read_solution(path: str) -> Solution:
     InputError
         The file cannot be read, or is none of these formats.
     """
-    lines = read_text(path, "a solution", MOST_BYTES).splitlines()
-    first = next((line for line in lines if line.strip()), "")
+    read = read_text(path, "a solution", MOST_BYTES).splitlines()
+    lines = [*dropwhile(lambda line: not line.strip(), read)]
+    first = lines[0] if lines else ""
     try:
         if first.startswith("Model status"):
             return _highs(path, lines)
@@ -141,7 +143,7 @@ def read_solution(path: str) -> Solution:
             return _gurobi(path, lines)
         if _CBC_HEAD.match(first):
             return _cbc(path, lines)
-    except (ValueError, IndexError) as error:
+    except ValueError as error:
         msg = f"is cut off or malformed: {error}"
         raise InputError(msg, file=path) from error
     msg = "is no solution file of GLPK, CBC, SCIP, HiGHS or Gurobi"
@@ -161,12 +163,15 @@ def _values(entries: Iterable[tuple[str, str]]) -> dict[str, float]:
     """Return numbers by name; raise ValueError for one not finite, or given twice."""
     values: dict[str, float] = {}
     for name, text in entries:
-        value = float(text)
+        try:
+            value = float(text)
+        except ValueError:
+            value = nan
         if not isfinite(value):
-            msg = f"{name} is {text}"
+            msg = f"{name} is {text}, expected a finite number"
             raise ValueError(msg)
         if name in values:
-            msg = f"{name} is there twice"
+            msg = f"{name} occurs twice"
             raise ValueError(msg)
         values[name] = value
     return values
@@ -175,20 +180,38 @@ def _values(entries: Iterable[tuple[str, str]]) -> dict[str, float]:
 def _pairs(lines: Iterable[str]) -> Iterator[tuple[str, str]]:
     """Yield the first two words of lines that have any."""
     for line in lines:
-        if words := line.split():
-            yield words[0], words[1]
+        if line.strip():
+            name, value = _words(line, 2, "a column and its value")[:2]
+            yield name, value
+
+
+def _words(line: str, fewest: int, expected: str) -> list[str]:
+    """Return the words of a line; raise ValueError if it has fewer than ``fewest``."""
+    words = line.split()
+    if len(words) < fewest:
+        msg = f"line {line.strip()!r}, expected {expected}"
+        raise ValueError(msg)
+    return words
+
+
+def _whole(word: str) -> int:
+    """Return a whole number; raise ValueError unless it is one."""
+    if not (word.isascii() and word.isdecimal()):
+        msg = f"{word!r}, expected a whole number"
+        raise ValueError(msg)
+    return int(word)
 
 
 def _highs(path: str, lines: list[str]) -> Solution:
-    status = lines[1].strip()
+    status = lines[1].strip() if len(lines) > 1 else ""
     if not any(line.startswith("# Columns") for line in lines):
         return Solution(path=path, solver="HiGHS", status=status, values={})
     start = _find(lines, "# Columns")
-    count = int(lines[start].split()[2])
+    count = _whole(_words(lines[start], 3, "the number of columns")[2])
     if lines[start - 2].strip() == "Infeasible":
         status = f"{status}, infeasible"
     if count > len(lines) - start - 1:
-        msg = f"{count} columns are announced"
+        msg = f"expected {count} columns, but the file ends early"
         raise ValueError(msg)
     values = _values(_pairs(lines[start + 1 : start + 1 + count]))
     return Solution(path=path, solver="HiGHS", status=status, values=values)
@@ -219,8 +242,9 @@ def _cbc(path: str, lines: list[str]) -> Solution:
     entries: list[tuple[str, str]] = []
     last = -1
     for line in lines[1:]:
-        if words := line.removeprefix("**").split():
-            number, name, value = int(words[0]), words[1], words[2]
+        if line.strip():
+            words = _words(line.removeprefix("**"), 3, "number, column and value")
+            number, name, value = _whole(words[0]), words[1], words[2]
             if number <= last:
                 # `printingOptions all` writes the rows first.
                 entries = []
@@ -243,11 +267,13 @@ def _glpk(path: str, lines: list[str]) -> Solution:
         if name is None:
             entry = _GLPK_ENTRY.match(line)
             if entry is None:
-                raise ValueError(line.strip())
+                msg = f"line {line.strip()!r}, expected number and column"
+                raise ValueError(msg)
             name, rest = entry[2], entry[3]
         if rest is not None:
             # A star marks integer columns.
-            entries.append((name, rest.replace("*", " ", 1).split()[0]))
+            words = _words(rest.replace("*", " ", 1), 1, f"the value of {name}")
+            entries.append((name, words[0]))
             name = None
     return Solution(
         path=path,
@@ -258,13 +284,17 @@ def _glpk(path: str, lines: list[str]) -> Solution:
 
 
 def _glpk_raw(path: str, lines: list[str]) -> Solution:
-    words = lines[_find(lines, "s ")].split()
+    words = _words(lines[_find(lines, "s ")], 5, "'s', kind, rows, columns and status")
     if words[1] != "mip":
         msg = "is a solution of the relaxation, without integer columns"
         raise InputError(msg, file=path)
     statuses = {"o": "optimal", "f": "feasible", "n": "infeasible", "u": "undefined"}
-    entries = (line.split()[1:3] for line in lines if line.startswith("j "))
-    values = _values((number, value) for number, value in entries)
+    columns = [
+        _words(line, 3, "'j', number and value")
+        for line in lines
+        if line.startswith("j ")
+    ]
+    values = _values((number, value) for _, number, value, *_ in columns)
     return Solution(
         path=path,
         solver="GLPK",

@@ -30,7 +30,7 @@ def verdict_of(status: str, known: Mapping[str, Verdict], solver: str) -> Verdic
     """Return the verdict for a solver's status; raise SolverError if it is unknown."""
     if status not in known:
         msg = (
-            f"{solver} says {status}, expected one of {', '.join(known)}: "
+            f"{solver} ended with status {status}, expected one of {', '.join(known)}: "
             "please report it with the output of hetopt formulate"
         )
         raise SolverError(msg)

@@ -52,7 +52,7 @@ class RayPool:
         make: Callable[..., Callable[[Any], Any]],
         payload: Any,
     ) -> None:
-        self._ray = _connected()
+        self._ray, self._owned = _connected()
         self._make = make
         self._payload = self._ray.put(payload)
         self._actor = self._ray.remote(num_cpus=1, max_concurrency=_THREADS)(_Runner)
@@ -95,11 +95,12 @@ class RayPool:
         return events
 
     def close(self) -> None:
-        """End all actors, busy or not, and disconnect from the cluster."""
+        """End all actors, busy or not; end the connection if the pool began it."""
         for worker in self._workers:
             with suppress(Exception):
                 self._ray.kill(worker.actor)
-        self._ray.shutdown()
+        if self._owned:
+            self._ray.shutdown()
 
     def _start(self) -> _WorkerActor:
         actor = self._actor.remote(self._make, self._payload, self.shared.value)
@@ -141,20 +142,22 @@ class RayPool:
         self.shared.actors = [other.actor for other in self._workers]
 
 
-def _connected() -> Any:
-    """Return the module ``ray``, connected to a cluster."""
+def _connected() -> tuple[Any, bool]:
+    """Return the module ``ray``, connected, and whether it was connected here."""
     try:
         import ray
     except ImportError as error:
         msg = "Ray is not installed: pip install '.[ray]' in hetopt's source"
         raise InputError(msg, field="--executor") from error
-    if not ray.is_initialized():
-        try:
-            ray.init(log_to_driver=False, logging_level=logging.ERROR)
-        except (ConnectionError, RuntimeError, ValueError) as error:
-            msg = f"Ray cannot reach a cluster: {str(error).splitlines()[0]}"
-            raise InputError(msg, field="--executor") from error
-    return ray
+    if ray.is_initialized():
+        return ray, False
+    try:
+        ray.init(log_to_driver=False, logging_level=logging.ERROR)
+    except (ConnectionError, RuntimeError, ValueError) as error:
+        lines = (line for line in str(error).splitlines() if line.strip())
+        msg = f"Ray cannot reach a cluster: {next(lines, type(error).__name__)}"
+        raise InputError(msg, field="--executor") from error
+    return ray, True
 
 
 class _Broadcast:

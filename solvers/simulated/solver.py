@@ -31,23 +31,18 @@ from hetopt.base.interruption import released
 from hetopt.base.run_until import run_until
 from hetopt.cost.table.ticks import TICK_S
 from hetopt.errors import InputError
-from hetopt.formulations.decision import Decision
 from hetopt.formulations.scale import PERIOD_SCALE
 from hetopt.problem.training.principles import PRUNED
-from hetopt.schedule.closed_form import closed_form_ns
 from hetopt.schedule.schedules import rule_of
-from hetopt.schedule.simulator import simulate
 from hetopt.solvers import compiling, registry
 from hetopt.solvers.arrays.windows import INFINITE
-from hetopt.solvers.decisions.assembly import decision_of_plan, room_in_flight
-from hetopt.solvers.decisions.pricer import Pricer
+from hetopt.solvers.decisions.assembly import decision_of_plan
 from hetopt.solvers.loading import load
 from hetopt.solvers.pools.opening import open_pool
-from hetopt.solvers.race.ledger import Ledger, Program
-from hetopt.solvers.race.messages import NO_CUTOFF, Found, Verdict, cutoff_of
+from hetopt.solvers.race.messages import NO_CUTOFF, cutoff_of
 from hetopt.solvers.race.outcome import result_of
 from hetopt.solvers.race.task_loop import TaskLoop
-from hetopt.solvers.simulated.warmups import best_warmups
+from hetopt.solvers.simulated.ledger import SimulatedLedger
 from hetopt.solvers.simulated.worker import (
     BoundTimesTask,
     SearchTask,
@@ -56,16 +51,16 @@ from hetopt.solvers.simulated.worker import (
 )
 
 if TYPE_CHECKING:
-    from fractions import Fraction
     from typing import Any
 
     from hetopt.base.deadline import Deadline
     from hetopt.cost.table.table import CostTable
     from hetopt.plans.plan import Plan
-    from hetopt.problem.problem import Problem
     from hetopt.problem.training.principles import Principles
     from hetopt.results.result import Result
     from hetopt.solvers.arrays.costs import Ints
+    from hetopt.solvers.race.ledger import Program
+    from hetopt.solvers.race.messages import Found, Verdict
     from hetopt.solvers.request import Request
 
 #: Share of the time limit for finding the plan of least closed form, and the seconds
@@ -79,8 +74,8 @@ _RAISE = 0.1
 _ROUGH, _CLOSE = 1 / 8, 1 / 32
 #: Why nothing was searched.
 _UNCOMPILED = (
-    "without its search of simulated times, which the time limit was too short to "
-    "compile; that goes on in the background, for later runs"
+    "without the search of simulated times: the time limit was too short to compile "
+    "it; compiling goes on in the background for later runs"
 )
 #: How many (p, q) are searched early, and for how many seconds each.
 _EARLY, _EARLY_S = 2, 5.0
@@ -94,11 +89,17 @@ def ensure_can_simulate(solver: str, principles: Principles, *, journal: bool) -
     if solver == "uniap":
         field, why = "--solver", f"{solver} has an objective of its own"
     elif not registry.solver(solver).proves:
-        field, why = "--solver", f"{solver} proves nothing to start from"
+        field = "--solver"
+        why = (
+            f"{solver} does not prove the optimum of the closed form, which the search "
+            "starts from"
+        )
     elif principles.relaxed:
-        field, why = "--relax", "all principles are kept"
+        field = "--relax"
+        why = "simulated times are searched only with all principles kept"
     elif journal:
-        field, why = "--journal", "only races for the closed form can go on from one"
+        field = "--journal"
+        why = "only a search for the closed form can be resumed from a journal"
     if why is not None:
         msg = f"does not go with --objective simulated: {why}"
         raise InputError(msg, field=field)
@@ -108,7 +109,7 @@ def why_not(table: CostTable) -> str | None:
     """Return why a schedule's simulated times are not minimised; None if they are."""
     rule = rule_of(table.schedule)
     if rule.blocking:
-        return f"{table.schedule} blocks"
+        return f"{table.schedule} has blocking transfers"
     if rule.splits:
         return f"{table.schedule} runs gradients of weights later"
     if table.chunks > 1:
@@ -122,7 +123,7 @@ def _ensure_known(table: CostTable) -> None:
     if why is not None:
         msg = (
             f"does not go with --objective simulated: {why}; minimise the closed form, "
-            "or name another schedule"
+            "or use another schedule"
         )
         raise InputError(msg, field="training.schedule")
 
@@ -178,32 +179,48 @@ def solve_simulated(
         compiled, stopped = False, True
     limit = _take_start(ledger, started, deadline if compiled else None)
     if compiled and not interrupted:
-        payload = SimulatedSpec(problem=problem, table=table, top=params.top)
-        pool = open_pool(params, make, payload, growing=True, alone_s=_ALONE_S)
-        loop = _SimulatedRace(ledger, pool, request)
-        try:
-            with suppress(Stopped):
-                loop.run(limit, most)
-        except KeyboardInterrupt:
-            stopped = True
-        finally:
-            pool.close()
+        stopped = _race(ledger, request, limit, most) or stopped
+    result = _answer(ledger, request, solver, most)
+    late = not compiled and deadline.is_over()
+    return replace(
+        result, interrupted=stopped, choice=_UNCOMPILED if late else result.choice
+    )
+
+
+def _race(ledger: SimulatedLedger, request: Request, limit: int, most: int) -> bool:
+    """Search from a first limit up to ``most``; return whether Ctrl-C ended it."""
+    params = request.params
+    payload = SimulatedSpec(
+        problem=request.problem, table=request.table, top=params.top
+    )
+    pool = open_pool(params, make, payload, growing=True, alone_s=_ALONE_S)
+    loop = _SimulatedRace(ledger, pool, request)
+    try:
+        with suppress(Stopped):
+            loop.run(limit, most)
+    except KeyboardInterrupt:
+        return True
+    finally:
+        pool.close()
+    return False
+
+
+def _answer(
+    ledger: SimulatedLedger, request: Request, solver: str, most: int
+) -> Result:
+    """Return the result, of plans that take at most ``most``."""
     ledger.limit = most
     ledger.plans = {
         shape: found for shape, found in ledger.plans.items() if found.value <= most
     }
-    result = result_of(
+    return result_of(
         ledger,
-        problem,
-        table,
+        request.problem,
+        request.table,
         solver=solver,
         principles=PRUNED,
-        search_time_s=deadline.elapsed_s(),
+        search_time_s=request.deadline.elapsed_s(),
         objective="simulated",
-    )
-    late = not compiled and deadline.is_over()
-    return replace(
-        result, interrupted=stopped, choice=_UNCOMPILED if late else result.choice
     )
 
 
@@ -245,65 +262,6 @@ def _start(ledger: SimulatedLedger, plan: Plan, deadline: Deadline | None) -> Fo
     decision = decision_of_plan(plan, ledger.table)
     warmups = tuple(stage.warmup for stage in plan.pipeline.stages)
     return ledger.value_of(replace(decision, warmups=warmups))
-
-
-class SimulatedLedger(Ledger):
-    """A ledger of simulated times: ties go to the least closed form."""
-
-    def ranked(self) -> list[Found]:
-        """Return the best plans of different shapes; at most ``top``."""
-        return sorted(self.plans.values(), key=self._rank)[: self.top]
-
-    def find(self, found: Found) -> bool:
-        """Record a plan if it is the best of its shape; return whether it is."""
-        known = self.plans.get(found.decision.shape)
-        if found.value > self.limit or (
-            known is not None and self._rank(known) <= self._rank(found)
-        ):
-            return False
-        self.plans[found.decision.shape] = found
-        return True
-
-    def seconds(self, program: Program) -> float:
-        """Return the lower bound on the simulated time."""
-        return program.bound / PERIOD_SCALE * TICK_S
-
-    def start(self, plan: Plan) -> Found:
-        """Simulate a plan, under ``auto`` with the best warm-up counts."""
-        found = self.value_of(decision_of_plan(plan, self.table))
-        if not rule_of(self.table.schedule).free:
-            return found
-        pipeline = plan.pipeline
-        warmups = best_warmups(
-            self._pricer.times(found.decision),
-            room_in_flight(pipeline.stages, self.table, pipeline.microbatches),
-            found.value // PERIOD_SCALE,
-        )
-        return self.value_of(replace(found.decision, warmups=warmups))
-
-    def value_of(self, decision: Decision) -> Found:
-        """Simulate a decision."""
-        value = simulate(self._pricer.times(decision)).makespan_ns * PERIOD_SCALE
-        return Found(decision=decision, value=value)
-
-    def _rank(self, found: Found) -> tuple[object, ...]:
-        return (
-            found.value,
-            self._closed(found.decision),
-            *found.decision.tie_key(self.table),
-        )
-
-    def _closed(self, decision: Decision) -> Fraction:
-        if decision not in self._known:
-            self._known[decision] = closed_form_ns(self._pricer.times(decision))
-        return self._known[decision]
-
-    def __init__(
-        self, problem: Problem, table: CostTable, *, top: int, limit: int
-    ) -> None:
-        super().__init__(problem, table, top=top, limit=limit)
-        self._known: dict[Decision, Fraction] = {}
-        self._pricer = Pricer(problem, table)
 
 
 class _SimulatedRace(TaskLoop):

@@ -29,18 +29,18 @@ if TYPE_CHECKING:
 _PATIENCE_S = 60.0
 #: Reasons for minimising the closed form, or for ending the proof.
 _COMPILING = (
-    "what searches simulated times is being compiled for later runs: the objective "
+    "the search of simulated times is being compiled for later runs; --objective "
     "simulated waits for it"
 )
 _UNKEPT = (
-    "what searches simulated times cannot be kept compiled here: the objective "
-    "simulated compiles it every time"
+    "the compiled search of simulated times cannot be stored here; --objective "
+    "simulated compiles it in every run"
 )
 _NO_TIME = "no time was left for simulated times"
-_UNBOUNDED = "nothing was known of simulated times when the search ended"
+_UNBOUNDED = "there was no lower bound on simulated times when the search ended"
 _ENDED = (
-    f"which ends the proof of a simulated time after {_PATIENCE_S:g} s: name a time "
-    "limit for a longer one, or minimise the closed form"
+    f"which stops proving a simulated time after {_PATIENCE_S:g} s: set a time limit "
+    "for a longer proof, or minimise the closed form"
 )
 
 
@@ -78,7 +78,7 @@ def _because(result: Result, why: str, deadline: Deadline) -> Result:
     known = "" if result.choice is None else f"{result.choice}; "
     return replace(
         result,
-        choice=f"{known}minimised is the closed form, as {why}",
+        choice=f"{known}the closed form is minimised, because {why}",
         search_time_s=deadline.elapsed_s(),
     )
 

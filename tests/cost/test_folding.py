@@ -98,7 +98,7 @@ def test_a_table_whose_pairs_are_not_its_units_is_refused() -> None:
     data = written()
     row = data["slices"][0]["clusters"][0]["strategies"][0]
     row["forward_ns"]["layer+layer"] += 1
-    with pytest.raises(InputError, match=r"forward_ns.*what its units add"):
+    with pytest.raises(InputError, match=r"forward_ns.*the sum of its two units"):
         table_from_json(data)
     data = written()
     del data["pairs"]

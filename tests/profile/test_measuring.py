@@ -138,7 +138,9 @@ def test_another_devices_profile_is_refused(tmp_path: Path, key: str) -> None:
     path = tmp_path / "p.csv"
     measure_grid(str(path), SHAPES[:1], CPU, {**ABOUT, key: "another"})
     before = path.read_bytes()
-    with pytest.raises(InputError, match=f"{key}: 'another' there, .* choose another"):
+    with pytest.raises(
+        InputError, match=f"{key}: is 'another' in the file but .*; choose another"
+    ):
         measure_grid(str(path), SHAPES, CPU, ABOUT)
     assert path.read_bytes() == before
 
@@ -148,7 +150,9 @@ def test_a_modelled_profile_is_refused(tmp_path: Path) -> None:
     measure_grid(str(path), SHAPES[:1], CPU, ABOUT)
     text = path.read_text()
     path.write_text(text.replace("kind: measured", "kind: modelled"))
-    with pytest.raises(InputError, match="kind: 'modelled' there, 'measured' here"):
+    with pytest.raises(
+        InputError, match="kind: is 'modelled' in the file but 'measured' now"
+    ):
         measure_grid(str(path), SHAPES, CPU, ABOUT)
 
 
@@ -222,7 +226,7 @@ def test_no_other_device_is_there() -> None:
     for kind in ("cuda", "npu"):
         api = getattr(torch, kind, None)
         if api is None or not api.is_available():
-            with pytest.raises(InputError, match=f"sees no such device: {kind}"):
+            with pytest.raises(InputError, match=f"finds no device of kind {kind}"):
                 find_device(kind)
     assert find_device("cpu").kind == "cpu"
 

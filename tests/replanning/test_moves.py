@@ -220,10 +220,10 @@ def test_the_checker_finds_what_is_wrong() -> None:
     cases = {
         "gets it 0 times": rest,
         "gets it 2 times": [first, first, *rest],
-        "is no move": ["what", first, *rest],
+        "is not a move": ["what", first, *rest],
         "does not have it": [first.replace(sender, "a-node-2:1"), *rest],
         "no tensor is named": [first.replace(tensor, "unit-9.dense.weights"), *rest],
-        "are not those of": [first.removesuffix(size) + "1", *rest],
+        " bytes, expected ": [first.removesuffix(size) + "1", *rest],
         "has no positions": [first.replace(f",{end},", ",99999999,"), *rest],
         "does not need it": [first, first.replace(receiver, "a-node-1:0"), *rest],
     }

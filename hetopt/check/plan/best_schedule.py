@@ -76,7 +76,8 @@ class Schedules:
                 yield f"schedules: {name} is missing"
         for (name, chunks), count in counts.items():
             if count > 1:
-                yield f"schedules: {name} more than once"
+                said = f"{name} (chunks: {chunks})"
+                yield f"schedules: {said} is listed {count} times, expected once"
             if STEPS[name].interleaved != (chunks > 1):
                 yield f"schedules: {name} has {chunks} chunks"
         for each in self._claims:
@@ -134,7 +135,7 @@ def _beside(claim: ScheduleBound, best: float | None) -> Iterator[str]:
 def _own(claim: ScheduleBound, value: float) -> Iterator[str]:
     """Yield findings on the claim about the reported plan's own schedule."""
     if claim.status not in ("optimal", "feasible"):
-        yield f"is {claim.status}, but the plan is of it"
+        yield f"is {claim.status}, but the plan belongs to it"
     elif claim.objective_s is None or abs(claim.objective_s - value) > (
         _TOLERANCE * value
     ):

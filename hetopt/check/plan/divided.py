@@ -122,7 +122,7 @@ class Divided:
         if self._claimed != self._count:
             yield f"several.divisions: {self._claimed}, expected {self._count}"
         for place in self._unknown:
-            yield f"{place}: is no division of the nodes among pipelines"
+            yield f"{place}: is not a division of the nodes among pipelines"
 
     def no_plan_findings(self, status: str) -> Iterator[str]:
         """Yield findings on a result without a plan."""
@@ -149,7 +149,7 @@ class Divided:
             yield f"several.most: {self.most}, the plan has {len(plan.pipelines)}"
         bound, gap = numbers["lower_bound_s"], numbers["gap"]
         if bound is None:
-            yield "lower_bound_s: there is none"
+            yield "lower_bound_s: missing"
             return
         if bound > value * (1 + _TOLERANCE):
             yield f"lower_bound_s: {bound}, more than the plan's {value!r}"

@@ -51,10 +51,13 @@ def length_findings(problem: Problem, plan: Plan) -> Iterator[str]:
     elif plan.pipelines[0].share is not None:
         yield "pipelines: expected one without a share, or several"
     elif (pin := pins_fault(problem.pins)) is not None:
-        yield f"pin {pin}: is of sequences of one length"
+        yield f"pin {pin}: only possible if all sequences have one length"
     for cluster in problem.clusters:
         if cluster.uplink_bytes_per_s is not None:
-            yield f"cluster {cluster.name!r}: an uplink, but lengths differ"
+            yield (
+                f"cluster {cluster.name!r}: has an uplink, which sequences of several "
+                "lengths do not support"
+            )
     left = dict(problem.training.sequences)
     for number, pipeline in enumerate(plan.pipelines):
         if pipeline.mix is None:

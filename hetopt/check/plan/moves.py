@@ -129,15 +129,18 @@ class _Moves:
             row = Row(int(begin), int(end), sender, receiver, int(size))
             unit = int(unit_name.removeprefix("unit-"))
         except ValueError:
-            return f"{','.join(line)!r} is no move"
+            expected = ",".join(_HEADING)
+            return f"{','.join(line)!r} is not a move, expected {expected}"
         if unit not in self._units or state not in self._bytes:
             return f"no tensor is named {name}"
         if part not in ("dense", "routed"):
             return f"no tensor is named {name}"
         if not 0 <= row.begin < row.end <= sum(self._sizes(unit)[part == "routed"]):
             return f"{name} has no positions {begin} to {end}"
-        if row.bytes != (row.end - row.begin) * self._bytes[state]:
-            return f"{size} bytes are not those of {row.end - row.begin} numbers"
+        count = row.end - row.begin
+        if row.bytes != count * self._bytes[state]:
+            expected = f"{count * self._bytes[state]} for {count} values"
+            return f"{size} bytes, expected {expected}"
         self._units[unit].rows[part, state].append(row)
         return None
 

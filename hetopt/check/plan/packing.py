@@ -76,8 +76,8 @@ def packing_findings(cluster: Cluster, stages: Sequence[Strategy]) -> Iterator[s
         )
         sizes = ", ".join(f"{count} of {size}" for size, count in reversed(nodes))
         yield (
-            f"cluster {cluster.name!r}: its nodes ({sizes} devices) have no room for "
-            f"stages {listed}"
+            f"cluster {cluster.name!r}: its nodes ({sizes} devices) cannot hold "
+            f"stages: {listed}"
         )
 
 

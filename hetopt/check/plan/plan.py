@@ -178,7 +178,7 @@ def _whole_findings(problem: Problem, table: CostTable, plan: Plan) -> Iterator[
     if problem.training.lengths is not None:
         yield from length_findings(problem, plan)
     elif any(pipeline.mix is not None for pipeline in plan.pipelines):
-        yield "pipelines: one has a mix, and all sequences have one length"
+        yield "pipelines: one has a mix, but all sequences have the same length"
     elif len(plan.pipelines) > 1:
         yield from several_findings(problem, plan)
     elif not plan.pipelines or plan.pipelines[0].share is not None:
@@ -210,12 +210,14 @@ def _sound(
     if plan.chunks > 1 and (p < 2 or q % p):
         findings.append(
             f"pipeline: {p} stages of {plan.chunks} chunks and {q} microbatches, "
-            "expected at least 2 stages, and a multiple of them"
+            "expected at least 2 stages, and microbatches that are a multiple of the "
+            "stages"
         )
         raise CheckError(findings)
     if table.pairs is not None and q <= p:
         findings.append(
-            f"pipeline: {p} folded stages and {q} microbatches, expected more of them"
+            f"pipeline: {p} folded stages and {q} microbatches, expected more "
+            "microbatches than stages"
         )
         raise CheckError(findings)
     findings += _pipeline_pin_findings(problem, pipeline)
@@ -279,7 +281,7 @@ def _unit_findings(table: CostTable, stages: Sequence[Stage]) -> Iterator[str]:
         elif first < reached:
             yield f"stage {i}: starts at unit {first}, which stage {i - 1} holds too"
         if end <= first:
-            yield f"stage {i}: units {first} to {end} are none"
+            yield f"stage {i}: holds no unit (first_unit {first}, end_unit {end})"
         # UniAP's rule (7b) requires only some unit
         elif stage.unit_strategies is None and not any(
             table.body[kind] for kind in table.units[max(first, 0) : end]
@@ -358,13 +360,13 @@ def _pipeline_pin_findings(problem: Problem, pipeline: Pipeline) -> Iterator[str
         if (first, second) in pins.forbidden_next:
             yield f"pin: cluster {second!r} follows {first!r}, which is forbidden"
         if problem.links.between(first, second) is None:
-            yield f"links: there is none between {first!r} and {second!r}"
+            yield f"links: no link between {first!r} and {second!r}"
     folded = STEPS[problem.training.schedule].folded
     if problem.model.shares_table and order[0] != order[-1] and not folded:
         ends = order[0], order[-1]
         if problem.links.between(*ends) is None:
             yield (
-                f"links: there is none between {ends[0]!r} and {ends[1]!r}, which "
+                f"links: no link between {ends[0]!r} and {ends[1]!r}, which "
                 "hold copies of the embedding's table"
             )
     units = tuple(stage.units for stage in stages)

@@ -288,7 +288,8 @@ class PricedStages:
             boundary = self._way_back(self.table.way_back)
         else:
             if written is not None:
-                yield f"stage {i}: resharding {written}, the last stage has no next"
+                said = f"stage {i}: resharding {written}"
+                yield f"{said}, but no stage follows the last one"
             return
         chosen = RESHARDING[int(self.slice.resharding[boundary])]
         if written != chosen:

@@ -130,7 +130,7 @@ class _Claims:
         elif self.spending is None:
             yield from self._settlement_findings()
             if self.objective == "cost":
-                yield "objective: cost, but nothing is said of what is spent"
+                yield "objective: cost, but 'spent' is missing"
         else:
             yield from self._spending_findings(self.spending)
         if self.plan is None:
@@ -216,11 +216,11 @@ class _Claims:
     def _spending_findings(self, spending: Spending) -> Iterator[str]:
         yield from spending.findings()
         if self.settlements:
-            yield "settlements: there are some, but prices decide"
+            yield "settlements: not allowed in a result with 'spent'"
         if self.objective == "uniap":
-            yield "objective: uniap, but prices decide"
+            yield "objective: uniap is not allowed in a result with 'spent'"
         if self.alternatives:
-            yield "alternatives: there are some, but prices decide"
+            yield "alternatives: not allowed in a result with 'spent'"
 
     def _spent_bound_findings(
         self, spending: Spending, value: float | None
@@ -312,9 +312,9 @@ class _Claims:
         # programs are searched with the period rounded up to a whole tick
         limit = value * (1 + TOLERANCE) + key[1] * TICK_S
         if how is None:
-            yield f"settlements: {what} is of {key}, which is missing"
+            yield f"settlements: {what} belongs to {key}, which is missing"
         elif how == "infeasible":
-            yield f"settlements: {key} is infeasible, but {what} is of it"
+            yield f"settlements: {key} is infeasible, but {what} belongs to it"
         elif bound is not None and bound > limit:
             yield f"settlements: {key} is bounded by {bound}, {what} takes {value!r}"
 

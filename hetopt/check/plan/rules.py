@@ -33,8 +33,8 @@ def mesh_findings(
     if devices <= cluster.devices and not most_stages(cluster, strategy):
         inside = f"tp {tp}" if strategy.etp == 1 else f"tp {tp} and etp {strategy.etp}"
         yield (
-            f"{name}: {devices} devices a stage are neither of one node nor, with "
-            f"{inside} inside each, all that several nodes have"
+            f"{name}: {devices} devices per stage fit neither into one node nor, with "
+            f"{inside} inside each node, evenly into several nodes"
         )
     if tp > cluster.max_tp:
         yield f"{name}: tp {tp} is more than max_tp {cluster.max_tp}"
@@ -50,7 +50,7 @@ def mesh_findings(
                 f"{part.kv_heads} key-value heads"
             )
     if cp > 1 and model.blocks:
-        yield f"{name}: cp {cp}, but sequences of several lengths or kinds stay whole"
+        yield f"{name}: cp {cp}, several kinds of layers or sequence lengths need cp 1"
     if training.seq_len % cp or (cp > 1 and training.seq_len % (2 * cp)):
         yield (
             f"{name}: cp {cp} needs {2 * cp} equal parts of a sequence of "

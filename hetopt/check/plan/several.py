@@ -27,7 +27,10 @@ def several_findings(problem: Problem, plan: Plan) -> Iterator[str]:
         yield "pipelines: one of several has no share"
         return
     if plan.chunks > 1:
-        yield "chunks: pipelines side by side hold one a stage"
+        yield (
+            f"chunks: {plan.chunks}, but several pipelines need exactly one chunk per "
+            "stage"
+        )
     if plan.per_unit:
         yield "pipelines: there are several, but units have strategies"
     batch = problem.training.global_batch
@@ -35,7 +38,7 @@ def several_findings(problem: Problem, plan: Plan) -> Iterator[str]:
     if taken != batch:
         yield f"batch: pipelines take {taken} sequences, expected {batch}"
     if (pin := pins_fault(problem.pins)) is not None:
-        yield f"pin {pin}: is of a plan of one pipeline"
+        yield f"pin {pin}: only possible with one pipeline"
     known = {each.name: each for each in problem.clusters}
     for number, share in enumerate(shares):
         if not share.nodes:
@@ -44,16 +47,22 @@ def several_findings(problem: Problem, plan: Plan) -> Iterator[str]:
             if name not in known:
                 yield f"pipeline {number}: no cluster is named {name!r}"
             elif not parts or min(parts) < 1:
-                yield f"pipeline {number}: has {list(parts)} of nodes of {name!r}"
+                yield (
+                    f"pipeline {number}: takes {list(parts)} devices of nodes of "
+                    f"{name!r}, expected at least one part, each of at least 1 device"
+                )
     for name, cluster in known.items():
         cuts = [size for share in shares for size in share.nodes.get(name, ())]
         if not cut(cluster, cuts):
             listed = ", ".join(map(str, sorted(cuts, reverse=True)))
-            yield f"cluster {name!r}: no nodes to cut {listed} devices from"
+            yield (
+                f"cluster {name!r}: its nodes cannot be divided into parts of {listed} "
+                "devices"
+            )
     for one, other in combinations(shares, 2):
         for first, second in product(one.nodes, other.nodes):
             if first != second and problem.links.between(first, second) is None:
-                yield f"links: there is none between {first!r} and {second!r}"
+                yield f"links: no link between {first!r} and {second!r}"
 
 
 def parts_of(
@@ -78,7 +87,10 @@ def parts_of(
 def ensure_own_table(problem: Problem, table: CostTable) -> None:
     """Raise CheckError unless the table is the one built from the problem."""
     if table_digest(table) != table_digest(build_table(problem)):
-        msg = "table: of several pipelines, or lengths, it has to be the problem's own"
+        msg = (
+            "table: with several pipelines or sequence lengths it has to be the one "
+            "built from the problem"
+        )
         raise CheckError([msg])
 
 

@@ -132,11 +132,14 @@ class Spending:
         """Yield the limits that a plan exceeds."""
         price = self.price_of(plan)
         if not self.affords(price):
-            yield f"spent.budget: the plan costs {price!r} an hour, of {self.budget}"
+            yield (
+                f"spent.budget: the plan costs {price!r} an hour, the budget is "
+                f"{self.budget}"
+            )
         if time_s > self.longest_s * (1 + _TOLERANCE):
             yield (
-                f"spent.min_tokens_per_s: the plan takes {time_s!r} s, of "
-                f"{self.longest_s!r}"
+                f"spent.min_tokens_per_s: the plan takes {time_s!r} s, at "
+                f"most {self.longest_s!r} s are allowed"
             )
 
     def least(self, *, cost: bool) -> float:
@@ -175,11 +178,11 @@ def bound_findings(
     name, bound = "lower_bound_s", lower_bound_s
     if cost:
         if lower_bound_s is not None:
-            yield f"lower_bound_s: {lower_bound_s}, but it is cost that is minimised"
+            yield f"lower_bound_s: {lower_bound_s}, but cost is minimised"
         name, bound = "spent.lower_bound", spending.lower_bound
         value *= spending.price_of(plan) / 3600
     if bound is None:
-        yield f"{name}: there is none"
+        yield f"{name}: missing"
         return
     if bound > value * (1 + _TOLERANCE):
         yield f"{name}: {bound}, more than the plan's {value!r}"
@@ -236,7 +239,10 @@ def _front_findings(
         yield from (f"{place}: {each}" for each in spending.plan_findings(plan, time_s))
         price = spending.price_of(plan)
         if known and not (price > known[-1][0] and time_s < known[-1][1]):
-            yield f"{place}: no trade against the point before it"
+            yield (
+                f"{place}: expected a higher price and a shorter time than the point "
+                "before it"
+            )
         known.append((price, time_s))
     open_ = whole(data, "open", "", least=0)
     left = _undecided(spending, known)

@@ -95,7 +95,7 @@ class CertificateCheck:
         self.relaxed = relaxed
         self.sought = sought
         if self.objective == "simulated" and self.principles.relaxed:
-            msg = "the least simulated time is sought with all principles kept"
+            msg = "the simulated time can be minimised only with all principles kept"
             raise InputError(msg, field="relaxed")
         #: Plans are priced by ``table``; bounds and searches use this one.
         self.searched = self._searched_table()
@@ -235,11 +235,11 @@ class CertificateCheck:
         seen: set[tuple[int, int]] = set()
         for place, p, q, how, bound in self.claims:
             if (p, q) in seen:
-                yield Finding(field=place, message=f"({p}, {q}) stands here again")
+                yield Finding(field=place, message=f"({p}, {q}) is listed twice")
             seen.add((p, q))
             if (p, q) not in expected:
                 yield Finding(
-                    field=place, message=f"({p}, {q}) is no (p, q) of the problem"
+                    field=place, message=f"({p}, {q}) is not a (p, q) of the problem"
                 )
             if (bound is None) != (how == "infeasible"):
                 yield Finding(
@@ -307,9 +307,8 @@ class CertificateCheck:
                 how == "infeasible"
                 or (bound is not None and self.value is not None and bound > self.value)
             ):
-                yield Finding(
-                    field=place, message=f"({p}, {q}) is {how}, but the plan is of it"
-                )
+                message = f"({p}, {q}) is {how}, but the plan belongs to it"
+                yield Finding(field=place, message=message)
             elif how == "solved" and (p, q) != solved and self.status == "optimal":
                 yield Finding(
                     field=place, message=f"({p}, {q}) is solved, but has no plan here"

@@ -107,8 +107,8 @@ def searched_table(
         return table
     if rule_of(table.schedule).blocking:
         msg = (
-            f"{table.schedule} is for boundaries that share no link and no uplink: "
-            "name a schedule whose stages compute meanwhile, such as 1f1b"
+            f"{table.schedule} does not support boundaries that share a link or an "
+            "uplink: use a schedule whose stages compute during transfers, such as 1f1b"
         )
         raise InputError(msg, field="training.schedule")
     placed = exact and principles.consecutive and not simulated

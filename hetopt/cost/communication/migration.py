@@ -64,8 +64,8 @@ class Network:
         if sender.host == receiver.host:
             rate = intra_node_bandwidth(self._clusters[sender.cluster])
             return (
-                (("sent in its node", sender.name), rate),
-                (("received in its node", receiver.name), rate),
+                (("sent inside its node", sender.name), rate),
+                (("received inside its node", receiver.name), rate),
             )
         limits = [*self._ends(sender, "sent"), *self._ends(receiver, "received")]
         if sender.cluster != receiver.cluster:

@@ -135,7 +135,7 @@ def read_vidur(folder: str, models: Sequence[str] | None = None) -> list[Operato
     for name in models or ():
         if name not in found.values():
             known = ", ".join(dict.fromkeys(found.values()))
-            raise InputError(f"has no model {name!r}, but {known}", file=folder)
+            raise InputError(f"has no model {name!r}; it has {known}", file=folder)
     rows = [
         row
         for file, model in found.items()

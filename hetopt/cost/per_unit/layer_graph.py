@@ -104,7 +104,7 @@ class LayerGraph:
         if not 0 <= edge.first < edge.second < len(self.layers):
             msg = (
                 f"{name}: expected 0 <= first < second < {len(self.layers)}: "
-                "layers stand in an order that every edge follows"
+                "layers must be in an order that every edge follows"
             )
             raise ValueError(msg)
         rows = len(self.layers[edge.first].strategies)

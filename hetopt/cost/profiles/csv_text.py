@@ -75,7 +75,7 @@ def parse_csv_text(
     given = [column.strip() for column in lines[first].split(",")]
     for column in (*columns, *optional_columns):
         if given.count(column) > 1 or (column in columns and column not in given):
-            problem = "is missing" if column not in given else "is there twice"
+            problem = "is missing" if column not in given else "occurs twice"
             raise InputError(
                 f"this column {problem}", file=name, line=first + 1, field=column
             )
@@ -159,7 +159,7 @@ def _parse_header(
                 "is not a header line, expected '# key: value'", file=name, line=number
             )
         if key in header:
-            raise InputError("is there twice", file=name, line=number, field=key)
+            raise InputError("occurs twice", file=name, line=number, field=key)
         known = known_values.get(key)
         if known is not None and value not in known:
             raise InputError(

@@ -38,14 +38,14 @@ if TYPE_CHECKING:
 _FEWEST_LAYERS = 3
 
 _COMMON_NOTES = (
-    "the first layer is taken to be the embedding, the last the head; memory is not "
-    "used: hetopt derives it from the model"
+    "the first layer is assumed to be the embedding, the last the head; memory is "
+    "not used: hetopt derives it from the model"
 )
 
 _COMMUNICATES = {
     "included": "include tensor-parallel communication, and hetopt adds it at "
     "degrees that were not timed",
-    "excluded": "are computation alone: hetopt adds tensor-parallel communication",
+    "excluded": "are computation only: hetopt adds tensor-parallel communication",
 }
 
 
@@ -132,7 +132,9 @@ def converted(
     ]
     if updates:
         header[OPTIMIZER] = repr(median(updates))
-        notes += "; the optimizer takes what it took per parameter of a device"
+        notes += (
+            "; the optimizer's time is the median measured per parameter of a device"
+        )
     words = f"times at tp > 1 {_COMMUNICATES[communication]}"
     header["notes"] = f"{notes}; {words}; {shape}; {_COMMON_NOTES}"
     return Profile(header=header, rows=tuple(rows))
@@ -193,7 +195,8 @@ def chosen(wanted: str | None, known: Sequence[str], what: str, file: str) -> st
     listed = ", ".join(known)
     if wanted is not None:
         if wanted not in known:
-            raise InputError(f"has no {what} {wanted!r}, but {listed}", file=file)
+            msg = f"has no {what} {wanted!r}; it has {listed}"
+            raise InputError(msg, file=file)
         return wanted
     if len(known) != 1:
         raise InputError(f"has {listed}; name the {what} to convert", file=file)
@@ -209,7 +212,7 @@ def check_count(layers: Sequence[Any], target: Target, path: str, field: str) ->
         msg = "is not decoder-only, but the layers of these profiles are"
         raise InputError(msg, field="model")
     if target.model.experts is not None or target.model.latent is not None:
-        msg = "has experts or latent attention, which no layer of these profiles has"
+        msg = "has experts or latent attention, which these profiles do not support"
         raise InputError(msg, field="model")
     own = target.model.layers
     if len(layers) - 2 != own:
@@ -229,6 +232,7 @@ def seconds(value: Any, path: str, field: str, *, may_be_0: bool = False) -> flo
         or value < 0
         or (value == 0 and not may_be_0)
     ):
-        msg = f"is {describe(value)}, expected a time above 0"
+        least = "of at least 0" if may_be_0 else "above 0"
+        msg = f"is {describe(value)}, expected a time {least}"
         raise InputError(msg, file=path, field=field)
     return float(value)

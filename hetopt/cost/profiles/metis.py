@@ -80,7 +80,7 @@ def read_metis(folder: str, target: Target, device: str | None = None) -> Profil
     )
     notes = (
         f"from Metis, DeviceType.{wanted}; only the sum of forward and backward is "
-        f"given, backward is taken to be {BACKWARD_SHARE:g} times forward; what a "
+        f"given, backward is assumed to be {BACKWARD_SHARE:g} times forward; what a "
         "pass takes beyond its layers is charged to the head"
     )
     return converted(found, target, target.communication or INCLUDED, notes, folder)

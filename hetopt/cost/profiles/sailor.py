@@ -68,8 +68,9 @@ def read_sailor(
     communication = target.communication
     if communication is None and any(times.tp > 1 for times in found):
         msg = (
-            "is needed: has times at tp > 1; say whether they include tensor-parallel "
-            "communication (included) or are computation alone (excluded)"
+            "is required, because the file has times at tp > 1: state whether they "
+            "include tensor-parallel communication (included) or are computation only "
+            "(excluded)"
         )
         raise InputError(msg, file=path, field="--communication")
     notes = f"from Sailor, {'/'.join(fields) or 'one model and GPU'}"

@@ -131,9 +131,7 @@ def latency_notes(
             parts.append(f"{words} as in {file.name}{kind}")
         known = _accuracy(cluster, source)
         parts.append(
-            "no published iteration it could be held against"
-            if known is None
-            else str(known)
+            "no published iteration to compare with" if known is None else str(known)
         )
         errors += [] if known is None else [known.median]
         notes.append("; ".join(parts))
@@ -148,8 +146,9 @@ def latency_notes(
     overlap = problem.training.moe.overlap
     if overlap:
         notes.append(
-            f"training.moe.overlap: {overlap:.0%} of experts' all-to-alls are taken to "
-            "be hidden behind another micro-batch's computation, as far as it lasts"
+            f"training.moe.overlap: {overlap:.0%} of experts' all-to-alls are assumed "
+            "to be hidden behind another micro-batch's computation, at most for its "
+            "duration"
         )
     return notes
 

@@ -112,7 +112,7 @@ def far_outside(problem: Problem, plan: Plan) -> list[str]:
             how = source.far_outside(problem.model, problem.training, kinds, shape)
             if how is not None:
                 found[stage.cluster] = (
-                    f"cluster {stage.cluster!r}: the plan rests on shapes far outside "
+                    f"cluster {stage.cluster!r}: the plan uses shapes far outside "
                     f"the profile {source.name}: {how}"
                 )
                 break

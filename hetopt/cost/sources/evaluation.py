@@ -250,7 +250,8 @@ class _Measured:
         self.roofline = (
             "one peak and one bandwidth, fitted to the rows the forest learns from"
             if self._accelerator is None
-            else f"hetopt's for {self._accelerator.name}, which saw none of the rows"
+            else f"hetopt's for {self._accelerator.name}, which was not fitted to any "
+            "of the rows"
         )
 
     def judge(

@@ -124,7 +124,7 @@ class ForestSource:
         if reason:
             return reason
         if training.attention == "unfused" or not training.sequence_parallel:
-            return "is of fused attention and sequence parallelism"
+            return "only covers fused attention with sequence parallelism"
         fp32 = training.precision == "fp32"
         measured = any(key[1] == fp32 for key in self._rows)
         if training.precision == "fp8" or not measured:
@@ -267,10 +267,10 @@ class ForestSource:
 def not_profiled(model: Model) -> str:
     """Return why profiles of layers cannot cover a model; empty if they can."""
     if not model.is_decoder_only:
-        return f"is of decoder-only models, which {model.name!r} is not"
+        return f"only covers decoder-only models, but {model.name!r} is not one"
     if model.experts is not None or model.latent is not None or model.predictions:
         return (
-            "is of layers of plain attention and one MLP, but "
+            "only covers layers with plain attention and one MLP, but "
             f"{model.name!r} has experts, latent attention or predicting layers"
         )
     return ""
@@ -307,5 +307,5 @@ def _describe_far(known: Shards, far: Shards) -> str:
         if not least <= value <= most:
             found.append(f"{_NAMES[column]} {value:g}, profiled {least:g} to {most:g}")
     if not found:
-        found = ["between profiled sizes that lie far apart"]
+        found = ["between profiled sizes that are far apart"]
     return f"{known.unit} ({'; '.join(found)})"

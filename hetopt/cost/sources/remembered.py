@@ -28,7 +28,7 @@ class RememberedSource:
 
     All queries must have the same model and the same training settings except the
     batch. Parts of a cluster have its name and share its times: a shard takes equally
-    long on them. The shards of one query must be distinct.
+    long on them.
     """
 
     def __init__(self, source: LatencySource) -> None:
@@ -45,12 +45,16 @@ class RememberedSource:
         place = (query.cluster.name, query.kinds)
         rows = self._rows.setdefault(place, {})
         asked = [*zip(*(part.tolist() for part in query.shape.columns), strict=True)]
-        new = [index for index, row in enumerate(asked) if row not in rows]
+        new: dict[tuple[int, ...], int] = {}
+        for index, row in enumerate(asked):
+            if row not in rows:
+                new.setdefault(row, index)
         if new or place not in self._times:
-            own = replace(query, shape=query.shape.take(np.array(new, dtype=np.intp)))
+            at = np.array([*new.values()], dtype=np.intp)
+            own = replace(query, shape=query.shape.take(at))
             found, known = self._source.shard_times(own), self._times.get(place)
-            for index in new:
-                rows.setdefault(asked[index], len(rows))
+            for row in new:
+                rows[row] = len(rows)
             if known is not None:
                 joined: dict[str, Any] = {
                     name: np.concatenate((getattr(known, name), getattr(found, name)))

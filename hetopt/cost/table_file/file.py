@@ -322,7 +322,7 @@ def _check_problem(table: CostTable, problem: Problem, file: str | None) -> None
         ("tokens", table.tokens, training.tokens),
     ):
         if found != expected:
-            msg = "is not what the problem says"
+            msg = "differs from the problem: build the table again"
             raise InputError(msg, file=file, field=field)
     for field, part in slices_of(table):
         if training.global_batch % part.microbatches:

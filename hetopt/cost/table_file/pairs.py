@@ -57,7 +57,11 @@ class PairReader(DocumentReader):
                 for name, column in pair_columns(own, pairs).items():
                     if (getattr(own, name)[:, -len(pairs) :] != column).any():
                         where = f"slices.{place}.clusters.{number}.strategies"
+                        most = name == "temporary_bytes"
+                        how = "larger" if most else "sum"
                         self._wrong(
-                            f"{where}.{name}", "of a pair", "what its units add"
+                            f"{where}.{name}",
+                            "wrong for a pair",
+                            f"the {how} of its two units' values",
                         )
             yield replace(part, clusters=tuple(map(as_pair_table, part.clusters)))

@@ -308,8 +308,8 @@ class TableReader(PairReader):
     def _ensure_apart(self, row: dict[str, Any], field: str, name: str) -> None:
         """Refuse a table without weight gradients if the schedule needs them."""
         if name in WEIGHT_NUMBERS and name not in row:
-            expected = f"it with schedule {self.schedule}: make the table again"
-            self._wrong(f"{field}.{name}", "missing", expected)
+            msg = f"is missing, but schedule {self.schedule} needs it: build the table"
+            self._fail(f"{field}.{name}", f"{msg} again")
 
     def _weights(self, columns: dict[str, list[Any]], field: str) -> None:
         """Check the last strategy's ``weight_ns`` against ``backward_ns``."""

@@ -89,7 +89,7 @@ def test_the_wrong_resharding() -> None:
         "stage 1: resharding None, the table says p2p"
     ]
     assert findings(one(STAGES, 2, resharding="p2p")) == [
-        "stage 2: resharding p2p, the last stage has no next"
+        "stage 2: resharding p2p, but no stage follows the last one"
     ]
 
 

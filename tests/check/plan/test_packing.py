@@ -1,4 +1,4 @@
-"""Stages that nodes have no room for, and tables that count others."""
+"""Stages that nodes cannot hold, and tables that count others."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ RELAXED = Principles.relaxing(["p4"])
         (
             (6, 6, 6),
             (4, 4, 4, 4),
-            "its nodes (3 of 6 devices) have no room for stages 4 of 4 devices",
+            "its nodes (3 of 6 devices) cannot hold stages: 4 of 4 devices",
         ),
         (
             (4, 4, 3),
@@ -84,7 +84,7 @@ RELAXED = Principles.relaxing(["p4"])
         (
             (4, 4, 3, 3),
             (4, 4, 4, 1),
-            "its nodes (2 of 4, 2 of 3 devices) have no room for stages 1 of 1 devices "
+            "its nodes (2 of 4, 2 of 3 devices) cannot hold stages: 1 of 1 devices "
             "and 3 of 4 devices",
         ),
     ],
@@ -93,7 +93,7 @@ def test_room(nodes: tuple[int, ...], sizes: tuple[int, ...], told: str | None) 
     found = [
         line
         for line in findings(problem(*nodes), *sizes, principles=RELAXED)
-        if "room" in line or "it has" in line
+        if "cannot hold" in line or "it has" in line
     ]
     assert found == ([] if told is None else [f"cluster 'a': {told}"])
 

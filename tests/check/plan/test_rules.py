@@ -57,7 +57,7 @@ def test_sound_degrees() -> None:
             (8, 1, 1, 1, 4),
             "etp 4 does not divide an expert's width 6",
         ),
-        (MIXTURE, (8, 1, 1, 1, 8), "with tp 1 and etp 8 inside each, all that"),
+        (MIXTURE, (8, 1, 1, 1, 8), "with tp 1 and etp 8 inside each node"),
         (
             replace(
                 MIXTURE,

@@ -129,7 +129,7 @@ def test_a_result_of_least_cost_says_what_is_spent() -> None:
         del data["spent"]
 
     said = wrong_result(made("cost", Spending()), forge)
-    assert "objective: cost, but nothing is said of what is spent" in said
+    assert "objective: cost, but 'spent' is missing" in said
 
 
 def test_a_front_with_a_point_left_out() -> None:
@@ -145,7 +145,7 @@ def test_a_front_whose_points_are_no_trade() -> None:
     def forge(data: dict[str, Any]) -> None:
         data["points"].reverse()
 
-    assert "no trade against the point before it" in wrong_front(forge)
+    assert "a higher price and a shorter time than the point" in wrong_front(forge)
 
 
 def test_a_front_with_wrong_figures() -> None:

@@ -73,7 +73,7 @@ def test_the_plan_of_one_stage() -> None:
         ),
         pytest.param(
             one(one(STAGES, 0, end_unit=6), 1, first_unit=6),
-            "stage 1: units 6 to 6 are none",
+            "stage 1: holds no unit (first_unit 6, end_unit 6)",
             id="empty",
         ),
         pytest.param(
@@ -155,16 +155,16 @@ def clusters(nodes: int, devices_per_node: int, **changes: Any) -> dict[str, Any
             Strategy(dp=4, cp=1, tp=1),
             clusters(2, 2),
             clusters(2, 3),
-            "4 devices a stage are neither of one node nor, with tp 1 inside each, all "
-            "that several nodes have",
+            "4 devices per stage fit neither into one node nor, with tp 1 inside each "
+            "node, evenly into several nodes",
             id="nodes",
         ),
         pytest.param(
             Strategy(dp=3, cp=1, tp=4),
             clusters(3, 4) | training(global_batch=6),
             clusters(2, 6) | training(global_batch=6),
-            "12 devices a stage are neither of one node nor, with tp 4 inside each, "
-            "all that several nodes have",
+            "12 devices per stage fit neither into one node nor, with tp 4 inside each "
+            "node, evenly into several nodes",
             id="tp-in-node",
         ),
         pytest.param(

@@ -132,10 +132,10 @@ FORGERIES: dict[str, tuple[Callable[[Data], None], str]] = {
     "unknown how": (_claim("solved", how="believed"), "programs.0.how"),
     "infeasible with a bound": (_claim("refuted-by-bound", how="infeasible"), "prog"),
     "refuted without a bound": (_claim("refuted-by-bound", bound_ps=None), "programs"),
-    "said to have no plan": (_never, "infeasible, but has a plan"),
-    "searched bound too high": (_raise("refuted-by-search", 1.5), "has a better plan"),
-    "relaxed bound too high": (_raise("refuted-by-bound", 2.0), "has a better plan"),
-    "solved above the value": (_raise("solved", 1.01), "the plan is of it"),
+    "said to have no plan": (_never, "claimed to be infeasible"),
+    "searched bound too high": (_raise("refuted-by-search", 1.5), "has a plan below"),
+    "relaxed bound too high": (_raise("refuted-by-bound", 2.0), "has a plan below"),
+    "solved above the value": (_raise("solved", 1.01), "the plan belongs to it"),
     "another one solved": (_claim("refuted-by-search", how="solved"), "is solved"),
 }
 #: As ``FORGERIES``, where warm-up counts are free.
@@ -143,8 +143,8 @@ FREE_FORGERIES: dict[str, tuple[Callable[[Data], None], str]] = {
     "nothing": (lambda data: None, "verified"),
     "stage's warm-up": (_stage(warmup=3), "plan"),
     "plan's schedule": (lambda data: data["plan"].update(schedule="1f1b"), "plan"),
-    "said to have no plan": (_never, "infeasible, but has a plan"),
-    "relaxed bound too high": (_raise("refuted-by-bound", 2.0), "has a better plan"),
+    "said to have no plan": (_never, "claimed to be infeasible"),
+    "relaxed bound too high": (_raise("refuted-by-bound", 2.0), "has a plan below"),
 }
 #: As ``FORGERIES``, where P4 is relaxed.
 WIDE_FORGERIES: dict[str, tuple[Callable[[Data], None], str]] = {
@@ -155,8 +155,8 @@ WIDE_FORGERIES: dict[str, tuple[Callable[[Data], None], str]] = {
     "no such principle": (_set(relaxed=["p9"]), "relaxed"),
     "principles as text": (_set(relaxed="p4"), "relaxed"),
     "principles left out": (lambda data: data.pop("relaxed"), "relaxed"),
-    "said to have no plan": (_never, "infeasible, but has a plan"),
-    "relaxed bound too high": (_raise("refuted-by-bound", 2.0), "has a better plan"),
+    "said to have no plan": (_never, "claimed to be infeasible"),
+    "relaxed bound too high": (_raise("refuted-by-bound", 2.0), "has a plan below"),
 }
 #: As ``FORGERIES``, of simulated times.
 SIMULATED_FORGERIES: dict[str, tuple[Callable[[Data], None], str]] = {
@@ -164,7 +164,7 @@ SIMULATED_FORGERIES: dict[str, tuple[Callable[[Data], None], str]] = {
     "objective": (_set(objective="uniap"), "objective"),
     "wider space": (_set(relaxed=["p4"]), "relaxed"),
     "worse value": (_worse, "value_ps"),
-    "said to have no plan": (_never, "infeasible, but has a plan"),
-    "bound too high": (_raise("refuted-by-bound", 2.0), "has a better plan"),
-    "solved above the value": (_raise("solved", 1.01), "the plan is of it"),
+    "said to have no plan": (_never, "claimed to be infeasible"),
+    "bound too high": (_raise("refuted-by-bound", 2.0), "has a plan below"),
+    "solved above the value": (_raise("solved", 1.01), "the plan belongs to it"),
 }

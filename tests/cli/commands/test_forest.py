@@ -95,7 +95,7 @@ def test_a_plan_far_outside_its_profile_is_warned_about(
     done = run_hetopt("plan", "wide.yaml", cwd=folder, XDG_CACHE_HOME=str(tmp_path))
     assert done.returncode == 0
     (line,) = done.stderr.splitlines()
-    assert line.startswith("warning: cluster 'fast': the plan rests on shapes far")
+    assert line.startswith("warning: cluster 'fast': the plan uses shapes far")
     assert "hidden size 4096, profiled 512 to 1024" in line
 
 

@@ -97,7 +97,7 @@ def test_a_plan_of_the_miqp(
     without = [line for line in lines if not line.startswith("N(")]
     solution.write_text("\n".join(without))
     assert main([*own, "--solution", str(solution), "--out", str(plan)]) == 2
-    assert "model.sol: breaks '" in capsys.readouterr().err
+    assert "model.sol: violates row or column '" in capsys.readouterr().err
 
 
 def test_a_plan_of_uniap(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -131,13 +131,13 @@ def without_sync(text: str) -> str:
     ("change", "message"),
     [
         (lambda text: changed("units(0)", "2.5", text), "is 2.5, expected a whole"),
-        (lambda text: changed("hosts(", "1", text), "breaks '"),
-        (lambda text: changed("tau(0)", "0.001", text), "breaks '"),
+        (lambda text: changed("hosts(", "1", text), "violates row or column '"),
+        (lambda text: changed("tau(0)", "0.001", text), "violates row or column '"),
         (lambda text: changed("hosts(", "-1", text), "expected 0 to 1"),
         (lambda text: changed("period", "nan", text), "period is nan"),
         (lambda text: text.replace("intervals_p2_q4", "intervals_p2_q8"), "_p2_q8_"),
         (lambda text: text.replace("sync ", "sink "), "has column 'sink'"),
-        (lambda text: text[: text.index("tau(0)")], "columns are announced"),
+        (lambda text: text[: text.index("tau(0)")], "but the file ends early"),
         (without_sync, "lacks column 'sync'"),
         (lambda _: "nothing", "is no solution file of GLPK, CBC"),
         (lambda _: "", "is no solution file"),

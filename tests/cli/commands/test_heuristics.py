@@ -45,5 +45,5 @@ def test_what_they_do_not_know_is_refused(planned: Path, run_hetopt: RunHetopt) 
     )
     done = run_hetopt("plan", "units.yaml", "--solver", "dfs", cwd=planned)
     assert done.returncode == 2
-    assert "pin.units: solver dfs spreads the units itself" in done.stderr
+    assert "pin.units: solver dfs decides the units itself" in done.stderr
     assert done.stderr.count("\n") == 1

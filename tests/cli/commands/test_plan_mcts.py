@@ -39,7 +39,7 @@ def test_plan_and_check(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
         ("mcts", ["--certificate", "x.json"], "--certificate: solver mcts does not"),
         ("mcts", ["--executor", "ray"], "--executor: solver mcts does not race"),
         ("mcts", ["--relax", "p4"], "--relax: solver mcts cannot relax p4"),
-        ("mcts", ["--objective", "simulated"], "mcts proves nothing to start from"),
+        ("mcts", ["--objective", "simulated"], "mcts does not prove the optimum"),
         ("mcts", ["--schedule", "auto"], "mcts cannot choose warm-up counts"),
         ("mcts-guided", ["--journal", "x"], "--journal: solver mcts-guided does not"),
         ("dp", ["--iterations", "5"], "--iterations: solver dp has none"),

@@ -158,7 +158,7 @@ def test_pins_of_a_whole_plan_are_refused(capsys: pytest.CaptureFixture[str]) ->
         ({"several.divisions": 3}, "several.divisions: 3, expected"),
         ({"several.most": 1}, "the plan has 2"),
         ({"several.bounds": []}, "the divisions prove only"),
-        ({"several.bounds.0.division": [{"a": [2, 2]}]}, "is no division"),
+        ({"several.bounds.0.division": [{"a": [2, 2]}]}, "is not a division"),
         ({"closed_form_s": 0.01}, "closed_form_s: 0.01"),
     ],
 )
@@ -186,7 +186,10 @@ def test_claims_of_too_many_ways_are_refused(found: dict[str, Any]) -> None:
     ("change", "why"),
     [
         ({"pipelines.0.share.batch": 5}, "expected 12"),
-        ({"pipelines.0.share.nodes": {"a": [2, 2, 2]}}, "no nodes to cut"),
+        (
+            {"pipelines.0.share.nodes": {"a": [2, 2, 2]}},
+            "cannot be divided into parts",
+        ),
         ({"pipelines.0.share.nodes": {"b": [2]}}, "no cluster is named 'b'"),
         ({"pipelines.0.share.nodes": {}}, "has no nodes"),
         ({"pipelines.0.share": None}, "one of several has no share"),

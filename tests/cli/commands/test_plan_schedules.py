@@ -103,7 +103,9 @@ def test_what_cannot_be_searched_is_named(
     passed = {x["schedule"] for x in schedules if x["status"] == "passed-over"}
     assert passed == {"1f1b-batched", "1f1b-blocking"}
     assert found["status"] == "optimal"
-    assert "share no link and no uplink" in " ".join(capsys.readouterr().out.split())
+    assert "does not support boundaries that share a link or an uplink" in " ".join(
+        capsys.readouterr().out.split()
+    )
 
 
 @pytest.mark.parametrize(

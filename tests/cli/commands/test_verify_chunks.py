@@ -109,9 +109,9 @@ def _raised(data: Data) -> None:
 
 FORGERIES: dict[str, tuple[Callable[[Data], None], int, str]] = {
     "another objective": (_simulated, 2, "objective: no certificate covers this"),
-    "stages that do not divide": (_no_program, 1, "(3, 2) is no (p, q)"),
-    "bound above the plan": (_solved_too_well, 1, "but the plan is of it"),
-    "bound raised": (_raised, 1, "but has a better plan"),
+    "stages that do not divide": (_no_program, 1, "(3, 2) is not a (p, q)"),
+    "bound above the plan": (_solved_too_well, 1, "but the plan belongs to it"),
+    "bound raised": (_raised, 1, "has a plan below the claimed bound"),
 }
 
 

@@ -96,7 +96,7 @@ def test_models_are_chosen_by_their_folders(tmp_path: Path) -> None:
     folder = write(tmp_path, cells(), model="meta/Llama")
     assert {row.model for row in read_vidur(folder)} == {"Llama", "phi-2"}
     assert {row.model for row in read_vidur(folder, ["phi-2"])} == {"phi-2"}
-    with pytest.raises(InputError, match="has no model 'gpt', but Llama, phi-2"):
+    with pytest.raises(InputError, match="has no model 'gpt'; it has Llama, phi-2"):
         read_vidur(folder, ["gpt"])
 
 

@@ -240,7 +240,7 @@ def test_profiles_know_decoder_only_models_alone(tmp_path: Path) -> None:
     name, file = next(iter(profile_files().items()))
     source = ForestSource(file.read_text("utf-8"), name, cache=tmp_path)
     for model in (BERT, T5, VIT):
-        with pytest.raises(InputError, match="is of decoder-only models, which"):
+        with pytest.raises(InputError, match="only covers decoder-only models, but"):
             source.shard_times(
                 query(
                     model, TRAINING, make_cluster(), model.units[:2], shape((1, 1, 1))

@@ -220,7 +220,7 @@ def test_layers_of_another_model(tmp_path: Path) -> None:
 
 def test_sailor_has_to_be_told(tmp_path: Path) -> None:
     path = write(tmp_path, sailor())
-    with pytest.raises(InputError, match="--communication: is needed: has times at"):
+    with pytest.raises(InputError, match="--communication: is required, because the"):
         read_sailor(path, replace(TARGET, communication=None))
     for said in ("included", "excluded"):
         profile = read_sailor(path, replace(TARGET, communication=said))
@@ -270,7 +270,7 @@ def test_several_devices_need_a_name(tmp_path: Path) -> None:
     folder = str(metis(metis(tmp_path / "m"), "V100", 2.0))
     with pytest.raises(InputError, match="has A100, V100; name the DeviceType"):
         read_metis(folder, TARGET)
-    with pytest.raises(InputError, match="has no DeviceType 'T4', but A100, V100"):
+    with pytest.raises(InputError, match="has no DeviceType 'T4'; it has A100, V100"):
         read_metis(folder, TARGET, "T4")
     first, second = (read_metis(folder, TARGET, name) for name in ("A100", "V100"))
     assert first.rows[0].forward_s is not None
@@ -316,6 +316,14 @@ def test_malformed_metis(tmp_path: Path, content: str, message: str) -> None:
         ({"1": {"1": {"0": [1, 2, 3], "1": [1, 2], "2": [1, 2, 3]}}}, r"1\.1\.1: is n"),
         ({"1": {"x": {"0": [1, 2, 3]}}}, "1: 'x' is not a whole number"),
         ({"1": {"1": {"0": [1, 2, 3], "1": [1, -2, 3]}}}, r"1\.1\.1\.1: is -2, exp"),
+        (
+            {"1": {"1": {"0": [1, 2, 3], "1": [1, 0, 3]}}},
+            r"1\.1\.1\.1: is 0, expected a time above 0",
+        ),
+        (
+            {"1": {"1": {"0": [1, 2, 3], "1": [1, 2, -3]}}},
+            r"1\.1\.1\.2: is -3, expected a time of at least 0",
+        ),
         ({"1": {"1": {"0": [1, 2, 3]}}}, "has 1 layers"),
         ({"1": {"1": {}}}, "is not a mapping"),
     ],
@@ -369,8 +377,8 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     sailors = write(tmp_path, sailor())
     arguments = ["convert-profile", sailors, "--from", "sailor", "--out", out]
     assert main([*arguments, *named, "--device", "V100"]) == 2
-    assert "has no GPU 'V100', but GH" in capsys.readouterr().err
+    assert "has no GPU 'V100'; it has GH" in capsys.readouterr().err
     assert main([*arguments, *named, "--device", "GH"]) == 2
-    assert "--communication: is needed" in capsys.readouterr().err
+    assert "--communication: is required" in capsys.readouterr().err
     told = ["--device", "GH", "--communication", "included"]
     assert main([*arguments, *named, *told]) == 0

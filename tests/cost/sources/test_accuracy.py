@@ -64,7 +64,7 @@ def test_each_cluster_used_says_what_was_borrowed_and_how_far_off_it_is() -> Non
         f"{known}"
     )
     assert "multiplications, element-wise kernels as on H100" in notes[1]
-    assert notes[1].endswith("no published iteration it could be held against")
+    assert notes[1].endswith("no published iteration to compare with")
 
 
 def test_grouped_multiplications_are_named_where_there_are_experts() -> None:
@@ -104,7 +104,7 @@ def test_what_a_user_measured_is_taken_as_it_is(tmp_path: Path) -> None:
     (note,) = latency_notes(problem, timed(1.0, "H100"))
     assert "the sum of measured operators; " in note
     assert f"attention as in {path}; " in note
-    assert note.endswith("no published iteration it could be held against")
+    assert note.endswith("no published iteration to compare with")
 
 
 def test_modelled_operators_do_not_pass_for_measured(tmp_path: Path) -> None:

@@ -204,11 +204,15 @@ def test_the_core_is_never_longer_than_what_holds_it(tmp_path: Path) -> None:
         (make_text(dtype="fp32"), TRAINING, "has no bf16 rows"),
         (make_text(), replace(TRAINING, precision="fp32"), "has no fp32 rows"),
         (make_text(), replace(TRAINING, precision="fp8"), "has no fp8 rows"),
-        (make_text(), replace(TRAINING, attention="unfused"), "is of fused attention"),
+        (
+            make_text(),
+            replace(TRAINING, attention="unfused"),
+            "only covers fused attent",
+        ),
         (
             make_text(),
             replace(TRAINING, sequence_parallel=False),
-            "is of fused attention and sequence parallelism",
+            "only covers fused attention with sequence parallelism",
         ),
     ],
 )
@@ -420,7 +424,7 @@ def test_a_plan_far_outside_its_profile_is(
     problem = problem_of(a="mine")
     wide = replace(problem, model=small_model(hidden=4096, head_dim=512))
     (warning,) = far_outside(wide, plan_of())
-    assert warning.startswith("cluster 'a': the plan rests on shapes far outside")
+    assert warning.startswith("cluster 'a': the plan uses shapes far outside")
     assert "hidden size 4096, profiled 256 to 1024" in warning
     gpt = replace(problem, model=small_model(gated=False, norm="layer"))
     (warning,) = far_outside(gpt, plan_of())
@@ -432,4 +436,4 @@ def test_a_hole_in_a_profile_is_far_outside(
 ) -> None:
     ship(shipped, tmp_path, "mine", make_text(LAYER_UNITS, hidden=(64, 8192)))
     (warning,) = far_outside(problem_of(a="mine"), plan_of())
-    assert "between profiled sizes that lie far apart" in warning
+    assert "between profiled sizes that are far apart" in warning

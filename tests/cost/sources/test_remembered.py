@@ -64,6 +64,20 @@ def test_tables_are_the_same_and_nothing_is_asked_twice() -> None:
     assert asked[1:] == [asked[1]] * 3
 
 
+def test_equal_shards_of_a_query_are_asked_once() -> None:
+    counting = Counting(latency_sources(PROBLEM))
+    source = RememberedSource(counting)
+    shards = shape((1, 1, 1), (1, 1, 1), (1, 1, 2))
+    wanted = query(
+        PROBLEM.model, PROBLEM.training, PROBLEM.clusters[0], ("layer",), shards
+    )
+    expected = latency_sources(PROBLEM).shard_times(wanted).forward_s
+    assert expected[0] > expected[2]
+    for _ in range(2):
+        assert np.array_equal(source.shard_times(wanted).forward_s, expected)
+        assert counting.asked == 2
+
+
 def test_what_times_hold_is_remembered_for_each_shard(tmp_path: Path) -> None:
     """Communication is in those of profiled degrees alone."""
     profile = make_profile(("layer",))

@@ -166,5 +166,5 @@ def test_a_plan_that_does_not_pack_is_told_so() -> None:
     five = Strategy(dp=5, cp=1, tp=1)
     (found,) = packing_findings(cluster(8, 8), [five] * 3)
     assert found == (
-        "cluster 'a': its nodes (2 of 8 devices) have no room for stages 3 of 5 devices"
+        "cluster 'a': its nodes (2 of 8 devices) cannot hold stages: 3 of 5 devices"
     )

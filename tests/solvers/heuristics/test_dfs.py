@@ -227,6 +227,6 @@ def test_units_cannot_be_pinned() -> None:
         clusters={name: ClusterPins(units=Domain(allowed=frozenset({2})))},
     )
     pinned = replace(instance, problem=replace(instance.problem, pins=pins))
-    with pytest.raises(InputError, match="spreads the units itself") as raised:
+    with pytest.raises(InputError, match="decides the units itself") as raised:
         plan(pinned)
     assert raised.value.field == f"pin.clusters.{name}.units"

@@ -48,7 +48,7 @@ def is_free(instance: Instance) -> bool:
 def test_best_of_its_own_space(seed: int) -> None:
     instance = make_instance(seed)
     if not is_free(instance):
-        with pytest.raises(InputError, match="spreads the units itself"):
+        with pytest.raises(InputError, match="decides the units itself"):
             check_against_definition(instance)
         return
     check_against_definition(instance)

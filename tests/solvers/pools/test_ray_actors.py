@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from hetopt.errors import InputError
 from hetopt.solvers.cp_sat import solve
 from hetopt.solvers.params import RaceParams
 from hetopt.solvers.pools.process import Died, Done, Event, Failed, Note
@@ -98,6 +99,41 @@ def test_a_death_is_charged_to_its_task_and_the_actor_replaced(pool: RayPool) ->
     assert pool.idle == 3
     pool.submit(2, ("double", 4))
     assert gather(pool, 1)[-1] == Done(2, 8)
+
+
+@pytest.mark.slow
+def test_the_connection_of_others_outlives_the_pool(cluster: Any) -> None:
+    from hetopt.solvers.pools.ray_actors import RayPool
+
+    ray.init(log_to_driver=False)
+    try:
+        RayPool(1, serving.make, "payload").close()
+        assert ray.is_initialized()
+        assert ray.get(ray.put(3)) == 3
+    finally:
+        ray.shutdown()
+    RayPool(1, serving.make, "payload").close()
+    assert not ray.is_initialized()
+
+
+@pytest.mark.parametrize(
+    ("said", "message"),
+    [
+        ("", "Ray cannot reach a cluster: ConnectionError"),
+        ("\nno head node\nTraceback", "Ray cannot reach a cluster: no head node"),
+    ],
+)
+def test_a_cluster_out_of_reach(
+    said: str, message: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from hetopt.solvers.pools.ray_actors import RayPool
+
+    def fail(**_: Any) -> None:
+        raise ConnectionError(said)
+
+    monkeypatch.setattr(ray, "init", fail)
+    with pytest.raises(InputError, match=f"{message}$"):
+        RayPool(1, serving.make, "payload")
 
 
 @pytest.mark.slow

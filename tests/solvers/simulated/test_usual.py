@@ -124,7 +124,7 @@ def test_what_boundaries_share_is_in_the_closed_form(tmp_path: Path) -> None:
     ("kept", "says"),
     [
         (True, "is being compiled for later runs"),
-        (False, "cannot be kept compiled here"),
+        (False, "cannot be stored here"),
     ],
 )
 def test_the_first_run_does_not_wait_for_compiling(
@@ -176,7 +176,7 @@ def test_a_proof_that_takes_too_long_says_so(
     result = usual.solve_usual(asked(problem))
     assert (result.objective, result.status) == ("simulated", "feasible")
     assert result.choice is not None
-    assert "name a time limit for a longer one" in result.choice
+    assert "set a time limit for a longer proof" in result.choice
     limited = replace(asked(problem), deadline=Deadline.after(300))
     assert usual.solve_usual(limited).choice is None
 
@@ -194,7 +194,7 @@ def test_without_any_bound_it_is_the_closed_form(
     assert (result.objective, result.status) == ("closed", "optimal")
     assert result.interrupted == interrupted
     assert result.choice is not None
-    assert "nothing was known of simulated times" in result.choice
+    assert "there was no lower bound on simulated times" in result.choice
 
 
 def test_what_is_not_proven_in_closed_form_is_reported_so(

@@ -1,0 +1,85 @@
+"""What is known of each (p, q) while the least simulated time is searched."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from hetopt.cost.table.ticks import TICK_S
+from hetopt.formulations.scale import PERIOD_SCALE
+from hetopt.schedule.closed_form import closed_form_ns
+from hetopt.schedule.schedules import rule_of
+from hetopt.schedule.simulator import simulate
+from hetopt.solvers.decisions.assembly import decision_of_plan, room_in_flight
+from hetopt.solvers.decisions.pricer import Pricer
+from hetopt.solvers.race.ledger import Ledger
+from hetopt.solvers.race.messages import Found
+from hetopt.solvers.simulated.warmups import best_warmups
+
+if TYPE_CHECKING:
+    from fractions import Fraction
+
+    from hetopt.cost.table.table import CostTable
+    from hetopt.formulations.decision import Decision
+    from hetopt.plans.plan import Plan
+    from hetopt.problem.problem import Problem
+    from hetopt.solvers.race.ledger import Program
+
+
+class SimulatedLedger(Ledger):
+    """A ledger of simulated times: ties go to the least closed form."""
+
+    def __init__(
+        self, problem: Problem, table: CostTable, *, top: int, limit: int
+    ) -> None:
+        super().__init__(problem, table, top=top, limit=limit)
+        self._known: dict[Decision, Fraction] = {}
+        self._pricer = Pricer(problem, table)
+
+    def ranked(self) -> list[Found]:
+        """Return the best plans of different shapes; at most ``top``."""
+        return sorted(self.plans.values(), key=self._rank)[: self.top]
+
+    def find(self, found: Found) -> bool:
+        """Record a plan if it is the best of its shape; return whether it is."""
+        known = self.plans.get(found.decision.shape)
+        if found.value > self.limit or (
+            known is not None and self._rank(known) <= self._rank(found)
+        ):
+            return False
+        self.plans[found.decision.shape] = found
+        return True
+
+    def seconds(self, program: Program) -> float:
+        """Return the lower bound on the simulated time."""
+        return program.bound / PERIOD_SCALE * TICK_S
+
+    def start(self, plan: Plan) -> Found:
+        """Simulate a plan, under ``auto`` with the best warm-up counts."""
+        found = self.value_of(decision_of_plan(plan, self.table))
+        if not rule_of(self.table.schedule).free:
+            return found
+        pipeline = plan.pipeline
+        warmups = best_warmups(
+            self._pricer.times(found.decision),
+            room_in_flight(pipeline.stages, self.table, pipeline.microbatches),
+            found.value // PERIOD_SCALE,
+        )
+        return self.value_of(replace(found.decision, warmups=warmups))
+
+    def value_of(self, decision: Decision) -> Found:
+        """Simulate a decision."""
+        value = simulate(self._pricer.times(decision)).makespan_ns * PERIOD_SCALE
+        return Found(decision=decision, value=value)
+
+    def _rank(self, found: Found) -> tuple[object, ...]:
+        return (
+            found.value,
+            self._closed(found.decision),
+            *found.decision.tie_key(self.table),
+        )
+
+    def _closed(self, decision: Decision) -> Fraction:
+        if decision not in self._known:
+            self._known[decision] = closed_form_ns(self._pricer.times(decision))
+        return self._known[decision]
