@@ -36,6 +36,7 @@ _UNKEPT = (
     "the compiled search of simulated times cannot be stored here; --objective "
     "simulated compiles it in every run"
 )
+_STOPPED = "the search was stopped before that of simulated times had a result"
 _NO_TIME = "no time was left for simulated times"
 _UNBOUNDED = "there was no lower bound on simulated times when the search ended"
 _ENDED = (
@@ -49,11 +50,20 @@ def solve_usual(request: Request) -> Result:
 
     The closed form is proven first; the rest of a time limit is for the simulated time.
     """
-    deadline, free = request.deadline, rule_of(request.table.schedule).free
     started = load("auto")(request)
     known = started.best is not None and not started.interrupted
     if not known or not _is_searched(request):
         return started
+    try:
+        return _go_on(request, started)
+    except KeyboardInterrupt:
+        started = replace(started, interrupted=True)
+        return _because(started, _STOPPED, request.deadline)
+
+
+def _go_on(request: Request, started: Result) -> Result:
+    """Minimise the simulated time, given the result for the closed form."""
+    deadline, free = request.deadline, rule_of(request.table.schedule).free
     if not compiling.are_times_kept(free=free):
         later = compiling.times_later(free=free)
         return _because(started, _COMPILING if later else _UNKEPT, deadline)

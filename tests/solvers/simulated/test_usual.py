@@ -169,6 +169,26 @@ def unproven(request: Request, *, started: Result, **options: Any) -> Result:
     return replace(started, objective="simulated", status="feasible", choice=None)
 
 
+@pytest.mark.parametrize("place", ["are_times_kept", "solve_simulated"])
+def test_an_interruption_keeps_the_plan_of_the_closed_form(
+    place: str, problem: Problem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A program that calls hetopt may get its KeyboardInterrupt at any line."""
+
+    def interrupted(*_: Any, **__: Any) -> Any:
+        raise KeyboardInterrupt
+
+    if place == "are_times_kept":
+        monkeypatch.setattr(compiling, place, interrupted)
+    else:
+        monkeypatch.setattr(usual, place, interrupted)
+    result = usual.solve_usual(asked(problem))
+    assert result.interrupted
+    assert (result.status, result.objective) == ("optimal", "closed")
+    assert result.best is not None
+    assert "was stopped" in (result.choice or "")
+
+
 def test_a_proof_that_takes_too_long_says_so(
     problem: Problem, monkeypatch: pytest.MonkeyPatch
 ) -> None:
