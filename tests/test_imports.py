@@ -6,7 +6,8 @@ within functions and for type checkers count like any others.
 
 from __future__ import annotations
 
-from collections import defaultdict
+import ast
+from collections import Counter, defaultdict
 from functools import cache
 from graphlib import CycleError, TopologicalSorter
 
@@ -84,3 +85,17 @@ def test_imports_run_one_way() -> None:
         for other in others & set(ORDER):
             if one in ORDER:
                 assert ORDER.index(other) < ORDER.index(one), (one, other)
+
+
+@pytest.mark.parametrize("module", sorted(modules()))
+def test_nothing_is_imported_twice(module: str) -> None:
+    """Neither at the top nor for type checkers; functions import for themselves."""
+    top = ast.parse(modules()[module].read_text("utf-8")).body
+    checked = [each.body for each in top if isinstance(each, ast.If)]
+    found = Counter(
+        (getattr(each, "module", None), name.name, name.asname)
+        for each in [*top, *(one for body in checked for one in body)]
+        if isinstance(each, (ast.Import, ast.ImportFrom))
+        for name in each.names
+    )
+    assert [one for one, count in found.items() if count > 1] == []

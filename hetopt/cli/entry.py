@@ -29,23 +29,23 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
         "verify": "verify a certificate: derive every bound again, search the rest "
         "again",
         "simulate": "run one iteration of a plan event by event",
-        "report": "write plans as one page for people: HTML that needs no network",
+        "report": "write plans as one HTML page, which needs no network",
         "export": "write a plan as the files that a training runtime launches from",
-        "run": "train some iterations of a plan here, and hold what they took against "
+        "run": "run training iterations of a plan here, and compare their times with "
         "the plan",
         "import": "read the files of a training runtime back as a plan, and price it",
         "whatif": "solve variants of a problem: other clusters, nodes, links, settings",
-        "explain": "say why a plan is as it is, or what sets yours apart from the best",
+        "explain": "explain what limits a plan, or how your plan differs from the best",
         "table": "write every coefficient a solver reads",
         "catalog": "list accelerators, models, problems, profiles, solvers and "
         "launchers",
         "schema": "print the JSON Schema of what hetopt reads and writes",
         "formulate": "write the program of one (p, q) for another solver, and read "
-        "what it answers",
+        "its solution",
         "profile": "measure how long this machine's device computes",
-        "convert-profile": "turn what another planner measured into a file of hetopt's",
+        "convert-profile": "convert another planner's measurements to a hetopt file",
         "forest": "judge how well a random forest predicts a latency profile",
-        "calibrate": "correct a problem's latency table by what plans really took",
+        "calibrate": "correct a problem's latency table by measured runs",
     }
 )
 #: Shells that ``--print-completion`` supports.

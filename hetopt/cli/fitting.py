@@ -117,8 +117,8 @@ def fit_spending(options: argparse.Namespace) -> Spending | None:
     ):
         if given:
             msg = (
-                f"is about one set of nodes, {asked} about all: leave it out, or plan "
-                "the problem again with the nodes that are found"
+                f"applies to one set of nodes, but {asked} considers all: leave it "
+                "out, or plan the problem again with the nodes that are found"
             )
             raise InputError(msg, field=flag)
     return spending
@@ -155,7 +155,7 @@ def _fit_launcher(options: argparse.Namespace, principles: Principles) -> None:
     """Raise InputError for options that cannot be used with ``--for``."""
     limits_of(options.launcher)
     if not solver(options.solver).races:
-        msg = f"solver {options.solver} proves nothing of a launcher's plans: use dp"
+        msg = f"solver {options.solver} proves nothing about launchers' plans: use dp"
         raise InputError(msg, field="--solver")
     for flag, given in (
         ("--relax", bool(principles.relaxed)),

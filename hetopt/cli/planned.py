@@ -248,7 +248,7 @@ def load_planned(problem_name: str, plan_path: str) -> Planned:
         if plan is not None and len(plan.pipelines) > 1:
             msg = (
                 f"has {len(plan.pipelines)} pipelines, certificates are of one: "
-                "`hetopt check` adds up what bounds its file has"
+                "`hetopt check` checks the bounds in its file"
             )
             raise InputError(msg, field="pipelines")
     return Planned(

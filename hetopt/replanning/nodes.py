@@ -43,7 +43,10 @@ def nodes_of(problem: Problem) -> list[Node]:
     ]
     for host, count in Counter(node.host for node in nodes).items():
         if count > 1:
-            msg = f"{host} is a node of two clusters: nobody can tell which one is lost"
+            msg = (
+                f"{host} is a node of two clusters, so it is ambiguous which one is "
+                "lost: give each node a name of its own"
+            )
             raise InputError(msg, field="clusters")
     return nodes
 
@@ -139,7 +142,7 @@ def with_more(
         if fault := host_fault(host):
             raise InputError(fault, field=field)
         if host in known or any(node.host == host for node in found):
-            msg = f"is the name of a node that there is or was: give {host} another"
+            msg = f"a node {host} exists or was lost: choose another name"
             raise InputError(msg, field=field)
         every = tuple(range(clusters[name].devices_per_node))
         last = [k for k, node in enumerate(found) if node.cluster == name]

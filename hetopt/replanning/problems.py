@@ -52,7 +52,8 @@ def left_out(before: Document, after: Document) -> list[str]:
     """Return a line for each field of a cluster that was dropped."""
     old = {str(own["name"]): own for own in before.data["clusters"]}
     return [
-        f"cluster {own['name']}: {key} is left out, nodes of {sizes} devices have none"
+        f"cluster {own['name']}: {key} is dropped: it does not apply to nodes of "
+        f"{sizes} devices"
         for own in after.data["clusters"]
         for key in _OF_SIZES
         if key in old[str(own["name"])] and key not in own

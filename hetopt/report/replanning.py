@@ -71,14 +71,14 @@ def _lines(
     after = "at once" if pays <= 1 else f"from {count(pays, 'iteration')} on"
     others = len(found.candidates) - 1
     if others:
-        yield "pays", f"{after}, beside {count(others, 'other plan')} looked at"
+        yield "pays", f"{after}, compared with {count(others, 'other plan')}"
     if found.checkpoint_s is not None:
         whole = found.checkpoint_s + change.restart_s
         yield (
             "restart instead",
             f"{whole:.3f} s to read everything from the checkpoint, "
             f"{(whole - best.change_s) / time_s:.1f} iterations more than these moves; "
-            "iterations since the checkpoint are lost besides",
+            "iterations since the checkpoint are lost, too",
         )
     yield (
         "in all",
@@ -106,7 +106,7 @@ def _moved(best: Candidate, change: Change) -> str:
     stored = sum(moves.sent.get(CHECKPOINT, ()))
     if stored:
         text += (
-            f"; {stored / _GB:.1f} GB are held by nobody any more and come from the "
+            f"; {stored / _GB:.1f} GB are on no remaining device and are read from the "
             "checkpoint, which has to be of the last iteration"
         )
     return text

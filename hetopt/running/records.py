@@ -88,7 +88,10 @@ def read_ranks(folder: Path, ranks: int) -> list[dict[str, Any]]:
     paths = [folder / f"rank-{number}.json" for number in range(ranks)]
     for number, path in enumerate(paths):
         if not path.is_file():
-            msg = f"rank {number} left no times: its program is not hetopt's of today"
+            msg = (
+                f"rank {number} wrote no times: its program is of another hetopt "
+                "version; export the plan again"
+            )
             raise HetoptError(msg)
     return [read_json(path, "a rank's times") for path in paths]
 

@@ -155,7 +155,7 @@ class Solving:
         self._waiting.clear()
 
         def take(number: int, answer: Answer | None) -> bool:
-            failure = "its process died, for want of memory perhaps"
+            failure = "its process died, perhaps out of memory"
             self._take(keys[number], answer or Answer(result=None, failure=failure))
             return True
 

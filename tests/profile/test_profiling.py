@@ -85,7 +85,7 @@ def test_ctrl_c_keeps_what_was_measured(tmp_path: Path) -> None:
         if "to go" in out:
             break
         path.unlink()  # it was done before the signal came
-    assert "to go: the same command goes on" in out
+    assert "to go: the same command continues" in out
     before = read_profile(str(path)).rows
     assert len(before) >= 3
 

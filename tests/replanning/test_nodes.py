@@ -67,7 +67,7 @@ def test_a_node_joins_its_cluster() -> None:
         ([], [], "nothing changes"),
         ([], ["z"], "CLUSTER/HOST"),
         ([], ["c/z"], "no cluster is named 'c'"),
-        (["x"], ["a/x"], "there is or was"),
+        (["x"], ["a/x"], "exists or was lost"),
         ([], ["a/-"], "expected a host name"),
     ],
 )

@@ -45,6 +45,17 @@ def test_stages_have_their_fullest_rank_and_middle_iteration() -> None:
     assert measured.time_s == sorted(measured.iteration_s)[1]
 
 
+def test_the_update_begins_with_the_end_of_the_last_pass_of_any_kind() -> None:
+    ranks = ranks_of(pipeline([10], [20], [], microbatches=1, warmups=[1]))
+    one = ranks[0]["iterations"][0]
+    passes = [["F", 0, 1.0, 2.0], ["B", 0, 2.0, 4.0], ["W", 0, 4.0, 7.0]]
+    ranks[0]["iterations"] = [{**one, "start_s": 1.0, "passes": passes, "end_s": 8.0}]
+    (stage,) = measured_of("0" * 64, ranks, iterations_of(ranks), None).stages
+    assert stage.sync_s == 1.0
+    said = MEASURED["properties"]["stages"]["items"]["properties"]["sync_s"]
+    assert said["description"].startswith("From the end of the stage's last pass to ")
+
+
 GOOD = {"schema": "hetopt-measured/1", "plan_digest": "a" * 64, "iteration_s": [2, 1.5]}
 
 

@@ -88,5 +88,5 @@ def test_a_transfer_waits_for_its_sender_and_for_the_one_before() -> None:
 def test_a_rank_without_times_is_named(tmp_path: Path) -> None:
     (tmp_path / "rank-0.json").write_text(json.dumps({"stage": 0}))
     assert read_ranks(tmp_path, 1) == [{"stage": 0}]
-    with pytest.raises(HetoptError, match="rank 1 left no times"):
+    with pytest.raises(HetoptError, match="rank 1 wrote no times"):
         read_ranks(tmp_path, 2)

@@ -229,4 +229,4 @@ def test_files_that_do_not_fit_are_refused(tmp_path: Path) -> None:
 
     rows = (tmp_path / "moves.csv").read_text().splitlines()
     (tmp_path / "moves.csv").write_text("\n".join(rows[:-1]) + "\n")
-    assert re.search(r"ValueError: unit-\d+\.dense\.\w+: nobody brings", complaint())
+    assert re.search(r"ValueError: unit-\d+\.dense\.\w+: no move provides", complaint())

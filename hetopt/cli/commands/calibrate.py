@@ -1,4 +1,4 @@
-"""Correct a problem's latency table by what plans really took."""
+"""Correct a problem's latency table by measured runs."""
 
 from __future__ import annotations
 
@@ -279,7 +279,7 @@ def _ensure_consistent(options: argparse.Namespace) -> None:
     if options.plan is None and options.measured is not None:
         raise InputError("is the time of PLAN: name it too", field="--measured")
     if options.plan is not None and options.measured is None:
-        msg = "has no time: say it by --measured, or name PLAN=FILE by --run"
+        msg = "has no time: give it by --measured, or name PLAN=FILE by --run"
         raise InputError(msg, file=options.plan)
     if options.plan is None and not options.measured_runs:
         raise InputError("no run: name PLAN and --measured TIME, or --run PLAN=FILE")

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 #: The parameters that the table of models counts.
 _COUNTED = (
-    "parameters with the token tables of input and head, once if they are one, and "
-    "without layers that predict further tokens; active: that a token is computed with"
+    "parameters include the input and output token tables (once if tied) and exclude "
+    "multi-token-prediction layers; active: those used per token"
 )
 
 

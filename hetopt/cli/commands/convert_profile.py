@@ -1,4 +1,4 @@
-"""Turn what another planner measured into a file of hetopt's.
+"""Convert another planner's measurements to a hetopt file.
 
 Metis and Sailor measured layers, which become a profile of layers; vidur and SimuMax
 single kernels, which become operators. A problem's ``latency:`` names either.
@@ -31,7 +31,7 @@ _ONLY_FOR = {
     "memory_bandwidth": ("vidur",),
 }
 #: The header's licence unless the user gives one.
-_NO_LICENCE = "not stated: that of the source"
+_NO_LICENCE = "not stated: the source's licence applies"
 
 
 # One statement for each option.

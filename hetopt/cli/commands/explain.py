@@ -1,4 +1,4 @@
-"""Say why a plan is as it is, or what sets yours apart from the best."""
+"""Explain what limits a plan, or how your plan differs from the best."""
 
 from __future__ import annotations
 
@@ -111,7 +111,10 @@ def _run_alone(options: argparse.Namespace) -> int:
         if given is not None:
             msg = "is about the files of --mine: leave it out, or name a folder"
             if flag == "--table":
-                msg = "is of this problem alone, and others are solved beside it"
+                msg = (
+                    "applies only to this problem, but variants of it are solved, too: "
+                    "leave it out"
+                )
             raise InputError(msg, field=flag)
     if options.plan is None:
         problem = load_problem(options.problem)

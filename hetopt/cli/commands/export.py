@@ -36,8 +36,8 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--allow-lossy",
         action="store_true",
-        help="write also what the launcher cannot do quite as planned, and list in "
-        "LOSSY.md what is lost",
+        help="export even what the launcher cannot do exactly as planned; LOSSY.md "
+        "lists what is lost",
     )
 
 

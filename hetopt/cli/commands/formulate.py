@@ -1,4 +1,4 @@
-"""Write the program of one (p, q) for another solver, and read what it answers."""
+"""Write the program of one (p, q) for another solver, and read its solution."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def _write(problem: Problem, table: CostTable, options: argparse.Namespace) -> s
     head = [
         *_head(problem, table, options),
         f"minimised: {_MINIMISED[options.formulation]}, in units of {written.unit}",
-        f"column {written.mark} is fixed at 1: solutions so name their program",
+        f"column {written.mark} is fixed at 1, so that solutions name their program",
         f"read by {written.readers}",
         "as a plan: hetopt formulate PROBLEM --p P --q Q --formulation F "
         "--solution FILE --out plan.json",
@@ -172,7 +172,7 @@ def _read_solution(options: argparse.Namespace) -> int:
     from hetopt.solvers.mip.solution_file import read_solution
 
     if options.formulation not in _BUILD:
-        msg = f"is of cp-sat by default, expected {', '.join(_BUILD)}"
+        msg = f"is cp-sat by default, expected {', '.join(_BUILD)}"
         raise InputError(msg, field="--formulation")
     solution = read_solution(options.solution)
     problem, table = _load(options)

@@ -59,16 +59,17 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         "--objective",
         choices=("closed", "simulated", "cost"),
         help="what to minimise: the iteration time in closed form, or as simulated, "
-        "event by event (then --solver finds the plan to start from), or what an "
-        "iteration costs, by the clusters' price_per_hour (default: as simulated where "
-        "auto searches that and no option is about the closed form, for a minute after "
-        "the closed form's proof if there is no --time-limit; else in closed form)",
+        "event by event (then --solver finds the plan to start from), or the cost of "
+        "an iteration, by the clusters' price_per_hour (default: the simulated time "
+        "where auto can search it and no option needs the closed form, for a minute "
+        "after the proof in closed form if there is no --time-limit; else the closed "
+        "form)",
     )
     command.add_argument(
         "--budget",
         type=amount,
         metavar="N",
-        help="only plans whose nodes cost at most so much an hour",
+        help="only plans whose nodes cost at most N an hour",
     )
     command.add_argument(
         "--min-tokens-per-s",
@@ -109,7 +110,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         "--iterations",
         type=whole(1),
         metavar="N",
-        help=f"end after so many rollouts; for {sampling_names()}",
+        help=f"end after N rollouts; for {sampling_names()}",
     )
     command.add_argument(
         "--exploration",
@@ -143,8 +144,8 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         type=whole(1),
         default=1,
         metavar="N",
-        help="also plan up to so many unequal pipelines side by side, each with a part "
-        "of the nodes and of the batch (default: 1; at most 4)",
+        help="also plan up to N unequal pipelines side by side, each with a part of "
+        "the nodes and of the batch (default: 1; at most 4)",
     )
     command.add_argument(
         "--for",
@@ -157,7 +158,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         "--cost",
         choices=COSTS,
         help="what dfs minimises: the closed form (default), or H2's own formula, "
-        "which knows neither transfers nor windows; reported is the closed form",
+        "which ignores transfers and windows; the closed form is reported",
     )
     add_table(command)
     command.add_argument(
@@ -169,13 +170,13 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--certificate",
         metavar="FILE",
-        help="write what is claimed of every (p, q), for `hetopt verify`",
+        help="write what is claimed about every (p, q), for `hetopt verify`",
     )
     command.add_argument(
         "--journal",
         metavar="FILE",
-        help="remember everything settled, line by line, and go on from there if the "
-        "file exists",
+        help="keep everything settled, line by line, and resume from the file if it "
+        "exists",
     )
     command.add_argument(
         "--json", action="store_true", help="print the result as JSON, nothing else"

@@ -207,17 +207,17 @@ def _operators_summary(
     kernels = outcome.measured
     parts = [f"{len(kernels)} kernels measured, {sum(map(len, kernels))} rows"]
     if outcome.found:
-        parts.append(f"{outcome.found} were there")
+        parts.append(f"{outcome.found} were there already")
     missing = sum(not rows for rows in kernels)
     if missing:
         parts.append(f"{missing} out of memory")
     if outcome.interrupted:
         parts.append(
-            f"stopped with {outcome.remaining} to go: the same command goes on"
+            f"stopped with {outcome.remaining} to go: the same command continues"
         )
     elif outcome.remaining:
         parts.append(
-            f"{outcome.remaining} left out for lack of time: the same command goes on"
+            f"{outcome.remaining} left out for lack of time: the same command continues"
         )
     return f"{path}: {'; '.join(parts)}"
 
@@ -240,7 +240,7 @@ def _summary(path: str, outcome: MeasuringOutcome[ProfileRow]) -> str:
     oom = sum(row.status == "oom" for row in rows)
     parts = [f"{len(rows)} shards measured"]
     if outcome.found:
-        parts.append(f"{outcome.found} were there")
+        parts.append(f"{outcome.found} were there already")
     if oom:
         parts.append(f"{oom} out of memory")
     spreads = [
@@ -254,7 +254,7 @@ def _summary(path: str, outcome: MeasuringOutcome[ProfileRow]) -> str:
         )
     if outcome.remaining:
         parts.append(
-            f"stopped with {outcome.remaining} to go: the same command goes on"
+            f"stopped with {outcome.remaining} to go: the same command continues"
         )
     return f"{path}: {'; '.join(parts)}"
 

@@ -75,8 +75,9 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         "--checkpoint-bandwidth",
         type=bandwidth,
         metavar="RATE",
-        help="what all devices together read of a checkpoint, such as '20 GB/s': for "
-        "slices that nobody holds any more, and to compare with a restart",
+        help="the rate at which all devices together read a checkpoint, such as "
+        "'20 GB/s': for slices that no remaining device holds, and to compare with a "
+        "restart",
     )
     add_solver(command)
     command.add_argument(

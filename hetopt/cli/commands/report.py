@@ -1,4 +1,4 @@
-"""Write plans as one page for people: HTML that needs no network."""
+"""Write plans as one HTML page, which needs no network."""
 
 from __future__ import annotations
 
@@ -30,23 +30,24 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--journal",
         metavar="FILE",
-        help="that `hetopt plan --journal` kept of the search for the first PLAN: "
-        "shows its bound and best plan over time",
+        help="the file that `hetopt plan --journal` kept of the search for the first "
+        "PLAN: shows its bound and best plan over time",
     )
     command.add_argument(
         "--whatif",
         action="append",
         default=[],
         metavar="FILE",
-        help="that `hetopt whatif --out` wrote of the problem; may be given again",
+        help="a file that `hetopt whatif --out` wrote of the problem; may be given "
+        "again",
     )
     command.add_argument(
         "--pareto",
         action="append",
         default=[],
         metavar="FILE",
-        help="that `hetopt plan --pareto --out` wrote of the problem; may be given "
-        "again",
+        help="a file that `hetopt plan --pareto --out` wrote of the problem; may be "
+        "given again",
     )
     command.add_argument(
         "--out", metavar="FILE", required=True, help="the page to write, such as a.html"
@@ -68,7 +69,7 @@ def run(options: argparse.Namespace) -> int:
     ensure_outputs((options.out,), read, problems=(options.problem,))
     path = problem_path(options.problem)
     if not Path(path).is_file():
-        msg = "is no file: it is read once for every plan, and shown on the page"
+        msg = "is not a file: it is read once for every plan, and shown on the page"
         raise InputError(msg, file=options.problem)
     plans = [_reported(options, name) for name in options.plans]
     first = plans[0].plan

@@ -1,4 +1,4 @@
-"""Train some iterations of a plan here, and hold what they took against the plan."""
+"""Run training iterations of a plan here, and compare their times with the plan."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         type=whole(1),
         default=ITERATIONS,
         metavar="N",
-        help="how many to time, after one that is not (default: %(default)s)",
+        help="iterations to time, after one that is not timed (default: %(default)s)",
     )
     command.add_argument(
         "--units",
@@ -78,7 +78,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--svg",
         metavar="FILE",
-        help="draw the iteration in the middle, under the simulated one",
+        help="draw the iteration of median time, below the simulated one",
     )
     command.add_argument(
         "--trace",

@@ -41,7 +41,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         "drawn at random, or `all` (default: all); others are always searched again",
     )
     command.add_argument(
-        "--seed", type=whole(0), metavar="N", help="of the sample (default: chance)"
+        "--seed", type=whole(0), metavar="N", help="of the sample (default: random)"
     )
     command.add_argument(
         "--time-limit",

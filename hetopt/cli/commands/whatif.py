@@ -44,7 +44,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="CLUSTER:NODES",
-        help="with so many nodes more; several clusters between commas are one "
+        help="with NODES more nodes; several clusters between commas are one "
         "variant, and the option given again is another",
     )
     command.add_argument(

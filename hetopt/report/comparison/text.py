@@ -149,7 +149,7 @@ def footnotes(contest: Contest, found: list[Row]) -> list[str]:
     if any(row.extra for row in found):
         lines.append(
             "for reference: started from the best plan of the others, to prove it or "
-            "to find what is better; its times are no match for theirs"
+            "to find what is better; its times are not comparable with theirs"
         )
     for relaxed in dict.fromkeys(row.relaxed for row in found if row.marked):
         names = dict.fromkeys(row.solver for row in found if row.relaxed == relaxed)

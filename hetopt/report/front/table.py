@@ -36,7 +36,7 @@ def front_report(front: Front) -> list[Part]:
                 ("solver", front.solver),
             )
         ),
-        "to have one of these plans: hetopt plan with --budget and its price an hour",
+        "to get one of these plans: hetopt plan with --budget and its price an hour",
     ]
 
 

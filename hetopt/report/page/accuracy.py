@@ -25,8 +25,8 @@ def accuracy(contents: Contents) -> str:
         text = f"Times follow from {contents.table}: its errors are unknown."
         parts.append(words("p", text))
     elif untold:
-        text = f"Of {'; '.join(untold)} no published iteration tells how far times are "
-        text += "off. That no error is drawn does not mean that there is none."
+        text = f"No published iterations show the error for {'; '.join(untold)}. "
+        text += "A missing error bar does not mean that there is no error."
         parts.append(words("p", text))
     if found:
         low = min(span.start for bar in found for span in bar.spans)
@@ -63,8 +63,8 @@ def _sentence(bar: Bar) -> str:
     worst, median, _ = bar.spans
     return words(
         "p",
-        f"Off by the median of published runs, the {bar.text} of {bar.name} "
-        f"are {median.start:.4g} to {median.end:.4g} s (thick); off like the worst of "
-        f"them, {worst.start:.4g} to {worst.end:.4g} s (thin). Plans that are closer "
-        "than that may change places.",
+        f"With the median error of published runs, the {bar.text} of {bar.name} are "
+        f"{median.start:.4g} to {median.end:.4g} s (thick); with the worst, "
+        f"{worst.start:.4g} to {worst.end:.4g} s (thin). Plans that are closer than "
+        "that may change places.",
     )

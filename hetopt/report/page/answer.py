@@ -23,7 +23,7 @@ def answer(contents: Contents) -> str:
     )
     return tag(
         "header",
-        words("p", "hetopt: plan of a training", class_="kind"),
+        words("p", "hetopt: training plan", class_="kind"),
         words("h1", best.problem.name),
         words("p", sentence(contents), class_="answer"),
         tag("dl", *figures, class_="figures"),
@@ -47,7 +47,7 @@ def sentence(contents: Contents) -> str:
         f"{count(pipeline.microbatches, 'micro-batch', 'es')}"
     )
     if best.result is None:
-        return f"{text}: a plan that fits; its file claims nothing of other plans."
+        return f"{text}: a plan that fits; its file says nothing about other plans."
     return f"{text}: {headline(best.result)}."
 
 

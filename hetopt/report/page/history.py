@@ -23,12 +23,11 @@ if TYPE_CHECKING:
     from hetopt.report.page.contents import Contents, ReportedPlan
 
 _HOW = (
-    "No journal was given, so how bound and incumbent moved is not known: `hetopt plan "
-    "--journal FILE` keeps one, and --journal shows it here."
+    "No journal was given, so the history of bound and best plan is not known: `hetopt "
+    "plan --journal FILE` keeps one, and --journal shows it here."
 )
 _NO_TIMES = (
-    "The journal has no times: an hetopt before them wrote it, or nothing had to be "
-    "searched."
+    "The journal has no times: an older hetopt wrote it, or nothing had to be searched."
 )
 #: The picture ends at this share of the best plan; lower bounds below are at its foot.
 _LOWEST = 0.5
@@ -100,7 +99,7 @@ def history(contents: Contents) -> str:
 def _settled(plan: ReportedPlan) -> str:
     result = plan.result
     if result is None:
-        return words("p", "The file holds a plan alone, and no result of a search.")
+        return words("p", "The file has only a plan, without the result of a search.")
     lines = [
         searched(result),
         ("lower bound", bound(result)),

@@ -8,14 +8,13 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
 
 from hetopt.report.drawing.sheet import labelled
+from hetopt.report.page.commands import commands
 from hetopt.report.page.markup import folded, table, tag, words
 from hetopt.report.plan_report import alternatives_table
 from hetopt.report.summary import latencies
 from hetopt.version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from hetopt.report.page.contents import Contents, ReportedPlan
 
 #: Libraries on whose versions plans and times may depend.
@@ -23,8 +22,9 @@ _LIBRARIES = ("highspy", "numba", "numpy", "ortools", "pyomo", "scikit-learn", "
 #: Lines of a problem beyond which it is folded at first.
 _MOST_LINES = 60
 _SEED = (
-    "A plan file keeps neither seed nor limits. A plan that is proven optimal does not "
-    "depend on them; for another, repeat the options that were given."
+    "A plan file does not keep --seed, --time-limit, --iterations, --exploration and "
+    "--cost. A plan that is proven optimal does not depend on them; for another plan, "
+    "repeat those that were given."
 )
 
 
@@ -50,7 +50,7 @@ def problem(contents: Contents) -> str:
 
 def reproduction(contents: Contents) -> str:
     """Return the section with commands, versions and digests."""
-    lines = [line for plan in contents.plans for line in _commands(contents, plan)]
+    lines = [line for plan in contents.plans for line in commands(contents, plan)]
     lines.append(shlex.join(contents.command))
     pairs = [("hetopt", __version__), ("Python", platform.python_version())]
     pairs += [(name, found) for name in _LIBRARIES if (found := _version(name))]
@@ -70,29 +70,6 @@ def reproduction(contents: Contents) -> str:
         table([labelled(pairs)], "versions"),
     )
     return "".join(parts)
-
-
-def _commands(contents: Contents, plan: ReportedPlan) -> Iterator[str]:
-    """Yield the command that finds a plan, if it has a result, and that checks it."""
-    table_of = [] if contents.table is None else ["--table", contents.table]
-    result = plan.result
-    if result is not None:
-        command = ["hetopt", "plan", contents.problem_name]
-        launch = result.launch
-        asked = plan.plan.schedule if launch is None else launch.schedule
-        command += ["--schedule", asked]
-        if launch is not None:
-            command += ["--for", launch.launcher]
-        else:
-            command += ["--solver", result.solver]
-        if result.objective == "simulated":
-            command += ["--objective", "simulated"]
-        if result.relaxed:
-            command += ["--relax", ",".join(result.relaxed)]
-        if result.alternatives:
-            command += ["--top", str(1 + len(result.alternatives))]
-        yield shlex.join([*command, *table_of, "--out", plan.name])
-    yield shlex.join(["hetopt", "check", contents.problem_name, plan.name, *table_of])
 
 
 def _version(name: str) -> str | None:

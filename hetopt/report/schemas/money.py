@@ -41,7 +41,10 @@ SPENT: Schema = {
         {
             "budget": _AMOUNT,
             "min_tokens_per_s": _AMOUNT,
-            "choices": {**whole(1), "description": "Of nodes, in all."},
+            "choices": {
+                **whole(1),
+                "description": "Number of possible choices of nodes.",
+            },
             "lower_bound": {
                 **_AMOUNT,
                 "description": "No iteration costs less, in closed form; only where "
@@ -65,8 +68,8 @@ SPENT: Schema = {
                         }
                     )
                 ),
-                "description": "Those that were searched: with the device time of the "
-                "others, what is claimed follows from them.",
+                "description": "Choices of nodes that were searched; together with the "
+                "device time of the others they prove the result.",
             },
         }
     ),

@@ -69,7 +69,7 @@ REPLAN: Schema = {
             "search_time_s": SECONDS,
             "candidates": {
                 **row(_CANDIDATE),
-                "description": "What was looked at, best first.",
+                "description": "Plans that were compared, best first.",
             },
             "senders": {
                 **row(_SENDER),

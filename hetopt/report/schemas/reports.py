@@ -35,7 +35,10 @@ _TIME: Schema = or_null(SECONDS)
 _COMPARED = record(
     {
         "solver": TEXT,
-        "seed": {**or_null(whole()), "description": "Null: nothing is drawn."},
+        "seed": {
+            **or_null(whole()),
+            "description": "Null if the solver uses no random numbers.",
+        },
         "relaxed": row(one_of(RELAXABLE)),
         "extra": {
             "type": "boolean",
@@ -331,8 +334,8 @@ REASONS: Schema = {
             },
             "best_s": {
                 **_TIME,
-                "description": "Of the best plan in closed form, which answers are "
-                "held against.",
+                "description": "Closed form of the best plan, with which answers are "
+                "compared.",
             },
             "answers": row(
                 record(

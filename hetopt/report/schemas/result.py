@@ -63,7 +63,8 @@ _SCHEDULES: Schema = {
                 "status": {
                     **one_of(get_args(ScheduleStatus)),
                     "description": "`refuted`: it has no better plan than the reported "
-                    "one; `passed-over`: it was not to be searched.",
+                    "one; `passed-over`: it cannot be searched, or the launcher does "
+                    "not run it.",
                 },
                 "objective_s": {
                     **or_null(SECONDS),

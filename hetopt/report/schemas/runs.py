@@ -25,7 +25,7 @@ _MEASURED_STAGE = record(
         "backward_s": SECONDS,
         "sync_s": {
             **SECONDS,
-            "description": "From the end of the last backward pass to that of the "
+            "description": "From the end of the stage's last pass to that of the "
             "optimizer's step.",
         },
         "peak_bytes": {**whole(), "description": "Of its fullest rank."},

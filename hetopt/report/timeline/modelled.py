@@ -17,7 +17,6 @@ from hetopt.schedule.folding import sends_to
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    import numpy as np
     from numpy.typing import NDArray
 
     from hetopt.plans.plan import Plan

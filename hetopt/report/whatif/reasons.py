@@ -101,7 +101,7 @@ def _standing(price: Price, base: Row) -> Iterator[str]:
             f"Another plan takes {base.closed_form_s:.4f} s in closed form, this one "
             f"{price.closed_form_s:.4f} s ({behind:+.2%}); simulated, they take "
             f"{base.iteration_time_s:.4f} and {price.iteration_time_s:.4f} s. What "
-            "follows is about the closed form, and held against that other plan."
+            "follows is about the closed form, and compares with that other plan."
         )
     else:
         yield (

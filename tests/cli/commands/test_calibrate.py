@@ -104,7 +104,7 @@ def test_a_known_reserve_stays(planned: Path) -> None:
             ["--measured", "6 s", "--clusters", "fast", "--correct", "bandwidth"],
             "--clusters: says whose efficiency is corrected",
         ),
-        ([], "plan.json: has no time: say it by --measured"),
+        ([], "plan.json: has no time: give it by --measured"),
         (["--run", "plan.json"], "--run: 'plan.json' is not PLAN=FILE"),
         (["--run", "=m.json"], "--run: '=m.json' is not PLAN=FILE"),
         (["--measured", "6 s", "--run", "plan.json=none.json"], "none.json: no such"),

@@ -92,7 +92,7 @@ def test_nothing_within_the_limits(capsys: pytest.CaptureFixture[str]) -> None:
         (["--min-tokens-per-s", "5"], "--min-tokens-per-s: is of no effect"),
         (["--budget", "5", "--top", "2"], "--top: does not go with --budget"),
         (["--budget", "5", "--certificate", "c.json"], "--certificate: is about one"),
-        (["--pareto", "--for", "flagscale"], "--for: is about one set of nodes"),
+        (["--pareto", "--for", "flagscale"], "--for: applies to one set of nodes"),
         (["--budget", "5", "--solver", "mcts"], "--budget: solver mcts does not race"),
         (["--svg", "x.svg"], "--svg: draws the front"),
         (["--budget", "nan"], "'nan' is not a number above 0"),

@@ -127,7 +127,7 @@ def test_the_command_writes_operators(
     assert f"wrote {out}: 11 rows" in capsys.readouterr().out
     header = parse_operators(out.read_text(), "x1.csv").header
     assert header["memory_bandwidth"] == "1600 GB/s"
-    assert header["licence"] == "not stated: that of the source"
+    assert header["licence"] == "not stated: the source's licence applies"
     assert main([*command, "--accelerator", "H100", "--out", str(out)]) == 0
     assert "peak_flops" not in parse_operators(out.read_text(), "x1.csv").header
 

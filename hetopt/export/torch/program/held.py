@@ -104,8 +104,9 @@ class Held:
         found = torch.cat(flat) if flat else torch.empty(0)
         if len(found) != end - begin or found.nbytes != move.bytes:
             msg = (
-                f"{name_of(key)}: {move.sender} has not what the moves say of {begin} "
-                f"to {end}: are they those of this checkpoint, and of this plan?"
+                f"{name_of(key)}: {move.sender} does not hold positions {begin} to "
+                f"{end} as the moves expect them: do the moves belong to this "
+                "checkpoint and this plan?"
             )
             raise ValueError(msg)
         return found.contiguous().view(-1).view(torch.uint8)
@@ -158,8 +159,8 @@ class Arriving:
         for key, there in self._there.items():
             if not there.all():
                 msg = (
-                    f"{name_of(key)}: nobody brings {int((~there).sum())} numbers: are "
-                    "the moves those of this plan?"
+                    f"{name_of(key)}: no move provides {int((~there).sum())} numbers: "
+                    "do the moves belong to this plan?"
                 )
                 raise ValueError(msg)
 

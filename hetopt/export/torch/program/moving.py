@@ -29,8 +29,8 @@ from .ordering import Order, Part
 #: The sender, in files of moves, of what is read from the checkpoint.
 CHECKPOINT = "checkpoint"
 SHARDED = (
-    "replicas share out optimizer states (ZeRO 1), by rows that files of moves do not "
-    "know: plan and replan with `zero: 0`"
+    "optimizer states are sharded (ZeRO 1), which files of moves do not support: plan "
+    "and replan with `zero: 0`"
 )
 
 

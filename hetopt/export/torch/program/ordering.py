@@ -142,8 +142,8 @@ class Order:
             mine, every = part.box[side], len(self._whole[part.name][side])
             if not mine or every % len(mine) or mine.start % len(mine):
                 msg = (
-                    f"{part.name}: {len(mine)} of {every} are no equal part, and files "
-                    "of moves count in these: choose sizes that tp divides"
+                    f"{part.name}: a rank has {len(mine)} of {every}, which is not an "
+                    "equal part, as files of moves need: choose sizes that tp divides"
                 )
                 raise ValueError(msg)
             parts = every // len(mine)
