@@ -71,7 +71,7 @@ class LineFile:
             reason = "no space for a whole line"
         except OSError as error:
             reason = error.strerror or str(error)
-        msg = f"cannot be written: {reason}; what was found since is not in it"
+        msg = f"cannot be written: {reason}; later results are not in it"
         self.failure = InputError(msg, file=self.path)
 
     def close(self) -> None:

@@ -80,7 +80,7 @@ def read_bytes(
     if max(len(content), status.st_size) > most_bytes:
         raise too_large(name, what, most_bytes)
     if stat.S_ISFIFO(status.st_mode) and not content:
-        msg = f"is a pipe from which nothing comes, expected {what}"
+        msg = f"is an empty pipe, expected {what}"
         raise InputError(msg, file=name)
     return content
 

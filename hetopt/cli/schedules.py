@@ -13,6 +13,7 @@ from hetopt.planning.best_schedule import best_schedule
 from hetopt.planning.plan import search
 from hetopt.planning.schedule_variants import (
     chunks_to_try,
+    run_by,
     schedule_variants,
     under_any,
 )
@@ -42,7 +43,7 @@ def search_schedules(
 
         limits = limits_of(options.launcher)
         problem = resharded(limits, asked)
-        runs = tuple(each for each in variants if each.schedule in limits.schedules)
+        runs = run_by(variants, options.launcher, limits.schedules)
     problem = under_any(problem, runs)
     table = load_table(problem, None)
     objective: Objective = options.objective or "closed"

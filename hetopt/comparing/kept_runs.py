@@ -111,9 +111,7 @@ class KeptRuns:
             self._count += 1
             name = f"{entry.solver}{without(entry.asked.relaxed)}"
             seed = "" if entry.seed is None else f", seed {entry.seed}"
-            self._said(
-                f"{problem.name}: {name}{seed}: taken over from {self._file.path}"
-            )
+            self._said(f"{problem.name}: {name}{seed}: reused from {self._file.path}")
             return kept
         return None
 
@@ -165,7 +163,7 @@ def _entry(path: str, number: int, line: bytes) -> dict[str, Any]:
 
 
 def _foreign(path: str, number: int) -> InputError:
-    msg = "is no line of kept runs: remove this file, or name another folder"
+    msg = "is not a line of kept runs: remove this file, or name another folder"
     return InputError(msg, file=path, line=number)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from itertools import product
+from math import prod
 
 #: No site has more nodes; a range beyond it is a typing error.
 MAX_HOSTS = 100_000
@@ -36,10 +37,7 @@ def expand_hosts(text: str) -> list[str]:
             _numbers(piece, text) if index % 2 else [piece]
             for index, piece in enumerate(pieces)
         ]
-        total = len(hosts)
-        for choice in choices:
-            total = max(total, 1) * len(choice)
-        if total > MAX_HOSTS:
+        if len(hosts) + prod(map(len, choices)) > MAX_HOSTS:
             msg = f"is {text[:80]!r}, which is more than {MAX_HOSTS} hosts"
             raise ValueError(msg)
         hosts.extend("".join(names) for names in product(*choices))
@@ -54,8 +52,11 @@ def _numbers(inside: str, text: str) -> list[str]:
             msg = f"is {text[:80]!r}, whose [{inside[:40]}] is not numbers and ranges"
             raise ValueError(msg)
         first, last = int(match[1]), int(match[2] or match[1])
-        if not first <= last < first + MAX_HOSTS:
+        if first > last:
             msg = f"is {text[:80]!r}, whose range {item} does not rise"
+            raise ValueError(msg)
+        if last - first >= MAX_HOSTS:
+            msg = f"is {text[:80]!r}, which is more than {MAX_HOSTS} hosts"
             raise ValueError(msg)
         numbers.extend(str(n).zfill(len(match[1])) for n in range(first, last + 1))
     return numbers

@@ -31,7 +31,7 @@ FORMATS: tuple[InventoryFormat, ...] = (
     hostfile,
 )
 
-DISAGREEMENT = "on which the inventory contradicts itself"
+DISAGREEMENT = "with contradictory entries"
 
 
 def read_inventory(path: str) -> Reading:

@@ -12,7 +12,7 @@ _RESERVED = "reserved, in maintenance or planned for another job"
 _POWER = "powered down or being powered up or down"
 _REBOOT = "about to be rebooted"
 _SILENT = "not responding"
-_UNKNOWN = "in a state that says nothing, or that hetopt does not know"
+_UNKNOWN = "in an unknown state"
 
 #: Reason to leave a node out -> its states and marks, the stronger reason first.
 _REASONS: dict[str, frozenset[str]] = {

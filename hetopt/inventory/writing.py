@@ -54,7 +54,7 @@ def clusters_yaml(inventory: Inventory) -> str:
             "",
             *_question(
                 "how fast is the link between clusters, in all and per direction? Add "
-                "per_node where a node gets less, pairs where some differ"
+                "per_node if a node gets less, and pairs if some links differ"
             ),
             "# links:",
             "#   default: {bandwidth: <such as 10 Gbps>, latency: <such as 1 ms>}",
@@ -88,8 +88,8 @@ def _head(inventory: Inventory) -> Iterator[str]:
         yield from _comment(line)
     yield "#"
     yield from _comment(
-        "Where it says QUESTION the inventory does not say what a problem needs: put "
-        "the answer in place of <...>, or choose a line, and remove its '# '."
+        "Each QUESTION is about something that the inventory does not tell: put the "
+        "answer in place of <...>, or choose a line, and remove its '# '."
     )
 
 
@@ -118,7 +118,7 @@ def _entry(draft: Draft, *, alone: bool) -> Iterator[str]:
     if not alone or len(draft.hosts) > 1:
         yield from _question(
             "how fast is one network interface (NIC), per direction? Add nics_per_node "
-            "if a node has not one per device",
+            "unless a node has one per device",
             "    ",
         )
         yield "    # inter_node: {bandwidth: <such as 100 Gbps>}"

@@ -18,7 +18,7 @@ import numpy as np
 from hetopt.base.interruption import requested
 from hetopt.cost.build import build_table
 from hetopt.errors import InputError
-from hetopt.planning.schedule_variants import schedule_variants
+from hetopt.planning.schedule_variants import run_by, schedule_variants
 from hetopt.results.per_schedule import ScheduleBound
 from hetopt.results.result import OPTIMALITY_GAP
 from hetopt.solvers.race.device_time import least_times_s
@@ -99,7 +99,8 @@ def best_schedule(
     Raises
     ------
     InputError
-        No schedule can be searched; it says why the first one cannot.
+        No schedule can be searched; it says why the first one cannot, or that the
+        launcher runs none.
     """
     if variants is None:
         variants = schedule_variants(request.problem)
@@ -127,9 +128,16 @@ class _ScheduleSearch:
         self._errors: list[InputError] = []
 
     def keep_to(self, launcher: str, schedules: Collection[ScheduleName]) -> None:
-        """Pass over the schedules that a launcher cannot run."""
+        """Pass over the schedules that a launcher cannot run.
+
+        Raises
+        ------
+        InputError
+            It cannot run any.
+        """
+        able = run_by(self._variants, launcher, schedules)
         for variant in self._variants:
-            if variant.schedule not in schedules:
+            if variant not in able:
                 self._passed_over[variant] = f"{launcher} does not run it"
 
     def run(self) -> None:

@@ -306,7 +306,8 @@ def ensure_spends(name: str, flag: str, *, top: int, field: str = "top") -> None
     """
     ensure_races(name, flag)
     if top > 1:
-        raise InputError(f"does not go with {flag}: leave it out", field=field)
+        msg = f"cannot be combined with {flag}: leave it out"
+        raise InputError(msg, field=field)
 
 
 def ensure_best(name: str, given: Mapping[str, bool]) -> None:
@@ -321,10 +322,13 @@ def ensure_best(name: str, given: Mapping[str, bool]) -> None:
     """
     for field, one in given.items():
         if one:
-            msg = f"does not go with the schedule {BEST}: leave it out, or name one"
+            msg = (
+                f"cannot be combined with the schedule {BEST}: leave it out, or name "
+                "one schedule"
+            )
             raise InputError(msg, field=field)
     if name == "uniap":
-        msg = f"is {BEST}, but solver {name} plans gpipe alone: name that"
+        msg = f"is {BEST}, but solver {name} plans only gpipe: give that schedule"
         raise InputError(msg, field="schedule")
 
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 from hetopt.cost.chunks import placed_units
 from hetopt.errors import InputError
 from hetopt.problem.training.choices import INTERLEAVED, SCHEDULES
-from hetopt.results.per_schedule import USUAL_CHUNKS
+from hetopt.results.per_schedule import BEST, USUAL_CHUNKS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
     from hetopt.problem.problem import Problem
     from hetopt.problem.training.choices import ScheduleName
@@ -71,6 +71,27 @@ def chunks_to_try(asked: Iterable[int] | None, *, field: str) -> tuple[int, ...]
         msg = "is 1, which all other schedules have: name 2 or more, or leave it out"
         raise InputError(msg, field=field)
     return chunks
+
+
+def run_by(
+    variants: Iterable[ScheduleVariant],
+    launcher: str,
+    schedules: Collection[ScheduleName],
+) -> tuple[ScheduleVariant, ...]:
+    """Return the variants that a launcher can run, which has these schedules.
+
+    Raises
+    ------
+    InputError
+        It can run none of them.
+    """
+    tried = tuple(variants)
+    able = tuple(each for each in tried if each.schedule in schedules)
+    if not able:
+        names = ", ".join(dict.fromkeys(each.schedule for each in tried))
+        msg = f"is {BEST}, but {launcher} runs none of {names}: use another launcher"
+        raise InputError(msg, field="schedule")
+    return able
 
 
 def under_any(problem: Problem, variants: Iterable[ScheduleVariant]) -> Problem:

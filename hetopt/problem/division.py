@@ -82,7 +82,8 @@ def ensure_division(problem: Problem, division: Sequence[Nodes]) -> None:
                 msg = f"is {list(parts)}, expected 1 to {largest} devices of a node"
                 raise InputError(msg, field=f"{field}.{name}")
     for apart in unlinked(problem, division):
-        msg = f"gradients cannot pass between {' and '.join(apart)}: there is no link"
+        names = " and ".join(apart)
+        msg = f"gradients cannot be reduced between {names}: there is no link"
         raise InputError(msg, field="pipelines")
 
 

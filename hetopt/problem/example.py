@@ -25,7 +25,7 @@ clusters:
     # max_tp: 4                   # largest tensor parallelism; default: 8 here
     # nics_per_node: 1            # default: one per device
     # uplink: 25 Gbps             # what all its links to other clusters share
-    # offload: optimizer          # its states lie in the hosts' memory
+    # offload: optimizer          # optimizer states are in the hosts' memory
     # hosts: [gpu-01, gpu-02]     # for launchers; `hetopt inventory` writes such a list
   - name: h20
     accelerator: H20-96GB
@@ -59,7 +59,7 @@ training:
 #   forbid: {microbatches: 1, clusters: {h20: {cp: [2, 4, 8]}}}
 
 # Where latencies come from: a profile of yours (`hetopt profile` writes h20.csv, say),
-# or auto, which is the modelled roofline where no other profile ships.
+# or auto, which is the modelled roofline if no other profile ships.
 latency: {a100: auto, h20: auto}
 
 # What `hetopt calibrate` wrote after a run of your own corrects the latencies.

@@ -212,7 +212,7 @@ def _reference(document: Document, path: FieldPath) -> str | None:
         return value
     if isinstance(value, dict) and "file" in value:
         if len(value) > 1:
-            msg = "stands beside other fields, expected it alone"
+            msg = "is given together with other fields, expected it alone"
             raise document.error((*path, "file"), msg)
         if not isinstance(value["file"], str) or not value["file"]:
             msg = f"is {describe(value['file'])}, expected a path"

@@ -95,9 +95,10 @@ def rented_nodes(problem: Problem, plan: Plan) -> dict[str, int]:
     A stage has its own nodes or shares one (``hetopt.problem.cluster.packing``).
     """
     clusters = {each.name: each for each in problem.clusters}
-    stages: dict[str, Counter[int]] = {name: Counter() for name in clusters}
+    stages: dict[str, Counter[tuple[int, int]]] = {name: Counter() for name in clusters}
     for stage in (stage for each in plan.pipelines for stage in each.stages):
-        stages[stage.cluster][stage.strategy.devices] += 1
+        strategy = stage.strategy
+        stages[stage.cluster][strategy.devices, strategy.inside] += 1
     return {
         name: nodes_for(cluster, stages[name])
         for name, cluster in clusters.items()

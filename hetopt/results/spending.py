@@ -62,7 +62,7 @@ def spending_of(
         A limit is no number above 0, or the least throughput has no effect.
     """
     if min_tokens_per_s is not None and objective != "cost":
-        msg = "is of no effect where time is minimised: use it with objective cost"
+        msg = "has no effect when time is minimised: use it with objective cost"
         raise InputError(msg, field=field)
     if objective != "cost" and budget is None:
         return None

@@ -50,7 +50,7 @@ def test_a_pipe_that_nobody_writes_to(
     monkeypatch.setattr(reading, "_WRITER_S", 0.0)
     path = tmp_path / "pipe"
     os.mkfifo(path)
-    assert complaint(path) == "is a pipe from which nothing comes, expected a plan"
+    assert complaint(path) == "is an empty pipe, expected a plan"
 
 
 def test_a_pipe_is_read_to_its_end() -> None:

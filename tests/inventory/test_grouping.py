@@ -36,7 +36,7 @@ def test_files_that_contradict_each_other() -> None:
         "n1 idle gpu:h100:8 9 9 p\nn2 idle gpu:h100:8 9 9 p\nn3 idle gpu:h100:8 9 9 p\n"
         "n4 idle gpu:h100:4,gpu:a40:4 9 9 p\n",
     )
-    reason = "on which the inventory contradicts itself"
+    reason = "with contradictory entries"
     assert found.left_out == {reason: ("n1", "n2", "n4")}
     assert [draft.hosts for draft in found.drafts] == [("n3",)]
 

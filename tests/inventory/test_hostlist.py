@@ -35,6 +35,24 @@ def test_refused(text: str) -> None:
         expand_hosts(text)
 
 
+@pytest.mark.parametrize(
+    ("text", "hosts"),
+    [
+        ("a[0001-1000],b[001-200]", 1_200),
+        ("login1,login2,a[1-60000]", 60_002),
+        ("a[1-50000],b[1-50000]", 100_000),
+    ],
+)
+def test_hosts_of_several_parts_add_up(text: str, hosts: int) -> None:
+    assert len(expand_hosts(text)) == hosts
+
+
+def test_more_hosts_than_any_site_has_are_refused() -> None:
+    for text in ("a[1-50000],b[1-50001]", "n[1-999999999]"):
+        with pytest.raises(ValueError, match="more than 100000 hosts"):
+            expand_hosts(text)
+
+
 @given(
     st.lists(
         st.tuples(

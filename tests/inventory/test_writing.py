@@ -25,8 +25,8 @@ def test_one_cluster_as_a_whole() -> None:
 # 3 nodes read, 2 of them in 1 cluster, 1 left out
 # left out: 1 down: g3
 #
-# Where it says QUESTION the inventory does not say what a problem needs: put the answer
-#   in place of <...>, or choose a line, and remove its '# '.
+# Each QUESTION is about something that the inventory does not tell: put the answer in
+#   place of <...>, or choose a line, and remove its '# '.
 clusters:
   - name: h100
     # h100, in p
@@ -35,7 +35,7 @@ clusters:
     devices_per_node: 8
     hosts: [g1, g2]
     # QUESTION: how fast is one network interface (NIC), per direction? Add
-    #   nics_per_node if a node has not one per device
+    #   nics_per_node unless a node has one per device
     # inter_node: {bandwidth: <such as 100 Gbps>}
 """
     )
@@ -88,7 +88,7 @@ def test_links_are_asked_for_once_there_are_two_clusters() -> None:
     assert "# links:" not in written("a slots=8\n")
     assert written("a slots=8\nb slots=4\n").endswith("""\
 # QUESTION: how fast is the link between clusters, in all and per direction? Add
-#   per_node where a node gets less, pairs where some differ
+#   per_node if a node gets less, and pairs if some links differ
 # links:
 #   default: {bandwidth: <such as 10 Gbps>, latency: <such as 1 ms>}
 """)

@@ -36,11 +36,20 @@ def room(cluster: Cluster, devices: int, tp: int) -> int:
     return most
 
 
-def fits(cluster: Cluster, stages: Sequence[Need]) -> bool:
-    """Whether the stages find a place, those of several nodes alone in theirs."""
+def fits(
+    cluster: Cluster, stages: Sequence[Need], within: Sequence[int] | None = None
+) -> bool:
+    """Whether the stages find a place, those of several nodes alone in theirs.
+
+    Parameters
+    ----------
+    within
+        Devices of the nodes that may be used; None: all.
+    """
     nodes = sizes_of(cluster)
     needs = tuple(sorted(stages, reverse=True))
-    return _placed(nodes, max(nodes), tuple(sorted(nodes)), needs)
+    free = nodes if within is None else within
+    return _placed(nodes, max(nodes), tuple(sorted(free)), needs)
 
 
 @cache

@@ -227,6 +227,8 @@ def test_schedules_that_a_launcher_or_a_solver_lacks_are_passed_over() -> None:
     assert check_result(found.problem, found.table, found.result.to_json()) == []
     with pytest.raises(InputError, match="no transfers that block"):
         best_schedule(request, solve, solver="uniform", launcher=("tractor", runs[1:]))
+    with pytest.raises(InputError, match="best, but tractor runs none of virtual-1f1b"):
+        best_schedule(request, solve, solver="uniform", launcher=("tractor", ()))
 
 
 def test_plan_takes_a_schedule() -> None:

@@ -231,11 +231,19 @@ REPLACED = [
     (MODEL, "{preset: llama-7b, kv_heads: 5}", "1: model.kv_heads: is 5, which does n"),
     (MODEL, "{preset: llama-7b, gated: 1}", "1: model.gated: is 1, expected true or f"),
     (MODEL, "{preset: llama-7b, granularity: x}", "1: model.granularity: is 'x', expe"),
-    (MODEL, "{preset: llama-7b, hf_config: c}", "1: model.hf_config: stands beside"),
+    (
+        MODEL,
+        "{preset: llama-7b, hf_config: c}",
+        "1: model.hf_config: is given together with",
+    ),
     (MODEL, "{hf_config: no.json}", "1: model.hf_config: names 'no.json', which is no"),
     (MODEL, "no.yaml", "1: model: names 'no.yaml', which is not a file"),
     (MODEL, "{file: 3}", "1: model.file: is 3, expected a path"),
-    (MODEL, "{file: a.yaml, preset: x}", "1: model.file: stands beside other fields"),
+    (
+        MODEL,
+        "{file: a.yaml, preset: x}",
+        "1: model.file: is given together with other fields",
+    ),
     (MODEL, '{preset: "a\\eb"}', "1: model.preset: contains characters that cannot"),
     ("links:\n  " + LINK, "", "1: links: is missing, expected the network between the"),
     (
@@ -369,7 +377,7 @@ APPENDED = [
     ("pin: {forbid: {next: [a100]}}", "pin.forbid.next.0: is 'a100', expected a list"),
     ("pin: {forbid: {next: [[a100, x]]}}", "pin.forbid.next.0.1: is 'x', expected a c"),
     ("pin: {forbid: {clusters: {x: {}}}}", "pin.forbid.clusters.x: is 'x', expected a"),
-    ("pin: {stages: 2, forbid: {stages: [2, 3]}}", "pin.forbid.stages: leaves none of"),
+    ("pin: {stages: 2, forbid: {stages: [2, 3]}}", "pin.forbid.stages: forbids all"),
     (
         "pin: {stages: 5, clusters: {a100: {stages: 2}, h20: {stages: 2}}}",
         "pin.clusters: pins 4 stages in all, but 5 are pinned overall",

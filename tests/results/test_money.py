@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from random import Random
 from typing import TYPE_CHECKING
 
 import pytest
 
-from hetopt.check.plan.cost import cost_findings
+from hetopt.check.plan.cost import cost_findings, nodes_of
 from hetopt.plans.plan import Pipeline, Plan, Stage
 from hetopt.plans.strategy import Strategy
 from hetopt.problem.reading import read_problem_text
@@ -135,6 +136,29 @@ def test_prices_that_are_none(price: float) -> None:
 
 
 MIXED = plan(("a", 16), *[("a", 2)] * 5, ("b", 3))
+
+
+def test_nodes_of_a_stage_over_small_unequal_nodes() -> None:
+    sizes = (8, 4, 4, 4, 4)
+    first, second = unpriced("a").clusters
+    odd = replace(first, nodes=5, unequal=sizes)
+    problem = replace(PROBLEM, clusters=(odd, second))
+    cost = cost_of(problem, plan(("a", 16), ("b", 3)), 1.0)
+    assert cost is not None
+    assert cost.nodes == {"a": 4, "b": 1}
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_the_checker_counts_the_same_unequal_nodes(seed: int) -> None:
+    """Stages that fit, and ones that do not."""
+    rng = Random(seed)
+    sizes = [8, *rng.choices((2, 3, 4, 6, 7, 8), k=rng.randint(1, 6)), 4]
+    first, second = PROBLEM.clusters
+    odd = replace(first, nodes=len(sizes), unequal=tuple(sizes), price_per_hour=None)
+    problem = replace(PROBLEM, clusters=(odd, second))
+    devices = rng.choices((1, 2, 3, 4, 6, 8, 12, 14, 16, 24), k=rng.randint(1, 7))
+    drawn = plan(*[("a", each) for each in devices])
+    assert rented_nodes(problem, drawn) == nodes_of(problem, drawn)
 
 
 def test_the_checker_agrees() -> None:

@@ -7,12 +7,14 @@ from collections import Counter
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
+from hetopt.check.plan.packing import part_of
 from hetopt.check.plan.reading import items, mapping, number, whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from hetopt.plans.plan import Plan
+    from hetopt.plans.strategy import Strategy
     from hetopt.problem.cluster.cluster import Cluster
     from hetopt.problem.problem import Problem
 
@@ -64,7 +66,7 @@ def nodes_of(problem: Problem, plan: Plan) -> dict[str, int]:
     nodes = {}
     for cluster in problem.clusters:
         stages = Counter(
-            stage.strategy.devices
+            stage.strategy
             for pipeline in plan.pipelines
             for stage in pipeline.stages
             if stage.cluster == cluster.name
@@ -74,20 +76,51 @@ def nodes_of(problem: Problem, plan: Plan) -> dict[str, int]:
     return nodes
 
 
-def _nodes(cluster: Cluster, stages: Counter[int]) -> int:
+def _nodes(cluster: Cluster, stages: Counter[Strategy]) -> int:
     largest = cluster.devices_per_node
-    count = sum(-(-own // largest) * stages[own] for own in stages if own > largest)
-    parts = {own: stages[own] for own in stages if own <= largest}
-    if cluster.unequal is None and len(parts) > 1:
+    inner: Counter[int] = Counter()
+    wanted: Counter[int] = Counter()
+    for strategy, times in stages.items():
+        if strategy.devices <= largest:
+            inner[strategy.devices] += times
+        else:
+            part = part_of(cluster, strategy)
+            wanted[part] += math.ceil(Fraction(strategy.devices, part)) * times
+    count = wanted.total()
+    if cluster.unequal is not None:
+        return _of_unequal(Counter(cluster.unequal), wanted, inner)
+    if len(inner) > 1:
         # Several sizes: add up shares of nodes and round up.
         return count + math.ceil(
-            sum(Fraction(own, largest) * parts[own] for own in parts)
+            sum(Fraction(own, largest) * inner[own] for own in inner)
         )
-    for own, left in parts.items():
-        if cluster.unequal is None:
-            count += math.ceil(Fraction(left, largest // own))
-            continue
-        for size in sorted(cluster.unequal, reverse=True):
-            if left > 0:
-                count, left = count + 1, left - size // own
+    for own, times in inner.items():
+        count += math.ceil(Fraction(times, largest // own))
     return count
+
+
+def _of_unequal(free: Counter[int], wanted: Counter[int], inner: Counter[int]) -> int:
+    """Count unequal nodes: filled one after the other, the largest first.
+
+    Parameters
+    ----------
+    wanted
+        Number of nodes in which a stage of several nodes takes a part, by its devices.
+    inner
+        Number of stages inside one node by their devices.
+    """
+    there_are, left = free.total(), +inner
+    for part in sorted(wanted, reverse=True):
+        for size in sorted(free):
+            taken = min(wanted[part], free[size]) if size >= part else 0
+            free[size] -= taken
+            wanted[part] -= taken
+    used = there_are - free.total()
+    for room in sorted(free.elements(), reverse=True):
+        before = left.total()
+        for own in sorted(left, reverse=True):
+            put = min(left[own], room // own)
+            left[own] -= put
+            room -= own * put
+        used += left.total() < before
+    return there_are if wanted.total() + left.total() else used

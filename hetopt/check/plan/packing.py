@@ -33,6 +33,24 @@ def most_stages(cluster: Cluster, strategy: Strategy) -> int:
     return most
 
 
+def part_of(cluster: Cluster, strategy: Strategy) -> int:
+    """Return how many devices a stage of several nodes has in each of them.
+
+    The part that lets the most such stages into the cluster; of equally good ones, the
+    largest.
+    """
+    free = _nodes(cluster)
+    rooms = {
+        size: sum(count for other, count in free if other >= size) * size
+        for size in _parts(free, strategy)
+    }
+    return max(
+        rooms,
+        key=lambda size: (rooms[size] // strategy.devices, size),
+        default=free[-1][0],
+    )
+
+
 def cut(cluster: Cluster, parts: Sequence[int]) -> bool:
     """Whether parts of these sizes can be cut from the nodes, each from one node."""
     open_ = [(tuple(sorted(parts)), _nodes(cluster))]

@@ -33,9 +33,11 @@ def build_experts(
     first = range(dense) if isinstance(dense, int) else dense
     every = own.pop("every", 1)
     if every > layers:
-        raise FieldError(
-            (*path, "every"), f"is {every}, of {layers} layers none is routed"
+        msg = (
+            f"is {every}, but layers is {layers}: no layer would be routed, expected "
+            f"at most {layers}"
         )
+        raise FieldError((*path, "every"), msg)
     if every > 1:
         between = {layer for layer in range(layers) if (layer + 1) % every}
         first = sorted({*first, *between})

@@ -37,7 +37,7 @@ def build_model(
 ) -> Model:
     """Return the model that a preset, a config.json or plain fields describe."""
     if spec.preset is not None and spec.hf_config is not None:
-        msg = "stands beside preset, expected one of the two"
+        msg = "is given together with preset, expected only one of them"
         raise FieldError(("model", "hf_config"), msg)
     base: Mapping[str, Any] = {}
     if spec.preset is not None:
@@ -54,7 +54,7 @@ def build_model(
     elif "blocks" in base:
         for field in ("layers", *_SHARED):
             if field in own:
-                msg = "stands beside a preset of several blocks, expected blocks"
+                msg = "is given together with a preset of blocks: give it in blocks"
                 raise FieldError(("model", field), msg)
     fields = _overridden(base, own)
     fields["architecture"] = _architecture(fields)
@@ -91,11 +91,14 @@ def _architecture(fields: dict[str, Any]) -> Architecture:
 def _build_blocks(fields: dict[str, Any]) -> Model:
     """Build a model of several kinds of layers."""
     if "layers" in fields:
-        msg = "stands beside blocks, expected it in each of them"
+        msg = "is given together with blocks: give it in each of them"
         raise FieldError(("model", "layers"), msg)
     for field in ("experts", "latent", "predictions"):
         if fields.pop(field, None):
-            msg = "stands beside blocks, expected layers of a decoder-only model"
+            msg = (
+                "is given together with blocks, allowed only for a decoder-only model: "
+                "leave it out"
+            )
             raise FieldError(("model", field), msg)
     shared = {name: fields.pop(name) for name in _SHARED if name in fields}
     blocks: list[Block] = []

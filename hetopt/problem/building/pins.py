@@ -86,7 +86,7 @@ def _domain(
         forbidden=frozenset(forbidden or ()),
     )
     if allowed is not None and not any(domain.permits(value) for value in allowed):
-        raise FieldError((*_FORBID, *path), "leaves none of the pinned values")
+        raise FieldError((*_FORBID, *path), "forbids all pinned values")
     return domain
 
 

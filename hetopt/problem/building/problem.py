@@ -282,7 +282,10 @@ def _build_dispatch(spec: DispatchSpec | None, model: Model) -> Dispatch:
     if spec is None:
         return EVEN
     if model.experts is None:
-        msg = f"is of models with experts, which {model.name!r} has not: leave it out"
+        msg = (
+            f"is only for models with experts, and {model.name!r} has none: leave it "
+            "out"
+        )
         raise FieldError(path, msg)
     return raised_at(path, lambda: Dispatch(**spec.model_dump()))
 

@@ -45,8 +45,8 @@ def host_fault(host: str) -> str | None:
     if _HOST.fullmatch(host):
         return None
     return (
-        f"is {host!r}, expected a host name or address: letters, digits and . _ - :, "
-        "beginning and ending with a letter or a digit"
+        f"is {host!r}, expected a host name or address: up to 253 letters, digits and "
+        ". _ - :, beginning with a letter, a digit or _ and not ending with - or :"
     )
 
 

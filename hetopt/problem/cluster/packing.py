@@ -7,6 +7,8 @@ same number of devices in each, which is all devices of some node size.
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections import Counter
 from itertools import pairwise
 from math import ceil
 from typing import TYPE_CHECKING, NamedTuple
@@ -99,28 +101,62 @@ def fits_by_limits(cluster: Cluster, stages: Iterable[tuple[int, int]]) -> bool:
     return whole and all(more % own == 0 for own, more in pairwise(sizes))
 
 
-def nodes_for(cluster: Cluster, stages: Mapping[int, int]) -> int:
-    """Return how many nodes of a cluster stages need; the largest are used first.
+def nodes_for(cluster: Cluster, stages: Mapping[tuple[int, int], int]) -> int:
+    """Return how many nodes of a cluster stages need.
 
     Parameters
     ----------
     stages
-        Devices of a stage -> number of such stages. Stages of several sizes fit by
-        their sum (``fills_by_sum``); in unequal nodes, sizes are counted one by one.
+        Devices and ``inside`` of a stage, as in ``packed`` -> number of such stages.
+
+    Notes
+    -----
+    A stage of several nodes has as many as ``packed`` divides it over: of unequal
+    nodes, the smallest that are large enough. Then stages inside one node are placed,
+    the largest first, each in the largest node that has room and is used or free.
+    In equal nodes, stages of several sizes fit by their sum (``fills_by_sum``).
     """
     size = cluster.devices_per_node
-    shared = {own: count for own, count in stages.items() if own <= size}
-    whole = sum(-(-own // size) * stages[own] for own in stages.keys() - shared.keys())
-    if len(shared) > 1 and cluster.unequal is None:
-        return whole + ceil(sum(own * count for own, count in shared.items()) / size)
-    return whole + sum(_shared_nodes(cluster, *each) for each in shared.items())
+    whole: list[int] = []
+    shared: Counter[int] = Counter()
+    for (devices, inside), count in stages.items():
+        if devices <= size:
+            shared[devices] += count
+        else:
+            fit = packed(cluster, devices, inside)
+            each = size if fit is None else fit.per_node
+            whole += [each] * (ceil(devices / each) * count)
+    if cluster.unequal is not None:
+        return _unequal_nodes(cluster.unequal, whole, shared)
+    if len(shared) == 1:
+        ((devices, count),) = shared.items()
+        return len(whole) + ceil(count / (size // devices))
+    return len(whole) + ceil(sum(own * n for own, n in shared.items()) / size)
 
 
-def _shared_nodes(cluster: Cluster, devices: int, stages: int) -> int:
-    """Return how many nodes equal stages need, the largest nodes first."""
-    nodes = 0
-    for size, count in cluster.sizes:
-        if stages > 0 and size >= devices:
-            taken = min(count, ceil(stages / (size // devices)))
-            nodes, stages = nodes + taken, stages - taken * (size // devices)
-    return nodes
+def _unequal_nodes(
+    sizes: tuple[int, ...], whole: list[int], shared: Counter[int]
+) -> int:
+    """Return how many nodes are used; all, if stages find no room in this order.
+
+    Parameters
+    ----------
+    whole
+        Devices taken in each node that a stage has to itself.
+    shared
+        Devices of a stage inside one node -> number of such stages.
+    """
+    free = sorted(sizes)
+    for devices in sorted(whole, reverse=True):
+        smallest = bisect_left(free, devices)
+        if smallest == len(free):
+            return len(sizes)
+        del free[smallest]
+    free.reverse()
+    left = list(free)
+    for devices in sorted(shared.elements(), reverse=True):
+        place = next((k for k, room in enumerate(left) if room >= devices), None)
+        if place is None:
+            return len(sizes)
+        left[place] -= devices
+    return len(whole) + sum(room < size for room, size in zip(left, free, strict=True))

@@ -229,16 +229,19 @@ class Architecture:
         if positions:
             for field in ARCHITECTURE_FIELDS:
                 if field.startswith("rotary") and self.differs(field):
-                    return f"{field} is given, but positions says a table is learned"
+                    return (
+                        f"{field} is given, but positions gives a learned position "
+                        "table: leave one of them out"
+                    )
         elif self.rotary_fraction < 1 and (turned < 2 or turned % 2):
             return (
-                f"rotary_fraction is {self.rotary_fraction:g}, which turns {turned} of "
-                f"{head_dim} numbers of a head, expected an even number"
+                f"rotary_fraction is {self.rotary_fraction:g}, which rotates {turned} "
+                f"of the {head_dim} numbers of a head, expected an even number"
             )
         if self.reach is not None and not decoder_only:
             field = "sliding_window" if self.sliding_window else "attention_chunk"
             return (
-                f"{field} is {self.reach}, expected it of a decoder-only model alone; "
+                f"{field} is {self.reach}, allowed only for a decoder-only model; "
                 "blocks have windows of their own"
             )
         if self.full_layers and self.full_layers[-1] >= layers:

@@ -134,7 +134,7 @@ class Model:
         }
         for field, is_given in given.items():
             if is_given and not self.is_decoder_only:
-                return f"{field} is given, expected it of a decoder-only model alone"
+                return f"{field} is given, allowed only for a decoder-only model"
             if is_given and self.granularity != "layer":
                 return (
                     f"{field} is given, but granularity is {self.granularity!r}, "

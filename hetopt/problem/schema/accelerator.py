@@ -26,7 +26,7 @@ class LinkSpec(Strict):
 class AcceleratorSpec(Strict):
     """A device: a name from the catalogue, or its own numbers, or both.
 
-    Fields beside ``preset`` override what the catalogue says.
+    Fields beside ``preset`` override the catalogue's values.
     """
 
     preset: OptionalName = Field(None, description="Name from `hetopt catalog`.")
@@ -45,8 +45,8 @@ class AcceleratorSpec(Strict):
     )
     overhead: OptionalOverhead = Field(
         None,
-        description="What of it a program holds outside of what its framework "
-        "allocates. Default: 6% of the memory.",
+        description="Memory that a program uses beyond what its framework allocates. "
+        "Default: 6% of the memory.",
     )
     memory_bandwidth: OptionalBandwidth = Field(
         None, description="Of the device's own memory."

@@ -44,7 +44,7 @@ LayerNumbers = Annotated[
 
 
 class RotaryScalingSpec(Strict):
-    """How rotary frequencies are stretched for longer sequences."""
+    """How rotary frequencies are scaled for longer sequences."""
 
     kind: Annotated[ScalingKind, BeforeValidator(choice(get_args(ScalingKind)))] = (
         Field(description="linear, llama3, dynamic, yarn or longrope.")
@@ -71,8 +71,8 @@ class ArchitectureSpec(Strict):
     )
     gate_clamp: OptionalNumber = Field(
         None,
-        description="Inputs of a gated activation are kept within it, and 1 is added "
-        "to what it multiplies (GPT-OSS); default: neither.",
+        description="Inputs of a gated activation are clamped to it, and 1 is added to "
+        "the other factor (GPT-OSS); default: neither.",
     )
     norm_eps: OptionalNumber = Field(
         None, description="Added to the variance in norms; default: 1e-5."
@@ -110,7 +110,7 @@ class ArchitectureSpec(Strict):
         None, description="Base of rotary frequencies; default: 10000."
     )
     rotary_fraction: OptionalNumber = Field(
-        None, description="Share of a head that is turned; default: 1."
+        None, description="Share of a head that is rotated; default: 1."
     )
     rotary_interleaved: OptionalFlag = Field(
         None,
@@ -123,7 +123,7 @@ class ArchitectureSpec(Strict):
         "rotary_base.",
     )
     rotary_scaling: RotaryScalingSpec | None = Field(
-        None, description="How frequencies are stretched; default: not."
+        None, description="How frequencies are scaled; default: not."
     )
     rotary_full_layers: OptionalFlag = Field(
         None,
@@ -134,14 +134,14 @@ class ArchitectureSpec(Strict):
         None, description="Factor of scores; default: 1 / sqrt(head_dim)."
     )
     attention_softcap: OptionalNumber = Field(
-        None, description="Scores become cap * tanh(scores / cap); default: they stay."
+        None, description="Scores become cap * tanh(scores / cap); default: no cap."
     )
     logit_softcap: OptionalNumber = Field(
-        None, description="The same of logits (Gemma-2); default: they stay."
+        None, description="The same of logits (Gemma-2); default: no cap."
     )
     attention_sinks: OptionalFlag = Field(
         None,
-        description="The softmax has a further number in its sum, one for each head "
+        description="The sum of each head's softmax has a further, learned term "
         "(GPT-OSS); default: false.",
     )
     sliding_window: OptionalCount = Field(
@@ -161,8 +161,8 @@ class ArchitectureSpec(Strict):
     )
     attention_temperature: OptionalCount = Field(
         None,
-        description="Tokens, as multiples of which queries without rotary embedding "
-        "grow (Llama-4); default: they do not.",
+        description="Number of tokens after which queries without rotary embedding are "
+        "scaled up another step (Llama-4); default: they are not scaled up.",
     )
     hidden_dropout: OptionalNumber = Field(
         None,

@@ -79,7 +79,7 @@ _BandwidthFactor = Annotated[
 
 
 class CalibrationSpec(Strict):
-    """Corrections from runs of one's own; `hetopt calibrate` writes them."""
+    """Corrections from your own runs; `hetopt calibrate` writes them."""
 
     efficiency: Annotated[
         dict[str, float] | None,
@@ -92,18 +92,18 @@ class CalibrationSpec(Strict):
         ),
     ] = Field(
         None,
-        description="By cluster: how much faster its devices compute than its latency "
-        "source says; 1 where not named.",
+        description="By cluster: speed of its devices over that of its latency source; "
+        "1 for clusters that are not named.",
     )
     bandwidth: _BandwidthFactor = Field(
         1.0,
-        description="How much more bandwidth the networks between nodes and between "
-        "clusters have than this problem says.",
+        description="Bandwidth of the networks between nodes and between clusters over "
+        "that in this problem.",
     )
     intra_node: _BandwidthFactor = Field(
         1.0,
-        description="How much more bandwidth the links inside nodes, and those of "
-        "device groups, have than this problem says.",
+        description="Bandwidth of the links inside nodes, and of those of device "
+        "groups, over that in this problem.",
     )
     overhead: Annotated[
         dict[str, int] | None,

@@ -23,7 +23,7 @@ def _read_capacity(value: Any) -> float | None:
 
 
 class DispatchSpec(Strict):
-    """Dispatch of tokens to routed experts, and what is assumed of it."""
+    """Dispatch of tokens to routed experts, and assumptions about it."""
 
     imbalance: Annotated[
         float,
@@ -40,8 +40,8 @@ class DispatchSpec(Strict):
         WithJsonSchema({"type": ["number", "string"], "examples": [1.25, NO_CAPACITY]}),
     ] = Field(
         None,
-        description="Most tokens of an expert over the even share, what is beyond is "
-        "dropped; none: nothing is.",
+        description="Most tokens of an expert over the even share; tokens beyond it "
+        "are dropped; none: no limit.",
     )
     node_dedup: Flag = Field(
         False,

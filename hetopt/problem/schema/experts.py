@@ -41,7 +41,7 @@ _Layers = Annotated[
 
 
 class ExpertsSpec(Strict):
-    """Layers whose MLP is experts, of which a router chooses some for each token."""
+    """Layers with routed experts instead of an MLP; a router chooses some per token."""
 
     number: Count = Field(description="Routed experts of a layer.")
     per_token: Count = Field(description="Experts that a token is sent to.")
@@ -90,8 +90,8 @@ class ExpertsSpec(Strict):
     )
     every: OptionalCount = Field(
         None,
-        description="Of so many layers the last one alone is routed (2: the second, "
-        "the fourth, ...); default: 1, all but dense_layers.",
+        description="Every n-th layer is routed (2: the second, the fourth, ...); "
+        "default: 1, all but dense_layers.",
     )
 
 

@@ -33,6 +33,6 @@ def read_lengths(value: Any) -> dict[int, float] | str | None:
             msg = f"is {share:g}, expected a share above 0 and at most 1"
             raise field_error(msg, key)
         if tokens in shares:
-            raise field_error("stands here a second time", key)
+            raise field_error("is given twice", key)
         shares[tokens] = float(share)
     return shares

@@ -64,16 +64,17 @@ class ClusterLinkSpec(Strict):
 
     bandwidth: OptionalCapacity = Field(
         None,
-        description="What all connections share: such as 10 Gbps; unlimited, where "
-        "only the nodes' interfaces limit it; none, where there is no link.",
+        description="Bandwidth that all connections share, such as 10 Gbps; unlimited, "
+        "if only the nodes' interfaces limit it; none, if there is no link.",
     )
     per_node: OptionalBandwidth = Field(
         None,
-        description="What one node carries; default: what its interfaces do.",
+        description="Bandwidth of one node; default: that of its interfaces.",
     )
     per_connection: OptionalBandwidth = Field(
         None,
-        description="What one pair of interfaces carries; default: what they do.",
+        description="Bandwidth of one pair of interfaces; default: that of the "
+        "slower one.",
     )
     per_message: OptionalLatency = Field(
         None,
@@ -100,7 +101,7 @@ class ClusterLinkSpec(Strict):
 
 
 class PairSpec(ClusterLinkSpec):
-    """An exception for two clusters: what it leaves out is as in the default."""
+    """An exception for two clusters: fields left out are those of the default."""
 
     between: Annotated[tuple[str, ...], BeforeValidator(listed(read_text))] = Field(
         description="Two cluster names."

@@ -63,7 +63,7 @@ class BlockSpec(Strict):
 
 
 class SizesSpec(Strict):
-    """Where a model's fields come from, its sizes, and what it reads and predicts."""
+    """A model's source, sizes, inputs and outputs."""
 
     preset: OptionalName = Field(None, description="Name from `hetopt catalog`.")
     hf_config: OptionalName = Field(

@@ -134,13 +134,13 @@ class ClusterSpec(Strict):
     )
     uplink: OptionalBandwidth = Field(
         None,
-        description="What all links of the cluster to others share, per direction; "
-        "default: nothing but the links themselves limits it.",
+        description="Bandwidth that all links of the cluster to others share, per "
+        "direction; default: nothing but the links themselves limits it.",
     )
     group: GroupSpec | None = None
     offload: OptionalOffload = Field(
         None,
-        description="optimizer: the optimizer's states lie in the hosts' memory, and "
+        description="optimizer: the optimizer's states are in the hosts' memory, and "
         "the hosts update the weights; default: nothing is offloaded.",
     )
     host_memory_bandwidth: OptionalBandwidth = Field(
@@ -197,8 +197,9 @@ class TrainingSpec(Strict):
     precision: PrecisionName = "bf16"
     emulate: OptionalEmulated = Field(
         None,
-        description="What devices that lack the precision multiply in, at that rate; "
-        "without it they are refused. What is stored and sent keeps the precision.",
+        description="Precision in which devices that lack the given one multiply, at "
+        "its rate; without it they are refused. What is stored and sent keeps the "
+        "given one.",
     )
     optimizer: OptimizerName = "adam"
     zero: ZeroStage = Field(
@@ -246,7 +247,7 @@ class TrainingSpec(Strict):
         "fused", description="unfused: separate operations on logits in 32 bits."
     )
     gradients: GradientsName = Field(
-        "fp32", description="What gradients accumulate in, and are reduced in."
+        "fp32", description="Precision in which gradients are accumulated and reduced."
     )
     moe: DispatchSpec | None = Field(
         None,

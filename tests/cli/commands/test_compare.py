@@ -165,7 +165,7 @@ class TestGoingOn:
         name = json.loads(Path("out/compare.json").read_text())["problems"][0][
             "problem"
         ]
-        assert said == [f"{name}: dp: taken over from out/compare.runs.jsonl"]
+        assert said == [f"{name}: dp: reused from out/compare.runs.jsonl"]
         assert made == ["dp", "uniform", "uniform"]
         data = json.loads(Path("out/compare.json").read_text("utf-8"))
         jsonschema.validate(data, COMPARISON)
@@ -200,7 +200,7 @@ class TestGoingOn:
         more = ["--fresh"] if change == "fresh" else []
         assert self.compare(*more, limit="50" if change == "limit" else "60") == 0
         assert made[3:] == ["dp", "uniform"]
-        assert "taken over" not in capsys.readouterr().err
+        assert "reused" not in capsys.readouterr().err
 
     def test_a_file_of_something_else_is_kept(
         self, capsys: pytest.CaptureFixture[str]
@@ -209,5 +209,5 @@ class TestGoingOn:
         for text in ("mine\n", "mine", "[]\n"):
             Path("out/compare.runs.jsonl").write_text(text)
             assert self.compare() == 2
-            assert "is no line of kept runs" in capsys.readouterr().err
+            assert "is not a line of kept runs" in capsys.readouterr().err
             assert Path("out/compare.runs.jsonl").read_text() == text

@@ -126,7 +126,10 @@ def test_others_refuse_it_in_one_line(
         (("--objective", "simulated"), "--objective: is about plans of one"),
         (("--top", "2"), "--top: is about plans of one pipeline"),
         (("--for", "megatron"), "--for: is about plans of one pipeline"),
-        (("--schedule", "best"), "--pipelines: does not go with the schedule best"),
+        (
+            ("--schedule", "best"),
+            "--pipelines: cannot be combined with the schedule best",
+        ),
         (
             ("--schedule", "interleaved-1f1b", "--chunks", "2"),
             "--pipelines: is for one chunk a stage, not the 2 of interleaved-1f1b",

@@ -89,8 +89,8 @@ def test_nothing_within_the_limits(capsys: pytest.CaptureFixture[str]) -> None:
     ("options", "told"),
     [
         (["--pareto", "--objective", "cost"], "--objective cost: is one point"),
-        (["--min-tokens-per-s", "5"], "--min-tokens-per-s: is of no effect"),
-        (["--budget", "5", "--top", "2"], "--top: does not go with --budget"),
+        (["--min-tokens-per-s", "5"], "--min-tokens-per-s: has no effect"),
+        (["--budget", "5", "--top", "2"], "--top: cannot be combined with --budget"),
         (["--budget", "5", "--certificate", "c.json"], "--certificate: is about one"),
         (["--pareto", "--for", "flagscale"], "--for: applies to one set of nodes"),
         (["--budget", "5", "--solver", "mcts"], "--budget: solver mcts does not race"),

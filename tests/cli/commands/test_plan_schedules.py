@@ -111,18 +111,33 @@ def test_what_cannot_be_searched_is_named(
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--certificate", "proof.json"], "--certificate: does not go with the sched"),
-        (["--journal", "journal"], "--journal: does not go with the schedule best"),
-        (["--top", "2"], "--top: does not go with the schedule best: leave it out"),
-        (["--pareto"], "--pareto: does not go with the schedule best"),
-        (["--budget", "9"], "--budget: does not go with the schedule best"),
-        (["--objective", "cost"], "--objective cost: does not go with the schedule"),
-        (["--stability"], "--stability: does not go with the schedule best"),
-        (["--table", "table.json"], "--table: does not go with the schedule best"),
-        (["--blocking", "1"], "--blocking: does not go with the schedule best"),
+        (
+            ["--certificate", "proof.json"],
+            "--certificate: cannot be combined with the sched",
+        ),
+        (
+            ["--journal", "journal"],
+            "--journal: cannot be combined with the schedule best",
+        ),
+        (
+            ["--top", "2"],
+            "--top: cannot be combined with the schedule best: leave it out",
+        ),
+        (["--pareto"], "--pareto: cannot be combined with the schedule best"),
+        (["--budget", "9"], "--budget: cannot be combined with the schedule best"),
+        (
+            ["--objective", "cost"],
+            "--objective cost: cannot be combined with the schedule",
+        ),
+        (["--stability"], "--stability: cannot be combined with the schedule best"),
+        (
+            ["--table", "table.json"],
+            "--table: cannot be combined with the schedule best",
+        ),
+        (["--blocking", "1"], "--blocking: cannot be combined with the schedule best"),
         (
             ["--solver", "uniap"],
-            "schedule: is best, but solver uniap plans gpipe alone",
+            "schedule: is best, but solver uniap plans only gpipe",
         ),
     ],
 )

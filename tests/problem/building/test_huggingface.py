@@ -263,12 +263,12 @@ def test_overrides(load: Any) -> None:
     [
         (
             without(LLAMA, num_local_experts=8),
-            "num_local_experts: is 8: hetopt knows no",
+            "num_local_experts: is 8: hetopt does not",
         ),
-        (without(LLAMA, num_experts=128), "num_experts: is 128: hetopt knows"),
-        (without(LLAMA, n_routed_experts=64), "n_routed_experts: is 64: hetopt kno"),
-        (without(LLAMA, num_experts="8"), "num_experts: is '8': hetopt knows"),
-        (without(LLAMA, kv_lora_rank=512), "kv_lora_rank: is given: hetopt knows no"),
+        (without(LLAMA, num_experts=128), "num_experts: is 128: hetopt does"),
+        (without(LLAMA, n_routed_experts=64), "n_routed_experts: is 64: hetopt does"),
+        (without(LLAMA, num_experts="8"), "num_experts: is '8': hetopt does"),
+        (without(LLAMA, kv_lora_rank=512), "kv_lora_rank: is given: hetopt does not"),
         (without(LLAMA, text_config={}), "text_config: is given: models of several"),
         (without(LLAMA, is_encoder_decoder=True), "is_encoder_decoder: is true, expec"),
         (without(LLAMA, num_nextn_predict_layers=1), "num_nextn_predict_layers: is gi"),

@@ -204,7 +204,7 @@ def test_presets_are_the_published_models(name: str, config: dict[str, Any]) -> 
         ),
         (
             {**published.LLAMA_4_SCOUT, "attn_scale": 0.2},
-            "is 0.2, expected 0.1: the growth of queries is of this family",
+            "is 0.2, expected 0.1: this family fixes the scale of queries",
         ),
         ({"model_type": "deepseek_v32"}, "is 'deepseek_v32', whose sparse attention"),
         (
@@ -233,7 +233,7 @@ def test_presets_are_the_published_models(name: str, config: dict[str, Any]) -> 
         ),
         (
             {**published.QWEN3_30B_A3B, "use_sliding_window": True},
-            "is true, expected false: windows of some layers are unknown",
+            "is true, expected false: hetopt does not support windows in this family",
         ),
         (
             {**published.QWEN3_30B_A3B, "num_experts": "128"},
@@ -241,7 +241,7 @@ def test_presets_are_the_published_models(name: str, config: dict[str, Any]) -> 
         ),
         (
             {**published.GPT_OSS_20B, "swiglu_alpha": 1.0},
-            "is 1.0, expected 1.702: the gate of this family is its own",
+            "is 1.0, expected 1.702: this family has its own gate",
         ),
         (
             {**published.MIXTRAL_8X7B, "kv_lora_rank": 512},

@@ -34,11 +34,19 @@ def test_hosts_are_read_in_order_and_absent_ones_are_none() -> None:
         (("n1", "n2\n"), "expected a host name"),
         (("n1", "clusters:"), "expected a host name"),
         (("n1", "$(n2)"), "expected a host name"),
+        (("n1", "n2-"), "not ending with - or :"),
+        (("n1", ".n2"), "beginning with a letter, a digit or _"),
+        (("n1", "n" * 254), "up to 253 letters"),
     ],
 )
 def test_wrong_hosts(hosts: tuple[str, ...], fault: str) -> None:
     with pytest.raises(ValueError, match=fault):
         replace(PROBLEM.clusters[0], hosts=hosts)
+
+
+@pytest.mark.parametrize("host", ["_n2", "n2_", "n2.example.", "fe80::1", "n" * 253])
+def test_hosts_may_be_what_the_message_says(host: str) -> None:
+    assert replace(PROBLEM.clusters[0], hosts=("n1", host)).hosts == ("n1", host)
 
 
 def test_a_host_of_two_clusters() -> None:

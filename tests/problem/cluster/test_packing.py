@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from itertools import product
+from collections import Counter
+from itertools import combinations, product
 from random import Random
 
 import pytest
@@ -149,10 +150,49 @@ def test_sizes_that_fill_by_their_sum_do(seed: int) -> None:
 
 
 def test_nodes_to_rent() -> None:
-    assert nodes_for(cluster(8, 8, 8), {3: 4}) == 2
-    assert nodes_for(cluster(8, 8, 8), {16: 1, 2: 3}) == 3
-    assert nodes_for(AFTER_A_LOSS, {7: 4}) == 4
-    assert nodes_for(AFTER_A_LOSS, {4: 7}) == 4
+    assert nodes_for(cluster(8, 8, 8), {(3, 1): 4}) == 2
+    assert nodes_for(cluster(8, 8, 8), {(16, 1): 1, (2, 1): 3}) == 3
+    assert nodes_for(cluster(8, 8, 8), {(2, 1): 3, (2, 2): 1}) == 1
+    assert nodes_for(AFTER_A_LOSS, {(7, 1): 4}) == 4
+    assert nodes_for(AFTER_A_LOSS, {(4, 1): 7}) == 4
+
+
+def test_unequal_nodes_of_a_stage_are_those_that_it_is_placed_in() -> None:
+    own = cluster(8, 4, 4, 4, 4)
+    assert packed(own, 16, 4) == Packed(4, 1)
+    assert nodes_for(own, {(16, 4): 1}) == 4
+    # The node of 8 is left to the others.
+    assert nodes_for(own, {(16, 4): 1, (4, 4): 2}) == 5
+
+
+def test_unequal_nodes_are_shared_by_stages_of_several_sizes() -> None:
+    assert nodes_for(cluster(8, 4, 4), {(8, 8): 1, (4, 4): 2}) == 3
+    assert nodes_for(AFTER_A_LOSS, {(4, 4): 1, (2, 2): 2}) == 1
+    assert nodes_for(cluster(8, 8, 4, 4, 4, 4), {(16, 8): 1, (4, 4): 4}) == 6
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_unequal_nodes_are_no_fewer_than_stages_need(seed: int) -> None:
+    rng = Random(seed)
+    sizes = [rng.choice((2, 4, 8)) for _ in range(rng.randint(2, 5))]
+    own = cluster(*sizes)
+    stages: Counter[tuple[int, int]] = Counter()
+    for _ in range(rng.randint(1, 6)):
+        one = (rng.choice((1, 2, 4, 8, 16)), 1)
+        if slow.fits(own, [*stages.elements(), one]):
+            stages[one] += 1
+    found = nodes_for(own, stages)
+    least = next(
+        number
+        for number in range(len(sizes) + 1)
+        if any(
+            slow.fits(own, list(stages.elements()), within)
+            for within in combinations(sizes, number)
+        )
+    )
+    assert least <= found <= len(sizes)
+    if len(stages) == 1 and max(stages) <= (max(sizes), 1):
+        assert found == least
 
 
 def test_a_plan_that_does_not_pack_is_told_so() -> None:

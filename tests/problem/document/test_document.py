@@ -80,7 +80,7 @@ clusters:
     # accelerator: A100-40GB
   - name: b
     # QUESTION: how fast is one network interface (NIC), per direction? Add
-    #   nics_per_node if a node has not one per device
+    #   nics_per_node unless a node has one per device
     # inter_node: {bandwidth: <such as 100 Gbps>}
     memory: <such as 80 GB>
 """

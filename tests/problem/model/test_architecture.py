@@ -110,7 +110,7 @@ def test_what_nobody_says_leaves_the_digest_as_it_was() -> None:
         ({"rotary_base": 1}, "model.rotary_base: is 1, expected more than 1"),
         ({"rotary_base": 10**400}, "model.rotary_base: is "),
         ({"rotary_fraction": 1.5}, "model.rotary_fraction: is 1.5, expected at most 1"),
-        ({"rotary_fraction": 0.1}, "model.rotary_fraction: is 0.1, which turns 3 of 3"),
+        ({"rotary_fraction": 0.1}, "model.rotary_fraction: is 0.1, which rotates 3 of"),
         ({"rotary_base": 5e5, "positions": 128}, "model.rotary_base: is given, but po"),
         ({"rotary_local_base": 1e4}, "model.rotary_local_base: is given, but there is"),
         ({"rotary_scaling": 8}, "model.rotary_scaling: is 8, expected a mapping"),
@@ -158,7 +158,7 @@ def test_what_nobody_says_leaves_the_digest_as_it_was() -> None:
         ({"sliding_window": 9, "full_layers": 1}, "model.full_layers: is 1, expected "),
         (
             {"sliding_window": 9, "attention": "bidirectional"},
-            "model.sliding_window: is 9, expected it of a decoder-only",
+            "model.sliding_window: is 9, allowed only for a decoder-only",
         ),
         ({"hidden_dropout": 1}, "model.hidden_dropout: is 1, expected 0 to less than"),
         ({"attention_dropout": -0.1}, "model.attention_dropout: is -0.1, expected 0 "),

@@ -191,7 +191,9 @@ def test_a_preset_of_blocks_can_be_renamed_but_not_resized() -> None:
     text = BASE[BASE.index("clusters") :].replace("seq_len: 32", "seq_len: 512")
     model = read("model: {preset: t5-large, tied: false}\n" + text).model
     assert not model.tied
-    with pytest.raises(InputError, match="hidden: stands beside a preset of several"):
+    with pytest.raises(
+        InputError, match="hidden: is given together with a preset of blocks"
+    ):
         read("model: {preset: t5-large, hidden: 512}\n" + text)
     other = (
         "model: {preset: llama-7b, blocks: [{name: a, layers: 2}, "
@@ -220,7 +222,11 @@ REFUSED = [
     ("bidirectional}", "bidirectional, merge: 2}", "7: model.blocks.0.merge: is 2, bu"),
     ("bidirectional}", "both}", "7: model.blocks.0.attention: is 'both', expected on"),
     ("bidirectional}", "causal, context: x}", "7: model.blocks.0.context: is 'x', bu"),
-    ("  norm: rms", "  layers: 5", "5: model.layers: stands beside blocks, expected"),
+    (
+        "  norm: rms",
+        "  layers: 5",
+        "5: model.layers: is given together with blocks: give",
+    ),
     ("  norm: rms", "  granularity: block", "5: model.granularity: is 'block', expec"),
     ("  norm: rms", "  patch: 48", "5: model.patch: is 48, but block 'decoder' needs"),
     ("  norm: rms", "  patch: -1", "5: model.patch: is -1, expected a whole number"),

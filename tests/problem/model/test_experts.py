@@ -115,7 +115,7 @@ def test_they_survive_a_round_trip() -> None:
         ),
         (
             {"experts": {**EXPERTS, "every": 5}},
-            "experts.every: is 5, of 4 layers none is routed",
+            "experts.every: is 5, but layers is 4: no layer would be routed, expected",
         ),
         (
             {"experts": {**EXPERTS, "dense_layers": 4}},
@@ -139,7 +139,7 @@ def test_they_survive_a_round_trip() -> None:
         ),
         (
             {"experts": EXPERTS, "attention": "bidirectional"},
-            "experts: is given, expected it of a decoder-only model alone",
+            "experts: is given, allowed only for a decoder-only model",
         ),
         ({"latent": {"kv_lora": 3}}, "latent.qk_dim: is missing, expected numbers of"),
         ({"latent": {**LATENT, "rope_dim": 7}}, "latent.rope_dim: is 7, expected an "),
@@ -161,7 +161,7 @@ def test_they_survive_a_round_trip() -> None:
         ),
         (
             {"predictions": 1, "patch": 4, "classes": 3},
-            "predictions: is given, expected it of a decoder-only model alone",
+            "predictions: is given, allowed only for a decoder-only model",
         ),
     ],
 )
@@ -173,7 +173,9 @@ def test_what_cannot_be_is_refused(model: dict[str, Any], said: str) -> None:
 
 def test_blocks_have_no_experts() -> None:
     blocks = [{"name": "a", "layers": 2}]
-    with pytest.raises(InputError, match="experts: stands beside blocks, expected"):
+    with pytest.raises(
+        InputError, match="experts: is given together with blocks, allowed"
+    ):
         read_problem_text(
             json.dumps(
                 {

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 #: model_type -> why it is not among the families.
 _NOT_SUPPORTED = {
     "phi": "whose head has a bias and whose layers share one norm",
-    "chatglm": "whose keys are its own: use the converted files, of model_type glm",
+    "chatglm": "which has its own keys: use the converted files, of model_type glm",
     "gemma3": "a model of several modalities: give its text_config as a file",
     "llama4": "a model of several modalities: give its text_config as a file",
     **UNKNOWN_LAYERS,
@@ -127,17 +127,18 @@ def _refuse_other_architectures(config: Mapping[str, Any]) -> None:
 
 def _refuse_mixtures(config: Mapping[str, Any], kind: str) -> None:
     """Raise FieldError for keys of mixtures in a family of dense models."""
-    known = f"of model_type {kind}, expected one of {', '.join(MIXTURES)} for that"
+    known = f"with model_type {kind}, only with {', '.join(MIXTURES)}"
     for key in _EXPERTS:
         value = config.get(key)
         if value is not None and (isinstance(value, bool) or value not in (0, 1)):
-            msg = f"is {describe(value)}: hetopt knows no experts {known}"
+            msg = f"is {describe(value)}: hetopt does not support experts {known}"
             raise FieldError((key,), msg)
     if config.get("kv_lora_rank") is not None:
-        msg = f"is given: hetopt knows no latent attention (MLA) {known}"
+        msg = f"is given: hetopt does not support latent attention (MLA) {known}"
         raise FieldError(("kv_lora_rank",), msg)
     if config.get("num_nextn_predict_layers"):
-        msg = f"is given: hetopt knows no layers that predict further tokens {known}"
+        what = "layers that predict further tokens"
+        msg = f"is given: hetopt does not support {what} {known}"
         raise FieldError(("num_nextn_predict_layers",), msg)
 
 

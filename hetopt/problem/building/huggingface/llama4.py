@@ -65,7 +65,7 @@ def _attention(config: Config) -> Fields:
     why = "layers attend within chunks if they have rotary embeddings"
     if config.value("layer_types") is not None:
         config.must_be("layer_types", types, why)
-    config.must_be("attn_scale", 0.1, "the growth of queries is of this family")
+    config.must_be("attn_scale", 0.1, "this family fixes the scale of queries")
     full = tuple(layer for layer, each in enumerate(turned) if not each)
     chunk, floor = config.whole("attention_chunk_size"), config.whole("floor_scale")
     if chunk is None:

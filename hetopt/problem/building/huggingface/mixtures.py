@@ -157,8 +157,8 @@ def _alternating_windows(config: Config) -> Fields:
 
 def _clamped_gate(config: Config) -> Fields:
     """Read the clamp of GPT-OSS's gate, which is ``quick-gelu`` apart from it."""
-    config.must_be("hidden_act", "silu", "the gate of this family is its own")
-    config.must_be("swiglu_alpha", 1.702, "the gate of this family is its own")
+    config.must_be("hidden_act", "silu", "this family has its own gate")
+    config.must_be("swiglu_alpha", 1.702, "this family has its own gate")
     limit = config.number("swiglu_limit")
     return {"gate_clamp": limit, "activation": "quick-gelu"}
 
@@ -171,7 +171,9 @@ _SILU_LIKE = (*_COMMON, activation("hidden_act"))
 _RMS = {"gated": True, "norm": "rms", "mlp_bias": False}
 _NO_BIAS = {**_RMS, "qkv_bias": False, "out_bias": False}
 _SILU = {"hidden_act": "silu", "rms_norm_eps": 1e-6, "tie_word_embeddings": False}
-_NO_WINDOW = neutral("use_sliding_window", False, "windows of some layers are unknown")
+_NO_WINDOW = neutral(
+    "use_sliding_window", False, "hetopt does not support windows in this family"
+)
 
 _DEEPSEEK_READERS = (
     *_SILU_LIKE,
