@@ -57,7 +57,7 @@ def solve(request: Request) -> Result:
     if merged.best == result.best:
         reason += f"; the proof stayed open, and {other} found nothing better"
     else:
-        reason += f"; the proof stayed open, and the plan is of {other}"
+        reason += f"; the proof stayed open, and the plan is from {other}"
     merged = replace(merged, search_time_s=deadline.elapsed_s())
     return _explained(merged, name, reason)
 
@@ -67,7 +67,7 @@ def _explained(result: Result, name: str, reason: str) -> Result:
     missing = name != "dp" or not bounds_are_kept()
     begun = missing and not result.interrupted and compiling.compile_later()
     if begun and name != "dp":
-        reason += "; that is being done in the background, for later runs"
+        reason += "; dp is being compiled in the background for later runs"
     return replace(result, choice=f"chosen by auto: {reason}")
 
 
@@ -125,7 +125,7 @@ def choose(
     clusters, units = len(table.cluster_names), len(table.units)
     size = f"{programs} programs (p, q), {clusters} clusters, {units} units"
     if principles.relaxed:
-        return "dp", f"knows the space without {' and '.join(principles.relaxed)}"
+        return "dp", f"supports the space without {' and '.join(principles.relaxed)}"
     strategies = max((part.strategy_count for part in table.slices), default=0)
     small = (
         programs <= _FEW_PROGRAMS

@@ -106,7 +106,7 @@ class CpSatEngine(Engine):
                 return _exact(self._seed).settle_tie(data, value, excluded=excluded)
             fixed = True
             if name != "OPTIMAL":
-                msg = f"CP-SAT says {name} of a plan that exists"
+                msg = f"CP-SAT reports {name} for a program that has a plan"
                 raise SolverError(msg)
             model.add(number == round(solver.objective_value))
             _hint_solution(model, solver)

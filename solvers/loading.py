@@ -66,7 +66,7 @@ def sharing_links(
     found = []
     for each in (result.best, *result.alternatives):
         if _priced(each.plan, request, searched) != each:
-            msg = f"{result.solver}: a plan takes another time than it says"
+            msg = f"{result.solver}: the time of a plan differs from the reported one"
             raise CheckError([msg])
         found.append(_priced(as_planned(each.plan, table), request, table))
     plans = best_first(found, table, objective)[: request.params.top]

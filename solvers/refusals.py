@@ -28,15 +28,24 @@ def ensure_plans(name: str, schedule: ScheduleName) -> None:
     """Raise InputError if a solver does not support a schedule."""
     if rule_of(schedule).blocking and not solver(name).blocks:
         able = ", ".join(each.name for each in SOLVERS.values() if each.blocks)
-        msg = f"solver {name} has no transfers that block ({schedule}): use {able}"
+        msg = (
+            f"solver {name} does not support blocking transfers ({schedule}): use "
+            f"{able}"
+        )
         raise InputError(msg, field="training.schedule")
     if rule_of(schedule).interleaved and not solver(name).interleaves:
         able = ", ".join(each.name for each in SOLVERS.values() if each.interleaves)
-        msg = f"solver {name} has no stages of several chunks ({schedule}): use {able}"
+        msg = (
+            f"solver {name} does not support several chunks per stage ({schedule}): "
+            f"use {able}"
+        )
         raise InputError(msg, field="training.schedule")
     if rule_of(schedule).splits and not solver(name).splits:
         able = ", ".join(each.name for each in SOLVERS.values() if each.splits)
-        msg = f"solver {name} has no weights' gradients apart ({schedule}): use {able}"
+        msg = (
+            f"solver {name} does not support separate gradients of weights "
+            f"({schedule}): use {able}"
+        )
         raise InputError(msg, field="training.schedule")
     if rule_of(schedule).free and not solver(name).frees_warmups:
         msg = (
@@ -49,7 +58,10 @@ def ensure_keeps(schedule: ScheduleName, principles: Principles) -> None:
     """Raise InputError if a schedule needs P3 and P4, but one is relaxed."""
     rule = rule_of(schedule)
     if (rule.interleaved or rule.splits) and principles.relaxed:
-        msg = f"does not go with {schedule}: leave it out, or name another schedule"
+        msg = (
+            f"cannot be combined with {schedule}: leave it out, or name another "
+            "schedule"
+        )
         raise InputError(msg, field="--relax")
 
 
@@ -72,9 +84,10 @@ def ensure_packs(problem: Problem, table: CostTable, principles: Principles) -> 
             continue
         nodes = " and ".join(str(size) for size, _ in cluster.sizes)
         msg = (
-            f"does not go with stages of {', '.join(map(str, sizes))} devices in "
-            f"nodes of {nodes} (cluster {cluster.name!r}): without P4 each size has to "
-            f"divide the next; forbid others by pin.forbid.clusters.{cluster.name}.dp"
+            f"cannot be combined with stages of {', '.join(map(str, sizes))} devices "
+            f"in nodes of {nodes} (cluster {cluster.name!r}): without P4 each size "
+            "has to divide the next; forbid others by "
+            f"pin.forbid.clusters.{cluster.name}.dp"
         )
         raise InputError(msg, field="--relax")
 
@@ -89,5 +102,5 @@ def ensure_races(name: str, flag: str) -> None:
 def ensure_samples(name: str, flag: str) -> None:
     """Raise InputError if an option of tree search is given to another solver."""
     if not solver(name).samples:
-        msg = f"solver {name} has none: this is for {sampling_names()}"
+        msg = f"solver {name} does not use this option: it is for {sampling_names()}"
         raise InputError(msg, field=flag)

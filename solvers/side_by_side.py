@@ -249,10 +249,10 @@ def _answer(problem: Problem, entry: Entry) -> dict[str, Any]:
     )
     recorder.end(result)
     if result.objective != "closed":
-        msg = f"solver {entry.solver} minimises something else than the closed form"
+        msg = f"solver {entry.solver} does not minimise the closed form"
         raise InputError(msg)
     if result.relaxed != entry.principles.relaxed:
-        msg = f"solver {entry.solver} searched another space than it says"
+        msg = f"solver {entry.solver} did not search the space that its record names"
         raise SolverError(msg)
     if result.best is not None and (
         findings := check_result(problem, table, result.to_json())
@@ -312,7 +312,10 @@ class _Recorder:
             return
         value = result.best.closed_form_s
         if self.trace and value > self.trace[-1].closed_form_s * (1 + _ROUNDING):
-            msg = f"told of {self.trace[-1].closed_form_s} s and returned {value} s"
+            msg = (
+                f"reported a plan of {self.trace[-1].closed_form_s} s but returned "
+                f"one of {value} s"
+            )
             raise SolverError(msg)
         if self.trace and value >= self.trace[-1].closed_form_s * (1 - _ROUNDING):
             last = self.trace.pop()

@@ -78,7 +78,9 @@ def _fit_stability(options: argparse.Namespace) -> None:
         ("--table", options.table is not None),
     ):
         if given:
-            raise InputError("does not go with --stability: leave it out", field=flag)
+            raise InputError(
+                "cannot be combined with --stability: leave it out", field=flag
+            )
 
 
 def fit_spending(options: argparse.Namespace) -> Spending | None:
@@ -166,4 +168,4 @@ def _fit_launcher(options: argparse.Namespace, principles: Principles) -> None:
         ("--table", options.table is not None),
     ):
         if given:
-            raise InputError("does not go with --for: leave it out", field=flag)
+            raise InputError("cannot be combined with --for: leave it out", field=flag)

@@ -106,7 +106,7 @@ def _schedule_losses(job: Job, launcher: Launcher) -> Iterator[Loss]:
     runs = () if isinstance(limits, str) else limits.schedules
     if rule_of(schedule).blocking and schedule not in runs:
         yield Loss(
-            what=f"schedule {schedule}: it has no transfers that block in this way",
+            what=f"schedule {schedule}: it does not run blocking transfers",
             instead=None,
         )
     if rule_of(schedule).splits and schedule not in runs:

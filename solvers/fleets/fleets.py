@@ -127,7 +127,7 @@ class Fleets:
 
 def _price(cluster: Cluster) -> float:
     if cluster.price_per_hour is None:
-        msg = "is missing: what nodes to rent is chosen by the prices of all clusters"
+        msg = "is missing: choosing nodes to rent needs the price of every cluster"
         raise InputError(msg, field=f"clusters.{cluster.name}.price_per_hour")
     return cluster.price_per_hour
 

@@ -43,10 +43,10 @@ def ensure_lengths(
         raise InputError(msg, field="pipelines")
     for other, one in given.items():
         if one:
-            msg = "is about sequences of one length, and these differ: leave it out"
+            msg = "applies only if all sequences have one length: leave it out"
             raise InputError(msg, field=other)
     if name != "auto":
-        msg = f"is {name}, sequences of several lengths are planned by auto alone"
+        msg = f"is {name}, sequences of several lengths are planned only by auto"
         raise InputError(msg, field="solver")
     schedule = problem.training.schedule
     if not rule_of(schedule).mixes:
@@ -55,7 +55,7 @@ def ensure_lengths(
         raise InputError(msg, field="schedule")
     pin = pins_fault(problem.pins)
     if pin is not None:
-        msg = "is of sequences of one length, and these differ: leave it out"
+        msg = "applies only if all sequences have one length: leave it out"
         raise InputError(msg, field=f"pin.{pin}")
     for cluster in problem.clusters:
         if cluster.uplink_bytes_per_s is not None:

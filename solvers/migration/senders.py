@@ -48,7 +48,7 @@ def _solved(
     run = HighsRun(program.linear)
     verdict, values = run.solve(), run.values
     if verdict != "optimal" or values is None:
-        msg = f"HiGHS calls the program of moves {verdict}: please report it"
+        msg = f"HiGHS reports the migration program as {verdict}: please report this"
         raise SolverError(msg)
     sent = tuple(
         tuple(max(0.0, values[column]) * SCALE_BYTES for column in own)

@@ -66,7 +66,10 @@ def why_infeasible(
             lambda: _by_bounds(problem, table, principles),
         )
     except Stopped:
-        return "memory or time: which of both is in the way takes long to find out"
+        return (
+            "memory or time: finding out which of the two rules out all plans takes "
+            "too long"
+        )
 
 
 def _without_stages(problem: Problem) -> str:
@@ -77,15 +80,15 @@ def _without_stages(problem: Problem) -> str:
     devices = sum(cluster.devices for cluster in problem.clusters)
     if body < least:
         return (
-            f"training.chunks: is {chunks}, so that a chunk has {body} unit between "
-            f"embedding and head, and the stages of several chunks are at least {least}"
-            ": name fewer chunks, or a schedule of one"
+            f"training.chunks: is {chunks}, so a chunk has {body} unit between "
+            f"embedding and head, but several chunks need at least {least} stages: "
+            "use fewer chunks, or a schedule with one chunk"
         )
     if devices < least:
         return (
-            f"clusters: there is {devices} device, and the stages of several chunks "
-            f"(training.chunks is {chunks}) are at least {least}, with a device for "
-            "each: add devices, or name a schedule of one chunk"
+            f"clusters: there is {devices} device, but several chunks "
+            f"(training.chunks is {chunks}) need at least {least} stages, each on a "
+            "device of its own: add devices, or use a schedule with one chunk"
         )
     whose, what = ("a chunk's" if chunks > 1 else "the"), "pairs" * is_folded or "units"
     return (
@@ -99,15 +102,15 @@ def _without_programs(problem: Problem) -> str:
     """Say why no permitted numbers of stages and micro-batches go together."""
     if problem.training.schedule == FOLDED:
         return (
-            "training.schedule: zb-v has more micro-batches than stages, and no "
-            "permitted number of micro-batches is more than a permitted number of "
-            "stages; permit more of the former, or name another schedule"
+            "training.schedule: zb-v needs more micro-batches than stages, but no "
+            "permitted number of micro-batches exceeds a permitted number of stages; "
+            "permit more micro-batches, or use another schedule"
         )
     return (
-        f"training.chunks: is {problem.training.chunks}, which needs as many "
-        "micro-batches as stages, or a multiple of that, and no permitted numbers are; "
-        "change training.global_batch, pin.microbatches or pin.stages, or name a "
-        "schedule of one chunk"
+        f"training.chunks: is {problem.training.chunks}, so the number of "
+        "micro-batches must be a multiple of the number of stages, but no permitted "
+        "pair is; change training.global_batch, pin.microbatches or pin.stages, or "
+        "use a schedule with one chunk"
     )
 
 
@@ -127,9 +130,9 @@ def _by_bounds(problem: Problem, table: CostTable, principles: Principles) -> st
     least_ns = _least_ns(problem, table, chain, principles)
     if np.isfinite(least_ns) and least_ns > LONGEST_NS:
         return (
-            f"time: every plan takes more than {LONGEST_S} s an iteration, the longest "
-            "there may be; quicker links or devices, or a smaller global batch, would "
-            "help"
+            f"time: every plan takes more than {LONGEST_S} s per iteration, the "
+            "longest permitted time; faster links or devices, or a smaller global "
+            "batch, would help"
         )
     culprit = _pin_in_the_way(problem, table, chain, principles)
     if culprit is not None:
@@ -141,8 +144,8 @@ def _by_bounds(problem: Problem, table: CostTable, principles: Principles) -> st
     ]
     if missing:
         return (
-            "links: no order of clusters that links join fits; there is none between "
-            f"{', '.join(missing)}"
+            "links: no order of clusters along existing links fits; there is no link "
+            f"between {', '.join(missing)}"
         )
     return (
         "memory: no order of clusters and split of layers fits at every pipeline "

@@ -155,7 +155,7 @@ class Journal:
             ) as error:
                 if isinstance(error, InputError) and error.file is not None:
                     raise
-                msg = f"is no line of a journal ({error}): take another file"
+                msg = f"is not a line of a journal ({error}): use another file"
                 raise InputError(msg, file=self._path, line=number) from error
         self._file.cut(torn)
 
@@ -167,7 +167,7 @@ class Journal:
         for key, value in header.items():
             if entry.get(key) != value:
                 msg = (
-                    f"{key} is {entry.get(key)!r}, but this race has {value!r}: take "
+                    f"{key} is {entry.get(key)!r}, but this race has {value!r}: use "
                     "another file, or delete this one"
                 )
                 raise InputError(msg, file=self._path, line=1)
@@ -181,7 +181,9 @@ class Journal:
                 pipeline_times(plan_of(decision, self._table, ""), self._table)
             )
             if value != entry["value"]:
-                msg = f"a plan of value {value} is said to have {entry['value']!r}"
+                msg = (
+                    f"the plan has value {value}, but the line says {entry['value']!r}"
+                )
                 raise ValueError(msg)
             ledger.find(Found(decision=decision, value=value))
             return

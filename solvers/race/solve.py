@@ -41,7 +41,7 @@ def racing(
         The engine is in ``__main__``, which workers do not import.
     """
     if engine.startswith("__main__:"):
-        msg = "workers do not import the program: move the engine to a module"
+        msg = "workers do not import the main program: move the engine to a module"
         raise InputError(msg, field=engine)
 
     def solve(request: Request) -> Result:

@@ -127,7 +127,7 @@ class Worker:
         """Raise SolverError if an optimum does not cost what the engine proved."""
         value = self.programs.value(decision)
         if abs(value - bound) > OPTIMALITY_GAP * value:
-            msg = f"the engine proves {bound} of a plan that costs {value}: {decision}"
+            msg = f"the engine proved {bound} for a plan that costs {value}: {decision}"
             raise SolverError(msg)
 
     def _report(self, decision: Decision) -> None:

@@ -37,17 +37,17 @@ def ensure_several(
         raise InputError(msg, field=field)
     for other, one in given.items():
         if one:
-            msg = "is about plans of one pipeline: leave it out, or ask for one"
+            msg = "applies to plans of one pipeline only: leave it out, or ask for one"
             raise InputError(msg, field=other)
     ensure_races(name, field)
     chunks = problem.training.chunks
     if chunks > 1:
         msg = (
-            f"is for one chunk a stage, not the {chunks} of "
-            f"{problem.training.schedule}: leave it out, or name another schedule"
+            f"needs one chunk per stage, not the {chunks} of "
+            f"{problem.training.schedule}: leave it out, or use another schedule"
         )
         raise InputError(msg, field=field)
     pin = pins_fault(problem.pins)
     if pin is not None:
-        msg = f"is of a plan of one pipeline, and {field} asks for more: leave it out"
+        msg = f"applies to one pipeline only, but {field} asks for more: leave it out"
         raise InputError(msg, field=f"pin.{pin}")

@@ -101,7 +101,7 @@ def ensure_can_simulate(solver: str, principles: Principles, *, journal: bool) -
         field = "--journal"
         why = "only a search for the closed form can be resumed from a journal"
     if why is not None:
-        msg = f"does not go with --objective simulated: {why}"
+        msg = f"cannot be combined with --objective simulated: {why}"
         raise InputError(msg, field=field)
 
 
@@ -122,8 +122,8 @@ def _ensure_known(table: CostTable) -> None:
     why = why_not(table)
     if why is not None:
         msg = (
-            f"does not go with --objective simulated: {why}; minimise the closed form, "
-            "or use another schedule"
+            f"cannot be combined with --objective simulated: {why}; minimise the "
+            "closed form, or use another schedule"
         )
         raise InputError(msg, field="training.schedule")
 

@@ -184,14 +184,14 @@ def _reason(
         return None
     if not programs:
         return (
-            "no (dp, tp) of all devices of a stage is permitted and has room for one "
+            "no permitted (dp, tp) that uses all devices of a stage has room for one "
             f"layer of {problem.model.name} on {table.cluster_names[0]}"
         )
     least = [lower_bound_ns(program) for program in programs]
     if any(bound is not None for bound in least) and all(
         bound is None or bound > LONGEST_NS for bound in least
     ):
-        return f"time: every plan takes more than {LONGEST_S} s an iteration"
+        return f"time: every plan takes more than {LONGEST_S} s per iteration"
     need, left = min(
         (
             (
@@ -204,8 +204,9 @@ def _reason(
     )
     if need <= left:
         return (
-            "memory: layers that fit together do not fit stage by stage, on any "
-            "number of stages; smaller micro-batches or recomputation would help"
+            "memory: the layers fit in total, but no number of stages divides them "
+            "into stages that all fit; smaller micro-batches or recomputation would "
+            "help"
         )
     return (
         f"memory: the layers need at least {need / 1e9:.1f} GB on every device, "

@@ -60,7 +60,9 @@ def _ensure_planned(problem: Problem, params: RaceParams) -> None:
         raise InputError(msg, field="--top")
     pins = problem.pins
     if pins.units is not None:
-        msg = "uniap decides how many units each stage has: leave it, or use cp-sat"
+        msg = (
+            "uniap decides how many units each stage has: leave this out, or use cp-sat"
+        )
         raise InputError(msg, field="pin.units")
     # Several clusters are refused when the table is built.
     (name, *_) = [cluster.name for cluster in problem.clusters]
@@ -70,5 +72,7 @@ def _ensure_planned(problem: Problem, params: RaceParams) -> None:
         ("units", own.units.permits(len(problem.model.units))),
     ):
         if not permitted:
-            msg = "leaves nothing: uniap has cp 1 and all units on its only cluster"
+            msg = (
+                "leaves no plan: uniap uses cp 1 and puts all units on its only cluster"
+            )
             raise InputError(msg, field=f"pin.clusters.{name}.{field}")

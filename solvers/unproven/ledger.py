@@ -187,7 +187,9 @@ class UnprovenLedger(Ledger):
         if result.status == "optimal":
             return replace(result, status="feasible")
         if result.status == "unknown" and ended and request.cutoff_s is None:
-            reason = f"{self.solver} found no plan; there may be one (dp would tell)"
+            reason = (
+                f"{self.solver} found no plan; there may be one (solver dp can decide)"
+            )
             return replace(result, reason=reason)
         return result
 

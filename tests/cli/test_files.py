@@ -89,7 +89,7 @@ def test_a_journal_is_no_other_file(
     for name, content in (("notes", b"my notes"), ("lines", b"a\nb\n")):
         (folder / name).write_bytes(content)
         assert main(["plan", "p.yaml", "--journal", name]) == 2
-        assert "is no line of a journal" in capsys.readouterr().err
+        assert "is not a line of a journal" in capsys.readouterr().err
         assert (folder / name).read_bytes() == content
     os.mkfifo("pipe")
     assert main(["plan", "p.yaml", "--journal", "pipe"]) == 2

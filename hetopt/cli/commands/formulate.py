@@ -96,7 +96,7 @@ def _load(options: argparse.Namespace) -> tuple[Problem, CostTable]:
         )
         raise InputError(msg, field="training.schedule")
     if rule_of(problem.training.schedule).blocking and form == "miqp":
-        msg = "miqp has no transfers that block: use cp-sat or intervals"
+        msg = "miqp does not support blocking transfers: use cp-sat or intervals"
         raise InputError(msg, field="training.schedule")
     if rule_of(problem.training.schedule).splits and form == "miqp":
         msg = "miqp has no gradients of weights apart: use cp-sat or intervals"

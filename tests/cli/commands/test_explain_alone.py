@@ -128,4 +128,4 @@ def test_stability_is_told_and_kept(capsys: pytest.CaptureFixture[str]) -> None:
 )
 def test_stability_alone(others: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["plan", "site.yaml", "--stability", *others]) == 2
-    assert "does not go with --stability" in capsys.readouterr().err
+    assert "cannot be combined with --stability" in capsys.readouterr().err

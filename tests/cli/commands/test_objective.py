@@ -48,4 +48,4 @@ def test_what_does_not_go_with_it_is_refused(
     )
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1
-    assert "does not go with --objective simulated" in done.stderr
+    assert "cannot be combined with --objective simulated" in done.stderr

@@ -100,7 +100,10 @@ def test_check_and_simulate_take_it(
         (("export", "--to", "megatron", "--out", "x"), "for Megatron-LM has one"),
         (("report", "--out", "x.html"), "takes plans of one"),
         (("simulate", "--svg", "x.svg"), "draws one pipeline"),
-        (("simulate", "--table", "t.json"), "does not go with a plan of several"),
+        (
+            ("simulate", "--table", "t.json"),
+            "cannot be combined with a plan of several",
+        ),
         (("verify", "plan.json"), "certificates are of one"),
     ],
 )
@@ -132,7 +135,7 @@ def test_others_refuse_it_in_one_line(
         ),
         (
             ("--schedule", "interleaved-1f1b", "--chunks", "2"),
-            "--pipelines: is for one chunk a stage, not the 2 of interleaved-1f1b",
+            "--pipelines: needs one chunk per stage, not the 2 of interleaved-1f1b",
         ),
         (("--solver", "dfs"), "does not race"),
         (("--pipelines", "5"), "--pipelines: is 5, expected 1 to 4"),

@@ -322,18 +322,18 @@ TWO = ", schedule: interleaved-1f1b, chunks: 2"
         (
             TWO,
             "plan FILE --solver uniform",
-            "FILE: training.schedule: solver uniform has no stages of several chunks "
-            "(interleaved-1f1b): use auto",
+            "FILE: training.schedule: solver uniform does not support several chunks "
+            "per stage (interleaved-1f1b): use auto",
         ),
         (
             "",
             "plan FILE --solver uniform --schedule interleaved-1f1b --chunks 2",
-            "--schedule: solver uniform has no stages of several chunks",
+            "--schedule: solver uniform does not support several chunks per stage",
         ),
         (
             TWO,
             "plan FILE --objective simulated",
-            "FILE: training.schedule: does not go with --objective simulated: "
+            "FILE: training.schedule: cannot be combined with --objective simulated: "
             "interleaved-1f1b has 2 chunks a stage; minimise the closed form",
         ),
         (

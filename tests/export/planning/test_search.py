@@ -140,7 +140,10 @@ def test_command_prints_the_price_and_a_plan_that_passes_its_check(
     [
         (["--for", "nobody"], "--for: there is no launcher 'nobody'"),
         (["--for", "megatron", "--schedule", "gpipe"], "--schedule: the launcher runs"),
-        (["--for", "megatron", "--relax", "p4"], "--relax: does not go with --for"),
+        (
+            ["--for", "megatron", "--relax", "p4"],
+            "--relax: cannot be combined with --for",
+        ),
         (["--for", "megatron", "--solver", "mcts"], "--solver: solver mcts proves"),
     ],
 )

@@ -53,8 +53,8 @@ def test_missing_links_are_named() -> None:
     found = plan(APART % ("false", "0"))
     assert found.status == "infeasible"
     assert found.reason == (
-        "links: no order of clusters that links join fits; there is none between "
-        "a and c"
+        "links: no order of clusters along existing links fits; there is no link "
+        "between a and c"
     )
 
 
@@ -93,7 +93,7 @@ pin: {%s}
 @pytest.mark.parametrize(
     ("pins", "said"),
     [
-        ("stages: 2, microbatches: 2", "zb-v has more micro-batches than stages"),
+        ("stages: 2, microbatches: 2", "zb-v needs more micro-batches than stages"),
         (
             "stages: 4",
             "is between 1 and 3: the transformer layers are 3 pairs, and the clusters "
@@ -116,7 +116,7 @@ def test_folded_pipelines_have_limits_of_their_own(pins: str, said: str) -> None
             "",
             "clusters: there is 1 ",
         ),
-        (6, ("", ""), "", "training.chunks: is 6, so that a chunk has 1 unit between"),
+        (6, ("", ""), "", "training.chunks: is 6, so a chunk has 1 unit between"),
         (
             2,
             ("", ""),
@@ -128,7 +128,7 @@ def test_folded_pipelines_have_limits_of_their_own(pins: str, said: str) -> None
             2,
             ("global_batch: 4", "global_batch: 1"),
             "",
-            "training.chunks: is 2, which needs as many micro-batches as stages, or a ",
+            "training.chunks: is 2, so the number of micro-batches must be a multiple ",
         ),
         (
             2,

@@ -112,7 +112,7 @@ def test_a_plan_of_another_value_is_refused(tmp_path: Path) -> None:
     entry["value"] -= 1
     lines[number] = json.dumps(entry)
     path.write_text("\n".join(lines) + "\n")
-    with pytest.raises(InputError, match="is said to have") as caught:
+    with pytest.raises(InputError, match="but the line says") as caught:
         run(instance, path)
     assert caught.value.line == number + 1
 
