@@ -250,7 +250,10 @@ def notes(
     dispatcher = "moe_token_dispatcher_type"
     known = settings.get(dispatcher) in ("alltoall", "flex")
     if has_experts(settings) and not known:
-        why = "hetopt prices tokens that are sent to the ranks of their experts alone"
+        why = (
+            "hetopt prices only dispatchers that send tokens to the ranks of their "
+            "experts"
+        )
         found.append(not_priced(spelled(dispatcher), why))
     if settings.get("cp_comm_type", "p2p") != "p2p":
         why = "hetopt prices keys and values that go round between devices"
