@@ -86,6 +86,14 @@ def read_bytes(
     return content
 
 
+def is_there(path: Path) -> bool:
+    """Whether a path exists; one that is too long to be a path does not."""
+    try:
+        return path.exists()
+    except (OSError, ValueError):
+        return False
+
+
 def too_large(name: str, what: str, most_bytes: int) -> InputError:
     """Return the error that a file is larger than such a file ever is."""
     size = f"{most_bytes // MIB} MiB" if most_bytes >= MIB else f"{most_bytes} bytes"
