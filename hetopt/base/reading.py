@@ -85,6 +85,14 @@ def read_bytes(
     return content
 
 
+def is_there(path: Path) -> bool:
+    """Whether a path exists; one that is too long to be a path does not."""
+    try:
+        return path.exists()
+    except (OSError, ValueError):
+        return False
+
+
 def too_large(name: str, what: str, most_bytes: int) -> InputError:
     """Return the error about a file that is larger than any such file."""
     size = f"{most_bytes // MIB} MiB" if most_bytes >= MIB else f"{most_bytes} bytes"

@@ -69,8 +69,8 @@ def ensure_runs(launcher: Launcher, plan: Plan, file: str | None = None) -> None
     """Raise InputError if a plan has several pipelines and the launcher runs one."""
     if len(plan.pipelines) > 1 and launcher.side_by_side is None:
         msg = (
-            f"has {len(plan.pipelines)} pipelines, and what hetopt writes for "
-            f"{launcher.title} has one: plan again with --pipelines 1"
+            f"has {len(plan.pipelines)} pipelines, but hetopt's files for "
+            f"{launcher.title} run one: plan again with --pipelines 1"
         )
         raise InputError(msg, file=file, field="pipelines")
 

@@ -28,16 +28,17 @@ def readme(job: Job, launcher: Launcher, losses: Sequence[Loss], commands: str) 
     ]
     if losses:
         parts.append(
-            "**This is not quite the plan**: `LOSSY.md` lists what is lost, and the "
-            "iteration time that hetopt proved is not that of these files."
+            "**These files differ from the plan**: `LOSSY.md` lists what is lost, and "
+            "the iteration time that hetopt proved is not that of these files."
         )
     lacking = _lacking(job)
     if lacking:
         training = job.problem.training
         parts.append(
-            f"**Without {training.precision}: {listed(lacking)}.** These files ask for "
-            f"it all the same: the plan counts its {training.emulate} rate, as the "
-            "problem's `emulate` says. See that your PyTorch multiplies so there."
+            f"**These accelerators have no {training.precision}: {listed(lacking)}.** "
+            f"The files still request it: the plan counts its {training.emulate} rate, "
+            "as the problem's `emulate` says. Check that your PyTorch supports it "
+            "there."
         )
     if job.placement.invented:
         names = ", ".join(job.placement.invented)
@@ -54,9 +55,12 @@ def readme(job: Job, launcher: Launcher, losses: Sequence[Loss], commands: str) 
 
 def _tested(title: str, tested: Tested) -> str:
     if tested.module is None:
-        return f"Written for {title} at {tested.what}; it does not say its version."
+        return (
+            f"Written for {title} at {tested.what}; it has no version that scripts can "
+            "check."
+        )
     return (
-        f"Tested with {title}, `{tested.module}` {tested.what}: the scripts end where "
+        f"Tested with {title}, `{tested.module}` {tested.what}: the scripts stop if "
         "they find another version, unless `ANY_VERSION` is set in the environment."
     )
 

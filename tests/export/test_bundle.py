@@ -34,7 +34,7 @@ FATAL = Loss(what="two pipelines", instead=None)
 def test_exact_bundle_says_nothing_of_losses() -> None:
     files = bundle(draw_job(1), fake(), allow_lossy=True)
     assert "LOSSY.md" not in files
-    assert "not quite the plan" not in files["README.md"]
+    assert "differ from the plan" not in files["README.md"]
     assert "run it" in files["README.md"]
 
 
@@ -48,7 +48,7 @@ def test_losses_are_refused_with_their_list() -> None:
 def test_allowed_losses_are_written_down() -> None:
     files = bundle(draw_job(1), fake(SMALL), allow_lossy=True)
     assert "cp 2 on stage 1. Instead: cp 1." in files["LOSSY.md"]
-    assert "not quite the plan" in files["README.md"]
+    assert "differ from the plan" in files["README.md"]
 
 
 def test_what_has_no_substitute_is_refused_even_so() -> None:

@@ -85,7 +85,7 @@ def test_every_device_has_one_rank_and_a_shared_node_is_divided(name: str) -> No
 @pytest.mark.parametrize("name", sorted(set(SHIPPED) - set(RUN)))
 def test_other_launchers_refuse_by_name(name: str) -> None:
     target = launcher(name)
-    message = f"what hetopt writes for {target.title} has one"
+    message = f"hetopt's files for {target.title} run one"
     with pytest.raises(InputError, match=re.escape(message)) as told:
         bundle(job(), target, allow_lossy=True)
     assert told.value.field == "pipelines"

@@ -115,8 +115,9 @@ def explain(
     _ensure_comparable(mine.plan.schedule, ours.schedule)
     if mine.plan.chunks != ours.chunks:
         msg = (
-            f"is {ours.chunks}, and the files' stages hold {mine.plan.chunks}, whose "
-            "plans have no units in common: give the problem theirs"
+            f"is {ours.chunks}, but the files have {mine.plan.chunks} chunks per "
+            "stage, so their plans cannot be mixed: set training.chunks to "
+            f"{mine.plan.chunks}"
         )
         raise InputError(msg, field="training.chunks")
     costs = table

@@ -20,6 +20,7 @@ from hetopt.export.back.name_clusters import name_clusters
 from hetopt.export.back.roomy_table import roomy_table
 from hetopt.export.back.warm_ups import is_folded, scheduled
 from hetopt.export.shared.architecture import shown
+from hetopt.export.shared.losses import by_stage
 from hetopt.formulations.decision import Decision
 from hetopt.pricing.price import price
 from hetopt.problem.digest import problem_digest
@@ -202,8 +203,9 @@ def _check_job(pipeline: PipelineReadBack, problem: Problem) -> None:
     if differences:
         first, *others = differences
         told = [f"{name}: {differences[name]}" for name in others]
-        msg = "; ".join([differences[first], *told]) + ": correct whichever is wrong"
+        msg = "; ".join([differences[first], *told]) + ": correct the one that is wrong"
         raise InputError(msg, field=first)
+    _check_zero(pipeline)
     chunks = FOLDED_CHUNKS if is_folded(pipeline) else pipeline.chunks
     layers = chunks * sum(stage.layers for stage in pipeline.stages)
     further = bool(problem.model.predictions)
@@ -222,6 +224,18 @@ def _check_job(pipeline: PipelineReadBack, problem: Problem) -> None:
             f"is {pipeline.microbatches}, expected a divisor of global_batch ({batch})"
         )
         raise InputError(msg, field="microbatches")
+
+
+def _check_zero(pipeline: PipelineReadBack) -> None:
+    """Raise InputError if stages shard their states differently."""
+    zeros = [stage.strategy.zero for stage in pipeline.stages]
+    found = [zero for zero in zeros if zero is not None]
+    if found:
+        msg = (
+            f"is {by_stage(found)}, which hetopt cannot price: give all stages the "
+            "same ZeRO stage"
+        )
+        raise InputError(msg, field="zero")
 
 
 def _agrees(own: object, said: object) -> bool:
@@ -256,7 +270,7 @@ def _check_meshes(
             free, cluster, stage.strategy, pipeline.microbatches
         ):
             raise InputError(
-                f"no plan can say this: {finding}", field=f"stage {number}"
+                f"no plan can express this: {finding}", field=f"stage {number}"
             )
         if stage.strategy.devices > cluster.devices:
             msg = (
@@ -275,7 +289,7 @@ def _check_offload(
         if own != pipeline.offload:
             msg = (
                 f"the files of stage {number} say {pipeline.offload or 'none'}, the "
-                f"problem {own or 'none'}: correct whichever is wrong"
+                f"problem {own or 'none'}: correct the one that is wrong"
             )
             raise InputError(msg, field=f"clusters.{name}.offload")
 

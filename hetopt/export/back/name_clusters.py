@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hetopt.base.words import describe
 from hetopt.errors import InputError
 from hetopt.export.labels import labels
 from hetopt.export.shared.losses import listed
@@ -44,14 +45,14 @@ def name_clusters(pipeline: PipelineReadBack, problem: Problem) -> tuple[str, ..
     remedy = "list the `hosts` of the clusters in the problem file, or pin the `order`"
     if not fits:
         msg = (
-            f"the files do not say whose the {len(devices)} stages are, and their "
-            f"devices ({listed(devices)}) use up no clusters one after the other: "
-            "list the `hosts` of the clusters in the problem file"
+            f"the files do not name the clusters of the {len(devices)} stages, and "
+            f"their devices ({listed(devices)}) use up no clusters one after the "
+            "other: list the `hosts` of the clusters in the problem file"
         )
     else:
         ways = [", ".join(dict.fromkeys(fit)) for fit in fits[:2]]
         msg = (
-            "the files do not say whose the stages are, and their devices fit "
+            "the files do not name the clusters of the stages, and their devices fit "
             f"{' as well as '.join(ways)}: {remedy}"
         )
     raise InputError(msg, field="clusters")
@@ -78,8 +79,8 @@ def _told(number: int, stage: StageReadBack, problem: Problem) -> str | None:
         return found[0]
     which = f"{' and '.join(found)} have" if found else "no cluster is or has"
     msg = (
-        f"{stage.cluster!r}: {which} this name or accelerator, expected a name that "
-        f"tells {', '.join(names)} apart"
+        f"{describe(stage.cluster)}: {which} this name or accelerator, expected a name "
+        f"that tells {', '.join(names)} apart"
     )
     raise InputError(msg, field=f"stage {number}")
 
@@ -100,8 +101,8 @@ def _by_host(number: int, stage: StageReadBack, problem: Problem) -> str | None:
         return None
     if None in found:
         msg = (
-            f"host {stage.hosts[found.index(None)]!r} is of no cluster, others are of "
-            f"{names[0]!r}"
+            f"host {describe(stage.hosts[found.index(None)])} is of no cluster, "
+            f"others are of {names[0]!r}"
         )
         raise InputError(msg, field=f"stage {number}")
     return names[0]

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from hetopt.base.reading import is_there
+from hetopt.base.words import describe
 from hetopt.export.shared.settings import Settings, load_settings, wrong_folder
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from hetopt.errors import InputError
 
 #: Parts of the training settings that become arguments, in this order.
 _PARTS = ("system", "model", "data")
@@ -36,6 +41,28 @@ class Experiment:
         """Return a section of the experiment as it is; empty if there is none."""
         data = self.settings.under(name).data if self.settings else None
         return data if isinstance(data, dict) else {}
+
+    def hostfile(self) -> str | None:
+        """Return the name of the hostfile; None if the experiment has none."""
+        found = self.section("runner").get("hostfile", "hostfile")
+        if not isinstance(found, str | None):
+            raise self._wrong(
+                "hostfile", f"is {describe(found)}, expected a file's name"
+            )
+        return found
+
+    def nodes(self) -> int | None:
+        """Return the first of ``nnodes``, which FlagScale takes; None if left out."""
+        found = self.section("runner").get("nnodes")
+        match = re.fullmatch("([1-9][0-9]{0,8})(:[0-9]{1,9})?", str(found))
+        if found is not None and match is None:
+            msg = f"is {describe(found)}, expected a whole number of at least 1"
+            raise self._wrong("nnodes", msg)
+        return None if match is None else int(match[1])
+
+    def _wrong(self, name: str, message: str) -> InputError:
+        assert self.settings is not None
+        return self.settings.under("runner").wrong(name, message)
 
 
 def find_experiment(folder: Path) -> Experiment:
@@ -67,7 +94,8 @@ def find_experiment(folder: Path) -> Experiment:
     if experiments:
         names = " and ".join(file.file for _, file in experiments)
         msg = (
-            f"holds several experiments, {names}: put the one meant into its own folder"
+            f"holds several experiments, {names}: put the one you mean into its own "
+            "folder"
         )
         raise wrong_folder(folder, msg)
     trains = [file for _, file in files if _is_train(file)]
@@ -87,13 +115,18 @@ def _train(home: Path, experiment: Settings) -> Settings:
     for item in defaults if isinstance(defaults, list) else []:
         if isinstance(item, dict) and isinstance(item.get("train"), str | int):
             path = home / "train" / f"{item['train']}.yaml"
-            if not path.is_file():
-                msg = f"names {item['train']}, but there is no {path}"
+            if not is_there(path):
+                msg = (
+                    f"names {describe(item['train'])}, but there is no such YAML file "
+                    f"in {home / 'train'}"
+                )
                 raise experiment.wrong("defaults", msg)
             return load_settings(path)
     if isinstance(experiment.get("train"), dict):
         return experiment.part("train")
-    raise experiment.wrong("defaults", "names no train, expected {train: NAME}")
+    raise experiment.wrong(
+        "defaults", "does not name training settings, expected {train: NAME}"
+    )
 
 
 def _is_train(file: Settings) -> bool:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from pathlib import Path
+from pathlib import PurePath
 from typing import TYPE_CHECKING
 
+from hetopt.base.reading import is_there
+from hetopt.base.words import describe
 from hetopt.export.shared.hosts import HostFile
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
     from hetopt.export.flagscale.experiment import Experiment
 
@@ -42,7 +45,7 @@ def hosts_of(found: Experiment, needed: Mapping[str, int]) -> list[str]:
         if times > 1:
             raise file.wrong(f"names host {name} twice")
     file.ensure_ranks(sum(slots for _, slots, _ in hosts))
-    hosts = hosts[: _count(found, len(hosts))]
+    hosts = hosts[: found.nodes()]
     most = _visible(found)
     ranks: list[str] = []
     for kind, count in needed.items():
@@ -54,8 +57,8 @@ def hosts_of(found: Experiment, needed: Mapping[str, int]) -> list[str]:
         ]
         if hosts and len(own) != count:
             msg = (
-                f"has {len(own)} devices of type {kind!r}, its meshes need {count}: "
-                "others would take their place"
+                f"has {len(own)} devices of type {describe(kind)}, its meshes need "
+                f"{count}: list as many, or ranks run on devices of another type"
             )
             raise file.wrong(msg)
         ranks += own
@@ -63,11 +66,11 @@ def hosts_of(found: Experiment, needed: Mapping[str, int]) -> list[str]:
 
 
 def _path(found: Experiment) -> Path | None:
-    named = Path(str(found.section("runner").get("hostfile", "hostfile")))
-    for path in (found.folder / named, found.folder / named.name):
-        if path.exists():
-            return path
-    return None
+    name = found.hostfile()
+    if name is None:
+        return None
+    homes = (found.folder / name, found.folder / PurePath(name).name)
+    return next(filter(is_there, homes), None)
 
 
 def _host(
@@ -82,12 +85,6 @@ def _host(
         what = f"type {kind}" if kind else "no type"
         raise file.wrong(f"has {what}, expected one of {', '.join(kinds)}", number)
     return match[1], int(match[2]), kind
-
-
-def _count(found: Experiment, most: int) -> int:
-    """Return how many hosts are used: FlagScale takes the first ``nnodes``."""
-    stated = str(found.section("runner").get("nnodes", most)).partition(":")[0]
-    return min(most, int(stated)) if re.fullmatch("[0-9]{1,9}", stated) else most
 
 
 def _visible(found: Experiment) -> int | None:

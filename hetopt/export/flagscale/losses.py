@@ -144,8 +144,8 @@ def _recompute_losses(job: Job) -> Iterator[Loss]:
             if job.stages[first].strategy.recompute == "selective"
         )
         yield Loss(
-            what=f"selective recomputation on {named} and other on others: per stage "
-            "it is full or none",
+            what=f"selective recomputation on {named} only: a per-stage setting is "
+            "full or none",
             instead=f"full recomputation on {named}",
         )
 

@@ -45,11 +45,9 @@ def read_one_mesh(found: Experiment) -> PipelineReadBack:
 
 def _places(found: Experiment) -> RankHosts | None:
     """Return the hosts of ranks, on the first ``nnodes`` hosts if that is given."""
-    runner = found.section("runner")
-    name = PurePath(str(runner.get("hostfile", "hostfile"))).name
-    places = rank_hosts(found.folder, name)
-    nodes = runner.get("nnodes")
-    if places is None or type(nodes) is not int:
+    name, nodes = found.hostfile(), found.nodes()
+    places = rank_hosts(found.folder, None if name is None else PurePath(name).name)
+    if places is None or nodes is None:
         return places
     kept = set(list(dict.fromkeys(host for host, _ in places))[:nodes])
     return tuple(place for place in places if place[0] in kept)

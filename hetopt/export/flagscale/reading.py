@@ -10,6 +10,7 @@ from dataclasses import replace
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from hetopt.base.words import describe
 from hetopt.export.flagscale.experiment import find_experiment
 from hetopt.export.flagscale.hosts import hosts_of
 from hetopt.export.flagscale.one_mesh import read_one_mesh
@@ -112,7 +113,9 @@ def _check_task(found: Experiment) -> None:
     task = found.section("task")
     kind, entry = task.get("type", "train"), task.get("entrypoint")
     if kind != "train" and found.settings is not None:
-        msg = f"is {kind}: hetopt can price the pre-training of a decoder alone"
+        msg = (
+            f"is {describe(kind)}: hetopt can price the pre-training of a decoder alone"
+        )
         raise found.settings.under("task").wrong("type", msg)
     names = frozenset(iter(found.train.texts()))
     program = entry if isinstance(entry, str) else None
@@ -131,13 +134,14 @@ def _types(train: Settings, meshes: Sequence[ProcessMesh]) -> tuple[str, ...]:
         if runs.count(name) > 1:
             raise train.wrong(
                 TYPES,
-                f"names {name!r} for meshes that are not neighbours, which merges "
-                "their devices: give each its own name",
+                f"names {describe(name)} for meshes that are not neighbours, which "
+                "merges their devices: give each its own name",
             )
     current = train.text("hetero_current_device_type", types[0])
     if current not in types:
         raise train.wrong(
-            "hetero_current_device_type", f"is {current!r}, which is no device type"
+            "hetero_current_device_type",
+            f"is {describe(current)}, which is no device type",
         )
     return types
 
@@ -182,8 +186,8 @@ def _expert_degrees(
     if train.has(EXPERT_TENSOR):
         tensor = tuple(train.numbers(EXPERT_TENSOR))
     else:
-        given = train.number("expert_tensor_parallel_size", 0)
-        tensor = tuple(given or mesh.tp for mesh in meshes)
+        name = "expert_tensor_parallel_size"
+        tensor = tuple(train.number(name, mesh.tp) for mesh in meshes)
     if len(tensor) != len(meshes):
         msg = f"has {len(tensor)} numbers, expected one for each of {len(meshes)}"
         raise train.wrong(EXPERT_TENSOR, msg)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING, Any
 
+from hetopt.base.words import describe
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -41,7 +43,9 @@ def full_recompute(
             raise train.wrong(f"{old}_per_stage", msg)
     granularity = train.text(GRANULARITY, "none")
     if granularity not in ("none", "selective", "full"):
-        raise train.wrong(GRANULARITY, f"is {granularity}, expected full or selective")
+        raise train.wrong(
+            GRANULARITY, f"is {describe(granularity)}, expected full or selective"
+        )
     stages = len(layers)
     on = _per_stage(train, GRANULARITY, stages, microbatches)
     method = _per_stage(train, METHOD, stages, microbatches)
@@ -50,13 +54,15 @@ def full_recompute(
         if flags is not None and not set(flags) <= {0, 1}:
             raise train.wrong(key + PER_STAGE, "holds flags other than 0 and 1")
     if on is not None and granularity != "full":
-        msg = f"is {granularity}, expected full beside {GRANULARITY}{PER_STAGE}"
+        msg = (
+            f"is {describe(granularity)}, expected full beside {GRANULARITY}{PER_STAGE}"
+        )
         raise train.wrong(GRANULARITY, msg)
     if granularity != "full":
         return [False] * stages
     named = train.text(METHOD, "none")
     if named not in ("uniform", "block"):
-        raise train.wrong(METHOD, f"is {named}, expected uniform or block")
+        raise train.wrong(METHOD, f"is {describe(named)}, expected uniform or block")
     # 0: uniform, all layers in groups of ``number``; 1: block, the first ``number``.
     blocks = method or [int(named == "block")] * stages
     counts = number or [train.number(LAYERS, 1)] * stages
@@ -66,7 +72,10 @@ def full_recompute(
     ]
     for held, block, count, used in zip(layers, blocks, counts, full, strict=True):
         if used and block and count < held:
-            msg = f"recomputes {count} of a stage's {held} layers, a plan all or none"
+            msg = (
+                f"recomputes {count} of the {held} layers of a stage: a plan "
+                "recomputes all or none"
+            )
             raise train.wrong(LAYERS, msg)
     return full
 
@@ -84,17 +93,20 @@ def _per_stage(
         row = _row(train, key, item)
         counts, settings = row[1::2], row[2::2]
         if sum(counts) != microbatches:
-            msg = f"has a row of {sum(counts)} micro-batches, there are {microbatches}"
+            msg = f"has a row of {sum(counts)} micro-batches, expected {microbatches}"
             raise train.wrong(key, msg)
         used = {value for n, value in zip(counts, settings, strict=True) if n}
         if len(used) != 1:
-            msg = "differs between the micro-batches of a stage, which no plan can say"
+            msg = (
+                "differs between the micro-batches of a stage, which no plan can "
+                "express"
+            )
             raise train.wrong(key, msg)
         if len(values) + row[0] > stages:
-            raise train.wrong(key, f"is of more stages than the {stages} there are")
+            raise train.wrong(key, f"describes more than the {stages} stages")
         values += [used.pop()] * row[0]
     if len(values) != stages:
-        raise train.wrong(key, f"is of {len(values)} stages, there are {stages}")
+        raise train.wrong(key, f"describes {len(values)} stages, expected {stages}")
     return values
 
 

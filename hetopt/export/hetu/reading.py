@@ -263,7 +263,7 @@ def _recompute(
         raise settings.wrong(name, msg)
     row = listed[0] if isinstance(listed[0], list) else [listed[0]]
     if any(type(layer) is not int or layer not in range(sum(layers)) for layer in row):
-        msg = f"has other than layers from 0 to {sum(layers) - 1}"
+        msg = f"has entries that are not layers from 0 to {sum(layers) - 1}"
         raise settings.wrong(name, msg)
     chosen = sorted(set(row))
     policies: list[Recompute] = []

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hetopt.base.reading import read_json
+from hetopt.base.words import describe
 from hetopt.errors import InputError
 from hetopt.export.hexiscale.losses import SHARDING
 from hetopt.export.hexiscale.models import MODEL_SIZES, SEQ_LEN, VOCAB
@@ -128,7 +129,7 @@ def _shared(arguments: ShellArguments, name: str, dp: int) -> int:
 def _check_schedule(arguments: ShellArguments) -> None:
     kind = arguments.get("--pipeline-type", "Gpipe")
     if kind != "Gpipe":
-        msg = f"is {kind!r}, expected Gpipe"
+        msg = f"is {describe(kind)}, expected Gpipe"
         raise InputError(msg, file=arguments.file, field="--pipeline-type")
 
 
@@ -158,7 +159,7 @@ def _says(
     """Return what the arguments say of model and training."""
     size = arguments.get("--model-size") or "llama-7b"
     if size not in MODEL_SIZES:
-        msg = f"is {size!r}, expected one of {', '.join(MODEL_SIZES)}"
+        msg = f"is {describe(size)}, expected one of {', '.join(MODEL_SIZES)}"
         raise InputError(msg, file=arguments.file, field="--model-size")
     hidden, heads, kv_heads, ffn = MODEL_SIZES[size]
     fused = "--use-flash-attn" in arguments
@@ -182,7 +183,7 @@ def _says(
     if dp > 1:
         kind = arguments.get("--default-dp-type", "zero2")
         if kind not in _ZERO:
-            msg = f"is {kind!r}, expected one of {', '.join(_ZERO)}"
+            msg = f"is {describe(kind)}, expected one of {', '.join(_ZERO)}"
             raise InputError(msg, file=arguments.file, field="--default-dp-type")
         says["zero"] = _ZERO[kind]
     return says

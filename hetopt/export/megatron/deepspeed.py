@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
-from hetopt.base.reading import parse_json, read_json
+from hetopt.base.reading import is_there, parse_json, read_json
+from hetopt.base.words import describe
 from hetopt.errors import InputError
 from hetopt.export.shared.megatron.numbers import whole
 from hetopt.export.understood import Read, Reported, not_priced, table
@@ -164,7 +165,7 @@ def deepspeed_says(
     offloads = False
     if found is None:
         file = arguments.file
-        why = f"names {name}, which is not here" if name else "is not given"
+        why = f"names {describe(name)}, which is not here" if name else "is not given"
         told = f"{why}: hetopt prices what the arguments say, and DeepSpeed's defaults"
         reported = (not_priced(_CONFIG, told),)
         says["overlap_gradients"] = stage == 3
@@ -257,7 +258,7 @@ def _read(
             where = f"{arguments.file}: {base}"
             return where, _flat(parse_json(text.encode(), where, "JSON"), where)
     for home in (folder, folder.parent if folder.name == "nodes" else folder):
-        if (home / base).is_file():
+        if base and is_there(home / base):
             file = str(home / base)
             return file, _flat(read_json(file, "DeepSpeed's configuration"), file)
     return None

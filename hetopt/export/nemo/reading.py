@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 import yaml
 
-from hetopt.base.reading import read_text
 from hetopt.errors import InputError
 from hetopt.export.nemo.settings import BRIDGE, Recipe, bridge_path
 from hetopt.export.shared.hosts import rank_hosts
@@ -21,6 +20,7 @@ from hetopt.export.shared.megatron.chunks import chunk_notes
 from hetopt.export.shared.megatron.pipeline import layers_of, pipeline_of
 from hetopt.export.shared.megatron.programs import ensure_decoder
 from hetopt.export.shared.megatron.says import notes
+from hetopt.export.shared.python import followed, parse_program
 from hetopt.export.shared.settings import load_settings
 from hetopt.export.shared.shell.arguments import ShellArguments, read_script
 from hetopt.export.shared.world import world_size
@@ -169,11 +169,19 @@ def _read(folder: Path) -> tuple[dict[str, Any], list[Reported]]:
         values |= dict(_leaves(data)) if isinstance(data, dict) else {}
     for script in _scripts(folder):
         for name, text in script.overrides.items():
-            try:
-                values[name] = yaml.safe_load(text)
-            except yaml.YAMLError:
-                values[name] = text
+            values[name] = _override(text)
     return values, told
+
+
+def _override(text: str) -> Any:
+    """Return a value from a command line; the text if it is not YAML."""
+    try:
+        value = yaml.safe_load(text)
+        # Of a number that is too long to be written this raises ValueError.
+        str(value)
+    except (yaml.YAMLError, ValueError, RecursionError):
+        return text
+    return value
 
 
 def _leaves(data: dict[Any, Any], home: str = "") -> Iterator[tuple[str, Any]]:
@@ -186,16 +194,12 @@ def _leaves(data: dict[Any, Any], home: str = "") -> Iterator[tuple[str, Any]]:
 
 def _program(path: Path) -> _Assignments:
     """Return what a Python program assigns, without running it."""
-    try:
-        tree = ast.parse(read_text(path, "a Python program"))
-    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-        msg = f"cannot be read as Python: {error}"
-        raise InputError(msg.partition("\n")[0], file=str(path)) from error
     found = _Assignments()
-    found.visit(tree)
+    with followed(str(path)):
+        found.visit(parse_program(path))
     if len(found.recipes) > 1:
         names = " and ".join(list(found.recipes)[:3])
-        msg = f"holds several recipes, {names}: keep the one meant"
+        msg = f"holds several recipes, {names}: keep the one you mean"
         raise InputError(msg, file=str(path))
     return found
 
@@ -227,7 +231,7 @@ class _Assignments(ast.NodeVisitor):
     def reported(self) -> list[Reported]:
         """Return reports of what hetopt cannot read."""
         told = [
-            not_priced(text, "hetopt cannot decide it and reads every line of it")
+            not_priced(text, "hetopt cannot evaluate it and reads all of its lines")
             for text in self.undecided
         ]
         for name, call in self.opaque.items():

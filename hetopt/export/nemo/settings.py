@@ -8,6 +8,7 @@ Sources: ``training/config.py``, ``training/mixed_precision.py``,
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from hetopt.errors import InputError
@@ -19,6 +20,7 @@ from hetopt.export.understood import Read, Reported, not_priced, table
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+_WHOLE = re.compile("[0-9]{1,9}")
 #: Sections of NeMo 2's recipes -> those of Megatron-Bridge.
 _SECTIONS = (
     ("trainer.strategy.ddp.", "ddp."),
@@ -188,7 +190,7 @@ class Recipe:
         if name.startswith(("bf16", "16", "fp16", "nemotron", "nanov2")):
             texts["fp16" if name.startswith(("16", "fp16")) else "bf16"] = ""
         elif name:
-            why = "hetopt does not know this precision and takes it for fp32"
+            why = "hetopt does not know this precision and prices it as fp32"
             told = Reported(argument="mixed_precision", kind="unknown", why=why)
             self.reported.append(told)
         if "fp8" in name:
@@ -208,7 +210,7 @@ class Recipe:
         if "num_query_groups" in texts:
             texts["group_query_attention"] = ""
         hidden = texts.get("hidden_size", "")
-        if "ffn_hidden_size" not in texts and hidden.isdecimal():
+        if "ffn_hidden_size" not in texts and _WHOLE.fullmatch(hidden):
             texts["ffn_hidden_size"] = str(4 * int(hidden))
         if "seq_length" in texts and texts.get("position_embedding_type") != "rope":
             texts["max_position_embeddings"] = texts["seq_length"]
@@ -221,7 +223,7 @@ class Recipe:
         if type(rows) is int:
             self.says["vocab"] = rows
             tp = texts.get("tensor_model_parallel_size", "1")
-            unit = 128 * (int(tp) if tp.isdecimal() else 1)
+            unit = 128 * (int(tp) if _WHOLE.fullmatch(tp) else 1)
             if model.get("should_pad_vocab") and rows % max(unit, 1):
                 why = f"pads {rows} rows to a multiple of {unit}, hetopt prices {rows}"
                 self.reported.append(not_priced("model.should_pad_vocab", why))
@@ -235,7 +237,7 @@ class Recipe:
         name = str(function or "gelu").rpartition(".")[2]
         argument = _ACTIVATIONS.get(name, (None, None))[not gated]
         if argument is None:
-            why = "hetopt takes it for GELU" + (", with gates" if gated else "")
+            why = "hetopt prices it as GELU" + (", with gates" if gated else "")
             self.reported.append(not_priced("model.activation_func", f"{name}: {why}"))
             if gated:
                 self.says["gated"] = True

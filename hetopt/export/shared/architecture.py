@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 
+from hetopt.base.words import describe
 from hetopt.export.launcher import Loss
 from hetopt.problem.model.architecture import (
     ARCHITECTURE_FIELDS,
@@ -19,6 +20,10 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
     from hetopt.problem.model.model import Model
+
+
+#: Longer texts and lists are cut in what is said of them.
+_LONGEST, _MOST_SHOWN = 60, 8
 
 
 def as_said(model: Model, can: Collection[str], **own: Any) -> Model:
@@ -76,11 +81,14 @@ def shown(value: object) -> str:
         case float():
             return f"{value:g}"
         case tuple():
-            return f"of {len(value)}"
+            more = f", ... of {len(value)}" if len(value) > _MOST_SHOWN else ""
+            return f"[{', '.join(map(shown, value[:_MOST_SHOWN]))}{more}]"
         case frozenset():
             return " or ".join(sorted(map(shown, value)))
         case RotaryScaling() | Experts() | Latent():
             pairs = ((each.name, getattr(value, each.name)) for each in fields(value))
             told = ", ".join(f"{name}: {shown(each)}" for name, each in pairs)
             return "{" + told + "}"
-    return str(value)
+        case str() if value.isprintable() and len(value) < _LONGEST:
+            return value
+    return describe(value)

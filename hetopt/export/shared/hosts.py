@@ -7,7 +7,7 @@ import io
 import re
 from typing import TYPE_CHECKING
 
-from hetopt.base.reading import read_text
+from hetopt.base.reading import is_there, read_text
 from hetopt.base.words import describe
 from hetopt.errors import InputError
 
@@ -57,8 +57,13 @@ class HostFile:
             raise self.wrong(f"has more than {MOST_RANKS} ranks")
 
 
-def rank_hosts(folder: Path, hostfile: str = "hostfile") -> RankHosts | None:
+def rank_hosts(folder: Path, hostfile: str | None = "hostfile") -> RankHosts | None:
     """Read ``ranks.csv``, else a hostfile; None if there is neither.
+
+    Parameters
+    ----------
+    hostfile
+        Its name in the folder; None to read none.
 
     Raises
     ------
@@ -67,7 +72,7 @@ def rank_hosts(folder: Path, hostfile: str = "hostfile") -> RankHosts | None:
     """
     if (folder / "ranks.csv").exists():
         return _from_ranks(folder / "ranks.csv")
-    if (folder / hostfile).exists():
+    if hostfile is not None and is_there(folder / hostfile):
         return _from_hostfile(folder / hostfile)
     return None
 
@@ -99,7 +104,8 @@ def stage_places(
         held = [places[rank] for rank in own]
         clusters = {cluster for _, cluster in held}
         if len(clusters) > 1:
-            msg = f"places stage {stage} on {', '.join(sorted(map(str, clusters)))}"
+            names = ", ".join(sorted(map(describe, clusters)))
+            msg = f"places stage {stage} on {names}, expected one cluster"
             raise InputError(msg, file=file, field=field)
         found.append((held[0][1], tuple(host for host, _ in held)))
     return found

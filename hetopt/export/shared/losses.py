@@ -73,7 +73,11 @@ def offload_losses(
     names = [each.name for each in clusters if each.offload == "optimizer"]
     if not names or (offloads and len(names) == len(clusters)):
         return
-    why = "all stages do so or none" if offloads else "it keeps its states on devices"
+    why = (
+        "it offloads all stages or none"
+        if offloads
+        else "it keeps its states on devices"
+    )
     yield Loss(
         what=f"offload: optimizer of {listed(names)}: {why}",
         instead="optimizer states on the devices, which need more memory",

@@ -118,7 +118,7 @@ def _checks(tested: Tested) -> list[str]:
         f'    sys.exit(f"{module} cannot be imported: {{error}}")',
         f'if not found.startswith("{what}."):',
         f'    sys.exit(f"tested with {module} {what}, found {{found}}; "',
-        '             "ANY_VERSION=1 in the environment goes on all the same")',
+        '             "set ANY_VERSION=1 in the environment to continue")',
         "END",
         "fi",
     ]

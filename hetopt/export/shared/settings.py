@@ -125,7 +125,9 @@ class Settings:
             if type(item) is not int:
                 raise self.wrong(key, f"holds {_shown(item)}, expected whole numbers")
             if item > MAX_WHOLE:
-                raise self.wrong(key, f"holds {item}, expected at most {MAX_WHOLE}")
+                raise self.wrong(
+                    key, f"holds {_shown(item)}, expected at most {MAX_WHOLE}"
+                )
         return tuple(value)
 
     def rows(self, key: str) -> list[Any] | None:
@@ -140,6 +142,9 @@ class Settings:
         value = self.get(key)
         if not isinstance(value, list) or not value:
             raise self.wrong(key, f"is {_shown(value)}, expected a list of names")
+        for item in value:
+            if type(item) not in (str, int, float):
+                raise self.wrong(key, f"holds {_shown(item)}, expected names")
         return tuple(str(item) for item in value)
 
     def text(self, key: str, default: str) -> str:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
+from hetopt.base.words import describe
 from hetopt.export.shared.hosts import rank_hosts
 
 if TYPE_CHECKING:
@@ -50,7 +52,10 @@ def world_size(scripts: Sequence[ShellArguments]) -> int:
     if len(scripts) == 1:
         return nodes * each[0]
     if len(scripts) != nodes:
-        msg = f"is {nodes}, but {len(scripts)} scripts are there, expected one a node"
+        msg = (
+            f"is {nodes}, but the folder has {len(scripts)} scripts: expected one per "
+            "node"
+        )
         raise first.wrong("--nnodes", msg)
     return sum(each)
 
@@ -60,6 +65,8 @@ def _nodes(script: ShellArguments) -> int:
     text = script.get("--nnodes", "1") or ""
     least, _, most = text.partition(":")
     if most and least != most:
-        msg = f"is {text}: hetopt cannot tell how many ranks there are"
+        msg = f"is {describe(text)}: hetopt cannot tell how many ranks there are"
         raise script.wrong("--nnodes", msg)
-    return script.count("--nnodes", 1) if not most else int(most)
+    if re.fullmatch("([1-9][0-9]{0,8}):\\1", text):
+        return int(most)
+    return script.count("--nnodes", 1)

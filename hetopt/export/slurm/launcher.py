@@ -72,10 +72,10 @@ def commands(job: Job) -> str:
         f"{edit}{named}Time limit, account, memory and CPU cores are yours to "
         "add. Then, in this folder:\n\n"
         "    sbatch job.sbatch\n\n"
-        "All nodes must be of one Slurm cluster: a heterogeneous job spans no "
-        "two. Ranks follow the components and, within one, the order in which "
-        "Slurm lists its nodes: which of its hosts has which of its ranks may be "
-        "other than `ranks.csv` says. The hosts of a component are alike."
+        "All nodes must be of one Slurm cluster: a heterogeneous job cannot "
+        "span two clusters. Ranks follow the components and, within one, the order "
+        "in which Slurm lists its nodes: which of its hosts has which of its ranks "
+        "may be other than `ranks.csv` says. The hosts of a component are alike."
     )
 
 

@@ -202,7 +202,7 @@ def _problem_losses(problem: Problem) -> Iterator[Loss]:
     if not model.positions and model.head_dim % 2:
         yield Loss(
             what=f"heads of width {model.head_dim} with rotary embeddings: these "
-            "turn pairs",
+            "need an even width",
             instead=None,
         )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import fields, replace
+from dataclasses import MISSING, fields, replace
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -30,10 +30,21 @@ if TYPE_CHECKING:
 #: Schedules that split backward passes.
 SPLIT = tuple(name for name in SCHEDULE_CHOICES if rule_of(name).splits)
 
-#: What ``job.json`` says of the job, and where.
-_SAYS = {
-    "model": ("hidden", "heads", "kv_heads", "ffn", "vocab", "tied"),
-    "training": ("seq_len", "global_batch"),
+#: What ``job.json`` says of the job, where, and as which type.
+_SAYS: dict[str, dict[str, type]] = {
+    "model": {
+        **dict.fromkeys(("hidden", "heads", "kv_heads", "ffn", "vocab"), int),
+        "tied": bool,
+    },
+    "training": {"seq_len": int, "global_batch": int},
+}
+#: Type of a value -> what an error calls it.
+_KINDS: dict[type, str] = {
+    bool: "true or false",
+    int: "a whole number",
+    float: "a number",
+    str: "text",
+    list: "a list",
 }
 
 
@@ -102,9 +113,9 @@ def read_torch(folder: Path) -> PipelineReadBack:
 def _says(job: _Job, experts: Experts | None) -> dict[str, Any]:
     """Return what the job says of model and training."""
     says = {
-        name: job.at(section, name)
-        for section, names in _SAYS.items()
-        for name in names
+        name: job.typed(kind, section, name)
+        for section, kinds in _SAYS.items()
+        for name, kind in kinds.items()
     } | {"experts": experts}
     if experts:
         # The program drops no token and waits for all-to-alls of all copies.
@@ -131,14 +142,32 @@ class _Job:
     def at(self, *keys: str | int) -> Any:
         """Return the value under some keys; InputError if there is none."""
         content = self.content
-        for key in keys:
-            known = isinstance(content, list) or (
-                isinstance(content, dict) and key in content
-            )
-            if not known:
-                raise self.wrong("is missing", *keys)
+        for depth, key in enumerate(keys):
+            # A number is the index of a stage, which is there.
+            if isinstance(key, str):
+                self._check_mapping(content, *keys[:depth])
+                if key not in content:
+                    raise self.wrong("is missing", *keys[: depth + 1])
             content = content[key]
         return content
+
+    def optional(self, section: str, name: str) -> Any:
+        """Return a value of a section; None if it is missing or null."""
+        content = self.at(section)
+        self._check_mapping(content, section)
+        return content.get(name)
+
+    def _check_mapping(self, content: Any, *keys: str | int) -> None:
+        if not isinstance(content, dict):
+            raise self.wrong(f"is {describe(content)}, expected a mapping", *keys)
+
+    def typed(self, kind: type, *keys: str | int) -> Any:
+        """Return a value of a type; a whole number is a number, too."""
+        value = self.at(*keys)
+        if type(value) not in ((int, float) if kind is float else (kind,)):
+            msg = f"is {describe(value)}, expected {_KINDS[kind]}"
+            raise self.wrong(msg, *keys)
+        return value
 
     def count(self, *keys: str | int, least: int = 1) -> int:
         """Return a whole number from ``least`` to ``MOST_RANKS``."""
@@ -169,7 +198,7 @@ class _Job:
     def zero_bubble(self, chunks: int) -> ScheduleName | None:
         """Return the schedule that splits backward passes; None for any other."""
         # Jobs of hetopt 0.1 do not have the field.
-        value = self.at("training").get("zero_bubble")
+        value = self.optional("training", "zero_bubble")
         if value is not None and value not in SPLIT:
             msg = f"is {describe(value)}, expected null or one of {', '.join(SPLIT)}"
             raise self.wrong(msg, "training", "zero_bubble")
@@ -189,7 +218,10 @@ class _Job:
         ep, etp = self.of(stage, "ep"), self.of(stage, "etp")
         devices = math.prod(self.of(stage, name) for name in ("dp", "cp", "tp"))
         if devices % (ep * etp):
-            msg = f"is {ep}, times etp {etp} no divisor of dp * cp * tp ({devices})"
+            msg = (
+                f"is {ep}: ep * etp = {ep} * {etp} does not divide dp * cp * tp = "
+                f"{devices}"
+            )
             raise self.wrong(msg, "stages", stage, "ep")
         return ep, etp
 
@@ -245,17 +277,24 @@ def _experts(job: _Job) -> Experts | None:
     InputError
         The field is malformed.
     """
-    found = job.content["model"].get("experts")
+    found = job.optional("model", "experts")
     if found is None:
         return None
-    names = {field.name for field in fields(Experts)}
-    if not isinstance(found, dict) or found.keys() != names:
-        msg = f"expected {', '.join(sorted(names))}"
-        raise job.wrong(msg, "model", "experts")
+    keys = ("model", "experts")
+    for field in fields(Experts):
+        kind = int if field.default is MISSING else type(field.default)
+        job.typed(list if kind is tuple else kind, *keys, field.name)
+    names = sorted(field.name for field in fields(Experts))
+    for name in sorted(found.keys() - set(names)):
+        msg = f"has {describe(name)}, expected only {', '.join(names)}"
+        raise job.wrong(msg, *keys)
+    layers = found["dense_layers"]
+    if any(type(layer) is not int for layer in layers):
+        raise job.wrong("is no list of whole numbers", *keys, "dense_layers")
     try:
-        return Experts(**{**found, "dense_layers": tuple(found["dense_layers"])})
-    except (TypeError, ValueError) as error:
-        raise job.wrong(str(error), "model", "experts") from error
+        return Experts(**{**found, "dense_layers": tuple(layers)})
+    except ValueError as error:
+        raise job.wrong(str(error), *keys) from error
 
 
 def _units(job: _Job, chunks: int) -> int:

@@ -71,7 +71,10 @@ def layers_of(settings: Settings, layers: int) -> list[int]:
         return [layers]
     if most is not None and -(-(layers + first + last) // most) != stages:
         cut = -(-(layers + first + last) // most)
-        msg = f"is {most}, which makes {cut} stages of {stages} ranks' one each"
+        msg = (
+            f"is {most}, which makes {cut} stages; expected {stages}, one per pipeline "
+            "rank"
+        )
         raise settings.wrong(path, msg)
     if parts is not None:
         return _named(settings, parts, stages, layers)

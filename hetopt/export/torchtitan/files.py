@@ -44,6 +44,8 @@ _OTHER_DATA = {
     "FluxDataLoader": "images",
 }
 _MODES = {"Full": "full", "Selective": "selective", "MemoryBudget": "memory_budget"}
+#: A number whose digits Python would not write again.
+_LONG_NUMBER = re.compile("0[box][0-9A-Fa-f_]{1000}")
 _COMMAND = re.compile(r"activation[_-]checkpoint:([\w-]+)")
 
 
@@ -112,14 +114,14 @@ def _read_program(
         found = program.configurations()
         if len(found) != 1:
             many = " and ".join(found[:3]) or "none"
-            msg = f"configures {many}: name the one meant with --config in a script"
+            msg = f"configures {many}: name the one you mean with --config in a script"
             raise InputError(msg, file=program.file)
         name = found[0]
     made = program.configuration(name)
     values = dict(_fields(made, program))
     values |= _arguments(given)
     told = [
-        not_priced(text, "hetopt cannot decide it and follows every line of it")
+        not_priced(text, "hetopt cannot evaluate it and follows all of its lines")
         for text in program.undecided
     ]
     model = made.fields.get("model_spec")
@@ -159,7 +161,7 @@ def _fields(made: Made, program: Program) -> Iterator[tuple[str, Any]]:
             yield section, value
             continue
         by_default = value.name.endswith(" by default")
-        if makers and not by_default and not value.name.endswith(makers):
+        if makers and not by_default and not _is_one_of(value.name, makers):
             msg = f"is {value.name}, expected {' or '.join(makers)}"
             raise program.wrong(section, msg)
         if section == "dataloader":
@@ -176,6 +178,11 @@ def _fields(made: Made, program: Program) -> Iterator[tuple[str, Any]]:
                 msg = f"is given {name}, expected its settings one by one"
                 raise program.wrong(section, msg)
             yield f"{section}.{name}", _shown(inner)
+
+
+def _is_one_of(name: str, makers: tuple[str, ...]) -> bool:
+    """Whether a name is a known one, perhaps with its module before it."""
+    return any(name == maker or name.endswith(f".{maker}") for maker in makers)
 
 
 def _shown(value: Any) -> Any:
@@ -213,9 +220,14 @@ def _programs(folder: Path) -> list[Path]:
 
 
 def _toml(path: Path) -> dict[str, Any]:
+    text = read_text(path, "a job of TorchTitan")
+    if _LONG_NUMBER.search(text):
+        raise InputError("has a number that is too long", file=str(path))
     try:
-        return tomllib.loads(read_text(path, "a job of TorchTitan"))
-    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        return tomllib.loads(text)
+    except RecursionError as error:
+        raise InputError("is nested too deeply", file=str(path)) from error
+    except ValueError as error:
         msg = f"is not TOML: {error}".partition("\n")[0]
         raise InputError(msg, file=str(path)) from error
 

@@ -89,7 +89,8 @@ def _zero_losses(job: Job) -> Iterator[Loss]:
         yield Loss(
             what=f"ZeRO {zero} without a pipeline: weights are gathered, and gradients "
             "scattered, for every micro-batch",
-            instead="that, which takes longer",
+            instead="gathering and scattering for every micro-batch, which takes "
+            "longer",
         )
 
 
@@ -119,4 +120,6 @@ def _model_losses(job: Job) -> Iterator[Loss]:
             what=f"model {model.name}: its Llama has SwiGLU and RMSNorm", instead=None
         )
     if model.positions:
-        yield Loss(what="learned positions: its Llama turns heads", instead=None)
+        yield Loss(
+            what="learned positions: its Llama uses rotary embeddings", instead=None
+        )

@@ -131,7 +131,7 @@ def mixture_losses(job: Job) -> Iterator[Loss]:
         )
     if experts.groups and experts.number // experts.groups < 2:
         yield Loss(
-            what=f"experts.groups {experts.groups}: a group has two experts at least",
+            what=f"experts.groups {experts.groups}: a group needs at least two experts",
             instead=None,
         )
     yield from dropless_losses(training.moe)

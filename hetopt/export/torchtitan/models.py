@@ -7,6 +7,7 @@ Sources: ``models/llama3`` and ``models/qwen3`` of TorchTitan 0.2.2 (``__init__.
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 from hetopt.base.words import describe
@@ -99,7 +100,7 @@ _OTHERS = {
     "qwen3_5": "takes images, and mixes attention with linear layers",
     "flux": "makes images",
     "vlm": "takes images",
-    "rl": "learns from rewards",
+    "rl": "runs reinforcement learning",
 }
 
 
@@ -258,8 +259,8 @@ def _experts(moe: _Reads, matrices: _Reads) -> Experts:
             per_token=per_token,
             ffn=matrices.whole("hidden_dim"),
             shared_ffn=0 if shared is None else shared.whole("hidden_dim"),
-            groups=router.get("num_expert_groups") or 0,
-            groups_per_token=router.get("num_limited_groups") or 0,
+            groups=router.whole("num_expert_groups", 0, least=0),
+            groups_per_token=router.whole("num_limited_groups", 0, least=0),
             router_bias=(
                 balanced if scores == "sigmoid" else router.get("bias", False) is True
             ),
@@ -267,7 +268,7 @@ def _experts(moe: _Reads, matrices: _Reads) -> Experts:
             normalised=router.get("route_norm", False) is True,
             scale=router.number("route_scale", 1.0),
         )
-    except (TypeError, ValueError) as error:
+    except ValueError as error:
         raise moe.wrong("router", str(error)) from error
 
 
@@ -277,13 +278,20 @@ def _scaling(rope: _Reads) -> RotaryScaling | None:
         return None
     if kind != "llama":
         raise rope.wrong("scaling", f"is {describe(kind)}, hetopt can price llama")
-    return RotaryScaling(
-        kind="llama3",
-        factor=rope.number("scaling_factor", 8.0),
-        low_freq_factor=rope.number("low_freq_factor", 1.0),
-        high_freq_factor=rope.number("high_freq_factor", 4.0),
-        original_positions=rope.whole("original_max_position_embeddings", 8192),
-    )
+    factor = rope.number("scaling_factor", 8.0)
+    low = rope.number("low_freq_factor", 1.0)
+    high = rope.number("high_freq_factor", 4.0)
+    positions = rope.whole("original_max_position_embeddings", 8192)
+    try:
+        return RotaryScaling(
+            kind="llama3",
+            factor=factor,
+            low_freq_factor=low,
+            high_freq_factor=high,
+            original_positions=positions,
+        )
+    except ValueError as error:
+        raise rope.wrong("scaling", f"is llama, but {error}") from error
 
 
 #: Fields of parts of a model that are not sizes, or repeat sizes.
@@ -354,18 +362,22 @@ class _Reads:
         known = self._asked | _REPEATED
         return [self._home + name for name in self.made.fields if name not in known]
 
-    def whole(self, name: str, default: int | None = None) -> int:
-        """Return a whole number of at least 1; InputError for anything else."""
+    def whole(self, name: str, default: int | None = None, *, least: int = 1) -> int:
+        """Return a whole number of at least ``least``; InputError for others."""
         value = self.get(name)
         value = default if value is None else value
-        if type(value) is not int or value < 1:
-            msg = f"is {describe(value)}, expected a whole number of at least 1"
+        if type(value) is not int or value < least:
+            msg = f"is {describe(value)}, expected a whole number of at least {least}"
             raise self.wrong(name, msg)
         return value
 
     def number(self, name: str, default: float) -> float:
         """Return a number above 0; InputError for anything else."""
         value = self.get(name, default)
-        if isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:
+        if (
+            isinstance(value, bool)
+            or not isinstance(value, int | float)
+            or not 0 < value < math.inf
+        ):
             raise self.wrong(name, f"is {describe(value)}, expected a number above 0")
         return float(value)

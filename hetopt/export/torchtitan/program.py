@@ -11,8 +11,8 @@ import ast
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from hetopt.base.reading import read_text
 from hetopt.errors import InputError
+from hetopt.export.shared.python import followed, parse_program
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -75,11 +75,7 @@ class Program:
 
     def __init__(self, path: Path) -> None:
         self.file = str(path)
-        try:
-            tree = ast.parse(read_text(path, "a Python program"))
-        except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
-            text = f"cannot be read as Python: {error}".partition("\n")[0]
-            raise InputError(text, file=self.file) from error
+        tree = parse_program(path)
         self.undecided: dict[str, None] = {}
         self.sources: dict[str, str] = {}
         self._left = _MOST_STATEMENTS
@@ -94,7 +90,8 @@ class Program:
                 self.sources |= dict.fromkeys(names, module)
         self._constants: dict[str, Any] = {}
         kept = [each for each in tree.body if isinstance(each, ast.Assign)]
-        self._run(kept, self._constants)
+        with followed(self.file):
+            self._run(kept, self._constants)
 
     def configurations(self) -> list[str]:
         """Return the functions that take nothing and return a configuration."""
@@ -109,7 +106,8 @@ class Program:
         if name not in self._functions:
             found = ", ".join(self.configurations()[:5]) or "none"
             raise self.wrong(name, f"is not in the file, which configures {found}")
-        made = self._call(self._functions[name], {})
+        with followed(self.file):
+            made = self._call(self._functions[name], {})
         if isinstance(made, Made) and made.name == TRAINER:
             return made
         what = made.name if isinstance(made, Made) else str(made)[:60]

@@ -177,7 +177,9 @@ def test_what_no_plan_can_say_is_refused() -> None:
     read_back, job = two_stages()
     read_back = named(read_back, "hall0", "hall1")
     odd = replace(read_back.stages[0], strategy=Strategy(dp=3, cp=1, tp=1))
-    with pytest.raises(InputError, match=r"no plan can say this: .* does not divide"):
+    with pytest.raises(
+        InputError, match=r"no plan can express this: .* does not divide"
+    ):
         import_plan(replace(read_back, stages=(odd, read_back.stages[1])), job.problem)
     large = replace(read_back.stages[0], strategy=Strategy(dp=2, cp=1, tp=8))
     with pytest.raises(InputError, match="needs 16 devices"):

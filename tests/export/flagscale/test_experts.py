@@ -60,6 +60,18 @@ def test_every_mesh_has_its_own_degrees(
     assert {each.argument for each in found.reported} <= {"no_rope_fusion"}
 
 
+def test_experts_are_cut_like_the_tensors_of_a_mesh_by_default(tmp_path: Path) -> None:
+    given = job(first=(1, 4), last=(1, 4))
+    write_folder(str(tmp_path / "out"), bundle(given, LAUNCHER, allow_lossy=False))
+    path = tmp_path / "out/conf/train/plan.yaml"
+    settings = yaml.safe_load(path.read_text())
+    del settings["system"]["hetero"]["expert_tensor_parallel_size_per_process_mesh"]
+    del settings["system"]["expert_tensor_parallel_size"]
+    path.write_text(yaml.safe_dump(settings))
+    found = read_flagscale(tmp_path / "out")
+    assert [(s.strategy.ep, s.strategy.etp) for s in found.stages] == [(1, 4)] * 2
+
+
 def test_meshes_all_spread_experts_or_none_does() -> None:
     with pytest.raises(CheckError, match="all stages spread experts or none does"):
         bundle(job(last=(1, 4)), LAUNCHER, allow_lossy=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -255,6 +256,8 @@ RECOMPUTE = "system.recompute"
         ),
         (of(HETERO, "hetero_device_types", ["A800"]), "one for each of 2"),
         (of(HETERO, "hetero_device_types", []), "expected a list of names"),
+        (of(HETERO, "hetero_device_types", [None, "x"]), "holds left out, expected"),
+        (of(HETERO, "hetero_device_types", ["x", [1]]), "holds a list, expected name"),
         (of(HETERO, "hetero_current_device_type", "H800"), "is no device type"),
         (of(HETERO, "standalone_embedding_stage", True), "is true, expected false"),
         (of(HETERO, "hetero_pipeline_layer_split", [6, 6]), "one for each of 3 stages"),
@@ -283,13 +286,13 @@ RECOMPUTE = "system.recompute"
         ),
         (of(RECOMPUTE, "recompute_granularity", "some"), "expected full or selective"),
         (of(RECOMPUTE, "recompute_method", None), "expected uniform or block"),
-        (of(RECOMPUTE, "recompute_method", "block"), "recomputes 1 of a stage's 6"),
+        (of(RECOMPUTE, "recompute_method", "block"), "recomputes 1 of the 6 lay"),
         (
             of(RECOMPUTE, "recompute_granularity_per_stage", [1]),
             "of an older FlagScale",
         ),
         (of(RECOMPUTE, f"recompute_granularity{ROWS}", [[3, 7, 1]]), "7 micro-batches"),
-        (of(RECOMPUTE, f"recompute_granularity{ROWS}", [[2, 8, 1]]), "is of 2 stages"),
+        (of(RECOMPUTE, f"recompute_granularity{ROWS}", [[2, 8, 1]]), "describes 2"),
         (
             of(RECOMPUTE, f"recompute_granularity{ROWS}", [[3, 8, 2]]),
             "other than 0 and 1",
@@ -370,6 +373,40 @@ def test_hosts_beyond_nnodes_are_not_used(tmp_path: Path) -> None:
         read_flagscale(write(tmp_path, change))
 
 
+@pytest.mark.parametrize(
+    ("key", "value", "message"),
+    [
+        ("nnodes", [2], "runner.nnodes: is a list, expected a whole number"),
+        ("nnodes", 0, "runner.nnodes: is 0, expected a whole number of at least 1"),
+        ("hostfile", [1], "runner.hostfile: is a list, expected a file's name"),
+    ],
+)
+@pytest.mark.parametrize("hetero", [True, False])
+def test_wrong_runners_are_refused_with_the_reason(
+    tmp_path: Path, hetero: bool, key: str, value: object, message: str
+) -> None:
+    def change(train: Data, experiment: Data) -> None:
+        train["system"]["hetero"]["enable_hetero"] = hetero
+        experiment["experiment"]["runner"][key] = value
+
+    with pytest.raises(InputError, match=re.escape(message)):
+        read_flagscale(write(tmp_path, change))
+
+
+def test_names_that_no_file_can_have(tmp_path: Path) -> None:
+    def lost(_: Data, experiment: Data) -> None:
+        experiment["defaults"] = [{"train": "x" * 5000}]
+
+    with pytest.raises(InputError, match="but there is no such YAML file in"):
+        read_flagscale(write(tmp_path / "train", lost))
+
+    def far(_: Data, experiment: Data) -> None:
+        experiment["experiment"]["runner"]["hostfile"] = "x" * 5000
+
+    stages = read_flagscale(write(tmp_path / "hosts", far)).stages
+    assert [stage.hosts for stage in stages] == [(), (), ()]
+
+
 def test_folders_that_are_none(tmp_path: Path) -> None:
     for name, files, message in (
         ("empty", {}, "holds no experiment"),
@@ -380,7 +417,7 @@ def test_folders_that_are_none(tmp_path: Path) -> None:
             {"a.yaml": "experiment: {}\n", "b.yaml": "experiment: {}\n"},
             "several",
         ),
-        ("none", {"a.yaml": "experiment: {}\n"}, "names no train"),
+        ("none", {"a.yaml": "experiment: {}\n"}, "does not name training"),
         ("lost", {"a.yaml": "experiment: {}\ndefaults: [{train: x}]\n"}, "there is no"),
         ("list", {"a.yaml": "system: {hetero: 1}\nmodel: [1]\n"}, "is no mapping"),
         ("plain", {"a.yaml": "system: {x: 1}\nmodel: {}\n"}, "num_layers: is"),

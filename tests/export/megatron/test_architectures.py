@@ -327,6 +327,16 @@ def test_files_of_another_model_are_refused(
         ("4095,0", "4095,0 --window-attn-skip-freq 0", "--window-attn-skip-freq: is "),
         (
             "4095,0",
+            "4095,0 --window-attn-skip-freq 2 --no-rope-freq 4",
+            "--no-rope-freq: is '4' and window_attn_skip_freq is '2': give both the sa",
+        ),
+        (
+            "4095,0",
+            "4095,0 --no-rope-freq 4",
+            "--no-rope-freq: is '4' and window_attn_skip_freq is left out: give both",
+        ),
+        (
+            "4095,0",
             "4095,0 --use-rope-scaling --rope-scaling-factor 0",
             "--rope-scaling-factor: is 0, expected more than 0",
         ),
@@ -345,3 +355,42 @@ def test_wrong_values_name_file_and_argument(
         read_megatron(tmp_path / "out")
     assert said in str(caught.value)
     assert ".sh" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("given", "window", "full", "turned"),
+    [
+        ("--no-rope-freq 4", None, (3, 7), False),
+        ("--window-size 99,0", 100, (), None),
+        ("--window-size 99,0 --no-rope-freq [0,0,0,0,0,0,0,0]", 100, (), True),
+        (
+            "--window-size 99,0 --window-attn-skip-freq 4 --no-rope-freq "
+            "[0,0,0,1,0,0,0,1]",
+            100,
+            (3, 7),
+            False,
+        ),
+        (
+            "--window-size 99,0 --window-attn-skip-freq 4 --no-rope-freq "
+            "[0,0,0,0,0,0,0,0]",
+            100,
+            (3, 7),
+            True,
+        ),
+    ],
+)
+def test_layers_without_window_and_without_rotary_embedding(
+    given: str,
+    window: int | None,
+    full: tuple[int, ...],
+    turned: bool | None,
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "run.sh").write_text(
+        f"torchrun --nproc_per_node 1 pretrain_gpt.py --num-layers 8 {given} "
+        "--hidden-size 64 --num-attention-heads 4 --micro-batch-size 1"
+    )
+    says = read_megatron(tmp_path).says
+    assert says["sliding_window"] == window
+    assert says["full_layers"] == full
+    assert says.get("rotary_full_layers") == turned

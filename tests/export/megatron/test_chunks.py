@@ -204,7 +204,7 @@ def test_explain_asks_for_as_many_chunks(
     assert "interleaved-1f1b of 2 chunks a stage" in capsys.readouterr().out
     path.write_text(TEXT.replace("chunks: 2", "chunks: 3"))
     assert main(["explain", str(path), *asked]) == 2
-    assert "the files' stages hold 2" in capsys.readouterr().err
+    assert "the files have 2 chunks per stage" in capsys.readouterr().err
 
 
 def test_the_least_time_for_megatron(problem: Problem) -> None:

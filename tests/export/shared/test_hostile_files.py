@@ -43,8 +43,19 @@ def complaint(folder: Path, form: str, **files: str) -> str:
             f"{CALL} --pipeline-model-parallel-layout 'E(t*9999|)*9999L'",
             "stands for more than 1000000 letters",
         ),
+        (f"{CALL} --nnodes x:x", "--nnodes: is 'x:x', expected a whole number"),
+        (f"{CALL} --nnodes 0:0", "--nnodes: is '0:0', expected a whole number"),
+        (f"{CALL} --hostfile {'x' * 5000}", "is not given, nor a hostfile"),
+        (
+            f"torchrun --nproc_per_node 1 {CALL.replace(' ', '.py ', 1)} "
+            f"--recompute-granularity full --recompute-method {'x' * 5000}",
+            "--recompute-method: is 'xxx",
+        ),
     ],
-    ids=["digits", "product", "doubling", "array", "long", "stages", "layout"],
+    ids=[
+        *("digits", "product", "doubling", "array", "long", "stages", "layout"),
+        *("range", "none", "file", "method"),
+    ],
 )
 def test_scripts(script: str, said: str, tmp_path: Path) -> None:
     assert said in complaint(tmp_path, "megatron", run_sh=script)
@@ -83,7 +94,7 @@ def test_a_job_of_too_many_stages(tmp_path: Path) -> None:
 def test_a_job_of_too_many_ranks(tmp_path: Path) -> None:
     stage = {"dp": 1000, "cp": 1000, "tp": 1000, "warmup": 1, "zero": 1}
     job = {
-        "model": dict.fromkeys(MODEL, 8),
+        "model": dict.fromkeys(MODEL, 8) | {"tied": False},
         "training": {
             "microbatches": 1,
             "chunks": 1,
@@ -110,8 +121,18 @@ def test_a_job_of_too_many_ranks(tmp_path: Path) -> None:
             "cannot tell how many ranks there are",
         ),
         ("import os\nos.remove('x')\n", "model.num_layers: is missing"),
+        (f"cfg.model.num_layers = 0x{'f' * 5000}\n", "a number of more than 64 digits"),
+        (f"cfg.model.num_layers = {'1+' * 5000}1\n", "is nested too deeply"),
+        (
+            "cfg.model.num_layers = 8\ncfg.train.micro_batch_size = 1\n"
+            f"cfg.trainer.devices = 8\ncfg.model.hidden_size = '{'9' * 5000}'\n",
+            "hidden_size: is '999",
+        ),
     ],
-    ids=["syntax", "depth", "sum", "negative", "batch", "ranks", "never run"],
+    ids=[
+        *("syntax", "depth", "sum", "negative", "batch", "ranks", "never run"),
+        *("hexadecimal", "long sum", "digits"),
+    ],
 )
 def test_recipes(text: str, said: str, tmp_path: Path) -> None:
     assert said in complaint(tmp_path, "nemo", recipe_py=text)
@@ -136,6 +157,27 @@ def test_configurations_of_deepspeed(config: str, said: str, tmp_path: Path) -> 
         "--deepspeed_config ds.json"
     )
     assert said in complaint(tmp_path, "megatron", run_sh=script, ds_json=config)
+
+
+@pytest.mark.parametrize("value", ["2024-13-45", "9" * 5000, "0x" + "f" * 5000])
+def test_overrides_that_are_no_values_stay_text(value: str, tmp_path: Path) -> None:
+    (tmp_path / "recipe.py").write_text("cfg.model.num_layers = 8\n")
+    (tmp_path / "run.sh").write_text(
+        "torchrun --nproc_per_node 1 pretrain.py train.micro_batch_size=1 "
+        f"checkpoint.ours={value}"
+    )
+    found = reader(tmp_path, "nemo").read(tmp_path)
+    assert "checkpoint.ours" in {each.argument for each in found.reported}
+
+
+def test_a_configuration_whose_name_no_file_has_is_not_there(tmp_path: Path) -> None:
+    (tmp_path / "run.sh").write_text(
+        "deepspeed --num_gpus 1 pretrain_gpt.py --num-layers 8 --micro-batch-size 1 "
+        f"--deepspeed --deepspeed_config {'x' * 5000}"
+    )
+    found = reader(tmp_path, "megatron").read(tmp_path)
+    told = [each.why for each in found.reported]
+    assert any("which is not here" in why and len(why) < 200 for why in told)
 
 
 def test_later_arguments_count_and_words_stay_together(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from hetopt.errors import CheckError, InputError
+from hetopt.export.back.importing import import_plan
 from hetopt.export.bundle import bundle, write_folder
 from hetopt.export.job import Job
 from hetopt.export.planning.limits import fitted
@@ -156,11 +157,16 @@ def test_experts_are_read_back(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("keys", "value", "message"),
     [
-        (("stages", 0, "ep"), 3, r"stages\.0\.ep: is 3, times etp 1 no divisor of dp"),
+        (("stages", 0, "ep"), 3, r"stages\.0\.ep: is 3: ep \* etp = 3 \* 1 does not"),
         (("stages", 1, "etp"), 0, r"stages\.1\.etp: is 0"),
-        (("model", "experts"), 4, r"model\.experts: expected dense_layers, ffn"),
+        (("model", "experts"), 4, r"model\.experts: is 4, expected a mapping"),
+        (("model", "experts"), {}, r"model\.experts\.number: is missing"),
+        (("model", "experts", "top"), 1, r"model\.experts: has 'top', expected only"),
         (("model", "experts", "number"), 0, r"model\.experts: number is 0"),
-        (("model", "experts", "dense_layers"), 1, r"model\.experts: .*iterable"),
+        (("model", "experts", "number"), "8", r"number: is '8', expected a whole"),
+        (("model", "experts", "scale"), [], r"scale: is a list, expected a number"),
+        (("model", "experts", "dense_layers"), 1, r"dense_layers: is 1, expected a l"),
+        (("model", "experts", "dense_layers"), [{}], r"dense_layers: is no list of"),
     ],
 )
 def test_wrong_experts_are_refused_with_the_reason(
@@ -174,12 +180,13 @@ def test_wrong_experts_are_refused_with_the_reason(
 
 def change(path: Path, keys: tuple[Any, ...], value: object) -> None:
     """Put a value under some keys of a file."""
-    content = json.loads(path.read_text())
-    place = content
-    for key in keys[:-1]:
-        place = place[key]
-    place[keys[-1]] = value
-    path.write_text(json.dumps(content))
+    content = {"all": json.loads(path.read_text())}
+    place: Any = content
+    last: Any = "all"
+    for key in keys:
+        place, last = place[last], key
+    place[last] = value
+    path.write_text(json.dumps(content["all"]))
 
 
 def test_each_loss_of_experts_is_named() -> None:
@@ -225,6 +232,9 @@ def test_zero_of_each_stage_is_kept(tmp_path: Path) -> None:
     assert "zero" not in read.says
     zeros = [stage.strategy.zero for stage in read.stages]
     assert zeros == [other.zero] + [job.problem.training.zero] * (len(zeros) - 1)
+    # No table has costs of stages that shard their states differently.
+    with pytest.raises(InputError, match=r"zero: is 0, 1.* by stage, which hetopt"):
+        import_plan(read, job.problem)
 
 
 @pytest.mark.parametrize(
@@ -248,6 +258,14 @@ def test_zero_of_each_stage_is_kept(tmp_path: Path) -> None:
         (("training", "chunks"), 0, r"training\.chunks: is 0"),
         (("training", "chunks"), 99, r"chunks: is 99, (which needs|expected a div)"),
         (("model",), {}, r"model\.hidden: is missing"),
+        ((), [], r"job\.json: is a list, expected a mapping"),
+        (("stages",), [[1]], r"stages\.0: is a list, expected a mapping"),
+        (("training",), [1], r"training: is a list, expected a mapping"),
+        (("training", "seq_len"), [8], r"seq_len: is a list, expected a whole"),
+        (("model",), None, r"model: is empty, expected a mapping"),
+        (("model",), "GPT", r"model: is 'GPT', expected a mapping"),
+        (("model", "tied"), 0, r"model\.tied: is 0, expected true or false"),
+        (("model", "hidden"), "a\nb", r"hidden: is 'a\\nb', expected a whole"),
     ],
 )
 def test_wrong_jobs_are_refused_with_the_reason(
@@ -256,6 +274,15 @@ def test_wrong_jobs_are_refused_with_the_reason(
     folder = write(exact(2, schedules=("1f1b",)), tmp_path / "out")
     change(folder / "job.json", keys, value)
     with pytest.raises(InputError, match=message):
+        read_torch(folder)
+
+
+def test_a_job_without_a_model_is_refused(tmp_path: Path) -> None:
+    folder = write(exact(2, schedules=("1f1b",)), tmp_path / "out")
+    content = json.loads((folder / "job.json").read_text())
+    del content["model"]
+    (folder / "job.json").write_text(json.dumps(content))
+    with pytest.raises(InputError, match="model: is missing"):
         read_torch(folder)
 
 

@@ -16,7 +16,7 @@ from hetopt.export.registry import reader
 from hetopt.export.torchtitan.launcher import LAUNCHER as TORCHTITAN
 from hetopt.problem.training.choices import Precision
 from tests.export.jobs import draw_job, restaged, untied
-from tests.with_configs import job_of, problem_with_preset
+from tests.with_configs import job_of, problem_of, problem_with_preset
 
 #: What every bundle loses, which importing says again.
 DOCUMENTS = "attention across the documents of a sequence"
@@ -90,6 +90,8 @@ def test_a_mixture_is_read_as_its_plan(
         ('comm_backend="standard"', 'comm_backend="x"', "hetopt can price standard"),
         ("score_func='softmax'", "score_func='tanh'", "expected softmax or sigmoid"),
         ("hidden_dim=768", "hidden_dim=None", "expected a whole number"),
+        ("groups=None", "groups='x'", "num_expert_groups: is 'x', expected a whole"),
+        ("route_scale=1.0", "route_scale=1e999", "is inf, expected a number above 0"),
         ("moe=mixture(deep)", "moe=mixture(deep), feed_forward=norm(1)", "without fee"),
     ],
 )
@@ -97,6 +99,26 @@ def test_wrong_mixtures_are_refused_with_the_reason(
     before: str, after: str, message: str, tmp_path: Path
 ) -> None:
     job = job_of(problem_with_preset("qwen3-30b-a3b"), tp=4, ep=4)
+    write_folder(str(tmp_path / "out"), bundle(job, TORCHTITAN, allow_lossy=True))
+    path = tmp_path / "out/hetopt_plan.py"
+    text = path.read_text()
+    assert before in text
+    path.write_text(text.replace(before, after))
+    with pytest.raises(InputError, match=message):
+        reader(tmp_path / "out", None).read(tmp_path / "out")
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "message"),
+    [
+        ("scaling_factor=8.0", "scaling_factor=1e999", "is inf, expected a number"),
+        ("low_freq_factor=1.0", "low_freq_factor=9", "scaling: is llama, but low_freq"),
+    ],
+)
+def test_wrong_scalings_are_refused_with_the_reason(
+    before: str, after: str, message: str, tmp_path: Path
+) -> None:
+    job = job_of(problem_of("llama-3.1-8b"))
     write_folder(str(tmp_path / "out"), bundle(job, TORCHTITAN, allow_lossy=True))
     path = tmp_path / "out/hetopt_plan.py"
     text = path.read_text()
@@ -117,6 +139,8 @@ HOSTILE = {
         "pipeline_parallel_degree = 2\ndata_parallel_shard_degree = 1\n"
     ),
     "no TOML": "[[[",
+    "a number of too many digits": f"[model]\n[training]\nsteps = {'9' * 5000}\n",
+    "a hexadecimal one": f"[model]\n[training]\nseq_len = 0x{'f' * 5000}\n",
 }
 COMPUTED = {
     "a loop": "    c = Trainer.Config()\n    while True: c = f(c)\n    return c\n",
@@ -124,6 +148,11 @@ COMPUTED = {
     "a lambda": "    return (lambda: Trainer.Config())()\n",
     "its file": "    open('ran', 'w')\n    return Trainer.Config(**open('x'))\n",
     "a model by code": "    return Trainer.Config(model_spec=[eval('1')][0])\n",
+    "a long sum": f"    return Trainer.Config(a={'1+' * 5000}1)\n",
+    "a long number": f"    return Trainer.Config(a=0x{'f' * 5000})\n",
+    "an own recomputation": (
+        "    return Trainer.Config(activation_checkpoint=MyFullAC.Config())\n"
+    ),
 }
 
 

@@ -93,8 +93,8 @@ def megatron_losses(
     parts = max(stage.strategy.cp for stage in job.stages)
     if parts > 1 and job.problem.model.architecture.sliding_window is not None:
         yield Loss(
-            what=f"cp {parts} with a sliding window: keys and values that go round "
-            "(cp_comm_type p2p) have none (to plan so, pin cp: 1)",
+            what=f"cp {parts} with a sliding window: ring attention (cp_comm_type p2p) "
+            "does not support windows (to plan so, pin cp: 1)",
             instead=None,
         )
     yield from offload_problem_losses(job.problem)

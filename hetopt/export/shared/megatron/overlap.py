@@ -39,7 +39,9 @@ def overlap_losses(job: Job) -> Iterator[Loss]:
     if stages == 1 and job.problem.model.predictions:
         yield overlap_loss(overlap, "it hides none of one stage that predicts tokens")
     if any(stage.strategy.recompute == "full" for stage in job.stages):
-        yield overlap_loss(overlap, "it hides none that full recomputation repeats")
+        yield overlap_loss(
+            overlap, "it cannot hide all-to-alls with full recomputation"
+        )
 
 
 def overlap_problem_losses(problem: Problem) -> Iterator[Loss]:

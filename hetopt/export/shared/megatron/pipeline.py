@@ -73,7 +73,10 @@ def experts_of(
     ep = arguments.count(EXPERTS, 1)
     etp = arguments.count("--expert-tensor-parallel-size", tp)
     if dp * cp * tp % (ep * etp):
-        msg = f"is {ep}, times {etp} no divisor of dp * cp * tp = {dp} * {cp} * {tp}"
+        msg = (
+            f"is {ep}: ep * etp = {ep} * {etp} does not divide dp * cp * tp = {dp} * "
+            f"{cp} * {tp}"
+        )
         raise arguments.wrong(EXPERTS, msg)
     return ep, etp
 

@@ -20,7 +20,7 @@ _OTHERS = (
         "vlm|llava|multimodal|mimo|vision|vit|clip|inpaint|dino|swin|segmentation",
         "trains on images",
     ),
-    ("rl|grpo|ppo|dpo|rlhf", "learns from rewards"),
+    ("rl|grpo|ppo|dpo|rlhf", "runs reinforcement learning"),
     (
         "eval|evaluate|evaluation|evalharness|tasks|zeroshot",
         "evaluates a trained model",
@@ -44,7 +44,7 @@ _ARGUMENTS = {
     "decoder_seq_length": "trains an encoder and a decoder",
     "retro_add_retriever": "trains Retro, which retrieves",
     "vision_pretraining": "trains on images",
-    "perform_rl_step": "learns from rewards",
+    "perform_rl_step": "runs reinforcement learning",
     "skip_train": "evaluates a trained model",
     "ds_inference": "generates text",
     "kd": "distils a teacher",

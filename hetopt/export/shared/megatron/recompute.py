@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hetopt.base.words import describe
 from hetopt.export.shared.megatron.numbers import whole
 
 if TYPE_CHECKING:
@@ -42,13 +43,13 @@ def recompute_of(settings: Mapping[str, str], largest: int, wrong: Wrong) -> Rec
         given is None and "recompute_activations" in settings
     )
     if selective and settings.get(modules, "core_attn") != "core_attn":
-        msg = f"is {settings[modules]!r}, hetopt can price core_attn alone"
+        msg = f"is {describe(settings[modules])}, hetopt can price core_attn alone"
         raise wrong(modules, msg)
     if given == "full" or (given is None and old in settings):
         _check_whole(settings, largest, wrong)
         return "full"
     if given is not None and not selective:
-        raise wrong(name, f"is {given!r}, expected full or selective")
+        raise wrong(name, f"is {describe(given)}, expected full or selective")
     if "checkpoint_activations" in settings:
         # DeepSpeed's own way to do the same: looking it up keeps it out of the reports.
         settings.get("deepspeed_activation_checkpointing")
@@ -65,11 +66,15 @@ def _check_whole(settings: Mapping[str, str], largest: int, wrong: Wrong) -> Non
     names = next((pair for pair in _NAMES if pair[0] in settings), _NAMES[0])
     method = settings.get(names[0])
     if method not in ("uniform", "block"):
-        raise wrong(names[0], f"is {method!r}, expected uniform or block")
+        what = "missing" if method is None else describe(method)
+        raise wrong(names[0], f"is {what}, expected uniform or block")
     number = whole(settings, names[1], wrong, 1 if names is _NAMES[1] else None)
     if (method == "uniform" and number == 1) or (
         method == "block" and number >= largest
     ):
         return
-    msg = f"{method} {number} recomputes other than every layer, which hetopt can price"
+    msg = (
+        f"{method} {number} does not recompute every layer from its own input: hetopt "
+        f"can price only uniform 1 and block {largest}"
+    )
     raise wrong(names[1], msg)

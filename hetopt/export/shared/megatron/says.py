@@ -39,6 +39,8 @@ _ROTARY_NUMBERS = {
     "rotary_base": ("rotary_base", 10000.0),
     "rotary_percent": ("rotary_fraction", 1.0),
 }
+#: Setting with the layers that have no sliding window.
+_SKIPPED = "window_attn_skip_freq"
 #: Setting that is on or off -> field.
 _FLAGS = {
     "apply_layernorm_1p": "norm_zero_centred",
@@ -93,8 +95,7 @@ def model_says(
         says
         | _activation(settings, wrong)
         | _positions(settings, wrong)
-        | _windows(settings, layers, wrong)
-        | _without_rotary(settings, layers, wrong)
+        | _full_layers(settings, layers, wrong)
         | experts_say(settings, layers, says["ffn"], wrong)
     )
 
@@ -249,7 +250,10 @@ def notes(
     dispatcher = "moe_token_dispatcher_type"
     known = settings.get(dispatcher) in ("alltoall", "flex")
     if has_experts(settings) and not known:
-        why = "hetopt prices tokens that are sent to the ranks of their experts alone"
+        why = (
+            "hetopt prices only dispatchers that send tokens to the ranks of their "
+            "experts"
+        )
         found.append(not_priced(spelled(dispatcher), why))
     if settings.get("cp_comm_type", "p2p") != "p2p":
         why = "hetopt prices keys and values that go round between devices"
@@ -277,20 +281,35 @@ def _scaling(settings: Mapping[str, str], wrong: Wrong) -> RotaryScaling | None:
     return None
 
 
-def _without_rotary(
+def _full_layers(
     settings: Mapping[str, str], layers: int, wrong: Wrong
 ) -> dict[str, Any]:
-    """Return the fields of layers without rotary embedding, if there are any."""
-    name = "no_rope_freq"
+    """Return the window, and the layers without it or without rotary embedding.
+
+    Raises
+    ------
+    InputError
+        These are not the same layers, which no model of hetopt has.
+    """
+    says, name = _windows(settings, layers, wrong), "no_rope_freq"
     if name not in settings:
-        return {}
+        return says
     found = _pattern(settings, name, layers, "1", wrong)
-    return {"rotary_full_layers": not found, "full_layers": found}
+    if not found:
+        return says | {"rotary_full_layers": True}
+    if says.get("full_layers", found) != found:
+        given = describe(settings[_SKIPPED]) if _SKIPPED in settings else "left out"
+        msg = (
+            f"is {describe(settings[name])} and {_SKIPPED} is {given}: give both the "
+            "same layers, hetopt can price nothing else"
+        )
+        raise wrong(name, msg)
+    return says | {"rotary_full_layers": False, "full_layers": found}
 
 
 def _windows(settings: Mapping[str, str], layers: int, wrong: Wrong) -> dict[str, Any]:
     """Return the sliding window, and the layers without it."""
-    size, skipped = "window_size", "window_attn_skip_freq"
+    size = "window_size"
     if size not in settings:
         return {"sliding_window": None}
     match = re.fullmatch(r"\(?([0-9]{1,9}), ?0\)?", settings[size])
@@ -298,9 +317,8 @@ def _windows(settings: Mapping[str, str], layers: int, wrong: Wrong) -> dict[str
         msg = f"is {describe(settings[size])}, expected tokens before and 0 behind"
         raise wrong(size, msg)
     says: dict[str, Any] = {"sliding_window": int(match[1]) + 1, "full_layers": ()}
-    if skipped not in settings:
-        return says
-    says["full_layers"] = _pattern(settings, skipped, layers, "0", wrong)
+    if _SKIPPED in settings:
+        says["full_layers"] = _pattern(settings, _SKIPPED, layers, "0", wrong)
     return says
 
 

@@ -124,7 +124,7 @@ class ShellArguments:
         }
         return (
             *(
-                not_priced(text, "hetopt cannot decide it and reads every line of it")
+                not_priced(text, "hetopt cannot evaluate it and reads all of its lines")
                 for text in self.undecided
             ),
             *known.report(left, spelled),
@@ -240,7 +240,8 @@ def read_script(
     meant = [one for one in programs if calls is None or calls(one)]
     if len(meant) > 1:
         msg = (
-            f"starts {len(meant)} programs, or one in as many ways: keep the one meant"
+            f"starts {len(meant)} programs, or one program in {len(meant)} ways: keep "
+            "the one you mean"
         )
         raise InputError(msg, file=str(path))
     return meant[0] if meant else everything

@@ -80,7 +80,7 @@ def test_what_all_stages_offload_is_told_and_read_back(
 @pytest.mark.parametrize("name", ["megatron", "nemo"])
 def test_what_some_stages_offload_is_a_loss(name: str) -> None:
     job = offloading(JOB, USED[0])
-    with pytest.raises(CheckError, match=f"optimizer of {USED[0]}: all stages do so"):
+    with pytest.raises(CheckError, match=f"optimizer of {USED[0]}: it offloads all"):
         bundle(job, launcher(name), allow_lossy=False)
     files = bundle(job, launcher(name), allow_lossy=True)
     assert "optimizer states on the devices" in files["LOSSY.md"]
