@@ -304,7 +304,7 @@ def test_no_schedule_fits(problem: str, capsys: pytest.CaptureFixture[str]) -> N
     assert "\n" not in error
 
 
-INSIDE = "is 3, but the model's 4 units between embedding and head do not divide into 3"
+INSIDE = "is 3, but the model's 4 units between embedding and head cannot be divided"
 THREE = ", schedule: interleaved-1f1b, chunks: 3"
 TWO = ", schedule: interleaved-1f1b, chunks: 2"
 
