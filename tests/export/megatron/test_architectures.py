@@ -340,6 +340,12 @@ def test_files_of_another_model_are_refused(
             "4095,0 --use-rope-scaling --rope-scaling-factor 0",
             "--rope-scaling-factor: is 0, expected more than 0",
         ),
+        (
+            "4095,0",
+            "4095,0 --use-rope-scaling --rotary-seq-len-interpolation-factor 2",
+            "--rotary-seq-len-interpolation-factor: is given beside use_rope_scaling",
+        ),
+        ("--swiglu", "--swiglu --squared-relu", "--squared-relu: is given beside swig"),
     ],
 )
 def test_wrong_values_name_file_and_argument(

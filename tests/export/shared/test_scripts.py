@@ -59,7 +59,7 @@ def test_another_version_ends_the_script_in_one_line(name: str, tmp_path: Path) 
         assert ran.returncode == code, ran.stderr
         assert ran.stdout == ("" if code else "started\n")
     assert ran.stderr.startswith(f"tested with {module} 0.")
-    assert "found 0.99.0; ANY_VERSION=1" in ran.stderr
+    assert "found 0.99.0; set ANY_VERSION=1 in" in ran.stderr
     assert ran.stderr.count("\n") == 1
     assert started(folder, ANY_VERSION="1").stdout == "started\n"
     assert f"`{module}` {release[: release.rindex('.')]}" in (

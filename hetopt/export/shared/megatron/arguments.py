@@ -183,7 +183,7 @@ _UNPRICED = {
         "curriculum_learning_type data_efficiency_curriculum_learning "
         "variable_seq_lengths use_packed_sequence"
     ),
-    "hetopt prices keys and values that go round between devices": (
+    "hetopt prices ring attention (cp_comm_type p2p)": (
         "hierarchical_context_parallel_sizes hybrid_context_parallel"
     ),
     "hetopt's ranks are laid out tp-cp-dp-pp": "use_tp_pp_dp_mapping",

@@ -141,6 +141,7 @@ def _ffn(settings: Mapping[str, str], hidden: int, wrong: Wrong) -> int:
 
 def _activation(settings: Mapping[str, str], wrong: Wrong) -> dict[str, Any]:
     gated = [name for name in ("swiglu", "quick_geglu") if name in settings]
+    _ensure_one(settings, ("swiglu", "quick_geglu", "squared_relu"), wrong)
     says: dict[str, Any] = {"gated": bool(gated), "gate_clamp": None}
     clamp, offset = "activation_func_clamp_value", "glu_linear_offset"
     if clamp in settings:
@@ -158,6 +159,15 @@ def _activation(settings: Mapping[str, str], wrong: Wrong) -> dict[str, Any]:
         if name in settings and activation is not None:
             says["activation"] = activation
     return says
+
+
+def _ensure_one(
+    settings: Mapping[str, str], names: tuple[str, ...], wrong: Wrong
+) -> None:
+    """Raise InputError if several settings are given of which one may be."""
+    given = [name for name in names if name in settings]
+    if len(given) > 1:
+        raise wrong(given[1], f"is given beside {given[0]}, expected one of the two")
 
 
 def _positions(settings: Mapping[str, str], wrong: Wrong) -> dict[str, Any]:
@@ -256,19 +266,17 @@ def notes(
         )
         found.append(not_priced(spelled(dispatcher), why))
     if settings.get("cp_comm_type", "p2p") != "p2p":
-        why = "hetopt prices keys and values that go round between devices"
+        why = "hetopt prices ring attention (cp_comm_type p2p)"
         found.append(not_priced(spelled("cp_comm_type"), why))
     return (*found, *offload_notes(settings, wrong, spelled))
 
 
 def _scaling(settings: Mapping[str, str], wrong: Wrong) -> RotaryScaling | None:
+    linear = "rotary_seq_len_interpolation_factor"
+    _ensure_one(settings, ("use_rope_scaling", linear), wrong)
     for switch, name, kind in (
         ("use_rope_scaling", "rope_scaling_factor", "llama3"),
-        (
-            "rotary_seq_len_interpolation_factor",
-            "rotary_seq_len_interpolation_factor",
-            "linear",
-        ),
+        (linear, linear, "linear"),
     ):
         if switch in settings:
             # 8 is the factor of Llama 3.1 and the parser's default.
