@@ -164,7 +164,7 @@ CASES = [
             node("n5", ["IDLE", "DYNAMIC_NORM"], A100),
         ),
         clusters=("a100-40gb: 1 x 4 A100-40GB",),
-        left_out={"powered": 1, "about to be": 1, "in a state": 2},
+        left_out={"powered": 1, "about to be": 1, "in an unknown state": 2},
     ),
     Case(
         id="DCUs and NPUs",

@@ -71,7 +71,7 @@ c8 frobnicating gpu:l40s:4 64 500000 cloud
 c9 idle gpu:l40s:4 64 500000 cloud
 """,
         clusters=("l40s: 1 x 4 L40S",),
-        left_out={"powered": 3, "about to be rebooted": 2, "in a state": 3},
+        left_out={"powered": 3, "about to be rebooted": 2, "in an unknown state": 3},
     ),
     Case(
         id="untyped and without devices",

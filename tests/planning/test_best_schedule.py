@@ -221,11 +221,11 @@ def test_schedules_that_a_launcher_or_a_solver_lacks_are_passed_over() -> None:
     found = best_schedule(request, solve, solver="uniform", launcher=("tractor", runs))
     reasons = {each.schedule: each.reason for each in found.result.schedules}
     assert reasons["gpipe"] == "tractor does not run it"
-    assert "no transfers that block" in str(reasons["1f1b-blocking"])
+    assert "not support blocking transfers" in str(reasons["1f1b-blocking"])
     assert reasons["virtual-1f1b"] is None
     assert found.result.status == "feasible"
     assert check_result(found.problem, found.table, found.result.to_json()) == []
-    with pytest.raises(InputError, match="no transfers that block"):
+    with pytest.raises(InputError, match="not support blocking transfers"):
         best_schedule(request, solve, solver="uniform", launcher=("tractor", runs[1:]))
     with pytest.raises(InputError, match="best, but tractor runs none of virtual-1f1b"):
         best_schedule(request, solve, solver="uniform", launcher=("tractor", ()))

@@ -101,10 +101,14 @@ def test_a_plan_that_is_not_the_best(capsys: pytest.CaptureFixture[str]) -> None
     assert "Another plan takes" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("flag", ["--from", "--table"])
-def test_options_of_mine_alone(flag: str, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("flag", "said"), [("--from", "is "), ("--table", "applies only to this problem")]
+)
+def test_options_of_mine_alone(
+    flag: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["explain", "site.yaml", flag, "megatron"]) == 2
-    assert f"{flag}: is " in capsys.readouterr().err
+    assert f"{flag}: {said}" in capsys.readouterr().err
 
 
 @pytest.mark.slow

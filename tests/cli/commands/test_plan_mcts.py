@@ -42,8 +42,16 @@ def test_plan_and_check(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
         ("mcts", ["--objective", "simulated"], "mcts does not prove the optimum"),
         ("mcts", ["--schedule", "auto"], "mcts cannot choose warm-up counts"),
         ("mcts-guided", ["--journal", "x"], "--journal: solver mcts-guided does not"),
-        ("dp", ["--iterations", "5"], "--iterations: solver dp has none"),
-        ("dp", ["--exploration", "5"], "--exploration: solver dp has none"),
+        (
+            "dp",
+            ["--iterations", "5"],
+            "--iterations: solver dp does not use this option",
+        ),
+        (
+            "dp",
+            ["--exploration", "5"],
+            "--exploration: solver dp does not use this option",
+        ),
     ],
 )
 def test_refusals_are_one_line(

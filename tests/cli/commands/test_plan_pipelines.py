@@ -97,7 +97,7 @@ def test_check_and_simulate_take_it(
 @pytest.mark.parametrize(
     ("command", "why"),
     [
-        (("export", "--to", "megatron", "--out", "x"), "for Megatron-LM has one"),
+        (("export", "--to", "megatron", "--out", "x"), "for Megatron-LM run one"),
         (("report", "--out", "x.html"), "takes plans of one"),
         (("simulate", "--svg", "x.svg"), "draws one pipeline"),
         (
@@ -124,11 +124,14 @@ def test_others_refuse_it_in_one_line(
 @pytest.mark.parametrize(
     ("options", "why"),
     [
-        (("--certificate", "c.json"), "--certificate: is about plans of one pipeline"),
-        (("--table", "lost.yaml"), "--table: is about plans of one pipeline"),
-        (("--objective", "simulated"), "--objective: is about plans of one"),
-        (("--top", "2"), "--top: is about plans of one pipeline"),
-        (("--for", "megatron"), "--for: is about plans of one pipeline"),
+        (
+            ("--certificate", "c.json"),
+            "--certificate: applies to plans of one pipeline",
+        ),
+        (("--table", "lost.yaml"), "--table: applies to plans of one pipeline"),
+        (("--objective", "simulated"), "--objective: applies to plans of one"),
+        (("--top", "2"), "--top: applies to plans of one pipeline"),
+        (("--for", "megatron"), "--for: applies to plans of one pipeline"),
         (
             ("--schedule", "best"),
             "--pipelines: cannot be combined with the schedule best",
@@ -153,7 +156,7 @@ def test_what_is_about_one_pipeline_is_refused(
 def test_pins_of_a_whole_plan_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
     Path("lost.yaml").write_text(f"{TEXT}pin: {{stages: 2}}\n")
     assert main(["plan", "lost.yaml", "--pipelines", "2"]) == 2
-    assert "pin.stages: is of a plan of one pipeline" in capsys.readouterr().err
+    assert "pin.stages: applies to one pipeline only" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

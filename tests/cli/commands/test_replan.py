@@ -53,7 +53,7 @@ def test_files_fit_each_other(
     lost = ("--lost", "a/0:0", "--iterations", "50", "--checkpoint-bandwidth", "1 GB/s")
     assert replan(ran, *lost, *files, "--json") == 0
     printed = capsys.readouterr()
-    assert "price_per_hour is left out" in printed.err
+    assert "price_per_hour is dropped" in printed.err
     data = json.loads(printed.out)
     jsonschema.validate(data, REPLAN)
     assert data["gap"] < 0.02

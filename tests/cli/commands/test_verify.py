@@ -116,7 +116,9 @@ def test_the_wrong_line_is_named(
     _, said = verify(capsys, *files, str(path), "--sample", "all")
     # A claim begins three lines above its "how".
     how = path.read_text().splitlines().index('   "how": "refuted-by-search",')
-    assert said[0].startswith(f"{path}:{how - 2}: programs.3: (1, 2) is bounded")
+    assert said[0].startswith(
+        f"{path}:{how - 2}: programs.3: (1, 2) has a plan below the claimed bound"
+    )
 
 
 def test_another_plan_table_or_problem_is_rejected(

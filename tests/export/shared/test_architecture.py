@@ -168,6 +168,6 @@ def test_a_precision_that_devices_lack_is_said() -> None:
         problem, training=training, clusters=(replace(cluster, accelerator=device),)
     )
     text = bundle(job_of(other), MEGATRON, allow_lossy=False)["README.md"]
-    assert "**Without bf16: old.**" in text
+    assert "**These accelerators have no bf16: old.**" in text
     plain = bundle(job_of(problem), MEGATRON, allow_lossy=False)["README.md"]
-    assert "Without bf16" not in plain
+    assert "have no bf16" not in plain

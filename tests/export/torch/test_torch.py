@@ -320,7 +320,7 @@ def test_each_loss_is_named() -> None:
         "model.attention_softcap"
     ]
     assert "positions" in lost(of(positions=7))[0]
-    assert "pairs" in lost(of(head_dim=7))[0]
+    assert "even width" in lost(of(head_dim=7))[0]
 
 
 def test_what_is_lost_is_not_in_the_files() -> None:

@@ -69,8 +69,8 @@ def test_models_without_experts_assume_nothing() -> None:
     with pytest.raises(InputError) as caught:
         read(", moe: {imbalance: 1.5}", model="llama-7b")
     assert str(caught.value) == (
-        "problem.yaml:4: training.moe: is of models with experts, which 'llama-7b' has "
-        "not: leave it out"
+        "problem.yaml:4: training.moe: is only for models with experts, and 'llama-7b' "
+        "has none: leave it out"
     )
 
 

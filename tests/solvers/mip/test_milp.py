@@ -137,7 +137,7 @@ def test_forcing_rows_of_presolve_are_not_trusted() -> None:
 
 def test_every_status_is_known_or_raises() -> None:
     assert verdict_of("kOptimal", HIGHS, "HiGHS") == "optimal"
-    with pytest.raises(SolverError, match="HiGHS says kSolveError"):
+    with pytest.raises(SolverError, match="HiGHS ended with status kSolveError"):
         verdict_of("kSolveError", HIGHS, "HiGHS")
 
 

@@ -204,7 +204,7 @@ def test_what_does_not_fit_is_ruled_out(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_unknown_statuses_raise() -> None:
     for known in (miqp_backends.SCIP_STATUS, miqp_backends.GUROBI_STATUS):
-        with pytest.raises(SolverError, match="says memlimit"):
+        with pytest.raises(SolverError, match="ended with status memlimit"):
             verdict_of("memlimit", known, "SCIP")
 
 

@@ -77,9 +77,9 @@ def test_what_is_settled_is_not_searched_again(tmp_path: Path) -> None:
     ("line", "says"),
     [
         ('{"schema": "hetopt-journal/9"}', "schema"),
-        ("[]", "no line of a journal"),
-        ("not json", "no line of a journal"),
-        ("", "no line of a journal"),
+        ("[]", "not a line of a journal"),
+        ("not json", "not a line of a journal"),
+        ("", "not a line of a journal"),
     ],
 )
 def test_what_is_no_journal_is_refused(tmp_path: Path, line: str, says: str) -> None:

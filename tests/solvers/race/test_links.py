@@ -228,7 +228,7 @@ def test_a_wrong_time_is_found_out_before_it_is_replaced() -> None:
         problem=instance.problem, table=instance.table, params=RaceParams(jobs=0)
     )
     assert dp(request).best is not None
-    with pytest.raises(CheckError, match="another time than it says"):
+    with pytest.raises(CheckError, match="the time of a plan differs"):
         sharing_links(boast, request, objective="closed", exact=True)
 
 

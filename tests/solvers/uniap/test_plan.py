@@ -207,8 +207,8 @@ def test_pins_of_the_pipeline_hold() -> None:
     ("of", "params", "message"),
     [
         (pinned(units=(4, 4)), RaceParams(), "pin.units: uniap decides"),
-        (on_cluster(cp=only(2)), RaceParams(), "cp: leaves nothing"),
-        (on_cluster(units=only(0)), RaceParams(), "units: leaves nothing"),
+        (on_cluster(cp=only(2)), RaceParams(), "cp: leaves no plan"),
+        (on_cluster(units=only(0)), RaceParams(), "units: leaves no plan"),
         (problem(), RaceParams(top=2), "--top: is 2, but uniap reports one plan"),
         (
             problem(),

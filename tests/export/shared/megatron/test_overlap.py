@@ -110,7 +110,10 @@ def test_stages_of_one_chunk_hide_nothing() -> None:
 
 def test_full_recomputation_hides_nothing() -> None:
     full = {"a": ("full",)}
-    refused(job(problem(2, recompute=full)), "it hides none that full recomputation")
+    refused(
+        job(problem(2, recompute=full)),
+        "it cannot hide all-to-alls with full recomputation",
+    )
 
 
 def test_fp32_hides_nothing() -> None:
