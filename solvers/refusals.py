@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hetopt.errors import InputError
-from hetopt.problem.cluster.packing import fills_by_sum, fits_by_limits
+from hetopt.problem.cluster.filling import fills_by_sum
+from hetopt.problem.cluster.packing import fits_by_limits
 from hetopt.schedule.schedules import rule_of
 from hetopt.solvers.registry import SOLVERS, relaxing_names, sampling_names, solver
 

@@ -23,7 +23,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hetopt.problem.cluster.packing import fills_by_sum
+from hetopt.problem.cluster.filling import fills_by_sum
 from hetopt.problem.training.pins import ANY
 from hetopt.solvers.heuristics.dfs_tree import Assignments, Best
 from hetopt.solvers.heuristics.free_units import ensure_free_units

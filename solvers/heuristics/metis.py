@@ -30,7 +30,7 @@ from typing import TYPE_CHECKING
 
 from hetopt.errors import InputError
 from hetopt.formulations.scale import PERIOD_SCALE
-from hetopt.problem.cluster.packing import fills_by_sum
+from hetopt.problem.cluster.filling import fills_by_sum
 from hetopt.problem.training.choices import RECOMPUTE
 from hetopt.solvers.heuristics.free_units import ensure_free_units
 from hetopt.solvers.heuristics.loads import Loads

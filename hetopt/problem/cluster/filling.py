@@ -4,13 +4,30 @@ from __future__ import annotations
 
 from functools import cache
 from math import prod
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from hetopt.problem.cluster.cluster import Cluster
 
 #: Most groups of stages that are tried; with more the answer is no.
 _MOST_GROUPS = 1 << 17
 
 
+def fills_by_sum(cluster: Cluster, devices: Iterable[int]) -> bool:
+    """Whether stages of these sizes fit if their sum is at most the cluster's devices.
+
+    Only equal nodes are looked at, and sizes that are divisors or multiples of theirs.
+    """
+    node, sizes = cluster.devices_per_node, set(devices)
+    if cluster.unequal is not None or any(n % node and node % n for n in sizes):
+        return False
+    return _always_fill(node, frozenset(n for n in sizes if n <= node))
+
+
 @cache
-def always_fill(node: int, sizes: frozenset[int]) -> bool:
+def _always_fill(node: int, sizes: frozenset[int]) -> bool:
     """Whether stages fit into k nodes whenever they have at most ``k * node`` devices.
 
     False may also mean that there are too many sizes to find out.

@@ -13,8 +13,6 @@ from itertools import pairwise
 from math import ceil
 from typing import TYPE_CHECKING, NamedTuple
 
-from hetopt.problem.cluster.filling import always_fill
-
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
@@ -65,17 +63,6 @@ def packed(cluster: Cluster, devices: int, inside: int) -> Packed | None:
         if stages > most:
             best, most = Packed(size, stages), stages
     return best
-
-
-def fills_by_sum(cluster: Cluster, devices: Iterable[int]) -> bool:
-    """Whether stages of these sizes fit if their sum is at most the cluster's devices.
-
-    Only equal nodes are looked at, and sizes that are divisors or multiples of theirs.
-    """
-    node, sizes = cluster.devices_per_node, set(devices)
-    if cluster.unequal is not None or any(n % node and node % n for n in sizes):
-        return False
-    return always_fill(node, frozenset(n for n in sizes if n <= node))
 
 
 def fits_by_limits(cluster: Cluster, stages: Iterable[tuple[int, int]]) -> bool:

@@ -11,13 +11,8 @@ import pytest
 from hetopt.check.plan.packing import most_stages, packing_findings
 from hetopt.plans.strategy import Strategy
 from hetopt.problem.cluster.cluster import Cluster
-from hetopt.problem.cluster.packing import (
-    Packed,
-    fills_by_sum,
-    fits_by_limits,
-    nodes_for,
-    packed,
-)
+from hetopt.problem.cluster.filling import fills_by_sum
+from hetopt.problem.cluster.packing import Packed, fits_by_limits, nodes_for, packed
 from tests.oracle import nodes as slow
 from tests.oracle import plain
 
