@@ -344,7 +344,7 @@ def test_refused_chunks_are_named_where_they_are_asked_for(
     assert error.startswith(said.replace("FILE", problem))
     assert "\n" not in error
     if INSIDE in said:
-        assert error.endswith("that are alike: expected 2, or another schedule")
+        assert error.endswith("into 3 equal parts: expected 2, or another schedule")
 
 
 def test_chunks_of_a_plan_are_named_by_its_file(
