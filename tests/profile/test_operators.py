@@ -171,7 +171,9 @@ def test_another_devices_profile_is_refused(tmp_path: Path, key: str) -> None:
 def test_another_precision_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "o.csv"
     measure_operators(str(path), CPU, "bf16", ABOUT)
-    with pytest.raises(InputError, match="dtype: bf16 there, fp16 here; choose"):
+    with pytest.raises(
+        InputError, match="dtype: is bf16 in the file but fp16 now; choose"
+    ):
         measure_operators(str(path), CPU, "fp16", ABOUT)
 
 
