@@ -163,7 +163,8 @@ def test_another_devices_profile_is_refused(tmp_path: Path, key: str) -> None:
     about = {"device": "accelerator", "hardware": "device"}.get(key, key)
     measure_operators(str(path), CPU, "bf16", {**ABOUT, about: "another"})
     before = path.read_bytes()
-    with pytest.raises(InputError, match=f"{key}: 'another' there, .* choose another"):
+    said = f"{key}: is 'another' in the file but .*; choose another"
+    with pytest.raises(InputError, match=said):
         measure_operators(str(path), CPU, "bf16", ABOUT)
     assert path.read_bytes() == before
 

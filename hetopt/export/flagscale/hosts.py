@@ -82,7 +82,7 @@ def _host(
         raise file.unreadable(line, number, "a host, slots=N and type=NAME")
     kind = match[3] or (kinds[0] if len(kinds) == 1 else None)
     if kind is None or kind not in kinds:
-        what = f"type {kind}" if kind else "no type"
+        what = f"type {describe(kind)}" if kind else "no type"
         raise file.wrong(f"has {what}, expected one of {', '.join(kinds)}", number)
     return match[1], int(match[2]), kind
 

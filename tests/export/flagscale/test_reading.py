@@ -345,7 +345,7 @@ def test_tied_tables_of_other_dp_need_a_partial_reduction(tmp_path: Path) -> Non
         (HOSTS.replace("slots=8 type=A800", "slots=4 type=A800"), "has 4 devices"),
         (HOSTS.replace("slots=8 type=A800", "slots=16 type=A800"), None),
         (HOSTS.replace(" type=A800", ""), "has no type, expected one of A800, H20"),
-        (HOSTS.replace("type=A800", "type=L40"), "has type L40"),
+        (HOSTS.replace("type=A800", "type=L40"), "has type 'L40'"),
         (HOSTS.replace("10.0.0.3", "10.0.0.2"), "names host 10.0.0.2 twice"),
         (HOSTS.replace("slots=8 type=A800", "8"), "expected a host, slots=N"),
         ("# nobody\n", "names no host"),
