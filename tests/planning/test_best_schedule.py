@@ -281,4 +281,4 @@ def test_the_least_simulated_time_of_all() -> None:
     assert best.best is not None
     assert best.best.iteration_time_s == pytest.approx(min(times), rel=1e-6)
     reasons = {each.schedule: each.reason for each in best.schedules}
-    assert "1f1b-blocking blocks" in str(reasons["1f1b-blocking"])
+    assert "1f1b-blocking has blocking transfers" in str(reasons["1f1b-blocking"])

@@ -83,9 +83,7 @@ def test_the_printed_commands_make_the_result_again(options: str) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "options", ["--objective simulated", "--relax p3,p4", "--solver uniap"]
-)
+@pytest.mark.parametrize("options", ["--objective simulated", "--relax p3,p4"])
 def test_so_do_those_of_other_searches(options: str) -> None:
     before = planned("plan", "problem.yaml", *options.split(), "--out", "plan.json")
     again, _, _ = printed()
