@@ -32,11 +32,12 @@ def run_front(
     from hetopt.report.drawing.console import draw
     from hetopt.report.front.table import front_report
 
-    with searching(problem, table, options, principles) as request:
+    objective = options.objective or "closed"
+    with searching(problem, table, options, principles, objective) as request:
         front = search_front(
             request,
             solver=options.solver,
-            objective=options.objective or "closed",
+            objective=objective,
             spending=spending,
         )
     ensure_front_holds(problem, table, front)
