@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
     from hetopt.problem.training.choices import ScheduleName
+    from hetopt.problem.training.principles import Relaxable
     from hetopt.results.result import Objective
     from hetopt.solvers.race.worker import Worker
     from hetopt.solvers.request import Request
@@ -92,16 +93,16 @@ def kernels_for(
     return needed
 
 
-def _tiny(schedule: str) -> Request:
+def _tiny(schedule: str, *relaxed: Relaxable) -> Request:
     from hetopt.cost.build import build_table
     from hetopt.problem.reading import read_problem_text
+    from hetopt.problem.training.principles import Principles
     from hetopt.solvers.params import RaceParams
     from hetopt.solvers.request import Request
 
     problem = read_problem_text(TINY % schedule)
-    return Request(
-        problem=problem, table=build_table(problem), params=RaceParams(jobs=0)
-    )
+    params = RaceParams(jobs=0, principles=Principles.relaxing(relaxed))
+    return Request(problem=problem, table=build_table(problem), params=params)
 
 
 def _call_bounds() -> None:
@@ -113,7 +114,7 @@ def _call_bounds() -> None:
     order_once()
     for schedule in (_GIVEN, _FREE):
         request = _tiny(schedule)
-        programs, q = _worker(request).programs, request.table.slices[0].microbatches
+        programs, q = _worker(request).programs, request.table.slices[-1].microbatches
         box_bounds = programs.box_bounds(q)
         root = box_bounds.root()
         box_bounds.bounded(root, np.inf)
@@ -143,14 +144,26 @@ def _call_dp() -> None:
     from hetopt.solvers.dp.solver import solve
 
     copy_once()
-    for schedule in (_GIVEN, _FREE):
-        solve(_tiny(schedule))
+    for request in (_tiny(_GIVEN), _tiny(_FREE), _tiny(_GIVEN, "p4")):
+        solve(request)
 
 
-def _call_simulated(schedule: str) -> None:
+def _call_simulated() -> None:
     from hetopt.solvers.simulated.solver import search_within
 
-    search_within(_tiny(schedule), _LONG_S)
+    search_within(_tiny(_GIVEN), _LONG_S)
+
+
+def _call_free_warmups() -> None:
+    from hetopt.solvers.race.messages import NO_CUTOFF
+    from hetopt.solvers.simulated.ledger import SimulatedLedger
+    from hetopt.solvers.simulated.solver import search_within
+
+    request = _tiny(_FREE)
+    best = search_within(request, _LONG_S).best
+    if best is not None:
+        ledger = SimulatedLedger(request.problem, request.table, top=1, limit=NO_CUTOFF)
+        ledger.start(best.plan)
 
 
 def _call_tree() -> None:
@@ -195,7 +208,7 @@ KERNELS: Mapping[KernelSetName, KernelSet] = MappingProxyType(
                 "hetopt.solvers.simulated.fills",
                 "hetopt.solvers.simulated.walk",
             ),
-            call=lambda: _call_simulated(_GIVEN),
+            call=_call_simulated,
         ),
         "bounds": KernelSet(
             modules=(
@@ -208,7 +221,7 @@ KERNELS: Mapping[KernelSetName, KernelSet] = MappingProxyType(
         ),
         "free warm-ups": KernelSet(
             modules=("hetopt.solvers.simulated.warmups",),
-            call=lambda: _call_simulated(_FREE),
+            call=_call_free_warmups,
         ),
         "tree": KernelSet(modules=("hetopt.solvers.mcts.tree",), call=_call_tree),
         "verification": KernelSet(

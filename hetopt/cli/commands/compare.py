@@ -131,6 +131,7 @@ def run(options: argparse.Namespace) -> int:
         time_limit_s=options.time_limit,
         jobs=jobs,
     )
+    prepare([kernel for name in solvers for kernel in kernels_for(name, limited=True)])
     # From here on a signal ends only the current run; finished runs are kept.
     interruption.hold()
     kept = KeptRuns(str(folder / RUNS), said=complain, fresh=options.fresh)
