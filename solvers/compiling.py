@@ -194,7 +194,7 @@ def _compile_missing(names: Sequence[KernelSetName], workers: int, show: Show) -
 
 def _tell(names: Sequence[KernelSetName], show: Show) -> None:
     kept = _kept(names)
-    show(kept.count - len(kept.missing), kept.count)
+    show(kept.kernels - len(kept.missing), kept.kernels)
 
 
 def _compile(names: tuple[KernelSetName, ...]) -> None:

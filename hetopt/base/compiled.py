@@ -80,7 +80,7 @@ def _load_without_blas() -> None:
 _load_without_blas()
 
 
-class _OnDisk(caching._Cache):
+class _OnDisk(caching._Cache):  # type: ignore[misc]
     """Keeps the machine code of one function, as numba asks a cache to.
 
     numba's own cache does not notice damaged files, and raises an error on a full disk.

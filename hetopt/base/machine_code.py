@@ -64,13 +64,13 @@ class Kept(NamedTuple):
         Full names of the kernels without intact machine code.
     damaged
         Files that are cut, overwritten or empty.
-    count
+    kernels
         Number of all kernels.
     """
 
     missing: list[str]
     damaged: list[Path]
-    count: int
+    kernels: int
 
 
 def kept_of(modules: Iterable[str]) -> Kept:
@@ -90,7 +90,7 @@ def kept_of(modules: Iterable[str]) -> Kept:
             damaged += broken
             if len(broken) == len(files):
                 missing.append(f"{module}.{name}")
-    return Kept(missing=missing, damaged=damaged, count=count)
+    return Kept(missing=missing, damaged=damaged, kernels=count)
 
 
 def kernel_names(module: str) -> list[str]:

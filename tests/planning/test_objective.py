@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from hetopt.problem.problem import Problem
+    from hetopt.results.result import Objective
     from hetopt.solvers.simulated.ledger import SimulatedLedger
 
 PROBLEM = """
@@ -193,6 +194,6 @@ def test_a_proof_that_takes_too_long_says_so(
 
 def test_an_objective_that_is_named_is_kept(problem: Problem) -> None:
     table, params = hetopt.build_table(problem), RaceParams()
-    for named in ("closed", "simulated"):
-        chosen = decided(named, problem, table, params, solver="dp")  # type: ignore[arg-type]
-        assert chosen == named
+    named: tuple[Objective, ...] = ("closed", "simulated")
+    for each in named:
+        assert decided(each, problem, table, params, solver="dp") == each

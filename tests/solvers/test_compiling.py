@@ -135,7 +135,7 @@ def test_who_comes_second_waits(monkeypatch: pytest.MonkeyPatch) -> None:
                 fcntl.flock(lock, fcntl.LOCK_UN)
 
         monkeypatch.setitem(
-            compiling.KERNELS,  # type: ignore[arg-type]
+            kernels.KERNELS,
             _SET,
             KernelSet(modules=(_MODULE,), call=pytest.fail),
         )

@@ -19,8 +19,10 @@ from hetopt.cli.inputs import (
 )
 from hetopt.cli.output import complain, emit
 from hetopt.cli.paths import ensure_outputs
+from hetopt.cli.preparing import prepare
 from hetopt.errors import CheckError, InputError
 from hetopt.problem.training.choices import SCHEDULE_CHOICES
+from hetopt.solvers.kernels import kernels_for
 from hetopt.solvers.registry import SOLVERS, relaxing_names, sampling_names, solver
 
 if TYPE_CHECKING:

@@ -22,9 +22,7 @@ from hetopt.cli.inputs import (
 )
 from hetopt.cli.output import complain, emit
 from hetopt.cli.planned import load_made
-from hetopt.cli.preparing import prepare
 from hetopt.errors import InputError
-from hetopt.solvers.kernels import kernels_for
 
 if TYPE_CHECKING:
     import argparse
