@@ -96,7 +96,7 @@ def _of_device(cluster: Cluster) -> dict[str, str]:
     }
     inside = {} if group is None else _of_link("group", group.link)
     return {
-        "accelerator": device.name,
+        "accelerator": device.origin,
         **flops,
         "accelerator.memory_bandwidth": _rate(device.memory_bandwidth_bytes_per_s),
         "overhead": f"{cluster.overhead_bytes} bytes",

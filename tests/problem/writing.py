@@ -139,6 +139,8 @@ def _link(link: Link) -> dict[str, Any]:
 def _accelerator(accelerator: Accelerator) -> dict[str, Any]:
     return {
         "name": accelerator.name,
+        **({} if accelerator.preset is None else {"preset": accelerator.preset}),
+        **({} if accelerator.like is None else {"like": accelerator.like}),
         "peak_flops": {
             name: f"{getattr(accelerator.peak_flops, name)!r} FLOP/s"
             for name in accelerator.peak_flops.known

@@ -13,10 +13,18 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Literal, get_args
 
+from hetopt.problem.cluster.facts import (
+    AS_MEASURED,
+    CUDA_VISIBLE_DEVICES,
+    UNKNOWN_EFFICIENCY,
+    UNKNOWN_INTRA_NODE_SHARE,
+)
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Self
 
+    from hetopt.problem.cluster.facts import Accuracy, Efficiency, Sustained
     from hetopt.problem.training.choices import Precision
 
 #: Share of a device's memory that is overhead if the overhead is unknown: we assume it.
@@ -104,8 +112,15 @@ class PeakFlops:
 class Accelerator:
     """One device type.
 
+    Every number that times depend on is here; nothing is looked up by the name.
+
     Attributes
     ----------
+    name
+        A label.
+    preset, like
+        The device of the catalogue that it is, or that lends a device of the user's own
+        what it does not state; at most one of them.
     memory_bytes
         Device memory as a program can see it.
     overhead_bytes
@@ -117,6 +132,19 @@ class Accelerator:
         Default link between two devices of one node.
     host_device
         Default link between a device and its host.
+    roofline
+        Shares of the nominal rates that it reaches in the roofline.
+    relatives
+        Measured devices whose operators it uses, nearest first; itself if it was
+        measured.
+    sustained
+        Shares of those operators' rates that whole iterations reach.
+    accuracy
+        Errors of sums of operators on published iterations; None: there are none.
+    intra_node_share
+        Share of a link's nominal bandwidth inside a node that collectives reach.
+    visible_devices
+        Environment variable that limits a process to some devices.
     sold_as_bytes
         Memory in the vendor's sheet, by which inventories recognise a device; None:
         ``memory_bytes``.
@@ -131,6 +159,14 @@ class Accelerator:
     intra_node: Link
     host_device: Link
     overhead_bytes: int | None = None
+    preset: str | None = None
+    like: str | None = None
+    roofline: Efficiency = UNKNOWN_EFFICIENCY
+    relatives: tuple[str, ...] = ()
+    sustained: Sustained = AS_MEASURED
+    accuracy: Accuracy | None = None
+    intra_node_share: float = UNKNOWN_INTRA_NODE_SHARE
+    visible_devices: str = CUDA_VISIBLE_DEVICES
     sold_as_bytes: int | None = field(default=None, compare=False)
     sources: Mapping[str, str] = field(default_factory=dict, compare=False)
 
@@ -139,6 +175,16 @@ class Accelerator:
             if not getattr(self, name) > 0:
                 msg = f"{name} is {getattr(self, name)}, expected more than 0"
                 raise ValueError(msg)
+        if self.preset is not None and self.like is not None:
+            msg = f"like is {self.like!r} beside preset, expected only one of them"
+            raise ValueError(msg)
+
+    @property
+    def origin(self) -> str:
+        """The device of the catalogue whose facts it has, in words."""
+        if self.like is not None:
+            return f"like {self.like}"
+        return self.preset or "outside the catalogue"
 
     def lacks(self, precision: Precision) -> bool:
         """Whether the device cannot multiply in a training precision."""

@@ -16,11 +16,11 @@ from hetopt.cost.sources.by_cluster import latency_sources
 from hetopt.cost.sources.forest_source import ForestSource
 from hetopt.cost.sources.operator_source import OperatorSource
 from hetopt.cost.sources.roofline import Roofline
-from hetopt.cost.sources.sustained import AS_MEASURED
 from hetopt.cost.units import unit_operations
 from hetopt.errors import InputError
 from hetopt.problem.catalogue import accelerators
 from hetopt.problem.cluster.cluster import PeakFlops
+from hetopt.problem.cluster.facts import AS_MEASURED
 from hetopt.problem.reading import read_problem_text
 from hetopt.problem.training.training import Training
 from tests.cost.making import make_cluster, make_model, make_problem, pinned, query
