@@ -252,6 +252,7 @@ def test_what_a_user_measured_stays_as_measured(tmp_path: Path) -> None:
         replace(
             one.accelerator,
             name="X1",
+            preset=None,
             peak_flops=PeakFlops.dense_16_bit(7e14),
             memory_bandwidth_bytes_per_s=3e12,
         ),
