@@ -42,7 +42,8 @@ from hetopt.cost.operators.relatives import shipped_operators
 from hetopt.cost.sources.operator_source import OperatorSource
 from hetopt.plans.strategy import Strategy
 from hetopt.problem.catalogue import accelerators
-from hetopt.problem.cluster.cluster import Accelerator, Cluster, ClusterLinks, Link
+from hetopt.problem.cluster.accelerator import Accelerator, Link
+from hetopt.problem.cluster.cluster import Cluster, ClusterLinks
 from hetopt.problem.cluster.facts import AS_MEASURED, Sustained
 from hetopt.problem.model.model import Model
 from hetopt.problem.problem import Problem

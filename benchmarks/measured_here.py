@@ -29,7 +29,8 @@ from hetopt.cost.shapes import Shape
 from hetopt.cost.sources.operator_source import OperatorSource
 from hetopt.cost.sources.source import ShardQuery
 from hetopt.problem.catalogue import accelerators
-from hetopt.problem.cluster.cluster import Cluster, Link, PeakFlops
+from hetopt.problem.cluster.accelerator import Link, PeakFlops
+from hetopt.problem.cluster.cluster import Cluster
 from hetopt.problem.cluster.facts import AS_MEASURED
 from hetopt.problem.model.kinds import LAYER
 from hetopt.problem.model.model import Model

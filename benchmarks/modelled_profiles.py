@@ -29,7 +29,7 @@ from hetopt.problem.training.training import Training
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hetopt.problem.cluster.cluster import Accelerator
+    from hetopt.problem.cluster.accelerator import Accelerator
 
 FOLDER = Path(__file__).parents[1] / "data" / "profiles"
 

@@ -19,7 +19,8 @@ from hetopt.problem.schema.fields import AUTO
 
 if TYPE_CHECKING:
     from hetopt.calibrating.runs import MeasuredRun
-    from hetopt.problem.cluster.cluster import Cluster, ClusterLink, Link
+    from hetopt.problem.cluster.accelerator import Link
+    from hetopt.problem.cluster.cluster import Cluster, ClusterLink
     from hetopt.problem.problem import Problem
 
 

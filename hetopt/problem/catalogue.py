@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from importlib.resources.abc import Traversable
 
-    from hetopt.problem.cluster.cluster import Accelerator
+    from hetopt.problem.cluster.accelerator import Accelerator
 
 DATA = "hetopt.data"
 PROFILE_SUFFIX = ".csv"

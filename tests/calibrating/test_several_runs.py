@@ -12,7 +12,8 @@ from hetopt.calibrating.several_runs import fit_jointly
 from hetopt.errors import InputError
 from hetopt.plans.plan import Plan
 from hetopt.problem.calibration import Calibration
-from hetopt.problem.cluster.cluster import ClusterLinks, DeviceGroup, Link, PeakFlops
+from hetopt.problem.cluster.accelerator import Link, PeakFlops
+from hetopt.problem.cluster.cluster import ClusterLinks, DeviceGroup
 from hetopt.problem.problem import Problem
 from tests.calibrating.making import (
     efficiencies,

@@ -11,13 +11,8 @@ from hetopt.problem.training.dispatch import EVEN
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from hetopt.problem.cluster.cluster import (
-        Accelerator,
-        Cluster,
-        ClusterLink,
-        ClusterLinks,
-        Link,
-    )
+    from hetopt.problem.cluster.accelerator import Accelerator, Link
+    from hetopt.problem.cluster.cluster import Cluster, ClusterLink, ClusterLinks
     from hetopt.problem.model.block import Block
     from hetopt.problem.model.model import Model
     from hetopt.problem.problem import Problem

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from hetopt.cost.operators.file import OperatorRow
-    from hetopt.problem.cluster.cluster import Accelerator
+    from hetopt.problem.cluster.accelerator import Accelerator
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

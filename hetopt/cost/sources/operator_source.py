@@ -47,7 +47,8 @@ if TYPE_CHECKING:
     from hetopt.cost.pieces.operations import Operations
     from hetopt.cost.shapes import Floats, Ints, Shape
     from hetopt.cost.table.table import SourceKind
-    from hetopt.problem.cluster.cluster import Accelerator, Cluster
+    from hetopt.problem.cluster.accelerator import Accelerator
+    from hetopt.problem.cluster.cluster import Cluster
     from hetopt.problem.cluster.facts import Sustained
     from hetopt.problem.model.model import Model
     from hetopt.problem.training.training import Training

@@ -33,7 +33,8 @@ from hetopt.problem.model.kinds import END_KINDS
 if TYPE_CHECKING:
     from hetopt.cost.pieces.operations import Multiplication
     from hetopt.cost.table.table import SourceKind
-    from hetopt.problem.cluster.cluster import Accelerator, Cluster
+    from hetopt.problem.cluster.accelerator import Accelerator
+    from hetopt.problem.cluster.cluster import Cluster
     from hetopt.problem.training.choices import Precision
 
 #: Ratio of backward to forward of the fused attention core (FlashAttention-2: 5

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any
 from hetopt.problem.building.wrong import FieldError
 from hetopt.problem.calibration import most_overhead
 from hetopt.problem.catalogue import accelerators
-from hetopt.problem.cluster.cluster import PeakFlops
+from hetopt.problem.cluster.accelerator import PeakFlops
 from hetopt.problem.schema.fields import unknown
 
 if TYPE_CHECKING:
-    from hetopt.problem.cluster.cluster import Accelerator, Cluster
+    from hetopt.problem.cluster.accelerator import Accelerator
+    from hetopt.problem.cluster.cluster import Cluster
     from hetopt.problem.document.document import FieldPath
     from hetopt.problem.schema.accelerator import AcceleratorSpec
     from hetopt.problem.training.training import Training

@@ -20,13 +20,8 @@ from hetopt.problem.building.model import build_model
 from hetopt.problem.building.nodes import nodes_of
 from hetopt.problem.building.pins import build_pins
 from hetopt.problem.building.wrong import FieldError, check_cluster, raised_at
-from hetopt.problem.cluster.cluster import (
-    HOST_MEMORY_BYTES_PER_S,
-    Accelerator,
-    Cluster,
-    DeviceGroup,
-    Link,
-)
+from hetopt.problem.cluster.accelerator import Accelerator, Link
+from hetopt.problem.cluster.cluster import HOST_MEMORY_BYTES_PER_S, Cluster, DeviceGroup
 from hetopt.problem.problem import Problem
 from hetopt.problem.schema.fields import AUTO, read_tokens
 from hetopt.problem.training.choices import RECOMPUTE

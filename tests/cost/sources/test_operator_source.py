@@ -19,7 +19,7 @@ from hetopt.cost.sources.roofline import Roofline
 from hetopt.cost.units import unit_operations
 from hetopt.errors import InputError
 from hetopt.problem.catalogue import accelerators
-from hetopt.problem.cluster.cluster import PeakFlops
+from hetopt.problem.cluster.accelerator import PeakFlops
 from hetopt.problem.cluster.facts import AS_MEASURED
 from hetopt.problem.reading import read_problem_text
 from hetopt.problem.training.training import Training
