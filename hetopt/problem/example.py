@@ -17,7 +17,7 @@ model: {preset: llama-7b}
 # Bandwidths are per device or network interface (NIC), and per direction.
 clusters:
   - name: a100
-    accelerator: A100-80GB        # a name, or {peak_flops: {bf16: 312 TFLOPS}, ...}
+    accelerator: A100-80GB        # a name, or {like: A100-80GB, memory: 64 GB, ...}
     nodes: 2
     devices_per_node: 8
     inter_node: {bandwidth: 100 Gbps, latency: 5 us}

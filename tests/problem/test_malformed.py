@@ -163,6 +163,22 @@ REPLACED = [
     ("A100-80GB", "{name: x}", "4: clusters.0.accelerator.peak_flops: is missing"),
     (
         "A100-80GB",
+        "{like: A100}",
+        "4: clusters.0.accelerator.like: is 'A100' (did you mean 'A100-8",
+    ),
+    (
+        "A100-80GB",
+        "{like: A100-80GB, preset: A100-80GB}",
+        "4: clusters.0.accelerator.like: is given together with preset, expected only",
+    ),
+    ("A100-80GB", "{like: 3.5}", "4: clusters.0.accelerator.like: is 3.5, expected a"),
+    (
+        "A100-80GB",
+        "{name: x, peak_flops: 1 TFLOPS}",
+        "4: clusters.0.accelerator.memory: is missing, expected it, or like: a device",
+    ),
+    (
+        "A100-80GB",
         "{preset: A100-80GB, memory: 80}",
         "4: clusters.0.accelerator.memory",
     ),

@@ -46,7 +46,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _accelerators() -> Part:
     from hetopt.problem.catalogue import accelerators
-    from hetopt.problem.cluster.cluster import ARITHMETIC
+    from hetopt.problem.cluster.accelerator import ARITHMETIC
     from hetopt.report.drawing.sheet import sheet
 
     return sheet(
