@@ -2,7 +2,8 @@
 
 1. Every q is bounded as a whole by boxes of lambda and g, and a local search over
    orders of the clusters finds first plans. Where such bounds do not apply, the first
-   plan is one of a single strategy. The best plan is the cutoff.
+   plan is one of a single strategy. Where the passes that stages hold depend on p,
+   these plans are improved by random changes. The best plan is the cutoff.
 2. Every q is surveyed, which bounds each of its p; more closely if there is a cutoff.
 3. If step 1 had no such bounds or found no plan, the relaxed optima with the least
    bounds are turned into plans. A lower cutoff leads to another survey.
@@ -23,12 +24,15 @@ import numpy as np
 
 from hetopt.base.deadline import Stopped
 from hetopt.base.machine_code import are_kept
+from hetopt.cost.chunks import holds_ahead
 from hetopt.formulations.chain import Chain
 from hetopt.formulations.scale import scaled_below, ticks_above
 from hetopt.problem.training.principles import PRUNED
+from hetopt.solvers.decisions.pricer import Pricer
 from hetopt.solvers.pools.opening import open_pool, worker_count
 from hetopt.solvers.pools.process import Pool
 from hetopt.solvers.race.first_plan import ensure_plan, first_plan
+from hetopt.solvers.race.improving import improved
 from hetopt.solvers.race.journal import Journal
 from hetopt.solvers.race.ledger import Ledger, Program
 from hetopt.solvers.race.messages import (
@@ -51,6 +55,7 @@ from hetopt.solvers.race.worker import make
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
+    from hetopt.base.deadline import Deadline
     from hetopt.problem.problem import Problem
     from hetopt.results.result import Result
     from hetopt.solvers.bounds.by_count import Survey
@@ -65,10 +70,17 @@ _SURVEY = "hetopt.solvers.bounds.sums"
 #: All kernels of either, in two halves; the second half is in the module above.
 _WHOLE_Q: tuple[Kernels, ...] = ("boxes", "ordering")
 _SURVEYS: tuple[Kernels, ...] = ("clusters", "sums")
+#: Share of a time limit, and seconds at most, for improving the best plan where the
+#: proof stays open.
+_LAST_SHARE, _LAST_S = 0.1, 2.0
+#: Plans that random changes try before programs are searched, and at the end.
+_TRIES, _LAST_TRIES = 500, 100_000
 #: Share of a time limit that the pruned space may take before a wider one.
 _PRUNED_SHARE = 0.25
 #: Relaxed optima that are turned into plans, and how many of one q.
 _RELAXED_PLANS, _RELAXED_PLANS_PER_Q = 8, 3
+#: Programs that are bounded again, and turned into plans, where plans depend on p.
+_PLANS_BY_COUNT = 24
 
 
 def race(request: Request, *, solver: str, engine: str, quick: bool = False) -> Result:
@@ -92,9 +104,11 @@ def race(request: Request, *, solver: str, engine: str, quick: bool = False) -> 
     interrupted = False
     with _open(request, ledger) as journal:
         if ledger.open() or journal is not None:
-            interrupted = _run(request, ledger, journal, engine=engine, quick=quick)
+            early = replace(request, deadline=_proof(request))
+            interrupted = _run(early, ledger, journal, engine=engine, quick=quick)
     if request.deadline.limit_s is not None and not interrupted:
         ensure_plan(ledger, problem)
+        _improve_last(request, ledger)
     result = result_of(
         ledger,
         problem,
@@ -108,6 +122,36 @@ def race(request: Request, *, solver: str, engine: str, quick: bool = False) -> 
         interrupted=interrupted,
         journal_failure=None if journal is None else journal.failure,
     )
+
+
+def _proof(request: Request) -> Deadline:
+    """Return the deadline of the proof: the rest of the time is for the best plan."""
+    deadline = request.deadline
+    if deadline.limit_s is None or not _improves(request):
+        return deadline
+    last_s = min(_LAST_SHARE * deadline.limit_s, _LAST_S)
+    return deadline.within((deadline.left_s() or 0.0) - last_s)
+
+
+def _improves(request: Request) -> bool:
+    """Whether random changes are to improve plans; other schedules have heuristics."""
+    ahead = any(holds_ahead(part) for part in request.table.slices)
+    return ahead and not request.params.principles.relaxed
+
+
+def _improve_last(request: Request, ledger: Ledger) -> None:
+    """Improve the best plan until the time is up, if the proof stayed open."""
+    ranked = ledger.ranked()
+    is_open = any(each.how in (None, "unsettled") for each in ledger.programs.values())
+    if is_open and ranked and _improves(request):
+        found = improved(
+            Pricer(request.problem, request.table),
+            ranked[0],
+            tries=_LAST_TRIES,
+            seed=f"{request.seed} last",
+            goes_on=lambda: not request.deadline.is_over(),
+        )
+        ledger.find(found)
 
 
 def _run(
@@ -234,19 +278,73 @@ class _Race(TaskLoop):
             self.ledger.looked_at_once = True
             if first is not None:
                 self.find(first)
-        cutoff = self.ledger.cutoff
-        if cutoff != NO_CUTOFF:
-            self._survey(cutoff)
+        if _improves(self.request):
+            self._plan_by_count()
+            self._survey(
+                None if self.ledger.cutoff == NO_CUTOFF else self.ledger.cutoff
+            )
         else:
-            self._survey(None)
-        if not whole_q or cutoff == NO_CUTOFF:
-            self._plan_relaxed()
-            if self.ledger.cutoff < cutoff:
-                self._survey(self.ledger.cutoff)
+            self._bound(whole_q=whole_q)
         self._settle()
         self._break_ties()
 
     # ---------------------------------------------------------------- phases
+
+    def _bound(self, *, whole_q: bool) -> None:
+        """Bound every p of every q, and look for plans if there are no good ones."""
+        cutoff = self.ledger.cutoff
+        self._survey(None if cutoff == NO_CUTOFF else cutoff)
+        if not whole_q or cutoff == NO_CUTOFF:
+            self._plan_relaxed()
+            if self.ledger.cutoff < cutoff:
+                self._survey(self.ledger.cutoff)
+
+    def _plan_by_count(self) -> None:
+        """Look for plans where what stages hold depends on p, as bounds on a q do not.
+
+        Plans of one q are too many to bound all its p closely before one is known: the
+        p with the least bounds are bounded again, with what their stages hold.
+        """
+        self._survey(None)
+        done: set[tuple[int, int]] = set()
+
+        def tasks() -> Iterator[RelaxedPlanTask]:
+            while len(done) < _PLANS_BY_COUNT:
+                waiting = [
+                    program
+                    for program in self.ledger.open()
+                    if (program.stages, program.microbatches) not in done
+                ]
+                if not waiting:
+                    return
+                program = min(waiting, key=lambda program: program.rank)
+                done.add((program.stages, program.microbatches))
+                yield _relaxed_plan(program)
+
+        def take(task: RelaxedPlanTask, bound: float) -> None:
+            program = self.ledger.programs[task.stages, task.microbatches]
+            if not np.isfinite(bound):
+                program.how = "infeasible"
+                return
+            program.bound = max(program.bound, scaled_below(bound))
+            self.ledger.refute()
+
+        self.perform(tasks(), take)
+        self._improve()
+        self.ledger.refute()
+
+    def _improve(self) -> None:
+        """Improve the best plan where bounds on a whole q do not lead to good ones."""
+        ranked = self.ledger.ranked()
+        if ranked:
+            found = improved(
+                Pricer(self.request.problem, self.ledger.table),
+                ranked[0],
+                tries=_TRIES,
+                seed=str(self.request.seed),
+                goes_on=lambda: not self.deadline.is_over(),
+            )
+            self.find(found)
 
     def _compile(self, *, whole_q: bool) -> None:
         """On the very first run, divide among the workers what each would compile."""
@@ -288,13 +386,7 @@ class _Race(TaskLoop):
         for program in sorted(self.ledger.open(), key=lambda program: program.rank):
             if per_q[program.microbatches] < _RELAXED_PLANS_PER_Q:
                 per_q[program.microbatches] += 1
-                tasks.append(
-                    RelaxedPlanTask(
-                        microbatches=program.microbatches,
-                        stages=program.stages,
-                        period=program.period,
-                    )
-                )
+                tasks.append(_relaxed_plan(program))
         self.perform(iter(tasks[:_RELAXED_PLANS]), lambda task, found: None)
         self.ledger.refute()
 
@@ -354,3 +446,11 @@ class _Race(TaskLoop):
         if isinstance(task, SettleTask):
             program = self.ledger.programs[task.stages, task.microbatches]
             program.how = "unsettled"
+
+
+def _relaxed_plan(program: Program) -> RelaxedPlanTask:
+    return RelaxedPlanTask(
+        microbatches=program.microbatches,
+        stages=program.stages,
+        period=program.period,
+    )
