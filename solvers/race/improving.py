@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -29,22 +30,25 @@ if TYPE_CHECKING:
 
 #: Most changes that one new plan has.
 _CHANGES = 3
-#: Share of changes that only move units.
-_MOVED = 0.4
+#: Share of changes that only move units; of plans that are drawn afresh; and of those
+#: whose units are divided at random.
+_MOVED, _FRESH, _RANDOM = 0.4, 0.25, 0.25
 
 
 def improved(
     pricer: Pricer,
-    found: Found,
+    found: Found | None,
     *,
     tries: int,
     seed: str,
     goes_on: Callable[[], bool] = lambda: True,
-) -> Found:
+) -> Found | None:
     """Return the best of a plan and of those that random changes lead to.
 
     Parameters
     ----------
+    found
+        The plan; without one, plans are drawn until one fits.
     tries
         How many plans are tried.
     seed
@@ -56,16 +60,26 @@ def improved(
     for _ in range(tries):
         if not goes_on():
             break
-        decision: Decision | None = best.decision
-        for _ in range(draw.randint(1, _CHANGES)):
-            if decision is not None:
-                decision = _changed(pricer, decision, draw)
-        if decision is None or decision == best.decision:
+        decision = _next(pricer, best, draw)
+        value = None if decision is None else pricer.value(decision)
+        if decision is None or value is None:
             continue
-        value = pricer.value(decision)
-        if value is not None and value <= min(best.value, NO_CUTOFF):
+        # A longer time is no plan: it waits for a link that is practically dead.
+        if value <= (NO_CUTOFF if best is None else best.value):
             best = Found(decision=decision, value=value)
     return best
+
+
+def _next(pricer: Pricer, best: Found | None, draw: random.Random) -> Decision | None:
+    """Return the best decision with a few changes; None if that is no plan."""
+    if best is None or draw.random() < _FRESH:
+        frame = _drawn(pricer, draw)
+        return None if frame is None else frame.filled(pricer, draw)
+    decision: Decision | None = best.decision
+    for _ in range(draw.randint(1, _CHANGES)):
+        if decision is not None:
+            decision = _changed(pricer, decision, draw)
+    return None if decision == best.decision else decision
 
 
 def _changed(
@@ -77,7 +91,7 @@ def _changed(
     frame = _Frame.of(decision)
     change = draw.choice((_restrategise, _restage, _reorder, _add, _drop, _rebatch))
     changed = change(pricer, frame, draw)
-    return None if changed is None else changed.filled(pricer)
+    return None if changed is None else changed.filled(pricer, draw)
 
 
 def _with_units_moved(
@@ -121,8 +135,8 @@ class _Frame:
         runs = (*self.runs[:index], run, *self.runs[index + 1 :])
         return replace(self, runs=runs)
 
-    def filled(self, pricer: Pricer) -> Decision | None:
-        """Return the decision with units such that the slowest stage is quick."""
+    def filled(self, pricer: Pricer, draw: random.Random) -> Decision | None:
+        """Return the decision with units, mostly such that no stage is slow."""
         p = sum(run.stages for run in self.runs)
         if (p, self.microbatches) not in pricer.programs or not self.runs:
             return None
@@ -137,7 +151,16 @@ class _Frame:
                 return None
             hosts += [(run.cluster, own, k)] * run.stages
         tau = [_unit_ns(own, k, data) for _, own, k in hosts]
-        units = shared(chain.length, tau, _most_units(hosts, data))
+        units = None
+        if draw.random() >= _RANDOM:
+            units = shared(chain.length, tau, _most_units(hosts, data))
+        if units is None and p <= chain.length:
+            ends = [
+                0,
+                *sorted(draw.sample(range(1, chain.length), p - 1)),
+                chain.length,
+            ]
+            units = [after - before for before, after in pairwise(ends)]
         if units is None:
             return None
         units[0] += sum(chain.lead)
@@ -149,6 +172,21 @@ class _Frame:
             hosted=tuple(run.stages for run in self.runs),
             units=tuple(units),
         )
+
+
+def _drawn(pricer: Pricer, draw: random.Random) -> _Frame | None:
+    """Return some of the clusters in any order, with any strategies and stages."""
+    part = draw.choice(pricer.table.slices)
+    able = [j for j, own in enumerate(part.clusters) if len(own.strategies)]
+    if not able:
+        return None
+    runs = []
+    for j in draw.sample(able, draw.randint(1, len(able))):
+        own = part.clusters[j]
+        k = draw.randrange(len(own.strategies))
+        most = min(int(own.max_stages[k]), pricer.chain.length)
+        runs.append(_Run(j, own.strategies[k], draw.randint(1, max(1, most))))
+    return _Frame(part.microbatches, tuple(runs))
 
 
 def _unit_ns(own: ClusterTable, k: int, data: ProgramData) -> float:

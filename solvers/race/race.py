@@ -73,6 +73,8 @@ _SURVEYS: tuple[Kernels, ...] = ("clusters", "sums")
 #: Share of a time limit, and seconds at most, for improving the best plan where the
 #: proof stays open.
 _LAST_SHARE, _LAST_S = 0.1, 2.0
+#: Seconds that it gets at least, if looking for a first plan took all the time.
+_LEAST_S = 0.2
 #: Plans that random changes try before programs are searched, and at the end.
 _TRIES, _LAST_TRIES = 500, 100_000
 #: Share of a time limit that the pruned space may take before a wider one.
@@ -143,15 +145,17 @@ def _improve_last(request: Request, ledger: Ledger) -> None:
     """Improve the best plan until the time is up, if the proof stayed open."""
     ranked = ledger.ranked()
     is_open = any(each.how in (None, "unsettled") for each in ledger.programs.values())
-    if is_open and ranked and _improves(request):
+    if is_open and _improves(request):
+        until = request.deadline.within(least_s=_LEAST_S)
         found = improved(
             Pricer(request.problem, request.table),
-            ranked[0],
+            ranked[0] if ranked else None,
             tries=_LAST_TRIES,
             seed=f"{request.seed} last",
-            goes_on=lambda: not request.deadline.is_over(),
+            goes_on=lambda: not until.is_over(),
         )
-        ledger.find(found)
+        if found is not None:
+            ledger.find(found)
 
 
 def _run(
@@ -336,14 +340,14 @@ class _Race(TaskLoop):
     def _improve(self) -> None:
         """Improve the best plan where bounds on a whole q do not lead to good ones."""
         ranked = self.ledger.ranked()
-        if ranked:
-            found = improved(
-                Pricer(self.request.problem, self.ledger.table),
-                ranked[0],
-                tries=_TRIES,
-                seed=str(self.request.seed),
-                goes_on=lambda: not self.deadline.is_over(),
-            )
+        found = improved(
+            Pricer(self.request.problem, self.ledger.table),
+            ranked[0] if ranked else None,
+            tries=_TRIES,
+            seed=str(self.request.seed),
+            goes_on=lambda: not self.deadline.is_over(),
+        )
+        if found is not None:
             self.find(found)
 
     def _compile(self, *, whole_q: bool) -> None:
