@@ -274,34 +274,27 @@ class _Race(TaskLoop):
         for found in known:
             self.find(found)
         self._compile(whole_q=whole_q)
-        if whole_q:
-            order = QOrder(self.ledger)
-            self.perform(order.tasks(), order.take)
-        elif not self.ledger.plans:
+        ahead = _improves(self.request)
+        if not self.ledger.plans and (ahead or not whole_q):
             first = first_plan(problem, self.ledger.table)
             self.ledger.looked_at_once = True
             if first is not None:
                 self.find(first)
-        if _improves(self.request):
+        if ahead:
             self._plan_by_count()
-            self._survey(
-                None if self.ledger.cutoff == NO_CUTOFF else self.ledger.cutoff
-            )
-        else:
-            self._bound(whole_q=whole_q)
+        if whole_q:
+            order = QOrder(self.ledger)
+            self.perform(order.tasks(), order.take)
+        cutoff = self.ledger.cutoff
+        self._survey(None if cutoff == NO_CUTOFF else cutoff)
+        if not ahead and (not whole_q or cutoff == NO_CUTOFF):
+            self._plan_relaxed()
+            if self.ledger.cutoff < cutoff:
+                self._survey(self.ledger.cutoff)
         self._settle()
         self._break_ties()
 
     # ---------------------------------------------------------------- phases
-
-    def _bound(self, *, whole_q: bool) -> None:
-        """Bound every p of every q, and look for plans if there are no good ones."""
-        cutoff = self.ledger.cutoff
-        self._survey(None if cutoff == NO_CUTOFF else cutoff)
-        if not whole_q or cutoff == NO_CUTOFF:
-            self._plan_relaxed()
-            if self.ledger.cutoff < cutoff:
-                self._survey(self.ledger.cutoff)
 
     def _plan_by_count(self) -> None:
         """Look for plans where what stages hold depends on p, as bounds on a q do not.
