@@ -16,23 +16,77 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from hetopt.cost.chunks import holds_ahead
 from hetopt.formulations.decision import Decision
+from hetopt.solvers.decisions.pricer import Pricer
 from hetopt.solvers.race.first_plan import shared
 from hetopt.solvers.race.messages import NO_CUTOFF, Found
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from hetopt.base.deadline import Deadline
     from hetopt.cost.table.cluster import ClusterTable
     from hetopt.formulations.program import ProgramData
     from hetopt.plans.strategy import Strategy
-    from hetopt.solvers.decisions.pricer import Pricer
+    from hetopt.solvers.race.ledger import Ledger
+    from hetopt.solvers.request import Request
 
+#: Share of the time left, and seconds at most, for improving the best plan where the
+#: proof stays open.
+_LAST_SHARE, _LAST_S = 0.1, 2.0
+#: Seconds that it gets at least, if looking for a first plan took all the time.
+_LEAST_S = 0.2
+#: Plans that random changes try before programs are searched, and at the end.
+_TRIES, _LAST_TRIES = 300, 100_000
 #: Most changes that one new plan has.
 _CHANGES = 3
 #: Share of changes that only move units; of plans that are drawn afresh; and of those
 #: whose units are divided at random.
 _MOVED, _FRESH, _RANDOM = 0.4, 0.25, 0.25
+
+
+def improves(request: Request) -> bool:
+    """Whether random changes are to improve plans; other schedules have heuristics."""
+    ahead = any(holds_ahead(part) for part in request.table.slices)
+    return ahead and not request.params.principles.relaxed
+
+
+def deadline_of_proof(request: Request) -> Deadline:
+    """Return the deadline of the proof: the rest of the time is for the best plan."""
+    left_s = request.deadline.left_s()
+    if left_s is None or not improves(request):
+        return request.deadline
+    return request.deadline.within(left_s - min(_LAST_SHARE * left_s, _LAST_S))
+
+
+def improve_early(request: Request, ledger: Ledger) -> Found | None:
+    """Return the best plan, improved before programs are searched."""
+    return _best(request, ledger, request.deadline, _TRIES, "")
+
+
+def improve_last(request: Request, ledger: Ledger) -> None:
+    """Improve the best plan until the time is up, if the proof stayed open."""
+    is_open = any(each.how in (None, "unsettled") for each in ledger.programs.values())
+    if not (is_open and improves(request)):
+        return
+    until = request.deadline.within(least_s=_LEAST_S)
+    found = _best(request, ledger, until, _LAST_TRIES, "last")
+    if found is not None:
+        ledger.find(found)
+
+
+def _best(
+    request: Request, ledger: Ledger, until: Deadline, tries: int, phase: str
+) -> Found | None:
+    ranked = ledger.ranked()
+    return improved(
+        Pricer(request.problem, request.table),
+        ranked[0] if ranked else None,
+        tries=tries,
+        seed=f"{request.seed} {phase}",
+        goes_on=lambda: not until.is_over(),
+    )
 
 
 def improved(

@@ -24,15 +24,18 @@ import numpy as np
 
 from hetopt.base.deadline import Stopped
 from hetopt.base.machine_code import are_kept
-from hetopt.cost.chunks import holds_ahead
 from hetopt.formulations.chain import Chain
 from hetopt.formulations.scale import scaled_below, ticks_above
 from hetopt.problem.training.principles import PRUNED
-from hetopt.solvers.decisions.pricer import Pricer
 from hetopt.solvers.pools.opening import open_pool, worker_count
 from hetopt.solvers.pools.process import Pool
 from hetopt.solvers.race.first_plan import ensure_plan, first_plan
-from hetopt.solvers.race.improving import improved
+from hetopt.solvers.race.improving import (
+    deadline_of_proof,
+    improve_early,
+    improve_last,
+    improves,
+)
 from hetopt.solvers.race.journal import Journal
 from hetopt.solvers.race.ledger import Ledger, Program
 from hetopt.solvers.race.messages import (
@@ -55,7 +58,6 @@ from hetopt.solvers.race.worker import make
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from hetopt.base.deadline import Deadline
     from hetopt.problem.problem import Problem
     from hetopt.results.result import Result
     from hetopt.solvers.bounds.by_count import Survey
@@ -70,13 +72,6 @@ _SURVEY = "hetopt.solvers.bounds.sums"
 #: All kernels of either, in two halves; the second half is in the module above.
 _WHOLE_Q: tuple[Kernels, ...] = ("boxes", "ordering")
 _SURVEYS: tuple[Kernels, ...] = ("clusters", "sums")
-#: Share of a time limit, and seconds at most, for improving the best plan where the
-#: proof stays open.
-_LAST_SHARE, _LAST_S = 0.1, 2.0
-#: Seconds that it gets at least, if looking for a first plan took all the time.
-_LEAST_S = 0.2
-#: Plans that random changes try before programs are searched, and at the end.
-_TRIES, _LAST_TRIES = 500, 100_000
 #: Share of a time limit that the pruned space may take before a wider one.
 _PRUNED_SHARE = 0.25
 #: Relaxed optima that are turned into plans, and how many of one q.
@@ -106,11 +101,11 @@ def race(request: Request, *, solver: str, engine: str, quick: bool = False) -> 
     interrupted = False
     with _open(request, ledger) as journal:
         if ledger.open() or journal is not None:
-            early = replace(request, deadline=_proof(request))
+            early = replace(request, deadline=deadline_of_proof(request))
             interrupted = _run(early, ledger, journal, engine=engine, quick=quick)
     if request.deadline.limit_s is not None and not interrupted:
         ensure_plan(ledger, problem)
-        _improve_last(request, ledger)
+        improve_last(request, ledger)
     result = result_of(
         ledger,
         problem,
@@ -124,38 +119,6 @@ def race(request: Request, *, solver: str, engine: str, quick: bool = False) -> 
         interrupted=interrupted,
         journal_failure=None if journal is None else journal.failure,
     )
-
-
-def _proof(request: Request) -> Deadline:
-    """Return the deadline of the proof: the rest of the time is for the best plan."""
-    deadline = request.deadline
-    if deadline.limit_s is None or not _improves(request):
-        return deadline
-    last_s = min(_LAST_SHARE * deadline.limit_s, _LAST_S)
-    return deadline.within((deadline.left_s() or 0.0) - last_s)
-
-
-def _improves(request: Request) -> bool:
-    """Whether random changes are to improve plans; other schedules have heuristics."""
-    ahead = any(holds_ahead(part) for part in request.table.slices)
-    return ahead and not request.params.principles.relaxed
-
-
-def _improve_last(request: Request, ledger: Ledger) -> None:
-    """Improve the best plan until the time is up, if the proof stayed open."""
-    ranked = ledger.ranked()
-    is_open = any(each.how in (None, "unsettled") for each in ledger.programs.values())
-    if is_open and _improves(request):
-        until = request.deadline.within(least_s=_LEAST_S)
-        found = improved(
-            Pricer(request.problem, request.table),
-            ranked[0] if ranked else None,
-            tries=_LAST_TRIES,
-            seed=f"{request.seed} last",
-            goes_on=lambda: not until.is_over(),
-        )
-        if found is not None:
-            ledger.find(found)
 
 
 def _run(
@@ -274,7 +237,7 @@ class _Race(TaskLoop):
         for found in known:
             self.find(found)
         self._compile(whole_q=whole_q)
-        ahead = _improves(self.request)
+        ahead = improves(self.request)
         if not self.ledger.plans and (ahead or not whole_q):
             first = first_plan(problem, self.ledger.table)
             self.ledger.looked_at_once = True
@@ -316,7 +279,7 @@ class _Race(TaskLoop):
                     return
                 program = min(waiting, key=lambda program: program.rank)
                 done.add((program.stages, program.microbatches))
-                yield _relaxed_plan(program)
+                yield program.relaxed_plan
 
         def take(task: RelaxedPlanTask, bound: float) -> None:
             program = self.ledger.programs[task.stages, task.microbatches]
@@ -327,21 +290,11 @@ class _Race(TaskLoop):
             self.ledger.refute()
 
         self.perform(tasks(), take)
-        self._improve()
-        self.ledger.refute()
-
-    def _improve(self) -> None:
-        """Improve the best plan where bounds on a whole q do not lead to good ones."""
-        ranked = self.ledger.ranked()
-        found = improved(
-            Pricer(self.request.problem, self.ledger.table),
-            ranked[0] if ranked else None,
-            tries=_TRIES,
-            seed=str(self.request.seed),
-            goes_on=lambda: not self.deadline.is_over(),
-        )
-        if found is not None:
-            self.find(found)
+        if self.ledger.open():
+            found = improve_early(self.request, self.ledger)
+            if found is not None:
+                self.find(found)
+            self.ledger.refute()
 
     def _compile(self, *, whole_q: bool) -> None:
         """On the very first run, divide among the workers what each would compile."""
@@ -383,7 +336,7 @@ class _Race(TaskLoop):
         for program in sorted(self.ledger.open(), key=lambda program: program.rank):
             if per_q[program.microbatches] < _RELAXED_PLANS_PER_Q:
                 per_q[program.microbatches] += 1
-                tasks.append(_relaxed_plan(program))
+                tasks.append(program.relaxed_plan)
         self.perform(iter(tasks[:_RELAXED_PLANS]), lambda task, found: None)
         self.ledger.refute()
 
@@ -443,11 +396,3 @@ class _Race(TaskLoop):
         if isinstance(task, SettleTask):
             program = self.ledger.programs[task.stages, task.microbatches]
             program.how = "unsettled"
-
-
-def _relaxed_plan(program: Program) -> RelaxedPlanTask:
-    return RelaxedPlanTask(
-        microbatches=program.microbatches,
-        stages=program.stages,
-        period=program.period,
-    )

@@ -221,6 +221,8 @@ class Worker:
             found = survey(relaxation, cutoff=None)
             period = float(found.period[task.stages])
         elif holds_ahead(relaxation.part):
+            # A bound on all plans, not only on those within the cutoff.
+            self.programs.answer_within(NO_CUTOFF)
             relaxation = self.programs.at_stages(task.microbatches, task.stages)
             found = survey(relaxation, cutoff=None)
             period = float(found.period[task.stages])
