@@ -1,4 +1,4 @@
-"""Judge how well a random forest predicts a latency profile."""
+"""Judge how a random forest predicts a latency profile."""
 
 from __future__ import annotations
 
@@ -32,7 +32,6 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         "evaluate",
         help=summary,
         description=f"{summary[0].upper()}{summary[1:]}.",
-        allow_abbrev=False,
     )
     evaluate.add_argument(
         "profile",
