@@ -23,6 +23,7 @@ from hetopt.problem.document.document import (
     parse_document,
 )
 from hetopt.problem.schema.fields import unknown
+from hetopt.problem.schema.places import meant
 from hetopt.problem.schema.problem import LATENCY_SOURCES, SECTIONS, ProblemSpec
 from hetopt.problem.training.lengths import read_histogram
 
@@ -230,6 +231,11 @@ def _first_error(document: Document, error: ValidationError) -> InputError:
             message = "is missing"
         elif item["type"] == "field":
             message = str(context["message"])
+        elif item["type"] == "unknown_field":
+            names = context["names"]
+            section = str(path[0]) if len(path) > 1 else ""
+            hint = meant(str(path[-1]), names, section)
+            message = f"is not a known field{hint}, expected one of {', '.join(names)}"
         elif item["type"] == "value_error":
             message = str(context["error"])
         else:
