@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 import textwrap
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -46,6 +47,10 @@ class Parser(argparse.ArgumentParser):
         self, args: Sequence[str] | None = None, namespace: Any = None
     ) -> tuple[Any, list[str]]:
         """Parse arguments; one that has no place is an error here."""
+        given = sys.argv[1:] if args is None else list(args)
+        if self._subparsers is None and (flag := self._unknown(given)) is not None:
+            # Before argparse misses what the user may have meant by it.
+            self.error(self._out_of_place([flag]))
         found, left = super().parse_known_args(args, namespace)
         if left and not any(map(_is_option, left)):
             left = self._placed(found, left)
@@ -59,6 +64,17 @@ class Parser(argparse.ArgumentParser):
         lines = textwrap.wrap(self._usage(), width)
         self.usage = f"\n{' ' * len(_USAGE)}".join(lines)
         return super().format_help()
+
+    def _unknown(self, given: Sequence[str]) -> str | None:
+        """Return the first long option that there is not; None if all are known."""
+        for text in given:
+            if text == "--":
+                return None
+            name = text.partition("=")[0]
+            known = name in self._option_string_actions
+            if text.startswith("--") and " " not in text and not known:
+                return name
+        return None
 
     def _placed(self, found: argparse.Namespace, left: list[str]) -> list[str]:
         """Give arguments that are left over to optional ones without a value.

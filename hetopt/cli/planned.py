@@ -251,10 +251,24 @@ def load_planned(problem_name: str, plan_path: str) -> Planned:
 
 
 def read_json(path: str) -> dict[str, Any]:
-    """Read a file that holds one JSON object."""
-    data = reading.read_json(path, "a plan")
+    """Read a file that holds one JSON object.
+
+    Raises
+    ------
+    InputError
+        It does not, or is a problem, whose place is before the plan's.
+    """
+    order = "expected a plan: PROBLEM stands before PLAN"
+    try:
+        data = reading.read_json(path, "a plan")
+    except InputError as error:
+        if path.endswith((".yaml", ".yml")) and error.line is not None:
+            raise InputError(f"is YAML, {order}", file=path) from None
+        raise
     if not isinstance(data, dict):
         raise InputError("is not a JSON object, expected a plan", file=path)
+    if "clusters" in data and "training" in data:
+        raise InputError(f"is a problem, {order}", file=path)
     return data
 
 

@@ -35,12 +35,13 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Write the example."""
-    from hetopt.base.files import write_text
+    from hetopt.base.files import ensure_writable, write_text
 
     text = _text(options.launcher)
     if options.out == "-":
         emit(text)
         return 0
+    ensure_writable(options.out)
     if Path(options.out).is_file():
         msg = "exists already and is not replaced: name another with --out"
         raise InputError(msg, file=options.out)
