@@ -47,12 +47,7 @@ def compare(
         Runs of an interrupted comparison, which are not made again; every new run is
         added to it at once.
     """
-    runner = _Runner(
-        told,
-        kept,
-        runs=len(problems) * len(entries),
-        warm_ups=len(set(map(_name, entries))),
-    )
+    runner = _Runner(told, kept, problems, entries)
     contests = []
     for problem in problems:
         runs = [runner.run(problem, entry) for entry in entries]
@@ -93,11 +88,6 @@ def compare(
 class _Runner:
     """Makes runs, after a first run of each solver that is not timed.
 
-    Parameters
-    ----------
-    runs, warm_ups
-        How many there will be, without runs for reference.
-
     Attributes
     ----------
     warm_up_s
@@ -108,16 +98,16 @@ class _Runner:
         self,
         told: Callable[[str], None],
         kept: KeptRuns | None,
-        *,
-        runs: int,
-        warm_ups: int,
+        problems: Sequence[Problem],
+        entries: Sequence[Entry],
     ) -> None:
         self.warm_up_s: dict[str, float] = {}
         self._warm: set[str] = set()
         self._told = told
         self._kept = kept
-        self._runs = runs
-        self._warm_ups = warm_ups
+        # Without those for reference, which are not known yet.
+        self._runs = len(problems) * len(entries)
+        self._warm_ups = len(set(map(_name, entries)))
         self._count = 0
 
     def run(self, problem: Problem, entry: Entry, *, reference: bool = False) -> Run:
