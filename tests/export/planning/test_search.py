@@ -135,9 +135,9 @@ def test_a_space_that_no_time_was_left_to_split_stays_open() -> None:
         ):
             break
 
-    def slow(part: Request) -> Result:
-        found = solve(replace(part, deadline=Deadline()))
-        while not part.deadline.is_over():
+    def slow(request: Request) -> Result:
+        found = solve(replace(request, deadline=Deadline()))
+        while not request.deadline.is_over():
             time.sleep(0.01)
         return found
 
