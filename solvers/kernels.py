@@ -11,8 +11,6 @@ from dataclasses import dataclass
 from types import MappingProxyType, SimpleNamespace
 from typing import TYPE_CHECKING, Literal
 
-import numpy as np
-
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
@@ -106,6 +104,8 @@ def _tiny(schedule: str, *relaxed: Relaxable) -> Request:
 
 
 def _call_bounds() -> None:
+    import numpy as np
+
     from hetopt.solvers.bounds.by_count import focus, survey
     from hetopt.solvers.bounds.ordering_loop import order_once
     from hetopt.solvers.bounds.sums import add_once

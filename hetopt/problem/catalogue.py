@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import re
 from functools import cache
 from importlib import resources
+from itertools import takewhile
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -59,6 +61,20 @@ def problem_files() -> Mapping[str, Traversable]:
         item.name for item in folder.iterdir() if item.name.endswith(".yaml")
     )
     return {name.removesuffix(".yaml"): folder.joinpath(name) for name in names}
+
+
+@cache
+def problem_summaries() -> Mapping[str, str]:
+    """Return what shipped problems are, by name: first sentences of their files."""
+    return {name: _summary(file) for name, file in problem_files().items()}
+
+
+def _summary(file: Traversable) -> str:
+    """Return the first sentence of the comment at the head of a file."""
+    lines = file.read_text("utf-8").splitlines()
+    head = takewhile(lambda line: line.startswith("#"), lines)
+    text = " ".join(line.lstrip("# ") for line in head)
+    return re.split(r"(?<=[.?!])\s+(?=[A-Z])", text)[0].rstrip(".")
 
 
 @cache

@@ -1,4 +1,4 @@
-"""List accelerators, models, problems, profiles, solvers and launchers."""
+"""List devices, models, problems, solvers and launchers."""
 
 from __future__ import annotations
 
@@ -104,9 +104,10 @@ def _of_blocks(fields: Mapping[str, Any], name: str) -> str:
 
 
 def _problems() -> Part:
-    from hetopt.problem.catalogue import problem_files
+    from hetopt.problem.catalogue import problem_summaries
+    from hetopt.report.drawing.sheet import labelled
 
-    return "\n".join(problem_files()) or "none"
+    return labelled(problem_summaries().items())
 
 
 def _profiles() -> Part:

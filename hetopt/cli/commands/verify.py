@@ -1,4 +1,4 @@
-"""Verify a certificate: derive every bound again, search the rest again."""
+"""Verify a certificate: derive or search every bound again."""
 
 from __future__ import annotations
 

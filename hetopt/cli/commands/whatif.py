@@ -1,4 +1,4 @@
-"""Solve variants of a problem: other clusters, nodes, links, settings."""
+"""Solve variants: other clusters, nodes, links, settings."""
 
 from __future__ import annotations
 
