@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from types import MappingProxyType, SimpleNamespace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -18,11 +18,8 @@ if TYPE_CHECKING:
     from hetopt.problem.training.principles import Relaxable
     from hetopt.results.result import Objective
     from hetopt.solvers.race.worker import Worker
+    from hetopt.solvers.registry import KernelSetName
     from hetopt.solvers.request import Request
-
-KernelSetName = Literal[
-    "bounds", "dp", "simulated", "free warm-ups", "tree", "verification"
-]
 
 #: A problem of two clusters that any solver plans in a moment.
 TINY = """\

@@ -50,7 +50,8 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Search, check the result, and report it."""
-    from hetopt.planning.plan import ensure_holds, ensure_searchable
+    from hetopt.planning.plan import ensure_holds
+    from hetopt.planning.refusals import ensure_searchable
 
     ensure_outputs(
         (options.out, options.certificate, options.journal, options.svg),
