@@ -44,7 +44,7 @@ def bundle(job: Job, launcher: Launcher, *, allow_lossy: bool) -> dict[str, str]
         The plan has several pipelines, and the launcher runs one.
     """
     ensure_runs(launcher, job.plan)
-    losses = _losses(job, launcher)
+    losses = losses_of(job, launcher)
     fatal = [loss for loss in losses if loss.instead is None]
     if fatal or (losses and not allow_lossy):
         told = fatal if allow_lossy else losses
@@ -75,7 +75,7 @@ def ensure_runs(launcher: Launcher, plan: Plan, file: str | None = None) -> None
         raise InputError(msg, file=file, field="pipelines")
 
 
-def _losses(job: Job, launcher: Launcher) -> tuple[Loss, ...]:
+def losses_of(job: Job, launcher: Launcher) -> tuple[Loss, ...]:
     """Return the losses; a loss of some pipelines only names its pipeline."""
     found = [
         (

@@ -12,9 +12,9 @@ from hetopt.plans.plan import Plan
 from hetopt.problem.problem import Problem
 from hetopt.report.drawing.html import html
 from hetopt.report.drawing.sheet import labelled, sheet
+from hetopt.report.head import answer, layout
 from hetopt.report.plan_report import BYTES_PER_GB, plan_report, stage_tables
-from hetopt.report.rows import chain
-from hetopt.report.summary import count, headline, in_chunks, offloads, shape, times
+from hetopt.report.summary import count, headline, in_chunks, offloads
 from hetopt.results.result import Result
 
 if TYPE_CHECKING:
@@ -55,16 +55,16 @@ def _parts(shown: object) -> list[Part]:
 
 @_line.register(Plan)
 def _(plan: Plan) -> str:
-    if len(plan.pipelines) > 1:
-        return shape(plan)
-    return f"{shape(plan)}: {chain(plan)}"
+    return layout(plan)
 
 
 @_parts.register(Plan)
 def _(plan: Plan) -> list[Part]:
     return [
+        layout(plan),
+        "",
         *stage_tables(plan),
-        labelled((("plan", shape(plan)), ("problem", plan.problem_digest[:_DIGITS]))),
+        labelled([("problem", plan.problem_digest[:_DIGITS])]),
     ]
 
 
@@ -72,14 +72,13 @@ def _(plan: Plan) -> list[Part]:
 def _(result: Result) -> str:
     if result.best is None:
         return f"{result.status}: {headline(result)}"
-    found = times(result.best, result.objective)
-    return f"{result.status}: {headline(result)}; {found}, by {result.solver}"
+    return f"{answer(result, result.best)}, by {result.solver}"
 
 
 @_parts.register(Result)
 def _(result: Result) -> list[Part]:
     if result.best is None:
-        return [labelled((("status", f"{result.status}: {headline(result)}"),))]
+        return [headline(result)]
     return plan_report(result, result.best)
 
 

@@ -10,6 +10,8 @@ from hetopt.plans.plan import Plan
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from hetopt.results.result import Objective
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PricedPlan:
@@ -25,6 +27,12 @@ class PricedPlan:
     closed_form_s: float
     iteration_time_s: float
     objective_s: float | None = None
+
+    def time_s(self, objective: Objective) -> float:
+        """Return the time that is minimised: simulated, as UniAP counts, or closed."""
+        if objective == "simulated":
+            return self.iteration_time_s
+        return self.closed_form_s if self.objective_s is None else self.objective_s
 
     def times_to_json(self) -> dict[str, float]:
         """Return the times as plain JSON data."""

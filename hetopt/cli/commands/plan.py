@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from dataclasses import replace
 from functools import partial
@@ -42,6 +43,8 @@ if TYPE_CHECKING:
     from hetopt.cost.table.table import CostTable
     from hetopt.problem.problem import Problem
     from hetopt.problem.training.principles import Principles
+    from hetopt.report.plan_report import Told
+    from hetopt.results.priced_plan import PricedPlan
     from hetopt.results.result import Result
     from hetopt.results.spending import Spending
     from hetopt.solvers.request import Solve
@@ -179,6 +182,13 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         "exists",
     )
     command.add_argument(
+        "-v",
+        "--verbose",
+        action="store_true",
+        help="also print boundaries, both times, how the plan was found and where the "
+        "latencies come from",
+    )
+    command.add_argument(
         "--json", action="store_true", help="print the result as JSON, nothing else"
     )
 
@@ -267,8 +277,7 @@ def _deliver(
         if options.json:
             emit(text)
         elif result.best is not None:
-            own_table = options.table is not None
-            emit(_report(problem, table, result, own_table=own_table))
+            emit(_report(problem, table, result, options))
 
     def certificate() -> str:
         from hetopt.solvers.certificate.claim import certify
@@ -366,9 +375,8 @@ def _moved(
 
 
 def _report(
-    problem: Problem, table: CostTable, result: Result, *, own_table: bool
+    problem: Problem, table: CostTable, result: Result, options: argparse.Namespace
 ) -> str:
-    from hetopt.cost.sources.accuracy import latency_notes
     from hetopt.pricing.price import price
     from hetopt.pricing.several import price_several
     from hetopt.report.drawing.console import draw
@@ -381,15 +389,51 @@ def _report(
         prices = price_several(problem, best.plan).prices
     else:
         prices = (price(best.plan, table),)
-    notes = [] if own_table else latency_notes(problem, best, result.alternatives)
-    parts = plan_report(result, best, problem=problem, prices=prices, notes=notes)
+    parts = plan_report(
+        result,
+        best,
+        problem=problem,
+        prices=prices,
+        told=_told(problem, table, result, best, options),
+        verbose=options.verbose,
+    )
     if result.stability is not None:
         from hetopt.report.whatif.stability import stability_report
 
         parts += stability_report(
             result.stability,
             best.plan,
-            simulated=result.objective == "simulated",
+            objective=result.objective,
             complete=not result.interrupted,
         )
     return draw(parts, sys.stdout)
+
+
+def _told(
+    problem: Problem,
+    table: CostTable,
+    result: Result,
+    best: PricedPlan,
+    options: argparse.Namespace,
+) -> Told:
+    """Return what the report says beside the result."""
+    from hetopt.cost.sources.accuracy import accuracies, latency_notes
+    from hetopt.export.choosing import launcher_of
+    from hetopt.report.head import device_errors, next_step
+    from hetopt.report.plan_report import Told
+    from hetopt.report.whatif.reasons import unused_text
+    from hetopt.whatif.unused import unused_clusters
+
+    launcher = launcher_of(problem, best.plan, options.launcher)
+    given = options.table is not None
+    plan = [] if options.out is None else [options.out]
+    told = [*unused_clusters(problem, table, result)]
+    open_ = not given and any(each.more is None for each in told)
+    explain = shlex.join(["hetopt", "explain", options.problem, *plan])
+    return Told(
+        errors={} if given else device_errors(problem, accuracies(problem, best.plan)),
+        next=next_step(options.problem, options.out, launcher, options.table),
+        unused={each.cluster: text for each in told if (text := unused_text(each))},
+        explain=explain if open_ else "",
+        notes=[] if given else latency_notes(problem, best, result.alternatives),
+    )

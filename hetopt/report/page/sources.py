@@ -37,8 +37,8 @@ def _alternatives(plan: ReportedPlan) -> str:
     result = plan.result
     if result is None or result.best is None or not result.alternatives:
         return ""
-    plans = (result.best, *result.alternatives)
-    return table([alternatives_table(plans)], f"the best plans in {plan.name}")
+    ranked = alternatives_table((result.best, *result.alternatives), result.objective)
+    return table([ranked], f"the best plans in {plan.name}")
 
 
 def problem(contents: Contents) -> str:

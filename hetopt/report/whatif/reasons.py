@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from math import isinf
 from typing import TYPE_CHECKING, Any
 
 from hetopt.report.plan_report import BYTES_PER_GB, stage_table
+from hetopt.report.rounding import at_least, percent, rounded
 from hetopt.report.summary import gap_text
 from hetopt.report.whatif.table import change_text
 from hetopt.whatif.reasons import limits_of
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from hetopt.report.drawing.sheet import Part
     from hetopt.report.whatif.table import Row
     from hetopt.whatif.reasons import Question
+    from hetopt.whatif.unused import Unused
 
 REASONS_SCHEMA = "hetopt-reasons/1"
 #: Shares of the time below this count as 0.
@@ -109,6 +112,31 @@ def _standing(price: Price, base: Row) -> Iterator[str]:
             f"{price.closed_form_s:.4f} s; simulated, it takes "
             f"{price.iteration_time_s:.4f} s."
         )
+
+
+def unused_text(each: Unused) -> str:
+    """Return why a cluster is unused, in a sentence or two; empty if it is unknown."""
+    name = each.cluster
+    if each.more is None:
+        return ""
+    if each.proven:
+        how = f"takes {percent(each.more)} more" if each.more else "takes as long"
+        text = f"{name} is not used: the best plan with it {how}."
+    else:
+        text = f"{name} is not used: a plan with it takes at least "
+        text += f"{at_least(each.more)} more."
+    reasons = []
+    if isinf(each.link_s):
+        reasons.append("it has no link to another cluster")
+    elif each.link_s:
+        reasons.append(
+            f"its links to {each.partner} need {rounded(each.link_s)} s for the "
+            "activations of an iteration"
+        )
+    if reasons and not isinf(each.alone_s):
+        reasons.append(f"alone it computes for {rounded(each.alone_s)} s")
+    because = ", and ".join(reasons)
+    return f"{text} {because[0].upper()}{because[1:]}." if because else text
 
 
 def _sentence(question: Question, row: Row, base: Row) -> str:
