@@ -123,7 +123,7 @@ def choose(
     """
     programs = len(problem.microbatch_counts) * len(problem.stage_counts)
     clusters, units = len(table.cluster_names), len(table.units)
-    size = f"{programs} programs (p, q), {clusters} clusters, {units} units"
+    size = f"{programs} stages x micro-batches, {clusters} clusters, {units} units"
     if principles.relaxed:
         return "dp", f"supports the space without {' and '.join(principles.relaxed)}"
     strategies = max((part.strategy_count for part in table.slices), default=0)

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 _MOST_CLUSTERS, _MOST_RUNS = 3, 5
 #: With more devices of one error, only their number is told.
 _MOST_DEVICES = 3
-#: How a time is meant that no simulation gives.
 _MEANT: Mapping[Objective, str] = {
     "closed": " in closed form",
     "cost": " in closed form",
@@ -45,10 +44,10 @@ def answer(
         By device; None for a device whose times were never compared with a run. Empty
         if the user gave the times. Without it nothing is said about errors.
     """
-    digits = time_digits(result, best, errors or {})
     time_s = best.time_s(result.objective)
+    digits = time_digits(time_s, errors or {})
     taken = f"{rounded(time_s, digits)} s per iteration"
-    parts = [taken + _MEANT.get(result.objective, "")]
+    parts = [taken + meant(result.objective)]
     if result.objective == "cost" and result.cost is not None:
         paid = cost_of_time(result.cost.per_hour or 0.0, time_s)
         parts = [f"{rounded(paid, digits)} an iteration", *parts]
@@ -62,13 +61,15 @@ def answer(
     return line if errors is None else f"{line}; {errors_text(errors)}"
 
 
-def time_digits(
-    result: Result, best: PricedPlan, errors: Mapping[str, Accuracy | None]
-) -> int:
-    """Return how many digits of the plan's time its largest known error leaves."""
+def meant(objective: Objective) -> str:
+    """Return how a time is meant that no simulation gives; else nothing."""
+    return _MEANT.get(objective, "")
+
+
+def time_digits(time_s: float, errors: Mapping[str, Accuracy | None]) -> int:
+    """Return how many digits of a time the errors of all devices leave."""
     known = [each.median for each in errors.values() if each is not None]
-    alone = known and len(known) == len(errors)
-    return digits_of(best.time_s(result.objective), max(known) if alone else None)
+    return digits_of(time_s, max(known) if len(known) == len(errors) > 0 else None)
 
 
 def errors_text(errors: Mapping[str, Accuracy | None]) -> str:
@@ -120,27 +121,24 @@ def device_errors(
     }
 
 
-def next_step(
-    problem: str, plan: str | None, launcher: str | None, table: str | None = None
+def next_command(
+    problem: str, plan: str, launcher: str | None, table: str | None = None
 ) -> str:
-    """Return the line on the command that launches a plan.
+    """Return the command that launches a plan, or checks it without a launcher.
 
     Parameters
     ----------
     problem
         As the user named it.
     plan
-        The file of the plan; None if it was not written.
+        The file of the plan.
     launcher
         One that runs the plan as it is; None if there is none.
     table
         The user's file of coefficients; None if not given.
     """
-    file = plan or "plan.json"
     given = [] if table is None else ["--table", table]
-    words = ["hetopt", "check", problem, file, *given]
-    if launcher is not None:
-        words = ["hetopt", "export", problem, file, *given]
-        words += ["--to", launcher, "--out", "bundle"]
-    first = "" if plan else f"plan with --out {file}, then "
-    return f"next: {first}{shlex.join(words)}"
+    if launcher is None:
+        return shlex.join(["hetopt", "check", problem, plan, *given])
+    out = ["--to", launcher, "--out", "bundle"]
+    return shlex.join(["hetopt", "export", problem, plan, *given, *out])

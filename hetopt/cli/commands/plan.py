@@ -419,12 +419,15 @@ def _told(
     """Return what the report says beside the result."""
     from hetopt.cost.sources.accuracy import accuracies, latency_notes
     from hetopt.export.choosing import launcher_of
-    from hetopt.report.head import device_errors, next_step
+    from hetopt.report.head import device_errors, next_command
     from hetopt.report.plan_report import Told
     from hetopt.report.whatif.reasons import unused_text
     from hetopt.whatif.unused import unused_clusters
 
     launcher = launcher_of(problem, best.plan, options.launcher)
+    file = options.out or "plan.json"
+    first = "" if options.out else f"plan with --out {file}, then "
+    command = next_command(options.problem, file, launcher, options.table)
     given = options.table is not None
     plan = [] if options.out is None else [options.out]
     told = [*unused_clusters(problem, table, result)]
@@ -432,7 +435,7 @@ def _told(
     explain = shlex.join(["hetopt", "explain", options.problem, *plan])
     return Told(
         errors={} if given else device_errors(problem, accuracies(problem, best.plan)),
-        next=next_step(options.problem, options.out, launcher, options.table),
+        next=f"next: {first}{command}",
         unused={each.cluster: text for each in told if (text := unused_text(each))},
         explain=explain if open_ else "",
         notes=[] if given else latency_notes(problem, best, result.alternatives),

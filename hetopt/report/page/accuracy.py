@@ -40,13 +40,13 @@ def _bars(contents: Contents) -> Iterator[Bar]:
     for plan in contents.plans:
         if plan.error is None:
             continue
-        yield _bar(plan.name, plan.price.iteration_time_s, plan.error)
+        yield _bar(plan.name, plan.time_s, plan.error)
         others = () if plan.result is None else plan.result.alternatives
         for rank, other in enumerate(others, start=2):
             hosts = {stage.cluster for stage in other.plan.pipeline.stages}
             if hosts <= {*plan.accuracies}:
                 name = f"{plan.name}, rank {rank}: {chain(other.plan)}"
-                yield _bar(name, other.iteration_time_s, plan.error)
+                yield _bar(name, other.time_s(plan.objective), plan.error)
 
 
 def _bar(name: str, time_s: float, error: Accuracy) -> Bar:
