@@ -68,9 +68,17 @@ def _picture(plan: ReportedPlan) -> str:
         tag("div", *_hosts(rows, colours), class_="row hosts"),
         _caption(f"Stages, and their units of {whole} (width)"),
         _bars("units", rows, colours, map(_units, rows)),
-        _caption("Memory of a device in GB: needed (filled) of usable (framed)"),
+        _caption(
+            "Memory of a device in GB: needed (filled; "
+            f"{_ends([row.memory_bytes / BYTES_PER_GB for row in rows], '.0f')}) of "
+            "usable (framed)"
+        ),
         _bars("memory", rows, colours, (_memory(row, most) for row in rows)),
-        _caption(f"Idle share of the iteration (full height: {scale:.0%})"),
+        _caption(
+            "Idle share of the iteration: "
+            f"{_ends([row.idle_share for row in rows], '.0%')} (full height: "
+            f"{scale:.0%})"
+        ),
         _bars("idle", rows, colours, (_idle(row, scale) for row in rows)),
     )
     unused = [name for name in colours if name not in {row.cluster for row in rows}]
@@ -88,6 +96,11 @@ def _picture(plan: ReportedPlan) -> str:
         ),
         tag("figcaption", *_legend(rows, colours), words("span", "; ".join(notes))),
     )
+
+
+def _ends(values: Sequence[float], form: str) -> str:
+    """Return the least and the greatest value."""
+    return " to ".join(dict.fromkeys(f"{end(values):{form}}" for end in (min, max)))
 
 
 def _caption(text: str) -> str:
