@@ -120,7 +120,7 @@ def stage_table(
         [name for name, _ in columns],
         zip(*(cells for _, cells in columns), strict=True),
         left=("cluster", "holds", "strategy"),
-        optional=("holds", "units"),
+        optional=("holds", "units", "layers"),
     )
 
 

@@ -11,9 +11,9 @@ if TYPE_CHECKING:
 #: Digits of a time whose error is unknown, and the most and least of any time.
 _DIGITS, _LEAST_DIGITS = 3, 2
 #: Most decimals of a percentage.
-_MOST_DECIMALS = 6
-#: Shares below this are 0: rounding of sums.
-_NOTHING = 1e-9
+_MOST_DECIMALS = 4
+#: Decimals of shares that are told apart; what is below is rounding of sums.
+_PLACES = 6
 _LARGE = (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3))
 
 
@@ -96,7 +96,7 @@ def at_least(share: float) -> str:
 
 def _decimals(share: float) -> int:
     """Return the decimals of a percentage."""
-    if share < _NOTHING:
+    if share < 10**-_PLACES:
         return 0
     return min(max(1 - floor(log10(share * 100)), 0), _MOST_DECIMALS)
 
@@ -123,14 +123,12 @@ def differences(values: Sequence[float | None], base: float | None) -> list[str]
     """
     if not base:
         return ["-"] * len(values)
-    known = {round(value / base - 1, 9) for value in values if value is not None}
+    shares = [None if v is None else round(v / base - 1, _PLACES) + 0.0 for v in values]
+    known = {share for share in shares if share is not None}
     decimals = next(
         number
         for number in range(1, _MOST_DECIMALS + 1)
         if number == _MOST_DECIMALS
         or len({f"{share:+.{number}%}" for share in known}) == len(known)
     )
-    return [
-        "-" if value is None else f"{round(value / base - 1, 9) + 0.0:+.{decimals}%}"
-        for value in values
-    ]
+    return ["-" if share is None else f"{share:+.{decimals}%}" for share in shares]

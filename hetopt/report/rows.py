@@ -155,16 +155,17 @@ def chain(plan: Plan) -> str:
     )
     for (cluster, strategy), stages in hosted:
         number = len(list(stages))
-        parts.append(f"{cluster} {number} stage{'s'[: number > 1]} {mesh(strategy)}")
+        text = f"{cluster} {number} stage{'s'[: number > 1]} {mesh(strategy)}"
+        parts.append(text + ("" if strategy.recompute == "none" else " recompute"))
     return " -> ".join(parts)
 
 
 def mesh(strategy: Strategy) -> str:
-    """Return the degrees above 1 of a strategy, and what it recomputes, if anything."""
+    """Return the degrees above 1 of a strategy, and how much it recomputes, if any."""
     degrees = [(name, getattr(strategy, name)) for name in DEGREES]
     text = " ".join(f"{name}{degree}" for name, degree in degrees if degree > 1)
-    recompute = strategy.recompute
-    return (text or "dp1") + ("" if recompute == "none" else f" {recompute} recompute")
+    text = text or "dp1"
+    return text if strategy.recompute == "none" else f"{text} {strategy.recompute}"
 
 
 def strategies(of_units: Iterable[Strategy]) -> str:

@@ -93,7 +93,7 @@ def _among(result: Result) -> str:
         parts.append(f"over {searched_schedules(result)}")
     if result.spent is not None:
         parts.append(f"over {_permitted(result.spent)}")
-    return "".join(f" {part}" for part in parts)
+    return f" {', '.join(parts)}" if parts else ""
 
 
 def _permitted(spent: Spent) -> str:

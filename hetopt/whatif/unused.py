@@ -38,6 +38,8 @@ class Unused:
     more
         By how much longer than the reported plan the best plan with the cluster takes,
         as a share; at least, unless ``proven``. None if nothing is known.
+    explained
+        Whether both times below are longer than the iteration of the reported plan.
     partner
         The cluster to which its links are fastest.
     link_s
@@ -50,6 +52,7 @@ class Unused:
     cluster: str
     more: float | None = None
     proven: bool = False
+    explained: bool = False
     partner: str = ""
     link_s: float = inf
     alone_s: float = inf
@@ -88,13 +91,15 @@ def _known(number: int, table: CostTable, result: Result, best_s: float) -> Unus
     alone_s = min((_alone_s(table, number, part) for part in table.slices), default=inf)
     least_s = min(links[partner], alone_s)
     exact_s = _next_best_s(name, result)
-    more = None if least_s <= best_s else least_s / best_s - 1
+    explained = least_s > best_s
+    known_s = least_s if exact_s is None and explained else exact_s
     return Unused(
         cluster=name,
-        more=more if exact_s is None else exact_s / best_s - 1,
+        more=None if known_s is None else known_s / best_s - 1,
         proven=exact_s is not None,
+        explained=explained,
         partner=partner,
-        link_s=links[partner] if links[partner] > best_s else 0.0,
+        link_s=links[partner],
         alone_s=alone_s,
     )
 

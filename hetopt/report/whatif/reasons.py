@@ -125,18 +125,16 @@ def unused_text(each: Unused) -> str:
     else:
         text = f"{name} is not used: a plan with it takes at least "
         text += f"{at_least(each.more)} more."
-    reasons = []
+    if not each.explained:
+        return text
     if isinf(each.link_s):
-        reasons.append("it has no link to another cluster")
-    elif each.link_s:
-        reasons.append(
-            f"its links to {each.partner} need {rounded(each.link_s)} s for the "
-            "activations of an iteration"
-        )
-    if reasons and not isinf(each.alone_s):
-        reasons.append(f"alone it computes for {rounded(each.alone_s)} s")
-    because = ", and ".join(reasons)
-    return f"{text} {because[0].upper()}{because[1:]}." if because else text
+        text += " It has no link to another cluster"
+    else:
+        text += f" Its links to {each.partner} need {rounded(each.link_s)} s for the "
+        text += "activations of an iteration"
+    if isinf(each.alone_s):
+        return f"{text}, and alone it cannot train the model."
+    return f"{text}, and alone it computes for {rounded(each.alone_s)} s."
 
 
 def _sentence(question: Question, row: Row, base: Row) -> str:

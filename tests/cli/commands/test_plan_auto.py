@@ -23,7 +23,7 @@ def test_plan_check_verify(
     options = ["--schedule", "auto", "--jobs", "1", "--out", plan]
     assert main(["plan", problem, *options, "--certificate", proof]) == 0
     out = capsys.readouterr().out
-    assert "schedule auto" in out
+    assert ", auto\n" in out
     result = json.loads((tmp_path / "plan.json").read_text())
     jsonschema.validate(result, RESULT)
     named = json.loads((planned / "plan.json").read_text())
