@@ -19,6 +19,7 @@ from hetopt.report.summary import (
     summary,
     unused,
 )
+from hetopt.schedule.schedules import rule_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -100,9 +101,12 @@ def stage_table(
     if model is not None and whole:
         columns.append(("holds", [row.contents for row in rows]))
     elif model is not None:
-        cut = any(not kind.startswith(LAYER) for kind in {*model.units} - END_KINDS)
+        # Units of one chunk, pairs of layers and blocks are not whole layers.
+        whole_layers = all(
+            kind.startswith(LAYER) for kind in {*model.units} - END_KINDS
+        ) and not (plan.chunks > 1 or rule_of(plan.schedule).folded)
         short = [row.short_contents for row in rows]
-        columns.append(("units" if cut else "layers", short))
+        columns.append(("layers" if whole_layers else "units", short))
     columns.append(("strategy", [row.strategy for row in rows]))
     columns.append((_DEVICES, [row.devices for row in rows]))
     if price is not None:
@@ -209,11 +213,12 @@ def alternatives_table(plans: Sequence[PricedPlan], objective: Objective) -> She
     times_s = [each.time_s(objective) for each in plans]
     pipelines = [each.plan.pipeline for each in plans]
     return sheet(
-        ("rank", "against best", "stages x micro-batches", "devices", "clusters"),
+        ("rank", "against best", "stages", "micro-batches", "devices", "clusters"),
         zip(
             range(1, len(plans) + 1),
             differences(times_s, times_s[0]),
-            (f"{len(own.stages)} x {own.microbatches}" for own in pipelines),
+            (len(own.stages) for own in pipelines),
+            (own.microbatches for own in pipelines),
             (each.plan.devices for each in plans),
             (chain(each.plan) for each in plans),
             strict=True,

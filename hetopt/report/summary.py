@@ -87,7 +87,7 @@ def _among(result: Result) -> str:
         parts.append(f"of the plans that {result.launch.launcher} can run")
     if result.relaxed:
         parts.append(f"with {' and '.join(result.relaxed)} relaxed")
-    if result.several is not None:
+    if result.several is not None and result.several.most > 1:
         parts.append(f"of up to {count(result.several.most, 'pipeline')}")
     if result.schedules:
         parts.append(f"over {searched_schedules(result)}")

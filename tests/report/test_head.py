@@ -120,7 +120,11 @@ def test_three_lines_come_before_any_table() -> None:
 
 def test_of_least_cost_the_cost_comes_first() -> None:
     cost = Cost(
-        nodes={"h20": 1}, per_hour=3600.0, per_iteration=1.9, per_trillion_tokens=9.0
+        nodes={"h20": 1},
+        unpriced=(),
+        per_hour=3600.0,
+        per_iteration=1.9,
+        per_trillion_tokens=9.0,
     )
     text = answer(result(objective="cost", cost=cost), PRICED)
     assert text.startswith("2.00 an iteration, 2.00 s per iteration in closed form, ")

@@ -227,10 +227,14 @@ def test_alternatives_are_ranked_after_the_reported_plan() -> None:
         ),
         io.StringIO(),
     )
-    ranked = [line.split()[:6] for line in text.split("\n") if " x 4 " in line]
+    ranked = [
+        line.split()[:6]
+        for line in text.split("\n")
+        if "h20 1 stage" in line and "%" in line
+    ]
     assert ranked == [
-        ["1", "+0.0%", "2", "x", "4", "10"],
-        ["2", "+25.0%", "2", "x", "4", "10"],
+        ["1", "+0.0%", "2", "4", "10", "h20"],
+        ["2", "+25.0%", "2", "4", "10", "h20"],
     ]
 
 

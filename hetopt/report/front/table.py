@@ -55,7 +55,8 @@ def points(front: Front) -> Sheet:
             "against fastest",
             "tokens/s",
             "cost a 1e12 tokens",
-            "stages x micro-batches",
+            "stages",
+            "micro-batches",
         ),
         map(_cells, front.points, times_s, apart),
         left=("nodes",),
@@ -91,5 +92,6 @@ def _cells(point: FrontPoint, time_s: float, against_fastest: str) -> list[str]:
         against_fastest,
         large(point.tokens_per_s),
         amount(point.cost.per_trillion_tokens),
-        f"{len(pipeline.stages)} x {pipeline.microbatches}",
+        str(len(pipeline.stages)),
+        str(pipeline.microbatches),
     ]

@@ -17,6 +17,7 @@ from hetopt.cost.sources.accuracy import accuracy_of
 from hetopt.problem.catalogue import accelerators
 from hetopt.report.page import timeline
 from hetopt.report.page.page import SECTIONS
+from hetopt.report.rounding import rounded
 from tests.cli.conftest import RunHetopt
 from tests.cost.sources.test_operator_source import operators
 from tests.report.page.reading import Document
@@ -143,7 +144,7 @@ def test_errors_are_around_the_time(folder: Path) -> None:
     assert error is not None
     for share in (error.median, error.worst):
         low, high = (result["closed_form_s"] / (1 + e) for e in (share, -share))
-        assert f"{low:.4g} to {high:.4g} s" in page.text("p")
+        assert f"{rounded(low)} to {rounded(high)} s" in page.text("p")
 
 
 def test_a_cluster_of_which_nothing_is_known_is_named(folder: Path) -> None:
