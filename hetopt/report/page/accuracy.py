@@ -68,6 +68,6 @@ def _sentence(bar: Bar) -> str:
         "p",
         f"With the median error of published runs, the {bar.text} of {bar.name} are "
         f"{rounded(median.start)} to {rounded(median.end)} s (thick); with the worst, "
-        f"{rounded(worst.start)} to {rounded(worst.end)} s (thin). Plans that are closer than "
-        "that may change places.",
+        f"{rounded(worst.start)} to {rounded(worst.end)} s (thin). Plans that are "
+        "closer than that may change places.",
     )
