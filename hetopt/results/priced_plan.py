@@ -10,8 +10,6 @@ from hetopt.plans.plan import Plan
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from hetopt.results.result import Objective
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PricedPlan:
@@ -28,7 +26,7 @@ class PricedPlan:
     iteration_time_s: float
     objective_s: float | None = None
 
-    def time_s(self, objective: Objective) -> float:
+    def time_s(self, objective: str) -> float:
         """Return the time that is minimised: simulated, as UniAP counts, or closed."""
         if objective == "simulated":
             return self.iteration_time_s

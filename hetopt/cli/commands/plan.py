@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 import sys
 from dataclasses import replace
 from functools import partial
@@ -27,6 +26,7 @@ from hetopt.cli.inputs import (
 )
 from hetopt.cli.output import complain, emit
 from hetopt.cli.paths import ensure_outputs, holds_plan
+from hetopt.cli.reported import plan_text
 from hetopt.cli.searching import searching
 from hetopt.cli.warned import warn
 from hetopt.errors import InputError
@@ -43,8 +43,6 @@ if TYPE_CHECKING:
     from hetopt.cost.table.table import CostTable
     from hetopt.problem.problem import Problem
     from hetopt.problem.training.principles import Principles
-    from hetopt.report.plan_report import Told
-    from hetopt.results.priced_plan import PricedPlan
     from hetopt.results.result import Result
     from hetopt.results.spending import Spending
     from hetopt.solvers.request import Solve
@@ -277,7 +275,7 @@ def _deliver(
         if options.json:
             emit(text)
         elif result.best is not None:
-            emit(_report(problem, table, result, options))
+            emit(plan_text(problem, table, result, options))
 
     def certificate() -> str:
         from hetopt.solvers.certificate.claim import certify
@@ -371,72 +369,4 @@ def _moved(
         result,
         stability=crossings,
         interrupted=result.interrupted or stability.interrupted,
-    )
-
-
-def _report(
-    problem: Problem, table: CostTable, result: Result, options: argparse.Namespace
-) -> str:
-    from hetopt.pricing.price import price
-    from hetopt.pricing.several import price_several
-    from hetopt.report.drawing.console import draw
-    from hetopt.report.plan_report import plan_report
-
-    best = result.best
-    if best is None:
-        return ""
-    if len(best.plan.pipelines) > 1 or problem.training.lengths is not None:
-        prices = price_several(problem, best.plan).prices
-    else:
-        prices = (price(best.plan, table),)
-    parts = plan_report(
-        result,
-        best,
-        problem=problem,
-        prices=prices,
-        told=_told(problem, table, result, best, options),
-        verbose=options.verbose,
-    )
-    if result.stability is not None:
-        from hetopt.report.whatif.stability import stability_report
-
-        parts += stability_report(
-            result.stability,
-            best.plan,
-            objective=result.objective,
-            complete=not result.interrupted,
-        )
-    return draw(parts, sys.stdout)
-
-
-def _told(
-    problem: Problem,
-    table: CostTable,
-    result: Result,
-    best: PricedPlan,
-    options: argparse.Namespace,
-) -> Told:
-    """Return what the report says beside the result."""
-    from hetopt.cost.sources.accuracy import accuracies, latency_notes
-    from hetopt.export.choosing import launcher_of
-    from hetopt.report.head import device_errors, next_command
-    from hetopt.report.plan_report import Told
-    from hetopt.report.whatif.reasons import unused_text
-    from hetopt.whatif.unused import unused_clusters
-
-    launcher = launcher_of(problem, best.plan, options.launcher)
-    file = options.out or "plan.json"
-    first = "" if options.out else f"plan with --out {file}, then "
-    command = next_command(options.problem, file, launcher, options.table)
-    given = options.table is not None
-    plan = [] if options.out is None else [options.out]
-    told = [*unused_clusters(problem, table, result)]
-    open_ = not given and any(each.more is None for each in told)
-    explain = shlex.join(["hetopt", "explain", options.problem, *plan])
-    return Told(
-        errors={} if given else device_errors(problem, accuracies(problem, best.plan)),
-        next=f"next: {first}{command}",
-        unused={each.cluster: text for each in told if (text := unused_text(each))},
-        explain=explain if open_ else "",
-        notes=[] if given else latency_notes(problem, best, result.alternatives),
     )

@@ -30,6 +30,8 @@ from tests.report.comparisons import MIXED, made_comparison
 from tests.report.test_summary import PLAN, PRICE, PRICED, PROBLEM, result
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from hetopt.report.drawing.sheet import Part
 
 WIDTHS = (60, 80, 100, 120)
@@ -90,7 +92,7 @@ REPORTS: dict[str, list[Part]] = {
 }
 
 
-def drawn(parts: list[Part], width: int, monkeypatch: pytest.MonkeyPatch) -> str:
+def drawn(parts: Sequence[Part], width: int, monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", str(width))
     return draw(parts, Terminal(), coloured=False)
