@@ -28,6 +28,8 @@ SETTLED = {
 }
 #: Amounts of money from here on are shown without decimals.
 _LARGE = 1000
+#: A gap from here on says nothing about the plan.
+_USELESS = 0.99
 _MINIMISED = "what is minimised"
 #: The objective, in words.
 FORMS: Mapping[Objective, str] = {
@@ -45,7 +47,7 @@ def headline(result: Result) -> str:
         proven = "proven of least cost" if cheapest else "proven optimal"
         return proven + _among(result)
     if result.status == "feasible":
-        if result.gap is None:
+        if result.gap is None or result.gap > _USELESS:
             return f"how far from the best possible is unknown{_among(result)}"
         return f"at most {percent(result.gap)} from the best possible{_among(result)}"
     if result.status == "infeasible":

@@ -42,6 +42,7 @@ def test_a_time_has_the_digits_of_its_error() -> None:
     [
         ({"status": "feasible", "gap": 0.032}, "at most 3.2% from the best possible"),
         ({"status": "feasible", "gap": None}, "how far from the best possible is un"),
+        ({"status": "feasible", "gap": 1.0}, "how far from the best possible is unkn"),
         ({"relaxed": ("p4",)}, "proven optimal with p4 relaxed"),
         (
             {

@@ -101,16 +101,17 @@ def _standing(price: Price, base: Row) -> Iterator[str]:
     behind = price.closed_form_s / base.closed_form_s - 1
     if behind > _NOTHING:
         yield (
-            f"Another plan takes {base.closed_form_s:.4f} s in closed form, this one "
-            f"{price.closed_form_s:.4f} s ({behind:+.2%}); simulated, they take "
-            f"{base.iteration_time_s:.4f} and {price.iteration_time_s:.4f} s. What "
-            "follows is about the closed form, and compares with that other plan."
+            f"Another plan takes {rounded(base.closed_form_s)} s in closed form, this "
+            f"one {percent(behind)} more; simulated, they take "
+            f"{rounded(base.iteration_time_s)} and {rounded(price.iteration_time_s)} "
+            "s. What follows is about the closed form, and compares with that other "
+            "plan."
         )
     else:
         yield (
             f"What follows is about the closed form, in which the plan takes "
-            f"{price.closed_form_s:.4f} s; simulated, it takes "
-            f"{price.iteration_time_s:.4f} s."
+            f"{rounded(price.closed_form_s)} s; simulated, it takes "
+            f"{rounded(price.iteration_time_s)} s."
         )
 
 
@@ -143,17 +144,17 @@ def _sentence(question: Question, row: Row, base: Row) -> str:
     proven = "" if row.status == "optimal" else f" (not proven: {gap_text(row.gap)})"
     if row.closed_form_s is None or row.against_base is None:
         return f"{subject}: {row.reason or 'nothing is known'}."
-    time_s, saved = f"{row.closed_form_s:.4f} s", -row.against_base
+    time_s, saved = f"{rounded(row.closed_form_s)} s", -row.against_base
     if question.kind == "unused":
         name = question.clusters[0]
         if abs(saved) < _NOTHING:
             return f"{name} is not used: with it an iteration takes as long{proven}."
         return (
             f"{name} is not used: the best plan that uses it takes {time_s}, "
-            f"{-saved:.2%} more{proven}."
+            f"{percent(saved)} more{proven}."
         )
     if abs(saved) < _NOTHING:
         return f"{subject} would save nothing{proven}."
     verb = "save" if saved > 0 else "cost"
     how = "; ".join(map(change_text, row.plan_changes)) or "the same plan"
-    return f"{subject} would {verb} {abs(saved):.2%}: {time_s}, by {how}{proven}."
+    return f"{subject} would {verb} {percent(saved)}: {time_s}, by {how}{proven}."

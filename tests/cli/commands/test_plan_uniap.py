@@ -30,7 +30,7 @@ def test_plan_check_and_simulate(
     out = tmp_path / "plan.json"
     data = planned(out)
     printed = capsys.readouterr().out
-    assert "strategies of units" in printed
+    assert " strategy " in printed
     assert "dp2-tp1 x" in printed
     assert "as UniAP counts (what is minimised)" in printed
     jsonschema.validate(data, RESULT)
