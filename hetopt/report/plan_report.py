@@ -300,7 +300,8 @@ def _remarks(result: Result, best: PricedPlan, told: Told) -> Iterator[str]:
     if result.launch is not None:
         yield price_of(result.launch, best)
     for label, text in cost_lines(result.cost):
-        yield f"{label}: {text}"
+        when = "" if result.objective == "simulated" else ", at the simulated time"
+        yield f"{label}{when}: {text}"
 
 
 def _details(
