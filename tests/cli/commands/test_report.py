@@ -199,6 +199,23 @@ def test_bars_are_to_scale(folder: Path) -> None:
             r"stage \d, \w+: ([\d.]+ of [\d.]+) GB", own.get("title") or ""
         )
         assert memory is None or memory[1].replace(" of ", "/") in table
+    assert_idle_is_to_scale(page, len(units))
+
+
+def assert_idle_is_to_scale(page: Document, stages: int) -> None:
+    """The caption says what the full height is, and it is not far above the bars."""
+    caption = re.search(r"full height: (\d+)%", page.text("div"))
+    assert caption is not None
+    heights = [
+        float((own["style"] or "").removeprefix("--h:"))
+        for own in page.named("i")
+        if own.get("class") == "bar"
+    ][-stages:]
+    told = re.findall(r"stage \d, \w+: ([\d.]+)% idle", str(page.named("div")))
+    assert len(told) == stages
+    for height, idle in zip(heights, told, strict=True):
+        assert height == pytest.approx(float(idle) / int(caption[1]), abs=0.01)
+    assert max(heights) >= 0.4
 
 
 def test_the_same_files_make_the_same_bytes(
