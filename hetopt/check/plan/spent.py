@@ -28,6 +28,7 @@ from hetopt.check.plan.reading import (
 )
 from hetopt.errors import CheckError, InputError
 from hetopt.problem.training.principles import PRUNED
+from hetopt.results.certificate import PS_S
 from hetopt.results.front import FRONT_SCHEMA
 from hetopt.results.result import OPTIMALITY_GAP, Status
 
@@ -59,6 +60,8 @@ class Spending:
     least_s
         Lower bound on the time of each fleet's plans, by claims and device time; inf if
         it has no plan that is quick enough; shape (F,).
+    slack_s
+        By how much a bound may lie below the time of the plan that it is of.
 
     Raises
     ------
@@ -76,6 +79,9 @@ class Spending:
         self.longest_s = math.inf
         if self.min_tokens_per_s:
             self.longest_s = table.tokens / self.min_tokens_per_s
+        # Periods are rounded up to whole picoseconds, in the plan and in the bound.
+        passes = [part.microbatches * part.chunks for part in table.slices]
+        self.slack_s = 2 * max(passes, default=1) * PS_S
         prices = [each.price_per_hour for each in problem.clusters]
         self._unpriced = any(price is None for price in prices)
         counts = [each.nodes for each in problem.clusters]
@@ -280,14 +286,19 @@ def _undecided(spending: Spending, known: list[tuple[float, float]]) -> int:
     open_ = np.isfinite(spending.least_s)
     for price, time_s in known:
         dearer = spending.price >= price * (1 - _TOLERANCE)
-        open_ &= ~(dearer & (spending.least_s >= time_s * (1 - _TOLERANCE)))
+        no_better_s = time_s * (1 - _TOLERANCE) - spending.slack_s
+        open_ &= ~(dearer & (spending.least_s >= no_better_s))
     return int(open_.sum())
 
 
 def _device_time_s(
     problem: Problem, table: CostTable, nodes: NDArray[np.int64]
 ) -> NDArray[np.float64]:
-    """Return the least time in which the devices of each fleet can do the work."""
+    """Return the least time in which the devices of each fleet can do the work.
+
+    A stage runs every one of its units once per pass, and with v chunks of the model
+    q micro-batches are q v passes: a unit of the table is then one in each chunk.
+    """
     body = sum(table.body[kind] for kind in table.units)
     kinds = sorted({kind for kind in table.units if table.body[kind]})
     least = np.full(len(nodes), np.inf)
@@ -306,5 +317,7 @@ def _device_time_s(
             devices = nodes[:, j] * problem.clusters[j].devices_per_node
             units_per_s += devices / max(seconds, 1e-9)
         with np.errstate(divide="ignore"):
-            least = np.minimum(least, part.microbatches * body / units_per_s)
+            least = np.minimum(
+                least, part.microbatches * part.chunks * body / units_per_s
+            )
     return least * (1 - _TOLERANCE)
