@@ -88,32 +88,35 @@ class Spending:
         self._choices = math.prod(count + 1 for count in counts) - 1
         self._claimed = whole(data, "choices", "spent")
         self.price = self.least_s = np.zeros(0)
+        self._nodes = np.zeros((0, len(counts)), dtype=np.int64)
         if self._unpriced or self._choices > _MOST_FLEETS:
             return
         sizes = tuple(count + 1 for count in counts)
         nodes: NDArray[np.int64] = np.array(list(np.ndindex(sizes))[1:])
         price = nodes @ np.array([float(each or 0) for each in prices])
         nodes = nodes[[self.affords(each) for each in price.tolist()]]
+        self._nodes = nodes
         self.price = nodes @ np.array([float(each or 0) for each in prices])
         self.least_s = _device_time_s(problem, table, nodes)
         for place, item in items(data, "fleets", "spent"):
             entry = mapping(item, place)
-            largest = self._nodes(entry, f"{place}.nodes")
+            largest = self._rented(entry, f"{place}.nodes")
             bound = number(entry, "bound_s", place)
             inside = (nodes <= largest).all(axis=1)
             least = math.inf if bound is None else bound
             self.least_s[inside] = np.maximum(self.least_s[inside], least)
         self.least_s[self.least_s > self.longest_s] = np.inf
 
-    def _nodes(self, entry: Mapping[str, Any], field: str) -> NDArray[np.int64]:
+    def _rented(self, entry: Mapping[str, Any], field: str) -> NDArray[np.int64]:
         given = mapping(entry.get("nodes"), field)
-        names = [each.name for each in self._problem.clusters]
+        there_are = {each.name: each.nodes for each in self._problem.clusters}
         for name in given:
-            if name not in names:
+            if name not in there_are:
                 raise InputError(f"names no cluster: {name!r}", field=field)
-        return np.array(
-            [whole(given, name, field) if name in given else 0 for name in names]
-        )
+            if whole(given, name, field) > there_are[name]:
+                msg = f"is {given[name]}, the cluster has {there_are[name]}"
+                raise InputError(msg, field=f"{field}.{name}")
+        return np.array([given.get(name, 0) for name in there_are])
 
     def affords(self, price: float) -> bool:
         """Whether a price per hour is within the budget."""
@@ -146,6 +149,15 @@ class Spending:
             yield (
                 f"spent.min_tokens_per_s: the plan takes {time_s!r} s, at "
                 f"most {self.longest_s!r} s are allowed"
+            )
+        rented = nodes_of(self._problem, plan)
+        own = [rented.get(each.name, 0) for each in self._problem.clusters]
+        proven = self.least_s[(self._nodes == own).all(axis=1)]
+        longest_s = time_s * (1 + _TOLERANCE) + self.slack_s
+        if (proven > longest_s).any() and time_s <= self.longest_s:
+            yield (
+                f"spent.fleets: the plan takes {time_s!r} s, its nodes are said to "
+                f"take at least {float(proven.max())!r} s"
             )
 
     def least(self, *, cost: bool) -> float:
@@ -182,6 +194,8 @@ def bound_findings(
         return
     yield from spending.plan_findings(plan, value)
     name, bound = "lower_bound_s", lower_bound_s
+    if not cost and spending.lower_bound is not None:
+        yield f"spent.lower_bound: {spending.lower_bound}, but time is minimised"
     if cost:
         if lower_bound_s is not None:
             yield f"lower_bound_s: {lower_bound_s}, but cost is minimised"
@@ -231,6 +245,8 @@ def _front_findings(
     principles = read_principles(data) if "relaxed" in data else PRUNED
     spending = Spending(problem, table, mapping(data.get("spent"), "spent"))
     yield from spending.findings()
+    if spending.lower_bound is not None:
+        yield f"spent.lower_bound: {spending.lower_bound}, but this is a front"
     known: list[tuple[float, float]] = []
     for place, item in items(data, "points", ""):
         entry = mapping(item, place)

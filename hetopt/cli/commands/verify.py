@@ -88,8 +88,8 @@ def run(options: argparse.Namespace) -> int:
     emit(
         f"{options.certificate}: verified: digests, plan, value, and the bounds of "
         f"all {programs} programs; {searched}\n"
-        f"not verified, as no claim rests on it: that {check.solver} searched, and "
-        "which programs were refuted by a bound and which by a search"
+        f"not verified, as no claim rests on it: that {check.solver} settled programs, "
+        "and which were refuted by a bound and which by a search"
     )
     return 0
 

@@ -16,6 +16,7 @@ from hetopt.check.plan.plan import check_plan
 from hetopt.check.plan.spent import Spending as Claimed
 from hetopt.check.plan.spent import check_front
 from hetopt.cost.build import build_table
+from hetopt.errors import InputError
 from hetopt.planning.plan import search, search_front
 from hetopt.problem.reading import read_problem_text
 from hetopt.problem.training.choices import FOLDED, INTERLEAVED, SCHEDULE_CHOICES
@@ -116,6 +117,35 @@ def test_a_bound_above_the_plan_and_a_gap_that_is_another() -> None:
     assert "spent.lower_bound" in said
     assert "more than the plan's" in said
     assert "gap: 0.25" in said
+
+
+@pytest.mark.parametrize("objective", ["closed", "cost"])
+def test_bounds_above_what_the_plan_takes(objective: Objective) -> None:
+    """A raised bound of the plan's own nodes alone leaves all sums as they were."""
+
+    def forge(data: dict[str, Any]) -> None:
+        for fleet in data["spent"]["fleets"]:
+            fleet["bound_s"] = 1.0
+
+    said = wrong_result(made(objective, Spending(budget=13)), forge)
+    assert "spent.fleets: the plan takes" in said
+    assert "its nodes are said to take at least 1.0 s" in said
+
+
+def test_more_nodes_than_there_are() -> None:
+    data = deepcopy(made("cost", Spending()))
+    data["spent"]["fleets"][0]["nodes"] = {"b": 3}
+    with pytest.raises(InputError, match="is 3, the cluster has 2"):
+        check_result(PROBLEM, request().table, data)
+
+
+def test_a_bound_on_cost_where_time_is_minimised() -> None:
+    def forge(data: dict[str, Any]) -> None:
+        data["spent"]["lower_bound"] = 1e-6
+
+    said = wrong_result(made("closed", Spending(budget=7)), forge)
+    assert "spent.lower_bound: 1e-06, but time is minimised" in said
+    assert "but this is a front" in wrong_front(forge)
 
 
 def test_no_plan_where_the_fleets_permit_one() -> None:

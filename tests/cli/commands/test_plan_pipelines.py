@@ -94,6 +94,20 @@ def test_check_and_simulate_take_it(
 
 
 @pytest.mark.usefixtures("lost")
+def test_bounds_above_what_the_plan_takes_are_found(
+    found: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """They leave the sums as they were."""
+    forged = json.loads(json.dumps(found))
+    for bound in forged["several"]["bounds"]:
+        bound["bound_s"] = 100.0
+    assert main(["check", "lost.yaml", write(forged)]) == 1
+    assert (
+        "its own division is said to take at least 100.0 s" in capsys.readouterr().err
+    )
+
+
+@pytest.mark.usefixtures("lost")
 @pytest.mark.parametrize(
     ("command", "why"),
     [
