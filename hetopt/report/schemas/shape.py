@@ -56,10 +56,9 @@ def ensure_shape(data: object, schema: Schema, field: str = "") -> None:
     if kind == "object":
         assert isinstance(data, dict)
         _ensure_object(data, schema, field)
-    if kind == "array" and "items" in schema:
+    if kind == "array":
         assert isinstance(data, list)
-        for index, item in enumerate(data):
-            ensure_shape(item, schema["items"], _join(field, index))
+        _ensure_list(data, schema, field)
 
 
 def _option(data: object, schema: Schema, field: str) -> Schema:
@@ -89,6 +88,16 @@ def _ensure_object(data: dict[str, Any], schema: Schema, field: str) -> None:
             raise InputError("is missing", field=_join(field, key))
 
 
+def _ensure_list(data: list[Any], schema: Schema, field: str) -> None:
+    least, most = schema.get("minItems", 0), schema.get("maxItems", math.inf)
+    if not least <= len(data) <= most:
+        expected = f"at least {least}" if len(data) < least else f"at most {most}"
+        msg = f"has {len(data)} entries, expected {expected}"
+        raise InputError(msg, field=field or None)
+    for index, item in enumerate(data):
+        ensure_shape(item, schema["items"], _join(field, index))
+
+
 def _unknown(key: str, known: list[str], place: str) -> InputError:
     return InputError(
         f"is not a known key{suggest(key, known)}, expected one of {', '.join(known)}",
@@ -111,10 +120,6 @@ def _fits(value: Any, schema: Schema) -> bool:
             and value <= schema.get("maximum", math.inf)
             and value > schema.get("exclusiveMinimum", -math.inf)
         )
-    if kind == "array":
-        return bool(
-            schema.get("minItems", 0) <= len(value) <= schema.get("maxItems", math.inf)
-        )
     return "pattern" not in schema or re.search(schema["pattern"], value) is not None
 
 
@@ -133,8 +138,6 @@ def _expected(schema: Schema) -> str:
         return f"{words} from {schema['minimum']}"
     if "exclusiveMinimum" in schema:
         return f"{words} above {schema['exclusiveMinimum']}"
-    if schema.get("minItems"):
-        return f"{words} that is not empty"
     return words
 
 
