@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from hetopt.base.words import writable
 from hetopt.errors import CheckError, InputError
 from hetopt.export.launcher import Loss
 from hetopt.export.placing import Rank
@@ -179,7 +180,8 @@ def write_folder(folder: str, files: Mapping[str, str]) -> None:
                 (temporary / parent).mkdir(parents=True, exist_ok=True)
             for name, text in files.items():
                 mode = _RUN if name.endswith(".sh") else _READ
-                _write_new(os.path.join(temporary, name), text.encode(), mode)
+                content = writable(text).encode()
+                _write_new(os.path.join(temporary, name), content, mode)
             temporary.chmod(0o755)
             temporary.replace(target)
         except BaseException:
