@@ -38,6 +38,7 @@ SOURCES := $(shell find hetopt formulations solvers data -type f ! -path '*/__py
 .PHONY: plan test test-slow test-seeds test-torch docs bench install clean
 
 plan: install
+	$(BIN)/hetopt compile
 	$(BIN)/hetopt plan $(PROBLEM)
 
 test: plan
@@ -46,9 +47,6 @@ test: plan
 	$(BIN)/mypy
 	rm -rf build/root && mkdir -p build/root
 	ln -s ../../tests ../../benchmarks build/root
-	# Else it is compiled with what the tests leave idle, which is nothing.
-	$(BIN)/python -P -m hetopt.solvers.compile_searches dp & \
-	  $(BIN)/python -P -m hetopt.solvers.compile_searches simulated-free && wait $$!
 	HETOPT_TEST_INSTALLED=1 $(BIN)/pytest -n auto -o pythonpath=build/root
 
 test-slow test-seeds: test-%: install
@@ -60,8 +58,7 @@ test-slow test-seeds: test-%: install
 test-torch: $(TORCH_VENV)/.installed
 	rm -rf build/root && mkdir -p build/root
 	ln -s ../../tests ../../benchmarks build/root
-	$(TORCH_VENV)/bin/python -P -m hetopt.solvers.compile_searches dp & \
-	  $(TORCH_VENV)/bin/python -P -m hetopt.solvers.compile_searches simulated && wait $$!
+	$(TORCH_VENV)/bin/hetopt compile
 	$(TORCH_VENV)/bin/python -P -m pytest -m "torch or runtimes" \
 	  -o pythonpath=build/root tests/profile tests/runtimes
 

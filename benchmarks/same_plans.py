@@ -99,23 +99,10 @@ def _without_digests(value: Any) -> Any:
     return value
 
 
-def compile_searches(tree: Path, folder: Path) -> None:
-    """Compile the searches of simulated times: first runs do not wait for them."""
-    for schedule in ("1f1b", "auto"):
-        path = folder / "first.yaml"
-        problem = drawn(0)
-        problem["training"]["schedule"] = schedule
-        path.write_text(json.dumps(problem), "utf-8")
-        command = [sys.executable, "-m", "hetopt", "plan", str(path)]
-        command += ["--objective", "simulated", "--jobs", "1"]
-        subprocess.run(command, cwd=tree, capture_output=True, check=False)
-
-
 def make(out: Path, tree: Path, pattern: str, limit_s: float) -> None:
     """Plan every problem, and write the file after each."""
     answers = json.loads(out.read_text("utf-8")) if out.exists() else {}
     with TemporaryDirectory() as folder:
-        compile_searches(tree, Path(folder))
         for name, path in problems(tree, Path(folder)):
             if name not in answers and fnmatch(name, pattern):
                 answers[name] = found(tree, path, limit_s)

@@ -1,4 +1,4 @@
-"""The ``auto`` solver: it chooses a solver for the problem, and reports why."""
+"""The ``auto`` solver: the dynamic program, and a heuristic if its proof stays open."""
 
 from __future__ import annotations
 
@@ -6,27 +6,22 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from hetopt.formulations.chain import Chain
-from hetopt.schedule.schedules import rule_of
-from hetopt.solvers import compiling
 from hetopt.solvers.loading import load
 from hetopt.solvers.race.merging import best_first, with_plans
-from hetopt.solvers.race.race import FEW_CLUSTERS, bounds_are_kept
+from hetopt.solvers.refusals import can_plan
 
 if TYPE_CHECKING:
     from hetopt.cost.table.table import CostTable
     from hetopt.problem.problem import Problem
-    from hetopt.problem.training.principles import Principles
     from hetopt.results.result import Result
     from hetopt.solvers.params import RaceParams
     from hetopt.solvers.request import Request
 
-#: Problems up to this size take CP-SAT seconds, less than compiling dp takes.
-_FEW_PROGRAMS, _FEW_UNITS, _FEW_STRATEGIES = 1000, 100, 4000
+_EXACT = "dp"
 #: Share of a time limit that is kept for a heuristic, in case the proof stays open.
 _FALLBACK = 0.15
-#: Seconds that tree search needs to be useful: about 1 for starting workers, about 20
-#: if it has to be compiled first.
-_STARTING_S, _COMPILING_S = 1, 20
+#: Seconds that tree search needs to be useful: workers take about one to start.
+_STARTING_S = 1
 
 
 def solve(request: Request) -> Result:
@@ -37,15 +32,15 @@ def solve(request: Request) -> Result:
     the proof reached.
     """
     table, params, deadline = request.table, request.params, request.deadline
-    name, reason = choose(request.problem, table, params.principles)
+    reason = _why(request.problem, table)
     limit_s = deadline.limit_s
     if limit_s is None or not _may_fall_back(table, params, limit_s):
-        return _explained(load(name)(request), name, reason)
+        return _explained(load(_EXACT)(request), reason)
     proof = deadline.within(limit_s * (1 - _FALLBACK))
-    result = load(name)(replace(request, deadline=proof))
+    result = load(_EXACT)(replace(request, deadline=proof))
     proven = "unsettled" not in result.settled
     if proven or result.interrupted or deadline.is_over():
-        return _explained(result, name, reason)
+        return _explained(result, reason)
     cutoff_s = request.cutoff_s
     if result.best is not None and params.top == 1:
         # Worse plans are of no interest, and tree search prunes with the cutoff.
@@ -59,28 +54,27 @@ def solve(request: Request) -> Result:
     else:
         reason += f"; the proof stayed open, and the plan is from {other}"
     merged = replace(merged, search_time_s=deadline.elapsed_s())
-    return _explained(merged, name, reason)
+    return _explained(merged, reason)
 
 
-def _explained(result: Result, name: str, reason: str) -> Result:
-    """Return the result with the reason; compile missing code in the background."""
-    missing = name != "dp" or not bounds_are_kept()
-    begun = missing and not result.interrupted and compiling.compile_later()
-    if begun and name != "dp":
-        reason += "; dp is being compiled in the background for later runs"
+def _explained(result: Result, reason: str) -> Result:
     return replace(result, choice=f"chosen by auto: {reason}")
+
+
+def _why(problem: Problem, table: CostTable) -> str:
+    """Return what the search is about, in words.
+
+    The exact dynamic program is among the quickest solvers at any size, and plans in
+    every space.
+    """
+    programs = len(problem.microbatch_counts) * len(problem.stage_counts)
+    clusters, units = len(table.cluster_names), len(table.units)
+    return f"{programs} programs (p, q), {clusters} clusters, {units} units"
 
 
 def heuristic(table: CostTable) -> str:
     """Return the better heuristic: guided, unless body units are of several kinds."""
     return "mcts-guided" if Chain.of(table).is_uniform else "mcts"
-
-
-def _least_s() -> float:
-    """Return how many seconds a heuristic needs to be useful."""
-    from hetopt.base.machine_code import are_kept
-
-    return _STARTING_S if are_kept("hetopt.solvers.mcts.tree") else _COMPILING_S
 
 
 def _may_fall_back(table: CostTable, params: RaceParams, time_limit_s: float) -> bool:
@@ -89,13 +83,11 @@ def _may_fall_back(table: CostTable, params: RaceParams, time_limit_s: float) ->
     If not, the proof gets the whole time limit.
     """
     return (
-        not rule_of(table.schedule).free
-        and not rule_of(table.schedule).blocking
-        and not rule_of(table.schedule).splits
+        can_plan(heuristic(table), table.schedule)
         and not params.principles.relaxed
         and params.journal is None
         and params.executor == "process"
-        and time_limit_s * _FALLBACK >= _least_s()
+        and time_limit_s * _FALLBACK >= _STARTING_S
     )
 
 
@@ -110,32 +102,3 @@ def _with_plans_of(found: Result, result: Result, table: CostTable, top: int) ->
     if not plans:
         return result
     return with_plans(result, best_first(plans, table)[:top], table)
-
-
-def choose(
-    problem: Problem, table: CostTable, principles: Principles
-) -> tuple[str, str]:
-    """Return the name of a solver, and why it was chosen.
-
-    The exact dynamic program is among the quickest at any size, and plans in every
-    space. Only if it is not compiled yet and the problem is small is CP-SAT quicker;
-    the plan is the same.
-    """
-    programs = len(problem.microbatch_counts) * len(problem.stage_counts)
-    clusters, units = len(table.cluster_names), len(table.units)
-    size = f"{programs} programs (p, q), {clusters} clusters, {units} units"
-    if principles.relaxed:
-        return "dp", f"supports the space without {' and '.join(principles.relaxed)}"
-    strategies = max((part.strategy_count for part in table.slices), default=0)
-    small = (
-        programs <= _FEW_PROGRAMS
-        and clusters <= FEW_CLUSTERS
-        and units <= _FEW_UNITS
-        and strategies <= _FEW_STRATEGIES
-    )
-    if small:
-        from hetopt.base.machine_code import are_kept
-
-        if not are_kept("hetopt.solvers.dp.labels"):
-            return "cp-sat", f"{size}: quicker than dp, which is not compiled yet"
-    return "dp", size

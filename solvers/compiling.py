@@ -1,149 +1,208 @@
-"""Compile the kernels of searches in a separate process, which may outlive the run.
+"""Compile the kernels that a search needs: once, in the open, before its clock starts.
 
-``dp``, and the search for the least simulated time that runs by default, are compiled
-for later runs, after a run that did without them; this has the lowest priority. The
-very first run has half of the kernels of the bounds compiled while it builds its table
-and compiles the other half. If the user asks for the least simulated time, the run
-waits for them within its time limit; if that is too short, a later run uses them.
-
-A process ends when everything is compiled, after about half a minute. Only one process
-of each kind compiles at a time.
+They are compiled in processes that end before the search begins, or in this process if
+it may start none. Commands that need the same kernels at the same time wait for each
+other. If the user's cache cannot hold machine code, it is kept in a temporary folder
+until this process ends.
 """
 
 from __future__ import annotations
 
+import atexit
+import multiprocessing
 import os
-import subprocess
-import sys
-from contextlib import suppress
-from typing import TYPE_CHECKING, Literal
+import shutil
+import tempfile
+import time
+import warnings
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-from hetopt.base.machine_code import are_kept, kept_folder
+from hetopt.base.interruption import released
+from hetopt.base.machine_code import kept_folder, kept_of
+from hetopt.solvers.kernels import KERNELS
+from hetopt.solvers.pools import children
+from hetopt.solvers.pools.opening import worker_count
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from multiprocessing.context import SpawnProcess
 
-    from hetopt.base.deadline import Deadline
+    from hetopt.base.machine_code import Kept
+    from hetopt.solvers.kernels import KernelSetName
 
-#: Kernels that can be compiled separately: of ``dp``, half of those of the bounds, or
-#: those for simulated times, with warm-up counts given by the schedule or free.
-What = Literal["dp", "sums", "simulated", "simulated-free"]
+    #: Called with the kernels that are compiled, and all of them.
+    Show = Callable[[int, int], None]
 
-#: The program that the process runs.
-_PROGRAM = "hetopt.solvers.compile_searches"
-#: Argument of the program: no process waits for it.
-LATER = "later"
-#: The module with that half of the bounds.
-_SUMS = "hetopt.solvers.bounds.sums"
-#: Modules with the kernels for simulated times; the last is for free warm-ups.
-_SIMULATED = tuple(
-    f"hetopt.solvers.simulated.{name}"
-    for name in ("bounds", "runs", "fills", "walk", "warmups")
+#: Sets that one process compiles, one after the other, as a set calls the kernels of
+#: those before it; the longest first.
+_CHAINS: tuple[tuple[KernelSetName, ...], ...] = (
+    ("simulated", "free warm-ups"),
+    ("bounds", "dp"),
+    ("tree",),
+    ("verification",),
 )
+#: Space that the machine code of all kernels takes at most.
+_MOST_BYTES = 16 * 2**20
+#: Seconds between two looks at what is compiled.
+_TURN_S = 0.1
+_SPAWN = multiprocessing.get_context("spawn")
 
 
-def compile_later(what: What = "dp") -> bool:
-    """Start compiling in the background; return False if the code cannot be kept."""
-    if not _can_keep():
-        return False
-    import fcntl
-
-    with suppress(OSError), lock_path(what).open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            # Another process is compiling, perhaps for long due to its priority.
-            return True
-        # The new process inherits the lock, and holds it until it ends.
-        process = _start(what, LATER, held=(lock.fileno(),))
-        # No one waits for it: without a return code, Python warns that it still runs.
-        process.returncode = 0
-        return True
-    return False
+class CompilingWarning(UserWarning):
+    """Machine code could not be used or kept; the answer is not affected."""
 
 
-def compile_beside() -> None:
-    """Start compiling half of the kernels of the bounds, on the very first run.
-
-    A process that needs them earlier compiles them again.
-    """
-    if (os.cpu_count() or 1) > 1 and not are_kept(_SUMS) and _can_keep():
-        with suppress(OSError):
-            _start("sums").returncode = 0
+def is_compiled(names: Iterable[KernelSetName]) -> bool:
+    """Whether all kernels of some sets have intact machine code."""
+    return not _kept(names).missing
 
 
-def is_simulated_compiled(deadline: Deadline, *, free: bool) -> bool:
-    """Whether the kernels for simulated times are compiled before the time is up.
-
-    The searching process itself could not stop compiling on time. A process started
-    here goes on after the deadline. Without a time limit, or if nothing can be kept,
-    the search compiles by itself: then this is True at once.
+def compile_once(
+    names: Iterable[KernelSetName],
+    *,
+    jobs: int | None = None,
+    show: Show | None = None,
+) -> None:
+    """Compile the kernels of some sets unless their machine code is kept.
 
     Parameters
     ----------
-    free
-        Whether warm-up counts are chosen with the rest.
+    names
+        The sets, as ``kernels_for`` returns them.
+    jobs
+        Processes that may compile; None: one per core; 0 or 1: this process compiles.
+    show
+        Called now and then while kernels are compiled, and never if all are.
+
+    Raises
+    ------
+    KeyboardInterrupt
+        The user interrupted; what was compiled until then is kept.
     """
-    left_s = deadline.left_s()
-    if left_s is None or are_times_kept(free=free):
-        return True
-    if not _can_keep():
-        return True
-    try:
-        process = _start(_times(free))
-    except OSError:
-        return True
-    try:
-        process.wait(max(left_s, 0.0))
-    except subprocess.TimeoutExpired:
-        return False
-    finally:
-        process.returncode = 0
-    return True
+    names = tuple(names)
+    kept = _kept(names)
+    if not kept.missing:
+        return
+    _warn_of_damage(kept)
+    why = _why_unwritable(kept_folder())
+    if why is not None:
+        _use_temporary_folder(why)
+        if _why_unwritable(kept_folder()) is not None:
+            # Every process compiles for itself, when it needs a kernel.
+            return
+    told = (lambda done, of: None) if show is None else show
+    with released(), _locked(names, told):
+        _compile_missing(names, worker_count(jobs), told)
 
 
-def are_times_kept(*, free: bool) -> bool:
-    """Whether the kernels for simulated times were compiled before.
-
-    Parameters
-    ----------
-    free
-        Whether warm-up counts are chosen with the rest.
-    """
-    return all(are_kept(each) for each in (_SIMULATED if free else _SIMULATED[:-1]))
+def _kept(names: Iterable[KernelSetName]) -> Kept:
+    return kept_of(module for name in names for module in KERNELS[name].modules)
 
 
-def times_later(*, free: bool) -> bool:
-    """Start compiling the kernels for simulated times; see ``compile_later``."""
-    return compile_later(_times(free))
-
-
-def _times(free: bool) -> What:
-    return "simulated-free" if free else "simulated"
-
-
-def lock_path(what: What) -> Path:
-    """Return the file that the compiling process locks."""
-    return kept_folder() / f"compiling-{what}.lock"
-
-
-def _can_keep() -> bool:
-    """Whether another process can keep compiled code where this one finds it."""
-    folder = kept_folder()
-    with suppress(OSError):
-        folder.mkdir(parents=True, exist_ok=True)
-    return os.name == "posix" and os.access(folder, os.W_OK)
-
-
-def _start(
-    what: What, *how: str, held: tuple[int, ...] = ()
-) -> subprocess.Popen[bytes]:
-    """Start a process that compiles, in a session of its own: it may outlive this."""
-    return subprocess.Popen(
-        [sys.executable, "-m", _PROGRAM, what, *how],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,
-        pass_fds=held,
+def _warn_of_damage(kept: Kept) -> None:
+    if not kept.damaged:
+        return
+    first, *others = kept.damaged
+    more = f" and {len(others)} more" if others else ""
+    warnings.warn(
+        f"{first}{more}: damaged machine code is compiled again",
+        CompilingWarning,
+        stacklevel=3,
     )
+
+
+def _why_unwritable(folder: Path) -> str | None:
+    """Return why machine code cannot be kept in a folder; None if it can be."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder) as file:
+            if hasattr(os, "posix_fallocate"):
+                os.posix_fallocate(file.fileno(), 0, _MOST_BYTES)
+    except OSError as error:
+        return error.strerror or str(error)
+    return None
+
+
+def _use_temporary_folder(why: str) -> None:
+    """Keep machine code in a new folder that is removed when this process ends."""
+    before = kept_folder()
+    with suppress(OSError):
+        folder = tempfile.mkdtemp(prefix="hetopt-")
+        os.environ["NUMBA_CACHE_DIR"] = folder
+        atexit.register(_remove, folder, os.getpid())
+    warnings.warn(
+        f"{before}: machine code cannot be kept there ({why}): it is compiled for "
+        "this run alone; set XDG_CACHE_HOME to a folder with room for it",
+        CompilingWarning,
+        stacklevel=3,
+    )
+
+
+def _remove(folder: str, owner: int) -> None:
+    if os.getpid() == owner:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def _locked(names: Sequence[KernelSetName], show: Show) -> Iterator[None]:
+    """Wait until no other process compiles, or until it has compiled everything."""
+    try:
+        import fcntl
+    except ImportError:  # not POSIX: what two processes compile is the same
+        yield
+        return
+    with (kept_folder() / "compiling.lock").open("w") as lock:
+        while True:
+            with suppress(BlockingIOError):
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            _tell(names, show)
+            time.sleep(_TURN_S)
+        yield
+
+
+def _compile_missing(names: Sequence[KernelSetName], workers: int, show: Show) -> None:
+    todo = {name for name in names if _kept([name]).missing}
+    waiting = [
+        chain
+        for all_of in _CHAINS
+        if (chain := tuple(name for name in all_of if name in todo))
+    ]
+    if workers <= 1 or multiprocessing.current_process().daemon:
+        for chain in waiting:
+            _tell(names, show)
+            _call(chain)
+        return
+    running: list[SpawnProcess] = []
+    try:
+        while waiting or running:
+            while waiting and len(running) < workers:
+                process = _SPAWN.Process(target=_compile, args=(waiting.pop(0),))
+                with children.without_main():
+                    children.start(process)
+                running.append(process)
+            _tell(names, show)
+            running[0].join(_TURN_S)
+            running = [process for process in running if process.is_alive()]
+    finally:
+        for process in running:
+            process.kill()
+            process.join()
+
+
+def _tell(names: Sequence[KernelSetName], show: Show) -> None:
+    kept = _kept(names)
+    show(kept.kernels - len(kept.missing), kept.kernels)
+
+
+def _compile(names: tuple[KernelSetName, ...]) -> None:
+    """Compile some sets: what a process does."""
+    children.settle_in()
+    _call(names)
+
+
+def _call(names: Iterable[KernelSetName]) -> None:
+    for name in names:
+        KERNELS[name].call()

@@ -25,6 +25,15 @@ def ensure_can(name: str, principles: Principles) -> None:
         raise InputError(msg, field="--relax")
 
 
+def can_plan(name: str, schedule: ScheduleName) -> bool:
+    """Whether a solver supports a schedule."""
+    try:
+        ensure_plans(name, schedule)
+    except InputError:
+        return False
+    return True
+
+
 def ensure_plans(name: str, schedule: ScheduleName) -> None:
     """Raise InputError if a solver does not support a schedule."""
     if rule_of(schedule).blocking and not solver(name).blocks:

@@ -15,6 +15,7 @@ from hetopt.problem.training.principles import PRUNED, Principles
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from hetopt.solvers.kernels import KernelSetName
     from hetopt.solvers.request import Solve
 
 
@@ -46,6 +47,8 @@ class Solver:
         Whether it supports schedules that run gradients of weights later.
     samples
         Whether it samples at random, ``--iterations`` times.
+    kernels
+        Compiled functions that it calls; see ``hetopt.solvers.kernels``.
     space
         Principles that the plans of a heuristic keep. Only a bound on that space is a
         bound on its plans; one on the pruned space may not be.
@@ -61,6 +64,7 @@ class Solver:
     interleaves: bool = False
     splits: bool = False
     samples: bool = False
+    kernels: tuple[KernelSetName, ...] = ()
     space: Principles = PRUNED
 
     def load(self) -> Solve:
@@ -79,6 +83,7 @@ def _race(
     relaxes: bool = False,
     frees: bool = False,
     steps: bool = False,
+    kernels: tuple[KernelSetName, ...] = ("bounds",),
 ) -> Solver:
     """Return a racing solver; ``steps``: it blocks, interleaves and splits."""
     return Solver(
@@ -91,13 +96,17 @@ def _race(
         blocks=steps,
         interleaves=steps,
         splits=steps,
+        kernels=kernels,
     )
 
 
+#: Kernels of searches with the dynamic program.
+_DP: tuple[KernelSetName, ...] = ("bounds", "dp")
+
 _ALL = (
-    _race("auto", "auto:solve", relaxes=True, frees=True, steps=True),
+    _race("auto", "auto:solve", relaxes=True, frees=True, steps=True, kernels=_DP),
     _race("cp-sat", "cp_sat:solve", frees=True, steps=True),
-    _race("dp", "dp.solver:solve", relaxes=True, frees=True, steps=True),
+    _race("dp", "dp.solver:solve", relaxes=True, frees=True, steps=True, kernels=_DP),
     _race("milp", "mip.milp:solve", steps=True),
     _race("miqp-highs", "mip.miqp:solve_highs", relaxes=True),
     _race("miqp-scip", "mip.miqp:solve_scip", relaxes=True),
@@ -107,26 +116,40 @@ _ALL = (
         name="dfs",
         home="hetopt.solvers.heuristics.dfs:solve",
         frees_warmups=True,
+        kernels=("bounds",),
         space=Principles.relaxing(["p4-falling-tp"]),
     ),
     Solver(
         name="uniform",
         home="hetopt.solvers.heuristics.one_strategy:solve_uniform",
         frees_warmups=True,
+        kernels=_DP,
     ),
     Solver(
         name="amp",
         home="hetopt.solvers.heuristics.one_strategy:solve_amp",
         frees_warmups=True,
+        kernels=_DP,
     ),
     Solver(
         name="metis",
         home="hetopt.solvers.heuristics.metis:solve",
         frees_warmups=True,
+        kernels=("bounds",),
         space=Principles.relaxing(["p4"]),
     ),
-    Solver(name="mcts", home="hetopt.solvers.mcts.solver:solve", samples=True),
-    Solver(name="mcts-guided", home="hetopt.solvers.mcts.guided:solve", samples=True),
+    Solver(
+        name="mcts",
+        home="hetopt.solvers.mcts.solver:solve",
+        samples=True,
+        kernels=("bounds", "tree"),
+    ),
+    Solver(
+        name="mcts-guided",
+        home="hetopt.solvers.mcts.guided:solve",
+        samples=True,
+        kernels=("bounds", "tree"),
+    ),
 )
 #: hetopt's solvers by name.
 SOLVERS: Mapping[str, Solver] = MappingProxyType({each.name: each for each in _ALL})

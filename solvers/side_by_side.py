@@ -21,6 +21,7 @@ from hetopt.errors import HetoptError, InputError, SolverError
 from hetopt.problem.training.choices import SCHEDULES
 from hetopt.problem.training.principles import PRUNED, Principles
 from hetopt.schedule.schedules import rule_of
+from hetopt.solvers.kernels import TINY
 from hetopt.solvers.loading import load
 from hetopt.solvers.pools import children
 from hetopt.solvers.refusals import ensure_can, ensure_plans
@@ -49,18 +50,6 @@ _WARM_UP_S = 300.0
 _WARM_UP_ITERATIONS = 1000
 #: Times that differ by a smaller share are equal, but rounded differently.
 _ROUNDING = 1e-6
-
-#: A problem of two clusters that any solver plans in a moment.
-TINY = """\
-model: {layers: 4, hidden: 1024, heads: 8, ffn: 4096, vocab: 32000}
-clusters:
-  - {name: fast, accelerator: A100-80GB, nodes: 1, devices_per_node: 2,
-     inter_node: {bandwidth: 100 Gbps, latency: 5 us}}
-  - {name: slow, accelerator: A40, nodes: 1, devices_per_node: 2,
-     inter_node: {bandwidth: 100 Gbps, latency: 5 us}}
-links: {default: {bandwidth: 10 Gbps, latency: 1 ms, staged: host}}
-training: {global_batch: 4, seq_len: 1024, schedule: %s}
-"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

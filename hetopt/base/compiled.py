@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import importlib
+import pickle
 import sys
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numba
-from numba.core import config, event
+from numba.core import caching, compiler, serialize
 
-from hetopt.base.machine_code import folder_of
+from hetopt.base.machine_code import code_path, read_code, write_code
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from typing import Any
 
 #: Module of scipy that numba looks for when it first loads a function.
 _BLAS = "scipy.linalg.cython_blas"
@@ -79,22 +79,46 @@ def _load_without_blas() -> None:
 
 _load_without_blas()
 
-_COMPILING = event.TimingListener()
-event.register("numba:compile", _COMPILING)
 
+class _OnDisk(caching._Cache):  # type: ignore[misc]
+    """Keeps the machine code of one function, as numba asks a cache to.
 
-def compiling_s() -> float:
-    """Return the seconds that this process has spent on compiling."""
-    return float(_COMPILING.duration) if _COMPILING.done else 0.0
+    numba's own cache does not notice damaged files, and raises an error on a full disk.
+    """
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._module, self._name = function.__module__, function.__name__
+
+    @property
+    def cache_path(self) -> str:
+        """Where the files are: what numba shows of a cache."""
+        return str(code_path(self._module, self._name, "").parent)
+
+    def load_overload(self, sig: Any, target_context: Any) -> Any:
+        """Return the code for arguments of some types; None if there is none."""
+        target_context.refresh()
+        code = read_code(code_path(self._module, self._name, str(sig)))
+        if code is None:
+            return None
+        content = pickle.loads(code)
+        return compiler.CompileResult._rebuild(target_context, *content)
+
+    def save_overload(self, sig: Any, data: Any) -> None:
+        """Keep code that was just compiled, if it can be kept."""
+        path = code_path(self._module, self._name, str(sig))
+        write_code(path, serialize.dumps(data._reduce()))
+
+    def enable(self) -> None:
+        """Do nothing: it is always enabled."""
+
+    def disable(self) -> None:
+        """Do nothing: it is always enabled."""
+
+    def flush(self) -> None:
+        """Do nothing: there is no index."""
 
 
 def _kept(function: _Function, options: dict[str, bool]) -> _Function:
-    numbas = config.CACHE_DIR
-    config.CACHE_DIR = str(folder_of(function.__module__))
-    try:
-        made: _Function = numba.njit(cache=True, **options)(function)
-    except RuntimeError:  # nowhere to write: every process compiles for itself
-        made = numba.njit(**options)(function)
-    finally:
-        config.CACHE_DIR = numbas
+    made: _Function = numba.njit(**options)(function)
+    made._cache = _OnDisk(function)  # type: ignore[attr-defined]
     return made

@@ -50,6 +50,10 @@ class Deadline:
         left_s = self.left_s()
         return left_s is not None and left_s <= 0
 
+    def until(self, more_s: float) -> Deadline:
+        """Return the same work with a limit: ``more_s`` seconds from now."""
+        return Deadline(limit_s=self.elapsed_s() + more_s, began=self.began)
+
     def within(
         self, limit_s: float | None = None, *, least_s: float = -inf
     ) -> Deadline:

@@ -1,13 +1,16 @@
-"""Where the machine code of compiled functions is kept.
+"""Where the machine code of compiled functions is kept, and whether it is intact.
 
 Compiling takes seconds, so machine code is kept on disk. The package may be in a
 read-only folder, so the code is in the user's cache, unless ``NUMBA_CACHE_DIR`` names
 another folder.
 
 A kernel contains the functions it calls and the constants it reads, of other modules
-as well, but numba only checks whether the kernel's own file has changed. So every
-module with kernels has its own folder, whose name contains a digest of that module, of
-all modules that it imports, directly or not, and of the versions that matter.
+as well. So every module with kernels has its own folder, whose name contains a digest
+of that module, of all modules that it imports, directly or not, of the versions that
+matter, and of the processor: another copy of the same hetopt finds the same code.
+
+Every file begins with a digest of its content. A file that is cut, overwritten or empty
+is no machine code: the function is compiled again.
 """
 
 from __future__ import annotations
@@ -21,12 +24,20 @@ import time
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
 
+import llvmlite
+import llvmlite.binding
 import numba
 import numpy
 from platformdirs import user_cache_path
 
+from hetopt.base.files import write_bytes
+from hetopt.errors import InputError
 from hetopt.version import __version__
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 #: An import at the start of a line: a module of the package, and the imported names.
 _IMPORT = re.compile(
@@ -34,20 +45,83 @@ _IMPORT = re.compile(
     re.MULTILINE,
 )
 _NAME = re.compile(rb"\b[a-z]\w*")
+#: A function whose machine code is kept; see ``hetopt.base.compiled``.
+_KERNEL = re.compile(rb"^@(?:compiled|kernel)\ndef (\w+)\(", re.MULTILINE)
 
 #: Machine code is removed after this time without use; use is noted once a day.
 _UNUSED_S, _TOUCH_S = 60 * 86400.0, 86400.0
 
+_SUFFIX = ".code"
+_DIGEST_BYTES = hashlib.sha256().digest_size
 
-def are_kept(module: str) -> bool:
-    """Whether a module's kernels were compiled before.
+
+class Kept(NamedTuple):
+    """What is kept of some modules' kernels.
+
+    Attributes
+    ----------
+    missing
+        Full names of the kernels without intact machine code.
+    damaged
+        Files that are cut, overwritten or empty.
+    kernels
+        Number of all kernels.
+    """
+
+    missing: list[str]
+    damaged: list[Path]
+    kernels: int
+
+
+def kept_of(modules: Iterable[str]) -> Kept:
+    """Look at the machine code of some modules; they need not be loaded.
 
     Parameters
     ----------
-    module
-        Its full name; it need not be loaded.
+    modules
+        Their full names.
     """
-    return any(folder_of(module).rglob("*.nbi"))
+    missing, damaged, count = [], [], 0
+    for module in modules:
+        for name in kernel_names(module):
+            count += 1
+            files = list(folder_of(module).glob(f"{name}-*{_SUFFIX}"))
+            broken = [path for path in files if read_code(path) is None]
+            damaged += broken
+            if len(broken) == len(files):
+                missing.append(f"{module}.{name}")
+    return Kept(missing=missing, damaged=damaged, kernels=count)
+
+
+def kernel_names(module: str) -> list[str]:
+    """Return the names of a module's kernels."""
+    return [name.decode() for name in _KERNEL.findall(_source(module))]
+
+
+def code_path(module: str, name: str, signature: str) -> Path:
+    """Return the file of a kernel's machine code for arguments of some types."""
+    types = hashlib.sha256(signature.encode()).hexdigest()[:16]
+    return folder_of(module) / f"{name}-{types}{_SUFFIX}"
+
+
+def read_code(path: Path) -> bytes | None:
+    """Return the machine code in a file; None if there is none or it is damaged."""
+    try:
+        data = path.read_bytes()
+    except OSError:
+        return None
+    digest, code = data[:_DIGEST_BYTES], data[_DIGEST_BYTES:]
+    return code if hashlib.sha256(code).digest() == digest else None
+
+
+def write_code(path: Path, code: bytes) -> bool:
+    """Keep machine code in a file, whole or not at all; return whether it is kept."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_bytes(str(path), hashlib.sha256(code).digest() + code)
+    except (OSError, InputError):
+        return False
+    return True
 
 
 def kept_folder() -> Path:
@@ -56,10 +130,13 @@ def kept_folder() -> Path:
     return (Path(own) / "hetopt") if own else user_cache_path("hetopt") / "numba"
 
 
-@cache
 def folder_of(module: str) -> Path:
     """Return where a module's machine code is kept."""
-    kept = kept_folder()
+    return _folder(kept_folder(), module)
+
+
+@cache
+def _folder(kept: Path, module: str) -> Path:
     folder = kept / f"{module}-{_digest(module)}"
     # What cannot be removed, or is being removed by another process, may stay.
     with suppress(OSError):
@@ -80,15 +157,25 @@ def _remove_unused(kept: Path) -> None:
             shutil.rmtree(folder, ignore_errors=True)
 
 
+@cache
 def _digest(module: str) -> str:
     """Return a digest of everything that a module's kernels may contain."""
     digest = hashlib.sha256()
-    versions = __version__, numba.__version__, numpy.__version__, sys.version
-    # numba finds code by the path of its source: another copy of hetopt has its own.
-    digest.update(repr((*versions, __file__)).encode())
+    libraries = numba.__version__, llvmlite.__version__, numpy.__version__
+    digest.update(repr((__version__, sys.version, *libraries, *_processor())).encode())
     for name in sorted(_imported(module)):
         digest.update(name.encode() + hashlib.sha256(_source(name)).digest())
     return digest.hexdigest()[:16]
+
+
+@cache
+def _processor() -> tuple[str, str]:
+    """Return the processor that code is made for, and its features."""
+    own = numba.config.CPU_NAME, numba.config.CPU_FEATURES
+    if own[0] is not None:
+        return own[0], own[1] or ""
+    features = llvmlite.binding.get_host_cpu_features().flatten()
+    return llvmlite.binding.get_host_cpu_name(), features
 
 
 @cache

@@ -10,7 +10,6 @@ import gc
 from typing import TYPE_CHECKING
 
 from hetopt.base import interruption
-from hetopt.cli import clock
 from hetopt.cli.exit_codes import STOPPED
 
 if TYPE_CHECKING:
@@ -27,7 +26,6 @@ def main(arguments: Sequence[str] | None = None, *, last: bool = False) -> int:
     last
         Whether the process ends after it: signals are then ignored at its end.
     """
-    clock.begin()
     interruption.install()
     try:
         with interruption.released():

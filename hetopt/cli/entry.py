@@ -44,6 +44,8 @@ COMMANDS: Mapping[str, str] = MappingProxyType(
         "its solution",
         "profile": "measure how long this machine's device computes",
         "convert-profile": "convert another planner's measurements to a hetopt file",
+        "compile": "compile the searches now, instead of in the first command that "
+        "needs them",
         "forest": "judge how well a random forest predicts a latency profile",
         "calibrate": "correct a problem's latency table by measured runs",
     }

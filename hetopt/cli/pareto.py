@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from hetopt.cost.table.table import CostTable
     from hetopt.problem.problem import Problem
     from hetopt.problem.training.principles import Principles
+    from hetopt.results.result import Objective
     from hetopt.results.spending import Spending
 
 
@@ -32,11 +33,12 @@ def run_front(
     from hetopt.report.drawing.console import draw
     from hetopt.report.front.table import front_report
 
-    with searching(problem, table, options, principles) as request:
+    objective: Objective = options.objective or "closed"
+    with searching(problem, table, options, principles, objective) as request:
         front = search_front(
             request,
             solver=options.solver,
-            objective=options.objective or "closed",
+            objective=objective,
             spending=spending,
         )
     ensure_front_holds(problem, table, front)

@@ -48,7 +48,10 @@ def search_schedules(
     table = load_table(problem, None)
     objective: Objective = options.objective or "closed"
     solve = partial(search, solver=options.solver, objective=objective)
-    with searching(problem, table, options, principles) as request:
+    schedules = [each.schedule for each in runs]
+    with searching(
+        problem, table, options, principles, objective, schedules
+    ) as request:
         if options.launcher is None:
             return best_schedule(
                 request, solve, solver=options.solver, variants=variants

@@ -8,19 +8,22 @@ from typing import TYPE_CHECKING, Any
 
 from hetopt.base import interruption
 from hetopt.base.deadline import Deadline
-from hetopt.cli.clock import left_s
 from hetopt.cli.inputs import workers
+from hetopt.cli.preparing import prepare
+from hetopt.solvers.kernels import kernels_for
 from hetopt.solvers.params import DfsParams, MctsParams, RaceParams
 from hetopt.solvers.registry import solver
 from hetopt.solvers.request import Request
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from hetopt.cost.table.table import CostTable
     from hetopt.problem.problem import Problem
+    from hetopt.problem.training.choices import ScheduleName
     from hetopt.problem.training.principles import Principles
+    from hetopt.results.result import Objective
     from hetopt.solvers.progress import Progress
 
 
@@ -30,20 +33,37 @@ def searching(
     table: CostTable,
     options: argparse.Namespace,
     principles: Principles,
+    objective: Objective,
+    schedules: Iterable[ScheduleName] = (),
 ) -> Iterator[Request]:
     """Yield a solver's request, and show the progress of the search.
 
-    From here on a signal ends only the search; what follows it is completed.
+    What the search needs is compiled first, before its clock starts. From then on a
+    signal ends only the search; what follows it is completed.
+
+    Parameters
+    ----------
+    objective
+        What is minimised.
+    schedules
+        Schedules that are searched beside the problem's own.
     """
     from hetopt.report.progress import ProgressBar
 
+    kernels = kernels_for(
+        options.solver,
+        objective=objective,
+        schedules=(problem.training.schedule, *schedules),
+        limited=options.time_limit is not None,
+    )
+    prepare(kernels, options.jobs)
     interruption.hold()
     with ProgressBar(sys.stderr) as bar:
         yield Request(
             problem=problem,
             table=table,
             params=_params(options, principles, bar.update),
-            deadline=Deadline.after(left_s(options.time_limit)),
+            deadline=Deadline.after(options.time_limit),
             seed=options.seed,
         )
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal
 
 from hetopt.base.deadline import Deadline
 from hetopt.errors import CheckError, InputError
+from hetopt.planning.objective import PATIENCE_S, decided
 from hetopt.problem.named import named_problem
 from hetopt.problem.problem import Problem
 from hetopt.problem.training.choices import SCHEDULE_CHOICES
@@ -17,6 +18,8 @@ from hetopt.problem.training.principles import Principles
 from hetopt.results.money import cost_of
 from hetopt.results.per_schedule import BEST
 from hetopt.results.spending import spending_of
+from hetopt.solvers.compiling import compile_once
+from hetopt.solvers.kernels import kernels_for
 from hetopt.solvers.loading import load
 from hetopt.solvers.params import RaceParams
 from hetopt.solvers.refusals import ensure_can, ensure_plans, ensure_races
@@ -77,9 +80,9 @@ def plan(
         Name of a solver; see ``hetopt catalog``.
     objective
         Quantity to minimise: the iteration time in closed form or as simulated, or the
-        cost of an iteration (in closed form). None: with ``auto``, without prices and
-        several pipelines, the simulated time, for a minute after the proof of the
-        closed form if there is no time limit; otherwise the closed form.
+        cost of an iteration (in closed form). None: see ``hetopt.planning.objective``;
+        the proof of a simulated time then ends after a minute if there is no time
+        limit.
     budget
         Highest price of the plan's nodes per hour, above 0.
     min_tokens_per_s
@@ -90,7 +93,8 @@ def plan(
         Most pipelines side by side, each on its own nodes with a part of the batch; 1
         to 4.
     time_limit_s
-        Seconds after which the search ends with the best plan so far, above 0.
+        Seconds after which the search ends with the best plan so far, above 0. Reading
+        the problem, building its table and compiling, once, come before.
     top
         Number of best plans to return, at least 1.
     jobs
@@ -173,10 +177,29 @@ def plan(
         variants = schedule_variants(problem, chunks_to_try(tried, field="chunks"))
         problem = under_any(problem, variants)
     costs = _table_of(problem, table)
+    params = RaceParams(jobs=jobs, top=top, principles=principles)
+    tried_schedules = [problem.training.schedule]
+    if schedule == BEST:
+        tried_schedules = [each.schedule for each in variants]
+    aim = decided(
+        objective,
+        problem,
+        costs,
+        params,
+        solver=solver,
+        several=pipelines > 1 or spending is not None or schedule == BEST,
+    )
+    kernels = kernels_for(
+        solver,
+        objective=aim,
+        schedules=tried_schedules,
+        limited=time_limit_s is not None,
+    )
+    compile_once(kernels, jobs=jobs)
     request = Request(
         problem=problem,
         table=costs,
-        params=RaceParams(jobs=jobs, top=top, principles=principles),
+        params=params,
         deadline=Deadline.after(time_limit_s),
         seed=seed,
     )
@@ -232,8 +255,7 @@ def search(
     Parameters
     ----------
     objective
-        None: with ``auto`` and none of the options below the simulated time, otherwise
-        the closed form.
+        None: what ``decided`` says.
     spending
         Limits by which nodes are chosen; None: all nodes may be used.
     pipelines
@@ -245,22 +267,28 @@ def search(
         from hetopt.solvers.lengths.outcome import solve_lengths
 
         return solve_lengths(request, pipelines)
-    if objective is None and (spending or pipelines > 1 or wrapped or solver != "auto"):
-        objective = "closed"
-    solve = _solve(solver, objective)
+    several = spending is not None or pipelines > 1 or wrapped is not None
+    aim = decided(
+        objective,
+        request.problem,
+        request.table,
+        request.params,
+        solver=solver,
+        several=several,
+    )
+    solve = _solve(solver, aim, PATIENCE_S if objective is None else None)
     if wrapped is not None:
         solve = wrapped(solve)
     if pipelines > 1:
         from hetopt.solvers.several.outcome import solve_several
 
         return solve_several(request, solve, pipelines)
-    # With spending, an objective has been set above: this is for the type checker.
-    if spending is None or objective is None:
+    if spending is None:
         result = solve(request)
     else:
         from hetopt.solvers.fleets.outcome import solve_spending
 
-        result = solve_spending(request, solve, spending, objective=objective)
+        result = solve_spending(request, solve, spending, objective=aim)
     if result.best is None:
         return result
     best = result.best
@@ -278,19 +306,15 @@ def search_front(
     return solve_front(request, solve, spending, objective=objective)
 
 
-def _solve(solver: str, objective: Objective | None) -> Solve:
-    """Return the function that minimises an objective; see ``search`` for None."""
-    if objective is None:
-        from hetopt.solvers.simulated.usual import solve_usual
-
-        return solve_usual
+def _solve(solver: str, objective: Objective, patience_s: float | None = None) -> Solve:
+    """Return the function that minimises an objective."""
     solve: Solve = load(solver)
     if objective != "simulated":
         return solve
     from hetopt.solvers.loading import sharing_links
     from hetopt.solvers.simulated.solver import solve_simulated
 
-    simulated = partial(solve_simulated, solver=solver)
+    simulated = partial(solve_simulated, solver=solver, patience_s=patience_s)
     return partial(sharing_links, simulated, objective="simulated", exact=True)
 
 

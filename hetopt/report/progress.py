@@ -31,6 +31,22 @@ class ProgressBar(TerminalBar):
         self.show(progress.settled, progress.programs, state(progress))
 
 
+class CompilingBar(TerminalBar):
+    """Shows how many functions are compiled."""
+
+    BEGINNING = "starting"
+
+    def columns(self) -> Sequence[ProgressColumn]:
+        """Return the functions that are compiled and the time taken."""
+        from rich.progress import MofNCompleteColumn, TextColumn, TimeElapsedColumn
+
+        return MofNCompleteColumn(), TextColumn("functions"), TimeElapsedColumn()
+
+    def update(self, done: int, count: int) -> None:
+        """Show how many of all functions are compiled."""
+        self.show(done, count, "")
+
+
 def state(progress: Progress) -> str:
     """Return incumbent, bound and gap in a few words."""
     parts = []

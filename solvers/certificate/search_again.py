@@ -21,7 +21,6 @@ from hetopt.problem.training.pins import Domain
 from hetopt.problem.training.principles import PRUNED
 from hetopt.results.certificate import PS_S
 from hetopt.schedule.schedules import rule_of
-from hetopt.solvers import compiling
 from hetopt.solvers.decisions.assembly import plan_of
 from hetopt.solvers.race.first_plan import first_plan
 from hetopt.solvers.registry import SOLVERS
@@ -184,9 +183,6 @@ def resolve_simulated(
 def _search_simulated(
     problem: Problem, table: CostTable, doubt: Doubt, deadline: Deadline
 ) -> str:
-    free = rule_of(table.schedule).free
-    if not compiling.is_simulated_compiled(deadline, free=free):
-        return "stopped"
     data = ProgramData.of(
         table,
         table.at(doubt.microbatches),

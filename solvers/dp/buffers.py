@@ -17,6 +17,12 @@ if TYPE_CHECKING:
     from hetopt.solvers.dp.label_pool import LabelPool
 
 
+def copy_once() -> None:
+    """Compile the functions that copy tables, by calling them for empty ones."""
+    copy_buckets(new_buckets(1), new_buckets(1))
+    copy_configs(new_configs(1, 0), new_configs(1, 0))
+
+
 class Buffers:
     """Pools and tables, which only grow.
 

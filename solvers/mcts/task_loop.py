@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from hetopt.base.deadline import Stopped
 from hetopt.base.run_until import run_until
-from hetopt.solvers.mcts.worker import ensure_compiled
 from hetopt.solvers.params import MctsParams
 from hetopt.solvers.pools.opening import open_pool
 from hetopt.solvers.race.task_loop import TaskLoop
@@ -54,7 +53,6 @@ class TreeSearch:
     ) -> None:
         self.request, params = request, request.params
         self.ledger = UnprovenLedger(request, solver)
-        ensure_compiled(request)
         own = params if isinstance(params, MctsParams) else MctsParams()
         self.exploration = exploration
         if own.exploration is not None:

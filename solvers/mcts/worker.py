@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 from collections import deque
-from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from hetopt.base.deadline import Deadline, Stopped
-from hetopt.base.interruption import released
-from hetopt.base.machine_code import are_kept
-from hetopt.base.run_until import run_until
+from hetopt.base.deadline import Deadline
 from hetopt.solvers.mcts.best_plans import BestPlans
 from hetopt.solvers.mcts.data import SearchData
 from hetopt.solvers.mcts.subtree import Subtree
@@ -18,9 +14,6 @@ from hetopt.solvers.mcts.subtree import Subtree
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hetopt.cost.table.table import CostTable
-    from hetopt.problem.problem import Problem
-    from hetopt.solvers.request import Request
 
 #: Iterations of one tree before the next tree's turn: some milliseconds.
 SLICE = 500
@@ -68,30 +61,6 @@ def make(
 ) -> Callable[[GrowTask], bool]:
     """Return the function that runs tasks in this process."""
     return TreeWorker(payload, shared, say).run
-
-
-def ensure_compiled(request: Request) -> None:
-    """Compile the search unless it is cached on disk, once for all workers."""
-    if not are_kept("hetopt.solvers.mcts.tree"):
-        with suppress(Stopped):
-            run_until(
-                request.deadline, lambda: _iterate_once(request.problem, request.table)
-            )
-
-
-def _iterate_once(problem: Problem, table: CostTable) -> None:
-    search_data = SearchData.of(problem, table)
-    if not search_data.stages:
-        return
-    with released():
-        tree = Subtree(
-            search_data,
-            search_data.stages[0],
-            seed=[0],
-            exploration=0.0,
-            most_nodes=SLICE,
-        )
-        tree.iterate(1, lambda value, decision: value, -1)
 
 
 class TreeWorker:

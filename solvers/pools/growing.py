@@ -10,7 +10,6 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from hetopt.base.compiled import compiling_s
 from hetopt.solvers.pools.process import InlinePool, Pool
 
 if TYPE_CHECKING:
@@ -30,7 +29,7 @@ class GrowingPool:
     Parameters
     ----------
     alone_s
-        CPU seconds to work in this process first, without those spent on compiling.
+        CPU seconds to work in this process first.
     """
 
     def __init__(
@@ -45,7 +44,7 @@ class GrowingPool:
         self._make = make
         self._payload = payload
         self._alone_s = alone_s
-        self._began_s = _worked_s()
+        self._began_s = time.process_time()
         self._pool: InlinePool | Pool = InlinePool(make, payload)
         #: Workers that are not ready yet.
         self._coming: Pool | None = None
@@ -90,17 +89,9 @@ class GrowingPool:
 
     def _grow(self) -> None:
         if self._coming is None:
-            if _worked_s() - self._began_s < self._alone_s:
+            if time.process_time() - self._began_s < self._alone_s:
                 return
             self._coming = Pool(self._size, self._make, self._payload, wait=False)
         if self._coming.is_ready():
             self._coming.shared.value = self._pool.shared.value
             self._pool, self._coming = self._coming, None
-
-
-def _worked_s() -> float:
-    """Return the CPU seconds of this process without those spent on compiling.
-
-    Workers load what this process has compiled in nearly no time.
-    """
-    return time.process_time() - compiling_s()

@@ -84,6 +84,24 @@ def share_out(ledger: Ledger) -> None:
                 program.bound = max(program.bound, below)
 
 
+def share_out_busy(ledger: Ledger) -> None:
+    """Bound the simulated time of every open (p, q) by its device time.
+
+    Some stage is busy for ``passes`` times the least lambda, under any schedule.
+    """
+    table = ledger.table
+    devices = np.array(table.cluster_devices, dtype=float)
+    for part in table.slices:
+        rate = float(DeviceRates.of(table, part).per_device @ devices)
+        if not rate:
+            continue
+        period = Chain.of(table).length / rate * (1 - _ROUNDING)
+        below = scaled_below(part.passes * period)
+        for program in ledger.open():
+            if program.microbatches == part.microbatches:
+                program.bound = max(program.bound, below)
+
+
 def least_ns(part: TableSlice, chain: Chain) -> list[NDArray[np.float64]]:
     """Bound the closed form of plans that use each strategy, in ns; (K,) per cluster.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from hetopt.cost.table.ticks import TICK_S
 from hetopt.formulations.scale import LONGEST, PERIOD_SCALE
@@ -52,22 +52,6 @@ class Payload:
     workers: int = 1
     principles: Principles = PRUNED
     whole_q: bool = False
-
-
-#: Kernels that a worker compiles by calling them.
-Kernels = Literal["boxes", "ordering", "clusters", "sums"]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CompileTask:
-    """Compile some kernels of the bounds, for all workers.
-
-    ``boxes`` and ``ordering`` are the two halves of the kernels for bounds on a whole q
-    and surveys; ``clusters`` and ``sums`` are those for surveys alone.
-    """
-
-    microbatches: int
-    kernels: Kernels
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

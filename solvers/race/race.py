@@ -16,24 +16,20 @@ from __future__ import annotations
 from collections import Counter
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from hetopt.base.deadline import Stopped
-from hetopt.base.machine_code import are_kept
 from hetopt.formulations.chain import Chain
 from hetopt.formulations.scale import scaled_below, ticks_above
 from hetopt.problem.training.principles import PRUNED
 from hetopt.solvers.pools.opening import open_pool, worker_count
-from hetopt.solvers.pools.process import Pool
 from hetopt.solvers.race.first_plan import ensure_plan, first_plan
 from hetopt.solvers.race.journal import Journal
 from hetopt.solvers.race.ledger import Ledger, Program
 from hetopt.solvers.race.messages import (
     NO_CUTOFF,
-    CompileTask,
     Found,
     Payload,
     RelaxedPlanTask,
@@ -54,17 +50,8 @@ if TYPE_CHECKING:
     from hetopt.problem.problem import Problem
     from hetopt.results.result import Result
     from hetopt.solvers.bounds.by_count import Survey
-    from hetopt.solvers.race.messages import Kernels
     from hetopt.solvers.request import Request
 
-#: With at most this many clusters, compiling costs a first run more than it saves.
-FEW_CLUSTERS = 4
-#: Modules with kernels of the bounds on a whole q, and of surveys.
-_BOUND_Q = "hetopt.solvers.bounds.ordering_loop"
-_SURVEY = "hetopt.solvers.bounds.sums"
-#: All kernels of either, in two halves; the second half is in the module above.
-_WHOLE_Q: tuple[Kernels, ...] = ("boxes", "ordering")
-_SURVEYS: tuple[Kernels, ...] = ("clusters", "sums")
 #: Share of a time limit that the pruned space may take before a wider one.
 _PRUNED_SHARE = 0.25
 #: Relaxed optima that are turned into plans, and how many of one q.
@@ -127,13 +114,8 @@ def _run(
             for found in known:
                 ledger.find(found)
             return True
-    # Boxes support neither several kinds of units nor relaxed principles. With few
-    # clusters, compiling them takes longer than they save.
-    whole_q = (
-        not params.principles.relaxed
-        and Chain.of(table).is_uniform
-        and (bounds_are_kept() or len(table.cluster_names) > FEW_CLUSTERS)
-    )
+    # Boxes support neither several kinds of units nor relaxed principles.
+    whole_q = not params.principles.relaxed and Chain.of(table).is_uniform
     payload = Payload(
         problem=request.problem,
         table=table,
@@ -174,26 +156,6 @@ def _pruned(request: Request, engine: str) -> tuple[bool, list[Found]]:
     return interrupted, ledger.ranked()
 
 
-def compile_bounds(request: Request) -> None:
-    """Compile the kernels that bound a whole q, for later searches."""
-    payload = Payload(
-        problem=request.problem,
-        table=request.table,
-        engine="hetopt.solvers.dp.solver:DpEngine",
-        seed=request.seed,
-        top=1,
-    )
-    work = make(payload, SimpleNamespace(value=NO_CUTOFF), lambda said: None)
-    q = request.table.slices[0].microbatches
-    for kernels in _WHOLE_Q:
-        work(CompileTask(microbatches=q, kernels=kernels))
-
-
-def bounds_are_kept() -> bool:
-    """Whether the kernels that bound a whole q were compiled before."""
-    return are_kept(_BOUND_Q)
-
-
 @contextmanager
 def _open(request: Request, ledger: Ledger) -> Iterator[Journal | None]:
     """Open the journal if the request names one, and close it at the end."""
@@ -225,7 +187,6 @@ class _Race(TaskLoop):
         """
         for found in known:
             self.find(found)
-        self._compile(whole_q=whole_q)
         if whole_q:
             order = QOrder(self.ledger)
             self.perform(order.tasks(), order.take)
@@ -247,17 +208,6 @@ class _Race(TaskLoop):
         self._break_ties()
 
     # ---------------------------------------------------------------- phases
-
-    def _compile(self, *, whole_q: bool) -> None:
-        """On the very first run, divide among the workers what each would compile."""
-        module = _BOUND_Q if whole_q else _SURVEY
-        if not isinstance(self.pool, Pool) or are_kept(module):
-            return
-        q = min((program.microbatches for program in self.ledger.open()), default=None)
-        if q is not None:
-            halves = _WHOLE_Q if whole_q else _SURVEYS
-            tasks = [CompileTask(microbatches=q, kernels=half) for half in halves]
-            self.perform(iter(tasks), lambda task, found: None)
 
     def _survey(self, cutoff: int | None) -> None:
         """Bound every open program, q by q."""

@@ -20,17 +20,14 @@ from hetopt.problem.training.pins import ClusterPins, Domain, Pins
 from hetopt.problem.training.principles import PRUNED
 from hetopt.results.result import OPTIMALITY_GAP
 from hetopt.solvers.bounds.bound_q import BoundTask, QBounds, explore, is_narrow, plans
-from hetopt.solvers.bounds.by_count import Survey, focus, sharpen, survey
+from hetopt.solvers.bounds.by_count import Survey, sharpen, survey
 from hetopt.solvers.bounds.cluster_costs import FIRST, LAST
-from hetopt.solvers.bounds.ordering_loop import order_once
 from hetopt.solvers.bounds.relaxation import Choice
-from hetopt.solvers.bounds.sums import add_once
 from hetopt.solvers.decisions.exact import exact_value
 from hetopt.solvers.decisions.identical import subsets
 from hetopt.solvers.pools.memory import share_bytes
 from hetopt.solvers.race.messages import (
     NO_CUTOFF,
-    CompileTask,
     Found,
     Payload,
     RelaxedPlanTask,
@@ -99,8 +96,6 @@ class Worker:
     def run(self, task: Any) -> Any:
         """Run one task."""
         match task:
-            case CompileTask():
-                return self._compile(task)
             case BoundTask():
                 return self._bound(task)
             case SurveyTask():
@@ -136,28 +131,6 @@ class Worker:
         self.say(Found(decision=decision, value=self.programs.value(decision)))
 
     # ---------------------------------------------------------------- tasks
-
-    def _compile(self, task: CompileTask) -> None:
-        """Compile some kernels by calling them; the other workers then load them."""
-        q = task.microbatches
-        match task.kernels:
-            case "boxes":
-                box_bounds = self.programs.box_bounds(q)
-                root = box_bounds.root()
-                box_bounds.bounded(root, np.inf)
-                box_bounds.by_option(root)
-            case "ordering":
-                order_once()
-                relaxation = self.programs.relaxation(q)
-                bound = survey(relaxation, cutoff=None).bound
-                if np.isfinite(bound).any():
-                    stages = int(bound.argmin())
-                    focus(relaxation, stages, cutoff=float(bound[stages]))
-            case "clusters":
-                for cluster in self.programs.relaxation(q).clusters:
-                    cluster.costs(np.inf)
-            case "sums":
-                add_once()
 
     def _bound(self, task: BoundTask) -> QBounds:
         box_bounds = self.programs.box_bounds(task.microbatches)

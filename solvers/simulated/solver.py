@@ -27,18 +27,18 @@ from math import ceil
 from typing import TYPE_CHECKING
 
 from hetopt.base.deadline import Stopped
-from hetopt.base.interruption import released
 from hetopt.base.run_until import run_until
 from hetopt.cost.table.ticks import TICK_S
 from hetopt.errors import InputError
 from hetopt.formulations.scale import PERIOD_SCALE
 from hetopt.problem.training.principles import PRUNED
 from hetopt.schedule.schedules import rule_of
-from hetopt.solvers import compiling, registry
+from hetopt.solvers import registry
 from hetopt.solvers.arrays.windows import INFINITE
 from hetopt.solvers.decisions.assembly import decision_of_plan
 from hetopt.solvers.loading import load
 from hetopt.solvers.pools.opening import open_pool
+from hetopt.solvers.race.device_time import share_out_busy
 from hetopt.solvers.race.messages import NO_CUTOFF, cutoff_of
 from hetopt.solvers.race.outcome import result_of
 from hetopt.solvers.race.task_loop import TaskLoop
@@ -72,10 +72,10 @@ _RAISE = 0.1
 #: Widths of the excess's intervals as shares of the limit: for the rough bounds, and
 #: for the close ones.
 _ROUGH, _CLOSE = 1 / 8, 1 / 32
-#: Why nothing was searched.
-_UNCOMPILED = (
-    "without the search of simulated times: the time limit was too short to compile "
-    "it; compiling goes on in the background for later runs"
+#: Why a proof ended.
+_ENDED = (
+    "which stops proving a simulated time after %g s: set a time limit for a longer "
+    "proof, or minimise the closed form"
 )
 #: How many (p, q) are searched early, and for how many seconds each.
 _EARLY, _EARLY_S = 2, 5.0
@@ -132,7 +132,6 @@ def solve_simulated(
     request: Request,
     *,
     solver: str,
-    started: Result | None = None,
     patience_s: float | None = None,
 ) -> Result:
     """Find the plan of least simulated time and prove that there is none quicker.
@@ -141,8 +140,6 @@ def solve_simulated(
     ----------
     solver
         Finds the plan of least closed form, to start from.
-    started
-        Its result, if it has run already.
     patience_s
         Seconds for the proof after the start if there is no time limit; None: no limit.
 
@@ -158,33 +155,42 @@ def solve_simulated(
     first = deadline.within(
         None if limit_s is None else max(_START_S, limit_s * _START_SHARE)
     )
-    if started is None:
-        alone = replace(params, top=1)
-        started = load(solver)(
-            replace(request, params=alone, deadline=first, cutoff_s=None)
-        )
+    started = load(solver)(
+        replace(request, params=replace(params, top=1), deadline=first, cutoff_s=None)
+    )
     if started.status == "infeasible":
         return replace(started, objective="simulated")
-    # If its share of time was up, go on below; with time left it was Ctrl-C.
-    interrupted = started.status != "optimal" and not first.is_over()
     if limit_s is None and patience_s is not None:
-        deadline = replace(deadline, limit_s=deadline.elapsed_s() + patience_s)
-        request = replace(request, deadline=deadline)
+        request = replace(request, deadline=deadline.until(patience_s))
     most = cutoff_of(request.cutoff_s)
     ledger = SimulatedLedger(problem, table, top=params.top, limit=NO_CUTOFF)
+    share_out_busy(ledger)
     stopped = started.interrupted
     try:
-        compiled = interrupted or _is_compiled(table, deadline)
+        limit = _take_start(ledger, started, None if stopped else request.deadline)
+        stopped = stopped or _race(ledger, request, limit, most)
     except KeyboardInterrupt:
-        compiled, stopped = False, True
-    limit = _take_start(ledger, started, deadline if compiled else None)
-    if compiled and not interrupted:
-        stopped = _race(ledger, request, limit, most) or stopped
-    result = _answer(ledger, request, solver, most)
-    late = not compiled and deadline.is_over()
-    return replace(
-        result, interrupted=stopped, choice=_UNCOMPILED if late else result.choice
+        stopped = True
+        _take_start(ledger, started, None)
+    result = replace(_answer(ledger, request, solver, most), interrupted=stopped)
+    patient = limit_s is None and patience_s is not None
+    if patient and not stopped and result.status != "optimal":
+        return replace(result, choice=_ENDED % patience_s)
+    return result
+
+
+def search_within(request: Request, limit_s: float) -> Result:
+    """Find the plan of least simulated time, given that one takes at most ``limit_s``.
+
+    Nothing is known of the closed form, so the search is longer than it has to be.
+    """
+    limit = cutoff_of(limit_s)
+    params = request.params
+    ledger = SimulatedLedger(
+        request.problem, request.table, top=params.top, limit=NO_CUTOFF
     )
+    _race(ledger, request, limit, limit)
+    return _answer(ledger, request, "auto", limit)
 
 
 def _race(ledger: SimulatedLedger, request: Request, limit: int, most: int) -> bool:
@@ -222,13 +228,6 @@ def _answer(
         search_time_s=request.deadline.elapsed_s(),
         objective="simulated",
     )
-
-
-def _is_compiled(table: CostTable, deadline: Deadline) -> bool:
-    """Whether the search is compiled before the deadline; Ctrl-C ends the wait."""
-    free = rule_of(table.schedule).free
-    with released():
-        return compiling.is_simulated_compiled(deadline, free=free)
 
 
 def _take_start(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import errno
 import os
 import shutil
 import subprocess
@@ -149,14 +150,10 @@ def test_code_that_nobody_uses_is_removed(
     )
     for folder in (unused, used):
         folder.mkdir(parents=True)
-        (folder / "code.nbi").touch()
+        (folder / "code.code").touch()
     long_ago = time.time() - 2 * machine_code._UNUSED_S
     os.utime(unused, (long_ago, long_ago))
-    machine_code.folder_of.cache_clear()
-    try:
-        assert machine_code.folder_of("hetopt.solvers.dp.labels").parent == kept
-    finally:
-        machine_code.folder_of.cache_clear()
+    assert machine_code.folder_of("hetopt.solvers.dp.labels").parent == kept
     assert not unused.exists()
     assert used.exists()
 
@@ -165,13 +162,39 @@ def test_kernels_that_were_compiled_are_known(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
-    machine_code.folder_of.cache_clear()
-    try:
-        assert not machine_code.are_kept("hetopt.solvers.bounds.sums")
-        folder = machine_code.folder_of("hetopt.solvers.bounds.sums") / "solvers"
-        folder.mkdir(parents=True)
-        assert not machine_code.are_kept("hetopt.solvers.bounds.sums")
-        (folder / "sums.complete-1.nbi").touch()
-        assert machine_code.are_kept("hetopt.solvers.bounds.sums")
-    finally:
-        machine_code.folder_of.cache_clear()
+    module = "hetopt.solvers.dp.label_pool"
+    assert machine_code.kernel_names(module) == ["copy_buckets"]
+    missing = [f"{module}.copy_buckets"]
+    assert machine_code.kept_of([module]) == (missing, [], 1)
+    path = machine_code.code_path(module, "copy_buckets", "some types")
+    assert machine_code.write_code(path, b"code")
+    assert machine_code.read_code(path) == b"code"
+    assert machine_code.kept_of([module]) == ([], [], 1)
+    path.write_bytes(path.read_bytes()[:-1])
+    assert machine_code.kept_of([module]) == (missing, [path], 1)
+
+
+def test_machine_code_that_cannot_be_kept_is_no_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").touch()
+    assert not machine_code.write_code(tmp_path / "file" / "below", b"code")
+
+    def full(path: str, content: bytes) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(machine_code, "write_bytes", full)
+    assert not machine_code.write_code(tmp_path / "code", b"code")
+
+
+def test_a_copy_of_the_package_finds_the_same_code(
+    copied: Path, tmp_path: Path
+) -> None:
+    value, folder, hits = _run(copied)
+    assert hits == 0
+    other = tmp_path / "other"
+    other.mkdir()
+    shutil.copytree(copied / "hetopt", other / "hetopt")
+    shutil.copytree(copied / "cache", other / "cache")
+    again, other_folder, hits = _run(other)
+    assert (again, Path(other_folder).name, hits) == (value, Path(folder).name, 1)

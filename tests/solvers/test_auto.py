@@ -11,14 +11,15 @@ from hetopt.base.deadline import Deadline
 from hetopt.check import check_result
 from hetopt.cost.build import build_table
 from hetopt.problem.reading import read_problem_text
-from hetopt.problem.training.principles import PRUNED
 from hetopt.solvers import auto
+from hetopt.solvers.kernels import TINY
 from hetopt.solvers.loading import load
 from hetopt.solvers.params import RaceParams
 from hetopt.solvers.request import Request
 from tests.oracle.instances import make_instance
 
 if TYPE_CHECKING:
+    from hetopt.problem.training.choices import ScheduleName
     from hetopt.results.result import Result
     from hetopt.solvers.progress import Progress
     from tests.oracle.instances import Instance
@@ -64,8 +65,6 @@ def test_heuristic_has_the_end_of_the_time(
         return solve
 
     monkeypatch.setattr(auto, "load", fake)
-    monkeypatch.setattr(auto, "choose", lambda *_: ("dp", "why"))
-    monkeypatch.setattr(auto, "_least_s", lambda: 0)
     result = auto.solve(
         Request(
             problem=problem, table=table, params=params, deadline=Deadline.after(100)
@@ -143,21 +142,23 @@ def test_heuristic_is_chosen_by_the_units() -> None:
     assert chosen == {"layer": "mcts-guided", "block": "mcts"}
 
 
-def test_many_strategies_are_worth_compiling_dp_for(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize(
+    ("schedule", "chunks"), [("interleaved-1f1b", 2), ("zb-h1", None), ("auto", None)]
+)
+def test_a_heuristic_that_cannot_plan_the_schedule_is_not_asked(
+    asked: list[str], schedule: ScheduleName, chunks: int | None
 ) -> None:
-    monkeypatch.setattr("hetopt.base.machine_code.are_kept", lambda _: False)
-    chosen = []
-    for spread in ("", ", experts: {number: 64, per_token: 4, ffn: 256}"):
-        problem = read_problem_text(
-            "model: {layers: 4, hidden: 1024, heads: 16, ffn: 4096, vocab: 32000"
-            f"{spread}}}\n"
-            "clusters: [{name: a, accelerator: A40, nodes: 64, devices_per_node: 8, "
-            "inter_node: {bandwidth: 100 Gbps, latency: 5 us}}]\n"
-            "training: {global_batch: 256, seq_len: 4096}\n"
-        )
-        chosen.append(auto.choose(problem, build_table(problem), PRUNED)[0])
-    assert chosen == ["cp-sat", "dp"]
+    problem = read_problem_text(TINY % "1f1b").under(schedule, chunks)
+    table = build_table(problem)
+    request = Request(
+        problem=problem,
+        table=table,
+        params=RaceParams(jobs=0),
+        deadline=Deadline.after(1e-6),
+    )
+    assert not auto._may_fall_back(table, request.params, 100.0)
+    auto.solve(request)
+    assert asked == ["dp"]
 
 
 def test_ctrl_c_is_no_timeout(asked: list[str]) -> None:

@@ -1,164 +1,183 @@
-"""What is compiled in the background is there for later runs."""
+"""Kernels are compiled once, in the open, and a cache cannot break a plan."""
 
 from __future__ import annotations
 
+import errno
+import fcntl
+import os
+import signal
+import subprocess
+import sys
 import time
-from subprocess import Popen
-from typing import TYPE_CHECKING
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from hetopt.base.deadline import Deadline
-from hetopt.base.machine_code import kept_folder
-from hetopt.solvers import auto, compiling
-from hetopt.solvers.params import RaceParams
-from hetopt.solvers.request import Request
-from hetopt.solvers.simulated.solver import solve_simulated
-from tests.oracle.instances import make_instance
+from hetopt.base import machine_code
+from hetopt.solvers import compiling, kernels
+from hetopt.solvers.compiling import CompilingWarning, compile_once, is_compiled
+from hetopt.solvers.kernels import KernelSet
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Iterator
+
+#: A module with one small kernel, and the set that it is in here.
+_MODULE = "hetopt.check.plan.schedule.times"
+_SET: Any = "small"
 
 
-def test_nothing_is_started_where_nothing_can_be_kept(
+def _code() -> Path:
+    """Return where a call of ``_compile`` keeps its machine code."""
+    return machine_code.code_path(_MODULE, "_run", "(int64,)")
+
+
+def _compile() -> None:
+    """Stand for a kernel's compilation, which takes seconds."""
+    machine_code.write_code(_code(), b"machine code")
+
+
+@pytest.fixture(autouse=True)
+def small_set(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """One set with one kernel that is compiled in no time, in a cache of its own."""
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "cache"))
+    sets = {_SET: KernelSet(modules=(_MODULE,), call=_compile)}
+    for module in (kernels, compiling):
+        monkeypatch.setattr(module, "KERNELS", sets)
+    monkeypatch.setattr(compiling, "_CHAINS", ((_SET,),))
+    return iter(())
+
+
+def test_it_is_compiled_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    shown: list[tuple[int, int]] = []
+    compile_once([_SET], jobs=1, show=lambda *state: shown.append(state))
+    assert is_compiled([_SET])
+    assert shown == [(0, 1)]
+    monkeypatch.setattr(compiling, "_compile_missing", pytest.fail)
+    compile_once([_SET], jobs=1, show=lambda *state: shown.append(state))
+    assert len(shown) == 1
+
+
+@pytest.mark.parametrize("damage", [b"", b"\0" * 5000, b"\x01" * 20, b"cut"])
+def test_damaged_code_is_compiled_again(damage: bytes) -> None:
+    compile_once([_SET], jobs=1)
+    whole = _code().read_bytes()
+    _code().write_bytes(whole[:-3] if damage == b"cut" else damage)
+    assert machine_code.read_code(_code()) is None
+    with pytest.warns(CompilingWarning, match="damaged machine code") as caught:
+        compile_once([_SET], jobs=1)
+    assert len(caught) == 1
+    assert str(_code()) in str(caught[0].message)
+    assert _code().read_bytes() == whole
+
+
+def test_a_full_disk_is_one_warning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache = tmp_path / "cache"
+
+    def allocate(descriptor: int, begin: int, size: int) -> None:
+        if os.path.realpath(f"/proc/self/fd/{descriptor}").startswith(str(cache)):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("os.posix_fallocate", allocate)
+    with pytest.warns(CompilingWarning, match="No space left on device") as caught:
+        compile_once([_SET], jobs=1)
+    assert len(caught) == 1
+    # It is kept elsewhere for as long as this process runs.
+    assert is_compiled([_SET])
+    assert not _code().is_relative_to(cache)
+
+
+def test_without_any_room_every_process_compiles_for_itself(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def allocate(descriptor: int, begin: int, size: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("os.posix_fallocate", allocate)
+    with pytest.warns(CompilingWarning):
+        compile_once([_SET], jobs=1)
+    assert not is_compiled([_SET])
+
+
+def test_a_read_only_cache_is_enough_once_it_is_filled(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compile_once([_SET], jobs=1)
+    monkeypatch.setattr(compiling, "_why_unwritable", pytest.fail)
+    compile_once([_SET], jobs=1)
+
+
+def test_a_cache_in_a_file_is_no_cache(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "file").touch()
-    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "file" / "below"))
-    assert not compiling.compile_later()
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path / "file"))
+    with pytest.warns(CompilingWarning, match="Not a directory"):
+        compile_once([_SET], jobs=1)
+    assert is_compiled([_SET])
 
 
-def test_dp_is_compiled_by_one_process_however_many_ask(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """On a busy machine it has no time to run; plans that follow start no other."""
-    started = []
+def test_who_comes_second_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the first one compiles is not compiled again."""
+    folder = machine_code.kept_folder()
+    folder.mkdir(parents=True)
+    turns: list[tuple[int, int]] = []
+    with (folder / "compiling.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
 
-    def start(what: str, *how: str, held: tuple[int, ...] = ()) -> Popen[bytes]:
-        started.append(Popen(("sleep", "60"), pass_fds=held))
-        return started[-1]
+        def show(done: int, count: int) -> None:
+            turns.append((done, count))
+            if len(turns) == 3:
+                _compile()
+                fcntl.flock(lock, fcntl.LOCK_UN)
 
-    monkeypatch.setattr(compiling, "kept_folder", lambda: tmp_path)
-    monkeypatch.setattr(compiling, "_start", start)
-    assert compiling.compile_later()
-    assert compiling.compile_later()
-    assert len(started) == 1
-    started[0].returncode = None
-    started[0].kill()
-    started[0].wait()
-    assert compiling.compile_later()
-    assert len(started) == 2
-    started[1].returncode = None
-    started[1].kill()
-    started[1].wait()
-
-
-@pytest.mark.parametrize("kept", [True, False])
-def test_the_very_first_run_has_half_compiled_by_another_process(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kept: bool
-) -> None:
-    started = []
-
-    def start(what: str) -> Popen[bytes]:
-        started.append(what)
-        return Popen("true")
-
-    monkeypatch.setattr(compiling, "kept_folder", lambda: tmp_path)
-    monkeypatch.setattr(compiling, "are_kept", lambda module: kept)
-    monkeypatch.setattr("os.cpu_count", lambda: 2)
-    monkeypatch.setattr(compiling, "_start", start)
-    compiling.compile_beside()
-    assert started == ([] if kept else ["sums"])
-
-
-@pytest.mark.parametrize("able", [True, False])
-def test_the_report_says_that_dp_is_being_compiled(
-    monkeypatch: pytest.MonkeyPatch, able: bool
-) -> None:
-    instance = make_instance(3, pinned=False)
-    monkeypatch.setattr(compiling, "compile_later", lambda: able)
-    monkeypatch.setattr("hetopt.base.machine_code.are_kept", lambda module: False)
-    result = auto.solve(
-        Request(
-            problem=instance.problem, table=instance.table, params=RaceParams(jobs=0)
+        monkeypatch.setitem(
+            kernels.KERNELS,
+            _SET,
+            KernelSet(modules=(_MODULE,), call=pytest.fail),
         )
-    )
-    assert result.solver == "cp-sat"
-    assert result.choice is not None
-    assert ("in the background" in result.choice) == able
-
-
-def test_a_search_that_is_not_compiled_in_time_leaves_the_plan_it_began_with(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    instance = make_instance(3, pinned=False)
-    monkeypatch.setattr(compiling, "are_kept", lambda module: False)
-    monkeypatch.setattr(compiling, "kept_folder", lambda: tmp_path)
-    monkeypatch.setattr(compiling, "_start", lambda *what: Popen(("sleep", "60")))
-    deadline = Deadline.after(1)
-    result = solve_simulated(
-        Request(
-            problem=instance.problem,
-            table=instance.table,
-            params=RaceParams(jobs=0),
-            deadline=deadline,
-        ),
-        solver="cp-sat",
-    )
-    assert result.best is not None
-    assert result.status == "feasible"
-    assert result.choice is not None
-    assert "goes on in the background" in result.choice
-    assert deadline.elapsed_s() < 2
+        compile_once([_SET], jobs=1, show=show)
+    assert is_compiled([_SET])
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("free", [False, True])
-def test_a_search_of_simulated_times_is_compiled_apart(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, free: bool
-) -> None:
-    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
-    monkeypatch.setattr(compiling, "are_kept", lambda module: False)
-    assert compiling.is_simulated_compiled(Deadline.after(300), free=free)
-    names = ("bounds", "fills", "walk", *(("warmups",) if free else ()))
-    for name in names:
-        pattern = f"hetopt.solvers.simulated.{name}-*/**/*.nbi"
-        assert any(kept_folder().glob(pattern)), name
-
-
-@pytest.mark.slow
-def test_a_later_run_finds_dp_compiled(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
-    assert compiling.compile_later()
-    end = time.monotonic() + 300
-    for module in ("dp.labels", "bounds.box_sums", "bounds.ordering_loop"):
-        while not any(kept_folder().glob(f"hetopt.solvers.{module}-*/**/*.nbi")):
-            assert time.monotonic() < end, f"{module} was not compiled"
-            time.sleep(0.5)
-
-
-@pytest.mark.parametrize("kept", [True, False])
-def test_bounds_that_dp_did_without_are_compiled_later(
-    monkeypatch: pytest.MonkeyPatch, kept: bool
-) -> None:
-    instance = make_instance(3, pinned=False)
-    begun: list[bool] = []
-
-    def compile_later() -> bool:
-        begun.append(True)
-        return True
-
-    monkeypatch.setattr(compiling, "compile_later", compile_later)
-    monkeypatch.setattr("hetopt.base.machine_code.are_kept", lambda module: True)
-    monkeypatch.setattr(auto, "bounds_are_kept", lambda: kept)
-    result = auto.solve(
-        Request(
-            problem=instance.problem, table=instance.table, params=RaceParams(jobs=0)
+def test_no_process_outlives_who_compiles(tmp_path: Path) -> None:
+    """Neither Ctrl-C nor a kill leaves a compiling process behind."""
+    for ending in ("SIGINT", "SIGKILL"):
+        cache = tmp_path / ending
+        process = subprocess.Popen(
+            [sys.executable, "-m", "hetopt", "compile"],
+            env={**os.environ, "NUMBA_CACHE_DIR": str(cache)},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
         )
-    )
-    assert result.solver == "dp"
-    assert begun == ([] if kept else [True])
-    assert result.choice is not None
-    assert "in the background" not in result.choice
+        began: list[int] = []
+        end = time.monotonic() + 60
+        while len(began) < 2 and time.monotonic() < end:
+            began = _children(process.pid)
+            time.sleep(0.1)
+        process.send_signal(getattr(signal, ending))
+        process.wait(30)
+        time.sleep(1)
+        assert not [pid for pid in began if _runs(pid)]
+
+
+def _children(parent: int) -> list[int]:
+    tasks = Path(f"/proc/{parent}/task")
+    found: list[int] = []
+    with suppress(OSError):
+        for task in tasks.iterdir():
+            found += map(int, (task / "children").read_text().split())
+    return found
+
+
+def _runs(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state != "Z"

@@ -11,12 +11,12 @@ from hetopt.problem.training.choices import INTERLEAVED
 from hetopt.problem.training.principles import Principles
 from hetopt.results.priced_plan import PricedPlan
 from hetopt.results.result import Result
-from hetopt.solvers import side_by_side
+from hetopt.solvers import kernels
 from hetopt.solvers.progress import Progress
 from hetopt.solvers.side_by_side import Entry, _Recorder, run_apart, warm_up
 from tests.report.comparisons import PLAN
 
-TINY = read_problem_text(side_by_side.TINY % "virtual-1f1b")
+TINY = read_problem_text(kernels.TINY % "virtual-1f1b")
 
 
 def test_refusals_are_answers() -> None:

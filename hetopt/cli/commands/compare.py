@@ -19,8 +19,10 @@ from hetopt.cli.inputs import (
 )
 from hetopt.cli.output import complain, emit
 from hetopt.cli.paths import ensure_outputs
+from hetopt.cli.preparing import prepare
 from hetopt.errors import CheckError, InputError
 from hetopt.problem.training.choices import SCHEDULE_CHOICES
+from hetopt.solvers.kernels import kernels_for
 from hetopt.solvers.registry import SOLVERS, relaxing_names, sampling_names, solver
 
 if TYPE_CHECKING:
@@ -131,6 +133,7 @@ def run(options: argparse.Namespace) -> int:
         time_limit_s=options.time_limit,
         jobs=jobs,
     )
+    prepare([kernel for name in solvers for kernel in kernels_for(name, limited=True)])
     # From here on a signal ends only the current run; finished runs are kept.
     interruption.hold()
     kept = KeptRuns(str(folder / RUNS), said=complain, fresh=options.fresh)

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 from hetopt.base import interruption
 from hetopt.base.deadline import Deadline
-from hetopt.cli.clock import left_s
 from hetopt.cli.commands.import_ import add_from, read_folder
 from hetopt.cli.inputs import (
     add_problem,
@@ -174,7 +173,7 @@ def _search(problem: Problem, table: CostTable, options: argparse.Namespace) -> 
             problem=problem,
             table=table,
             params=RaceParams(jobs=workers(options.jobs), on_progress=bar.update),
-            deadline=Deadline.after(left_s(options.time_limit)),
+            deadline=Deadline.after(options.time_limit),
         )
         result = load("auto")(request)
     if result.best is None:

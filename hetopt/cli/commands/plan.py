@@ -31,7 +31,7 @@ from hetopt.cli.warned import warn
 from hetopt.errors import InputError
 from hetopt.export.registry import SHIPPED, limits_of
 from hetopt.results.per_schedule import BEST
-from hetopt.solvers.params import COSTS, EXECUTORS
+from hetopt.solvers.params import COSTS, EXECUTORS, RaceParams
 from hetopt.solvers.refusals import ensure_plans
 from hetopt.solvers.registry import relaxing_names, sampling_names, solver
 
@@ -215,10 +215,6 @@ def run(options: argparse.Namespace) -> int:
         one_chunk_count(options),
         lengths=True,
     )
-    if options.solver == "auto":
-        from hetopt.solvers.compiling import compile_beside
-
-        compile_beside()
     problem = asked
     if options.launcher is not None:
         from hetopt.export.planning.limits import fitted
@@ -309,6 +305,7 @@ def _search(
     options: argparse.Namespace,
     principles: Principles,
 ) -> Result:
+    from hetopt.planning.objective import decided
     from hetopt.planning.plan import search
 
     wrapped = None
@@ -325,7 +322,18 @@ def _search(
         # For the closed form, independent programs can confirm the certificate, and
         # planning the many variants of a problem takes little time.
         objective = "closed"
-    with searching(problem, table, options, principles) as request:
+    several = (
+        spending is not None or options.pipelines > 1 or options.launcher is not None
+    )
+    aim = decided(
+        objective,
+        problem,
+        table,
+        RaceParams(principles=principles, journal=options.journal),
+        solver=options.solver,
+        several=several,
+    )
+    with searching(problem, table, options, principles, aim) as request:
         return search(
             request,
             solver=options.solver,
@@ -350,7 +358,7 @@ def _moved(
     if result.best is None:
         return result
     told = complain if is_terminal(sys.stderr) else lambda line: None
-    with searching(problem, table, options, principles) as request:
+    with searching(problem, table, options, principles, result.objective) as request:
         stability = Stability(
             request,
             result.best.plan,

@@ -8,7 +8,6 @@ import sys
 from typing import TYPE_CHECKING, NamedTuple
 
 from hetopt.base import interruption
-from hetopt.cli.clock import left_s
 from hetopt.cli.commands.plan import EXIT_CODES
 from hetopt.cli.inputs import (
     add_problem,
@@ -22,7 +21,9 @@ from hetopt.cli.inputs import (
 from hetopt.cli.output import complain, emit
 from hetopt.cli.paths import ensure_outputs
 from hetopt.cli.planned import load_made, read_json
+from hetopt.cli.preparing import prepare
 from hetopt.errors import CheckError, InputError
+from hetopt.solvers.kernels import kernels_for
 from hetopt.solvers.refusals import ensure_can, ensure_plans, ensure_races
 
 if TYPE_CHECKING:
@@ -177,10 +178,6 @@ def run(options: argparse.Namespace) -> int:
         plans=True,
     )
     asked = _asked(options)
-    if options.solver == "auto":
-        from hetopt.solvers.compiling import compile_beside
-
-        compile_beside()
     found = _searched(asked, options)
     from hetopt.cost.build import build_table
 
@@ -253,6 +250,8 @@ def _searched(asked: Asked, options: argparse.Namespace) -> Replanned:
 
     table = build_table(asked.problem)
     told = complain if is_terminal(sys.stderr) else lambda line: None
+    limited = options.time_limit is not None
+    prepare(kernels_for(options.solver, limited=limited), options.jobs)
     interruption.hold()
     with ProgressBar(sys.stderr) as bar:
         request = Request(
@@ -263,7 +262,7 @@ def _searched(asked: Asked, options: argparse.Namespace) -> Replanned:
                 on_progress=bar.update,
                 principles=asked.principles,
             ),
-            deadline=Deadline.after(left_s(options.time_limit)),
+            deadline=Deadline.after(options.time_limit),
             seed=options.seed,
         )
         searched = Searched(

@@ -8,10 +8,10 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 from hetopt.base.deadline import Deadline
-from hetopt.cli.clock import left_s
 from hetopt.cli.inputs import load_table, seconds, whole
 from hetopt.cli.output import emit
 from hetopt.cli.planned import add_planned, load_planned
+from hetopt.cli.preparing import prepare
 from hetopt.errors import CheckError, InputError
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from hetopt.check.verify.findings import Doubt, Finding
     from hetopt.problem.document.document import Document
     from hetopt.report.progress import ProgressBar
+    from hetopt.solvers.kernels import KernelSetName
     from hetopt.solvers.pools.work_sharing import WorkSharing
 
 
@@ -74,7 +75,8 @@ def run(options: argparse.Namespace) -> int:
         check = CertificateCheck(problem, table, document.data, planned.said)
     except InputError as error:
         raise _placed(document, options.certificate, error) from error
-    deadline = Deadline.after(left_s(options.time_limit))
+    prepare(_kernels(check))
+    deadline = Deadline.after(options.time_limit)
     if deadline.limit_s is not None:
         check.end = deadline.began + deadline.limit_s
     helpers = worker_count(None) - 1
@@ -92,6 +94,19 @@ def run(options: argparse.Namespace) -> int:
         "and which were refuted by a bound and which by a search"
     )
     return 0
+
+
+def _kernels(check: CertificateCheck) -> tuple[KernelSetName, ...]:
+    """Return the compiled functions that verifying a certificate may need."""
+    from hetopt.solvers.certificate.search_again import second_engine
+    from hetopt.solvers.kernels import kernels_for
+
+    schedule = check.problem.training.schedule
+    if check.objective == "simulated":
+        own = kernels_for("auto", objective="simulated", schedules=[schedule])
+        return ("verification", *own)
+    name, _ = second_engine(check.solver, 0, schedule, check.principles)
+    return ("verification", *kernels_for(name))
 
 
 class _Verifier:

@@ -19,7 +19,9 @@ from hetopt.cli.inputs import (
 )
 from hetopt.cli.output import complain, emit
 from hetopt.cli.paths import ensure_outputs
+from hetopt.cli.preparing import prepare
 from hetopt.errors import InputError
+from hetopt.solvers.kernels import kernels_for
 from hetopt.solvers.refusals import ensure_plans
 
 if TYPE_CHECKING:
@@ -135,6 +137,17 @@ def run(options: argparse.Namespace) -> int:
         seed=options.seed,
     )
     told = complain if is_terminal(sys.stderr) else lambda line: None
+    kernels = kernels_for(
+        options.solver,
+        objective=options.objective,
+        schedules=[
+            each.problem.training.schedule
+            for each in variants
+            if each.problem is not None
+        ],
+        limited=options.time_limit is not None,
+    )
+    prepare(kernels, options.jobs)
     # From here on a signal ends the searches, and the results so far are reported.
     interruption.hold()
     solving = Solving(variants, asked, told)

@@ -1,0 +1,34 @@
+"""Compile the searches now instead of in the first command that needs them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hetopt.cli.inputs import whole
+from hetopt.cli.output import emit
+from hetopt.cli.preparing import prepare
+
+if TYPE_CHECKING:
+    import argparse
+
+
+def add_arguments(command: argparse.ArgumentParser) -> None:
+    """Add this command's options."""
+    command.add_argument(
+        "--jobs",
+        type=whole(1),
+        metavar="N",
+        help="processes that compile (default: one per core)",
+    )
+
+
+def run(options: argparse.Namespace) -> int:
+    """Compile everything, and say where it is kept."""
+    from hetopt.base.machine_code import kept_folder
+    from hetopt.solvers.kernels import KERNELS
+
+    before = kept_folder()
+    prepare(KERNELS, options.jobs)
+    if kept_folder() == before:
+        emit(f"{before}: the searches are compiled")
+    return 0
