@@ -71,6 +71,20 @@ def describe(value: object) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
+def counted(number: int, noun: str, ending: str = "s") -> str:
+    """Return a number with its noun: ``1 stage``, ``2 stages``.
+
+    Parameters
+    ----------
+    ending
+        Of more than one; ``ies`` takes the place of a final y.
+    """
+    if number == 1:
+        return f"{number} {noun}"
+    stem = noun.removesuffix("y") if ending == "ies" else noun
+    return f"{number} {stem}{ending}"
+
+
 def suggest(name: str, known: Iterable[str]) -> str:
     """Return `` (did you mean 'x'?)``, or nothing if no known name is near."""
     import difflib

@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hetopt.base import reading
+from hetopt.base.words import counted
 from hetopt.cli.inputs import add_problem, add_table, load_problem_of, load_table
 from hetopt.errors import CheckError, InputError
 from hetopt.plans.plan import PLAN_SCHEMA
@@ -198,7 +199,8 @@ def _ensure_may_be_several(
     """Raise InputError if a plan of several pipelines cannot be used here."""
     if not several:
         msg = (
-            f"has {len(plan.pipelines)} pipelines, this command takes plans of one: "
+            f"has {counted(len(plan.pipelines), 'pipeline')}, this command takes plans "
+            "of one: "
             "plan again with --pipelines 1"
         )
         raise InputError(msg, field="pipelines")
@@ -250,7 +252,8 @@ def load_planned(problem_name: str, plan_path: str) -> Planned:
         plan = said.plan
         if plan is not None and len(plan.pipelines) > 1:
             msg = (
-                f"has {len(plan.pipelines)} pipelines, certificates are of one: "
+                f"has {counted(len(plan.pipelines), 'pipeline')}, certificates are of "
+                "one: "
                 "`hetopt check` checks the bounds in its file"
             )
             raise InputError(msg, field="pipelines")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hetopt.base.words import counted
 from hetopt.results.spending import cost_of_time
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ def headline(result: Result) -> str:
         form = FORMS[result.objective]
         over = "all (p, q)" if result.spent is None else _permitted(result.spent)
         if result.several is not None:
-            over = f"all plans of up to {count(result.several.most, 'pipeline')}"
+            over = f"all plans of up to {counted(result.several.most, 'pipeline')}"
         over += f" and {searched_schedules(result)}" if result.schedules else ""
         return f"proven optimal in {form} over {over}{_without(result)}"
     if result.status == "feasible":
@@ -125,48 +126,48 @@ def shape(plan: Plan) -> str:
     """Return p, q, schedule and devices; or the number of several pipelines."""
     if len(plan.pipelines) > 1:
         return (
-            f"{len(plan.pipelines)} pipelines side by side, schedule {plan.schedule}, "
-            f"{count(plan.devices, 'device')} used"
+            f"{counted(len(plan.pipelines), 'pipeline')} side by side, schedule "
+            f"{plan.schedule}, "
+            f"{counted(plan.devices, 'device')} used"
         )
     pipeline = plan.pipeline
-    stages = count(len(pipeline.stages), "stage")
-    microbatches = count(pipeline.microbatches, "micro-batch", "es")
-    devices = count(plan.devices, "device")
+    stages = counted(len(pipeline.stages), "stage")
+    microbatches = counted(pipeline.microbatches, "micro-batch", "es")
+    devices = counted(plan.devices, "device")
     schedule = in_chunks(plan.schedule, plan.chunks)
     return f"p = {stages}, q = {microbatches}, schedule {schedule}, {devices} used"
 
 
 def share_line(number: int, pipeline: Pipeline) -> str:
     """Return the stages, sequences and devices of one pipeline in one line."""
-    microbatches = count(pipeline.microbatches, "micro-batch", "es")
-    text = f"pipeline {number}: {count(len(pipeline.stages), 'stage')}, {microbatches}"
+    microbatches = counted(pipeline.microbatches, "micro-batch", "es")
+    text = (
+        f"pipeline {number}: {counted(len(pipeline.stages), 'stage')}, {microbatches}"
+    )
     share = pipeline.share
     if pipeline.mix is not None:
         taken = pipeline.mix.sequences.items()
         each = ", ".join(f"{number} of {tokens} tokens" for tokens, number in taken)
-        text += f" of up to {count(pipeline.mix.per_microbatch, 'sequence')} ({each})"
+        text += f" of up to {counted(pipeline.mix.per_microbatch, 'sequence')} ({each})"
     if share is None:
         return text
     nodes = "; ".join(
         f"{name} {' + '.join(map(str, sizes))}" for name, sizes in share.nodes.items()
     )
-    return f"{text}, {count(share.batch, 'sequence')}, devices of nodes: {nodes}"
+    return f"{text}, {counted(share.batch, 'sequence')}, devices of nodes: {nodes}"
 
 
 def in_chunks(schedule: str, chunks: int) -> str:
     """Return a schedule, with the number of chunks per stage if there are several."""
-    return schedule if chunks == 1 else f"{schedule} of {chunks} chunks a stage"
+    return (
+        schedule if chunks == 1 else f"{schedule} of {counted(chunks, 'chunk')} a stage"
+    )
 
 
 def unused(result: Result, plan: Plan) -> list[str]:
     """Return the clusters of the problem on which the plan has no stage."""
     used = {stage.cluster for each in plan.pipelines for stage in each.stages}
     return [name for name in result.table_kinds if name not in used]
-
-
-def count(number: int, noun: str, ending: str = "s") -> str:
-    """Return a number with its noun."""
-    return f"{number} {noun}{'' if number == 1 else ending}"
 
 
 def times(best: PricedPlan, objective: Objective = "closed") -> str:
@@ -254,8 +255,8 @@ def gap_text(gap: float | None) -> str:
 def searched(result: Result) -> tuple[str, str]:
     """Return what was searched and how, as label and text."""
     if result.several is not None:
-        ways = count(result.several.divisions, "way")
-        pipelines = count(len(result.several.bounds), "pipeline")
+        ways = counted(result.several.divisions, "way")
+        pipelines = counted(len(result.several.bounds), "pipeline")
         return "divisions", (
             f"{ways} to divide the nodes: {pipelines} searched, "
             f"in {result.search_time_s:.1f} s"
@@ -287,7 +288,7 @@ def settled(result: Result) -> str:
 def searched_schedules(result: Result) -> str:
     """Return the number of schedules that were searched."""
     number = len([each for each in result.schedules if each.status != "passed-over"])
-    return count(number, "schedule")
+    return counted(number, "schedule")
 
 
 def schedules(result: Result) -> str:

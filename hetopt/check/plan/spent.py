@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hetopt.base.words import counted
 from hetopt.check.plan.cost import cost_findings, nodes_of
 from hetopt.check.plan.plan import check_plan
 from hetopt.check.plan.reading import (
@@ -273,7 +274,7 @@ def _front_findings(
     if status in ("optimal", "infeasible") and open_:
         yield f"status: {status}, but {open_} choices of nodes are open"
     if (status == "infeasible") != (not known and not open_):
-        yield f"status: {status}, with {len(known)} points"
+        yield f"status: {status}, with {counted(len(known), 'point')}"
 
 
 def _point_findings(

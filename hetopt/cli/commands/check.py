@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hetopt.base.words import counted
 from hetopt.cli.output import emit
 from hetopt.cli.planned import add_planned, load_checked, load_front, read_json
 
@@ -37,7 +38,7 @@ def run(options: argparse.Namespace) -> int:
         front = load_front(options.problem, options.plan, options.table)
         emit(
             f"{options.plan}: feasible; times, costs and the proof of the front are as "
-            f"claimed, of {len(front.points)} plans"
+            f"claimed, of {counted(len(front.points), 'plan')}"
         )
     else:
         load_checked(

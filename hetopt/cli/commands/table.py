@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hetopt.base.words import counted
 from hetopt.cli.inputs import add_problem, add_schedule, load_problem, schedule_of
 from hetopt.cli.output import emit
 from hetopt.cli.paths import ensure_outputs
@@ -43,6 +44,6 @@ def run(options: argparse.Namespace) -> int:
     )
     emit(
         f"wrote {options.out}: {len(table.slices)} micro-batch counts, "
-        f"{strategies} strategies"
+        f"{counted(strategies, 'strategy', 'ies')}"
     )
     return 0

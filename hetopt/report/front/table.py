@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hetopt.base.words import counted
 from hetopt.report.drawing.sheet import labelled, sheet
-from hetopt.report.summary import FORMS, amount, count, fleets
+from hetopt.report.summary import FORMS, amount, fleets
 
 if TYPE_CHECKING:
     from hetopt.report.drawing.sheet import Part
@@ -42,7 +43,7 @@ def front_report(front: Front) -> list[Part]:
 
 def headline(front: Front) -> str:
     """Return the outcome in one line."""
-    points = count(len(front.points), "plan")
+    points = counted(len(front.points), "plan")
     form = FORMS[front.objective]
     if front.status == "optimal":
         return f"{points}, none beaten in {form} and price, and none is missing"

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hetopt.base.words import counted
 from hetopt.report.balance import balance
 from hetopt.report.page.markup import tag, words
-from hetopt.report.summary import FORMS, amount, bound, count, gap_text, headline
+from hetopt.report.summary import FORMS, amount, bound, gap_text, headline
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,12 +40,14 @@ def sentence(contents: Contents) -> str:
     """Return the result in a sentence, with what is proven about it."""
     best = fastest(contents)
     pipeline = best.plan.pipeline
-    which = f"With {best.name}, the fastest of {len(contents.plans)} plans, an"
+    which = (
+        f"With {best.name}, the fastest of {counted(len(contents.plans), 'plan')}, an"
+    )
     text = (
         f"{which if len(contents.plans) > 1 else 'An'} iteration takes "
         f"{best.price.iteration_time_s:.4g} s on {_devices(best)}, with "
-        f"{count(len(pipeline.stages), 'pipeline stage')} and "
-        f"{count(pipeline.microbatches, 'micro-batch', 'es')}"
+        f"{counted(len(pipeline.stages), 'pipeline stage')} and "
+        f"{counted(pipeline.microbatches, 'micro-batch', 'es')}"
     )
     if best.result is None:
         return f"{text}: a plan that fits; its file says nothing about other plans."
@@ -55,8 +58,8 @@ def _devices(plan: ReportedPlan) -> str:
     offered = sum(cluster.devices for cluster in plan.problem.clusters)
     used = plan.plan.devices
     if used == offered:
-        return f"all {count(offered, 'device')}" if offered > 1 else "the only device"
-    return f"{used} of {offered} devices"
+        return f"all {counted(offered, 'device')}" if offered > 1 else "the only device"
+    return f"{used} of {counted(offered, 'device')}"
 
 
 def _figures(plan: ReportedPlan) -> Iterator[tuple[str, str, str]]:
@@ -75,7 +78,7 @@ def _figures(plan: ReportedPlan) -> Iterator[tuple[str, str, str]]:
             yield "Gap", gap_text(result.gap), f"lower bound {bound(result)}"
     if plan.error is not None:
         off = f"{plan.error.median:.0%}"
-        about = f"median of {count(plan.error.runs, 'published run')}, worst "
+        about = f"median of {counted(plan.error.runs, 'published run')}, worst "
         about += f"{plan.error.worst:.0%}"
         if plan.untold:
             about = f"for {plan.untold}; elsewhere {off} ({about})"

@@ -115,11 +115,9 @@ def _fits(value: Any, schema: Schema) -> bool:
     if "enum" in schema and value not in schema["enum"]:
         return False
     if kind in ("integer", "number"):
-        return (
-            value >= schema.get("minimum", -math.inf)
-            and value <= schema.get("maximum", math.inf)
-            and value > schema.get("exclusiveMinimum", -math.inf)
-        )
+        least, most = schema.get("minimum", -math.inf), schema.get("maximum", math.inf)
+        above: float = schema.get("exclusiveMinimum", -math.inf)
+        return bool(least <= value <= most and value > above)
     return "pattern" not in schema or re.search(schema["pattern"], value) is not None
 
 

@@ -213,12 +213,16 @@ def test_device_time_lies_between_the_solvers_bound_and_every_plan(
     counts = [each.nodes for each in clusters]
     fleets = [each for each in product(*(range(n + 1) for n in counts)) if any(each)]
     sizes = [each.devices_per_node for each in clusters]
-    claims = {"budget": None, "min_tokens_per_s": None, "lower_bound": None}
+    claims: dict[str, Any] = {
+        "budget": None,
+        "min_tokens_per_s": None,
+        "lower_bound": None,
+    }
     told = {**claims, "choices": len(fleets), "fleets": []}
     least_s = dict(
         zip(fleets, Claimed(priced, table, told).least_s.tolist(), strict=True)
     )
-    searched = least_times_s(table, np.array(fleets) * sizes)
+    searched = least_times_s(table, np.array(fleets, dtype=np.int64) * np.array(sizes))
     for fleet, bound_s in zip(fleets, searched.tolist(), strict=True):
         assert least_s[fleet] >= bound_s * (1 - 1e-8)
     for found in brute_force.solve(problem, table).shapes[:100]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hetopt.base.words import counted
 from hetopt.export.understood import Reported, not_priced
 
 if TYPE_CHECKING:
@@ -50,7 +51,8 @@ def chunk_notes(
     more = (chunks - 1) * (group - p)
     why = (
         f"is {group}: hetopt models the order of groups of {p}, one micro-batch for "
-        f"each stage; with {group} stages run their chunks in another order, and hold "
+        f"each stage; with {counted(group, 'stage')} run their chunks in another "
+        "order, and hold "
         f"the activations of up to {more} more passes"
     )
     yield not_priced(spelled(GROUP), why)
