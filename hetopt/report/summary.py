@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hetopt.base.words import counted
+from hetopt.report.utilisation import beyond_peak
 from hetopt.results.spending import cost_of_time
 
 if TYPE_CHECKING:
@@ -193,7 +194,7 @@ def times(best: PricedPlan, objective: Objective = "closed") -> str:
 
 
 def throughput(result: Result) -> str:
-    """Return tokens/s and both MFUs."""
+    """Return tokens/s and both MFUs, with a reason where one cannot be."""
     parts = []
     if result.tokens_per_s is not None:
         parts.append(f"{result.tokens_per_s:,.0f} tokens/s")
@@ -201,6 +202,8 @@ def throughput(result: Result) -> str:
         parts.append(f"MFU {result.mfu:.1%} of all devices offered")
     if result.mfu_used is not None:
         parts.append(f"{result.mfu_used:.1%} of those used")
+    if (wrong := beyond_peak(result)) is not None:
+        parts.append(wrong)
     least = None if result.spent is None else result.spent.spending.min_tokens_per_s
     if least is not None and (result.tokens_per_s or 0.0) < least:
         parts.append(f"{least:,.10g} tokens/s in closed form only")

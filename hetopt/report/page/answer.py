@@ -8,6 +8,7 @@ from hetopt.base.words import counted
 from hetopt.report.balance import balance
 from hetopt.report.page.markup import tag, words
 from hetopt.report.summary import FORMS, amount, bound, gap_text, headline
+from hetopt.report.utilisation import beyond_peak
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -71,6 +72,8 @@ def _figures(plan: ReportedPlan) -> Iterator[tuple[str, str, str]]:
     if result is not None:
         if result.mfu is not None and result.mfu_used is not None:
             used = f"of all devices; {result.mfu_used:.1%} of those used"
+            if (wrong := beyond_peak(result)) is not None:
+                used = f"{used}; {wrong}"
             yield "MFU", f"{result.mfu:.1%}", used
         if result.status == "optimal":
             yield "Proven", "optimal", f"in {FORMS[result.objective]}"

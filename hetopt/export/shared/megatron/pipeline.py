@@ -242,15 +242,21 @@ def _even_layers(
         for name in (FIRST, LAST):
             if name in arguments:
                 msg = (
-                    f"is given with {counted(chunks, 'virtual stage')} on each rank, "
-                    "of which "
+                    f"is given with {chunks} virtual stages on each rank, of which "
                     "hetopt prices those of as many layers each: leave it out"
                 )
                 raise arguments.wrong(name, msg)
     inner = stages - len(ends)
     left, rest = divmod(count, chunks)
     left -= sum(ends.values())
-    if rest or ((left % inner or left < inner) if inner else left):
+    if not inner and left:
+        given = [name for name in (FIRST, LAST) if name in arguments]
+        msg = (
+            f"is {count}, expected {sum(ends.values()) * chunks} as in "
+            f"{' and '.join(given)}: no other stage is left"
+        )
+        raise arguments.wrong("--num-layers", msg)
+    if rest or (inner and (left % inner or left < inner)):
         msg = (
             f"is {count}, which does not leave the same for each of "
             f"{counted(inner, 'stage')}"
