@@ -229,8 +229,8 @@ def _locate(
     except KeyError:
         known = ", ".join(str(entry.microbatches) for entry in table.slices)
         msg = (
-            f"{pipeline.microbatches} micro-batches are not in the latency table, "
-            f"which has {known or 'none'}"
+            f"is {pipeline.microbatches}, expected one of the latency table's, which "
+            f"are {known or 'none'}"
         )
         raise InputError(msg, field="pipelines.0.microbatches") from None
     places = []

@@ -212,7 +212,8 @@ def _slice(costs: UnitTable, microbatches: int) -> TableSlice:
     except KeyError:
         known = ", ".join(str(part.microbatches) for part in costs.slices)
         msg = (
-            f"{microbatches} micro-batches have no strategies per unit in the latency "
-            f"table, which has {known or 'none'}"
+            f"is {microbatches}, expected one for which the latency table has "
+            "strategies "
+            f"per unit: {known or 'none'}"
         )
         raise InputError(msg, field="pipelines.0.microbatches") from None

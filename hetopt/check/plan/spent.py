@@ -270,9 +270,12 @@ def _front_findings(
     open_ = whole(data, "open", "", least=0)
     left = _undecided(spending, known)
     if left > open_:
-        yield f"open: {open_}, but {left} choices of nodes may hold a better plan"
+        yield (
+            f"open: {open_}, but {counted(left, 'choice')} of nodes may hold a better "
+            "plan"
+        )
     if status in ("optimal", "infeasible") and open_:
-        yield f"status: {status}, but {open_} choices of nodes are open"
+        yield f"status: {status}, but open: {open_}"
     if (status == "infeasible") != (not known and not open_):
         yield f"status: {status}, with {counted(len(known), 'point')}"
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from hetopt.base.words import counted
 from hetopt.check.plan.plan import check_plan
 from hetopt.check.plan.reading import (
     choice,
@@ -290,7 +291,7 @@ class CertificateCheck:
             elif self.status == "infeasible" and open_:
                 yield Finding(
                     field="status",
-                    message=f"infeasible, but {len(open_)} programs are not",
+                    message=f"infeasible, but not {counted(len(open_), 'program')}",
                 )
             return
         gap = (self.value - (self.lower_bound or 0)) / max(self.value, 1)

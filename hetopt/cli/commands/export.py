@@ -70,9 +70,9 @@ def run(options: argparse.Namespace) -> int:
     if options.top is not None and len(plans) < options.top:
         complain(
             f"warning: {options.plan} holds {counted(len(plans), 'plan')}, not "
-            f"{options.top}: ask "
-            f"for more with `hetopt plan --top {options.top}`"
+            f"{options.top}: ask for more with `hetopt plan --top {options.top}`"
         )
-    count = "" if options.top is None else f" of {len(bundles)} plans"
-    emit(f"{options.out}: {len(files)} files{count} for {target.title}; see README.md")
+    whose = "" if options.top is None else f" of {counted(len(bundles), 'plan')}"
+    made = f"{counted(len(files), 'file')}{whose}"
+    emit(f"{options.out}: {made} for {target.title}; see README.md")
     return 0

@@ -43,7 +43,7 @@ def run(options: argparse.Namespace) -> int:
         len(cluster.strategies) for part in table.slices for cluster in part.clusters
     )
     emit(
-        f"wrote {options.out}: {len(table.slices)} micro-batch counts, "
+        f"wrote {options.out}: {counted(len(table.slices), 'micro-batch count')}, "
         f"{counted(strategies, 'strategy', 'ies')}"
     )
     return 0

@@ -89,7 +89,8 @@ def run(options: argparse.Namespace) -> int:
     programs = len(check.claims)
     emit(
         f"{options.certificate}: verified: digests, plan, value, and the bounds of "
-        f"all {programs} programs; {searched}\n"
+        f"{'the only program' if programs == 1 else f'all {programs} programs'}; "
+        f"{searched}\n"
         f"not verified, as no claim rests on it: that {check.solver} settled programs, "
         "and which were refuted by a bound and which by a search"
     )

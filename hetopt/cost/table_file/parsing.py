@@ -63,10 +63,10 @@ class TableReader(PairReader):
                 self._wrong(f"body.{place}", value, "true or false")
         units = self._indices(top, "units", kinds)
         if len(units) < 3:
-            self._wrong("units", f"{counted(len(units), 'unit')}", "at least 3")
+            self._wrong("units", counted(len(units), "unit"), "at least 3")
         cuts = self._indices(top, "cuts", cut_classes)
         if len(cuts) != len(units) - 1:
-            self._wrong("cuts", f"{len(cuts)} cuts", f"{len(units) - 1}")
+            self._wrong("cuts", counted(len(cuts), "cut"), f"{len(units) - 1}")
         clusters = self._clusters(top)
         self.names = tuple(cluster["name"] for cluster in clusters)
         self.devices = tuple(cluster["devices"] for cluster in clusters)
@@ -387,7 +387,7 @@ class TableReader(PairReader):
             self._wrong(field, value, f"lists of shape {list(shape)}")
         if len(value) != shape[0]:
             self._wrong(
-                field, f"a list of {len(value)}", f"{counted(shape[0], 'entry', 'ies')}"
+                field, f"a list of {len(value)}", counted(shape[0], "entry", "ies")
             )
         if len(shape) == 1:
             return value

@@ -151,7 +151,10 @@ def _types(train: Settings, meshes: Sequence[ProcessMesh]) -> tuple[str, ...]:
 def _meshes(train: Settings) -> list[ProcessMesh]:
     numbers = train.numbers(MESHES)
     if not numbers or len(numbers) % 5:
-        msg = f"has {len(numbers)} numbers, expected tp, cp, ep, dp, pp of each mesh"
+        msg = (
+            f"has {counted(len(numbers), 'number')}, expected tp, cp, ep, dp, pp of "
+            "each mesh"
+        )
         raise train.wrong(MESHES, msg)
     meshes = [ProcessMesh(*numbers[i : i + 5]) for i in range(0, len(numbers), 5)]
     for number, mesh in enumerate(meshes):
@@ -191,7 +194,10 @@ def _expert_degrees(
         name = "expert_tensor_parallel_size"
         tensor = tuple(train.number(name, mesh.tp) for mesh in meshes)
     if len(tensor) != len(meshes):
-        msg = f"has {len(tensor)} numbers, expected one for each of {len(meshes)}"
+        msg = (
+            f"has {counted(len(tensor), 'number')}, expected one for each of "
+            f"{len(meshes)}"
+        )
         raise train.wrong(EXPERT_TENSOR, msg)
     for number, (mesh, etp) in enumerate(zip(meshes, tensor, strict=True)):
         each = mesh.devices // mesh.pp

@@ -50,8 +50,8 @@ def headline(front: Front) -> str:
     if front.status == "infeasible":
         return "no plan fits any nodes that are permitted"
     return (
-        f"{points}; {front.open:,} choices of nodes may hold others that are better "
-        f"in {form} or price"
+        f"{points}; {counted(front.open, 'choice')} of nodes may hold others that are "
+        f"better in {form} or price"
     )
 
 

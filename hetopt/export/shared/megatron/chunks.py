@@ -51,8 +51,7 @@ def chunk_notes(
     more = (chunks - 1) * (group - p)
     why = (
         f"is {group}: hetopt models the order of groups of {p}, one micro-batch for "
-        f"each stage; with {counted(group, 'stage')} run their chunks in another "
-        "order, and hold "
-        f"the activations of up to {more} more passes"
+        f"each stage; with {group} stages run their chunks in another order, and hold "
+        f"the activations of up to {counted(more, 'more pass', 'es')}"
     )
     yield not_priced(spelled(GROUP), why)
