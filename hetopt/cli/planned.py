@@ -200,8 +200,7 @@ def _ensure_may_be_several(
     if not several:
         msg = (
             f"has {counted(len(plan.pipelines), 'pipeline')}, this command takes plans "
-            "of one: "
-            "plan again with --pipelines 1"
+            "of one: plan again with --pipelines 1"
         )
         raise InputError(msg, field="pipelines")
     if table_path is not None:
@@ -253,8 +252,7 @@ def load_planned(problem_name: str, plan_path: str) -> Planned:
         if plan is not None and len(plan.pipelines) > 1:
             msg = (
                 f"has {counted(len(plan.pipelines), 'pipeline')}, certificates are of "
-                "one: "
-                "`hetopt check` checks the bounds in its file"
+                "one: `hetopt check` checks the bounds in its file"
             )
             raise InputError(msg, field="pipelines")
     problem = load_problem_of(problem_name, plan, plan_path)

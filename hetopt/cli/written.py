@@ -100,8 +100,7 @@ class WrittenLinear(Written):
         self.mark, self.unit = mark, unit
         self.size = (
             f"{counted(len(linear.names), 'column')}, "
-            f"{counted(len(linear.row_names), 'row')}, "
-            f"{linear.nonzeros} nonzeros"
+            f"{counted(len(linear.row_names), 'row')}, {linear.nonzeros} nonzeros"
         )
         self._linear = linear
         self._decide = decide
@@ -177,8 +176,7 @@ class WrittenQuadratic(Written):
             raise InputError(msg, file=path)
         self.size = (
             f"{counted(variables, 'variable')}, {counted(rows, 'constraint')}, "
-            f"{products} of them with "
-            "products"
+            f"{products} of them with products"
         )
         return _joined(comment(ending, head)) + body
 

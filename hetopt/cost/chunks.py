@@ -71,8 +71,7 @@ def one_chunk(model: Model, chunks: int) -> Chunk:
         known = f"expected {' or '.join(map(str, able))}, or another schedule"
         msg = (
             f"is {chunks}, but the model's {counted(length, 'unit')} between embedding "
-            "and head "
-            f"cannot be divided into {counted(chunks, 'equal part')}: "
+            f"and head cannot be divided into {counted(chunks, 'equal part')}: "
             f"{known if able else 'use a schedule with one chunk per stage'}"
         )
         raise InputError(msg, field="training.chunks")

@@ -103,8 +103,7 @@ def pairs_of(units: Sequence[str], cuts: Sequence[str]) -> list[tuple[str, str]]
     if len(units) % 2 or half < CHUNKS:
         _refuse(
             f"which has {counted(len(units) - 2, 'unit')} between embedding and head, "
-            "expected "
-            "an even number of them"
+            "expected an even number of them"
         )
     found = [(units[u], units[-1 - u]) for u in range(half)]
     for u in range(1, half - 1):

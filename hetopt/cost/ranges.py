@@ -80,19 +80,18 @@ def ensure_sums_fit(table: CostTable, file: str | None = None) -> None:
             if longest_ns > LARGEST_SUM:
                 msg = (
                     f"the {counted(len(table.units), 'unit')} take up to "
-                    f"{longest_ns:.0f} ns in "
-                    f"all, expected at most 2**62 ({LARGEST_SUM}): fewer units, or "
-                    "faster devices and links"
+                    f"{longest_ns:.0f} ns in all, expected at most 2**62 "
+                    f"({LARGEST_SUM}): fewer units, or faster devices and links"
                 )
                 raise InputError(msg, file=file, field=where)
             largest = _largest_bytes(cluster, counts, in_flight)
             if largest > LARGEST_SUM:
                 msg = (
                     f"the {counted(len(table.units), 'unit')} with "
-                    f"{counted(in_flight, 'micro-batch', 'es')} in "
-                    f"flight take up to {largest:.0f} bytes, expected at most 2**62 "
-                    f"({LARGEST_SUM}): fewer micro-batches (a smaller global_batch, "
-                    "or pin.microbatches), or another schedule"
+                    f"{counted(in_flight, 'micro-batch', 'es')} in flight take up to "
+                    f"{largest:.0f} bytes, expected at most 2**62 ({LARGEST_SUM}): "
+                    "fewer micro-batches (a smaller global_batch, or "
+                    "pin.microbatches), or another schedule"
                 )
                 raise InputError(msg, file=file, field=where)
 

@@ -22,8 +22,7 @@ def readme(job: Job, launcher: Launcher, losses: Sequence[Loss], commands: str) 
         f"# {job.problem.model.name} on {_fleet(job)}, for {launcher.title}",
         f"Written by hetopt {__version__} from the plan of problem "
         f"`{job.problem.name}`: {_size(job)}, {counted(job.world_size, 'device')}, "
-        "schedule "
-        f"`{job.plan.schedule}`.",
+        f"schedule `{job.plan.schedule}`.",
         *_pipelines(job),
         "`ranks.csv` says where every rank runs and its coordinates; `hostfile` lists "
         "the hosts in rank order.",

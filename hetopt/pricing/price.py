@@ -283,8 +283,7 @@ def _place(
         msg = (
             f"strategy (dp,cp,tp) {stage.strategy} of cluster {stage.cluster!r} at "
             f"{counted(microbatches, 'micro-batch', 'es')} is not in the latency "
-            "table: it is not "
-            "feasible, or not permitted by the problem"
+            "table: it is not feasible, or not permitted by the problem"
         )
         raise InputError(msg, field=field) from None
     return Place(

@@ -93,9 +93,9 @@ def _(table: CostTable) -> str:
     return (
         f"{sources}; {counted(len(table.units), 'unit')}, "
         f"{counted(len(table.slices), 'micro-batch count')}, "
-        f"{sum(_strategies(table)):,} strategies, "
-        f"schedule {in_chunks(table.schedule, table.chunks)}, "
-        f"problem {table.problem_digest[:_DIGITS]}"
+        f"{sum(_strategies(table)):,} strategies, schedule "
+        f"{in_chunks(table.schedule, table.chunks)}, problem "
+        f"{table.problem_digest[:_DIGITS]}"
     )
 
 
@@ -224,8 +224,8 @@ def _(problem: Problem) -> list[Part]:
                     "training",
                     f"{counted(training.global_batch, 'sequence')} of "
                     f"{training.seq_len} tokens, {_precision(training)}, "
-                    f"{training.optimizer}, ZeRO {training.zero}, "
-                    f"schedule {in_chunks(training.schedule, training.chunks)}",
+                    f"{training.optimizer}, ZeRO {training.zero}, schedule "
+                    f"{in_chunks(training.schedule, training.chunks)}",
                 ),
             )
         ),

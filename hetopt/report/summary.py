@@ -128,8 +128,7 @@ def shape(plan: Plan) -> str:
     if len(plan.pipelines) > 1:
         return (
             f"{counted(len(plan.pipelines), 'pipeline')} side by side, schedule "
-            f"{plan.schedule}, "
-            f"{counted(plan.devices, 'device')} used"
+            f"{plan.schedule}, {counted(plan.devices, 'device')} used"
         )
     pipeline = plan.pipeline
     stages = counted(len(pipeline.stages), "stage")

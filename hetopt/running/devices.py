@@ -46,8 +46,8 @@ def devices_of(slots: Sequence[int]) -> list[dict[str, str]]:
     if here < sum(slots):
         msg = (
             f"the plan has {counted(sum(slots), 'rank')}, and this machine "
-            f"{counted(here, 'GPU')}: run on "
-            "one with more, or set CUDA_VISIBLE_DEVICES= to run on its CPUs"
+            f"{counted(here, 'GPU')}: run on one with more, or set "
+            "CUDA_VISIBLE_DEVICES= to run on its CPUs"
         )
         raise InputError(msg)
     seen = os.environ.get("CUDA_VISIBLE_DEVICES")

@@ -83,15 +83,13 @@ def _without_stages(problem: Problem) -> str:
         return (
             f"training.chunks: is {chunks}, so a chunk has {body} unit between "
             "embedding and head, but several chunks need at least "
-            f"{counted(least, 'stage')}: "
-            "use fewer chunks, or a schedule with one chunk"
+            f"{counted(least, 'stage')}: use fewer chunks, or a schedule with one chunk"
         )
     if devices < least:
         return (
-            f"clusters: there is {devices} device, but several chunks "
-            f"(training.chunks is {chunks}) need at least {counted(least, 'stage')}, "
-            "each on a "
-            "device of its own: add devices, or use a schedule with one chunk"
+            f"clusters: there is {devices} device, but several chunks (training.chunks "
+            f"is {chunks}) need at least {counted(least, 'stage')}, each on a device "
+            "of its own: add devices, or use a schedule with one chunk"
         )
     whose, what = ("a chunk's" if chunks > 1 else "the"), "pairs" * is_folded or "units"
     return (

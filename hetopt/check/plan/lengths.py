@@ -82,8 +82,7 @@ def _mix_findings(
     if batch % each:
         yield (
             f"pipeline {number}: {counted(each, 'sequence')} in a micro-batch do not "
-            "divide the "
-            f"global batch {batch}"
+            f"divide the global batch {batch}"
         )
     count = sum((n + each - 1) // each for n in mix.sequences.values())
     if pipeline.microbatches != count:
@@ -95,8 +94,7 @@ def _mix_findings(
     if pipeline.share is not None and pipeline.share.batch != taken:
         yield (
             f"pipeline {number}: has a share of "
-            f"{counted(pipeline.share.batch, 'sequence')}, "
-            f"and takes {taken}"
+            f"{counted(pipeline.share.batch, 'sequence')}, and takes {taken}"
         )
 
 

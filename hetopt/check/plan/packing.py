@@ -84,8 +84,7 @@ def packing_findings(cluster: Cluster, stages: Sequence[Strategy]) -> Iterator[s
     if devices > there_are:
         yield (
             f"cluster {cluster.name!r}: stages take {counted(devices, 'device')}, it "
-            "has "
-            f"{there_are}"
+            f"has {there_are}"
         )
         return
     if not all(most_stages(cluster, strategy) for strategy in set(stages)):

@@ -211,9 +211,8 @@ def _sound(
     if plan.chunks > 1 and (p < 2 or q % p):
         findings.append(
             f"pipeline: {counted(p, 'stage')} of {counted(plan.chunks, 'chunk')} and "
-            f"{q} microbatches, "
-            "expected at least 2 stages, and microbatches that are a multiple of the "
-            "stages"
+            f"{q} microbatches, expected at least 2 stages, and microbatches that are "
+            "a multiple of the stages"
         )
         raise CheckError(findings)
     if table.pairs is not None and q <= p:

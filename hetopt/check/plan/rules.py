@@ -35,8 +35,7 @@ def mesh_findings(
         inside = f"tp {tp}" if strategy.etp == 1 else f"tp {tp} and etp {strategy.etp}"
         yield (
             f"{name}: {counted(devices, 'device')} per stage fit neither into one node "
-            "nor, with "
-            f"{inside} inside each node, evenly into several nodes"
+            f"nor, with {inside} inside each node, evenly into several nodes"
         )
     if tp > cluster.max_tp:
         yield f"{name}: tp {tp} is more than max_tp {cluster.max_tp}"
@@ -162,8 +161,7 @@ def table_findings(problem: Problem, table: CostTable) -> Iterator[str]:
         if devices != cluster.devices:
             yield (
                 f"table: {counted(devices, 'device')} in cluster {cluster.name!r}, the "
-                "problem "
-                f"has {cluster.devices}"
+                f"problem has {cluster.devices}"
             )
         yield from _capacity_findings(problem, table, cluster)
         # one more byte, as the product may be rounded up

@@ -85,8 +85,7 @@ def _stage_findings(i: int, stage: Stage) -> Iterator[str]:
         if strategy.devices != stage.strategy.devices:
             yield (
                 f"stage {i}: {strategy} takes {counted(strategy.devices, 'device')}, "
-                "the stage "
-                f"{stage.strategy.devices}"
+                f"the stage {stage.strategy.devices}"
             )
 
 

@@ -146,8 +146,8 @@ def _write_cp_sat(
         write_bytes(options.out, proto.SerializeToString())
     return (
         f"{counted(len(proto.variables), 'variable')}, "
-        f"{counted(len(proto.constraints), 'constraint')}; "
-        "the objective is in picoseconds"
+        f"{counted(len(proto.constraints), 'constraint')}; the objective is in "
+        "picoseconds"
     )
 
 
@@ -157,9 +157,8 @@ def _head(problem: Problem, table: CostTable, options: argparse.Namespace) -> li
     from hetopt.version import __version__
 
     return [
-        f"hetopt {__version__}, formulation {options.formulation}: "
-        f"p = {counted(options.p, 'stage')}, q = "
-        f"{counted(options.q, 'micro-batch', 'es')}",
+        f"hetopt {__version__}, formulation {options.formulation}: p = "
+        f"{counted(options.p, 'stage')}, q = {counted(options.q, 'micro-batch', 'es')}",
         f"problem {' '.join(problem.name.split())[:60]!a}, digest "
         f"{table.problem_digest}",
         f"latency table, digest {table_digest(table)}",

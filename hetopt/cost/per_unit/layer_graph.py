@@ -46,8 +46,7 @@ class GraphLayer:
             if len(values) != len(self.strategies):
                 msg = (
                     f"layer {self.name!r}: {field} has "
-                    f"{counted(len(values), 'value')}, "
-                    "expected one for each of "
+                    f"{counted(len(values), 'value')}, expected one for each of "
                     f"{counted(len(self.strategies), 'strategy', 'ies')}"
                 )
                 raise ValueError(msg)

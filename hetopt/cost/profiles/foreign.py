@@ -221,8 +221,7 @@ def check_count(layers: Sequence[Any], target: Target, path: str, field: str) ->
     if len(layers) - 2 != own:
         msg = (
             f"has {counted(len(layers) - 2, 'layer')} between embedding and head, but "
-            "the "
-            f"problem's model {target.model.name} has {own}: it is another model's"
+            f"the problem's model {target.model.name} has {own}: it is another model's"
         )
         raise InputError(msg, file=path, field=field)
 

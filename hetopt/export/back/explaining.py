@@ -117,9 +117,8 @@ def explain(
     if mine.plan.chunks != ours.chunks:
         msg = (
             f"is {ours.chunks}, but the files have "
-            f"{counted(mine.plan.chunks, 'chunk')} per "
-            "stage, so their plans cannot be mixed: set training.chunks to "
-            f"{mine.plan.chunks}"
+            f"{counted(mine.plan.chunks, 'chunk')} per stage, so their plans cannot be "
+            f"mixed: set training.chunks to {mine.plan.chunks}"
         )
         raise InputError(msg, field="training.chunks")
     costs = table

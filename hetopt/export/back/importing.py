@@ -276,8 +276,7 @@ def _check_meshes(
         if stage.strategy.devices > cluster.devices:
             msg = (
                 f"needs {counted(stage.strategy.devices, 'device')}, cluster {name!r} "
-                "has "
-                f"{cluster.devices}"
+                f"has {cluster.devices}"
             )
             raise InputError(msg, field=f"stage {number}")
 

@@ -46,9 +46,9 @@ def name_clusters(pipeline: PipelineReadBack, problem: Problem) -> tuple[str, ..
     if not fits:
         msg = (
             "the files do not name the clusters of the "
-            f"{counted(len(devices), 'stage')}, and "
-            f"their devices ({listed(devices)}) use up no clusters one after the "
-            "other: list the `hosts` of the clusters in the problem file"
+            f"{counted(len(devices), 'stage')}, and their devices ({listed(devices)}) "
+            "use up no clusters one after the other: list the `hosts` of the clusters "
+            "in the problem file"
         )
     else:
         ways = [", ".join(dict.fromkeys(fit)) for fit in fits[:2]]

@@ -41,8 +41,7 @@ def scheduled(
     if pipeline.chunks > 1 and q % stages:
         msg = (
             f"is {q}, expected a multiple of the {counted(stages, 'stage')}, each of "
-            "which holds "
-            f"{counted(pipeline.chunks, 'chunk')}"
+            f"which holds {counted(pipeline.chunks, 'chunk')}"
         )
         raise InputError(msg, field="microbatches")
     found = _prescribed(pipeline.schedule, q, clusters, pipeline.chunks)

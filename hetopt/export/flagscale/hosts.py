@@ -58,8 +58,8 @@ def hosts_of(found: Experiment, needed: Mapping[str, int]) -> list[str]:
         if hosts and len(own) != count:
             msg = (
                 f"has {counted(len(own), 'device')} of type {describe(kind)}, its "
-                "meshes need "
-                f"{count}: list as many, or ranks run on devices of another type"
+                f"meshes need {count}: list as many, or ranks run on devices of "
+                "another type"
             )
             raise file.wrong(msg)
         ranks += own

@@ -74,8 +74,7 @@ def full_recompute(
         if used and block and count < held:
             msg = (
                 f"recomputes {count} of the {counted(held, 'layer')} of a stage: a "
-                "plan "
-                "recomputes all or none"
+                "plan recomputes all or none"
             )
             raise train.wrong(LAYERS, msg)
     return full

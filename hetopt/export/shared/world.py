@@ -54,8 +54,7 @@ def world_size(scripts: Sequence[ShellArguments]) -> int:
     if len(scripts) != nodes:
         msg = (
             f"is {nodes}, but the folder has {counted(len(scripts), 'script')}: "
-            "expected one per "
-            "node"
+            "expected one per node"
         )
         raise first.wrong("--nnodes", msg)
     return sum(each)

@@ -116,10 +116,9 @@ def _about_chunks(job: Job) -> str:
     """Say what stages of several chunks do."""
     return (
         f"Every stage holds {counted(job.plan.chunks, 'chunk')} of the model "
-        "(interleaved 1F1B): "
-        f"a micro-batch goes through all {counted(len(job.stages), 'stage')} for each "
-        "of them, "
-        "and from the last stage back to the first in between, resharded by "
+        "(interleaved 1F1B): a micro-batch goes through all "
+        f"{counted(len(job.stages), 'stage')} for each of them, and from the last "
+        "stage back to the first in between, resharded by "
         f"{job.stages[-1].resharding}. In `job.json` a stage's units are those of a "
         "chunk, as if there were no other, and its warm-up counts passes, each one "
         "micro-batch on one chunk."
@@ -149,10 +148,10 @@ def _about_pipelines(job: Job) -> str:
     return (
         f"{len(job.parts)} pipelines take {taken} of the "
         f"{counted(job.problem.training.global_batch, 'sequence')} of every batch. At "
-        "the end of "
-        "an iteration gradients are added up over them, in slices where their tensor-"
-        "parallel degrees differ; the loss is that of the whole batch. A parameter of "
-        "a unit of your own that tp cuts says which part it is (`parameter.box`)."
+        "the end of an iteration gradients are added up over them, in slices where "
+        "their tensor-parallel degrees differ; the loss is that of the whole batch. A "
+        "parameter of a unit of your own that tp cuts says which part it is "
+        "(`parameter.box`)."
     )
 
 

@@ -73,8 +73,7 @@ def layers_of(settings: Settings, layers: int) -> list[int]:
         cut = -(-(layers + first + last) // most)
         msg = (
             f"is {most}, which makes {counted(cut, 'stage')}; expected {stages}, one "
-            "per pipeline "
-            "rank"
+            "per pipeline rank"
         )
         raise settings.wrong(path, msg)
     if parts is not None:
@@ -167,8 +166,8 @@ def _loaded(path: Path, stages: int, microbatches: int) -> list[int]:
     if plain != schedule_text(warmups, microbatches):
         msg = (
             f"is no schedule of {counted(microbatches, 'micro-batch', 'es')} in which "
-            "stages do some "
-            "forward passes and then one backward and one forward in turn"
+            "stages do some forward passes and then one backward and one forward in "
+            "turn"
         )
         raise InputError(msg, file=str(path))
     if warmups != sorted(warmups, reverse=True):

@@ -79,8 +79,7 @@ class _Mesh:
         if self.shards * others != world or not world:
             msg = (
                 f"{counted(world, 'rank')}, expected a multiple of stages * cp * tp * "
-                "replicas = "
-                f"{others}, times the shards"
+                f"replicas = {others}, times the shards"
             )
             raise settings.wrong(_SHARD, msg)
 

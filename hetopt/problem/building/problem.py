@@ -204,8 +204,7 @@ def _build_cluster(spec: ClusterSpec, path: FieldPath, *, alone: bool) -> Cluste
             if size % spec.group.size:
                 msg = (
                     f"is {spec.group.size}, which does not divide the "
-                    f"{counted(size, 'device')} "
-                    "of a node"
+                    f"{counted(size, 'device')} of a node"
                 )
                 raise FieldError((*path, "group", "size"), msg)
         latency_s = spec.group.latency

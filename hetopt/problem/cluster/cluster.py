@@ -290,8 +290,8 @@ class Cluster:
         if len(sizes) != self.nodes or max(sizes) != self.devices_per_node:
             msg = (
                 f"unequal lists {counted(len(sizes), 'node')} of at most "
-                f"{max(sizes, default=0)} "
-                f"devices, expected {self.nodes} of at most {self.devices_per_node}"
+                f"{max(sizes, default=0)} devices, expected {self.nodes} of at most "
+                f"{self.devices_per_node}"
             )
             raise ValueError(msg)
         if min(sizes) < 1 or min(sizes) == max(sizes):

@@ -161,8 +161,8 @@ class _Picture:
             )
             yield (
                 f"Not shown: {stretches}, as "
-                f"{counted(timeline.microbatches, 'micro-batch', 'es')} are "
-                "too many for one picture; a trace has all of them."
+                f"{counted(timeline.microbatches, 'micro-batch', 'es')} are too many "
+                "for one picture; a trace has all of them."
             )
         if any(stage.recompute_inside for stage in timeline.stages):
             yield (

@@ -58,8 +58,7 @@ def degrees_of(arguments: ShellArguments, world: int) -> tuple[int, int, int]:
     if rest or each % (tp * cp) or not each:
         msg = (
             f"{counted(world, 'rank')}, which is no multiple of tp * cp * stages = "
-            f"{tp} * {cp} * "
-            f"{stages}"
+            f"{tp} * {cp} * {stages}"
         )
         raise arguments.wrong(PIPELINE, msg)
     return each // (tp * cp), cp, tp

@@ -241,8 +241,7 @@ def read_script(
     if len(meant) > 1:
         msg = (
             f"starts {counted(len(meant), 'program')}, or one program in {len(meant)} "
-            "ways: keep "
-            "the one you mean"
+            "ways: keep the one you mean"
         )
         raise InputError(msg, file=str(path))
     return meant[0] if meant else everything
