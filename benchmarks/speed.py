@@ -5,15 +5,14 @@
 Times whole processes, imports included, after one run that fills the cache of compiled
 code: with default options, which proves the least simulated time, and with
 ``--objective closed``; and three times the very first run, with an empty cache, which
-proves the closed form. Makes a table in Markdown: medians of wall-clock seconds and of
-processor seconds; the latter are more reliable on a busy machine. The exit code is 1 if
-some plan is not proven optimal.
+compiles the search before it begins. Makes a table in Markdown: medians of wall-clock
+seconds and of processor seconds; the latter are more reliable on a busy machine. The
+exit code is 1 if some plan is not proven optimal, or if a first run answers otherwise.
 """
 
 from __future__ import annotations
 
 import argparse
-import fcntl
 import json
 import os
 import resource
@@ -22,7 +21,6 @@ import sys
 import time
 from dataclasses import dataclass
 from importlib.resources import as_file, files
-from pathlib import Path
 from statistics import median
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -58,17 +56,23 @@ BARS_S = {
     "hapt-gpt39b": 8.0,
     "hetauto-appendix-a": 15.0,
 }
-#: Limits with an empty cache: nothing is compiled, and no forest is fitted yet.
-FIRST_BARS_S = {"hetauto-exp1": 6.0, "hetauto-exp2": 6.0, "hetauto-exp3": 6.0}
+#: Problems that are planned with an empty cache: nothing is compiled, and no forest is
+#: fitted yet.
+FIRST = ("hetauto-exp1", "hetauto-exp2", "hetauto-exp3")
+#: Limit of the processor seconds that a very first run takes more than later ones.
+COMPILING_BAR_S = 70.0
 #: Options that minimise the closed form.
 CLOSED = ("--objective", "closed")
 #: How often the very first run is repeated.
 _FIRST_RUNS = 3
-#: Seconds within which a process holds the lock under which it compiles.
-_STARTING_S = 3.0
 _HEAD = (
     "| problem | bar (s) | wall (s) | CPU (s) | status | simulated s | closed form s |",
     "| --- | --: | --: | --: | --- | --: | --: |",
+)
+_FIRST_HEAD = (
+    "| problem | wall (s) | CPU (s) | CPU later (s) | bar (s) | CPU of compiling (s) "
+    "| answers |",
+    "| --- | --: | --: | --: | --: | --: | --- |",
 )
 
 
@@ -103,18 +107,19 @@ def main(arguments: list[str] | None = None) -> int:
         lines += ["", head, "", *_HEAD]
         print("\n".join(lines[-5:]), flush=True)
         for problem in options.problems:
-            # The objective simulated waits until its code is compiled.
-            run(problem, *(flags or ("--objective", "simulated")))
+            run(problem, *flags)
             runs = [run(problem, *flags) for _ in range(options.repeat)]
             proven &= _add_row(lines, problem, bars_s.get(problem), runs)
-    first = [problem for problem in options.problems if problem in FIRST_BARS_S]
+    first = [problem for problem in options.problems if problem in FIRST]
     if first:
-        head = f"The very first run, with an empty cache; medians of {_FIRST_RUNS}."
-        lines += ["", head, "", *_HEAD]
+        head = (
+            "The very first run, with an empty cache, and the same run after it; "
+            f"medians of {_FIRST_RUNS}."
+        )
+        lines += ["", head, "", *_FIRST_HEAD]
         print("\n".join(lines[-5:]), flush=True)
     for problem in first:
-        runs = [_first_run(problem) for _ in range(_FIRST_RUNS)]
-        proven &= _add_row(lines, problem, FIRST_BARS_S[problem], runs)
+        proven &= _add_first_row(lines, problem)
     lines += ["", f"Load average at the end {load_average()}.", ""]
     print("\n".join(lines[-3:]))
     if options.out is not None:
@@ -142,19 +147,34 @@ def _add_row(
     return bool(status == "optimal")
 
 
-def _first_run(problem: str) -> Run:
-    with TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-        found = run(problem, cache=folder)
-        _wait_for_compiling(Path(folder))
-    return found
+def _add_first_row(lines: list[str], problem: str) -> bool:
+    """Print and add what a very first run takes; return whether all answers agree."""
+    first, later = [], []
+    for _ in range(_FIRST_RUNS):
+        with TemporaryDirectory() as folder:
+            first.append(run(problem, cache=folder))
+            later.append(run(problem, cache=folder))
+    compiling_s = median(a.cpu_s - b.cpu_s for a, b in zip(first, later, strict=True))
+    answers = {_answer(each) for each in (*first, *later)}
+    cells = [
+        problem,
+        f"{median(each.wall_s for each in first):.2f}",
+        f"{median(each.cpu_s for each in first):.2f}",
+        f"{median(each.cpu_s for each in later):.2f}",
+        f"{COMPILING_BAR_S:g}",
+        f"{compiling_s:.1f}",
+        "the same" if len(answers) == 1 else "different",
+    ]
+    lines.append(f"| {' | '.join(cells)} |")
+    print(lines[-1], flush=True)
+    return len(answers) == 1
 
 
-def _wait_for_compiling(folder: Path) -> None:
-    """Wait until a run's background compilation ends: it would slow the next run."""
-    time.sleep(_STARTING_S)
-    for path in folder.rglob("compiling-*.lock"):
-        with path.open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+def _answer(found: Run) -> str:
+    """Return objective, bound and plan of a run, to compare them."""
+    result = found.result or {}
+    keys = ("objective", "status", "lower_bound_s", "plan")
+    return json.dumps([result.get(key) for key in keys])
 
 
 def run(problem: str, *flags: str, cache: str | None = None) -> Run:

@@ -21,8 +21,17 @@ _BITS = 30
 LOG_DECIMALS = 9
 
 
-def linear_rates(terms: Floats, seconds: Floats) -> Floats:
-    """Fit seconds = terms @ rates with rates >= 0 by least relative squares.
+def linear_rates(
+    terms: Floats, seconds: Floats, *, fixed_s: Floats | float = 0.0
+) -> Floats:
+    """Fit seconds = fixed_s + terms @ rates with rates >= 0 by least relative squares.
+
+    Parameters
+    ----------
+    terms
+        Shape (N, T), 0 or more.
+    seconds, fixed_s
+        Shape (N,): measured times, and the known part of them.
 
     Returns
     -------
@@ -32,9 +41,9 @@ def linear_rates(terms: Floats, seconds: Floats) -> Floats:
 
     relative = terms / seconds[:, None]
     size = np.maximum(np.abs(relative).max(axis=0), np.finfo(float).tiny)
-    rates, _ = nnls(relative / size, np.ones(len(seconds)))
+    rates, _ = nnls(relative / size, 1 - fixed_s / seconds)
     fitted = _short(rates / size)
-    if not np.all(terms @ fitted > 0):
+    if not np.all(fixed_s + terms @ fitted > 0):
         # A shard has only work whose rate is 0: give the last term a small rate.
         fitted[-1] = max(fitted[-1], 1e-3 * float(seconds.min()))
     return fitted

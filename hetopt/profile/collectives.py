@@ -1,12 +1,11 @@
 """Time collectives between the processes that torchrun starts, and fit links.
 
-Every size of every collective is timed like a shard; the slowest rank counts. Per
-collective, ``seconds = steps * latency + traffic / bandwidth`` is fitted over all
-sizes, with the steps and traffic that ``cost.communication.collectives`` charges, so
-latency and bandwidth have the same meaning as those of a problem file's links.
+Every size of every collective is timed like a shard; the slowest rank counts. Latency
+and bandwidth are fitted to the times (``profile.link_fits``).
 
 The result is a CSV file (schema ``hetopt-collectives/1``): a header like a profile's,
-one line per collective with its fit, then one row per measurement.
+one line per collective with its fit, the lines of a problem file that state what was
+measured, then one row per measurement.
 """
 
 from __future__ import annotations
@@ -15,19 +14,25 @@ import csv
 import io
 import os
 import statistics
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, fields
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-import numpy as np
 import torch
 import torch.distributed as dist
 
 from hetopt.base.files import ensure_writable, write_text
-from hetopt.cost.linear_rates import linear_rates
+from hetopt.cost.communication.collectives import INTRA_NODE_SHARE, INTRA_NODE_SHARES
 from hetopt.cost.profiles.file import interquartile_range
 from hetopt.errors import InputError
 from hetopt.profile.device import Device, describe, find_device
+from hetopt.profile.link_fits import (
+    SEND_RECV,
+    CollectiveRow,
+    fit_lines,
+    problem_lines,
+    traffic_bytes,
+)
 from hetopt.profile.measuring import REPETITIONS, WARM_UP
 
 if TYPE_CHECKING:
@@ -44,92 +49,6 @@ SIZES = {
 }
 
 ELEMENT_BYTES = 4
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CollectiveRow:
-    """One collective at one size.
-
-    Attributes
-    ----------
-    collective
-        all-reduce, all-gather, reduce-scatter or send-recv.
-    ranks
-        Number of participating processes; 2 for send-recv.
-    total_bytes
-        Size of the whole buffer: that of an all-reduce, of the result of an all-gather,
-        of the input of a reduce-scatter, or of the message of send-recv.
-    seconds, spread_s
-        Median and interquartile range of the slowest rank's times.
-    bus_bytes_per_s
-        Traffic of one rank over seconds.
-    """
-
-    collective: str
-    ranks: int
-    total_bytes: int
-    seconds: float
-    spread_s: float
-    bus_bytes_per_s: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LinkFit:
-    """Latency and bandwidth fitted to the times of one collective.
-
-    Attributes
-    ----------
-    latency_s
-        Latency of one step; 0 if times are proportional to sizes.
-    bandwidth_bytes_per_s
-        Per rank and direction; None if larger sizes took no longer.
-    mean_error
-        Mean relative error of the fit over the sizes.
-    """
-
-    latency_s: float
-    bandwidth_bytes_per_s: float | None
-    mean_error: float
-
-
-def steps(collective: str, ranks: int) -> int:
-    """Return the number of steps of a ring; each has the latency once."""
-    rounds = {"all-reduce": 2 * (ranks - 1), "send-recv": 1}
-    return rounds.get(collective, ranks - 1)
-
-
-def traffic_bytes(collective: str, ranks: int, total_bytes: int) -> float:
-    """Return the bytes that a rank sends."""
-    if collective == "send-recv":
-        return float(total_bytes)
-    factor = 2 if collective == "all-reduce" else 1
-    return factor * (ranks - 1) / ranks * total_bytes
-
-
-def fit_link(rows: Sequence[CollectiveRow]) -> LinkFit:
-    """Fit latency and bandwidth to the rows of one collective.
-
-    By least squares of *relative* errors, so that small sizes count as much as large
-    ones; neither term may be negative.
-    """
-    terms = np.array(
-        [
-            (
-                steps(row.collective, row.ranks),
-                traffic_bytes(row.collective, row.ranks, row.total_bytes),
-            )
-            for row in rows
-        ],
-        dtype=np.float64,
-    )
-    seconds = np.array([row.seconds for row in rows])
-    rates = linear_rates(terms, seconds)
-    latency_s, slowness = rates.tolist()
-    return LinkFit(
-        latency_s=latency_s,
-        bandwidth_bytes_per_s=1 / slowness if slowness > 0 else None,
-        mean_error=float(np.abs(terms @ rates / seconds - 1).mean()),
-    )
 
 
 def run_collectives(path: str, device_kind: str | None = None) -> str | None:
@@ -164,44 +83,46 @@ def run_collectives(path: str, device_kind: str | None = None) -> str | None:
             return None
     finally:
         dist.destroy_process_group()
+    about = describe(device)
+    here = int(os.environ.get("LOCAL_WORLD_SIZE", ranks))
+    nodes = -(-ranks // here)
     header = {
         "schema": COLLECTIVES_SCHEMA,
         "kind": "measured",
-        **describe(device),
+        **about,
         "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         "backend": BACKENDS[device.kind],
-        "ranks": f"{ranks}, {os.environ.get('LOCAL_WORLD_SIZE', ranks)} per node",
+        "ranks": f"{ranks}, {here} per node",
     }
     if missing:
         header["notes"] = f"not offered by this backend: {', '.join(missing)}"
-    write_text(path, collectives_text(header, rows))
-    return "\n".join([*_fit_lines(rows), f"wrote {path}"])
+    fits = fit_lines(rows, nodes)
+    stated = problem_lines(rows, nodes, _intra_node_share(about["accelerator"]))
+    found = [*fits, *(f"in a problem: {line}" for line in stated)]
+    write_text(path, collectives_text(header, found, rows))
+    return "\n".join([*found, f"wrote {path}"])
 
 
-def collectives_text(header: Mapping[str, str], rows: Sequence[CollectiveRow]) -> str:
-    """Return the file's text: header, fits, rows."""
+def _intra_node_share(accelerator: str) -> float:
+    """Return the share of a node's bandwidth that this device's collectives reach."""
+    for family, share in INTRA_NODE_SHARES.items():
+        if accelerator.startswith(family):
+            return share
+    return INTRA_NODE_SHARE
+
+
+def collectives_text(
+    header: Mapping[str, str], found: Sequence[str], rows: Sequence[CollectiveRow]
+) -> str:
+    """Return the file's text: header, what was found, rows."""
     lines = [f"# {key}: {' '.join(value.split())}" for key, value in header.items()]
-    lines += [f"# fit {line}" for line in _fit_lines(rows)]
+    lines += [f"# {line}" for line in found]
     text = io.StringIO()
     names = [item.name for item in fields(CollectiveRow)]
     writer = csv.DictWriter(text, names, lineterminator="\n")
     writer.writeheader()
     writer.writerows(asdict(row) for row in rows)
     return "\n".join(lines) + "\n" + text.getvalue()
-
-
-def _fit_lines(rows: Sequence[CollectiveRow]) -> list[str]:
-    lines = []
-    for name in dict.fromkeys(row.collective for row in rows):
-        fit = fit_link([row for row in rows if row.collective == name])
-        bandwidth = "unknown"
-        if fit.bandwidth_bytes_per_s is not None:
-            bandwidth = f"{fit.bandwidth_bytes_per_s / 1e9:.4g} GB/s"
-        lines.append(
-            f"{name}: latency {fit.latency_s * 1e6:.4g} us, bandwidth {bandwidth}, "
-            f"mean error {100 * fit.mean_error:.1f}%"
-        )
-    return lines
 
 
 def _measure_all(device: Device, ranks: int) -> tuple[list[CollectiveRow], list[str]]:
@@ -219,7 +140,7 @@ def _measure_all(device: Device, ranks: int) -> tuple[list[CollectiveRow], list[
                     raise
                 missing.append(name)
                 break
-            taking_part = 2 if name == "send-recv" else ranks
+            taking_part = 2 if name == SEND_RECV else ranks
             rows.append(
                 _timed(name, taking_part, elements * ELEMENT_BYTES, call, device)
             )
@@ -299,5 +220,5 @@ _COLLECTIVES = {
     "all-reduce": _all_reduce,
     "all-gather": _all_gather,
     "reduce-scatter": _reduce_scatter,
-    "send-recv": _send_recv,
+    SEND_RECV: _send_recv,
 }

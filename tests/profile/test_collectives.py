@@ -1,4 +1,4 @@
-"""Collectives between two processes, and what is read off their times."""
+"""Collectives between two processes, and the file that they are written to."""
 
 import csv
 import os
@@ -7,73 +7,26 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
 torch = pytest.importorskip("torch")
 
 import hetopt
 from hetopt.cli import main
-from hetopt.profile.collectives import (
-    CollectiveRow,
-    collectives_text,
-    fit_link,
-    steps,
-    traffic_bytes,
-)
+from hetopt.problem.schema.accelerator import LinkSpec
+from hetopt.profile.collectives import collectives_text
+from tests.profile.collective_rows import NAMES, row
 
 pytestmark = pytest.mark.torch
-
-NAMES = ("all-reduce", "all-gather", "reduce-scatter", "send-recv")
-
-
-def row(collective: str, ranks: int, size: int, seconds: float) -> CollectiveRow:
-    return CollectiveRow(
-        collective=collective,
-        ranks=ranks,
-        total_bytes=size,
-        seconds=seconds,
-        spread_s=0.0,
-        bus_bytes_per_s=traffic_bytes(collective, ranks, size) / seconds,
-    )
-
-
-@pytest.mark.parametrize("collective", NAMES)
-@pytest.mark.parametrize("ranks", [2, 8])
-def test_the_fit_finds_the_link(collective: str, ranks: int) -> None:
-    rows = [
-        row(
-            collective,
-            ranks,
-            size,
-            steps(collective, ranks) * 5e-6
-            + traffic_bytes(collective, ranks, size) / 20e9,
-        )
-        for size in (4**power for power in range(6, 15))
-    ]
-    fit = fit_link(rows)
-    assert fit.latency_s == pytest.approx(5e-6)
-    assert fit.bandwidth_bytes_per_s == pytest.approx(20e9)
-    assert fit.mean_error == pytest.approx(0, abs=1e-9)
-
-
-def test_a_fit_is_never_negative() -> None:
-    falling = [row("send-recv", 2, size, 1e-3 / size) for size in (1, 10, 100)]
-    fit = fit_link(falling)
-    assert fit.latency_s > 0
-    assert fit.bandwidth_bytes_per_s is None
-    proportional = [row("send-recv", 2, size, size**1.1) for size in (1, 10, 100)]
-    fit = fit_link(proportional)
-    assert fit.latency_s == 0
-    assert fit.bandwidth_bytes_per_s is not None
-    assert fit.bandwidth_bytes_per_s > 0
-    assert fit_link(proportional[:1]).mean_error == pytest.approx(0)
 
 
 def test_the_file_says_what_it_holds() -> None:
     rows = [row("send-recv", 2, size, 1e-4) for size in (1, 10)]
-    text = collectives_text({"schema": "x", "device": "a\nb"}, rows)
+    found = ["send-recv: latency 1 us"]
+    text = collectives_text({"schema": "x", "device": "a\nb"}, found, rows)
     lines = text.splitlines()
     assert lines[:2] == ["# schema: x", "# device: a b"]
-    assert lines[2].startswith("# fit send-recv: latency ")
+    assert lines[2] == "# send-recv: latency 1 us"
     assert lines[3].startswith("collective,ranks,total_bytes,seconds,")
     assert len(lines) == 6
 
@@ -112,6 +65,10 @@ def test_two_processes(tmp_path: Path) -> None:
     assert done.stdout.count(f"wrote {path}") == 1
     lines = path.read_text().splitlines()
     header = [line for line in lines if line.startswith("#")]
+    (told,) = [line for line in header if line.startswith("# in a problem: ")]
+    assert told.removeprefix("# ") in done.stdout
+    link = yaml.safe_load(told.removeprefix("# in a problem: "))["intra_node"]
+    assert LinkSpec.model_validate(link).latency is not None
     assert header[0] == "# schema: hetopt-collectives/1"
     assert "# ranks: 2, 2 per node" in header
     assert "# backend: gloo" in header

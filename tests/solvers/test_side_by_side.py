@@ -11,7 +11,7 @@ from hetopt.problem.training.choices import INTERLEAVED
 from hetopt.problem.training.principles import Principles
 from hetopt.results.priced_plan import PricedPlan
 from hetopt.results.result import Result
-from hetopt.solvers import kernels
+from hetopt.solvers import kernels, side_by_side
 from hetopt.solvers.progress import Progress
 from hetopt.solvers.side_by_side import Entry, _Recorder, run_apart, warm_up
 from tests.report.comparisons import PLAN

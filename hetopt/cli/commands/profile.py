@@ -117,7 +117,8 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--collectives",
         action="store_true",
-        help="time collectives instead; start with torchrun, one process per device",
+        help="time collectives instead, and print the lines of a problem file that "
+        "state them; start with torchrun, one process per device",
     )
     command.add_argument(
         "--out",

@@ -22,7 +22,7 @@ log-latency        shard     12.2%   13.1%   14.5%    18.7%         16.0%
 log-latency        table-6   33.7%   29.9%   31.7%    37.6%         20.5%
 log-time-per-flop  shard      9.5%   11.2%   10.5%    12.3%          9.4%
 log-time-per-flop  table-6   12.4%   19.0%   13.2%    14.7%          9.6%
-log-time-per-work  shard      8.1%    9.3%    8.6%     9.1%          7.8%
+log-time-per-work  shard      8.2%    9.3%    8.6%     9.1%          7.9%
 log-time-per-work  table-6    9.1%   10.8%    8.8%     9.7%          7.7%
 (a fitted roofline           26.4%   28.7%   27.4%    33.4%         31.4%)
 (nearest neighbour           15.5%   17.0%   16.1%    19.0%         15.1%)
