@@ -178,7 +178,7 @@ def test_a_front_with_a_point_left_out() -> None:
     def forge(data: dict[str, Any]) -> None:
         del data["points"][1]
 
-    assert "choices of nodes may hold a better plan" in wrong_front(forge)
+    assert "of nodes may hold a better plan" in wrong_front(forge)
 
 
 def test_a_front_whose_points_are_no_trade() -> None:
