@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import shlex
 from itertools import groupby
 from typing import TYPE_CHECKING
 
+from hetopt.base.words import counted, shell_quoted
 from hetopt.report.rounding import digits_of, large, rounded
 from hetopt.report.rows import chain
-from hetopt.report.summary import count, headline, in_chunks
+from hetopt.report.summary import headline, in_chunks
 from hetopt.results.spending import cost_of_time
 
 if TYPE_CHECKING:
@@ -97,17 +97,17 @@ def layout(plan: Plan) -> str:
     """Return the line on where the stages are, and how the batch passes them."""
     schedule = in_chunks(plan.schedule, plan.chunks)
     if len(plan.pipelines) > 1:
-        devices = count(plan.devices, "device")
+        devices = counted(plan.devices, "device")
         return f"{len(plan.pipelines)} pipelines side by side, {devices}, {schedule}"
     pipeline = plan.pipeline
     stages = pipeline.stages
     clusters = {stage.cluster for stage in stages}
     runs = [key for key, _ in groupby((s.cluster, s.strategy) for s in stages)]
     if len(clusters) > _MOST_CLUSTERS or len(runs) > _MOST_RUNS:
-        where = f"{count(len(clusters), 'cluster')}, {count(len(stages), 'stage')}"
+        where = f"{counted(len(clusters), 'cluster')}, {counted(len(stages), 'stage')}"
     else:
         where = chain(plan)
-    microbatches = count(pipeline.microbatches, "micro-batch", "es")
+    microbatches = counted(pipeline.microbatches, "micro-batch", "es")
     return f"{where}, {microbatches}, {schedule}"
 
 
@@ -139,6 +139,8 @@ def next_command(
     """
     given = [] if table is None else ["--table", table]
     if launcher is None:
-        return shlex.join(["hetopt", "check", problem, plan, *given])
+        words = ["hetopt", "check", problem, plan, *given]
+        return " ".join(map(shell_quoted, words))
     out = ["--to", launcher, "--out", "bundle"]
-    return shlex.join(["hetopt", "export", problem, plan, *given, *out])
+    words = ["hetopt", "export", problem, plan, *given, *out]
+    return " ".join(map(shell_quoted, words))

@@ -19,6 +19,7 @@ from hetopt.report.summary import (
     summary,
     unused,
 )
+from hetopt.report.utilisation import beyond_peak
 from hetopt.schedule.schedules import rule_of
 
 if TYPE_CHECKING:
@@ -299,6 +300,8 @@ def _remarks(result: Result, best: PricedPlan, told: Told) -> Iterator[str]:
         yield f"{', '.join(unknown)} {verb} not used{more if told.explain else ''}."
     if result.launch is not None:
         yield price_of(result.launch, best)
+    if (wrong := beyond_peak(result)) is not None:
+        yield f"MFU is {wrong}."
     for label, text in cost_lines(result.cost):
         when = "" if result.objective == "simulated" else ", at the simulated time"
         yield f"{label}{when}: {text}"

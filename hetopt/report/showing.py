@@ -6,6 +6,7 @@ import sys
 from functools import singledispatch
 from typing import TYPE_CHECKING
 
+from hetopt.base.words import counted
 from hetopt.cost.parameter_counts import parameter_counts
 from hetopt.cost.table.table import CostTable
 from hetopt.plans.plan import Plan
@@ -14,7 +15,7 @@ from hetopt.report.drawing.html import html
 from hetopt.report.drawing.sheet import labelled, sheet
 from hetopt.report.head import answer, layout
 from hetopt.report.plan_report import BYTES_PER_GB, plan_report, stage_tables
-from hetopt.report.summary import count, headline, in_chunks, offloads
+from hetopt.report.summary import headline, in_chunks, offloads
 from hetopt.results.result import Result
 
 if TYPE_CHECKING:
@@ -89,8 +90,8 @@ def _(table: CostTable) -> str:
         for name, source in zip(table.cluster_names, table.sources, strict=True)
     )
     return (
-        f"{sources}; {count(len(table.units), 'unit')}, "
-        f"{count(len(table.slices), 'micro-batch count')}, "
+        f"{sources}; {counted(len(table.units), 'unit')}, "
+        f"{counted(len(table.slices), 'micro-batch count')}, "
         f"{sum(_strategies(table)):,} strategies, "
         f"schedule {in_chunks(table.schedule, table.chunks)}, "
         f"problem {table.problem_digest[:_DIGITS]}"
@@ -150,7 +151,7 @@ def _(problem: Problem) -> str:
     )
     return (
         f"{problem.name}: {problem.model.name} on {clusters}, "
-        f"{count(training.global_batch, 'sequence')} of {training.seq_len} tokens, "
+        f"{counted(training.global_batch, 'sequence')} of {training.seq_len} tokens, "
         f"schedule {in_chunks(training.schedule, training.chunks)}"
     )
 
@@ -215,12 +216,12 @@ def _(problem: Problem) -> list[Part]:
                 ("problem", problem.name),
                 (
                     "model",
-                    f"{model.name}, {count(model.layers, 'layer')}, "
-                    f"{count(len(model.units), 'unit')}{_experts(model)}",
+                    f"{model.name}, {counted(model.layers, 'layer')}, "
+                    f"{counted(len(model.units), 'unit')}{_experts(model)}",
                 ),
                 (
                     "training",
-                    f"{count(training.global_batch, 'sequence')} of "
+                    f"{counted(training.global_batch, 'sequence')} of "
                     f"{training.seq_len} tokens, {_precision(training)}, "
                     f"{training.optimizer}, ZeRO {training.zero}, "
                     f"schedule {in_chunks(training.schedule, training.chunks)}",

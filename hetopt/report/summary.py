@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hetopt.base.words import counted
 from hetopt.report.rounding import percent
 from hetopt.results.spending import cost_of_time
 
@@ -90,7 +91,7 @@ def _among(result: Result) -> str:
     if result.relaxed:
         parts.append(f"with {' and '.join(result.relaxed)} relaxed")
     if result.several is not None and result.several.most > 1:
-        parts.append(f"of up to {count(result.several.most, 'pipeline')}")
+        parts.append(f"of up to {counted(result.several.most, 'pipeline')}")
     if result.schedules:
         parts.append(f"over {searched_schedules(result)}")
     if result.spent is not None:
@@ -127,45 +128,44 @@ def price_of(launch: Launch, best: PricedPlan) -> str:
 def shape(plan: Plan) -> str:
     """Return stages, micro-batches, schedule and devices; or the pipelines."""
     used = f"schedule {in_chunks(plan.schedule, plan.chunks)}, "
-    used += f"{count(plan.devices, 'device')} used"
+    used += f"{counted(plan.devices, 'device')} used"
     if len(plan.pipelines) > 1:
         return f"{len(plan.pipelines)} pipelines side by side, {used}"
-    stages = count(len(plan.pipeline.stages), "stage")
-    microbatches = count(plan.pipeline.microbatches, "micro-batch", "es")
+    stages = counted(len(plan.pipeline.stages), "stage")
+    microbatches = counted(plan.pipeline.microbatches, "micro-batch", "es")
     return f"{stages} x {microbatches}, {used}"
 
 
 def share_line(number: int, pipeline: Pipeline) -> str:
     """Return the stages, sequences and devices of one pipeline in one line."""
-    microbatches = count(pipeline.microbatches, "micro-batch", "es")
-    text = f"pipeline {number}: {count(len(pipeline.stages), 'stage')}, {microbatches}"
+    microbatches = counted(pipeline.microbatches, "micro-batch", "es")
+    text = (
+        f"pipeline {number}: {counted(len(pipeline.stages), 'stage')}, {microbatches}"
+    )
     share = pipeline.share
     if pipeline.mix is not None:
         taken = pipeline.mix.sequences.items()
         each = ", ".join(f"{number} of {tokens} tokens" for tokens, number in taken)
-        text += f" of up to {count(pipeline.mix.per_microbatch, 'sequence')} ({each})"
+        text += f" of up to {counted(pipeline.mix.per_microbatch, 'sequence')} ({each})"
     if share is None:
         return text
     nodes = "; ".join(
         f"{name} {' + '.join(map(str, sizes))}" for name, sizes in share.nodes.items()
     )
-    return f"{text}, {count(share.batch, 'sequence')}, devices of nodes: {nodes}"
+    return f"{text}, {counted(share.batch, 'sequence')}, devices of nodes: {nodes}"
 
 
 def in_chunks(schedule: str, chunks: int) -> str:
     """Return a schedule, with the number of chunks per stage if there are several."""
-    return schedule if chunks == 1 else f"{schedule} of {chunks} chunks a stage"
+    return (
+        schedule if chunks == 1 else f"{schedule} of {counted(chunks, 'chunk')} a stage"
+    )
 
 
 def unused(result: Result, plan: Plan) -> list[str]:
     """Return the clusters of the problem on which the plan has no stage."""
     used = {stage.cluster for each in plan.pipelines for stage in each.stages}
     return [name for name in result.table_kinds if name not in used]
-
-
-def count(number: int, noun: str, ending: str = "s") -> str:
-    """Return a number with its noun."""
-    return f"{number} {noun}{'' if number == 1 else ending}"
 
 
 def times(best: PricedPlan, objective: Objective = "closed") -> str:
@@ -253,8 +253,8 @@ def gap_text(gap: float | None) -> str:
 def searched(result: Result) -> tuple[str, str]:
     """Return what was searched and how, as label and text."""
     if result.several is not None:
-        ways = count(result.several.divisions, "way")
-        pipelines = count(len(result.several.bounds), "pipeline")
+        ways = counted(result.several.divisions, "way")
+        pipelines = counted(len(result.several.bounds), "pipeline")
         return "divisions", (
             f"{ways} to divide the nodes: {pipelines} searched, "
             f"in {result.search_time_s:.1f} s"
@@ -286,7 +286,7 @@ def settled(result: Result) -> str:
 def searched_schedules(result: Result) -> str:
     """Return the number of schedules that were searched."""
     number = len([each for each in result.schedules if each.status != "passed-over"])
-    return count(number, "schedule")
+    return counted(number, "schedule")
 
 
 def schedules(result: Result) -> str:

@@ -19,13 +19,7 @@ from hetopt.base import interruption
 from hetopt.cli import main
 from hetopt.solvers.progress import Progress
 from hetopt.solvers.request import Request
-
-
-def heed() -> None:
-    """Ignore no signal: the jobs of a shell's background inherit that."""
-    for number in interruption.SIGNALS:
-        signal.signal(number, signal.SIG_DFL)
-
+from tests.processes import heed
 
 pytestmark = pytest.mark.skipif(os.name == "nt", reason="no signals")
 

@@ -262,7 +262,7 @@ REPLACED = [
     (
         LINK,
         LINK + "\n  pairs:\n  - between: [a100]",
-        "16: links.pairs.0.between: names 1 clusters, expected two such as",
+        "16: links.pairs.0.between: names 1 cluster, expected two such as",
     ),
     (
         LINK,
@@ -373,7 +373,7 @@ APPENDED = [
     ("pin: {units: [20, 14], stages: 3}", "pin.units: lists 2 stages, which pin.stag"),
     ("pin: {resharding: leeder}", "pin.resharding: is 'leeder' (did you mean 'leader'"),
     ("pin: {forbid: {order: [a100]}}", "pin.forbid.order: is not a known field"),
-    ("pin: {forbid: {next: [[a100]]}}", "pin.forbid.next.0: names 1 clusters, expect"),
+    ("pin: {forbid: {next: [[a100]]}}", "pin.forbid.next.0: names 1 cluster, expect"),
     ("pin: {forbid: {next: [a100]}}", "pin.forbid.next.0: is 'a100', expected a list"),
     ("pin: {forbid: {next: [[a100, x]]}}", "pin.forbid.next.0.1: is 'x', expected a c"),
     ("pin: {forbid: {clusters: {x: {}}}}", "pin.forbid.clusters.x: is 'x', expected a"),

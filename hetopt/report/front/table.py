@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hetopt.base.words import counted
 from hetopt.report.drawing.sheet import labelled, sheet
 from hetopt.report.rounding import differences, large, rounded
-from hetopt.report.summary import FORMS, amount, count, fleets
+from hetopt.report.summary import FORMS, amount, fleets
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -65,15 +66,15 @@ def points(front: Front) -> Sheet:
 
 def headline(front: Front) -> str:
     """Return the outcome in one line."""
-    points = count(len(front.points), "plan")
+    points = counted(len(front.points), "plan")
     form = FORMS[front.objective]
     if front.status == "optimal":
         return f"{points}, none beaten in {form} and price, and none is missing"
     if front.status == "infeasible":
         return "no plan fits any nodes that are permitted"
     return (
-        f"{points}; {front.open:,} choices of nodes may hold others that are better "
-        f"in {form} or price"
+        f"{points}; {counted(front.open, 'choice')} of nodes may hold others that are "
+        f"better in {form} or price"
     )
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hetopt.base.words import counted
 from hetopt.report.head import errors_text, meant
 from hetopt.report.page.markup import tag, words
 from hetopt.report.rounding import large, percent, rounded
-from hetopt.report.summary import FORMS, amount, count, headline
+from hetopt.report.summary import FORMS, amount, headline
+from hetopt.report.utilisation import beyond_peak
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,8 +47,8 @@ def sentence(contents: Contents) -> str:
         f"{which if len(contents.plans) > 1 else 'An'} iteration takes "
         f"{rounded(best.time_s, best.digits)} s{meant(best.objective)} on "
         f"{_devices(best)}, with "
-        f"{count(len(pipeline.stages), 'pipeline stage')} and "
-        f"{count(pipeline.microbatches, 'micro-batch', 'es')}"
+        f"{counted(len(pipeline.stages), 'pipeline stage')} and "
+        f"{counted(pipeline.microbatches, 'micro-batch', 'es')}"
     )
     sure = "a plan that fits; its file says nothing about other plans"
     if best.result is not None:
@@ -66,7 +68,7 @@ def _devices(plan: ReportedPlan) -> str:
     offered = sum(cluster.devices for cluster in plan.problem.clusters)
     used = plan.plan.devices
     if used == offered:
-        return f"all {count(offered, 'device')}" if offered > 1 else "the only device"
+        return f"all {counted(offered, 'device')}" if offered > 1 else "the only device"
     return f"{used} of {offered} devices"
 
 
@@ -80,7 +82,9 @@ def _figures(plan: ReportedPlan) -> Iterator[tuple[str, str, str]]:
     if result is not None:
         if result.mfu is not None:
             mfu = result.mfu * price.iteration_time_s / plan.time_s
-            yield "MFU", f"{mfu:.0%}", "of all devices"
+            wrong = beyond_peak(result)
+            about = "" if wrong is None else f"; {wrong}"
+            yield "MFU", f"{mfu:.0%}", f"of all devices{about}"
         if result.status == "optimal":
             yield "Proven", "optimal", f"in {form}"
         elif result.gap is not None:
@@ -88,7 +92,7 @@ def _figures(plan: ReportedPlan) -> Iterator[tuple[str, str, str]]:
     known = [each for each in plan.errors.values() if each is not None]
     if known:
         worst = max(known, key=lambda each: each.median)
-        runs = f"median of {count(worst.runs, 'published run')}, worst "
+        runs = f"median of {counted(worst.runs, 'published run')}, worst "
         about = f"{runs}{worst.worst:.0%}"
         unknown = [name for name, each in plan.errors.items() if each is None]
         if unknown:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
 
+from hetopt.base.words import counted
 from hetopt.report.balance import balance
 from hetopt.report.page.colours import cluster_colour
 from hetopt.report.page.markup import folded, table, tag, words
 from hetopt.report.plan_report import BYTES_PER_GB, boundary_table, stage_table
 from hetopt.report.rows import stage_rows
-from hetopt.report.summary import count, in_chunks, offloads, shape
+from hetopt.report.summary import in_chunks, offloads, shape
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -120,8 +121,8 @@ def _legend(rows: Sequence[StageRow], colours: Mapping[str, str]) -> Iterator[st
     for cluster, colour in colours.items():
         own = [row for row in rows if row.cluster == cluster]
         if own:
-            devices = count(sum(row.devices for row in own), "device")
-            about = f"{cluster}: {count(len(own), 'stage')}, {devices}"
+            devices = counted(sum(row.devices for row in own), "device")
+            about = f"{cluster}: {counted(len(own), 'stage')}, {devices}"
             yield tag(
                 "span", tag("i", style=f"background:{colour}"), words("span", about)
             )
@@ -150,7 +151,7 @@ def _bars(
 
 
 def _units(row: StageRow) -> _Bar:
-    units = count(row.end_unit - row.first_unit, "unit")
+    units = counted(row.end_unit - row.first_unit, "unit")
     return _Bar(1.0, 1.0, str(row.stage), f"{units}: {row.contents}", units)
 
 

@@ -128,6 +128,75 @@ def test_false_claims_are_found(
     assert f"{false}: {field}: " in err
 
 
+@pytest.mark.parametrize("command", ["check", "export", "verify"])
+@pytest.mark.parametrize(
+    ("place", "named"),
+    [
+        ((), "notes"),
+        (("plan",), "plan.notes"),
+        (("plan", "pipelines", 0), "plan.pipelines.0.notes"),
+        (("plan", "pipelines", 0, "stages", 0), "plan.pipelines.0.stages.0.notes"),
+        (("settlements", 0), "settlements.0.notes"),
+        (("alternatives", 1), "alternatives.1.notes"),
+    ],
+)
+def test_keys_that_nobody_knows_are_refused(
+    planned: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    command: str,
+    place: tuple[str | int, ...],
+    named: str,
+) -> None:
+    data = read(planned / "plan.json")
+    inner: Any = data
+    for key in place:
+        inner = inner[key]
+    inner["notes"] = "none"
+    file = str(tmp_path / "more.json")
+    Path(file).write_text(json.dumps(data))
+    more = {"export": ["--to", "torchrun", "--out", str(tmp_path / "out")]}
+    more["verify"] = ["cert.json"]
+    arguments = [command, str(planned / "problem.yaml"), file, *more.get(command, [])]
+    assert main(arguments) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.startswith(f"{file}: {named}: is not a known key, expected one of ")
+    assert err.count("\n") == 1
+    assert not (tmp_path / "out").exists()
+
+
+def test_check_says_what_it_takes_from_the_file(
+    planned: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = [str(planned / name) for name in ("problem.yaml", "plan.json")]
+    assert main(["check", *files]) == 0
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert last.startswith("not checked here: the bounds of single programs, which")
+    assert last.endswith("solver and search time")
+
+
+@pytest.mark.parametrize(
+    ("forge", "said"),
+    [
+        ({"reason": "none was found"}, "reason: there is one, but there is a plan"),
+        ({"search_time_s": None}, "search_time_s: is empty, expected a number"),
+        ({"solver_choice": 7}, "solver_choice: is 7, expected a string"),
+    ],
+)
+def test_words_that_contradict_the_rest_are_refused(
+    planned: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    forge: dict[str, Any],
+    said: str,
+) -> None:
+    file = tmp_path / "false.json"
+    file.write_text(json.dumps({**read(planned / "plan.json"), **forge}))
+    assert main(["check", str(planned / "problem.yaml"), str(file)]) in (1, 2)
+    assert f"{file}: {said}" in capsys.readouterr().err
+
+
 def test_another_problem_is_refused(
     planned: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
