@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from hetopt.base.deadline import Deadline
 from hetopt.check.verify.certificate import CertificateCheck
+from hetopt.check.verify.said import Said
 from hetopt.errors import InputError
 from hetopt.solvers.certificate.claim import certify
 from hetopt.solvers.certificate.search_again import resolve, second_engine
@@ -47,7 +48,7 @@ def is_verified(result: Result, instance: Instance) -> bool:
     problem, table = instance.problem, instance.table
     data = json.loads(certify(problem, table, result).to_text())
     plan = None if result.best is None else result.best.plan
-    check = CertificateCheck(problem, table, data, plan)
+    check = CertificateCheck(problem, table, data, Said(plan=plan))
     if list(check.findings()):
         return False
     _, engine = second_engine(result.solver, 0, table.schedule)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from hetopt.base.words import counted
 from hetopt.formulations.chain import Chain
 from hetopt.solvers.loading import load
 from hetopt.solvers.race.merging import best_first, with_plans
@@ -69,7 +70,10 @@ def _why(problem: Problem, table: CostTable) -> str:
     """
     programs = len(problem.microbatch_counts) * len(problem.stage_counts)
     clusters, units = len(table.cluster_names), len(table.units)
-    return f"{programs} programs (p, q), {clusters} clusters, {units} units"
+    return (
+        f"{counted(programs, 'program')} (p, q), {counted(clusters, 'cluster')}, "
+        f"{counted(units, 'unit')}"
+    )
 
 
 def heuristic(table: CostTable) -> str:

@@ -1,4 +1,4 @@
-"""Which drawn instances every run of the tests tries, and which only the slow one."""
+"""For all tests: which drawn instances a run tries, and that no process is left."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests import processes
+
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
 #: Seeds that each test is run with by default, and by ``make test-slow`` at most:
 #: consecutive ones go through the five schedules. ``make test-seeds`` runs the others.
@@ -33,3 +35,26 @@ def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
         fewer = item.get_closest_marker("quick_seeds")
         if known.index(seed) >= (QUICK_SEEDS if fewer is None else fewer.args[0]):
             item.add_marker(pytest.mark.slow)
+
+
+def pytest_configure() -> None:
+    """See also processes whose parents have ended."""
+    processes.adopt_orphans()
+
+
+@pytest.fixture(autouse=True)
+def no_process_is_left(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Fail a test that leaves a process running, and end that, for the tests after.
+
+    Ray's own processes, which end with its cluster, are not ours to judge.
+    """
+    if request.node.get_closest_marker("ray") is not None:
+        yield
+        return
+    before = processes.children()
+    yield
+    left = processes.left(before)
+    for pid in left:
+        processes.end(pid)
+    if left:
+        pytest.fail(f"still running: {'; '.join(left.values())}", pytrace=False)

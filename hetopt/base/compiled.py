@@ -56,7 +56,7 @@ def step(function: _Function) -> _Function:
 
 
 def _once_for_each_type(made: _Function) -> _Function:
-    """Compile a function once for arguments of equal types, whatever constants they are.
+    """Compile a function once for each type of its arguments.
 
     By default numba compiles it again for every constant that a caller passes.
     """

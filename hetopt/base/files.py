@@ -8,6 +8,7 @@ import tempfile
 from pathlib import Path
 
 from hetopt.base.interruption import held
+from hetopt.base.words import writable
 from hetopt.errors import InputError
 
 #: Characters of a file's name in its temporary name: the length of names is limited.
@@ -67,8 +68,8 @@ def make_folder(name: str) -> Path:
 
 
 def write_text(path: str, text: str) -> None:
-    """Write UTF-8 text; see ``write_bytes``."""
-    write_bytes(path, text.encode())
+    """Write UTF-8 text, which may name any files; see ``write_bytes``."""
+    write_bytes(path, writable(text).encode())
 
 
 def write_bytes(path: str, content: bytes) -> None:

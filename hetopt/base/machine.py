@@ -6,6 +6,7 @@ import os
 import platform
 from contextlib import suppress
 
+from hetopt.base.words import counted
 from hetopt.version import __version__
 
 
@@ -24,7 +25,7 @@ def processor() -> str:
     cores = os.cpu_count() or 1
     if hasattr(os, "sched_getaffinity"):
         cores = len(os.sched_getaffinity(0))
-    return f"{cores} cores ({_name()}, {platform.system()})"
+    return f"{counted(cores, 'core')} ({_name()}, {platform.system()})"
 
 
 def _name() -> str:

@@ -35,6 +35,11 @@ _WRITER_S = 1.0
 #: Memory of a value, and of a mapping beside its values, in CPython.
 _VALUE_BYTES = 64
 _MAPPING_BYTES = 256
+#: One half of a character in JSON, where the other does not stand beside it.
+_HALF = re.compile(
+    r"\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])"
+    r"|(?<!\\u[dD][89abAB][0-9a-fA-F]{2})\\u[dD][c-fC-F][0-9a-fA-F]{2}"
+)
 _LONG_NUMBER = re.compile(rb"[0-9]{%d}" % (MOST_DIGITS + 1))
 
 
@@ -146,13 +151,28 @@ def parse_json(content: bytes, name: str, what: str) -> Any:
         raise InputError(msg, file=name, line=line)
     text = decoded(content, name, what)
     try:
-        return json.loads(text)
+        value = json.loads(text)
     except json.JSONDecodeError as error:
         msg = f"is not JSON: {error.msg}"
         raise InputError(msg, file=name, line=error.lineno) from None
     except RecursionError:
         msg = f"is nested too deeply, expected {what}"
         raise InputError(msg, file=name) from None
+    if _HALF.search(text):
+        _ensure_characters(value, text, name)
+    return value
+
+
+def _ensure_characters(value: Any, text: str, name: str) -> None:
+    """Raise InputError if a string has one half of a character alone."""
+    try:
+        json.dumps(value, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        half = _HALF.search(text)
+        assert half is not None
+        line = text.count("\n", 0, half.start()) + 1
+        msg = f"has {half[0]}, which is half of a character, expected text"
+        raise InputError(msg, file=name, line=line) from None
 
 
 def _content(handle: int, most_bytes: int) -> bytes:

@@ -1,13 +1,58 @@
-"""Words for error messages: a value that the user wrote, and one probably meant."""
+"""Words for messages and reports: values, names, counts, and what is probably meant."""
 
 from __future__ import annotations
 
+import re
+import shlex
 from typing import TYPE_CHECKING
 
 from hetopt.base.reading import MOST_DIGITS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
+
+#: Halves of characters: what Python reads bytes of a name as that are not UTF-8.
+_HALVES = "\ud800-\udfff"
+_UNENCODABLE = re.compile(f"[{_HALVES}]")
+#: These and control characters, except tabs and ends of lines.
+_UNWRITABLE = re.compile(f"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f{_HALVES}]")
+#: These and all ends of lines.
+_UNREADABLE = re.compile(f"[\x00-\x1f\x7f-\x9f\u2028\u2029{_HALVES}]")
+#: What Python adds to a byte that is not UTF-8 (PEP 383).
+_BYTE = 0xDC00
+
+
+def readable(name: str) -> str:
+    r"""Return a file's name as one line of text: what cannot be printed as ``\xff``.
+
+    Names may have any bytes. Files that hetopt writes are UTF-8, so that they can show
+    such a name, but not contain it.
+    """
+    return _UNREADABLE.sub(_escaped, name)
+
+
+def writable(text: str) -> str:
+    """Return lines of which names may be a part, as a UTF-8 file can have them."""
+    return _UNWRITABLE.sub(_escaped, text)
+
+
+def encodable(text: str) -> str:
+    """Return text of which names may be a part, as UTF-8 can encode it."""
+    return _UNENCODABLE.sub(_escaped, text)
+
+
+def shell_quoted(word: str) -> str:
+    """Return a word for a command line; one that is not readable as bash reads it."""
+    if readable(word) == word:
+        return shlex.quote(word)
+    kept = word.replace("\\", "\\\\").replace("'", "\\'")
+    return f"$'{readable(kept)}'"
+
+
+def _escaped(found: re.Match[str]) -> str:
+    code = ord(found[0])
+    byte = code - _BYTE if _BYTE + 0x80 <= code <= _BYTE + 0xFF else code
+    return f"\\x{byte:02x}" if byte <= 0xFF else f"\\u{byte:04x}"
 
 
 def describe(value: object) -> str:
@@ -24,6 +69,20 @@ def describe(value: object) -> str:
         return f"a number of more than {MOST_DIGITS} digits"
     text = repr(value[:60] if isinstance(value, str | bytes) else value)
     return text if len(text) <= 60 else text[:57] + "..."
+
+
+def counted(number: int, noun: str, ending: str = "s") -> str:
+    """Return a number with its noun: ``1 stage``, ``2 stages``.
+
+    Parameters
+    ----------
+    ending
+        Of more than one; ``ies`` takes the place of a final y.
+    """
+    if number == 1:
+        return f"{number} {noun}"
+    stem = noun.removesuffix("y") if ending == "ies" else noun
+    return f"{number} {stem}{ending}"
 
 
 def suggest(name: str, known: Iterable[str]) -> str:

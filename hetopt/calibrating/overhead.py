@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from hetopt.calibrating.runs import Repriced
+from hetopt.errors import InputError
 from hetopt.problem.calibration import most_overhead
 
 if TYPE_CHECKING:
@@ -41,11 +42,23 @@ def fit_overhead(run: MeasuredRun, measured_bytes: int) -> Overhead:
     ----------
     measured_bytes
         Peak memory of the fullest device, as its driver counts it.
+
+    Raises
+    ------
+    InputError
+        A device of the fullest stage's cluster has less memory.
     """
     plan = Repriced(run.problem, run.plan)
     memory = plan.price(run.problem.calibration).memory_bytes
     name = run.plan.pipeline.stages[memory.index(max(memory))].cluster
     size = next(c.memory_bytes for c in run.problem.clusters if c.name == name)
+    if measured_bytes > size:
+        msg = (
+            f"is {measured_bytes / 1e9:g} GB, but the fullest device, of cluster "
+            f"{name!r}, has {size / 1e9:g} GB: give what one device held, or correct "
+            "the cluster's memory"
+        )
+        raise InputError(msg, field="--memory")
     most = most_overhead(size)
     exact = measured_bytes - max(memory)
     found = min(max(exact, 0), most)

@@ -8,6 +8,7 @@ import signal
 import sys
 
 from hetopt.base import interruption
+from hetopt.base.words import encodable, readable
 from hetopt.errors import InputError
 
 
@@ -23,7 +24,7 @@ def emit(text: str) -> None:
     if stream is None:
         return
     encoding = getattr(stream, "encoding", None) or "utf-8"
-    line = text if text.endswith("\n") else text + "\n"
+    line = encodable(text if text.endswith("\n") else text + "\n")
     try:
         stream.write(line.encode(encoding, "replace").decode(encoding))
         stream.flush()
@@ -51,4 +52,4 @@ def complain(*lines: str) -> None:
         return
     with contextlib.suppress(OSError):
         for line in lines:
-            print(" ".join(line.split("\n")), file=sys.stderr)
+            print(readable(" ".join(line.split("\n"))), file=sys.stderr)

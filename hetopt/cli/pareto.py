@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from typing import TYPE_CHECKING
 
@@ -43,7 +44,10 @@ def run_front(
         )
     ensure_front_holds(problem, table, front)
     text = json.dumps(front.to_json(), indent=2, allow_nan=False)
-    emit(text if options.json else draw(front_report(front), sys.stdout))
+    command = shlex.join(["hetopt", "plan", options.problem, "--budget"])
+    step = f"next: {command} with the price an hour of one of these plans"
+    parts = front_report(front, step, verbose=options.verbose)
+    emit(text if options.json else draw(parts, sys.stdout))
     if options.out is not None:
         write_text(options.out, text + "\n")
     if options.svg is not None:

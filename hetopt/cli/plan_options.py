@@ -159,6 +159,12 @@ def _add_written(group: Container) -> None:
         "--out", metavar="FILE", help="write the result with its plan, as JSON"
     )
     group.add_argument(
+        "-v",
+        "--verbose",
+        action="store_true",
+        help="also print boundaries, both times, the search, sources of latencies",
+    )
+    group.add_argument(
         "--json", action="store_true", help="print the result as JSON, nothing else"
     )
     group.add_argument(

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hetopt.base import reading
+from hetopt.base.words import counted
 from hetopt.cli.inputs import add_problem, add_table, load_problem_of, load_table
 from hetopt.errors import CheckError, InputError
 from hetopt.plans.plan import PLAN_SCHEMA
-from hetopt.results.result import RESULT_SCHEMA, Objective, Result
+from hetopt.results.result import RESULT_SCHEMA, Result
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Iterator, Mapping
 
+    from hetopt.check.verify.said import Said
     from hetopt.cost.table.table import CostTable
     from hetopt.plans.plan import Plan
     from hetopt.problem.problem import Problem
@@ -59,10 +61,13 @@ def load_front(problem_name: str, path: str, table_path: str | None) -> Front:
     """
     from hetopt.check.plan.reading import items, mapping, read_plan
     from hetopt.check.plan.spent import check_front
+    from hetopt.report.schemas.reports import FRONT
+    from hetopt.report.schemas.shape import ensure_shape
     from hetopt.results.front import Front
 
     data = read_json(path)
     with _named(path):
+        ensure_shape(data, FRONT)
         points = items(data, "points", "")
         plans = [
             read_plan(mapping(item, place).get("plan"), f"{place}.plan")
@@ -141,6 +146,7 @@ def load_reported(
             status = data.get("status")
             detail = f" (its status is {status!r})" if isinstance(status, str) else ""
             raise InputError(f"there is no plan{detail}", field="plan")
+        _ensure_shape(data)
         plan = read_plan(data if alone else data["plan"], "" if alone else "plan")
         if len(plan.pipelines) > 1:
             _ensure_may_be_several(plan, table_path, several=several)
@@ -169,14 +175,23 @@ def load_reported(
     return problem, table, [plan, *others], result
 
 
+def _ensure_shape(data: Mapping[str, Any]) -> None:
+    """Raise InputError if a result or a plan lacks keys, or has others."""
+    from hetopt.report.schemas.plan import PLAN
+    from hetopt.report.schemas.result import RESULT
+    from hetopt.report.schemas.shape import ensure_shape
+
+    ensure_shape(data, PLAN if data.get("schema") == PLAN_SCHEMA else RESULT)
+
+
 def _ensure_may_be_several(
     plan: Plan, table_path: str | None, *, several: bool
 ) -> None:
     """Raise InputError if a plan of several pipelines cannot be used here."""
     if not several:
         msg = (
-            f"has {len(plan.pipelines)} pipelines, this command takes plans of one: "
-            "plan again with --pipelines 1"
+            f"has {counted(len(plan.pipelines), 'pipeline')}, this command takes plans "
+            "of one: plan again with --pipelines 1"
         )
         raise InputError(msg, field="pipelines")
     if table_path is not None:
@@ -199,55 +214,40 @@ def _fitted(problem: Problem, data: Mapping[str, Any]) -> Problem:
 
 
 class Planned(NamedTuple):
-    """A problem, and the content of a plan file.
-
-    Attributes
-    ----------
-    plan
-        None if the file says that there is no plan.
-    relaxed, objective
-        The principles that the plan need not keep, and what was minimised; None if the
-        file is not a result.
-    """
+    """A problem, and what a plan file says; nothing of that is checked."""
 
     problem: Problem
-    plan: Plan | None
-    relaxed: tuple[str, ...] | None
-    objective: Objective | None
+    said: Said
 
 
 def load_planned(problem_name: str, plan_path: str) -> Planned:
     """Read a problem and a plan file, which may have no plan; check nothing."""
-    from hetopt.check.plan.reading import choice, choices, read_plan, read_principles
+    from hetopt.check.plan.reading import read_plan, read_principles
+    from hetopt.check.verify.said import Said
 
     data = read_json(plan_path)
-    relaxed: tuple[str, ...] | None = None
-    objective: Objective | None = None
+    said = Said(plan=None)
     with _named(plan_path):
-        if data.get("schema") == RESULT_SCHEMA:
-            relaxed = read_principles({"relaxed": [], **data}).relaxed
-            sought = choice(data, "objective", choices(Objective), "")
-            objective = next(one for one in get_args(Objective) if one == sought)
-        if data.get("schema") == PLAN_SCHEMA:
-            plan: Plan | None = read_plan(data, "")
-        elif data.get("schema") != RESULT_SCHEMA:
+        if data.get("schema") not in (RESULT_SCHEMA, PLAN_SCHEMA):
             raise InputError("is neither a result nor a plan", field="schema")
-        elif data.get("plan") is None:
-            plan = None
+        _ensure_shape(data)
+        if data["schema"] == PLAN_SCHEMA:
+            said = Said(plan=read_plan(data, ""))
         else:
-            plan = read_plan(data["plan"], "plan")
+            said = Said(
+                plan=None if data["plan"] is None else read_plan(data["plan"], "plan"),
+                relaxed=read_principles({"relaxed": [], **data}).relaxed,
+                **{name: data[name] for name in Said.SAME},
+            )
+        plan = said.plan
         if plan is not None and len(plan.pipelines) > 1:
             msg = (
-                f"has {len(plan.pipelines)} pipelines, certificates are of one: "
-                "`hetopt check` checks the bounds in its file"
+                f"has {counted(len(plan.pipelines), 'pipeline')}, certificates are of "
+                "one: `hetopt check` checks the bounds in its file"
             )
             raise InputError(msg, field="pipelines")
-    return Planned(
-        problem=load_problem_of(problem_name, plan, plan_path),
-        plan=plan,
-        relaxed=relaxed,
-        objective=objective,
-    )
+    problem = load_problem_of(problem_name, plan, plan_path)
+    return Planned(problem=problem, said=said)
 
 
 def read_json(path: str) -> dict[str, Any]:

@@ -15,10 +15,11 @@ if TYPE_CHECKING:
 def warn(
     problem: Problem, table: CostTable, result: Result, *, own_table: bool
 ) -> None:
-    """Warn of unusable clusters, missing precisions, unknown and other devices."""
+    """Warn of what is unusual about the devices, their latencies and the result."""
     if result.best is None:
         return
     from hetopt.cost.sources.by_cluster import far_outside, of_other_devices
+    from hetopt.report.utilisation import beyond_peak
     from hetopt.solvers.race.diagnosis import unusable
 
     warnings = [f"a cluster cannot be used: {why}" for why in unusable(problem, table)]
@@ -30,6 +31,8 @@ def warn(
         for cluster in problem.clusters
         if cluster.accelerator.lacks(training.precision)
     ]
+    if (wrong := beyond_peak(result)) is not None:
+        warnings.append(f"the MFU is {wrong}")
     if not own_table:
         warnings += _of_unknown_devices(problem)
         warnings += of_other_devices(problem)

@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from hetopt.base.words import counted
 from hetopt.errors import InputError
 
 if TYPE_CHECKING:
@@ -98,8 +99,8 @@ class WrittenLinear(Written):
     ) -> None:
         self.mark, self.unit = mark, unit
         self.size = (
-            f"{len(linear.names)} columns, {len(linear.row_names)} rows, "
-            f"{linear.nonzeros} nonzeros"
+            f"{counted(len(linear.names), 'column')}, "
+            f"{counted(len(linear.row_names), 'row')}, {linear.nonzeros} nonzeros"
         )
         self._linear = linear
         self._decide = decide
@@ -174,8 +175,8 @@ class WrittenQuadratic(Written):
             msg = "cannot be written: no space in the folder for temporary files"
             raise InputError(msg, file=path)
         self.size = (
-            f"{variables} variables, {rows} constraints, {products} of them with "
-            "products"
+            f"{counted(variables, 'variable')}, {counted(rows, 'constraint')}, "
+            f"{products} of them with products"
         )
         return _joined(comment(ending, head)) + body
 

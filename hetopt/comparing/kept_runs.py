@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from hetopt.base.line_file import LineFile
 from hetopt.base.machine import processor
+from hetopt.base.words import counted
 from hetopt.check import check_plan
 from hetopt.check.plan.reading import read_plan
 from hetopt.cost.build import build_table
@@ -136,7 +137,7 @@ class KeptRuns:
         """Return one line on what is kept of an interrupted comparison."""
         if self._file.failure is not None:
             return f"stopped: interrupted; {self._file.failure}"
-        runs = f"{self._count} run{'s' * (self._count != 1)}"
+        runs = counted(self._count, "run")
         return (
             f"stopped: interrupted; {self._file.path} keeps {runs}, and the same "
             "command goes on from there"

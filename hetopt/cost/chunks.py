@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from hetopt.base.words import counted
 from hetopt.cost.folding import pair_name, pairs_of, with_both_chunks
 from hetopt.cost.table.ticks import TOO_LONG_NS
 from hetopt.errors import InputError
@@ -69,8 +70,8 @@ def one_chunk(model: Model, chunks: int) -> Chunk:
         able = [v for v in range(2, length // 2 + 1) if _divides(model, v)]
         known = f"expected {' or '.join(map(str, able))}, or another schedule"
         msg = (
-            f"is {chunks}, but the model's {length} units between embedding and head "
-            f"cannot be divided into {chunks} equal parts: "
+            f"is {chunks}, but the model's {counted(length, 'unit')} between embedding "
+            f"and head cannot be divided into {counted(chunks, 'equal part')}: "
             f"{known if able else 'use a schedule with one chunk per stage'}"
         )
         raise InputError(msg, field="training.chunks")

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from hetopt.base.words import counted
 from hetopt.cost.table.cluster import ClusterTable
 from hetopt.cost.table.ticks import TOO_LONG_NS
 from hetopt.errors import InputError
@@ -101,8 +102,8 @@ def pairs_of(units: Sequence[str], cuts: Sequence[str]) -> list[tuple[str, str]]
     half = len(units) // 2
     if len(units) % 2 or half < CHUNKS:
         _refuse(
-            f"which has {len(units) - 2} units between embedding and head, expected "
-            "an even number of them"
+            f"which has {counted(len(units) - 2, 'unit')} between embedding and head, "
+            "expected an even number of them"
         )
     found = [(units[u], units[-1 - u]) for u in range(half)]
     for u in range(1, half - 1):

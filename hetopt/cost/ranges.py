@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from hetopt.base.words import counted
 from hetopt.cost.table.ticks import LONGEST_S, TICK_S, TOO_LONG_NS
 from hetopt.errors import InputError
 from hetopt.schedule.schedules import MAX_DELTA, rule_of
@@ -78,18 +79,19 @@ def ensure_sums_fit(table: CostTable, file: str | None = None) -> None:
             longest_ns = longest + _largest_ns(cluster, counts)
             if longest_ns > LARGEST_SUM:
                 msg = (
-                    f"the {len(table.units)} units take up to {longest_ns:.0f} ns in "
-                    f"all, expected at most 2**62 ({LARGEST_SUM}): fewer units, or "
-                    "faster devices and links"
+                    f"the {counted(len(table.units), 'unit')} take up to "
+                    f"{longest_ns:.0f} ns in all, expected at most 2**62 "
+                    f"({LARGEST_SUM}): fewer units, or faster devices and links"
                 )
                 raise InputError(msg, file=file, field=where)
             largest = _largest_bytes(cluster, counts, in_flight)
             if largest > LARGEST_SUM:
                 msg = (
-                    f"the {len(table.units)} units with {in_flight} micro-batches in "
-                    f"flight take up to {largest:.0f} bytes, expected at most 2**62 "
-                    f"({LARGEST_SUM}): fewer micro-batches (a smaller global_batch, "
-                    "or pin.microbatches), or another schedule"
+                    f"the {counted(len(table.units), 'unit')} with "
+                    f"{counted(in_flight, 'micro-batch', 'es')} in flight take up to "
+                    f"{largest:.0f} bytes, expected at most 2**62 ({LARGEST_SUM}): "
+                    "fewer micro-batches (a smaller global_batch, or "
+                    "pin.microbatches), or another schedule"
                 )
                 raise InputError(msg, file=file, field=where)
 

@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from hetopt.base.words import counted, writable
 from hetopt.errors import CheckError, InputError
 from hetopt.export.launcher import Loss
 from hetopt.export.placing import Rank
@@ -69,7 +70,7 @@ def ensure_runs(launcher: Launcher, plan: Plan, file: str | None = None) -> None
     """Raise InputError if a plan has several pipelines and the launcher runs one."""
     if len(plan.pipelines) > 1 and launcher.side_by_side is None:
         msg = (
-            f"has {len(plan.pipelines)} pipelines, but hetopt's files for "
+            f"has {counted(len(plan.pipelines), 'pipeline')}, but hetopt's files for "
             f"{launcher.title} run one: plan again with --pipelines 1"
         )
         raise InputError(msg, file=file, field="pipelines")
@@ -120,7 +121,8 @@ def _schedule_losses(job: Job, launcher: Launcher) -> Iterator[Loss]:
     if rule_of(schedule).interleaved and schedule not in runs:
         yield Loss(
             what=f"schedule {schedule}: it has no virtual stages, and the plan has "
-            f"{job.plan.chunks} chunks on each; plan again under another schedule",
+            f"{counted(job.plan.chunks, 'chunk')} on each; plan again under another "
+            "schedule",
             instead=None,
         )
 
@@ -182,7 +184,8 @@ def write_folder(folder: str, files: Mapping[str, str]) -> None:
                 (temporary / parent).mkdir(parents=True, exist_ok=True)
             for name, text in files.items():
                 mode = _RUN if name.endswith(".sh") else _READ
-                _write_new(os.path.join(temporary, name), text.encode(), mode)
+                content = writable(text).encode()
+                _write_new(os.path.join(temporary, name), content, mode)
             temporary.chmod(0o755)
             temporary.replace(target)
         except BaseException:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import groupby
 from typing import TYPE_CHECKING
 
+from hetopt.base.words import counted
 from hetopt.export.shared.losses import listed
 from hetopt.version import __version__
 
@@ -20,8 +21,8 @@ def readme(job: Job, launcher: Launcher, losses: Sequence[Loss], commands: str) 
     parts = [
         f"# {job.problem.model.name} on {_fleet(job)}, for {launcher.title}",
         f"Written by hetopt {__version__} from the plan of problem "
-        f"`{job.problem.name}`: {_size(job)}, {job.world_size} devices, schedule "
-        f"`{job.plan.schedule}`.",
+        f"`{job.problem.name}`: {_size(job)}, {counted(job.world_size, 'device')}, "
+        f"schedule `{job.plan.schedule}`.",
         *_pipelines(job),
         "`ranks.csv` says where every rank runs and its coordinates; `hostfile` lists "
         "the hosts in rank order.",
@@ -94,8 +95,11 @@ def _fleet(job: Job) -> str:
 def _size(job: Job) -> str:
     """Say how many stages and micro-batches there are."""
     if job.parts:
-        return f"{len(job.parts)} pipelines side by side"
-    return f"{len(job.stages)} pipeline stages, {job.microbatches} micro-batches"
+        return f"{counted(len(job.parts), 'pipeline')} side by side"
+    return (
+        f"{counted(len(job.stages), 'pipeline stage')}, "
+        f"{counted(job.microbatches, 'micro-batch', 'es')}"
+    )
 
 
 def _pipelines(job: Job) -> Iterator[str]:
@@ -104,8 +108,8 @@ def _pipelines(job: Job) -> Iterator[str]:
         if job.parts:
             batch = part.problem.training.global_batch
             yield (
-                f"Pipeline {number}: {batch} sequences an iteration in "
-                f"{part.microbatches} micro-batches."
+                f"Pipeline {number}: {counted(batch, 'sequence')} an iteration in "
+                f"{counted(part.microbatches, 'micro-batch', 'es')}."
             )
         yield _stages(part)
 

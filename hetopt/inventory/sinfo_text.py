@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hetopt.base.words import counted
 from hetopt.inventory.gres import parse_gres, slurm_node
 from hetopt.inventory.hostlist import expand_hosts
 from hetopt.inventory.slurm_state import is_state, reason_to_leave_out
@@ -60,7 +61,7 @@ def _nodes(
 ) -> list[Node]:
     if len(words) < len(columns):
         msg = (
-            f"has {len(words)} fields, expected {len(columns)} "
+            f"has {counted(len(words), 'field')}, expected {len(columns)} "
             f"({', '.join(columns)}), as of {COMMAND}"
         )
         raise source.error(msg, line=number)

@@ -12,6 +12,7 @@ import re
 import textwrap
 from typing import TYPE_CHECKING
 
+from hetopt.base.words import counted
 from hetopt.problem.document.document import QUESTION
 
 if TYPE_CHECKING:
@@ -68,13 +69,13 @@ def summary(inventory: Inventory) -> list[str]:
     used = sum(len(draft.hosts) for draft in inventory.drafts if not draft.optional)
     clusters = sum(not draft.optional for draft in inventory.drafts)
     lines = [
-        f"{_count(inventory.nodes, 'node')} read, {used} of them in "
-        f"{_count(clusters, 'cluster')}, {inventory.nodes - used} left out"
+        f"{counted(inventory.nodes, 'node')} read, {used} of them in "
+        f"{counted(clusters, 'cluster')}, {inventory.nodes - used} left out"
     ]
     for reason, hosts in inventory.left_out.items():
         lines.append(f"left out: {len(hosts)} {reason}: {_some(hosts)}")
     for remark, hosts in inventory.remarks.items():
-        lines.append(f"{_count(len(hosts), 'node')} {remark}: {_some(hosts)}")
+        lines.append(f"{counted(len(hosts), 'node')} {remark}: {_some(hosts)}")
     for reading in inventory.readings:
         for unknown in reading.unknown:
             lines.append(f"{reading.file} ({reading.form}) does not say {unknown}")
@@ -173,7 +174,3 @@ def _some(hosts: tuple[str, ...]) -> str:
     rest = len(hosts) - _NAMED
     named = ", ".join(hosts[:_NAMED])
     return f"{named} and {rest} more" if rest > 0 else named
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

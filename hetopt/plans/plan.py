@@ -141,10 +141,11 @@ class Plan(Shown):
     >>> import hetopt
     >>> plan = hetopt.plan("problem.yaml").best.plan
     >>> print(plan)  # doctest: +ELLIPSIS
-    stage  cluster  units  d,c,t  recompute  devices  warm-ups
-    ──────────────────────────────────────────────────────────
-        0  fast       0-5  2,1,1  none             2         1
-    plan     p = 1 stage, q = 1 micro-batch, schedule virtual-1f1b, 2 devices used
+    fast 1 stage dp2, 1 micro-batch, virtual-1f1b
+    <BLANKLINE>
+    stage  cluster  units  strategy  devices  warm-ups
+    ──────────────────────────────────────────────────
+        0  fast       0-5  dp2             2         1
     problem  ...
     >>> hetopt.Plan.from_json(plan.to_json()) == plan
     True

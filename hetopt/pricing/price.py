@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from hetopt.base.words import counted
 from hetopt.cost.chunks import held_by_kind, with_waiting, with_way_back
 from hetopt.cost.table.ticks import TICK_S
 from hetopt.errors import InputError
@@ -207,7 +208,7 @@ def _unit_price(plan: Plan, table: CostTable) -> UnitPrice:
 def _only_pipeline(plan: Plan) -> Pipeline:
     if len(plan.pipelines) != 1:
         msg = (
-            f"the plan has {len(plan.pipelines)} pipelines; "
+            f"the plan has {counted(len(plan.pipelines), 'pipeline')}; "
             "hetopt.pricing.several.price_several prices those"
         )
         raise InputError(msg, field="pipelines")
@@ -228,8 +229,8 @@ def _locate(
     except KeyError:
         known = ", ".join(str(entry.microbatches) for entry in table.slices)
         msg = (
-            f"{pipeline.microbatches} micro-batches are not in the latency table, "
-            f"which has {known or 'none'}"
+            f"is {pipeline.microbatches}, expected one of the latency table's, which "
+            f"are {known or 'none'}"
         )
         raise InputError(msg, field="pipelines.0.microbatches") from None
     places = []
@@ -281,8 +282,8 @@ def _place(
     except KeyError:
         msg = (
             f"strategy (dp,cp,tp) {stage.strategy} of cluster {stage.cluster!r} at "
-            f"{microbatches} micro-batches is not in the latency table: it is not "
-            "feasible, or not permitted by the problem"
+            f"{counted(microbatches, 'micro-batch', 'es')} is not in the latency "
+            "table: it is not feasible, or not permitted by the problem"
         )
         raise InputError(msg, field=field) from None
     return Place(

@@ -13,6 +13,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from hetopt.base.words import counted
 from hetopt.errors import InputError
 from hetopt.schedule.period import check_warmups_fall
 from hetopt.schedule.times import PipelineTimes
@@ -84,15 +85,16 @@ class UnitPrice:
         for place, strategy in enumerate(strategies):
             where = f"{field}.unit_strategies.{place}"
             if strategy not in known:
+                at = counted(self._pipeline.microbatches, "micro-batch", "es")
                 msg = (
-                    f"{strategy} at {self._pipeline.microbatches} micro-batches is not "
-                    "among the latency table's strategies per unit"
+                    f"{strategy} at {at} is not among the latency table's strategies "
+                    "per unit"
                 )
                 raise InputError(msg, field=where)
             if strategy.devices != stage.strategy.devices:
                 msg = (
-                    f"{strategy} takes {strategy.devices} devices, the stage "
-                    f"{stage.strategy.devices}"
+                    f"{strategy} takes {counted(strategy.devices, 'device')}, the "
+                    f"stage {stage.strategy.devices}"
                 )
                 raise InputError(msg, field=where)
             yield known.index(strategy)
@@ -210,7 +212,8 @@ def _slice(costs: UnitTable, microbatches: int) -> TableSlice:
     except KeyError:
         known = ", ".join(str(part.microbatches) for part in costs.slices)
         msg = (
-            f"{microbatches} micro-batches have no strategies per unit in the latency "
-            f"table, which has {known or 'none'}"
+            f"is {microbatches}, expected one for which the latency table has "
+            "strategies "
+            f"per unit: {known or 'none'}"
         )
         raise InputError(msg, field="pipelines.0.microbatches") from None

@@ -15,6 +15,7 @@ from fractions import Fraction
 from itertools import combinations, product
 from typing import TYPE_CHECKING
 
+from hetopt.base.words import counted
 from hetopt.errors import InputError
 from hetopt.problem.cluster.cluster import ClusterLinks
 from hetopt.problem.training.pins import Pins
@@ -79,7 +80,10 @@ def ensure_division(problem: Problem, division: Sequence[Nodes]) -> None:
                 raise InputError(msg, field=field)
             largest = known[name].devices_per_node
             if not all(1 <= size <= largest for size in parts):
-                msg = f"is {list(parts)}, expected 1 to {largest} devices of a node"
+                msg = (
+                    f"is {list(parts)}, expected 1 to {counted(largest, 'device')} of "
+                    "a node"
+                )
                 raise InputError(msg, field=f"{field}.{name}")
     for apart in unlinked(problem, division):
         names = " and ".join(apart)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hetopt.base.words import counted
 from hetopt.problem.training.choices import FOLDED
 
 if TYPE_CHECKING:
@@ -54,5 +55,7 @@ def _placed(total: int, training: Training) -> tuple[int, str]:
         return pairs, f"{pairs} pairs (embedding and head, {pairs - 1} of layers)"
     inside = (total - 2) // training.chunks
     whose = "the model's" if training.chunks == 1 else "a chunk's"
-    words = f"{whose} {inside + 2} units (embedding, {inside} in between, head)"
+    words = (
+        f"{whose} {counted(inside + 2, 'unit')} (embedding, {inside} in between, head)"
+    )
     return inside + 2, words

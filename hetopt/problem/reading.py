@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
-from hetopt.base.words import describe
+from hetopt.base.words import describe, readable
 from hetopt.problem.building.huggingface.fields import model_fields
 from hetopt.problem.building.problem import build_problem
 from hetopt.problem.building.wrong import FieldError
@@ -106,7 +106,7 @@ def problem_of(document: Document, name: str) -> Problem:
 
     try:
         return build_problem(
-            spec, Path(name).stem, read_config, find_profile, read_shares
+            spec, readable(Path(name).stem), read_config, find_profile, read_shares
         )
     except FieldError as error:
         origin = _origin(document, error.path)
@@ -131,7 +131,8 @@ def _read_config(document: Document, config: str) -> Mapping[str, Any]:
         raise document.error(where, f"names {str(path)!r}, which is not a file")
     loaded = load_document(path)
     try:
-        return model_fields(loaded.data, name=path.parent.name or path.stem)
+        own = readable(path.parent.name or path.stem)
+        return model_fields(loaded.data, name=own)
     except FieldError as error:
         raise loaded.error(error.path, error.message) from None
 

@@ -7,6 +7,7 @@ import io
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from hetopt.base.words import counted
 from hetopt.cost.sources.evaluation import FOREST, METHODS, SPLIT_BY_SHAPE, SPLITS
 
 if TYPE_CHECKING:
@@ -88,12 +89,12 @@ def lines(profile: Profile, evaluation: Evaluation) -> list[tuple[str, str]]:
         (
             "profile",
             f"{profile.header['accelerator']}, {profile.header['kind']}, "
-            f"{evaluation.shards} shards timed, "
+            f"{counted(evaluation.shards, 'shard')} timed, "
             f"{len(profile.rows) - evaluation.shards} out of memory",
         ),
         (
             "forest",
-            f"{params.trees} trees per unit that predict {params.target} "
+            f"{counted(params.trees, 'tree')} per unit that predict {params.target} "
             f"from {params.features} features",
         ),
         ("repeat noise", noise_text(evaluation)),

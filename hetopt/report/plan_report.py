@@ -2,15 +2,30 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from hetopt.problem.model.kinds import END_KINDS, LAYER
 from hetopt.report.drawing.sheet import labelled, sheet
-from hetopt.report.rows import boundary_rows, plan_rows, stage_rows
-from hetopt.report.summary import in_chunks, offloads, share_line, summary
+from hetopt.report.head import answer, layout
+from hetopt.report.rounding import differences, rounded
+from hetopt.report.rows import boundary_rows, chain, stage_rows
+from hetopt.report.summary import (
+    cost_lines,
+    in_chunks,
+    offloads,
+    price_of,
+    share_line,
+    summary,
+    unused,
+)
+from hetopt.report.utilisation import beyond_peak
+from hetopt.schedule.schedules import rule_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from hetopt.cost.sources.accuracy import Accuracy
     from hetopt.plans.plan import Plan
     from hetopt.pricing.price import Price
     from hetopt.problem.model.model import Model
@@ -19,19 +34,52 @@ if TYPE_CHECKING:
     from hetopt.report.rows import StageRow
     from hetopt.results.per_schedule import ScheduleBound
     from hetopt.results.priced_plan import PricedPlan
-    from hetopt.results.result import Result
+    from hetopt.results.result import Objective, Result
 
 BYTES_PER_GB = 1e9
 
 #: Headings that break at soft hyphens if the numbers below are short.
-_RECOMPUTE, _DEVICES = "recom\u00adpute", "de\u00advices"
+_DEVICES = "de\u00advices"
 _CONNECTIONS, _MESSAGES = "connec\u00adtions", "messages each"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Told:
+    """What a report says beside a result.
+
+    Attributes
+    ----------
+    errors
+        See ``hetopt.report.head.answer``.
+    next
+        The line on what to do next; empty for none.
+    unused
+        Why clusters have no stage, by name; those of which nothing is known are left
+        out.
+    explain
+        The command that says more about these; empty for none.
+    notes
+        Notes on the latencies, a line each.
+    """
+
+    errors: Mapping[str, Accuracy | None] | None = None
+    next: str = ""
+    unused: Mapping[str, str] = field(default_factory=dict)
+    explain: str = ""
+    notes: Sequence[str] = ()
+
+
+_NOTHING = Told()
+
+
 def stage_table(
-    plan: Plan, *, model: Model | None = None, price: Price | None = None
+    plan: Plan,
+    *,
+    model: Model | None = None,
+    price: Price | None = None,
+    whole: bool = False,
 ) -> Sheet:
-    """Return the table of stages.
+    """Return the table of stages; at most 80 characters wide unless ``whole``.
 
     Parameters
     ----------
@@ -39,41 +87,45 @@ def stage_table(
         None leaves out the contents of stages.
     price
         None leaves out memory and times.
+    whole
+        Whether to add units, contents and warm-ups, and all digits of times.
     """
     rows = stage_rows(model, plan, price)
     columns: list[tuple[str, Sequence[Any]]] = [
         ("stage", [row.stage for row in rows]),
         ("cluster", [row.cluster for row in rows]),
-        ("units", [f"{row.first_unit}-{row.end_unit - 1}" for row in rows]),
     ]
-    if model is not None:
+    if whole or model is None:
+        columns.append(
+            ("units", [f"{row.first_unit}-{row.end_unit - 1}" for row in rows])
+        )
+    if model is not None and whole:
         columns.append(("holds", [row.contents for row in rows]))
-    if plan.per_unit:
-        columns.append(("strategies of units", [row.strategies for row in rows]))
-    else:
-        columns += [
-            ("d,c,t", [f"{row.dp},{row.cp},{row.tp}" for row in rows]),
-        ]
-        if any(row.ep * row.etp > 1 for row in rows):
-            columns.append(("e,x", [f"{row.ep},{row.etp}" for row in rows]))
-        columns.append((_RECOMPUTE, [row.recompute for row in rows]))
+    elif model is not None:
+        # Units of one chunk, pairs of layers and blocks are not whole layers.
+        whole_layers = all(
+            kind.startswith(LAYER) for kind in {*model.units} - END_KINDS
+        ) and not (plan.chunks > 1 or rule_of(plan.schedule).folded)
+        short = [row.short_contents for row in rows]
+        columns.append(("layers" if whole_layers else "units", short))
+    columns.append(("strategy", [row.strategy for row in rows]))
     columns.append((_DEVICES, [row.devices for row in rows]))
     if price is not None:
+        times = [(row.forward_ms, row.backward_ms) for row in rows]
+        show = "{:.2f}".format if whole else rounded
         columns += [
             ("memory GB", [_memory(row) for row in rows]),
-            (
-                "fwd/bwd ms",
-                [f"{row.forward_ms:.2f}/{row.backward_ms:.2f}" for row in rows],
-            ),
+            ("fwd/bwd ms", ["/".join(map(show, pair)) for pair in times]),
         ]
-    columns.append(("warm-ups", [row.warmup for row in rows]))
+    if whole or price is None:
+        columns.append(("warm-ups", [row.warmup for row in rows]))
     if price is not None:
-        columns.append(("idle", [f"{row.idle_share:.1%}" for row in rows]))
+        columns.append(("idle", [f"{row.idle_share:.0%}" for row in rows]))
     return sheet(
         [name for name, _ in columns],
         zip(*(cells for _, cells in columns), strict=True),
-        left=("cluster", "holds", _RECOMPUTE, "strategies of units"),
-        optional=("holds",),
+        left=("cluster", "holds", "strategy"),
+        optional=("holds", "units", "layers"),
     )
 
 
@@ -82,33 +134,33 @@ def stage_tables(
     *,
     model: Model | None = None,
     prices: Sequence[Price] | None = None,
+    whole: bool = False,
 ) -> list[Part]:
     """Return the tables of stages of all pipelines, each with a line on its share.
 
     Parameters
     ----------
-    model
+    model, whole
         See ``stage_table``.
     prices
         One for each pipeline; None leaves out memory and times.
     """
     known = prices or (None,) * len(plan.pipelines)
     if len(plan.pipelines) == 1 and plan.pipeline.mix is None:
-        return [stage_table(plan, model=model, price=known[0])]
+        return [stage_table(plan, model=model, price=known[0], whole=whole)]
     parts: list[Part] = []
     for number, (pipeline, price) in enumerate(zip(plan.pipelines, known, strict=True)):
         own = plan.alone(number)
         parts += [
             share_line(number, pipeline),
-            stage_table(own, model=model, price=price),
+            stage_table(own, model=model, price=price, whole=whole),
         ]
     return parts
 
 
 def _memory(row: StageRow) -> str:
     return (
-        f"{row.memory_bytes / BYTES_PER_GB:.1f} of "
-        f"{row.usable_bytes / BYTES_PER_GB:.1f}"
+        f"{row.memory_bytes / BYTES_PER_GB:.1f}/{row.usable_bytes / BYTES_PER_GB:.1f}"
     )
 
 
@@ -157,21 +209,20 @@ def boundary_table(
     )
 
 
-def alternatives_table(plans: tuple[PricedPlan, ...]) -> Sheet:
+def alternatives_table(plans: Sequence[PricedPlan], objective: Objective) -> Sheet:
     """Return the table that compares the reported plan with the next best."""
+    times_s = [each.time_s(objective) for each in plans]
+    pipelines = [each.plan.pipeline for each in plans]
     return sheet(
-        ("rank", "p", "q", "devices", "closed form s", "simulated s", "clusters"),
-        (
-            (
-                row.rank,
-                row.stages,
-                row.microbatches,
-                row.devices,
-                f"{row.closed_form_s:.4f}",
-                f"{row.iteration_time_s:.4f}",
-                row.clusters,
-            )
-            for row in plan_rows(plans)
+        ("rank", "against best", "stages", "micro-batches", "devices", "clusters"),
+        zip(
+            range(1, len(plans) + 1),
+            differences(times_s, times_s[0]),
+            (len(own.stages) for own in pipelines),
+            (own.microbatches for own in pipelines),
+            (each.plan.devices for each in plans),
+            (chain(each.plan) for each in plans),
+            strict=True,
         ),
         left=("clusters",),
     )
@@ -179,25 +230,21 @@ def alternatives_table(plans: tuple[PricedPlan, ...]) -> Sheet:
 
 def schedules_table(schedules: Sequence[ScheduleBound]) -> Sheet:
     """Return the table of results for each schedule that was searched."""
+    searched = [each for each in schedules if each.status != "passed-over"]
+    values = [each.objective_s for each in searched]
+    best = min((value for value in values if value is not None), default=None)
     return sheet(
-        ("schedule", "status", "best plan s", "lower bound s", "search s"),
-        (
-            (
-                in_chunks(each.schedule, each.chunks),
-                each.status,
-                _seconds(each.objective_s),
-                _seconds(each.lower_bound_s),
-                f"{each.search_time_s:.1f}",
-            )
-            for each in schedules
-            if each.status != "passed-over"
+        ("schedule", "status", "best plan", "lower bound", "search s"),
+        zip(
+            (in_chunks(each.schedule, each.chunks) for each in searched),
+            (each.status for each in searched),
+            differences(values, best),
+            differences([each.lower_bound_s for each in searched], best),
+            (f"{each.search_time_s:.1f}" for each in searched),
+            strict=True,
         ),
         left=("schedule", "status"),
     )
-
-
-def _seconds(value: float | None) -> str:
-    return "-" if value is None else f"{value:.4f}"
 
 
 def plan_report(
@@ -206,29 +253,73 @@ def plan_report(
     *,
     problem: Problem | None = None,
     prices: Sequence[Price] | None = None,
-    notes: Sequence[str] = (),
+    told: Told = _NOTHING,
+    verbose: bool = False,
 ) -> list[Part]:
-    """Return everything that ``hetopt plan`` prints about a result with a plan.
+    """Return what ``hetopt plan`` prints about a result with a plan.
 
     Parameters
     ----------
     problem, prices
         Without them the report has only what the result contains; one price for each
         pipeline.
-    notes
-        Notes on the latencies, a line each.
+    told
+        What the result does not contain.
+    verbose
+        Whether to add how the plan was found, boundaries, and where times come from.
     """
     model, plan = None if problem is None else problem.model, best.plan
-    parts = stage_tables(plan, model=model, prices=prices)
+    plans = (best, *result.alternatives)
+    groups: list[Iterable[Part]] = [
+        filter(None, (answer(result, best, told.errors), layout(plan), told.next)),
+        stage_tables(plan, model=model, prices=prices, whole=verbose),
+        _remarks(result, best, told),
+        [schedules_table(result.schedules)] if result.schedules else [],
+        [alternatives_table(plans, result.objective)] if result.alternatives else [],
+    ]
+    if verbose:
+        groups += _details(result, best, problem, prices, told)
+    return _spaced(groups)
+
+
+def _spaced(groups: Iterable[Iterable[Part]]) -> list[Part]:
+    """Return the parts of all groups, with an empty line between two groups."""
+    parts: list[Part] = []
+    for group in map(list, groups):
+        parts += ["", *group] if parts and group else group
+    return parts
+
+
+def _remarks(result: Result, best: PricedPlan, told: Told) -> Iterator[str]:
+    """Yield sentences on what the plan leaves unused, loses and costs."""
+    unknown = [name for name in unused(result, best.plan) if name not in told.unused]
+    yield from told.unused.values()
+    if unknown:
+        verb = "is" if len(unknown) == 1 else "are"
+        more = f"; `{told.explain}` says what using more would cost"
+        yield f"{', '.join(unknown)} {verb} not used{more if told.explain else ''}."
+    if result.launch is not None:
+        yield price_of(result.launch, best)
+    if (wrong := beyond_peak(result)) is not None:
+        yield f"MFU is {wrong}."
+    for label, text in cost_lines(result.cost):
+        when = "" if result.objective == "simulated" else ", at the simulated time"
+        yield f"{label}{when}: {text}"
+
+
+def _details(
+    result: Result,
+    best: PricedPlan,
+    problem: Problem | None,
+    prices: Sequence[Price] | None,
+    told: Told,
+) -> Iterator[Iterable[Part]]:
+    """Yield boundaries, how the plan was found, and where its times come from."""
+    plan = best.plan
     alike = len(plan.pipelines) == 1 and plan.pipeline.mix is None
     if prices is not None and alike and len(plan.pipeline.stages) > 1:
-        parts += [boundary_table(plan, prices[0], problem=problem)]
-    parts += [labelled(summary(result, best)), *notes]
+        yield [boundary_table(plan, prices[0], problem=problem)]
+    yield [labelled(summary(result, best)), *told.notes]
     if problem is not None:
         used = {s.cluster for each in plan.pipelines for s in each.stages}
-        parts += offloads(own for own in problem.clusters if own.name in used)
-    if result.schedules:
-        parts += ["", schedules_table(result.schedules)]
-    if result.alternatives:
-        parts += ["", alternatives_table((best, *result.alternatives))]
-    return parts
+        yield offloads(own for own in problem.clusters if own.name in used)

@@ -24,7 +24,11 @@ class ProgressBar(TerminalBar):
         """Return the programs that are done and the time taken."""
         from rich.progress import MofNCompleteColumn, TextColumn, TimeElapsedColumn
 
-        return MofNCompleteColumn(), TextColumn("programs"), TimeElapsedColumn()
+        return (
+            MofNCompleteColumn(),
+            TextColumn("stages x micro-batches"),
+            TimeElapsedColumn(),
+        )
 
     def update(self, progress: Progress) -> None:
         """Show the state of the search; safe to call often."""

@@ -5,11 +5,12 @@ from __future__ import annotations
 from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
+from hetopt.base.words import counted
 from hetopt.replanning.layouts import device_names, layout_of
 from hetopt.replanning.moves import CHECKPOINT
 from hetopt.report.drawing.sheet import labelled, sheet
 from hetopt.report.plan_report import stage_table
-from hetopt.report.summary import count, gap_text, share_line
+from hetopt.report.summary import gap_text, share_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -68,10 +69,10 @@ def _lines(
     )
     yield "moves", _moved(best, change)
     pays = found.pays_after
-    after = "at once" if pays <= 1 else f"from {count(pays, 'iteration')} on"
+    after = "at once" if pays <= 1 else f"from {counted(pays, 'iteration')} on"
     others = len(found.candidates) - 1
     if others:
-        yield "pays", f"{after}, compared with {count(others, 'other plan')}"
+        yield "pays", f"{after}, compared with {counted(others, 'other plan')}"
     if found.checkpoint_s is not None:
         whole = found.checkpoint_s + change.restart_s
         yield (
@@ -82,7 +83,7 @@ def _lines(
         )
     yield (
         "in all",
-        f"{best.total_s:.3f} s for {count(change.iterations, 'iteration')} and the "
+        f"{best.total_s:.3f} s for {counted(change.iterations, 'iteration')} and the "
         "change",
     )
     if found.bound_s is not None and found.gap is not None:

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from hetopt.cost.boundaries.uses import boundary_use
 from hetopt.cost.chunks import placed_units
 from hetopt.cost.table.ticks import TICK_S
+from hetopt.plans.strategy import DEGREES
+from hetopt.problem.model.kinds import EMBEDDING, END_KINDS, HEAD, LAYER
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -17,7 +19,6 @@ if TYPE_CHECKING:
     from hetopt.pricing.price import Price
     from hetopt.problem.model.model import Model
     from hetopt.problem.problem import Problem
-    from hetopt.results.priced_plan import PricedPlan
     from hetopt.schedule.simulator import Simulation
 
 NS_PER_MS = 1_000_000
@@ -26,9 +27,9 @@ NS_PER_MS = 1_000_000
 class StageRow(NamedTuple):
     """One stage of a plan; ``idle_share`` is that of the simulated iteration, 0 to 1.
 
-    ``strategies`` lists those of its units in order, ``dp2-tp2 x12, fsdp2-tp2 x4``; it
-    is empty if units have no strategies of their own. Without the model ``contents`` is
-    empty; without the price memory, times and the idle share are 0.
+    ``strategy`` is as ``mesh`` returns it, or lists those of its units in order:
+    ``dp2-tp2 x12, fsdp2-tp2 x4``. Without the model both contents are empty; without
+    the price memory, times and the idle share are 0.
     """
 
     stage: int
@@ -36,11 +37,8 @@ class StageRow(NamedTuple):
     first_unit: int
     end_unit: int
     contents: str
-    dp: int
-    cp: int
-    tp: int
-    recompute: str
-    strategies: str
+    short_contents: str
+    strategy: str
     devices: int
     memory_bytes: int
     usable_bytes: int
@@ -48,8 +46,6 @@ class StageRow(NamedTuple):
     backward_ms: float
     warmup: int
     idle_share: float
-    ep: int = 1
-    etp: int = 1
 
 
 class BoundaryRow(NamedTuple):
@@ -69,18 +65,6 @@ class BoundaryRow(NamedTuple):
     bytes_per_s: float | None = None
 
 
-class AlternativeRow(NamedTuple):
-    """The reported plan (rank 1) or one of the next best."""
-
-    rank: int
-    stages: int
-    microbatches: int
-    devices: int
-    clusters: str
-    closed_form_s: float
-    iteration_time_s: float
-
-
 class SimulationRow(NamedTuple):
     """One stage's activity in a simulated iteration, which begins at 0."""
 
@@ -96,25 +80,19 @@ def stage_rows(
     model: Model | None, plan: Plan, price: Price | None
 ) -> tuple[StageRow, ...]:
     """Return one row per stage, in pipeline order; see ``StageRow``."""
-    kinds = None
+    kinds: tuple[str, ...] = ()
     if model is not None:
         kinds, _ = placed_units(model, plan.schedule, plan.chunks)
+    held = [kinds[each.first_unit : each.end_unit] for each in plan.pipeline.stages]
     return tuple(
         StageRow(
             stage=index,
             cluster=stage.cluster,
             first_unit=stage.first_unit,
             end_unit=stage.end_unit,
-            contents=""
-            if kinds is None
-            else contents(kinds[stage.first_unit : stage.end_unit]),
-            dp=stage.strategy.dp,
-            cp=stage.strategy.cp,
-            tp=stage.strategy.tp,
-            ep=stage.strategy.ep,
-            etp=stage.strategy.etp,
-            recompute=stage.strategy.recompute,
-            strategies=strategies(stage.unit_strategies or ()),
+            contents=contents(held[index]),
+            short_contents=short_contents(held[index]) if kinds else "",
+            strategy=strategies(stage.unit_strategies or ()) or mesh(stage.strategy),
             devices=stage.strategy.devices,
             memory_bytes=price.memory_bytes[index] if price else 0,
             usable_bytes=price.usable_bytes[index] if price else 0,
@@ -169,31 +147,25 @@ def simulation_rows(plan: Plan, run: Simulation) -> tuple[SimulationRow, ...]:
     )
 
 
-def plan_rows(plans: tuple[PricedPlan, ...]) -> tuple[AlternativeRow, ...]:
-    """Return one row per plan, best first."""
-    return tuple(
-        AlternativeRow(
-            rank=rank,
-            stages=len(priced.plan.pipeline.stages),
-            microbatches=priced.plan.pipeline.microbatches,
-            devices=priced.plan.devices,
-            clusters=chain(priced.plan),
-            closed_form_s=priced.closed_form_s,
-            iteration_time_s=priced.iteration_time_s,
-        )
-        for rank, priced in enumerate(plans, start=1)
-    )
-
-
 def chain(plan: Plan) -> str:
-    """Return the clusters in pipeline order: ``h20 2 x (8,1,2) none -> a100 ...``."""
+    """Return the clusters in pipeline order: ``h20 1 stage dp2 tp4 -> a100 ...``."""
     parts = []
     hosted = groupby(
         plan.pipeline.stages, key=lambda stage: (stage.cluster, stage.strategy)
     )
     for (cluster, strategy), stages in hosted:
-        parts.append(f"{cluster} {len(list(stages))} x {strategy}")
+        number = len(list(stages))
+        text = f"{cluster} {number} stage{'s'[: number > 1]} {mesh(strategy)}"
+        parts.append(text + ("" if strategy.recompute == "none" else " recompute"))
     return " -> ".join(parts)
+
+
+def mesh(strategy: Strategy) -> str:
+    """Return the degrees above 1 of a strategy, and how much it recomputes, if any."""
+    degrees = [(name, getattr(strategy, name)) for name in DEGREES]
+    text = " ".join(f"{name}{degree}" for name, degree in degrees if degree > 1)
+    text = text or "dp1"
+    return text if strategy.recompute == "none" else f"{text} {strategy.recompute}"
 
 
 def strategies(of_units: Iterable[Strategy]) -> str:
@@ -205,10 +177,18 @@ def strategies(of_units: Iterable[Strategy]) -> str:
 
 
 def contents(kinds: tuple[str, ...]) -> str:
-    """Return the number of units of each kind: ``embedding + 5 layer``."""
+    """Return the number of units of each kind: ``embedding + 5 layers``."""
     counts: dict[str, int] = {}
     for kind in kinds:
         counts[kind] = counts.get(kind, 0) + 1
     return " + ".join(
-        kind if count == 1 else f"{count} {kind}" for kind, count in counts.items()
+        kind if number == 1 else f"{number} {kind}{'s' if kind == LAYER else ''}"
+        for kind, number in counts.items()
     )
+
+
+def short_contents(kinds: tuple[str, ...]) -> str:
+    """Return the number of units between the model's ends: ``emb+5``, ``3+head``."""
+    parts = ["emb"] if EMBEDDING in kinds else []
+    parts.append(str(sum(kind not in END_KINDS for kind in kinds)))
+    return "+".join(parts + (["head"] if HEAD in kinds else []))

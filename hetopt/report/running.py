@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hetopt.base.words import counted
 from hetopt.report.drawing.sheet import labelled, sheet
 from hetopt.report.plan_report import BYTES_PER_GB
 
@@ -137,7 +138,7 @@ def _iterations(measured: Measured) -> str:
     if len(times) == 1:
         return f"{measured.time_s:.6f} s, one iteration"
     return (
-        f"{measured.time_s:.6f} s, median of {len(times)} iterations from "
+        f"{measured.time_s:.6f} s, median of {counted(len(times), 'iteration')} from "
         f"{min(times):.6f} to {max(times):.6f} s"
     )
 

@@ -6,15 +6,16 @@ import sys
 from functools import singledispatch
 from typing import TYPE_CHECKING
 
+from hetopt.base.words import counted
 from hetopt.cost.parameter_counts import parameter_counts
 from hetopt.cost.table.table import CostTable
 from hetopt.plans.plan import Plan
 from hetopt.problem.problem import Problem
 from hetopt.report.drawing.html import html
 from hetopt.report.drawing.sheet import labelled, sheet
+from hetopt.report.head import answer, layout
 from hetopt.report.plan_report import BYTES_PER_GB, plan_report, stage_tables
-from hetopt.report.rows import chain
-from hetopt.report.summary import count, headline, in_chunks, offloads, shape, times
+from hetopt.report.summary import headline, in_chunks, offloads
 from hetopt.results.result import Result
 
 if TYPE_CHECKING:
@@ -55,16 +56,16 @@ def _parts(shown: object) -> list[Part]:
 
 @_line.register(Plan)
 def _(plan: Plan) -> str:
-    if len(plan.pipelines) > 1:
-        return shape(plan)
-    return f"{shape(plan)}: {chain(plan)}"
+    return layout(plan)
 
 
 @_parts.register(Plan)
 def _(plan: Plan) -> list[Part]:
     return [
+        layout(plan),
+        "",
         *stage_tables(plan),
-        labelled((("plan", shape(plan)), ("problem", plan.problem_digest[:_DIGITS]))),
+        labelled([("problem", plan.problem_digest[:_DIGITS])]),
     ]
 
 
@@ -72,14 +73,13 @@ def _(plan: Plan) -> list[Part]:
 def _(result: Result) -> str:
     if result.best is None:
         return f"{result.status}: {headline(result)}"
-    found = times(result.best, result.objective)
-    return f"{result.status}: {headline(result)}; {found}, by {result.solver}"
+    return f"{answer(result, result.best)}, by {result.solver}"
 
 
 @_parts.register(Result)
 def _(result: Result) -> list[Part]:
     if result.best is None:
-        return [labelled((("status", f"{result.status}: {headline(result)}"),))]
+        return [headline(result)]
     return plan_report(result, result.best)
 
 
@@ -90,8 +90,8 @@ def _(table: CostTable) -> str:
         for name, source in zip(table.cluster_names, table.sources, strict=True)
     )
     return (
-        f"{sources}; {count(len(table.units), 'unit')}, "
-        f"{count(len(table.slices), 'micro-batch count')}, "
+        f"{sources}; {counted(len(table.units), 'unit')}, "
+        f"{counted(len(table.slices), 'micro-batch count')}, "
         f"{sum(_strategies(table)):,} strategies, "
         f"schedule {in_chunks(table.schedule, table.chunks)}, "
         f"problem {table.problem_digest[:_DIGITS]}"
@@ -151,7 +151,7 @@ def _(problem: Problem) -> str:
     )
     return (
         f"{problem.name}: {problem.model.name} on {clusters}, "
-        f"{count(training.global_batch, 'sequence')} of {training.seq_len} tokens, "
+        f"{counted(training.global_batch, 'sequence')} of {training.seq_len} tokens, "
         f"schedule {in_chunks(training.schedule, training.chunks)}"
     )
 
@@ -216,12 +216,12 @@ def _(problem: Problem) -> list[Part]:
                 ("problem", problem.name),
                 (
                     "model",
-                    f"{model.name}, {count(model.layers, 'layer')}, "
-                    f"{count(len(model.units), 'unit')}{_experts(model)}",
+                    f"{model.name}, {counted(model.layers, 'layer')}, "
+                    f"{counted(len(model.units), 'unit')}{_experts(model)}",
                 ),
                 (
                     "training",
-                    f"{count(training.global_batch, 'sequence')} of "
+                    f"{counted(training.global_batch, 'sequence')} of "
                     f"{training.seq_len} tokens, {_precision(training)}, "
                     f"{training.optimizer}, ZeRO {training.zero}, "
                     f"schedule {in_chunks(training.schedule, training.chunks)}",

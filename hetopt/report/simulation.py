@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from hetopt.base.words import counted
 from hetopt.cost.table.ticks import TICK_S
 from hetopt.report.drawing.sheet import labelled, sheet
 from hetopt.report.rows import simulation_rows
@@ -87,7 +88,7 @@ def _path(critical: CriticalPath) -> str:
     path = ", ".join(
         f"{kind} {time_s:.4f} s" for kind, time_s in sorted(_parts(critical).items())
     )
-    return f"{len(critical)} events: {path}"
+    return f"{counted(len(critical), 'event')}: {path}"
 
 
 def simulation_to_json(

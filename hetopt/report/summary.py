@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hetopt.base.words import counted
+from hetopt.report.rounding import percent
 from hetopt.results.spending import cost_of_time
 
 if TYPE_CHECKING:
@@ -17,7 +19,7 @@ if TYPE_CHECKING:
     from hetopt.results.result import Objective, Result
     from hetopt.results.spending import Spent
 
-#: How a (p, q) was settled, in words.
+#: How a pair of stages and micro-batches was settled, in words.
 SETTLED = {
     "solved": "solved",
     "refuted-by-bound": "refuted by bound",
@@ -27,6 +29,8 @@ SETTLED = {
 }
 #: Amounts of money from here on are shown without decimals.
 _LARGE = 1000
+#: A gap from here on says nothing about the plan.
+_USELESS = 0.99
 _MINIMISED = "what is minimised"
 #: The objective, in words.
 FORMS: Mapping[Objective, str] = {
@@ -38,21 +42,17 @@ FORMS: Mapping[Objective, str] = {
 
 
 def headline(result: Result) -> str:
-    """Return the outcome of a search in one line."""
+    """Return how sure the outcome of a search is, and of which plans."""
     if result.status == "optimal":
-        form = FORMS[result.objective]
-        over = "all (p, q)" if result.spent is None else _permitted(result.spent)
-        if result.several is not None:
-            over = f"all plans of up to {count(result.several.most, 'pipeline')}"
-        over += f" and {searched_schedules(result)}" if result.schedules else ""
-        return f"proven optimal in {form} over {over}{_without(result)}"
+        cheapest = result.objective == "cost"
+        proven = "proven of least cost" if cheapest else "proven optimal"
+        return proven + _among(result)
     if result.status == "feasible":
-        return (
-            f"best plan found{_without(result)}, not proven: "
-            f"{gap_text(result.gap)} from the bound"
-        )
+        if result.gap is None or result.gap > _USELESS:
+            return f"how far from the best possible is unknown{_among(result)}"
+        return f"at most {percent(result.gap)} from the best possible{_among(result)}"
     if result.status == "infeasible":
-        return f"no feasible plan{_without(result)}: {result.reason}"
+        return f"no feasible plan{_among(result)}: {result.reason}"
     return result.reason or "stopped without a plan"
 
 
@@ -70,23 +70,33 @@ def offloads(clusters: Iterable[Cluster]) -> tuple[str, ...]:
 
 
 def summary(result: Result, best: PricedPlan) -> tuple[tuple[str, str], ...]:
-    """Return label and text of each line about a result with a plan."""
-    left = unused(result, best.plan)
-    price = () if result.launch is None else (("price", price_of(result.launch, best)),)
+    """Return label and text of each line on how a result was found."""
     return (
-        ("status", f"{result.status}: {headline(result)}"),
         ("plan", shape(best.plan)),
-        *((("not used", ", ".join(left)),) if left else ()),
         ("iteration time", times(best, result.objective)),
-        *price,
         ("throughput", throughput(result)),
-        *cost_lines(result.cost),
         ("lower bound", bound(result)),
         searched(result),
         *((("schedules", schedules(result)),) if result.schedules else ()),
         ("solver", solver(result)),
         ("latencies", latencies(result)),
     )
+
+
+def _among(result: Result) -> str:
+    """Return in words which plans were searched, if not the usual ones."""
+    parts = []
+    if result.launch is not None:
+        parts.append(f"of the plans that {result.launch.launcher} can run")
+    if result.relaxed:
+        parts.append(f"with {' and '.join(result.relaxed)} relaxed")
+    if result.several is not None and result.several.most > 1:
+        parts.append(f"of up to {counted(result.several.most, 'pipeline')}")
+    if result.schedules:
+        parts.append(f"over {searched_schedules(result)}")
+    if result.spent is not None:
+        parts.append(f"over {_permitted(result.spent)}")
+    return f" {', '.join(parts)}" if parts else ""
 
 
 def _permitted(spent: Spent) -> str:
@@ -99,74 +109,63 @@ def _permitted(spent: Spent) -> str:
     return " ".join(["all choices of nodes", " and ".join(limits)]).strip()
 
 
-def _without(result: Result) -> str:
-    """Return in words which plans the search covers, if not the usual ones."""
-    if result.launch is not None:
-        return f" of the plans that {result.launch.launcher} can run"
-    if not result.relaxed:
-        return ""
-    return f" with {' and '.join(result.relaxed)} relaxed"
-
-
 def price_of(launch: Launch, best: PricedPlan) -> str:
     """Return how much longer an iteration takes because of the launcher's limits."""
     if launch.closed_form_s is None or launch.iteration_time_s is None:
-        return "unknown: the time was up before a plan without limits was found"
+        return (
+            f"What {launch.launcher} costs is unknown: the time was up before a plan "
+            "without its limits was found."
+        )
     proven = "" if launch.proven else ", not proven"
     return (
+        f"{launch.launcher} costs "
         f"{best.closed_form_s / launch.closed_form_s - 1:+.2%} in closed form, "
         f"{best.iteration_time_s / launch.iteration_time_s - 1:+.2%} simulated, "
-        f"against {launch.closed_form_s:.4f} s with any launcher "
-        f"({launch.schedule}{proven})"
+        f"against the best plan of any launcher ({launch.schedule}{proven})."
     )
 
 
 def shape(plan: Plan) -> str:
-    """Return p, q, schedule and devices; or the number of several pipelines."""
+    """Return stages, micro-batches, schedule and devices; or the pipelines."""
+    used = f"schedule {in_chunks(plan.schedule, plan.chunks)}, "
+    used += f"{counted(plan.devices, 'device')} used"
     if len(plan.pipelines) > 1:
-        return (
-            f"{len(plan.pipelines)} pipelines side by side, schedule {plan.schedule}, "
-            f"{count(plan.devices, 'device')} used"
-        )
-    pipeline = plan.pipeline
-    stages = count(len(pipeline.stages), "stage")
-    microbatches = count(pipeline.microbatches, "micro-batch", "es")
-    devices = count(plan.devices, "device")
-    schedule = in_chunks(plan.schedule, plan.chunks)
-    return f"p = {stages}, q = {microbatches}, schedule {schedule}, {devices} used"
+        return f"{len(plan.pipelines)} pipelines side by side, {used}"
+    stages = counted(len(plan.pipeline.stages), "stage")
+    microbatches = counted(plan.pipeline.microbatches, "micro-batch", "es")
+    return f"{stages} x {microbatches}, {used}"
 
 
 def share_line(number: int, pipeline: Pipeline) -> str:
     """Return the stages, sequences and devices of one pipeline in one line."""
-    microbatches = count(pipeline.microbatches, "micro-batch", "es")
-    text = f"pipeline {number}: {count(len(pipeline.stages), 'stage')}, {microbatches}"
+    microbatches = counted(pipeline.microbatches, "micro-batch", "es")
+    text = (
+        f"pipeline {number}: {counted(len(pipeline.stages), 'stage')}, {microbatches}"
+    )
     share = pipeline.share
     if pipeline.mix is not None:
         taken = pipeline.mix.sequences.items()
         each = ", ".join(f"{number} of {tokens} tokens" for tokens, number in taken)
-        text += f" of up to {count(pipeline.mix.per_microbatch, 'sequence')} ({each})"
+        text += f" of up to {counted(pipeline.mix.per_microbatch, 'sequence')} ({each})"
     if share is None:
         return text
     nodes = "; ".join(
         f"{name} {' + '.join(map(str, sizes))}" for name, sizes in share.nodes.items()
     )
-    return f"{text}, {count(share.batch, 'sequence')}, devices of nodes: {nodes}"
+    return f"{text}, {counted(share.batch, 'sequence')}, devices of nodes: {nodes}"
 
 
 def in_chunks(schedule: str, chunks: int) -> str:
     """Return a schedule, with the number of chunks per stage if there are several."""
-    return schedule if chunks == 1 else f"{schedule} of {chunks} chunks a stage"
+    return (
+        schedule if chunks == 1 else f"{schedule} of {counted(chunks, 'chunk')} a stage"
+    )
 
 
 def unused(result: Result, plan: Plan) -> list[str]:
     """Return the clusters of the problem on which the plan has no stage."""
     used = {stage.cluster for each in plan.pipelines for stage in each.stages}
     return [name for name in result.table_kinds if name not in used]
-
-
-def count(number: int, noun: str, ending: str = "s") -> str:
-    """Return a number with its noun."""
-    return f"{number} {noun}{'' if number == 1 else ending}"
 
 
 def times(best: PricedPlan, objective: Objective = "closed") -> str:
@@ -254,14 +253,14 @@ def gap_text(gap: float | None) -> str:
 def searched(result: Result) -> tuple[str, str]:
     """Return what was searched and how, as label and text."""
     if result.several is not None:
-        ways = count(result.several.divisions, "way")
-        pipelines = count(len(result.several.bounds), "pipeline")
+        ways = counted(result.several.divisions, "way")
+        pipelines = counted(len(result.several.bounds), "pipeline")
         return "divisions", (
             f"{ways} to divide the nodes: {pipelines} searched, "
             f"in {result.search_time_s:.1f} s"
         )
     if result.spent is None:
-        return "programs (p, q)", settled(result)
+        return "stages x micro-batches", settled(result)
     return "choices of nodes", fleets(result.spent, result.search_time_s)
 
 
@@ -272,7 +271,7 @@ def fleets(spent: Spent, search_time_s: float) -> str:
 
 
 def settled(result: Result) -> str:
-    """Return the number of (p, q) that were settled in each way."""
+    """Return how many pairs of stages and micro-batches were settled in each way."""
     counts = result.settled
     parts = [f"{count} {SETTLED[how]}" for how, count in counts.items()]
     total = sum(counts.values())
@@ -287,7 +286,7 @@ def settled(result: Result) -> str:
 def searched_schedules(result: Result) -> str:
     """Return the number of schedules that were searched."""
     number = len([each for each in result.schedules if each.status != "passed-over"])
-    return count(number, "schedule")
+    return counted(number, "schedule")
 
 
 def schedules(result: Result) -> str:

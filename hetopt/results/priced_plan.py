@@ -26,6 +26,12 @@ class PricedPlan:
     iteration_time_s: float
     objective_s: float | None = None
 
+    def time_s(self, objective: str) -> float:
+        """Return the time that is minimised: simulated, as UniAP counts, or closed."""
+        if objective == "simulated":
+            return self.iteration_time_s
+        return self.closed_form_s if self.objective_s is None else self.objective_s
+
     def times_to_json(self) -> dict[str, float]:
         """Return the times as plain JSON data."""
         data = {} if self.objective_s is None else {"objective_s": self.objective_s}

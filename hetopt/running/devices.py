@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 from typing import TYPE_CHECKING
 
+from hetopt.base.words import counted
 from hetopt.errors import InputError
 
 if TYPE_CHECKING:
@@ -44,8 +45,9 @@ def devices_of(slots: Sequence[int]) -> list[dict[str, str]]:
         return [dict.fromkeys(_VISIBLE, "-1") for _ in slots]
     if here < sum(slots):
         msg = (
-            f"the plan has {sum(slots)} ranks, and this machine {here} GPUs: run on "
-            "one with more, or set CUDA_VISIBLE_DEVICES= to run on its CPUs"
+            f"the plan has {counted(sum(slots), 'rank')}, and this machine "
+            f"{counted(here, 'GPU')}: run on one with more, or set "
+            "CUDA_VISIBLE_DEVICES= to run on its CPUs"
         )
         raise InputError(msg)
     seen = os.environ.get("CUDA_VISIBLE_DEVICES")

@@ -14,6 +14,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 
+from hetopt.base.words import counted
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chunks:
@@ -40,7 +42,7 @@ class Chunks:
 
     def __post_init__(self) -> None:
         if self.count < 2:
-            msg = f"{self.count} chunks, expected at least 2"
+            msg = f"{counted(self.count, 'chunk')}, expected at least 2"
             raise ValueError(msg)
 
     def durations_ns(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
-from hetopt.problem.training.pins import Domain
+from hetopt.problem.training.pins import NO_STAGES
 from hetopt.whatif.moves import links_of
 from hetopt.whatif.variants import Variant
 
@@ -18,8 +18,6 @@ if TYPE_CHECKING:
     from hetopt.problem.problem import Problem
 
 _GB = 10**9
-#: A pin that leaves a cluster out: it explains why the cluster is unused.
-_NONE = Domain(allowed=frozenset({0}))
 
 Kind = Literal["memory", "node", "link", "unused"]
 
@@ -103,7 +101,10 @@ def questions(problem: Problem, plan: Plan) -> Iterator[Question]:
             ),
         )
     for cluster in problem.clusters:
-        if cluster.name not in used and problem.pins.of(cluster.name).stages != _NONE:
+        if (
+            cluster.name not in used
+            and problem.pins.of(cluster.name).stages != NO_STAGES
+        ):
             yield Question(
                 kind="unused",
                 clusters=(cluster.name,),

@@ -107,9 +107,9 @@ class FleetSearch:
         self._budget = math.inf if spending.budget is None else spending.budget
         self._longest_s = spending.longest_s(request.table.tokens)
         self._done = np.zeros(len(self.fleets.nodes), dtype=bool)
-        most_q = max((x.microbatches for x in request.table.slices), default=1)
+        most = max((part.passes for part in request.table.slices), default=1)
         # Periods are rounded up, so a bound may be this much below the time of a plan.
-        self._slack_s = 2 * most_q * TICK_S / PERIOD_SCALE
+        self._slack_s = 2 * most * TICK_S / PERIOD_SCALE
 
     def run(self) -> None:
         """Search the open fleets, and report progress after each."""

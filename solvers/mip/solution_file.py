@@ -24,6 +24,7 @@ from math import isfinite, nan
 from typing import TYPE_CHECKING
 
 from hetopt.base.reading import MIB, read_text
+from hetopt.base.words import counted
 from hetopt.errors import InputError
 
 if TYPE_CHECKING:
@@ -211,7 +212,7 @@ def _highs(path: str, lines: list[str]) -> Solution:
     if lines[start - 2].strip() == "Infeasible":
         status = f"{status}, infeasible"
     if count > len(lines) - start - 1:
-        msg = f"expected {count} columns, but the file ends early"
+        msg = f"expected {counted(count, 'column')}, but the file ends early"
         raise ValueError(msg)
     values = _values(_pairs(lines[start + 1 : start + 1 + count]))
     return Solution(path=path, solver="HiGHS", status=status, values=values)

@@ -10,6 +10,7 @@ import numpy as np
 
 from hetopt.base.deadline import Deadline, Stopped
 from hetopt.base.run_until import run_until
+from hetopt.base.words import counted
 from hetopt.cost.build import coefficients, usable_bytes
 from hetopt.cost.table.ticks import LONGEST_NS, LONGEST_S
 from hetopt.formulations.chain import Chain
@@ -81,20 +82,20 @@ def _without_stages(problem: Problem) -> str:
     if body < least:
         return (
             f"training.chunks: is {chunks}, so a chunk has {body} unit between "
-            f"embedding and head, but several chunks need at least {least} stages: "
-            "use fewer chunks, or a schedule with one chunk"
+            "embedding and head, but several chunks need at least "
+            f"{counted(least, 'stage')}: use fewer chunks, or a schedule with one chunk"
         )
     if devices < least:
         return (
-            f"clusters: there is {devices} device, but several chunks "
-            f"(training.chunks is {chunks}) need at least {least} stages, each on a "
-            "device of its own: add devices, or use a schedule with one chunk"
+            f"clusters: there is {devices} device, but several chunks (training.chunks "
+            f"is {chunks}) need at least {counted(least, 'stage')}, each on a device "
+            "of its own: add devices, or use a schedule with one chunk"
         )
     whose, what = ("a chunk's" if chunks > 1 else "the"), "pairs" * is_folded or "units"
     return (
         f"pin.stages: no permitted number of stages is between {least} and "
         f"{min(body, devices)}: {whose} transformer layers are {body} {what}, and the "
-        f"clusters have {devices} devices"
+        f"clusters have {counted(devices, 'device')}"
     )
 
 
@@ -159,8 +160,11 @@ def _placed_words(table: CostTable, chain: Chain) -> str:
     if table.pairs is not None:
         return f"the model's {chain.length} pairs of body units"
     if table.chunks > 1:
-        return f"the {chain.length} body units of each of {table.chunks} chunks"
-    return f"the model's {chain.length} body units"
+        return (
+            f"the {counted(chain.length, 'body unit')} of each of "
+            f"{counted(table.chunks, 'chunk')}"
+        )
+    return f"the model's {counted(chain.length, 'body unit')}"
 
 
 def _of_help(problem: Problem) -> str:
@@ -265,7 +269,11 @@ def _placed_kinds(table: CostTable) -> list[int]:
 
 def _body_name(table: CostTable) -> str:
     name = " or ".join(table.kinds[kind] for kind in _placed_kinds(table))
-    return name if table.chunks == 1 else f"{name} of each of {table.chunks} chunks"
+    return (
+        name
+        if table.chunks == 1
+        else f"{name} of each of {counted(table.chunks, 'chunk')}"
+    )
 
 
 def _most_units(table: CostTable, chain: Chain, principles: Principles) -> list[int]:

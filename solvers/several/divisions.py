@@ -11,6 +11,7 @@ from __future__ import annotations
 from itertools import combinations, product
 from typing import TYPE_CHECKING
 
+from hetopt.base.words import counted
 from hetopt.errors import InputError
 from hetopt.problem.division import unlinked
 
@@ -46,7 +47,10 @@ def divisions(problem: Problem, most: int, *, cuts: bool = True) -> list[Divisio
     """
     nodes = max(count for each in problem.clusters for _, count in each.sizes)
     if (2 * nodes + 1) ** most > _MOST_CHOICES:
-        msg = f"is {most}: {nodes} nodes can be divided in too many ways, ask for fewer"
+        msg = (
+            f"is {most}: {counted(nodes, 'node')} can be divided in too many ways, ask "
+            "for fewer"
+        )
         raise InputError(msg, field="pipelines")
     found: dict[Division, None] = {}
     for pipelines in range(2, most + 1):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
+from hetopt.base.words import counted
 from hetopt.cost.table_file.file import table_digest
 from hetopt.plans.plan import Plan
 from hetopt.pricing.price import price
@@ -55,7 +56,7 @@ def solve_several(request: Request, solve: Solve, most: int) -> Result:
         choice=search.choice,
         reason="stopped before a plan was found"
         if possible
-        else f"no plan of up to {most} pipelines fits the devices",
+        else f"no plan of up to {counted(most, 'pipeline')} fits the devices",
         interrupted=search.interrupted,
         several=Several(
             most=most, divisions=len(search.ways), bounds=tuple(search.bounds)

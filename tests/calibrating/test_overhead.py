@@ -1,7 +1,10 @@
 from __future__ import annotations
 
+import pytest
+
 from hetopt.calibrating.overhead import fit_overhead
 from hetopt.cost.build import build_table
+from hetopt.errors import InputError
 from hetopt.pricing.price import price
 from tests.calibrating.making import plan_of, problem_of, run_of
 
@@ -18,3 +21,14 @@ def test_memory_corrects_the_overhead_of_the_fullest_device() -> None:
     less = fit_overhead(run, max(memory) // 2)
     assert less.overhead_bytes == 0
     assert (less.bounded or "").startswith("overhead (0 to ")
+
+
+def test_more_memory_than_a_device_has_is_refused() -> None:
+    problem = problem_of()
+    run = run_of(problem, 1.0)
+    sizes = {each.name: each.memory_bytes for each in problem.clusters}
+    size = sizes[fit_overhead(run, 1).cluster]
+    assert fit_overhead(run, size).planned_bytes
+    with pytest.raises(InputError, match="give what one device held") as caught:
+        fit_overhead(run, size + 1)
+    assert caught.value.field == "--memory"

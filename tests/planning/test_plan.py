@@ -221,7 +221,7 @@ def test_shown_in_a_line_in_print_and_in_notebooks(problem: Problem) -> None:
         assert "fast</td>" in shown._repr_html_()
     assert "proven optimal" in str(result)
     assert "rank" in str(result)
-    assert f"{result.best.closed_form_s:.4f} s in closed form" in repr(result)
+    assert f"{result.best.closed_form_s:.3g} s per iteration in closed" in repr(result)
 
 
 def test_layers_with_windows_are_planned_alike_by_whoever_proves() -> None:

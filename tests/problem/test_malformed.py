@@ -278,7 +278,7 @@ REPLACED = [
     (
         LINK,
         LINK + "\n  pairs:\n  - between: [a100]",
-        "16: links.pairs.0.between: names 1 clusters, expected two such as",
+        "16: links.pairs.0.between: names 1 cluster, expected two such as",
     ),
     (
         LINK,
@@ -388,7 +388,7 @@ APPENDED = [
     ("pin: {units: [1, 33]}", "pin.units.0: is 1, expected more than the embedding a"),
     ("pin: {units: [20, 14], stages: 3}", "pin.units: lists 2 stages, which pin.stag"),
     ("pin: {resharding: leeder}", "pin.resharding: is 'leeder' (did you mean 'leader'"),
-    ("pin: {forbid: {next: [[a100]]}}", "pin.forbid.next.0: names 1 clusters, expect"),
+    ("pin: {forbid: {next: [[a100]]}}", "pin.forbid.next.0: names 1 cluster, expect"),
     ("pin: {forbid: {next: [a100]}}", "pin.forbid.next.0: is 'a100', expected a list"),
     ("pin: {forbid: {next: [[a100, x]]}}", "pin.forbid.next.0.1: is 'x', expected a c"),
     ("pin: {forbid: {clusters: {x: {}}}}", "pin.forbid.clusters.x: is 'x', expected a"),

@@ -16,6 +16,7 @@ from hetopt.cli import main
 from hetopt.cost.profiles.file import read_profile
 from hetopt.cost.profiles.units import shard_key
 from hetopt.cost.shard_shape import UNITS
+from tests.processes import heed
 
 pytestmark = pytest.mark.torch
 
@@ -60,6 +61,7 @@ def _interrupted(command: list[str], path: Path) -> str:
     with subprocess.Popen(
         command,
         env=environment(),
+        preexec_fn=heed,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

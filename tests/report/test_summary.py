@@ -12,13 +12,14 @@ from hetopt.plans.strategy import Strategy
 from hetopt.pricing.price import Price
 from hetopt.problem.model.model import Model
 from hetopt.report.drawing.console import PIPE_WIDTH, draw
-from hetopt.report.plan_report import plan_report
+from hetopt.report.head import answer
+from hetopt.report.plan_report import Told, plan_report
 from hetopt.report.progress import ProgressBar, state
 from hetopt.report.rows import (
     boundary_rows,
     chain,
     contents,
-    plan_rows,
+    short_contents,
     stage_rows,
     strategies,
 )
@@ -108,8 +109,9 @@ def result(**changes: object) -> Result:
 def test_stage_rows_hold_numbers() -> None:
     first, last = stage_rows(MODEL, PLAN, PRICE)
     assert first == (
-        *(0, "h20", 0, 4, "embedding + 3 layer", 1, 2, 4, "full", "", 8),
-        *(10_000_000_000, 75_200_000_000, 1.5, 3.0, 3, 0.25, 1, 1),
+        *(0, "h20", 0, 4, "embedding + 3 layers", "emb+3"),
+        *("cp2 tp4 full", 8),
+        *(10_000_000_000, 75_200_000_000, 1.5, 3.0, 3, 0.25),
     )
     assert last.contents == "layer + head"
 
@@ -124,8 +126,7 @@ def test_boundary_rows_hold_numbers() -> None:
 
 
 def test_clusters_with_the_same_strategy_are_grouped() -> None:
-    assert chain(PLAN) == "h20 1 x (1,2,4) full -> a100 1 x (2,1,1) none"
-    assert plan_rows((PRICED,))[0][:4] == (1, 2, 4, 10)
+    assert chain(PLAN) == "h20 1 stage cp2 tp4 full recompute -> a100 1 stage dp2"
 
 
 def test_contents_keep_pipeline_order() -> None:
@@ -133,6 +134,9 @@ def test_contents_keep_pipeline_order() -> None:
     assert contents(("mlp-down", "attention", "mlp-up", "mlp-down")) == (
         "2 mlp-down + attention + mlp-up"
     )
+    kinds = ("embedding", "layer", "layer-experts", "layer", "head")
+    assert contents(kinds) == "embedding + 2 layers + layer-experts + head"
+    assert short_contents(kinds) == "emb+3+head"
 
 
 def test_strategies_of_units_that_are_alike_are_counted() -> None:
@@ -146,32 +150,37 @@ def test_strategies_of_units_that_are_alike_are_counted() -> None:
 
 def test_summary_says_what_uniap_minimises() -> None:
     best = replace(PRICED, objective_s=1.5)
-    lines = dict(summary(result(objective="uniap", best=best), best))
-    assert "proven optimal in UniAP's objective" in lines["status"]
+    found = result(objective="uniap", best=best)
+    lines = dict(summary(found, best))
+    assert answer(found, best).startswith("1.50 s per iteration as UniAP counts, ")
     assert lines["iteration time"].startswith("1.5000 s as UniAP counts (what is min")
 
 
 def test_summary_says_all_that_matters() -> None:
     lines = dict(summary(result(), PRICED))
-    assert "proven optimal" in lines["status"]
-    assert "p = 2 stages, q = 4 micro-batches" in lines["plan"]
+    assert "2 stages x 4 micro-batches" in lines["plan"]
     assert "2.0000 s in closed form" in lines["iteration time"]
     assert "1.9000 s simulated (-5.0%)" in lines["iteration time"]
     assert lines["throughput"] == (
         "12,346 tokens/s, MFU 40.0% of all devices offered, 50.0% of those used"
     )
     assert lines["lower bound"] == "2.0000 s, gap 0.00%"
-    assert lines["programs (p, q)"] == (
+    assert lines["stages x micro-batches"] == (
         "3: 1 solved, 1 refuted by bound, 1 infeasible, in 1.2 s"
     )
     assert lines["latencies"].startswith("h20 modelled, a100 measured (modelled")
 
 
 def test_clusters_that_are_not_used_are_named() -> None:
-    assert "not used" not in dict(summary(result(), PRICED))
+    assert "not used" not in " ".join(map(str, plan_report(result(), PRICED)))
     kinds = {"h20": "modelled", "v100": "modelled", "a100": "measured", "b": "measured"}
-    lines = dict(summary(result(table_kinds=kinds), PRICED))
-    assert lines["not used"] == "v100, b"
+    found = result(table_kinds=kinds)
+    assert "v100, b are not used." in plan_report(found, PRICED)
+    told = Told(unused={"b": "b is not used: why."}, explain="hetopt explain p.yaml")
+    parts = plan_report(found, PRICED, told=told)
+    assert "b is not used: why." in parts
+    more = "`hetopt explain p.yaml` says what using more would cost"
+    assert f"v100 is not used; {more}." in parts
 
 
 def test_measured_latencies_need_no_warning() -> None:
@@ -194,7 +203,7 @@ def test_headlines_without_a_plan() -> None:
     unknown = result(status="unknown", **none)
     assert headline(unknown).startswith("stopped without a plan")
     feasible = result(status="feasible", gap=0.05)
-    assert headline(feasible) == "best plan found, not proven: 5.00% from the bound"
+    assert headline(feasible) == "at most 5.0% from the best possible"
 
 
 def test_output_into_a_pipe_is_plain_and_unbroken() -> None:
@@ -202,9 +211,9 @@ def test_output_into_a_pipe_is_plain_and_unbroken() -> None:
         plan_report(result(), PRICED, problem=PROBLEM, prices=(PRICE,)), io.StringIO()
     )
     assert "\x1b" not in text
-    rows = [line for line in text.split("\n") if "a100" in line and "2,1,1" in line]
+    rows = [line for line in text.split("\n") if "a100" in line and "75.2" in line]
     assert len(rows) == 1
-    for cell in ("4-5", "layer + head", "20.0 of 75.2", "2.00/4.00", "12.5%"):
+    for cell in ("1+head", "dp2", "20.0/75.2", "2.00/4.00", "12%"):
         assert cell in rows[0]
     assert all(len(line) <= PIPE_WIDTH for line in text.split("\n"))
     assert not any(line.endswith(" ") for line in text.split("\n"))
@@ -218,10 +227,14 @@ def test_alternatives_are_ranked_after_the_reported_plan() -> None:
         ),
         io.StringIO(),
     )
-    ranked = [line.split()[:6] for line in text.split("\n") if "h20 1 x" in line]
+    ranked = [
+        line.split()[:6]
+        for line in text.split("\n")
+        if "h20 1 stage" in line and "%" in line
+    ]
     assert ranked == [
-        ["1", "2", "4", "10", "2.0000", "1.9000"],
-        ["2", "2", "4", "10", "2.5000", "1.8000"],
+        ["1", "+0.0%", "2", "4", "10", "h20"],
+        ["2", "+25.0%", "2", "4", "10", "h20"],
     ]
 
 
@@ -273,5 +286,5 @@ def test_a_report_says_which_clusters_offload_and_what_is_assumed() -> None:
     assert said.startswith("h20 offloads the optimizer: its states are in the hosts'")
     assert "gradients go there (31.5 GB/s per device), hosts update (40 GB/s)" in said
     for problem, told in ((replace(PROBLEM, clusters=(own,)), 1), (PROBLEM, 0)):
-        parts = plan_report(result(), PRICED, problem=problem)
+        parts = plan_report(result(), PRICED, problem=problem, verbose=True)
         assert sum(part == said for part in parts) == told

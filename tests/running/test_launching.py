@@ -14,6 +14,7 @@ import pytest
 from hetopt.errors import HetoptError, InputError
 from hetopt.running import launching
 from hetopt.running.launching import launch, scripts_of
+from tests.processes import ended, heed, ignored
 
 
 @pytest.fixture(autouse=True)
@@ -83,23 +84,6 @@ def test_what_does_not_listen_is_killed_with_its_children(tmp_path: Path) -> Non
         ended(pid)
 
 
-def ended(pid: int) -> None:
-    """A process that was killed is gone in a moment."""
-    deadline = time.monotonic() + 5
-    while alive(pid):
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
-def alive(pid: int) -> bool:
-    """Whether a process runs; one that nobody waited for does not."""
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except FileNotFoundError:
-        return False
-    return state != "Z"
-
-
 PROGRAM = """
 import sys
 from pathlib import Path
@@ -114,14 +98,17 @@ with interruption.released():
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_an_interruption_ends_all(tmp_path: Path, number: int) -> None:
+    """Also where the tests themselves run in the background, or under nohup."""
     pids = tmp_path / "pids"
     folder = bundle(tmp_path / "out", *[f"echo $$ >> {pids}; sleep 300"] * 2)
-    process = subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, str(folder), str(tmp_path)],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    with ignored(number):
+        process = subprocess.Popen(
+            [sys.executable, "-c", PROGRAM, str(folder), str(tmp_path)],
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+            preexec_fn=heed,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
     deadline = time.monotonic() + 30
     while not pids.exists() or len(pids.read_text().split()) < 2:
         assert time.monotonic() < deadline

@@ -14,6 +14,7 @@ import pytest
 
 pytest.importorskip("torch")
 
+from tests.processes import heed
 
 pytestmark = pytest.mark.torch
 
@@ -206,6 +207,7 @@ def test_an_interruption_leaves_no_rank(folder: Path, number: int) -> None:
         command("run", "problem.yaml", "plan.json", *own, "--measured", "no.json"),
         cwd=folder,
         env=variables(),
+        preexec_fn=heed,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,

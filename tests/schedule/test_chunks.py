@@ -249,7 +249,7 @@ def test_impossible_pipelines_are_refused() -> None:
     kept = {name: getattr(good, name) for name in good.__dataclass_fields__}
     with pytest.raises(ValueError, match="expected a multiple of at least 2 stages"):
         PipelineTimes(**{**kept, "microbatches": good.stages + 1})
-    with pytest.raises(ValueError, match="1 chunks, expected at least 2"):
+    with pytest.raises(ValueError, match="1 chunk, expected at least 2"):
         Chunks(count=1, way_back_ns=0, way_back_occupancy_ns=0)
 
 

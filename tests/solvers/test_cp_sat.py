@@ -10,6 +10,7 @@ from pathlib import Path
 from ortools.sat.python import cp_model
 
 from hetopt.solvers.cp_sat import run
+from tests.processes import heed
 
 
 def endless() -> tuple[cp_model.CpSolver, cp_model.CpModel]:
@@ -45,6 +46,7 @@ def test_a_signal_ends_a_search_at_once() -> None:
     ended = subprocess.run(
         [sys.executable, "-c", program],
         cwd=Path(__file__).parents[2],
+        preexec_fn=heed,
         capture_output=True,
         text=True,
         timeout=30,

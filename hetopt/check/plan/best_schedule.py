@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING, Any
 
+from hetopt.base.words import counted
 from hetopt.check.plan.reading import (
     choice,
     choices,
@@ -79,7 +80,7 @@ class Schedules:
                 said = f"{name} (chunks: {chunks})"
                 yield f"schedules: {said} is listed {count} times, expected once"
             if STEPS[name].interleaved != (chunks > 1):
-                yield f"schedules: {name} has {chunks} chunks"
+                yield f"schedules: {name} has {counted(chunks, 'chunk')}"
         for each in self._claims:
             findings = [*_alone(each), *_beside(each, value)]
             if plan is not None and value is not None and _is_of(each, plan):

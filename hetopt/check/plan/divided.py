@@ -19,6 +19,7 @@ from hetopt.cost.device_work import least_device_seconds
 from hetopt.cost.divided import depends_on
 from hetopt.errors import InputError
 from hetopt.plans.plan import MOST_PIPELINES
+from hetopt.results.certificate import PS_S
 from hetopt.results.result import OPTIMALITY_GAP
 
 if TYPE_CHECKING:
@@ -66,6 +67,8 @@ class Divided:
         self._problem = problem
         self._batch = problem.training.global_batch
         self._body = sum(table.body[kind] for kind in table.units)
+        # Periods are rounded up to whole picoseconds, in the plan and in the bound.
+        self._slack_s = 2 * self._batch * table.chunks * PS_S
         self.most = whole(data, "most", "several")
         if self.most > MOST_PIPELINES:
             msg = f"is {self.most}, expected at most {MOST_PIPELINES}"
@@ -155,11 +158,36 @@ class Divided:
             yield f"lower_bound_s: {bound}, more than the plan's {value!r}"
         if bound > self.least_s * (1 + _TOLERANCE):
             yield f"lower_bound_s: {bound}, the divisions prove only {self.least_s!r}"
+        own = self._least(self._own(plan))
+        if own > value * (1 + _TOLERANCE) + self._slack_s:
+            yield (
+                f"several.bounds: the plan takes {value!r} s, its own division is said "
+                f"to take at least {own!r} s"
+            )
         expected = max(0.0, (value - bound) / value)
         if gap is None or abs(gap - expected) > _TOLERANCE:
             yield f"gap: {gap}, expected {expected!r}"
         if status == "optimal" and expected > OPTIMALITY_GAP + _TOLERANCE:
             yield f"status: optimal, but the gap is {expected!r}"
+
+    def _own(self, plan: Plan) -> Division:
+        """Return the division of the nodes that a plan has."""
+        shares = [pipeline.share for pipeline in plan.pipelines]
+        if None in shares:
+            return (
+                {
+                    each.name: tuple(s for s, count in each.sizes for _ in range(count))
+                    for each in self._problem.clusters
+                },
+            )
+        return tuple(
+            {
+                name: tuple(sorted(sizes, reverse=True))
+                for name, sizes in share.nodes.items()
+            }
+            for share in shares
+            if share is not None
+        )
 
     def _division(self, entry: Mapping[str, Any], place: str) -> Division:
         division = []

@@ -10,6 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
+from hetopt.base.words import counted
 from hetopt.check.plan.pricing import rows_of
 from hetopt.check.plan.schedule.schedules import STEPS
 from hetopt.check.plan.schedule.times import closed_form
@@ -80,8 +81,8 @@ def _mix_findings(
     batch, each = problem.training.global_batch, mix.per_microbatch
     if batch % each:
         yield (
-            f"pipeline {number}: {each} sequences in a micro-batch do not divide the "
-            f"global batch {batch}"
+            f"pipeline {number}: {counted(each, 'sequence')} in a micro-batch do not "
+            f"divide the global batch {batch}"
         )
     count = sum((n + each - 1) // each for n in mix.sequences.values())
     if pipeline.microbatches != count:
@@ -92,8 +93,8 @@ def _mix_findings(
     taken = sum(mix.sequences.values())
     if pipeline.share is not None and pipeline.share.batch != taken:
         yield (
-            f"pipeline {number}: has a share of {pipeline.share.batch} sequences, "
-            f"and takes {taken}"
+            f"pipeline {number}: has a share of "
+            f"{counted(pipeline.share.batch, 'sequence')}, and takes {taken}"
         )
 
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from hetopt.base.words import counted
 from hetopt.cost.memory import parameter_bytes
 from hetopt.cost.shapes import Shape
 from hetopt.cost.units import unit_expert_parameters, unit_parameters
@@ -139,7 +140,7 @@ class _Moves:
             return f"{name} has no positions {begin} to {end}"
         count = row.end - row.begin
         if row.bytes != count * self._bytes[state]:
-            expected = f"{count * self._bytes[state]} for {count} values"
+            expected = f"{count * self._bytes[state]} for {counted(count, 'value')}"
             return f"{size} bytes, expected {expected}"
         self._units[unit].rows[part, state].append(row)
         return None

@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from hetopt.base.words import counted
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
@@ -81,8 +83,8 @@ def packing_findings(cluster: Cluster, stages: Sequence[Strategy]) -> Iterator[s
     there_are = sum(size * count for size, count in nodes)
     if devices > there_are:
         yield (
-            f"cluster {cluster.name!r}: stages take {devices} devices, it has "
-            f"{there_are}"
+            f"cluster {cluster.name!r}: stages take {counted(devices, 'device')}, it "
+            f"has {there_are}"
         )
         return
     if not all(most_stages(cluster, strategy) for strategy in set(stages)):
@@ -90,7 +92,8 @@ def packing_findings(cluster: Cluster, stages: Sequence[Strategy]) -> Iterator[s
     if not _fit(nodes, stages):
         counts = Counter(strategy.devices for strategy in stages)
         listed = " and ".join(
-            f"{count} of {own} devices" for own, count in sorted(counts.items())
+            f"{count} of {counted(own, 'device')}"
+            for own, count in sorted(counts.items())
         )
         sizes = ", ".join(f"{count} of {size}" for size, count in reversed(nodes))
         yield (

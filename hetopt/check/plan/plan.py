@@ -7,6 +7,7 @@ from fractions import Fraction
 from itertools import groupby, pairwise
 from typing import TYPE_CHECKING
 
+from hetopt.base.words import counted
 from hetopt.check.plan.lengths import (
     closed_form_of,
     last_ends_of,
@@ -209,9 +210,9 @@ def _sound(
     p, q = len(pipeline.stages), pipeline.microbatches
     if plan.chunks > 1 and (p < 2 or q % p):
         findings.append(
-            f"pipeline: {p} stages of {plan.chunks} chunks and {q} microbatches, "
-            "expected at least 2 stages, and microbatches that are a multiple of the "
-            "stages"
+            f"pipeline: {counted(p, 'stage')} of {counted(plan.chunks, 'chunk')} and "
+            f"{q} microbatches, expected at least 2 stages, and microbatches that are "
+            "a multiple of the stages"
         )
         raise CheckError(findings)
     if table.pairs is not None and q <= p:

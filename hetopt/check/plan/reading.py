@@ -7,6 +7,7 @@ import reprlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, get_args
 
+from hetopt.base.words import counted
 from hetopt.errors import InputError
 from hetopt.plans.plan import MOST_PIPELINES, PLAN_SCHEMA, Plan
 from hetopt.problem.training.choices import RECOMPUTE, RESHARDING, SCHEDULE_CHOICES
@@ -40,7 +41,9 @@ def read_plan(data: object, field: str) -> Plan:
     text(plan, "table_digest", field)
     pipelines = items(plan, "pipelines", field)
     if not 1 <= len(pipelines) <= MOST_PIPELINES:
-        msg = f"has {len(pipelines)} pipelines, expected 1 to {MOST_PIPELINES}"
+        msg = (
+            f"has {counted(len(pipelines), 'pipeline')}, expected 1 to {MOST_PIPELINES}"
+        )
         raise InputError(msg, field=_join(field, "pipelines"))
     for place, item in pipelines:
         pipeline = mapping(item, place)

@@ -123,6 +123,7 @@ class _Claims:
 
     def findings(self) -> Iterator[str]:
         yield from self._table_findings()
+        yield from self._count_findings()
         if self.divided is not None:
             yield from self.divided.findings()
             if self.settlements or self.alternatives:
@@ -145,6 +146,8 @@ class _Claims:
             return
         if self.status in ("infeasible", "unknown"):
             yield f"status: {self.status}, but there is a plan"
+        if self.data.get("reason") is not None:
+            yield "reason: there is one, but there is a plan"
         try:
             checked = self._check(self.plan)
         except CheckError as error:
@@ -176,6 +179,7 @@ class _Claims:
         if self.schedules is not None:
             yield from self.schedules.findings(self.plan, value)
         yield from self._bound_findings(self.plan, value)
+        yield from self._label_findings(value)
         yield from self._program_findings("plan", self.plan, value)
         yield from self._alternative_findings(self.plan, checked)
 
@@ -194,12 +198,14 @@ class _Claims:
         if self.kinds != expected:
             yield f"table_kinds: {self.kinds}, expected {expected}"
 
-    def _settlement_findings(self) -> Iterator[str]:
-        for p, q in self.repeated:
-            yield f"settlements: ({p}, {q}) more than once"
+    def _count_findings(self) -> Iterator[str]:
         counts = Counter(how for how, _ in self.settlements.values())
         if self.settled != dict(counts):
             yield f"settled: {self.settled}, the settlements say {dict(counts)}"
+
+    def _settlement_findings(self) -> Iterator[str]:
+        for p, q in self.repeated:
+            yield f"settlements: ({p}, {q}) more than once"
         for (p, q), (how, bound) in self.settlements.items():
             if how == "infeasible" and bound is not None:
                 yield f"settlements: ({p}, {q}) is infeasible, but has a bound"
@@ -305,6 +311,16 @@ class _Claims:
                 yield f"lower_bound_s: {bound}, {parts} prove only {lowest!r}"
             elif not _close(bound, min(lowest, value)):
                 yield f"lower_bound_s: {bound}, {parts} say {lowest!r}"
+
+    def _label_findings(self, value: float) -> Iterator[str]:
+        """Yield programs that are closed, but whose bounds permit a better plan."""
+        for (p, q), (how, bound) in self.settlements.items():
+            below = bound is not None and bound < value * (1 - OPTIMALITY_GAP)
+            if below and how not in ("infeasible", "unsettled"):
+                yield (
+                    f"settlements: ({p}, {q}) is {how}, but bounded by {bound}, below "
+                    f"the plan's {value!r}"
+                )
 
     def _program_findings(self, what: str, plan: Plan, value: float) -> Iterator[str]:
         key = (len(plan.pipelines[0].stages), plan.pipelines[0].microbatches)

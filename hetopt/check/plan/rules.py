@@ -5,6 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
+from hetopt.base.words import counted
 from hetopt.check.plan.packing import most_stages
 from hetopt.check.plan.schedule.chunks import units_of_chunk
 from hetopt.problem.training.choices import RECOMPUTE
@@ -33,8 +34,8 @@ def mesh_findings(
     if devices <= cluster.devices and not most_stages(cluster, strategy):
         inside = f"tp {tp}" if strategy.etp == 1 else f"tp {tp} and etp {strategy.etp}"
         yield (
-            f"{name}: {devices} devices per stage fit neither into one node nor, with "
-            f"{inside} inside each node, evenly into several nodes"
+            f"{name}: {counted(devices, 'device')} per stage fit neither into one node "
+            f"nor, with {inside} inside each node, evenly into several nodes"
         )
     if tp > cluster.max_tp:
         yield f"{name}: tp {tp} is more than max_tp {cluster.max_tp}"
@@ -53,7 +54,7 @@ def mesh_findings(
         yield f"{name}: cp {cp}, several kinds of layers or sequence lengths need cp 1"
     if training.seq_len % cp or (cp > 1 and training.seq_len % (2 * cp)):
         yield (
-            f"{name}: cp {cp} needs {2 * cp} equal parts of a sequence of "
+            f"{name}: cp {cp} needs {counted(2 * cp, 'equal part')} of a sequence of "
             f"{training.seq_len} tokens"
         )
     if training.seq_len % (cp * tp):
@@ -91,9 +92,12 @@ def _expert_findings(
         return
     ranks = strategy.dp * strategy.cp * tp
     if ranks % (ep * etp):
-        yield f"{name}: ep * etp = {ep * etp} does not divide its {ranks} devices"
+        yield (
+            f"{name}: ep * etp = {ep * etp} does not divide its "
+            f"{counted(ranks, 'device')}"
+        )
     if experts.number % ep:
-        yield f"{name}: ep {ep} does not divide the {experts.number} experts"
+        yield f"{name}: ep {ep} does not divide the {counted(experts.number, 'expert')}"
     if experts.ffn % etp:
         yield f"{name}: etp {etp} does not divide an expert's width {experts.ffn}"
     if etp > cluster.max_tp:
@@ -131,7 +135,10 @@ def table_findings(problem: Problem, table: CostTable) -> Iterator[str]:
         )
     chunks = problem.training.chunks
     if table.chunks != chunks:
-        yield f"table: {table.chunks} chunks a stage, the problem says {chunks}"
+        yield (
+            f"table: {counted(table.chunks, 'chunk')} a stage, the problem says "
+            f"{chunks}"
+        )
         return
     body = [
         kind for kind, inside in zip(table.kinds, table.body, strict=True) if inside
@@ -139,19 +146,22 @@ def table_findings(problem: Problem, table: CostTable) -> Iterator[str]:
     if table.pairs is not None:
         placed, whole = len(table.units), len(problem.model.units)
         if 2 * placed != whole:
-            yield f"table: {placed} pairs of units, the model has {whole} units"
+            yield (
+                f"table: {placed} pairs of units, the model has "
+                f"{counted(whole, 'unit')}"
+            )
     elif (units := units_of_chunk(problem.model, body, chunks)) is None or (
         len(table.units) != len(units)
     ):
         model = "no equal chunks" if units is None else f"{len(units)}"
-        yield f"table: {len(table.units)} units, the model has {model}"
+        yield f"table: {counted(len(table.units), 'unit')}, the model has {model}"
     for cluster, devices, usable in zip(
         problem.clusters, table.cluster_devices, table.usable_bytes, strict=True
     ):
         if devices != cluster.devices:
             yield (
-                f"table: {devices} devices in cluster {cluster.name!r}, the problem "
-                f"has {cluster.devices}"
+                f"table: {counted(devices, 'device')} in cluster {cluster.name!r}, the "
+                f"problem has {cluster.devices}"
             )
         yield from _capacity_findings(problem, table, cluster)
         # one more byte, as the product may be rounded up
@@ -169,17 +179,17 @@ def _capacity_findings(
 ) -> Iterator[str]:
     """Yield where a table's number of stages differs from what the nodes hold."""
     j = problem.clusters.index(cluster)
-    counted: dict[tuple[int, int, int], int] = {}
+    room: dict[tuple[int, int, int], int] = {}
     for part in table.slices:
         own = part.clusters[j]
         for strategy, said in zip(own.strategies, own.max_stages.tolist(), strict=True):
             key = strategy.devices, strategy.tp, strategy.etp
-            if key not in counted:
-                counted[key] = most_stages(cluster, strategy)
-            if said != counted[key]:
+            if key not in room:
+                room[key] = most_stages(cluster, strategy)
+            if said != room[key]:
                 yield (
-                    f"table: {said} stages of {strategy} on {cluster.name!r}, its "
-                    f"nodes hold {counted[key]}"
+                    f"table: {counted(said, 'stage')} of {strategy} on "
+                    f"{cluster.name!r}, its nodes hold {room[key]}"
                 )
                 return
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import combinations, product
 from typing import TYPE_CHECKING
 
+from hetopt.base.words import counted
 from hetopt.check.plan.packing import cut
 from hetopt.cost.build import build_table
 from hetopt.cost.divided import part
@@ -36,7 +37,7 @@ def several_findings(problem: Problem, plan: Plan) -> Iterator[str]:
     batch = problem.training.global_batch
     taken = sum(share.batch for share in shares)
     if taken != batch:
-        yield f"batch: pipelines take {taken} sequences, expected {batch}"
+        yield f"batch: pipelines take {counted(taken, 'sequence')}, expected {batch}"
     if (pin := pins_fault(problem.pins)) is not None:
         yield f"pin {pin}: only possible with one pipeline"
     known = {each.name: each for each in problem.clusters}

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hetopt.base.words import counted
 from hetopt.check.plan.cost import cost_findings, nodes_of
 from hetopt.check.plan.plan import check_plan
 from hetopt.check.plan.reading import (
@@ -28,6 +29,7 @@ from hetopt.check.plan.reading import (
 )
 from hetopt.errors import CheckError, InputError
 from hetopt.problem.training.principles import PRUNED
+from hetopt.results.certificate import PS_S
 from hetopt.results.front import FRONT_SCHEMA
 from hetopt.results.result import OPTIMALITY_GAP, Status
 
@@ -59,6 +61,8 @@ class Spending:
     least_s
         Lower bound on the time of each fleet's plans, by claims and device time; inf if
         it has no plan that is quick enough; shape (F,).
+    slack_s
+        By how much a bound may lie below the time of the plan that it is of.
 
     Raises
     ------
@@ -76,38 +80,44 @@ class Spending:
         self.longest_s = math.inf
         if self.min_tokens_per_s:
             self.longest_s = table.tokens / self.min_tokens_per_s
+        # Periods are rounded up to whole picoseconds, in the plan and in the bound.
+        passes = [part.microbatches * part.chunks for part in table.slices]
+        self.slack_s = 2 * max(passes, default=1) * PS_S
         prices = [each.price_per_hour for each in problem.clusters]
         self._unpriced = any(price is None for price in prices)
         counts = [each.nodes for each in problem.clusters]
         self._choices = math.prod(count + 1 for count in counts) - 1
         self._claimed = whole(data, "choices", "spent")
         self.price = self.least_s = np.zeros(0)
+        self._nodes = np.zeros((0, len(counts)), dtype=np.int64)
         if self._unpriced or self._choices > _MOST_FLEETS:
             return
         sizes = tuple(count + 1 for count in counts)
         nodes: NDArray[np.int64] = np.array(list(np.ndindex(sizes))[1:])
         price = nodes @ np.array([float(each or 0) for each in prices])
         nodes = nodes[[self.affords(each) for each in price.tolist()]]
+        self._nodes = nodes
         self.price = nodes @ np.array([float(each or 0) for each in prices])
         self.least_s = _device_time_s(problem, table, nodes)
         for place, item in items(data, "fleets", "spent"):
             entry = mapping(item, place)
-            largest = self._nodes(entry, f"{place}.nodes")
+            largest = self._rented(entry, f"{place}.nodes")
             bound = number(entry, "bound_s", place)
             inside = (nodes <= largest).all(axis=1)
             least = math.inf if bound is None else bound
             self.least_s[inside] = np.maximum(self.least_s[inside], least)
         self.least_s[self.least_s > self.longest_s] = np.inf
 
-    def _nodes(self, entry: Mapping[str, Any], field: str) -> NDArray[np.int64]:
+    def _rented(self, entry: Mapping[str, Any], field: str) -> NDArray[np.int64]:
         given = mapping(entry.get("nodes"), field)
-        names = [each.name for each in self._problem.clusters]
+        there_are = {each.name: each.nodes for each in self._problem.clusters}
         for name in given:
-            if name not in names:
+            if name not in there_are:
                 raise InputError(f"names no cluster: {name!r}", field=field)
-        return np.array(
-            [whole(given, name, field) if name in given else 0 for name in names]
-        )
+            if whole(given, name, field) > there_are[name]:
+                msg = f"is {given[name]}, the cluster has {there_are[name]}"
+                raise InputError(msg, field=f"{field}.{name}")
+        return np.array([given.get(name, 0) for name in there_are])
 
     def affords(self, price: float) -> bool:
         """Whether a price per hour is within the budget."""
@@ -140,6 +150,15 @@ class Spending:
             yield (
                 f"spent.min_tokens_per_s: the plan takes {time_s!r} s, at "
                 f"most {self.longest_s!r} s are allowed"
+            )
+        rented = nodes_of(self._problem, plan)
+        own = [rented.get(each.name, 0) for each in self._problem.clusters]
+        proven = self.least_s[(self._nodes == own).all(axis=1)]
+        longest_s = time_s * (1 + _TOLERANCE) + self.slack_s
+        if (proven > longest_s).any() and time_s <= self.longest_s:
+            yield (
+                f"spent.fleets: the plan takes {time_s!r} s, its nodes are said to "
+                f"take at least {float(proven.max())!r} s"
             )
 
     def least(self, *, cost: bool) -> float:
@@ -176,6 +195,8 @@ def bound_findings(
         return
     yield from spending.plan_findings(plan, value)
     name, bound = "lower_bound_s", lower_bound_s
+    if not cost and spending.lower_bound is not None:
+        yield f"spent.lower_bound: {spending.lower_bound}, but time is minimised"
     if cost:
         if lower_bound_s is not None:
             yield f"lower_bound_s: {lower_bound_s}, but cost is minimised"
@@ -225,6 +246,8 @@ def _front_findings(
     principles = read_principles(data) if "relaxed" in data else PRUNED
     spending = Spending(problem, table, mapping(data.get("spent"), "spent"))
     yield from spending.findings()
+    if spending.lower_bound is not None:
+        yield f"spent.lower_bound: {spending.lower_bound}, but this is a front"
     known: list[tuple[float, float]] = []
     for place, item in items(data, "points", ""):
         entry = mapping(item, place)
@@ -247,11 +270,14 @@ def _front_findings(
     open_ = whole(data, "open", "", least=0)
     left = _undecided(spending, known)
     if left > open_:
-        yield f"open: {open_}, but {left} choices of nodes may hold a better plan"
+        yield (
+            f"open: {open_}, but {counted(left, 'choice')} of nodes may hold a better "
+            "plan"
+        )
     if status in ("optimal", "infeasible") and open_:
-        yield f"status: {status}, but {open_} choices of nodes are open"
+        yield f"status: {status}, but open: {open_}"
     if (status == "infeasible") != (not known and not open_):
-        yield f"status: {status}, with {len(known)} points"
+        yield f"status: {status}, with {counted(len(known), 'point')}"
 
 
 def _point_findings(
@@ -280,14 +306,19 @@ def _undecided(spending: Spending, known: list[tuple[float, float]]) -> int:
     open_ = np.isfinite(spending.least_s)
     for price, time_s in known:
         dearer = spending.price >= price * (1 - _TOLERANCE)
-        open_ &= ~(dearer & (spending.least_s >= time_s * (1 - _TOLERANCE)))
+        no_better_s = time_s * (1 - _TOLERANCE) - spending.slack_s
+        open_ &= ~(dearer & (spending.least_s >= no_better_s))
     return int(open_.sum())
 
 
 def _device_time_s(
     problem: Problem, table: CostTable, nodes: NDArray[np.int64]
 ) -> NDArray[np.float64]:
-    """Return the least time in which the devices of each fleet can do the work."""
+    """Return the least time in which the devices of each fleet can do the work.
+
+    A stage runs every one of its units once per pass, and with v chunks of the model
+    q micro-batches are q v passes: a unit of the table is then one in each chunk.
+    """
     body = sum(table.body[kind] for kind in table.units)
     kinds = sorted({kind for kind in table.units if table.body[kind]})
     least = np.full(len(nodes), np.inf)
@@ -306,5 +337,7 @@ def _device_time_s(
             devices = nodes[:, j] * problem.clusters[j].devices_per_node
             units_per_s += devices / max(seconds, 1e-9)
         with np.errstate(divide="ignore"):
-            least = np.minimum(least, part.microbatches * body / units_per_s)
+            least = np.minimum(
+                least, part.microbatches * part.chunks * body / units_per_s
+            )
     return least * (1 - _TOLERANCE)

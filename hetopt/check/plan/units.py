@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
+from hetopt.base.words import counted
 from hetopt.check.plan.packing import packing_findings
 from hetopt.check.plan.rules import mesh_findings, pin_findings
 from hetopt.check.plan.schedule.times import Times, warmups
@@ -74,8 +75,8 @@ def _stage_findings(i: int, stage: Stage) -> Iterator[str]:
         return
     if len(strategies) != stage.end_unit - stage.first_unit:
         yield (
-            f"stage {i}: {len(strategies)} strategies for "
-            f"{stage.end_unit - stage.first_unit} units"
+            f"stage {i}: {counted(len(strategies), 'strategy', 'ies')} for "
+            f"{counted(stage.end_unit - stage.first_unit, 'unit')}"
         )
     counts = Counter(strategies)
     if not counts or counts[stage.strategy] < max(counts.values()):
@@ -83,8 +84,8 @@ def _stage_findings(i: int, stage: Stage) -> Iterator[str]:
     for strategy in counts:
         if strategy.devices != stage.strategy.devices:
             yield (
-                f"stage {i}: {strategy} takes {strategy.devices} devices, the stage "
-                f"{stage.strategy.devices}"
+                f"stage {i}: {strategy} takes {counted(strategy.devices, 'device')}, "
+                f"the stage {stage.strategy.devices}"
             )
 
 

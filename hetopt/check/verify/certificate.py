@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from hetopt.base.words import counted
 from hetopt.check.plan.plan import check_plan
 from hetopt.check.plan.reading import (
     choice,
@@ -35,9 +36,9 @@ from hetopt.results.settlement import How
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from hetopt.check.verify.said import Said
     from hetopt.check.verify.tasks import Weak
     from hetopt.cost.table.table import CostTable
-    from hetopt.plans.plan import Plan
     from hetopt.problem.problem import Problem
 
     #: Runs tasks, and yields each with its result, None after the deadline.
@@ -51,12 +52,8 @@ class CertificateCheck:
     ----------
     data
         A certificate's JSON.
-    plan
-        The plan of the plan file; None if there is none.
-    relaxed
-        The relaxed principles according to the plan file; None if it does not say.
-    sought
-        The objective according to the plan file; None if it does not say.
+    said
+        What the plan file says.
 
     Attributes
     ----------
@@ -74,9 +71,7 @@ class CertificateCheck:
         problem: Problem,
         table: CostTable,
         data: Mapping[str, Any],
-        plan: Plan | None,
-        relaxed: tuple[str, ...] | None = None,
-        sought: Objective | None = None,
+        said: Said,
     ) -> None:
         #: Deadline on the clock of ``time.monotonic``; the function that is told the
         #: progress; and the one that runs the tasks.
@@ -85,15 +80,13 @@ class CertificateCheck:
         self.perform: Perform = self._perform
         self.problem = problem
         self.table = table
-        self.plan = plan
+        self.said = said
         self.doubts: list[Doubt] = []
         choice(data, "schema", (CERTIFICATE_SCHEMA,), "")
         chosen = choice(data, "objective", ("closed", "simulated"), "")
         self.objective: Objective = "closed" if chosen == "closed" else "simulated"
         self.solver = text(data, "solver", "")
         self.principles = read_principles(data)
-        self.relaxed = relaxed
-        self.sought = sought
         if self.objective == "simulated" and self.principles.relaxed:
             msg = "the simulated time can be minimised only with all principles kept"
             raise InputError(msg, field="relaxed")
@@ -153,6 +146,7 @@ class CertificateCheck:
         """
         cheap = [
             *self._digests(),
+            *self._beside_the_plan_file(),
             *self._value(),
             *self._coverage(),
             *self._sums(),
@@ -176,22 +170,34 @@ class CertificateCheck:
                     field=key,
                     message=f"{self.digests[key]}, but the {what} has {digest}",
                 )
-        if self.sought is not None and self.objective != self.sought:
+
+    def _beside_the_plan_file(self) -> Iterator[Finding]:
+        """Compare with what the plan file says of the same answer."""
+        said = self.said
+        if self.claimed != said.plan:
+            yield Finding(field="plan", message="is not the plan of the plan file")
+        relaxed = None if said.relaxed is None else _listed(said.relaxed)
+        for field, claimed, other in (
+            ("objective", self.objective, said.objective),
+            ("relaxed", _listed(self.principles.relaxed), relaxed),
+            ("solver", self.solver, said.solver),
+            ("status", self.status, said.status),
+        ):
+            if other is not None and claimed != other:
+                yield Finding(
+                    field=field, message=f"{claimed}, but the plan file says {other}"
+                )
+        if said.lower_bound_s is None:
+            return
+        bound_ps = said.lower_bound_s / PS_S
+        if self.lower_bound is None or bound_ps > self.lower_bound * (1 + 1e-9) + 2:
             yield Finding(
-                field="objective",
-                message=f"{self.objective}, but the plan file says {self.sought}",
-            )
-        claimed = self.principles.relaxed
-        if self.relaxed is not None and claimed != self.relaxed:
-            yield Finding(
-                field="relaxed",
-                message=f"{_listed(claimed)}, but the plan file says "
-                f"{_listed(self.relaxed)}",
+                field="lower_bound_ps",
+                message=f"{self.lower_bound}, but the plan file claims "
+                f"{said.lower_bound_s} s",
             )
 
     def _value(self) -> Iterator[Finding]:
-        if self.claimed != self.plan:
-            yield Finding(field="plan", message="is not the plan of the plan file")
         if self.claimed is None:
             if self.value is not None:
                 yield Finding(
@@ -285,7 +291,7 @@ class CertificateCheck:
             elif self.status == "infeasible" and open_:
                 yield Finding(
                     field="status",
-                    message=f"infeasible, but {len(open_)} programs are not",
+                    message=f"infeasible, but not {counted(len(open_), 'program')}",
                 )
             return
         gap = (self.value - (self.lower_bound or 0)) / max(self.value, 1)
@@ -313,6 +319,21 @@ class CertificateCheck:
                 yield Finding(
                     field=place, message=f"({p}, {q}) is solved, but has no plan here"
                 )
+            elif self.value is not None:
+                yield from self._label(place, (p, q), how, bound)
+
+    def _label(
+        self, place: str, program: tuple[int, int], how: str, bound: int | None
+    ) -> Iterator[Finding]:
+        """Yield a finding if a bound contradicts how the program was settled."""
+        assert self.value is not None
+        below = bound is not None and bound < self.value * (1 - OPTIMALITY_GAP) - 2
+        if how == "unsettled" and self.status == "optimal":
+            message = f"{program} is unsettled, but the plan is optimal"
+            yield Finding(field=place, message=message)
+        elif how not in ("unsettled", "infeasible") and below:
+            message = f"{program} is {how}, but bounded by {bound}, below the plan"
+            yield Finding(field=place, message=message)
 
     def _bounds(self) -> None:
         """Derive bounds again; claims that do not follow become doubts."""

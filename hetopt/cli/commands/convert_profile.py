@@ -9,6 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from hetopt.base.words import counted
 from hetopt.cli.inputs import load_problem
 from hetopt.cli.output import emit
 from hetopt.cli.paths import ensure_outputs
@@ -114,7 +115,7 @@ def run(options: argparse.Namespace) -> int:
     ensure_outputs((options.out,), (options.source,), problems=problems)
     convert = _convert_operators if options.form in OPERATORS else _convert_layers
     rows, notes = convert(options)
-    emit(f"wrote {options.out}: {rows} rows")
+    emit(f"wrote {options.out}: {counted(rows, 'row')}")
     emit(f"assumed: {notes}")
     return 0
 

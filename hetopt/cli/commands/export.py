@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from hetopt.base.words import counted
 from hetopt.cli.inputs import load_problem_of, whole
 from hetopt.cli.output import complain, emit
 from hetopt.cli.planned import add_planned, load_made
@@ -75,11 +76,12 @@ def run(options: argparse.Namespace) -> int:
     write_folder(options.out, files)
     if options.top is not None and len(plans) < options.top:
         complain(
-            f"warning: {options.plan} holds {len(plans)} plans, not {options.top}: ask "
-            f"for more with `hetopt plan --top {options.top}`"
+            f"warning: {options.plan} holds {counted(len(plans), 'plan')}, not "
+            f"{options.top}: ask for more with `hetopt plan --top {options.top}`"
         )
-    count = "" if options.top is None else f" of {len(bundles)} plans"
-    emit(f"{options.out}: {len(files)} files{count} for {target.title}; see README.md")
+    whose = "" if options.top is None else f" of {counted(len(bundles), 'plan')}"
+    made = f"{counted(len(files), 'file')}{whose}"
+    emit(f"{options.out}: {made} for {target.title}; see README.md")
     return 0
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hetopt.base.words import counted
 from hetopt.cli.inputs import add_problem, add_table, load_problem, load_table, whole
 from hetopt.cli.output import emit
 from hetopt.cli.paths import ensure_outputs
@@ -144,8 +145,9 @@ def _write_cp_sat(
     else:
         write_bytes(options.out, proto.SerializeToString())
     return (
-        f"{len(proto.variables)} variables, {len(proto.constraints)} constraints; "
-        "the objective is in picoseconds"
+        f"{counted(len(proto.variables), 'variable')}, "
+        f"{counted(len(proto.constraints), 'constraint')}; the objective is in "
+        "picoseconds"
     )
 
 
@@ -155,8 +157,8 @@ def _head(problem: Problem, table: CostTable, options: argparse.Namespace) -> li
     from hetopt.version import __version__
 
     return [
-        f"hetopt {__version__}, formulation {options.formulation}: "
-        f"p = {options.p} stages, q = {options.q} micro-batches",
+        f"hetopt {__version__}, formulation {options.formulation}: p = "
+        f"{counted(options.p, 'stage')}, q = {counted(options.q, 'micro-batch', 'es')}",
         f"problem {' '.join(problem.name.split())[:60]!a}, digest "
         f"{table.problem_digest}",
         f"latency table, digest {table_digest(table)}",

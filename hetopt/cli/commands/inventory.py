@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hetopt.base.words import counted
 from hetopt.cli.output import complain, emit
 from hetopt.cli.paths import STDOUT, ensure_outputs
 from hetopt.errors import InputError
@@ -57,5 +58,5 @@ def run(options: argparse.Namespace) -> int:
     questions = text.count(QUESTION)
     if questions:
         where = "the section" if options.out == STDOUT else options.out
-        complain(f"{where}: {questions} question{'s' * (questions > 1)} to answer")
+        complain(f"{where}: {counted(questions, 'question')} to answer")
     return 0

@@ -19,6 +19,7 @@ from hetopt.cli.inputs import (
 from hetopt.cli.output import complain, emit
 from hetopt.cli.paths import ensure_outputs, holds_plan
 from hetopt.cli.plan_options import add_plan_options
+from hetopt.cli.reported import plan_text
 from hetopt.cli.searching import searching
 from hetopt.cli.warned import warn
 from hetopt.errors import InputError
@@ -129,8 +130,7 @@ def _deliver(
         if options.json:
             emit(text)
         elif result.best is not None:
-            own_table = options.table is not None
-            emit(_report(problem, table, result, own_table=own_table))
+            emit(plan_text(problem, table, result, options))
 
     def certificate() -> str:
         from hetopt.solvers.certificate.claim import certify
@@ -237,33 +237,3 @@ def _moved(
         stability=crossings,
         interrupted=result.interrupted or stability.interrupted,
     )
-
-
-def _report(
-    problem: Problem, table: CostTable, result: Result, *, own_table: bool
-) -> str:
-    from hetopt.cost.sources.accuracy import latency_notes
-    from hetopt.pricing.price import price
-    from hetopt.pricing.several import price_several
-    from hetopt.report.drawing.console import draw
-    from hetopt.report.plan_report import plan_report
-
-    best = result.best
-    if best is None:
-        return ""
-    if len(best.plan.pipelines) > 1 or problem.training.lengths is not None:
-        prices = price_several(problem, best.plan).prices
-    else:
-        prices = (price(best.plan, table),)
-    notes = [] if own_table else latency_notes(problem, best, result.alternatives)
-    parts = plan_report(result, best, problem=problem, prices=prices, notes=notes)
-    if result.stability is not None:
-        from hetopt.report.whatif.stability import stability_report
-
-        parts += stability_report(
-            result.stability,
-            best.plan,
-            simulated=result.objective == "simulated",
-            complete=not result.interrupted,
-        )
-    return draw(parts, sys.stdout)

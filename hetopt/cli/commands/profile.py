@@ -15,6 +15,7 @@ import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
+from hetopt.base.words import counted
 from hetopt.cli.inputs import whole
 from hetopt.cli.output import emit
 from hetopt.cli.paths import ensure_outputs
@@ -209,7 +210,10 @@ def _operators_summary(
     path: str, outcome: MeasuringOutcome[tuple[OperatorRow, ...]]
 ) -> str:
     kernels = outcome.measured
-    parts = [f"{len(kernels)} kernels measured, {sum(map(len, kernels))} rows"]
+    parts = [
+        f"{counted(len(kernels), 'kernel')} measured, "
+        f"{counted(sum(map(len, kernels)), 'row')}"
+    ]
     if outcome.found:
         parts.append(f"{outcome.found} were there already")
     missing = sum(not rows for rows in kernels)
@@ -242,7 +246,7 @@ def _grid(options: argparse.Namespace, dtype: str) -> Grid:
 def _summary(path: str, outcome: MeasuringOutcome[ProfileRow]) -> str:
     rows = outcome.measured
     oom = sum(row.status == "oom" for row in rows)
-    parts = [f"{len(rows)} shards measured"]
+    parts = [f"{counted(len(rows), 'shard')} measured"]
     if outcome.found:
         parts.append(f"{outcome.found} were there already")
     if oom:

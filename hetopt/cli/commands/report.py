@@ -98,7 +98,9 @@ def run(options: argparse.Namespace) -> int:
 def _reported(options: argparse.Namespace, name: str) -> ReportedPlan:
     """Read and check a plan, and compute what the page shows of it."""
     from hetopt.cost.sources.accuracy import accuracies, latency_notes
+    from hetopt.export.choosing import launcher_of
     from hetopt.pricing.price import price
+    from hetopt.report.head import next_command
     from hetopt.report.page.contents import ReportedPlan
     from hetopt.report.timeline.modelled import modelled_timeline
     from hetopt.results.money import cost_of
@@ -113,7 +115,12 @@ def _reported(options: argparse.Namespace, name: str) -> ReportedPlan:
     timed = PricedPlan(
         plan=plan, closed_form_s=priced.closed_form_s, iteration_time_s=time_s
     )
+    if result is not None and result.best is not None:
+        timed = result.best
     others = () if result is None else result.alternatives
+    asked = None if result is None or result.launch is None else result.launch.launcher
+    launcher = launcher_of(problem, plan, asked)
+    step = next_command(options.problem, name, launcher, options.table)
     own_table = options.table is not None
     return ReportedPlan(
         name=name,
@@ -123,7 +130,10 @@ def _reported(options: argparse.Namespace, name: str) -> ReportedPlan:
         price=priced,
         timeline=modelled_timeline(problem.name, plan, priced, simulate(priced.times)),
         cost=cost_of(problem, plan, time_s),
-        tokens_per_s=table.tokens / time_s,
+        priced=timed,
+        tokens=table.tokens,
+        launcher=launcher,
+        launch=step,
         accuracies={} if own_table else accuracies(problem, plan),
         notes=[] if own_table else latency_notes(problem, timed, others),
     )

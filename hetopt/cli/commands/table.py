@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hetopt.base.words import counted
 from hetopt.cli.inputs import add_problem, add_schedule, load_problem, schedule_of
 from hetopt.cli.output import emit
 from hetopt.cli.paths import ensure_outputs
@@ -42,7 +43,7 @@ def run(options: argparse.Namespace) -> int:
         len(cluster.strategies) for part in table.slices for cluster in part.clusters
     )
     emit(
-        f"wrote {options.out}: {len(table.slices)} micro-batch counts, "
-        f"{strategies} strategies"
+        f"wrote {options.out}: {counted(len(table.slices), 'micro-batch count')}, "
+        f"{counted(strategies, 'strategy', 'ies')}"
     )
     return 0

@@ -59,6 +59,8 @@ def run(options: argparse.Namespace) -> int:
     from hetopt.check.verify.tasks import make
     from hetopt.problem.document.document import load_document
     from hetopt.report.progress import ProgressBar
+    from hetopt.report.schemas.certificate import CERTIFICATE
+    from hetopt.report.schemas.shape import ensure_shape
     from hetopt.solvers.pools.opening import worker_count
     from hetopt.solvers.pools.work_sharing import WorkSharing
 
@@ -69,14 +71,8 @@ def run(options: argparse.Namespace) -> int:
     try:
         if not isinstance(document.data, dict):
             raise InputError("is not a JSON object, expected a certificate")
-        check = CertificateCheck(
-            problem,
-            table,
-            document.data,
-            planned.plan,
-            planned.relaxed,
-            planned.objective,
-        )
+        ensure_shape(document.data, CERTIFICATE)
+        check = CertificateCheck(problem, table, document.data, planned.said)
     except InputError as error:
         raise _placed(document, options.certificate, error) from error
     prepare(_kernels(check))
@@ -93,7 +89,10 @@ def run(options: argparse.Namespace) -> int:
     programs = len(check.claims)
     emit(
         f"{options.certificate}: verified: digests, plan, value, and the bounds of "
-        f"all {programs} programs; {searched}"
+        f"{'the only program' if programs == 1 else f'all {programs} programs'}; "
+        f"{searched}\n"
+        f"not verified, as no claim rests on it: that {check.solver} settled programs, "
+        "and which were refuted by a bound and which by a search"
     )
     return 0
 

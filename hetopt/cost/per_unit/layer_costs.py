@@ -21,6 +21,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hetopt.base.words import counted
 from hetopt.cost.per_unit.layer_graph import Edge, GraphLayer, LayerGraph, Matrix
 from hetopt.cost.table.table import CostTable, UnitTable
 from hetopt.cost.table.ticks import LONGEST_NS
@@ -42,7 +43,7 @@ def unit_costs(table: CostTable) -> UnitTable:
     """
     clusters = len(table.cluster_names)
     if clusters != 1:
-        msg = f"{clusters} clusters, but UniAP plans for one"
+        msg = f"{counted(clusters, 'cluster')}, but UniAP plans for one"
         raise InputError(msg, field="clusters")
     if not rule_of(table.schedule).all_first:
         msg = f"is {table.schedule}, but UniAP plans gpipe (--schedule gpipe)"

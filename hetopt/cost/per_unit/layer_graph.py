@@ -12,6 +12,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from hetopt.base.words import counted
+
 #: Nanoseconds by strategy of the first layer (rows) and of the second (columns).
 Matrix = tuple[tuple[int, ...], ...]
 
@@ -43,8 +45,9 @@ class GraphLayer:
             values = getattr(self, field)
             if len(values) != len(self.strategies):
                 msg = (
-                    f"layer {self.name!r}: {field} has {len(values)} values, "
-                    f"expected one for each of {len(self.strategies)} strategies"
+                    f"layer {self.name!r}: {field} has "
+                    f"{counted(len(values), 'value')}, expected one for each of "
+                    f"{counted(len(self.strategies), 'strategy', 'ies')}"
                 )
                 raise ValueError(msg)
             if min(values) < 0:

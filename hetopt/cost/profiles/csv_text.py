@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from hetopt.base.words import counted
 from hetopt.errors import InputError
 
 if TYPE_CHECKING:
@@ -184,6 +185,6 @@ def _cells(
     except csv.Error as error:
         raise InputError(f"is not CSV: {error}", file=name, line=number) from error
     if len(cells) != len(columns):
-        msg = f"has {len(cells)} cells, expected {len(columns)}"
+        msg = f"has {counted(len(cells), 'cell')}, expected {len(columns)}"
         raise InputError(msg, file=name, line=number)
     return dict(zip(columns, (cell.strip() for cell in cells), strict=True))

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hetopt.base.words import describe
+from hetopt.base.words import counted, describe
 from hetopt.cost.profiles.file import (
     OPTIMIZER,
     PROFILE_SCHEMA,
@@ -206,7 +206,10 @@ def chosen(wanted: str | None, known: Sequence[str], what: str, file: str) -> st
 def check_count(layers: Sequence[Any], target: Target, path: str, field: str) -> None:
     """Raise InputError unless the layers are embedding, the model's layers and head."""
     if len(layers) < _FEWEST_LAYERS:
-        msg = f"has {len(layers)} layers, expected an embedding, layers and a head"
+        msg = (
+            f"has {counted(len(layers), 'layer')}, expected an embedding, layers and a "
+            "head"
+        )
         raise InputError(msg, file=path, field=field)
     if not target.model.is_decoder_only:
         msg = "is not decoder-only, but the layers of these profiles are"
@@ -217,8 +220,8 @@ def check_count(layers: Sequence[Any], target: Target, path: str, field: str) ->
     own = target.model.layers
     if len(layers) - 2 != own:
         msg = (
-            f"has {len(layers) - 2} layers between embedding and head, but the "
-            f"problem's model {target.model.name} has {own}: it is another model's"
+            f"has {counted(len(layers) - 2, 'layer')} between embedding and head, but "
+            f"the problem's model {target.model.name} has {own}: it is another model's"
         )
         raise InputError(msg, file=path, field=field)
 

@@ -54,7 +54,8 @@ def accuracies(problem: Problem, plan: Plan) -> dict[str, Accuracy | None]:
         cluster.name: _accuracy(cluster, source)
         for cluster, source in _summed(problem, plan)
     }
-    return {stage.cluster: known.get(stage.cluster) for stage in plan.pipeline.stages}
+    used = (stage.cluster for each in plan.pipelines for stage in each.stages)
+    return {name: known.get(name) for name in used}
 
 
 def _accuracy(cluster: Cluster, source: OperatorSource) -> Accuracy | None:

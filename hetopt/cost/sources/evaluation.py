@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from hetopt.base.words import counted
 from hetopt.cost.profiles.units import shard_key
 from hetopt.cost.sources.baselines import (
     FittedRoofline,
@@ -242,7 +243,10 @@ class _Measured:
     def __init__(self, profile: Profile, file: str) -> None:
         rows = [row for row in profile.rows if row.status == "ok"]
         if len({shard_key(row) for row in rows}) < 2 * FOLDS:
-            msg = f"has {len(rows)} timed rows, expected at least {2 * FOLDS} shapes"
+            msg = (
+                f"has {counted(len(rows), 'timed row')}, expected at least {2 * FOLDS} "
+                "shapes"
+            )
             raise InputError(msg, file=file)
         self.rows = rows
         self.units = tuple(dict.fromkeys(row.unit for row in rows))

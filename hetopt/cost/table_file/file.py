@@ -327,8 +327,8 @@ def _check_problem(table: CostTable, problem: Problem, file: str | None) -> None
     for field, part in slices_of(table):
         if training.global_batch % part.microbatches:
             msg = (
-                f"{part.microbatches} micro-batches do not divide "
-                f"the global batch of {training.global_batch}"
+                f"is {part.microbatches}, which does not divide the global batch of "
+                f"{training.global_batch}"
             )
             raise InputError(msg, file=file, field=f"{field}.microbatches")
         for number, cluster in enumerate(part.clusters):

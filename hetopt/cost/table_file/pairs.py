@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from hetopt.base.words import counted
 from hetopt.cost.folding import as_pair_table, pair_columns
 from hetopt.cost.table_file.values import DocumentReader
 from hetopt.schedule.folding import CHUNKS
@@ -42,7 +43,9 @@ class PairReader(DocumentReader):
             pairs.append((self.kinds.index(first), self.kinds.index(second)))
         own = len(self.kinds) - len(pairs)
         if not pairs or max(map(max, pairs)) >= own:
-            self._wrong("pairs", f"{len(pairs)} pairs", "pairs of the kinds before")
+            self._wrong(
+                "pairs", counted(len(pairs), "pair"), "pairs of the kinds before"
+            )
         return tuple(pairs)
 
     def _folded(

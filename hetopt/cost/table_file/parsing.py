@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 
+from hetopt.base.words import counted
 from hetopt.cost.table.cluster import ClusterTable
 from hetopt.cost.table.slice import Layout, TableSlice
 from hetopt.cost.table.table import CostTable, SourceKind, UnitTable
@@ -62,10 +63,10 @@ class TableReader(PairReader):
                 self._wrong(f"body.{place}", value, "true or false")
         units = self._indices(top, "units", kinds)
         if len(units) < 3:
-            self._wrong("units", f"{len(units)} units", "at least 3")
+            self._wrong("units", counted(len(units), "unit"), "at least 3")
         cuts = self._indices(top, "cuts", cut_classes)
         if len(cuts) != len(units) - 1:
-            self._wrong("cuts", f"{len(cuts)} cuts", f"{len(units) - 1}")
+            self._wrong("cuts", counted(len(cuts), "cut"), f"{len(units) - 1}")
         clusters = self._clusters(top)
         self.names = tuple(cluster["name"] for cluster in clusters)
         self.devices = tuple(cluster["devices"] for cluster in clusters)
@@ -123,7 +124,9 @@ class TableReader(PairReader):
             return None
         entry = self._object(top["per_unit"], "per_unit")
         if len(self.names) != 1:
-            self._wrong("per_unit", f"of {len(self.names)} clusters", "one cluster")
+            self._wrong(
+                "per_unit", f"of {counted(len(self.names), 'cluster')}", "one cluster"
+            )
         tensors = self._names(entry, "per_unit.tensors")
         edges = []
         for place, item in enumerate(self._list(entry, "per_unit", "edges")):
@@ -383,7 +386,9 @@ class TableReader(PairReader):
         if not isinstance(value, list):
             self._wrong(field, value, f"lists of shape {list(shape)}")
         if len(value) != shape[0]:
-            self._wrong(field, f"a list of {len(value)}", f"{shape[0]} entries")
+            self._wrong(
+                field, f"a list of {len(value)}", counted(shape[0], "entry", "ies")
+            )
         if len(shape) == 1:
             return value
         return [

@@ -21,6 +21,7 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import TYPE_CHECKING
 
+from hetopt.base.words import counted
 from hetopt.check.plan.packing import packing_findings
 from hetopt.errors import InputError
 from hetopt.export.back.differences import (
@@ -115,9 +116,9 @@ def explain(
     _ensure_comparable(mine.plan.schedule, ours.schedule)
     if mine.plan.chunks != ours.chunks:
         msg = (
-            f"is {ours.chunks}, but the files have {mine.plan.chunks} chunks per "
-            "stage, so their plans cannot be mixed: set training.chunks to "
-            f"{mine.plan.chunks}"
+            f"is {ours.chunks}, but the files have "
+            f"{counted(mine.plan.chunks, 'chunk')} per stage, so their plans cannot be "
+            f"mixed: set training.chunks to {mine.plan.chunks}"
         )
         raise InputError(msg, field="training.chunks")
     costs = table

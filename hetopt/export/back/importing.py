@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from itertools import groupby, pairwise
 from typing import TYPE_CHECKING, Any
 
+from hetopt.base.words import counted
 from hetopt.check import check_plan
 from hetopt.check.plan.rules import mesh_findings
 from hetopt.cost.build import build_table
@@ -274,8 +275,8 @@ def _check_meshes(
             )
         if stage.strategy.devices > cluster.devices:
             msg = (
-                f"needs {stage.strategy.devices} devices, cluster {name!r} has "
-                f"{cluster.devices}"
+                f"needs {counted(stage.strategy.devices, 'device')}, cluster {name!r} "
+                f"has {cluster.devices}"
             )
             raise InputError(msg, field=f"stage {number}")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hetopt.base.words import describe
+from hetopt.base.words import counted, describe
 from hetopt.errors import InputError
 from hetopt.export.labels import labels
 from hetopt.export.shared.losses import listed
@@ -45,9 +45,10 @@ def name_clusters(pipeline: PipelineReadBack, problem: Problem) -> tuple[str, ..
     remedy = "list the `hosts` of the clusters in the problem file, or pin the `order`"
     if not fits:
         msg = (
-            f"the files do not name the clusters of the {len(devices)} stages, and "
-            f"their devices ({listed(devices)}) use up no clusters one after the "
-            "other: list the `hosts` of the clusters in the problem file"
+            "the files do not name the clusters of the "
+            f"{counted(len(devices), 'stage')}, and their devices ({listed(devices)}) "
+            "use up no clusters one after the other: list the `hosts` of the clusters "
+            "in the problem file"
         )
     else:
         ways = [", ".join(dict.fromkeys(fit)) for fit in fits[:2]]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from hetopt.base.words import counted
 from hetopt.errors import InputError
 from hetopt.schedule.schedules import FREE, rule_of
 from hetopt.schedule.warmup import warmup_counts
@@ -29,15 +30,18 @@ def scheduled(
     given = tuple(stage.warmup for stage in pipeline.stages)
     q, stages = pipeline.microbatches, len(pipeline.stages)
     if is_folded(pipeline) and q <= stages:
-        msg = f"is {q}, expected more than the {stages} stages of {pipeline.schedule}"
+        msg = (
+            f"is {q}, expected more than the {counted(stages, 'stage')} of "
+            f"{pipeline.schedule}"
+        )
         raise InputError(msg, field="microbatches")
     if pipeline.chunks > 1 and stages == 1:
         msg = f"is {pipeline.chunks}, expected 1 where there is one stage"
         raise InputError(msg, field="chunks")
     if pipeline.chunks > 1 and q % stages:
         msg = (
-            f"is {q}, expected a multiple of the {stages} stages, each of which holds "
-            f"{pipeline.chunks} chunks"
+            f"is {q}, expected a multiple of the {counted(stages, 'stage')}, each of "
+            f"which holds {counted(pipeline.chunks, 'chunk')}"
         )
         raise InputError(msg, field="microbatches")
     found = _prescribed(pipeline.schedule, q, clusters, pipeline.chunks)

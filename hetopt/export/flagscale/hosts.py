@@ -8,7 +8,7 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from hetopt.base.reading import is_there
-from hetopt.base.words import describe
+from hetopt.base.words import counted, describe
 from hetopt.export.shared.hosts import HostFile
 
 if TYPE_CHECKING:
@@ -57,8 +57,9 @@ def hosts_of(found: Experiment, needed: Mapping[str, int]) -> list[str]:
         ]
         if hosts and len(own) != count:
             msg = (
-                f"has {len(own)} devices of type {describe(kind)}, its meshes need "
-                f"{count}: list as many, or ranks run on devices of another type"
+                f"has {counted(len(own), 'device')} of type {describe(kind)}, its "
+                f"meshes need {count}: list as many, or ranks run on devices of "
+                "another type"
             )
             raise file.wrong(msg)
         ranks += own

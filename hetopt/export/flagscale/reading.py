@@ -10,7 +10,7 @@ from dataclasses import replace
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from hetopt.base.words import describe
+from hetopt.base.words import counted, describe
 from hetopt.export.flagscale.experiment import find_experiment
 from hetopt.export.flagscale.hosts import hosts_of
 from hetopt.export.flagscale.one_mesh import read_one_mesh
@@ -127,7 +127,9 @@ def _types(train: Settings, meshes: Sequence[ProcessMesh]) -> tuple[str, ...]:
     types = train.names(TYPES)
     if len(types) != len(meshes):
         raise train.wrong(
-            TYPES, f"has {len(types)} names, expected one for each of {len(meshes)}"
+            TYPES,
+            f"has {counted(len(types), 'name')}, expected one for each of "
+            f"{len(meshes)}",
         )
     runs = [name for name, _ in groupby(types)]
     for name in runs:
@@ -149,7 +151,10 @@ def _types(train: Settings, meshes: Sequence[ProcessMesh]) -> tuple[str, ...]:
 def _meshes(train: Settings) -> list[ProcessMesh]:
     numbers = train.numbers(MESHES)
     if not numbers or len(numbers) % 5:
-        msg = f"has {len(numbers)} numbers, expected tp, cp, ep, dp, pp of each mesh"
+        msg = (
+            f"has {counted(len(numbers), 'number')}, expected tp, cp, ep, dp, pp of "
+            "each mesh"
+        )
         raise train.wrong(MESHES, msg)
     meshes = [ProcessMesh(*numbers[i : i + 5]) for i in range(0, len(numbers), 5)]
     for number, mesh in enumerate(meshes):
@@ -189,14 +194,17 @@ def _expert_degrees(
         name = "expert_tensor_parallel_size"
         tensor = tuple(train.number(name, mesh.tp) for mesh in meshes)
     if len(tensor) != len(meshes):
-        msg = f"has {len(tensor)} numbers, expected one for each of {len(meshes)}"
+        msg = (
+            f"has {counted(len(tensor), 'number')}, expected one for each of "
+            f"{len(meshes)}"
+        )
         raise train.wrong(EXPERT_TENSOR, msg)
     for number, (mesh, etp) in enumerate(zip(meshes, tensor, strict=True)):
         each = mesh.devices // mesh.pp
         if etp < 1 or each % (mesh.ep * etp):
             msg = (
                 f"mesh {number} has ep {mesh.ep} and expert tensor degree {etp}, whose "
-                f"product does not divide the {each} devices of a stage"
+                f"product does not divide the {counted(each, 'device')} of a stage"
             )
             raise train.wrong(MESHES, msg)
     return [(mesh.ep, etp) for mesh, etp in zip(meshes, tensor, strict=True)]
@@ -205,7 +213,7 @@ def _expert_degrees(
 def _layers(train: Settings, stages: int) -> tuple[int, ...]:
     stated = train.number("pipeline_model_parallel_size", 1)
     if stated != stages or stages > MOST_STAGES:
-        msg = f"is {stated}, the meshes have {stages} stages"
+        msg = f"is {stated}, the meshes have {counted(stages, 'stage')}"
         if stated == stages:
             msg = f"is {stated}, expected at most {MOST_STAGES} stages"
         raise train.wrong("pipeline_model_parallel_size", msg)
@@ -217,10 +225,13 @@ def _layers(train: Settings, stages: int) -> tuple[int, ...]:
         return (total // stages,) * stages
     layers = train.numbers(SPLIT)
     if len(layers) != stages:
-        msg = f"has {len(layers)} numbers, expected one for each of {stages} stages"
+        msg = (
+            f"has {counted(len(layers), 'number')}, expected one for each of "
+            f"{counted(stages, 'stage')}"
+        )
         raise train.wrong(SPLIT, msg)
     if min(layers) < 1:
-        msg = f"gives stage {layers.index(min(layers))} {min(layers)} layers"
+        msg = f"gives stage {layers.index(min(layers))} {counted(min(layers), 'layer')}"
         raise train.wrong(SPLIT, f"{msg}, expected at least 1")
     if sum(layers) != total:
         msg = f"adds up to {sum(layers)}, num_layers is {total}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from typing import TYPE_CHECKING, Any
 
-from hetopt.base.words import describe
+from hetopt.base.words import counted, describe
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -73,8 +73,8 @@ def full_recompute(
     for held, block, count, used in zip(layers, blocks, counts, full, strict=True):
         if used and block and count < held:
             msg = (
-                f"recomputes {count} of the {held} layers of a stage: a plan "
-                "recomputes all or none"
+                f"recomputes {count} of the {counted(held, 'layer')} of a stage: a "
+                "plan recomputes all or none"
             )
             raise train.wrong(LAYERS, msg)
     return full
@@ -93,7 +93,10 @@ def _per_stage(
         row = _row(train, key, item)
         counts, settings = row[1::2], row[2::2]
         if sum(counts) != microbatches:
-            msg = f"has a row of {sum(counts)} micro-batches, expected {microbatches}"
+            msg = (
+                f"has a row of {counted(sum(counts), 'micro-batch', 'es')}, expected "
+                f"{microbatches}"
+            )
             raise train.wrong(key, msg)
         used = {value for n, value in zip(counts, settings, strict=True) if n}
         if len(used) != 1:
@@ -103,10 +106,14 @@ def _per_stage(
             )
             raise train.wrong(key, msg)
         if len(values) + row[0] > stages:
-            raise train.wrong(key, f"describes more than the {stages} stages")
+            raise train.wrong(
+                key, f"describes more than the {counted(stages, 'stage')}"
+            )
         values += [used.pop()] * row[0]
     if len(values) != stages:
-        raise train.wrong(key, f"describes {len(values)} stages, expected {stages}")
+        raise train.wrong(
+            key, f"describes {counted(len(values), 'stage')}, expected {stages}"
+        )
     return values
 
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 from operator import attrgetter
 from typing import TYPE_CHECKING
 
+from hetopt.base.words import counted
 from hetopt.export.launcher import Loss
 from hetopt.export.shared.architecture import architecture_losses, as_said
 from hetopt.export.shared.kernels import choice_losses
@@ -128,8 +129,8 @@ def _strategy_losses(job: Job) -> Iterator[Loss]:
     for count in parts:
         if tokens % count:
             yield Loss(
-                what=f"sequences of {tokens} tokens in {count} parts (cp * tp), which "
-                "is no divisor",
+                what=f"sequences of {tokens} tokens in {counted(count, 'part')} "
+                "(cp * tp), which is no divisor",
                 instead=None,
             )
     yield from head_losses(job, [stage.strategy.tp for stage in job.stages])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from typing import TYPE_CHECKING
 
-from hetopt.base.words import describe
+from hetopt.base.words import counted, describe
 from hetopt.export.pipeline import PipelineReadBack, stages_of
 from hetopt.export.shared.hosts import MOST_RANKS, rank_hosts, stage_places
 from hetopt.export.shared.settings import Settings, load_settings, wrong_folder
@@ -126,7 +126,7 @@ def _equal(settings: Settings, name: str, pipelines: int, default: int) -> int:
     """Return the number, from 1, that a list repeats for every pipeline."""
     if pipelines > MOST_RANKS:
         raise settings.wrong(
-            name, f"is of {pipelines} pipelines, more than any job has"
+            name, f"is of {counted(pipelines, 'pipeline')}, more than any job has"
         )
     value = settings.get(name, [default] * pipelines)
     if (
@@ -167,7 +167,10 @@ def _layers(settings: Settings, pipelines: int) -> list[int]:
             for row in value
         )
     ):
-        msg = f"is no list of {pipelines} pipelines, each the layers of its stages"
+        msg = (
+            f"is no list of {counted(pipelines, 'pipeline')}, each the layers of its "
+            "stages"
+        )
         raise settings.wrong("hetero_layers", msg)
     if any(row != value[0] for row in value):
         msg = "differs between pipelines, which hetopt cannot price"
@@ -185,7 +188,9 @@ def _devices(
 ) -> list[list[list[int]]]:
     """Return for each stage the devices of every pipeline."""
     if pipelines * stages * most > MOST_RANKS:
-        msg = f"has more than {MOST_RANKS} places with {most} devices a stage"
+        msg = (
+            f"has more than {MOST_RANKS} places with {counted(most, 'device')} a stage"
+        )
         raise settings.wrong("hetero_layers", msg)
     places = range(pipelines * stages * most)
     mapping = _mapping(settings, places)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hetopt.base.reading import read_json
-from hetopt.base.words import describe
+from hetopt.base.words import counted, describe
 from hetopt.errors import InputError
 from hetopt.export.hexiscale.losses import SHARDING
 from hetopt.export.hexiscale.models import MODEL_SIZES, SEQ_LEN, VOCAB
@@ -61,11 +61,14 @@ def read_hexiscale(folder: Path) -> PipelineReadBack:
         msg = "is given: hetopt reads ranks counted pipeline by pipeline alone"
         raise InputError(msg, file=file, field="pp_layouts")
     if len(degrees) != len(layers):
-        msg = f"has {len(layers)} pipelines, expected {len(degrees)} as {DEGREES}"
+        msg = (
+            f"has {counted(len(layers), 'pipeline')}, expected {len(degrees)} as "
+            f"{DEGREES}"
+        )
         raise InputError(msg, file=file, field=LAYERS)
     dp, tps, counts = len(degrees), degrees[0], layers[0]
     if len(counts) != len(tps):
-        msg = f"has {len(counts)} stages, expected {len(tps)} as {DEGREES}"
+        msg = f"has {counted(len(counts), 'stage')}, expected {len(tps)} as {DEGREES}"
         raise InputError(msg, file=file, field=LAYERS)
     total = arguments.count("--total-layer-num")
     if sum(counts) != total:
@@ -118,7 +121,10 @@ def _shared(arguments: ShellArguments, name: str, dp: int) -> int:
     """
     values = arguments.counts(name)
     if len(values) > dp:
-        msg = f"has {len(values)} values, expected one for each of {dp} pipelines"
+        msg = (
+            f"has {counted(len(values), 'value')}, expected one for each of "
+            f"{counted(dp, 'pipeline')}"
+        )
         raise InputError(msg, file=arguments.file, field=name)
     if len(set(values)) > 1:
         msg = "differs between pipelines, which hetopt cannot price: expected the same"

@@ -12,7 +12,7 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 from hetopt.base.reading import is_there, parse_json, read_json
-from hetopt.base.words import describe
+from hetopt.base.words import counted, describe
 from hetopt.errors import InputError
 from hetopt.export.shared.megatron.numbers import whole
 from hetopt.export.understood import Read, Reported, not_priced, table
@@ -229,7 +229,10 @@ def _check_batches(keys: Read, wrong: Any, sizes: tuple[int, int, int]) -> None:
     if keys.get(name, "auto") != "auto":
         steps, needed = whole(keys, name, wrong), batch // (micro * replicas)
         if steps != needed:
-            msg = f"is {steps}, {batch} sequences are {needed} micro-batches of {micro}"
+            msg = (
+                f"is {steps}, {counted(batch, 'sequence')} are "
+                f"{counted(needed, 'micro-batch', 'es')} of {micro}"
+            )
             raise wrong(name, msg)
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
+from hetopt.base.words import counted
 from hetopt.errors import InputError
 from hetopt.export.shared.megatron.arguments import MEGATRON
 from hetopt.export.shared.megatron.chunks import GROUP
@@ -225,7 +226,10 @@ class Recipe:
             tp = texts.get("tensor_model_parallel_size", "1")
             unit = 128 * (int(tp) if _WHOLE.fullmatch(tp) else 1)
             if model.get("should_pad_vocab") and rows % max(unit, 1):
-                why = f"pads {rows} rows to a multiple of {unit}, hetopt prices {rows}"
+                why = (
+                    f"pads {counted(rows, 'row')} to a multiple of {unit}, hetopt "
+                    f"prices {rows}"
+                )
                 self.reported.append(not_priced("model.should_pad_vocab", why))
 
     def _activate(self, texts: dict[str, str], model: Mapping[str, Any]) -> None:

@@ -8,7 +8,7 @@ import re
 from typing import TYPE_CHECKING
 
 from hetopt.base.reading import is_there, read_text
-from hetopt.base.words import describe
+from hetopt.base.words import counted, describe
 from hetopt.errors import InputError
 
 if TYPE_CHECKING:
@@ -122,7 +122,10 @@ def even_places(
         There are not as many ranks as the stages need; and as ``stage_places``.
     """
     if places is not None and len(places) != stages * each:
-        msg = f"names {len(places)} ranks, expected {stages} stages of {each} each"
+        msg = (
+            f"names {counted(len(places), 'rank')}, expected "
+            f"{counted(stages, 'stage')} of {each} each"
+        )
         raise InputError(msg, file=file)
     ranks = [range(stage * each, (stage + 1) * each) for stage in range(stages)]
     return stage_places(places, ranks, file)

@@ -6,7 +6,7 @@ import re
 from pathlib import PurePath
 from typing import TYPE_CHECKING
 
-from hetopt.base.words import describe
+from hetopt.base.words import counted, describe
 from hetopt.export.shared.hosts import rank_hosts
 
 if TYPE_CHECKING:
@@ -53,8 +53,8 @@ def world_size(scripts: Sequence[ShellArguments]) -> int:
         return nodes * each[0]
     if len(scripts) != nodes:
         msg = (
-            f"is {nodes}, but the folder has {len(scripts)} scripts: expected one per "
-            "node"
+            f"is {nodes}, but the folder has {counted(len(scripts), 'script')}: "
+            "expected one per node"
         )
         raise first.wrong("--nnodes", msg)
     return sum(each)

@@ -13,6 +13,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from hetopt.base.words import counted
 from hetopt.export.launcher import Launcher, Limits, Loss, Reader
 from hetopt.export.shared.architecture import architecture_losses, as_said
 from hetopt.export.shared.kernels import (
@@ -114,9 +115,10 @@ def commands(job: Job) -> str:
 def _about_chunks(job: Job) -> str:
     """Say what stages of several chunks do."""
     return (
-        f"Every stage holds {job.plan.chunks} chunks of the model (interleaved 1F1B): "
-        f"a micro-batch goes through all {len(job.stages)} stages for each of them, "
-        "and from the last stage back to the first in between, resharded by "
+        f"Every stage holds {counted(job.plan.chunks, 'chunk')} of the model "
+        "(interleaved 1F1B): a micro-batch goes through all "
+        f"{counted(len(job.stages), 'stage')} for each of them, and from the last "
+        "stage back to the first in between, resharded by "
         f"{job.stages[-1].resharding}. In `job.json` a stage's units are those of a "
         "chunk, as if there were no other, and its warm-up counts passes, each one "
         "micro-batch on one chunk."
@@ -145,10 +147,11 @@ def _about_pipelines(job: Job) -> str:
     taken = " and ".join(str(part.problem.training.global_batch) for part in job.parts)
     return (
         f"{len(job.parts)} pipelines take {taken} of the "
-        f"{job.problem.training.global_batch} sequences of every batch. At the end of "
-        "an iteration gradients are added up over them, in slices where their tensor-"
-        "parallel degrees differ; the loss is that of the whole batch. A parameter of "
-        "a unit of your own that tp cuts says which part it is (`parameter.box`)."
+        f"{counted(job.problem.training.global_batch, 'sequence')} of every batch. At "
+        "the end of an iteration gradients are added up over them, in slices where "
+        "their tensor-parallel degrees differ; the loss is that of the whole batch. A "
+        "parameter of a unit of your own that tp cuts says which part it is "
+        "(`parameter.box`)."
     )
 
 

@@ -8,7 +8,7 @@ from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any
 
 from hetopt.base.reading import read_json
-from hetopt.base.words import describe
+from hetopt.base.words import counted, describe
 from hetopt.errors import InputError
 from hetopt.export.pipeline import MOST_STAGES, PipelineReadBack, stages_of
 from hetopt.export.shared.hosts import MOST_RANKS, rank_hosts, stage_places
@@ -302,7 +302,9 @@ def _units(job: _Job, chunks: int) -> int:
     layers, rest = divmod(job.count("model", "layers"), chunks)
     if rest:
         total = layers * chunks + rest
-        msg = f"is {chunks}, expected a divisor of the model's {total} layers"
+        msg = (
+            f"is {chunks}, expected a divisor of the model's {counted(total, 'layer')}"
+        )
         raise job.wrong(msg, "training", "chunks")
     return layers + 2
 
@@ -342,7 +344,9 @@ def _places(folder: Path, degrees: Sequence[tuple[int, int, int]]) -> Any:
         raise InputError(msg, file=str(folder / "job.json"), field="stages")
     places = rank_hosts(folder)
     if places is not None and len(places) != ends[-1]:
-        msg = f"names {len(places)} ranks, expected {ends[-1]} as in job.json"
+        msg = (
+            f"names {counted(len(places), 'rank')}, expected {ends[-1]} as in job.json"
+        )
         raise InputError(msg, file=str(folder))
     ranks = [range(*pair) for pair in pairwise(ends)]
     return stage_places(places, ranks, str(folder))

@@ -9,7 +9,7 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING
 
 from hetopt.base.reading import read_text
-from hetopt.base.words import describe
+from hetopt.base.words import counted, describe
 from hetopt.errors import InputError
 from hetopt.export.pipeline import MOST_STAGES
 from hetopt.export.torchtitan.schedule_csv import schedule_text
@@ -72,15 +72,18 @@ def layers_of(settings: Settings, layers: int) -> list[int]:
     if most is not None and -(-(layers + first + last) // most) != stages:
         cut = -(-(layers + first + last) // most)
         msg = (
-            f"is {most}, which makes {cut} stages; expected {stages}, one per pipeline "
-            "rank"
+            f"is {most}, which makes {counted(cut, 'stage')}; expected {stages}, one "
+            "per pipeline rank"
         )
         raise settings.wrong(path, msg)
     if parts is not None:
         return _named(settings, parts, stages, layers)
     each, more = divmod(layers + first + last, stages)
     if max(first, last) > each:
-        msg = f"{stages} stages of {layers} layers leave {each} each, ends included"
+        msg = (
+            f"{counted(stages, 'stage')} of {counted(layers, 'layer')} leave {each} "
+            "each, ends included"
+        )
         raise settings.wrong(f"{_HOME}pipeline_parallel_degree", msg)
     found = [each + (stage < more) for stage in range(stages)]
     found[0] -= first
@@ -97,7 +100,7 @@ def _named(
     """Return the layers of stages whose modules are listed."""
     head = "lm_head" if settings.new else "output"
     if len(parts) != stages:
-        msg = f"has {len(parts)} parts, expected {stages}, one a stage"
+        msg = f"has {counted(len(parts), 'part')}, expected {stages}, one a stage"
         raise settings.wrong(_MODULES, msg)
     found, done = [], 0
     for number, part in enumerate(parts):
@@ -117,7 +120,7 @@ def _named(
         found.append(len(own))
         done += len(own)
     if done != layers:
-        msg = f"has {done} layers in all, the model {layers}"
+        msg = f"has {counted(done, 'layer')} in all, the model {layers}"
         raise settings.wrong(_MODULES, msg)
     return found
 
@@ -155,12 +158,16 @@ def _loaded(path: Path, stages: int, microbatches: int) -> list[int]:
     ]
     plain = "".join(",".join(filter(None, map(str.strip, row))) + "\n" for row in rows)
     if len(rows) != stages or min(warmups) < 1:
-        msg = f"has {len(rows)} rows, expected forwards and backwards of {stages}"
+        msg = (
+            f"has {counted(len(rows), 'row')}, expected forwards and backwards of "
+            f"{stages}"
+        )
         raise InputError(msg, file=str(path))
     if plain != schedule_text(warmups, microbatches):
         msg = (
-            f"is no schedule of {microbatches} micro-batches in which stages do some "
-            "forward passes and then one backward and one forward in turn"
+            f"is no schedule of {counted(microbatches, 'micro-batch', 'es')} in which "
+            "stages do some forward passes and then one backward and one forward in "
+            "turn"
         )
         raise InputError(msg, file=str(path))
     if warmups != sorted(warmups, reverse=True):

@@ -13,6 +13,7 @@ import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from hetopt.base.words import counted
 from hetopt.export.pipeline import PipelineReadBack
 from hetopt.export.pipeline import stages_of as rows_of
 from hetopt.export.shared.hosts import even_places, rank_hosts
@@ -77,8 +78,8 @@ class _Mesh:
             self.shards = world // others
         if self.shards * others != world or not world:
             msg = (
-                f"{world} ranks, expected a multiple of stages * cp * tp * replicas = "
-                f"{others}, times the shards"
+                f"{counted(world, 'rank')}, expected a multiple of stages * cp * tp * "
+                f"replicas = {others}, times the shards"
             )
             raise settings.wrong(_SHARD, msg)
 
@@ -249,7 +250,10 @@ def _batches(settings: Settings, mesh: _Mesh) -> tuple[int, int]:
         batch = local * mesh.dp
     steps, rest = divmod(batch, local * mesh.dp)
     if rest or not steps:
-        msg = f"is {batch}, no multiple of {_LOCAL} {local} * {mesh.dp} replicas"
+        msg = (
+            f"is {batch}, no multiple of {_LOCAL} {local} * "
+            f"{counted(mesh.dp, 'replica')}"
+        )
         raise settings.wrong(_GLOBAL, msg)
     if mesh.stages == 1:
         return steps, batch
@@ -344,7 +348,7 @@ def _zero(
             raise settings.wrong(_REPLICATE, msg)
         return 0
     if mesh.replicas > 1:
-        why = f"hetopt prices shards over all {mesh.dp * mesh.cp} replicas"
+        why = f"hetopt prices shards over all {counted(mesh.dp * mesh.cp, 'replica')}"
         reported.append(not_priced(_REPLICATE, why))
     if policy == "always" and piped:
         why = "gradients stay whole until the last micro-batch, hetopt shards them"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from hetopt.base.words import counted
 from hetopt.problem.building.pinned_meshes import check_meshes
 from hetopt.problem.building.wrong import FieldError, check_cluster
 from hetopt.problem.meshes import Mesh
@@ -111,7 +112,10 @@ def _forbidden_next(
     for index, pair in enumerate(pairs or ()):
         path = (*_FORBID, "next", index)
         if len(pair) != 2:
-            msg = f"names {len(pair)} clusters, expected a pair such as [a100, h20]"
+            msg = (
+                f"names {counted(len(pair), 'cluster')}, expected a pair such as "
+                "[a100, h20]"
+            )
             raise FieldError(path, msg)
         for position, name in enumerate(pair):
             check_cluster(name, names, (*path, position))
@@ -170,7 +174,8 @@ def _check_counts(
         if value > min(body, devices):
             msg = (
                 f"is {value}, expected at most {min(body, devices)}: the model has "
-                f"{body} units to cut between and the clusters {devices} devices"
+                f"{counted(body, 'unit')} to cut between and the clusters "
+                f"{counted(devices, 'device')}"
             )
             raise FieldError((*_PIN, "stages"), msg)
     batch = training.global_batch
@@ -188,7 +193,10 @@ def _check_units(pins: Pins, model: Model, training: Training) -> None:
     if fault is not None:
         raise FieldError(*fault)
     if not pins.stages.permits(len(units)):
-        msg = f"lists {len(units)} stages, which pin.stages or pin.forbid rules out"
+        msg = (
+            f"lists {counted(len(units), 'stage')}, which pin.stages or pin.forbid "
+            "rules out"
+        )
         raise FieldError((*_PIN, "units"), msg)
 
 

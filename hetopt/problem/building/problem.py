@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from hetopt.base.words import counted
 from hetopt.problem.building.calibration import build_calibration, with_overhead
 from hetopt.problem.building.devices import (
     base_of,
@@ -192,8 +193,8 @@ def _build_cluster(spec: ClusterSpec, path: FieldPath, *, alone: bool) -> Cluste
         for size in nodes.sizes:
             if size % spec.group.size:
                 msg = (
-                    f"is {spec.group.size}, which does not divide the {size} devices "
-                    "of a node"
+                    f"is {spec.group.size}, which does not divide the "
+                    f"{counted(size, 'device')} of a node"
                 )
                 raise FieldError((*path, "group", "size"), msg)
         latency_s = spec.group.latency
@@ -206,7 +207,10 @@ def _build_cluster(spec: ClusterSpec, path: FieldPath, *, alone: bool) -> Cluste
         )
     max_tp = spec.max_tp or nodes.largest
     if max_tp > nodes.largest:
-        msg = f"is {max_tp}, expected at most the {nodes.largest} devices of a node"
+        msg = (
+            f"is {max_tp}, expected at most the {counted(nodes.largest, 'device')} of "
+            "a node"
+        )
         raise FieldError((*path, "max_tp"), msg)
     memory = spec.memory or accelerator.memory_bytes
     return Cluster(
@@ -257,7 +261,7 @@ def _check_hosts(clusters: tuple[ClusterSpec, ...]) -> None:
         if len(cluster.hosts) != nodes:
             msg = (
                 f"names {len(cluster.hosts)}, expected one host for each of the "
-                f"{nodes} nodes"
+                f"{counted(nodes, 'node')}"
             )
             raise FieldError(path, msg)
         for position, host in enumerate(cluster.hosts):

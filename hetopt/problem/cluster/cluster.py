@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Literal
 
+from hetopt.base.words import counted
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -147,8 +149,9 @@ class Cluster:
     def _check_unequal(self, sizes: tuple[int, ...]) -> None:
         if len(sizes) != self.nodes or max(sizes) != self.devices_per_node:
             msg = (
-                f"unequal lists {len(sizes)} nodes of at most {max(sizes, default=0)} "
-                f"devices, expected {self.nodes} of at most {self.devices_per_node}"
+                f"unequal lists {counted(len(sizes), 'node')} of at most "
+                f"{max(sizes, default=0)} devices, expected {self.nodes} of at most "
+                f"{self.devices_per_node}"
             )
             raise ValueError(msg)
         if min(sizes) < 1 or min(sizes) == max(sizes):
@@ -166,7 +169,7 @@ class Cluster:
         if len(hosts) != self.nodes:
             msg = (
                 f"hosts names {len(hosts)}, expected one host for each of the "
-                f"{self.nodes} nodes"
+                f"{counted(self.nodes, 'node')}"
             )
             raise ValueError(msg)
         for host in hosts:

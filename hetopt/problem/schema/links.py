@@ -13,7 +13,7 @@ from pydantic import (
     model_validator,
 )
 
-from hetopt.base.words import describe, suggest
+from hetopt.base.words import counted, describe, suggest
 from hetopt.problem.quantity import parse_bandwidth
 from hetopt.problem.schema.fields import (
     OptionalBandwidth,
@@ -111,7 +111,10 @@ class PairSpec(ClusterLinkSpec):
     @classmethod
     def _two(cls, value: tuple[str, ...]) -> tuple[str, ...]:
         if len(value) != 2:
-            msg = f"names {len(value)} clusters, expected two such as [a100, h20]"
+            msg = (
+                f"names {counted(len(value), 'cluster')}, expected two such as [a100, "
+                "h20]"
+            )
             raise field_error(msg)
         return value
 

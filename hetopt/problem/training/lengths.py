@@ -8,6 +8,7 @@ import math
 from typing import TYPE_CHECKING
 
 from hetopt.base.reading import MOST_TEXT_BYTES, read_text
+from hetopt.base.words import counted
 from hetopt.errors import InputError
 
 if TYPE_CHECKING:
@@ -66,7 +67,7 @@ def read_histogram(path: str | Path) -> dict[int, float]:
 
 def _cells(cells: list[str], file: str, line: int) -> tuple[int, float]:
     if len(cells) != len(COLUMNS):
-        msg = f"has {len(cells)} cells, expected {','.join(COLUMNS)}"
+        msg = f"has {counted(len(cells), 'cell')}, expected {','.join(COLUMNS)}"
         raise InputError(msg, file=file, line=line)
     try:
         tokens = int(cells[0])

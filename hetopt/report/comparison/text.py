@@ -16,6 +16,7 @@ from hetopt.report.comparison.comparison import (
     without,
 )
 from hetopt.report.drawing.sheet import labelled, sheet
+from hetopt.report.rounding import percent, rounded
 from hetopt.report.summary import cost_text, gap_text
 
 if TYPE_CHECKING:
@@ -119,9 +120,9 @@ def cells(row: Row) -> tuple[str, ...]:
     return (
         name_of(row),
         row.status,
-        _seconds(row.closed_form_s, 4),
-        _seconds(row.iteration_time_s, 4),
-        "-" if row.above is None else gap_text(row.above),
+        "-" if row.closed_form_s is None else rounded(row.closed_form_s),
+        "-" if row.iteration_time_s is None else rounded(row.iteration_time_s),
+        "-" if row.above is None else percent(row.above),
         _seconds(row.first_s),
         *(_seconds(row.within_s[name]) for name in WITHIN),
         _seconds(row.proof_s),
@@ -196,13 +197,11 @@ def conditions(comparison: Comparison) -> list[str]:
     return lines
 
 
-def _seconds(value: float | None, digits: int | None = None) -> str:
-    """Return seconds with ``digits`` decimals; None shows fewer for larger values."""
+def _seconds(value: float | None) -> str:
+    """Return seconds, with fewer decimals for larger values."""
     if value is None:
         return "-"
-    if digits is None:
-        digits = 3 if value < 1 else 2 if value < 10 else 1
-    return f"{value:.{digits}f}"
+    return f"{value:.{3 if value < 1 else 2 if value < 10 else 1}f}"
 
 
 def _plain(value: Any) -> Any:

@@ -12,15 +12,14 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from hetopt.report.drawing.layout import heading, layout
+from hetopt.report.drawing.layout import blocks, heading, layout
 from hetopt.report.drawing.sheet import Lines, Sheet
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
     from rich.console import JustifyMethod, RenderableType
 
-    from hetopt.report.drawing.layout import SheetLayout
     from hetopt.report.drawing.sheet import Part
 
 #: Width of output to a file or a pipe: wide enough that no row is broken.
@@ -86,45 +85,22 @@ def _renderable(part: Part, width: int) -> RenderableType:
             return part
 
 
-def _drawn(table: Sheet, width: int) -> Table:
-    """Return a table as rich draws it, in the layout that fits ``width``."""
+def _drawn(table: Sheet, width: int) -> Table | str:
+    """Return a table in the layout that fits ``width``, or its rows as blocks."""
     placed = layout(table, width)
-    places = list(zip(*placed.lines, strict=True))
+    if placed is None:
+        return "\n".join(blocks(table, width))
     drawn = Table(
         box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False
     )
-    heads = _heads(table, placed)
-    for place, room, head in zip(places, placed.widths, heads, strict=True):
-        side: JustifyMethod = "right" if _is_right(table, place) else "left"
-        drawn.add_column(
-            Text(head, justify=side), justify=side, width=room, overflow="fold"
-        )
-    several = len(placed.lines) > 1
-    for number, row in enumerate(table.rows):
-        if several and number:
-            drawn.add_row()
-        for line in placed.lines:
-            drawn.add_row(*("" if at is None else row[at] for at in line))
+    for at, room in zip(placed.columns, placed.widths, strict=True):
+        column = table.columns[at]
+        side: JustifyMethod = "left" if column.text else "right"
+        head = Text("\n".join(heading(column.name, room)), justify=side)
+        drawn.add_column(head, justify=side, width=room, overflow="fold")
+    for row in table.rows:
+        drawn.add_row(*(row[at] for at in placed.columns))
     return drawn
-
-
-def _heads(table: Sheet, placed: SheetLayout) -> list[str]:
-    """Return the heading of every place: those of its columns, one per line."""
-    heads: list[list[str]] = [[] for _ in placed.widths]
-    for line in placed.lines:
-        names = [
-            [] if at is None else heading(table.columns[at].name, room)
-            for at, room in zip(line, placed.widths, strict=True)
-        ]
-        height = max(map(len, names))
-        for head, lines in zip(heads, names, strict=True):
-            head += [*lines, *[""] * (height - len(lines))]
-    return ["\n".join(head).rstrip("\n") for head in heads]
-
-
-def _is_right(table: Sheet, place: Sequence[int | None]) -> bool:
-    """Whether the cells of a place are aligned to the right, as numbers are."""
-    return not any(table.columns[at].text for at in place if at is not None)
 
 
 def _labelled(lines: Lines) -> Table:

@@ -1,8 +1,8 @@
-"""Fits a table to a width: narrower text, fewer columns, or several lines an entry.
+"""Fits a table to a width: narrower text, fewer columns, or a block of lines a row.
 
 Numbers are never broken. In a table that is too wide, text is first broken at spaces,
-then optional columns are left out, and then every entry takes two lines or more, each
-with a part of the columns.
+then optional columns are left out. If that is not enough, every row becomes a block of
+lines in which each cell follows the name of its column.
 """
 
 from __future__ import annotations
@@ -10,16 +10,17 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from itertools import chain
+from textwrap import wrap
 from typing import TYPE_CHECKING
 
 from rich.cells import cell_len
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from hetopt.report.drawing.sheet import Column, Sheet
 
-#: Characters between two columns of a table.
+#: Characters between two columns of a table, or between two cells of a block.
 GAP = 2
 #: Least length of the lines that text is broken into, if possible.
 _SHORT = 16
@@ -27,64 +28,54 @@ _SHORT = 16
 _PIECE = re.compile("[^\\s\u00ad-]+[-\u00ad]?|-")
 _SOFT = "\u00ad"
 
-#: The numbers of the columns in each line of an entry; None is an empty place.
-Places = tuple[tuple[int | None, ...], ...]
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SheetLayout:
-    """The places of a table's columns.
+    """The columns of a table that are shown, and their widths."""
 
-    Attributes
-    ----------
-    lines
-        Columns by line; all lines have equally many places.
-    widths
-        Widths of the places.
-    """
-
-    lines: Places
+    columns: tuple[int, ...]
     widths: tuple[int, ...]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Need:
-    """The width that a column needs.
-
-    Attributes
-    ----------
-    least, whole
-        Widths at which no word, and no line, is broken.
-    text
-        Whether it has words.
-    number
-        Width at which no number is broken; 0 for a column of text.
-    """
-
-    least: int
-    whole: int
-    text: bool
-    number: int
+def layout(table: Sheet, width: int) -> SheetLayout | None:
+    """Return the simplest layout that fits ``width``; None if no table does."""
+    cells = [[row[at] for row in table.rows] for at in range(len(table.columns))]
+    every = [*zip(table.columns, cells, strict=True)]
+    kept = [*range(len(every))]
+    optional = [at for at in kept if table.columns[at].optional]
+    while True:
+        least = [_least(*every[at]) for at in kept]
+        if _total(least) <= width:
+            widths = _widened([every[at] for at in kept], least, width)
+            return SheetLayout(columns=tuple(kept), widths=widths)
+        if not optional:
+            return None
+        kept.remove(optional.pop())
 
 
-def layout(table: Sheet, width: int) -> SheetLayout:
-    """Return the simplest layout that fits ``width``."""
-    needs = [
-        _need(column, [row[number] for row in table.rows])
-        for number, column in enumerate(table.columns)
-    ]
-    every = range(len(table.columns))
-    kept = [number for number in every if not table.columns[number].optional]
-    first, *others = kept
-    candidates: list[Places] = [(tuple(every),), (tuple(kept),)]
-    candidates += [_stacked(first, others, count) for count in range(2, len(others))]
-    for lines in candidates:
-        at_least = [place.least for place in _places(lines, needs)]
-        if _total(at_least) <= width:
-            widths = _widened(_places(lines, needs), at_least, width)
-            return SheetLayout(lines=lines, widths=widths)
-    lines = _stacked(first, others, max(len(others), 1))
-    return SheetLayout(lines=lines, widths=_squeezed(_places(lines, needs), width))
+def blocks(table: Sheet, width: int) -> Iterator[str]:
+    """Yield the lines of a table as one block for each row."""
+    names = [column.name.replace(_SOFT, "") for column in table.columns]
+    indent = " " * GAP
+    for row in table.rows:
+        line = ""
+        for name, cell in zip(names, row, strict=True):
+            pair = f"{name} {cell}".strip()
+            if line and cell_len(line) + GAP + cell_len(pair) <= width:
+                line += indent + pair
+                continue
+            if line:
+                yield line
+                pair = indent + pair
+            *full, line = _wrapped(pair, width)
+            yield from full
+        yield line
+
+
+def _wrapped(pair: str, width: int) -> list[str]:
+    """Return a cell with its name as lines, broken at spaces where possible."""
+    indent = " " * 2 * GAP
+    return wrap(pair, width, subsequent_indent=indent, break_on_hyphens=False) or [""]
 
 
 def heading(name: str, width: int) -> list[str]:
@@ -109,46 +100,14 @@ def _shown(text: str) -> str:
     return f"{text[:-1]}-" if text.endswith(_SOFT) else text
 
 
-def _need(column: Column, cells: Sequence[str]) -> _Need:
-    name = column.name.replace(_SOFT, "")
+def _least(column: Column, cells: Sequence[str]) -> int:
+    """Return the width at which no number and no word of a column is broken."""
     pieces = (cell_len(_shown(piece)) for piece in _PIECE.findall(column.name))
-    whole = max(map(cell_len, cells), default=0)
-    least = whole
+    least = max(map(cell_len, cells), default=0)
     if column.text and not column.optional:
         words = chain.from_iterable(cell.split() for cell in cells)
-        least = max(min(whole, _SHORT), *map(cell_len, words), 0)
-    return _Need(
-        least=max(least, *pieces, 0),
-        whole=max(whole, cell_len(name)),
-        text=column.text,
-        number=0 if column.text else least,
-    )
-
-
-def _stacked(first: int, others: Sequence[int], count: int) -> Places:
-    """Distribute all columns but the first over ``count`` lines, in their order."""
-    places = -(-len(others) // count)
-    lines: list[tuple[int | None, ...]] = []
-    for start in range(0, len(others), places):
-        line = others[start : start + places]
-        lines.append((None if start else first, *line, *[None] * (places - len(line))))
-    return tuple(lines)
-
-
-def _places(lines: Places, needs: Sequence[_Need]) -> list[_Need]:
-    """Return the width that every place needs for all of its columns."""
-    found = []
-    for place in zip(*lines, strict=True):
-        own = [needs[number] for number in place if number is not None]
-        found.append(
-            _Need(
-                least=max(need.least for need in own),
-                whole=max(need.whole for need in own),
-                text=any(need.text for need in own),
-                number=max(need.number for need in own),
-            )
-        )
-    return found
+        least = max(min(least, _SHORT), *map(cell_len, words), 0)
+    return max(least, *pieces, 0)
 
 
 def _total(widths: Sequence[int]) -> int:
@@ -156,23 +115,15 @@ def _total(widths: Sequence[int]) -> int:
 
 
 def _widened(
-    places: Sequence[_Need], at_least: Sequence[int], width: int
+    columns: Sequence[tuple[Column, Sequence[str]]], least: Sequence[int], width: int
 ) -> tuple[int, ...]:
     """Distribute the remaining width: to columns of text first, then to the others."""
-    widths = list(at_least)
+    widths = list(least)
     left = width - _total(widths)
-    for number in sorted(
-        range(len(places)), key=lambda number: not places[number].text
-    ):
-        more = min(left, places[number].whole - widths[number])
-        widths[number] += more
+    for at in sorted(range(len(columns)), key=lambda at: not columns[at][0].text):
+        column, cells = columns[at]
+        name = cell_len(column.name.replace(_SOFT, ""))
+        more = min(left, max(name, *map(cell_len, cells), 0) - widths[at])
+        widths[at] += more
         left -= more
-    return tuple(widths)
-
-
-def _squeezed(places: Sequence[_Need], width: int) -> tuple[int, ...]:
-    """Return widths at which long words may be broken, but no number is."""
-    widths = [max(min(place.least, _SHORT), place.number) for place in places]
-    left = max(width - _total(widths), 0)
-    widths[-1] += min(left, places[-1].whole - widths[-1])
     return tuple(widths)

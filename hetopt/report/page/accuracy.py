@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from hetopt.report.page.bars import Bar, Span, bars
 from hetopt.report.page.markup import tag, words
-from hetopt.report.rows import chain
+from hetopt.report.rounding import differences, rounded
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,23 +40,26 @@ def _bars(contents: Contents) -> Iterator[Bar]:
     for plan in contents.plans:
         if plan.error is None:
             continue
-        yield _bar(plan.name, plan.price.iteration_time_s, plan.error)
+        text = f"{rounded(plan.time_s, plan.digits)} s"
+        yield _bar(plan.name, text, plan.time_s, plan.error)
         others = () if plan.result is None else plan.result.alternatives
+        times_s = [other.time_s(plan.objective) for other in others]
+        apart = differences(times_s, plan.time_s)
         for rank, other in enumerate(others, start=2):
             hosts = {stage.cluster for stage in other.plan.pipeline.stages}
             if hosts <= {*plan.accuracies}:
-                name = f"{plan.name}, rank {rank}: {chain(other.plan)}"
-                yield _bar(name, other.iteration_time_s, plan.error)
+                name = f"{plan.name}, rank {rank}"
+                yield _bar(name, apart[rank - 2], times_s[rank - 2], plan.error)
 
 
-def _bar(name: str, time_s: float, error: Accuracy) -> Bar:
+def _bar(name: str, text: str, time_s: float, error: Accuracy) -> Bar:
     """Return the ranges of the real time; errors are shares of the real time."""
 
     def around(kind: str, share: float) -> Span:
         return Span(kind, time_s / (1 + share), time_s / (1 - min(share, 0.99)))
 
     parts = around("worst", error.worst), around("median", error.median)
-    return Bar(name, f"{time_s:.4g} s", (*parts, Span("at", time_s, time_s)))
+    return Bar(name, text, (*parts, Span("at", time_s, time_s)))
 
 
 def _sentence(bar: Bar) -> str:
@@ -64,7 +67,7 @@ def _sentence(bar: Bar) -> str:
     return words(
         "p",
         f"With the median error of published runs, the {bar.text} of {bar.name} are "
-        f"{median.start:.4g} to {median.end:.4g} s (thick); with the worst, "
-        f"{worst.start:.4g} to {worst.end:.4g} s (thin). Plans that are closer than "
-        "that may change places.",
+        f"{rounded(median.start)} to {rounded(median.end)} s (thick); with the worst, "
+        f"{rounded(worst.start)} to {rounded(worst.end)} s (thin). Plans that are "
+        "closer than that may change places.",
     )

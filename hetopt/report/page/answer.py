@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hetopt.report.balance import balance
+from hetopt.base.words import counted
+from hetopt.report.head import errors_text, meant
 from hetopt.report.page.markup import tag, words
-from hetopt.report.summary import FORMS, amount, bound, count, gap_text, headline
+from hetopt.report.rounding import large, percent, rounded
+from hetopt.report.summary import FORMS, amount, headline
+from hetopt.report.utilisation import beyond_peak
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,7 +29,7 @@ def answer(contents: Contents) -> str:
         words("p", "hetopt: training plan", class_="kind"),
         words("h1", best.problem.name),
         words("p", sentence(contents), class_="answer"),
-        tag("dl", *figures, class_="figures"),
+        tag("dl", *figures, _launch(best), class_="figures"),
     )
 
 
@@ -42,48 +45,59 @@ def sentence(contents: Contents) -> str:
     which = f"With {best.name}, the fastest of {len(contents.plans)} plans, an"
     text = (
         f"{which if len(contents.plans) > 1 else 'An'} iteration takes "
-        f"{best.price.iteration_time_s:.4g} s on {_devices(best)}, with "
-        f"{count(len(pipeline.stages), 'pipeline stage')} and "
-        f"{count(pipeline.microbatches, 'micro-batch', 'es')}"
+        f"{rounded(best.time_s, best.digits)} s{meant(best.objective)} on "
+        f"{_devices(best)}, with "
+        f"{counted(len(pipeline.stages), 'pipeline stage')} and "
+        f"{counted(pipeline.microbatches, 'micro-batch', 'es')}"
     )
-    if best.result is None:
-        return f"{text}: a plan that fits; its file says nothing about other plans."
-    return f"{text}: {headline(best.result)}."
+    sure = "a plan that fits; its file says nothing about other plans"
+    if best.result is not None:
+        sure = headline(best.result)
+    off = "" if any(best.errors.values()) else f"; {errors_text(best.errors)}"
+    return f"{text}: {sure}{off}."
+
+
+def _launch(plan: ReportedPlan) -> str:
+    """Return the tile with the command that launches a plan."""
+    label = "Check" if plan.launcher is None else f"Launch with {plan.launcher}"
+    command = tag("dd", words("code", plan.launch))
+    return tag("div", words("dt", label), command, class_="launch")
 
 
 def _devices(plan: ReportedPlan) -> str:
     offered = sum(cluster.devices for cluster in plan.problem.clusters)
     used = plan.plan.devices
     if used == offered:
-        return f"all {count(offered, 'device')}" if offered > 1 else "the only device"
+        return f"all {counted(offered, 'device')}" if offered > 1 else "the only device"
     return f"{used} of {offered} devices"
 
 
 def _figures(plan: ReportedPlan) -> Iterator[tuple[str, str, str]]:
     """Yield label, number, and a remark on it."""
-    price, result = plan.price, plan.result
-    closed = f"{price.closed_form_s:.4f} s in closed form"
-    yield "Iteration", f"{price.iteration_time_s:.4g} s", f"simulated; {closed}"
-    yield "Throughput", f"{plan.tokens_per_s:,.0f}", "tokens a second"
+    price, result, digits = plan.price, plan.result, plan.digits
+    form = FORMS[plan.objective]
+    yield "Iteration", f"{rounded(plan.time_s, digits)} s", form
+    tokens = plan.tokens / plan.time_s
+    yield "Throughput", large(tokens, digits), "tokens a second"
     if result is not None:
-        if result.mfu is not None and result.mfu_used is not None:
-            used = f"of all devices; {result.mfu_used:.1%} of those used"
-            yield "MFU", f"{result.mfu:.1%}", used
+        if result.mfu is not None:
+            mfu = result.mfu * price.iteration_time_s / plan.time_s
+            wrong = beyond_peak(result)
+            about = "" if wrong is None else f"; {wrong}"
+            yield "MFU", f"{mfu:.0%}", f"of all devices{about}"
         if result.status == "optimal":
-            yield "Proven", "optimal", f"in {FORMS[result.objective]}"
+            yield "Proven", "optimal", f"in {form}"
         elif result.gap is not None:
-            yield "Gap", gap_text(result.gap), f"lower bound {bound(result)}"
-    if plan.error is not None:
-        off = f"{plan.error.median:.0%}"
-        about = f"median of {count(plan.error.runs, 'published run')}, worst "
-        about += f"{plan.error.worst:.0%}"
-        if plan.untold:
-            about = f"for {plan.untold}; elsewhere {off} ({about})"
-        yield "Times are off by", "unknown" if plan.untold else off, about
-    if len(plan.plan.pipeline.stages) > 1:
-        even = balance(plan.problem, plan.plan, price)
-        about = "mean time of the devices in use over the slowest's, by peak FLOP/s"
-        yield "Balance", f"{even:.1%}", f"{about} (HAPT, Eq. 25)"
+            yield "Gap", percent(result.gap), f"at most, to the best possible {form}"
+    known = [each for each in plan.errors.values() if each is not None]
+    if known:
+        worst = max(known, key=lambda each: each.median)
+        runs = f"median of {counted(worst.runs, 'published run')}, worst "
+        about = f"{runs}{worst.worst:.0%}"
+        unknown = [name for name, each in plan.errors.items() if each is None]
+        if unknown:
+            about += f"; not known for {', '.join(unknown)}"
+        yield "Times are off by", f"{worst.median:.0%}", about
     share, most = max(
         (need / usable, number)
         for number, (need, usable) in enumerate(

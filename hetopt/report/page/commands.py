@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import shlex
 from typing import TYPE_CHECKING
 
+from hetopt.base.words import shell_quoted
 from hetopt.problem.training.choices import INTERLEAVED
 from hetopt.results.per_schedule import BEST
 
@@ -26,8 +26,10 @@ def commands(contents: Contents, plan: ReportedPlan) -> Iterator[str]:
         without_table = (result.launch, result.several, result.stability)
         if not result.schedules and without_table == (None, None, None):
             options += table
-        yield shlex.join(["hetopt", "plan", problem, *options, "--out", plan.name])
-    yield shlex.join(["hetopt", "check", problem, plan.name, *table])
+        again = ["hetopt", "plan", problem, *options, "--out", plan.name]
+        yield " ".join(map(shell_quoted, again))
+    checked = ["hetopt", "check", problem, plan.name, *table]
+    yield " ".join(map(shell_quoted, checked))
 
 
 def _options(plan: Plan, result: Result) -> list[str]:

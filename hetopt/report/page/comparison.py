@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from hetopt.report.drawing.sheet import sheet
 from hetopt.report.page.bars import Bar, Span, bars
 from hetopt.report.page.markup import table
+from hetopt.report.rounding import differences, rounded
 from hetopt.report.rows import chain
 from hetopt.report.summary import amount, in_chunks
 
@@ -15,8 +16,7 @@ if TYPE_CHECKING:
 
 _COLUMNS = (
     "file",
-    "p",
-    "q",
+    "stages x micro-batches",
     "schedule",
     "devices",
     "closed form s",
@@ -33,7 +33,8 @@ def comparison(contents: Contents) -> str:
     plans = contents.plans
     if len(plans) == 1:
         return ""
-    best_s = min(plan.price.iteration_time_s for plan in plans)
+    times_s = [plan.price.iteration_time_s for plan in plans]
+    apart = differences(times_s, min(times_s))
     priced = any(plan.cost is not None for plan in plans)
     names = (*_COLUMNS[:-1], *(["cost a 1e12 tokens"] if priced else []), _COLUMNS[-1])
     cells = sheet(
@@ -41,14 +42,14 @@ def comparison(contents: Contents) -> str:
         (_cells(plan, priced=priced) for plan in plans),
         left=("file", "schedule", "clusters"),
     )
-    drawn = bars([_bar(plan, best_s) for plan in plans])
+    drawn = bars([_bar(*pair) for pair in zip(plans, apart, strict=True)])
     return drawn + table([cells], "the plans compared")
 
 
-def _bar(plan: ReportedPlan, best_s: float) -> Bar:
+def _bar(plan: ReportedPlan, against_best: str) -> Bar:
     time_s = plan.price.iteration_time_s
-    more = "fastest" if time_s == best_s else f"{time_s / best_s - 1:+.1%}"
-    return Bar(plan.name, f"{time_s:.4g} s, {more}", (Span("sure", 0.0, time_s),))
+    text = f"{rounded(time_s, plan.digits)} s, {against_best}"
+    return Bar(plan.name, text, (Span("sure", 0.0, time_s),))
 
 
 def _cells(plan: ReportedPlan, *, priced: bool) -> list[object]:
@@ -60,13 +61,12 @@ def _cells(plan: ReportedPlan, *, priced: bool) -> list[object]:
     cost = None if plan.cost is None else plan.cost.per_trillion_tokens
     return [
         plan.name,
-        len(pipeline.stages),
-        pipeline.microbatches,
+        f"{len(pipeline.stages)} x {pipeline.microbatches}",
         in_chunks(plan.plan.schedule, plan.plan.chunks),
         plan.plan.devices,
         f"{price.closed_form_s:.4f}",
         f"{price.iteration_time_s:.4f}",
-        f"{plan.tokens_per_s:,.0f}",
+        f"{plan.tokens / plan.price.iteration_time_s:,.0f}",
         f"{fullest:.0%}",
         f"{sum(price.idle_share) / len(price.idle_share):.1%}",
         *([amount(cost)] if priced else []),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
+from hetopt.report.head import device_errors, time_digits
 from hetopt.report.page.markup import words
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from hetopt.report.timeline.timeline import Timeline
     from hetopt.results.front import Front
     from hetopt.results.money import Cost
+    from hetopt.results.priced_plan import PricedPlan
     from hetopt.results.result import Objective, Result
 
 
@@ -69,8 +71,13 @@ class ReportedPlan:
         The result of the search in the file; None if the file has only a plan.
     price, timeline, cost
         Those of the plan.
-    tokens_per_s
-        Throughput at the simulated time.
+    priced
+        The plan with its times.
+    tokens
+        Of an iteration.
+    launcher, launch
+        A launcher that runs the plan as it is, None if there is none; and the command
+        to continue with.
     accuracies
         By cluster that the plan uses; None without published iterations. Empty if the
         user gave a table.
@@ -85,9 +92,32 @@ class ReportedPlan:
     price: Price
     timeline: Timeline
     cost: Cost | None
-    tokens_per_s: float
+    priced: PricedPlan
+    tokens: int
+    launcher: str | None
+    launch: str
     accuracies: Mapping[str, Accuracy | None]
     notes: Sequence[str]
+
+    @property
+    def objective(self) -> Objective:
+        """What was minimised; the simulated time if that is unknown."""
+        return "simulated" if self.result is None else self.result.objective
+
+    @property
+    def time_s(self) -> float:
+        """The time that was minimised."""
+        return self.priced.time_s(self.objective)
+
+    @property
+    def errors(self) -> Mapping[str, Accuracy | None]:
+        """The errors by the names of devices."""
+        return device_errors(self.problem, self.accuracies)
+
+    @property
+    def digits(self) -> int:
+        """Digits of its times that the errors leave."""
+        return time_digits(self.time_s, self.errors)
 
     @property
     def error(self) -> Accuracy | None:

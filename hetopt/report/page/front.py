@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hetopt.report.front.table import front_report, headline
+from hetopt.report.front.table import headline, points
 from hetopt.report.page.markup import folded, table, words
 from hetopt.report.page.plot import plot
 from hetopt.report.summary import FORMS, amount
@@ -29,7 +29,7 @@ def _parts(name: str, own: Front) -> Iterator[str]:
     if own.points:
         yield _picture(own)
     title = f"Table of {name}"
-    yield folded(title, table(front_report(own)[:-1], title), open_=True)
+    yield folded(title, table([points(own)], title), open_=True)
 
 
 def _picture(own: Front) -> str:

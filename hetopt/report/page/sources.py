@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import platform
-import shlex
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
 
+from hetopt.base.words import shell_quoted
 from hetopt.report.drawing.sheet import labelled
 from hetopt.report.page.commands import commands
 from hetopt.report.page.markup import folded, table, tag, words
@@ -37,8 +37,8 @@ def _alternatives(plan: ReportedPlan) -> str:
     result = plan.result
     if result is None or result.best is None or not result.alternatives:
         return ""
-    plans = (result.best, *result.alternatives)
-    return table([alternatives_table(plans)], f"the best plans in {plan.name}")
+    ranked = alternatives_table((result.best, *result.alternatives), result.objective)
+    return table([ranked], f"the best plans in {plan.name}")
 
 
 def problem(contents: Contents) -> str:
@@ -51,7 +51,7 @@ def problem(contents: Contents) -> str:
 def reproduction(contents: Contents) -> str:
     """Return the section with commands, versions and digests."""
     lines = [line for plan in contents.plans for line in commands(contents, plan)]
-    lines.append(shlex.join(contents.command))
+    lines.append(" ".join(map(shell_quoted, contents.command)))
     pairs = [("hetopt", __version__), ("Python", platform.python_version())]
     pairs += [(name, found) for name in _LIBRARIES if (found := _version(name))]
     digests = [("problem", contents.plans[0].plan.problem_digest)]

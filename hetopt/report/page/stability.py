@@ -17,10 +17,10 @@ def stability(contents: Contents) -> str:
 
 
 def _table(plan: ReportedPlan) -> str:
-    if plan.result is None or plan.result.stability is None:
+    result = plan.result
+    if result is None or result.stability is None:
         return ""
-    simulated = plan.result.objective == "simulated"
     _, *parts = stability_report(
-        plan.result.stability, plan.plan, simulated=simulated, complete=True
+        result.stability, plan.plan, objective=result.objective, complete=True
     )
     return table(parts, "how far coefficients may move")

@@ -5,11 +5,13 @@ from __future__ import annotations
 from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
 
+from hetopt.base.words import counted
+from hetopt.report.balance import balance
 from hetopt.report.page.colours import cluster_colour
 from hetopt.report.page.markup import folded, table, tag, words
 from hetopt.report.plan_report import BYTES_PER_GB, boundary_table, stage_table
 from hetopt.report.rows import stage_rows
-from hetopt.report.summary import count, in_chunks, offloads, shape
+from hetopt.report.summary import in_chunks, offloads, shape
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -19,6 +21,12 @@ if TYPE_CHECKING:
 
 #: With more stages no lines are drawn between them: a phone has too few pixels.
 _DENSE = 48
+_EVEN = (
+    "of the slowest stage's time for a micro-batch, weighted by their peak FLOP/s "
+    "(load balance of HAPT, Eq. 25)."
+)
+#: Heights of the row of idle shares: the least that holds all of them.
+_SCALES = (0.1, 0.25, 0.5, 1.0)
 #: Rows of a table beyond which it is folded at first.
 _MOST_ROWS = 24
 
@@ -54,18 +62,25 @@ def _picture(plan: ReportedPlan) -> str:
         for number, cluster in enumerate(plan.problem.clusters)
     }
     most = max(row.usable_bytes for row in rows)
+    idlest = max(row.idle_share for row in rows)
+    scale = next(share for share in _SCALES if share >= idlest)
     whole = "the model" if plan.plan.chunks == 1 else "one chunk of the model"
     parts = (
         tag("div", *_hosts(rows, colours), class_="row hosts"),
         _caption(f"Stages, and their units of {whole} (width)"),
         _bars("units", rows, colours, map(_units, rows)),
         _caption(
-            "Memory of a device in GB, framed: usable "
-            f"(full height: {most / BYTES_PER_GB:.1f} GB)"
+            "Memory of a device in GB: needed (filled; "
+            f"{_ends([row.memory_bytes / BYTES_PER_GB for row in rows], '.0f')}) of "
+            "usable (framed)"
         ),
         _bars("memory", rows, colours, (_memory(row, most) for row in rows)),
-        _caption("Idle share of the iteration (full height: all of it)"),
-        _bars("idle", rows, colours, map(_idle, rows)),
+        _caption(
+            "Idle share of the iteration: "
+            f"{_ends([row.idle_share for row in rows], '.0%')} (full height: "
+            f"{scale:.0%})"
+        ),
+        _bars("idle", rows, colours, (_idle(row, scale) for row in rows)),
     )
     unused = [name for name in colours if name not in {row.cluster for row in rows}]
     notes = [f"schedule {in_chunks(plan.plan.schedule, plan.plan.chunks)}"]
@@ -82,6 +97,11 @@ def _picture(plan: ReportedPlan) -> str:
         ),
         tag("figcaption", *_legend(rows, colours), words("span", "; ".join(notes))),
     )
+
+
+def _ends(values: Sequence[float], form: str) -> str:
+    """Return the least and the greatest value."""
+    return " to ".join(dict.fromkeys(f"{end(values):{form}}" for end in (min, max)))
 
 
 def _caption(text: str) -> str:
@@ -101,8 +121,8 @@ def _legend(rows: Sequence[StageRow], colours: Mapping[str, str]) -> Iterator[st
     for cluster, colour in colours.items():
         own = [row for row in rows if row.cluster == cluster]
         if own:
-            devices = count(sum(row.devices for row in own), "device")
-            about = f"{cluster}: {count(len(own), 'stage')}, {devices}"
+            devices = counted(sum(row.devices for row in own), "device")
+            about = f"{cluster}: {counted(len(own), 'stage')}, {devices}"
             yield tag(
                 "span", tag("i", style=f"background:{colour}"), words("span", about)
             )
@@ -131,7 +151,7 @@ def _bars(
 
 
 def _units(row: StageRow) -> _Bar:
-    units = count(row.end_unit - row.first_unit, "unit")
+    units = counted(row.end_unit - row.first_unit, "unit")
     return _Bar(1.0, 1.0, str(row.stage), f"{units}: {row.contents}", units)
 
 
@@ -139,17 +159,22 @@ def _memory(row: StageRow, most: int) -> _Bar:
     need = row.memory_bytes / BYTES_PER_GB
     about = f"{need:.1f} of {row.usable_bytes / BYTES_PER_GB:.1f} GB"
     frame, height = row.usable_bytes / most, row.memory_bytes / most
-    return _Bar(frame, height, f"{need:.0f}", about, "GB")
+    of = f"of {row.usable_bytes / BYTES_PER_GB:.0f}"
+    return _Bar(frame, height, f"{need:.0f}", about, of)
 
 
-def _idle(row: StageRow) -> _Bar:
+def _idle(row: StageRow, scale: float) -> _Bar:
     share = row.idle_share
-    return _Bar(1.0, share, f"{share:.0%}", f"{share:.1%} idle")
+    return _Bar(1.0, share / scale, f"{share:.0%}", f"{share:.1%} idle")
 
 
 def _tables(plan: ReportedPlan) -> Iterator[str]:
     number = len(plan.plan.pipeline.stages)
-    own = stage_table(plan.plan, model=plan.problem.model, price=plan.price)
+    model = plan.problem.model
+    own = stage_table(plan.plan, model=model, price=plan.price, whole=True)
+    if number > 1:
+        even = balance(plan.problem, plan.plan, plan.price)
+        yield words("p", f"On average the devices in use compute {even:.1%} {_EVEN}")
     title = "Table of stages"
     yield folded(title, table([own], title), open_=number <= _MOST_ROWS)
     if number > 1:

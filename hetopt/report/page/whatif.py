@@ -10,6 +10,7 @@ from hetopt.errors import InputError
 from hetopt.report.page.bars import Bar, Span, bars
 from hetopt.report.page.contents import Variant, Variants
 from hetopt.report.page.markup import words
+from hetopt.report.rounding import differences, rounded
 from hetopt.report.summary import FORMS, amount, gap_text
 from hetopt.report.whatif.table import WHATIF_SCHEMA
 from hetopt.results.result import Objective, Status
@@ -80,7 +81,8 @@ def _parts(variants: Variants) -> Iterator[str]:
     unproven = any(row.time_s and row.status != "optimal" for row in rows)
     hatched = "; hatched: between the lower bound and the plan" if unproven else ""
     yield words("h3", f"Seconds an iteration, {form}{hatched}")
-    yield bars([_bar(row, rows[0]) for row in rows])
+    apart = differences([row.time_s for row in rows], rows[0].time_s)
+    yield bars([_bar(*pair) for pair in zip(rows, apart, strict=True)])
     costs = [Span("sure", 0.0, row.cost or 0.0) for row in rows]
     if any(row.cost is not None for row in rows):
         yield words("h3", "Cost of a trillion tokens")
@@ -93,12 +95,10 @@ def _parts(variants: Variants) -> Iterator[str]:
     yield words("p", f"From {variants.name}.", class_="source")
 
 
-def _bar(row: Variant, base: Variant) -> Bar:
+def _bar(row: Variant, against_base: str) -> Bar:
     if row.time_s is None:
         return Bar(row.change, f"no plan: {row.reason or row.status}", ())
-    text = f"{row.time_s:.4g} s"
-    if base.time_s and row is not base:
-        text += f", {row.time_s / base.time_s - 1:+.1%}"
+    text = f"{rounded(row.time_s)} s, {against_base}"
     sure_s = row.time_s
     if row.status != "optimal":
         text += f", not proven, gap {gap_text(row.gap)}"

@@ -9,6 +9,7 @@ from __future__ import annotations
 import textwrap
 from typing import TYPE_CHECKING, NamedTuple
 
+from hetopt.base.words import counted
 from hetopt.report.plan_report import BYTES_PER_GB
 from hetopt.report.timeline import svg
 from hetopt.report.timeline.drawn_rows import activities, background, memory
@@ -159,8 +160,9 @@ class _Picture:
                 for start, end in left_out
             )
             yield (
-                f"Not shown: {stretches}, as {timeline.microbatches} micro-batches are "
-                "too many for one picture; a trace has all of them."
+                f"Not shown: {stretches}, as "
+                f"{counted(timeline.microbatches, 'micro-batch', 'es')} are too many "
+                "for one picture; a trace has all of them."
             )
         if any(stage.recompute_inside for stage in timeline.stages):
             yield (

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from math import isinf
 from typing import TYPE_CHECKING, Any
 
 from hetopt.report.plan_report import BYTES_PER_GB, stage_table
+from hetopt.report.rounding import at_least, percent, rounded
 from hetopt.report.summary import gap_text
 from hetopt.report.whatif.table import change_text
 from hetopt.whatif.reasons import limits_of
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from hetopt.report.drawing.sheet import Part
     from hetopt.report.whatif.table import Row
     from hetopt.whatif.reasons import Question
+    from hetopt.whatif.unused import Unused
 
 REASONS_SCHEMA = "hetopt-reasons/1"
 #: Shares of the time below this count as 0.
@@ -98,17 +101,41 @@ def _standing(price: Price, base: Row) -> Iterator[str]:
     behind = price.closed_form_s / base.closed_form_s - 1
     if behind > _NOTHING:
         yield (
-            f"Another plan takes {base.closed_form_s:.4f} s in closed form, this one "
-            f"{price.closed_form_s:.4f} s ({behind:+.2%}); simulated, they take "
-            f"{base.iteration_time_s:.4f} and {price.iteration_time_s:.4f} s. What "
-            "follows is about the closed form, and compares with that other plan."
+            f"Another plan takes {rounded(base.closed_form_s)} s in closed form, this "
+            f"one {percent(behind)} more; simulated, they take "
+            f"{rounded(base.iteration_time_s)} and {rounded(price.iteration_time_s)} "
+            "s. What follows is about the closed form, and compares with that other "
+            "plan."
         )
     else:
         yield (
             f"What follows is about the closed form, in which the plan takes "
-            f"{price.closed_form_s:.4f} s; simulated, it takes "
-            f"{price.iteration_time_s:.4f} s."
+            f"{rounded(price.closed_form_s)} s; simulated, it takes "
+            f"{rounded(price.iteration_time_s)} s."
         )
+
+
+def unused_text(each: Unused) -> str:
+    """Return why a cluster is unused, in a sentence or two; empty if it is unknown."""
+    name = each.cluster
+    if each.more is None:
+        return ""
+    if each.proven:
+        how = f"takes {percent(each.more)} more" if each.more else "takes as long"
+        text = f"{name} is not used: the best plan with it {how}."
+    else:
+        text = f"{name} is not used: a plan with it takes at least "
+        text += f"{at_least(each.more)} more."
+    if not each.explained:
+        return text
+    if isinf(each.link_s):
+        text += " It has no link to another cluster"
+    else:
+        text += f" Its links to {each.partner} need {rounded(each.link_s)} s for the "
+        text += "activations of an iteration"
+    if isinf(each.alone_s):
+        return f"{text}, and alone it cannot train the model."
+    return f"{text}, and alone it computes for {rounded(each.alone_s)} s."
 
 
 def _sentence(question: Question, row: Row, base: Row) -> str:
@@ -117,17 +144,17 @@ def _sentence(question: Question, row: Row, base: Row) -> str:
     proven = "" if row.status == "optimal" else f" (not proven: {gap_text(row.gap)})"
     if row.closed_form_s is None or row.against_base is None:
         return f"{subject}: {row.reason or 'nothing is known'}."
-    time_s, saved = f"{row.closed_form_s:.4f} s", -row.against_base
+    time_s, saved = f"{rounded(row.closed_form_s)} s", -row.against_base
     if question.kind == "unused":
         name = question.clusters[0]
         if abs(saved) < _NOTHING:
             return f"{name} is not used: with it an iteration takes as long{proven}."
         return (
             f"{name} is not used: the best plan that uses it takes {time_s}, "
-            f"{-saved:.2%} more{proven}."
+            f"{percent(saved)} more{proven}."
         )
     if abs(saved) < _NOTHING:
         return f"{subject} would save nothing{proven}."
     verb = "save" if saved > 0 else "cost"
     how = "; ".join(map(change_text, row.plan_changes)) or "the same plan"
-    return f"{subject} would {verb} {abs(saved):.2%}: {time_s}, by {how}{proven}."
+    return f"{subject} would {verb} {percent(saved)}: {time_s}, by {how}{proven}."

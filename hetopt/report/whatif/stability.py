@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from hetopt.export.back.differences import changes
 from hetopt.report.drawing.sheet import sheet
+from hetopt.report.rounding import percent
 from hetopt.report.whatif.table import change_text
 from hetopt.results.crossing import MARGIN
 from hetopt.whatif.moves import move_text
@@ -17,10 +18,11 @@ if TYPE_CHECKING:
     from hetopt.plans.plan import Plan
     from hetopt.report.drawing.sheet import Part
     from hetopt.results.crossing import Crossing
+    from hetopt.results.result import Objective
 
 
 def stability_report(
-    crossings: Sequence[Crossing], plan: Plan, *, simulated: bool, complete: bool
+    crossings: Sequence[Crossing], plan: Plan, *, objective: Objective, complete: bool
 ) -> list[Part]:
     """Return what ``hetopt plan --stability`` adds to the report.
 
@@ -28,8 +30,8 @@ def stability_report(
     ----------
     plan
         The reported plan.
-    simulated
-        Whether simulated times were minimised.
+    objective
+        Decides which time was minimised.
     complete
         Whether everything was searched.
     """
@@ -37,11 +39,11 @@ def stability_report(
         "",
         f"how far each may move until another plan is better by more than {MARGIN:.0%}",
         sheet(
-            ("what", "to", "this plan s", "the other s", "the other plan"),
+            ("what", "to", "the other saves", "the other plan"),
             (
                 (
                     move_text(each.kind, each.clusters),
-                    *_cells(each, plan, simulated=simulated),
+                    *_cells(each, plan, objective=objective),
                 )
                 for each in crossings
             ),
@@ -54,16 +56,16 @@ def stability_report(
 
 
 def _cells(
-    crossing: Crossing, plan: Plan, *, simulated: bool
-) -> tuple[str, str, str, str]:
+    crossing: Crossing, plan: Plan, *, objective: Objective
+) -> tuple[str, str, str]:
     most = FACTORS[-1] if crossing.more else 1 / FACTORS[-1]
     proven = "" if crossing.proven else ", not proven"
     if crossing.factor is None:
-        return f"beyond {most:.2f}x{proven}", "", "", "this one stays"
-    plan_s = "too large" if crossing.plan_s is None else f"{crossing.plan_s:.4f}"
+        return f"beyond {most:.2f}x{proven}", "", "this one stays"
     factor, other = f"{crossing.factor:.2f}x{proven}", crossing.other
     if other is None:
-        return factor, plan_s, "", "no plan at all"
+        return factor, "", "no plan at all"
     how = "; ".join(map(change_text, changes(plan, other.plan))) or "the same decisions"
-    other_s = other.iteration_time_s if simulated else other.closed_form_s
-    return factor, plan_s, f"{other_s:.4f}", how
+    if crossing.plan_s is None:
+        return factor, "this one does not fit", how
+    return factor, percent(1 - other.time_s(objective) / crossing.plan_s), how

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from hetopt.export.back.differences import SPLIT, Change, changes
 from hetopt.problem.digest import problem_digest
 from hetopt.report.drawing.sheet import labelled, sheet
+from hetopt.report.rounding import differences, rounded
 from hetopt.report.summary import FORMS, amount, cost_text, gap_text, latencies
 
 if TYPE_CHECKING:
@@ -144,9 +145,7 @@ def _time_s(result: Result | None) -> float | None:
     """Return the minimised time; None without a plan."""
     if result is None or result.best is None:
         return None
-    best = result.best
-    simulated = result.objective == "simulated"
-    return best.iteration_time_s if simulated else best.closed_form_s
+    return result.best.time_s(result.objective)
 
 
 def whatif_to_json(
@@ -190,6 +189,7 @@ def whatif_report(
         Result of the unchanged problem; None if there is none.
     """
     priced = any(row.cost is not None for row in found)
+    against = differences([row.time_s for row in found], found[0].time_s)
     names = ["change", f"{FORMS[objective]} s", "against base", "tokens/s"]
     names += ["tokens a day, 1e9"]
     names += ["cost a 1e12 tokens"] if priced else []
@@ -206,8 +206,8 @@ def whatif_report(
         sheet(
             names,
             (
-                [*_cells(row, priced=priced), _described(row) if number else ""]
-                for number, row in enumerate(found)
+                [*_cells(row, apart, priced=priced), _described(row) if number else ""]
+                for number, (row, apart) in enumerate(zip(found, against, strict=True))
             ),
             left=("change", "plan"),
         ),
@@ -215,16 +215,16 @@ def whatif_report(
     ]
 
 
-def _cells(row: Row, *, priced: bool) -> list[str]:
+def _cells(row: Row, against_base: str, *, priced: bool) -> list[str]:
     """Return the cells of a row, except the changes of its plan."""
     day = row.tokens_per_day
     cost = None if row.cost is None else row.cost.per_trillion_tokens
     return [
         row.change,
-        "-" if row.time_s is None else f"{row.time_s:.4f}",
-        "-" if row.against_base is None else f"{row.against_base:+.2%}",
-        "-" if row.tokens_per_s is None else f"{row.tokens_per_s:,.0f}",
-        "-" if day is None else f"{day / _BILLION:,.3f}",
+        "-" if row.time_s is None else rounded(row.time_s),
+        against_base,
+        "-" if row.tokens_per_s is None else rounded(row.tokens_per_s),
+        "-" if day is None else rounded(day / _BILLION),
         *([amount(cost)] if priced else []),
         "-" if row.gap is None else gap_text(row.gap),
     ]

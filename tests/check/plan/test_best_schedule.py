@@ -56,7 +56,7 @@ def test_the_truth_passes(found: BestSchedule) -> None:
     ("forge", "said"),
     [
         (lambda x: x["schedules"].pop(1), "is missing"),
-        (lambda x: x["schedules"][-1].update(chunks=1), "has 1 chunks"),
+        (lambda x: x["schedules"][-1].update(chunks=1), "has 1 chunk"),
         (lambda x: x["schedules"].append(other(x)), "(chunks: 1) is listed 2 times"),
         (lambda x: other(x).update(lower_bound_s=1e-3), "settlements and schedules"),
         (lambda x: other(x).update(lower_bound_s=1e-3), "is refuted, but bounded by"),

@@ -84,7 +84,7 @@ RELAXED = Principles.relaxing(["p4"])
         (
             (4, 4, 3, 3),
             (4, 4, 4, 1),
-            "its nodes (2 of 4, 2 of 3 devices) cannot hold stages: 1 of 1 devices "
+            "its nodes (2 of 4, 2 of 3 devices) cannot hold stages: 1 of 1 device "
             "and 3 of 4 devices",
         ),
     ],

@@ -126,6 +126,7 @@ def settle(data: dict[str, Any], how: str, bound_s: float | None) -> dict[str, A
         ({"settlements": [], "settled": {}}, "(1, 1) is missing"),
         ({"table_kinds": {"a": "measured"}}, "table_kinds:"),
         ({"plan": None}, "status: optimal, but there is no plan"),
+        ({"reason": "too large"}, "reason: there is one, but there is a plan"),
     ],
 )
 def test_a_false_claim(change: dict[str, Any], expected: str) -> None:
@@ -145,6 +146,8 @@ def test_settlements_that_do_not_prove_the_bound() -> None:
     assert any("is infeasible, but has a bound" in line for line in found), found
     found = check_result(problem, table, settle(data, "refuted-by-bound", None))
     assert any("but has no bound" in line for line in found), found
+    found = check_result(problem, table, settle(data, "refuted-by-search", 1e-9))
+    assert any("is refuted-by-search, but bounded by 1e-09" in x for x in found), found
     data["settlements"].append(data["settlements"][0])
     found = check_result(problem, table, data)
     assert any("more than once" in line for line in found), found

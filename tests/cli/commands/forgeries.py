@@ -59,6 +59,14 @@ def _never(data: Data) -> None:
     settle_all(data)
 
 
+def _below(data: Data) -> None:
+    """Claim less of a program, and that the answer is not optimal after all."""
+    claim = _program(data, "refuted-by-bound")
+    claim["bound_ps"] = data["value_ps"] // 2
+    data["status"] = "feasible"
+    settle_all(data)
+
+
 def _worse(data: Data) -> None:
     data["value_ps"] = int(data["value_ps"] * 1.01)
     for claim in data["programs"]:
@@ -137,6 +145,17 @@ FORGERIES: dict[str, tuple[Callable[[Data], None], str]] = {
     "relaxed bound too high": (_raise("refuted-by-bound", 2.0), "has a plan below"),
     "solved above the value": (_raise("solved", 1.01), "the plan belongs to it"),
     "another one solved": (_claim("refuted-by-search", how="solved"), "is solved"),
+    "another solver": (_set(solver="mcts"), "solver: mcts, but the plan file says"),
+    "optimal with an open program": (
+        _claim("refuted-by-search", how="unsettled"),
+        "is unsettled, but the plan is optimal",
+    ),
+    "refuted below the plan": (_below, "below the plan"),
+    "unknown key": (_set(proof="none"), "proof: is not a known key"),
+    "unknown key of a claim": (
+        _claim("solved", proof="none"),
+        "programs.0.proof: is not a known key",
+    ),
 }
 #: As ``FORGERIES``, where warm-up counts are free.
 FREE_FORGERIES: dict[str, tuple[Callable[[Data], None], str]] = {

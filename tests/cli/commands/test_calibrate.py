@@ -97,6 +97,10 @@ def test_a_known_reserve_stays(planned: Path) -> None:
         (["--measured", "6 GB"], "--measured"),
         (["--measured", "0 s"], "is not above 0"),
         (["--measured", "6 s", "--memory", "1"], "--memory"),
+        (
+            ["--measured", "6 s", "--memory", "500 GB"],
+            "--memory: is 500 GB, but the fullest device, of cluster 'fast', has ",
+        ),
         (["--measured", "6 s", "--correct", "x"], "--correct"),
         (["--measured", "6 s", "--clusters", "x"], "'x' is not in the plan"),
         (["--measured", "6 s", "--clusters", ""], "'' is not in the plan"),

@@ -94,6 +94,18 @@ def test_check_and_simulate_take_it(
 
 
 @pytest.mark.usefixtures("lost")
+def test_bounds_above_what_the_plan_takes_are_found(
+    found: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """They leave the sums as they were."""
+    forged = json.loads(json.dumps(found))
+    for bound in forged["several"]["bounds"]:
+        bound["bound_s"] = 100.0
+    assert main(["check", "lost.yaml", write(forged)]) == 1
+    assert "its own division is said to take at least " in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("lost")
 @pytest.mark.parametrize(
     ("command", "why"),
     [
@@ -201,7 +213,6 @@ def test_claims_of_too_many_ways_are_refused(found: dict[str, Any]) -> None:
         ),
         ({"pipelines.0.share.nodes": {"b": [2]}}, "no cluster is named 'b'"),
         ({"pipelines.0.share.nodes": {}}, "has no nodes"),
-        ({"pipelines.0.share": None}, "one of several has no share"),
         ({"pipelines.1.microbatches": 5}, "pipeline 1: "),
     ],
 )
@@ -222,7 +233,8 @@ def test_faults_of_plans_are_found(
         ({"pipelines.0.share.nodes.a": [0]}, "is 0, expected a whole number from 1"),
         ({"pipelines.0.share.batch": 0}, "is 0, expected a whole number from 1"),
         ({"pipelines.0.share.nodes": 3}, "expected an object"),
-        ({"pipelines": []}, "has 0 pipelines, expected 1 to 4"),
+        ({"pipelines.0.share": None}, "share: is empty, expected an object"),
+        ({"pipelines": []}, "pipelines: has 0 entries, expected at least 1"),
     ],
 )
 @pytest.mark.usefixtures("lost")

@@ -70,9 +70,12 @@ def test_a_budget_gives_the_points_of_the_front(
 
 @pytest.mark.usefixtures("site")
 def test_least_cost_is_told(capsys: pytest.CaptureFixture[str]) -> None:
-    assert plan("--objective", "cost", "--min-tokens-per-s", "1") == 0
+    assert plan("--objective", "cost", "--min-tokens-per-s", "1", "-v") == 0
     printed = capsys.readouterr().out
-    assert "proven optimal in cost over all choices of nodes with 1 tokens/s" in printed
+    first, *_ = printed.split("\n")
+    assert " an iteration, " in first
+    assert " s per iteration in closed form, " in first
+    assert "proven of least cost over all choices of nodes with 1 tokens/s" in first
     assert "an iteration in closed form, as which the plan costs" in printed
     assert "at which cost is minimised" in printed
 

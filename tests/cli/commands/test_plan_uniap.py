@@ -30,9 +30,9 @@ def test_plan_check_and_simulate(
     out = tmp_path / "plan.json"
     data = planned(out)
     printed = capsys.readouterr().out
-    assert "strategies of units" in printed
+    assert " strategy " in printed
     assert "dp2-tp1 x" in printed
-    assert "as UniAP counts (what is minimised)" in printed
+    assert "s per iteration as UniAP counts, " in printed
     jsonschema.validate(data, RESULT)
     assert data["status"] == "optimal"
     assert data["objective"] == data["solver"] == "uniap"

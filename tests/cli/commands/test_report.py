@@ -16,6 +16,7 @@ from hetopt.cli import main
 from hetopt.problem.catalogue import accelerators
 from hetopt.report.page import timeline
 from hetopt.report.page.page import SECTIONS
+from hetopt.report.rounding import rounded
 from tests.cli.conftest import RunHetopt
 from tests.cost.sources.test_operator_source import operators
 from tests.report.page.reading import Document
@@ -92,19 +93,23 @@ def test_the_page_says_what_the_files_say(
     assert capsys.readouterr().out == "wrote page.html\n"
     result = json.loads(Path("plan.json").read_text("utf-8"))
     text = page.text()
-    assert f"An iteration takes {result['iteration_time_s']:.4g} s" in text
-    assert f"{result['tokens_per_s']:,.0f}" in text
-    assert "proven optimal in closed form over all (p, q)" in text
+    assert f"takes {result['closed_form_s']:.3g} s in closed form on" in text
+    assert "micro-batch: proven optimal." in text
+    tiles = page.text("dd")
+    assert f"{result['closed_form_s']:.3g} s" in tiles
+    assert "HAPT" not in tiles
+    assert "hetopt export problem.yaml plan.json --to" in page.text("code")
     assert result["plan"]["problem_digest"] in text
     assert result["plan"]["table_digest"] in text
     assert f"--solver {result['solver']}" in page.text("code")
     assert "--top 3 --out plan.json" in page.text("code")
     assert Path("problem.yaml").read_text("utf-8") in page.text("code")
     for other in result["alternatives"]:
-        assert f"{other['closed_form_s']:.4f}" in text
+        later = other["closed_form_s"] / result["closed_form_s"] - 1
+        assert f"{later:+.1%}" in text
     for row in json.loads(Path("whatif.json").read_text("utf-8"))["rows"]:
         assert row["change"] in text
-        assert f"{row['closed_form_s']:.4g} s" in text
+        assert f"{row['closed_form_s']:.3g} s" in text
     last = json.loads(Path("journal.jsonl").read_text("utf-8").splitlines()[-1])
     assert last["incumbent_s"] == pytest.approx(result["closed_form_s"])
     assert f"{last['incumbent_s']:.4f}" in page.text("td")
@@ -137,8 +142,8 @@ def test_errors_are_around_the_time(folder: Path) -> None:
     error = accelerators()["A100-80GB"].accuracy
     assert error is not None
     for share in (error.median, error.worst):
-        low, high = (result["iteration_time_s"] / (1 + e) for e in (share, -share))
-        assert f"{low:.4g} to {high:.4g} s" in page.text("p")
+        low, high = (result["closed_form_s"] / (1 + e) for e in (share, -share))
+        assert f"{rounded(low)} to {rounded(high)} s" in page.text("p")
 
 
 def test_a_cluster_of_which_nothing_is_known_is_named(folder: Path) -> None:
@@ -147,8 +152,8 @@ def test_a_cluster_of_which_nothing_is_known_is_named(folder: Path) -> None:
     assert main(["plan", "problem.yaml", "--jobs", "1", "--out", "both.json"]) == 0
     page = report("problem.yaml", "both.json")
     assert "No published iterations show the error for slow." in page.text("p")
-    assert "unknown" in page.text("dd")
-    assert "for slow; elsewhere " in page.text("dd")
+    assert "unknown" not in page.text("dd")
+    assert "not known for A40" in page.text("dd")
 
 
 def test_modelled_operators_do_not_pass_for_measured(
@@ -159,7 +164,7 @@ def test_modelled_operators_do_not_pass_for_measured(
     (folder / "mine.csv").write_text(text)
     problem = (folder / "problem.yaml").read_text()
     (folder / "mine.yaml").write_text(f"{problem}latency: {{fast: mine.csv}}\n")
-    plan = ["plan", "mine.yaml", "--jobs", "1", "--out", "mine.json"]
+    plan = ["plan", "mine.yaml", "--jobs", "1", "-v", "--out", "mine.json"]
     assert main(plan) == 0
     printed = capsys.readouterr().out
     kinds = json.loads((folder / "mine.json").read_text())["table_kinds"]
@@ -192,7 +197,24 @@ def test_bars_are_to_scale(folder: Path) -> None:
         memory = re.fullmatch(
             r"stage \d, \w+: ([\d.]+ of [\d.]+) GB", own.get("title") or ""
         )
-        assert memory is None or memory[1] in table
+        assert memory is None or memory[1].replace(" of ", "/") in table
+    assert_idle_is_to_scale(page, len(units))
+
+
+def assert_idle_is_to_scale(page: Document, stages: int) -> None:
+    """The caption says what the full height is, and it is not far above the bars."""
+    caption = re.search(r"full height: (\d+)%", page.text("div"))
+    assert caption is not None
+    heights = [
+        float((own["style"] or "").removeprefix("--h:"))
+        for own in page.named("i")
+        if own.get("class") == "bar"
+    ][-stages:]
+    told = re.findall(r"stage \d, \w+: ([\d.]+)% idle", str(page.named("div")))
+    assert len(told) == stages
+    for height, idle in zip(heights, told, strict=True):
+        assert height == pytest.approx(float(idle) / int(caption[1]), abs=0.01)
+    assert max(heights) >= 0.4
 
 
 def test_the_same_files_make_the_same_bytes(
@@ -268,7 +290,7 @@ def test_several_plans_are_compared(folder: Path) -> None:
     }
     fastest = min(times, key=lambda name: times[name])
     assert f"With {fastest}, the fastest of 2 plans" in text
-    assert f"{min(times.values()):.4g} s, fastest" in text
+    assert f"{min(times.values()):.3g} s, +0.0%" in text
     assert "plans" in {own["id"] for own in page.named("section")}
     assert sum(own.get("class") == "timeline" for own in page.named("figure")) == 2
 
@@ -292,7 +314,7 @@ def test_variants_without_proof_or_plan_are_told_apart(
     }
     assert wide["unsure"][0] == 0
     assert wide["unsure"][1] == pytest.approx(wide["sure"][1], abs=0.01)
-    assert f"{one['closed_form_s']:.4g} s, " in page.text("span")
+    assert f"{one['closed_form_s']:.3g} s, " in page.text("span")
     assert "not proven, gap 50.00%" in page.text("span")
     assert "no plan: no <room>" in page.text("span")
 
@@ -334,7 +356,7 @@ def test_with_a_table_of_ones_own_nothing_is_said_of_errors(folder: Path) -> Non
     assert main(["table", "problem.yaml", "--out", "table.json"]) == 0
     page = report("problem.yaml", "plan.json", "--table", "table.json")
     assert "Times follow from table.json: its errors are unknown." in page.text()
-    assert page.text("code").count("--table table.json") == 3
+    assert page.text("code").count("--table table.json") == 4
 
 
 def test_a_journal_of_before_has_no_times(beside: Path, folder: Path) -> None:

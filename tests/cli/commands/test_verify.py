@@ -77,6 +77,47 @@ def test_the_same_certificate_whatever_the_jobs(
         ).read_text()
 
 
+def test_what_no_claim_rests_on_is_not_verified_and_this_is_said(
+    certified: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = read(certified / "cert.json")
+    other = {
+        "refuted-by-bound": "refuted-by-search",
+        "refuted-by-search": "refuted-by-bound",
+    }
+    for claim in data["programs"]:
+        claim["how"] = other.get(claim["how"], claim["how"])
+    path = tmp_path / "relabelled.json"
+    path.write_text(json.dumps(data))
+    files = [str(certified / name) for name in FILES[:2]]
+    code, lines = verify(capsys, *files, str(path))
+    assert code == 0, lines
+    assert lines[-1].startswith("not verified, as no claim rests on it: that ")
+    assert lines[-1].endswith("which were refuted by a bound and which by a search")
+
+
+@pytest.mark.parametrize(
+    ("forge", "said"),
+    [
+        ({"status": "feasible"}, "status: optimal, but the plan file says feasible"),
+        ({"lower_bound_s": 1e3}, "lower_bound_ps: "),
+    ],
+)
+def test_a_plan_file_that_says_something_else_is_rejected(
+    certified: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    forge: Data,
+    said: str,
+) -> None:
+    path = tmp_path / "plan.json"
+    path.write_text(json.dumps({**read(certified / "plan.json"), **forge}))
+    problem, _, cert = (str(certified / name) for name in FILES)
+    code, lines = verify(capsys, problem, str(path), cert)
+    assert code == 1
+    assert any(said in line and "but the plan file" in line for line in lines), lines
+
+
 @pytest.mark.parametrize("name", FORGERIES)
 def test_forged_certificates_are_rejected(
     certified: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str

@@ -143,7 +143,7 @@ def test_table_and_files(
     files = ["--svg", "w.svg", "--csv", "w.csv", "--out", "w.json"]
     assert main([*command, *files]) == 0
     printed = capsys.readouterr().out
-    for words in ("as it is", "without fast", "without slow", "+0.00%", "cost a"):
+    for words in ("as it is", "without fast", "without slow", "+0.0%", "cost a"):
         assert words in printed
     data = json.loads(Path("w.json").read_text("utf-8"))
     jsonschema.validate(data, WHATIF)

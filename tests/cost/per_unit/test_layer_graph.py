@@ -17,7 +17,7 @@ GRAPH = LayerGraph(layers=(LAYER, LAYER), edges=(EDGE,), memory_bytes=10)
     ("changes", "message"),
     [
         ({"strategies": (), "cost_ns": (), "memory_bytes": ()}, "no strategy"),
-        ({"cost_ns": (1,)}, "cost_ns has 1 values"),
+        ({"cost_ns": (1,)}, "cost_ns has 1 value,"),
         ({"memory_bytes": (1, -1)}, "memory_bytes is -1"),
     ],
 )

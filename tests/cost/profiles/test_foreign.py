@@ -324,7 +324,7 @@ def test_malformed_metis(tmp_path: Path, content: str, message: str) -> None:
             {"1": {"1": {"0": [1, 2, 3], "1": [1, 2, -3]}}},
             r"1\.1\.1\.2: is -3, expected a time of at least 0",
         ),
-        ({"1": {"1": {"0": [1, 2, 3]}}}, "has 1 layers"),
+        ({"1": {"1": {"0": [1, 2, 3]}}}, "has 1 layer,"),
         ({"1": {"1": {}}}, "is not a mapping"),
     ],
 )

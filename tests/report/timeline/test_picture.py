@@ -80,7 +80,7 @@ def test_it_says_what_it_is_of(timeline: Timeline) -> None:
     said = words(root)
     assert said[0].endswith(f": {times}")
     assert said[0][:3] == timeline.problem[:3]
-    shape = f"p = {len(timeline.stages)} stage"
+    shape = f"{len(timeline.stages)} stage"
     assert said[1].startswith(shape)
     modelled, measured = (
         "modelled" in timeline.sources,

@@ -116,7 +116,7 @@ def test_table() -> None:
     lines = printed.splitlines()
     assert "closed form s" in printed
     (better,) = [line for line in lines if line.startswith("better")]
-    for words in ("1.5000", "-25.00%", "666,667", "57.600", "micro-batches 4 -> 8"):
+    for words in ("1.50", "-25.0%", "667,000", "57.6", "micro-batches 4 -> 8"):
         assert words in better
     (unproven,) = [line for line in lines if line.startswith("open")]
     assert "20.00%" in unproven

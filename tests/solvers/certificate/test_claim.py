@@ -10,6 +10,7 @@ import pytest
 from hetopt.base.deadline import Deadline
 from hetopt.check.verify.certificate import CertificateCheck
 from hetopt.check.verify.findings import Doubt
+from hetopt.check.verify.said import Said
 from hetopt.cost.table.ticks import LONGEST_S
 from hetopt.problem.training.principles import Principles
 from hetopt.solvers.certificate.claim import certify
@@ -50,7 +51,7 @@ def _ensure_certified(instance: Instance) -> None:
     result = solve(Request(problem=problem, table=table, params=RaceParams(jobs=0)))
     data = json.loads(certify(problem, table, result).to_text())
     plan = None if result.best is None else result.best.plan
-    check = CertificateCheck(problem, table, data, plan)
+    check = CertificateCheck(problem, table, data, Said(plan=plan))
     assert list(check.findings()) == []
     _, engine = second_engine("cp-sat", 0, table.schedule)
     for doubt, wrong in resolve(
@@ -71,7 +72,9 @@ def test_certificates_of_wider_spaces_hold(solver: str, seed: int) -> None:
     data = json.loads(certify(problem, table, result).to_text())
     assert data["relaxed"] == names
     plan = None if result.best is None else result.best.plan
-    check = CertificateCheck(problem, table, data, plan, tuple(names))
+    check = CertificateCheck(
+        problem, table, data, Said(plan=plan, relaxed=tuple(names))
+    )
     assert list(check.findings()) == []
     _, engine = second_engine(solver, 0, table.schedule, principles)
     for doubt, wrong in resolve(
@@ -95,7 +98,7 @@ def test_certificates_of_simulated_times_hold(seed: int) -> None:
     data = json.loads(certify(problem, table, result).to_text())
     assert data["objective"] == "simulated"
     plan = None if result.best is None else result.best.plan
-    check = CertificateCheck(problem, table, data, plan, ())
+    check = CertificateCheck(problem, table, data, Said(plan=plan, relaxed=()))
     assert list(check.findings()) == []
     for doubt, wrong in resolve_simulated(
         problem, table, check.doubts, deadline=Deadline()
@@ -124,7 +127,7 @@ def test_what_was_not_settled_is_claimed_as_such() -> None:
     data = json.loads(certify(problem, table, stopped).to_text())
     assert data["status"] == "feasible"
     assert data["lower_bound_ps"] < data["value_ps"]
-    check = CertificateCheck(problem, table, data, result.best.plan)
+    check = CertificateCheck(problem, table, data, Said(plan=result.best.plan))
     assert list(check.findings()) == []
 
 
@@ -139,7 +142,7 @@ def test_no_bound_is_above_what_an_iteration_may_take() -> None:
     stopped = replace(result, status="feasible", settlements=(beyond, *rest))
     data = json.loads(certify(problem, table, stopped).to_text())
     assert result.best is not None
-    check = CertificateCheck(problem, table, data, result.best.plan)
+    check = CertificateCheck(problem, table, data, Said(plan=result.best.plan))
     assert list(check.findings()) == []
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -64,7 +65,12 @@ def test_what_a_task_raises_comes_back(pool: Pool) -> None:
     assert "ValueError: nonsense" in event.trace
 
 
-def test_a_death_is_charged_to_its_task_and_the_worker_replaced(pool: Pool) -> None:
+def test_a_death_is_charged_to_its_task_and_the_worker_replaced() -> None:
+    with closing(Pool(2, serving.make, "payload")) as pool:
+        ensure_replaced(pool)
+
+
+def ensure_replaced(pool: Pool) -> None:
     pool.submit(1, ("speak and die", None))
     pool.submit(2, ("double", 4))
     events = gather(pool, 2)

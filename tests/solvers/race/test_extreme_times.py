@@ -15,6 +15,7 @@ import pytest
 from hetopt.base.deadline import Deadline
 from hetopt.check import check_result
 from hetopt.check.verify.certificate import CertificateCheck
+from hetopt.check.verify.said import Said
 from hetopt.cost.table.ticks import LONGEST_NS, TICK_S, TOO_LONG_NS
 from hetopt.solvers.certificate.claim import certify
 from hetopt.solvers.certificate.search_again import resolve, second_engine
@@ -144,7 +145,7 @@ def test_certificates_of_extreme_times_are_verified(seed: int) -> None:
     result = solved(instance, "dp")
     data = json.loads(certify(problem, table, result).to_text())
     plan = result.best.plan if result.best else None
-    check = CertificateCheck(problem, table, data, plan)
+    check = CertificateCheck(problem, table, data, Said(plan=plan))
     assert list(check.findings()) == []
     _, engine = second_engine("dp", 0, table.schedule)
     again = resolve(problem, table, check.doubts, engine, deadline=Deadline.after(60))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hetopt.base.words import counted
 from hetopt.export.understood import Reported, not_priced
 
 if TYPE_CHECKING:
@@ -51,6 +52,6 @@ def chunk_notes(
     why = (
         f"is {group}: hetopt models the order of groups of {p}, one micro-batch for "
         f"each stage; with {group} stages run their chunks in another order, and hold "
-        f"the activations of up to {more} more passes"
+        f"the activations of up to {counted(more, 'more pass', 'es')}"
     )
     yield not_priced(spelled(GROUP), why)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from hetopt.base.words import describe
+from hetopt.base.words import counted, describe
 from hetopt.export.shared.megatron.numbers import number, whole
 from hetopt.problem.model.architecture import RotaryScaling
 from hetopt.problem.model.experts import Experts
@@ -132,7 +132,7 @@ def _routed(settings: Mapping[str, str], layers: int, wrong: Wrong) -> list[bool
     if None in runs or len(digits) != layers:
         msg = (
             f"is {describe(settings[_FREQUENCY])}, expected a number or 0 or 1 for "
-            f"each of {layers} layers"
+            f"each of {counted(layers, 'layer')}"
         )
         raise wrong(_FREQUENCY, msg)
     return [digit == "1" for digit in digits]

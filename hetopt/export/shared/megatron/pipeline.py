@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from hetopt.base.words import counted
 from hetopt.export.pipeline import MOST_STAGES, PipelineReadBack, stages_of
 from hetopt.export.shared.hosts import even_places
 from hetopt.export.shared.megatron.layout import layout_layers, layout_predictions
@@ -56,8 +57,8 @@ def degrees_of(arguments: ShellArguments, world: int) -> tuple[int, int, int]:
     each, rest = divmod(world, stages)
     if rest or each % (tp * cp) or not each:
         msg = (
-            f"{world} ranks, which is no multiple of tp * cp * stages = {tp} * {cp} * "
-            f"{stages}"
+            f"{counted(world, 'rank')}, which is no multiple of tp * cp * stages = "
+            f"{tp} * {cp} * {stages}"
         )
         raise arguments.wrong(PIPELINE, msg)
     return each // (tp * cp), cp, tp
@@ -173,7 +174,10 @@ def _laid_out(arguments: ShellArguments, stages: int) -> tuple[tuple[int, ...], 
         raise arguments.wrong(LAYOUT, str(error)) from error
     chunks, rest = divmod(len(layers), stages)
     if rest or not chunks:
-        msg = f"has {len(layers)} stages, expected a multiple of {PIPELINE}, {stages}"
+        msg = (
+            f"has {counted(len(layers), 'stage')}, expected a multiple of {PIPELINE}, "
+            f"{stages}"
+        )
         raise arguments.wrong(LAYOUT, msg)
     told = arguments.count(VIRTUAL_SIZE, chunks)
     if told != chunks:
@@ -183,11 +187,16 @@ def _laid_out(arguments: ShellArguments, stages: int) -> tuple[tuple[int, ...], 
         raise arguments.wrong(VIRTUAL_SIZE, msg)
     count = arguments.count("--num-layers", sum(layers))
     if sum(layers) != count:
-        msg = f"has {sum(layers)} layers, expected {count} as in --num-layers"
+        msg = (
+            f"has {counted(sum(layers), 'layer')}, expected {count} as in --num-layers"
+        )
         raise arguments.wrong(LAYOUT, msg)
     predicted = whole(arguments.values, "mtp_num_layers", arguments.wrong, 0, least=0)
     if predicted != further:
-        msg = f"has {further} layers of multi-token prediction, not --mtp-num-layers"
+        msg = (
+            f"has {counted(further, 'layer')} of multi-token prediction, not "
+            "--mtp-num-layers"
+        )
         raise arguments.wrong(LAYOUT, msg)
     if not all(layers[:-1]) or not layers[-1] + further:
         msg = f"leaves stage {layers.index(0)} without a layer, expected at least one"
@@ -195,7 +204,7 @@ def _laid_out(arguments: ShellArguments, stages: int) -> tuple[tuple[int, ...], 
     if layers != layers[:stages] * chunks:
         msg = (
             f"has chunks that differ in their layers, {', '.join(map(str, layers))} of "
-            f"{stages} stages: hetopt prices the same layers in every chunk"
+            f"{counted(stages, 'stage')}: hetopt prices the same layers in every chunk"
         )
         raise arguments.wrong(LAYOUT, msg)
     return layers[:stages], chunks
@@ -210,7 +219,10 @@ def _chunks_of(arguments: ShellArguments, stages: int) -> int:
         return 1
     each, count = arguments.count(LAYERS_EACH), arguments.count("--num-layers")
     if count % (stages * each):
-        msg = f"is {each}, and {count} layers are no multiple of it times {stages}"
+        msg = (
+            f"is {each}, and {counted(count, 'layer')} are no multiple of it times "
+            f"{stages}"
+        )
         raise arguments.wrong(LAYERS_EACH, msg)
     return count // (stages * each)
 
@@ -236,8 +248,18 @@ def _even_layers(
     inner = stages - len(ends)
     left, rest = divmod(count, chunks)
     left -= sum(ends.values())
-    if rest or ((left % inner or left < inner) if inner else left):
-        msg = f"is {count}, which does not leave the same for each of {inner} stages"
+    if not inner and left:
+        given = [name for name in (FIRST, LAST) if name in arguments]
+        msg = (
+            f"is {count}, expected {sum(ends.values()) * chunks} as in "
+            f"{' and '.join(given)}: no other stage is left"
+        )
+        raise arguments.wrong("--num-layers", msg)
+    if rest or (inner and (left % inner or left < inner)):
+        msg = (
+            f"is {count}, which does not leave the same for each of "
+            f"{counted(inner, 'stage')}"
+        )
         if chunks > 1:
             msg += f" of {chunks} virtual ones"
         raise arguments.wrong("--num-layers", msg)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Any
 
-from hetopt.base.words import describe
+from hetopt.base.words import counted, describe
 from hetopt.export.shared.megatron.experts_said import experts_say, has_experts
 from hetopt.export.shared.megatron.numbers import number, whole
 from hetopt.export.shared.megatron.offload import offload_notes
@@ -343,6 +343,6 @@ def _pattern(
         return tuple(layer for layer, each in enumerate(digits) if each == digit)
     msg = (
         f"is {describe(settings[name])}, expected a number or 0 or 1 for each of "
-        f"{layers} layers"
+        f"{counted(layers, 'layer')}"
     )
     raise wrong(name, msg)

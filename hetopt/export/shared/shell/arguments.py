@@ -8,7 +8,7 @@ from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from hetopt.base.reading import read_text
-from hetopt.base.words import describe
+from hetopt.base.words import counted, describe
 from hetopt.errors import InputError
 from hetopt.export.shared.shell.commands import Command, run
 from hetopt.export.understood import Read, not_priced, table
@@ -240,8 +240,8 @@ def read_script(
     meant = [one for one in programs if calls is None or calls(one)]
     if len(meant) > 1:
         msg = (
-            f"starts {len(meant)} programs, or one program in {len(meant)} ways: keep "
-            "the one you mean"
+            f"starts {counted(len(meant), 'program')}, or one program in {len(meant)} "
+            "ways: keep the one you mean"
         )
         raise InputError(msg, file=str(path))
     return meant[0] if meant else everything

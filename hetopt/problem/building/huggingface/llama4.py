@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hetopt.base.words import describe
+from hetopt.base.words import counted, describe
 from hetopt.problem.building.huggingface.readers import (
     Family,
     Fields,
@@ -58,7 +58,10 @@ def _attention(config: Config) -> Fields:
         turned = [int((layer + 1) % every != 0) for layer in range(layers)]
     known = isinstance(turned, list) and all(each in (0, 1) for each in turned)
     if not known or len(turned) < layers:
-        msg = f"is {describe(turned)}, expected 0 or 1 for each of {layers} layers"
+        msg = (
+            f"is {describe(turned)}, expected 0 or 1 for each of "
+            f"{counted(layers, 'layer')}"
+        )
         raise config.wrong("no_rope_layers", msg)
     turned = turned[:layers]
     types = ["chunked_attention" if each else "full_attention" for each in turned]

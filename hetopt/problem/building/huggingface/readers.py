@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from hetopt.base.words import describe
+from hetopt.base.words import counted, describe
 from hetopt.problem.building.huggingface.rotary import FULL, SLIDING
 
 if TYPE_CHECKING:
@@ -147,7 +147,7 @@ def windows(config: Config, full: list[int]) -> Fields:
 def _full_by_type(config: Config, types: Any, layers: int) -> list[int]:
     """Return the layers of full attention, from a list of types."""
     if not isinstance(types, list) or len(types) != layers:
-        msg = f"is {describe(types)}, expected a list of {layers} types"
+        msg = f"is {describe(types)}, expected a list of {counted(layers, 'type')}"
         raise config.wrong("layer_types", msg)
     for name in types:
         if name not in (FULL, SLIDING):

@@ -1,0 +1,129 @@
+"""What is refused because it has not the shape that ``hetopt schema`` prints."""
+
+from __future__ import annotations
+
+import json
+from copy import deepcopy
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import jsonschema
+import pytest
+
+from hetopt.errors import InputError
+from hetopt.planning.plan import search
+from hetopt.report.schemas.result import RESULT
+from hetopt.report.schemas.shape import ensure_shape
+from hetopt.report.schemas.written import SCHEMAS
+from hetopt.results.spending import Spending
+from tests.check.plan.test_spent import request
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+Path = tuple[str | int, ...]
+
+
+@cache
+def text() -> str:
+    found = search(request(), solver="dp", objective="cost", spending=Spending())
+    return json.dumps(found.to_json())
+
+
+def paths(data: object, at: Path = ()) -> Iterator[Path]:
+    """Yield the place of every value, and of the first two of a list."""
+    yield at
+    if isinstance(data, dict):
+        for key, value in data.items():
+            yield from paths(value, (*at, key))
+    elif isinstance(data, list):
+        for index, value in enumerate(data[:2]):
+            yield from paths(value, (*at, index))
+
+
+def replaced(data: Any, path: Path, value: object) -> Any:
+    data = deepcopy(data)
+    if not path:
+        return value
+    place = data
+    for key in path[:-1]:
+        place = place[key]
+    place[path[-1]] = value
+    return data
+
+
+def refusal(data: object) -> InputError | None:
+    try:
+        ensure_shape(data, RESULT)
+    except InputError as error:
+        return error
+    return None
+
+
+@pytest.mark.parametrize(
+    "value", [None, True, -1, 0, 1, 0.5, 1e400, "", "word", [], [1], {}, {"a": 1}]
+)
+def test_it_refuses_what_jsonschema_refuses(value: object) -> None:
+    """An endless number aside, which JSON does not have."""
+    judge = jsonschema.Draft202012Validator(RESULT)
+    data = json.loads(text())
+    assert refusal(data) is None
+    for path in paths(data):
+        forged = replaced(data, path, value)
+        wanted = value != 1e400 and judge.is_valid(forged)
+        refused = refusal(forged)
+        assert (refused is None) == wanted, (path, refused)
+        if refused is not None and path:
+            assert str(refused.field).startswith(str(path[0]))
+
+
+def test_every_object_names_the_key_that_it_does_not_know() -> None:
+    data = json.loads(text())
+    for path in paths(data):
+        place = data
+        for key in path:
+            place = place[key]
+        if not isinstance(place, dict):
+            continue
+        refused = refusal(replaced(data, path, {**place, "solvre": 1}))
+        if path and path[-1] in ("nodes", "table_kinds"):
+            # Its keys are names of clusters.
+            continue
+        assert refused is not None, path
+        assert refused.field == ".".join(map(str, (*path, "solvre")))
+        assert "is not a known key" in refused.message
+
+
+def test_a_slip_is_told_apart() -> None:
+    data = json.loads(text())
+    data["serach_time_s"] = data.pop("search_time_s")
+    refused = refusal(data)
+    assert refused is not None
+    assert str(refused).startswith(
+        "serach_time_s: is not a known key (did you mean 'search_time_s'?), expected "
+        "one of schema, status, objective, "
+    )
+
+
+def test_it_knows_every_word_of_the_schemas() -> None:
+    known = {
+        *("$schema", "title", "description", "type", "properties", "required"),
+        *("additionalProperties", "propertyNames", "items", "minItems", "maxItems"),
+        *("anyOf", "const", "enum", "minimum", "maximum", "exclusiveMinimum"),
+        "pattern",
+    }
+
+    def words(schema: Any) -> Iterator[str]:
+        if not isinstance(schema, dict):
+            return
+        for word, content in schema.items():
+            yield word
+            for below in content if word == "anyOf" else (content,):
+                if word == "properties":
+                    for each in content.values():
+                        yield from words(each)
+                elif word not in ("const", "enum", "required"):
+                    yield from words(below)
+
+    for name, schema in SCHEMAS.items():
+        assert set(words(schema)) <= known, name
