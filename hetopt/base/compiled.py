@@ -8,7 +8,8 @@ import sys
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numba
-from numba.core import caching, compiler, serialize, types
+from numba.core import caching, compiler, serialize
+from numba.core.types.misc import unliteral
 
 from hetopt.base.machine_code import code_path, read_code, write_code
 
@@ -38,7 +39,8 @@ def compiled(function: _Function) -> _Function:
 
 def part(function: _Function) -> _Function:
     """Compile a function that only compiled ones call; its code is kept with theirs."""
-    return _once_for_each_type(numba.njit(**_INSIDE)(function))
+    made: _Function = numba.njit(**_INSIDE)(function)
+    return _once_for_each_type(made)
 
 
 def kernel(function: _Function) -> _Function:
@@ -52,7 +54,8 @@ def kernel(function: _Function) -> _Function:
 
 def step(function: _Function) -> _Function:
     """Compile, like ``part``, a function that makes and returns no array."""
-    return _once_for_each_type(numba.njit(**_INSIDE, **_BARE)(function))
+    made: _Function = numba.njit(**_INSIDE, **_BARE)(function)
+    return _once_for_each_type(made)
 
 
 def _once_for_each_type(made: _Function) -> _Function:
@@ -64,8 +67,8 @@ def _once_for_each_type(made: _Function) -> _Function:
 
     def without_constants(arguments: Any, named: Any) -> Any:
         return template(
-            tuple(types.unliteral(each) for each in arguments),
-            {name: types.unliteral(each) for name, each in named.items()},
+            tuple(unliteral(each) for each in arguments),
+            {name: unliteral(each) for name, each in named.items()},
         )
 
     made.get_call_template = without_constants  # type: ignore[attr-defined]

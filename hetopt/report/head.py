@@ -14,8 +14,8 @@ from hetopt.results.spending import cost_of_time
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from hetopt.cost.sources.accuracy import Accuracy
     from hetopt.plans.plan import Plan
+    from hetopt.problem.cluster.facts import Accuracy
     from hetopt.problem.problem import Problem
     from hetopt.results.priced_plan import PricedPlan
     from hetopt.results.result import Objective, Result

@@ -25,9 +25,9 @@ from hetopt.schedule.schedules import rule_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from hetopt.cost.sources.accuracy import Accuracy
     from hetopt.plans.plan import Plan
     from hetopt.pricing.price import Price
+    from hetopt.problem.cluster.facts import Accuracy
     from hetopt.problem.model.model import Model
     from hetopt.problem.problem import Problem
     from hetopt.report.drawing.sheet import Part, Sheet
