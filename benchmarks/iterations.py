@@ -1,12 +1,13 @@
 """Measured iterations against the sum of measured operators, on models left out.
 
 Run with ``python -m benchmarks.iterations``. The shares of the rates of single kernels
-that whole iterations reach (``hetopt.cost.sources.sustained``) are fitted here, one
+that whole iterations reach (``Accelerator.sustained``) are fitted here, one
 share for each of multiplications, attention cores and element-wise kernels. Printed
 errors are never those on rows that were fitted: of llm-foundry's runs one model at a
 time is left out, of SimuMax's runs one tensor-parallel degree. SimuMax's runs of a
 model with experts are in no fit (``benchmarks.experts``). With ``--fit`` the shares
-fitted to all rows together are printed too; these ship.
+fitted to all rows together are printed too; these ship. So do the errors: ``--write``
+puts them into the devices' files.
 
 Rows, with their sources at the head of the files in ``data/iterations``:
 
@@ -39,10 +40,11 @@ from benchmarks.measured_runs import (
 from benchmarks.published import HETAUTO, Figure, figures
 from hetopt.cost.operators.relatives import shipped_operators
 from hetopt.cost.sources.operator_source import OperatorSource
-from hetopt.cost.sources.sustained import AS_MEASURED, SUSTAINED, Sustained
 from hetopt.plans.strategy import Strategy
 from hetopt.problem.catalogue import accelerators
-from hetopt.problem.cluster.cluster import Cluster, ClusterLinks, Link
+from hetopt.problem.cluster.accelerator import Accelerator, Link
+from hetopt.problem.cluster.cluster import Cluster, ClusterLinks
+from hetopt.problem.cluster.facts import AS_MEASURED, Sustained
 from hetopt.problem.model.model import Model
 from hetopt.problem.problem import Problem
 from hetopt.problem.training.training import Training
@@ -71,6 +73,9 @@ _APART = 0.05
 #: Families with one iteration (HetAuto, Table 1) -> the family whose shares they use.
 _SINGLE = {"H20": "H100", "Ascend": "A100"}
 
+#: The devices' files, which hold the errors on their iterations.
+_ACCELERATORS = Path(__file__).parents[1] / "data" / "accelerators"
+
 _OF_KERNELS = ("multiplication", "attention", "elementwise")
 _SHARES = (*_OF_KERNELS, "sharding", "tensor")
 
@@ -84,7 +89,7 @@ class Run:
     figure
         The run, and its measured time.
     family
-        Beginning of the accelerator's name, as in ``SUSTAINED``.
+        Devices whose shares are fitted together; see ``_family``.
     left_out
         The group of rows that is left out together with this one.
     seq_len, tp, microbatch
@@ -257,7 +262,7 @@ def _run(figure: Figure, *, left_out: str) -> Run:
     training = figure.problem.training
     return Run(
         figure=figure,
-        family=cluster.accelerator.name.partition("-")[0],
+        family=_family(cluster.accelerator),
         left_out=left_out,
         seq_len=training.seq_len,
         tp=figure.strategy.tp,
@@ -267,21 +272,29 @@ def _run(figure: Figure, *, left_out: str) -> Run:
     )
 
 
-def _accuracies(found: Sequence[tuple[Run, float]]) -> str:
-    """Return the errors in the form that ``hetopt.cost.sources.accuracy`` has."""
-    families = {}
-    for family in dict.fromkeys(run.family for run, _ in found):
+def _family(accelerator: Accelerator) -> str:
+    """Return the generation of a device of the catalogue: its name without a size."""
+    return accelerator.name.partition("-")[0]
+
+
+def _write_accuracies(found: Sequence[tuple[Run, float]]) -> None:
+    """Put the errors into the files of the devices that ran the iterations."""
+    families = {
+        run.figure.problem.clusters[0].accelerator.name: run.family for run, _ in found
+    }
+    for path in sorted(_ACCELERATORS.glob("*.json")):
+        data = json.loads(path.read_text("utf-8"))
+        family = families.get(data["name"])
+        if family is None:
+            continue
         sizes = [abs(error) for run, error in found if run.family == family]
-        families[family] = {
+        data["operators"]["accuracy"]["value"] = {
             "runs": len(sizes),
             "median": round(median(sizes), 4),
             "worst": round(max(sizes), 4),
         }
-    source = (
-        "python -m benchmarks.iterations --out: errors on models left out "
-        "(llm-foundry, A100 and H100) and on tensor degrees left out (SimuMax, B200)"
-    )
-    return json.dumps({"source": source, "families": families}, indent=2) + "\n"
+        text = json.dumps(data, indent=2, ensure_ascii=False) + "\n"
+        path.write_text(text, "utf-8")
 
 
 def _length(run: Run) -> str:
@@ -333,7 +346,7 @@ def _print_verdicts(found: Sequence[tuple[Run, float]]) -> None:
 
 def _print_unseen(unseen: Sequence[Run]) -> None:
     """Print SimuMax's rows predicted without a fit on B200, and check their order."""
-    h100 = SUSTAINED["H100"]
+    h100 = accelerators()["H100"].sustained
     for name, shares in (("as measured", AS_MEASURED), ("as H100", h100)):
         errors = [run.error(shares) for run in unseen]
         print(
@@ -363,7 +376,8 @@ def _print_fits(every: Sequence[Run]) -> None:
     for family, found in shares.items():
         print(family, found)
     for figure in figures():
-        relative = _SINGLE.get(figure.family)
+        family = _family(figure.problem.clusters[0].accelerator)
+        relative = _SINGLE.get(family)
         if figure.source == HETAUTO and relative is not None:
             run, known = _run(figure, left_out=""), shares[relative]
             theirs = {name: getattr(known, name) for name in _OF_KERNELS}
@@ -374,7 +388,7 @@ def _print_fits(every: Sequence[Run]) -> None:
             scaled = {name: factor * share for name, share in theirs.items()}
             # One iteration does not determine the shares of collectives.
             scaled["sharding"], scaled["tensor"] = known.sharding, known.tensor
-            print(f"{figure.family} {Sustained(**scaled)}, {factor:.3f} x {relative}")
+            print(f"{family} {Sustained(**scaled)}, {factor:.3f} x {relative}")
 
 
 def main() -> None:
@@ -382,7 +396,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--fit", action="store_true", help="print fitted shares too")
     parser.add_argument("--rows", action="store_true", help="print every row")
-    parser.add_argument("--out", help="write what results say of their error: JSON")
+    parser.add_argument(
+        "--write",
+        action="store_true",
+        help="put the errors, which results quote, into data/accelerators",
+    )
     options = parser.parse_args()
     every = runs()
     found = judged(every)
@@ -401,8 +419,8 @@ def main() -> None:
     _print_groups(found, "micro-batch", lambda run: run.microbatch)
     _print_verdicts(found)
     _print_unseen([run for run in every if run.family == "B200"])
-    if options.out is not None:
-        Path(options.out).write_text(_accuracies(found), "utf-8")
+    if options.write:
+        _write_accuracies(found)
     if options.fit:
         _print_fits(every)
 

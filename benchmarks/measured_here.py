@@ -7,7 +7,7 @@ add ``--device cpu`` on a machine that also has other devices. Writes to FOLDER
 not measured again.
 
 The device has no published iterations, so operators count as measured
-(``sustained.AS_MEASURED``): nothing is fitted to any model's layers, and the forest has
+(``facts.AS_MEASURED``): nothing is fitted to any model's layers, and the forest has
 seen none of them. For comparison, one share of the device is fitted to the layers of
 the other two models.
 """
@@ -28,9 +28,10 @@ from hetopt.cost.profiles.file import ProfileRow, read_profile
 from hetopt.cost.shapes import Shape
 from hetopt.cost.sources.operator_source import OperatorSource
 from hetopt.cost.sources.source import ShardQuery
-from hetopt.cost.sources.sustained import AS_MEASURED
 from hetopt.problem.catalogue import accelerators
-from hetopt.problem.cluster.cluster import Cluster, Link, PeakFlops
+from hetopt.problem.cluster.accelerator import Link, PeakFlops
+from hetopt.problem.cluster.cluster import Cluster
+from hetopt.problem.cluster.facts import AS_MEASURED
 from hetopt.problem.model.kinds import LAYER
 from hetopt.problem.model.model import Model
 from hetopt.problem.training.training import Training
@@ -103,6 +104,7 @@ def predicted_s(row: ProfileRow, measured: dict[str, Measured]) -> tuple[float, 
     device = replace(
         accelerators()["A100-80GB"],
         name=part.device,
+        preset=None,
         peak_flops=PeakFlops.dense_16_bit(part.rates.flops),
         memory_bandwidth_bytes_per_s=part.rates.bytes_per_s,
     )

@@ -19,7 +19,7 @@ from hetopt.cost.profiles.units import shard_key
 from hetopt.cost.shapes import Shape
 from hetopt.cost.shard_shape import ATTENTION_CORE, MODEL_SIZES
 from hetopt.cost.sources.baselines import one_device
-from hetopt.cost.sources.roofline import Roofline, efficiency_of
+from hetopt.cost.sources.roofline import Roofline
 from hetopt.cost.sources.source import ShardQuery
 from hetopt.problem.catalogue import accelerators
 from hetopt.problem.model.kinds import LAYER
@@ -29,7 +29,7 @@ from hetopt.problem.training.training import Training
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hetopt.problem.cluster.cluster import Accelerator
+    from hetopt.problem.cluster.accelerator import Accelerator
 
 FOLDER = Path(__file__).parents[1] / "data" / "profiles"
 
@@ -73,7 +73,7 @@ def modelled_profile(accelerator: Accelerator) -> Profile:
     for case in _cases():
         for row in _rows(accelerator, case):
             rows.setdefault(shard_key(row), row)
-    efficiency = efficiency_of(accelerator)
+    efficiency = accelerator.roofline
     header = {
         "schema": PROFILE_SCHEMA,
         "kind": "modelled",

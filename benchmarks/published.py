@@ -35,12 +35,13 @@ import numpy as np
 
 from benchmarks.measured_runs import gpt
 from hetopt.cost.build import build_table
-from hetopt.cost.sources.roofline import EFFICIENCIES, Roofline, family_of
+from hetopt.cost.sources.roofline import Roofline
 from hetopt.plans.plan import Pipeline, Plan, Stage
 from hetopt.plans.strategy import DEGREES, Strategy
 from hetopt.pricing.price import price
 from hetopt.problem.catalogue import accelerators, problem_files
-from hetopt.problem.cluster.cluster import Cluster, ClusterLinks, Link
+from hetopt.problem.cluster.accelerator import Link
+from hetopt.problem.cluster.cluster import Cluster, ClusterLinks
 from hetopt.problem.problem import Problem
 from hetopt.problem.reading import read_problem
 from hetopt.problem.training.pins import ClusterPins, Domain, Pins
@@ -49,8 +50,8 @@ from hetopt.problem.training.training import Training
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from hetopt.cost.sources.roofline import Efficiency
     from hetopt.cost.sources.source import LatencySource
+    from hetopt.problem.cluster.facts import Efficiency
     from hetopt.problem.training.choices import Recompute
 
 HETAUTO = "HetAuto, Table 1"
@@ -89,11 +90,9 @@ class Figure:
     chunks: int = 1
 
     @property
-    def family(self) -> str:
-        """Family of devices whose efficiencies it determines."""
-        family = family_of(self.problem.clusters[0].accelerator)
-        assert family is not None
-        return family
+    def efficiency(self) -> Efficiency:
+        """The device's shares, which equal those of all devices it determines."""
+        return self.problem.clusters[0].accelerator.roofline
 
     def seconds(self, source: LatencySource | None = None) -> float:
         """Return our simulated time of the published plan."""
@@ -118,9 +117,15 @@ class Figure:
         fill_s = (sum(passes) - max(passes)) * 1e-9
         return priced.iteration_time_s - fill_s * (1 - 1 / self.chunks)
 
-    def error(self, efficiencies: Mapping[str, Efficiency] = EFFICIENCIES) -> float:
-        """Return the roofline's time / published time - 1."""
-        return self.seconds(Roofline(efficiencies)) / self.published_s - 1
+    def error(self, efficiency: Efficiency | None = None) -> float:
+        """Return the roofline's time / published time - 1, with the given shares."""
+        cluster = self.problem.clusters[0]
+        used = replace(
+            cluster.accelerator, roofline=efficiency or cluster.accelerator.roofline
+        )
+        problem = replace(self.problem, clusters=(replace(cluster, accelerator=used),))
+        seconds = replace(self, problem=problem).seconds(Roofline())
+        return seconds / self.published_s - 1
 
     def _plan(self) -> Plan:
         layers, stages = self.problem.model.layers, self.stages
@@ -270,11 +275,9 @@ def _megatron_problem(
     )
 
 
-def best_single_stage(
-    problem: Problem, efficiencies: Mapping[str, Efficiency] = EFFICIENCIES
-) -> tuple[float, Strategy, int]:
+def best_single_stage(problem: Problem) -> tuple[float, Strategy, int]:
     """Return seconds, strategy and micro-batch of the best plan of one stage."""
-    table = build_table(problem, Roofline(efficiencies))
+    table = build_table(problem, Roofline())
     counts = np.bincount(table.units, minlength=len(table.kinds))
     found = []
     for part in table.slices:
@@ -293,31 +296,33 @@ def best_single_stage(
     return min(found)
 
 
-def calibrated(seen: Iterable[Figure]) -> dict[str, Efficiency]:
-    """Return the efficiencies with ``sustained`` fitted to the given figures.
+def calibrated(seen: Iterable[Figure]) -> dict[Efficiency, Efficiency]:
+    """Return the shipped efficiencies, with ``sustained`` fitted to the given figures.
 
-    For each family, ``sustained`` is the multiple of 0.01 with the least largest error;
-    a family without figures takes the mean of the others.
+    For devices with the same efficiency, ``sustained`` is the multiple of 0.01 with the
+    least largest error; without figures it is the mean of the others.
     """
-    by_family: dict[str, list[Figure]] = {}
+    alike: dict[Efficiency, list[Figure]] = {}
     for figure in seen:
-        by_family.setdefault(figure.family, []).append(figure)
+        alike.setdefault(figure.efficiency, []).append(figure)
     fitted = {
-        family: min(
+        shipped: min(
             (hundredths / 100 for hundredths in range(40, 106)),
             key=lambda sustained, lines=lines: max(  # type: ignore[misc]
                 abs(fixed + work / sustained - 1) for fixed, work in lines
             ),
         )
-        for family, lines in (
-            (family, [_line(figure) for figure in group])
-            for family, group in by_family.items()
+        for shipped, lines in (
+            (shipped, [_line(figure) for figure in group])
+            for shipped, group in alike.items()
         )
     }
     otherwise = mean(fitted.values())
     return {
-        family: replace(efficiency, sustained=fitted.get(family, otherwise))
-        for family, efficiency in EFFICIENCIES.items()
+        device.roofline: replace(
+            device.roofline, sustained=fitted.get(device.roofline, otherwise)
+        )
+        for device in accelerators().values()
     }
 
 
@@ -325,15 +330,16 @@ def _line(figure: Figure) -> tuple[float, float]:
     """Return our time / published time as the terms of ``fixed + work / sustained``."""
     ratios = []
     for sustained in (0.5, 1.0):
-        efficiency = replace(EFFICIENCIES[figure.family], sustained=sustained)
-        ratios.append(1 + figure.error({figure.family: efficiency}))
+        efficiency = replace(figure.efficiency, sustained=sustained)
+        ratios.append(1 + figure.error(efficiency))
     slow, quick = ratios
     return 2 * quick - slow, slow - quick
 
 
 def _print_figures(
-    shown: Sequence[Figure], efficiencies: Mapping[str, Efficiency]
+    shown: Sequence[Figure], fitted: Mapping[Efficiency, Efficiency]
 ) -> None:
+    """Print every figure's error with its efficiency, or the one fitted for it."""
     print(
         "| source | figure | published s | roofline s | error | limit | sustained "
         "| error of what `auto` answers |"
@@ -341,13 +347,14 @@ def _print_figures(
     print("|---|---|---|---|---|---|---|---|")
     errors: dict[str, list[float]] = {}
     for figure in shown:
-        error, limit = figure.error(efficiencies), LIMITS[figure.source]
+        used = fitted.get(figure.efficiency, figure.efficiency)
+        error, limit = figure.error(used), LIMITS[figure.source]
         errors.setdefault(figure.source, []).append(abs(error))
         print(
             f"| {figure.source} | {figure.name} | {figure.published_s:.2f} "
             f"| {figure.published_s * (1 + error):.2f} | {error:+.1%} "
             f"| {limit:.0%}{_verdict(abs(error), limit)} "
-            f"| {efficiencies[figure.family].sustained:.2f} "
+            f"| {used.sustained:.2f} "
             f"| {figure.seconds() / figure.published_s - 1:+.1%} |"
         )
     for source, sizes in errors.items():
@@ -387,7 +394,7 @@ def main() -> None:
     half = parser.parse_args().half
     every = figures()
     if not half:
-        _print_figures(every, EFFICIENCIES)
+        _print_figures(every, {})
         _print_strategies(every)
         return
     for seen, unseen in ((every[::2], every[1::2]), (every[1::2], every[::2])):

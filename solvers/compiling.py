@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from multiprocessing.context import SpawnProcess
 
     from hetopt.base.machine_code import Kept
-    from hetopt.solvers.kernels import KernelSetName
+    from hetopt.solvers.registry import KernelSetName
 
     #: Called with the kernels that are compiled, and all of them.
     Show = Callable[[int, int], None]

@@ -9,9 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from types import MappingProxyType, SimpleNamespace
-from typing import TYPE_CHECKING, Literal
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -20,11 +18,8 @@ if TYPE_CHECKING:
     from hetopt.problem.training.principles import Relaxable
     from hetopt.results.result import Objective
     from hetopt.solvers.race.worker import Worker
+    from hetopt.solvers.registry import KernelSetName
     from hetopt.solvers.request import Request
-
-KernelSetName = Literal[
-    "bounds", "dp", "simulated", "free warm-ups", "tree", "verification"
-]
 
 #: A problem of two clusters that any solver plans in a moment.
 TINY = """\
@@ -106,6 +101,8 @@ def _tiny(schedule: str, *relaxed: Relaxable) -> Request:
 
 
 def _call_bounds() -> None:
+    import numpy as np
+
     from hetopt.solvers.bounds.by_count import focus, survey
     from hetopt.solvers.bounds.ordering_loop import order_once
     from hetopt.solvers.bounds.sums import add_once

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from importlib import import_module
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from hetopt.base.plugins import Plugins
 from hetopt.base.words import suggest
@@ -15,8 +15,13 @@ from hetopt.problem.training.principles import PRUNED, Principles
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from hetopt.solvers.kernels import KernelSetName
     from hetopt.solvers.request import Solve
+
+
+#: Compiled functions that are compiled together; see ``hetopt.solvers.kernels``.
+KernelSetName = Literal[
+    "bounds", "dp", "simulated", "free warm-ups", "tree", "verification"
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

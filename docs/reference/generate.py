@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hetopt.cli.commands.schema import NAMES
-from hetopt.cli.entry import parser
+from hetopt.cli.entry import GROUPS, parser
 from hetopt.problem.schema.problem import problem_json_schema
 from hetopt.report.schemas.written import SCHEMAS
 
@@ -62,10 +62,16 @@ def _commands() -> str:
     commands = _subcommands(root)
     text = (
         f"{GENERATED}\n# Commands\n\n{root.description}\n\n{root.epilog}\n\n"
-        "`hetopt COMMAND --help` prints the same. PROBLEM is a problem file or the "
-        "name of one that ships with hetopt (`hetopt catalog`). An error is one line, "
-        "`file:line: field: what is wrong, what was expected`.\n"
+        "`hetopt` alone lists the commands, `hetopt COMMAND --help` prints the same as "
+        "this page. PROBLEM is a problem file or the name of one that ships with "
+        "hetopt (`hetopt catalog`), PLAN a file that `hetopt plan --out` wrote. An "
+        "error is one line, `file:line: field: what is wrong, what was expected`.\n\n"
     )
+    groups = (
+        (title, ", ".join(f"[{name}](#hetopt-{name})" for name in names))
+        for title, names in GROUPS.items()
+    )
+    text += _table(("to", "commands"), groups)
     return text + "".join(_command(command) for command in commands)
 
 
@@ -79,21 +85,32 @@ def _subcommands(command: argparse.ArgumentParser) -> list[argparse.ArgumentPars
 
 
 def _command(command: argparse.ArgumentParser, level: str = "##") -> str:
-    shown = [
-        action
-        for action in command._actions
+    below = "".join(_command(each, level + "#") for each in _subcommands(command))
+    text = f"\n{level} {command.prog}\n\n{command.description}\n"
+    positional, options, *groups = command._action_groups
+    text += _arguments(command, [*positional._group_actions, *options._group_actions])
+    for group in groups:
+        text += _arguments(command, group._group_actions, group.title)
+    return text + below
+
+
+def _arguments(
+    command: argparse.ArgumentParser,
+    actions: Iterable[argparse.Action],
+    title: str | None = None,
+) -> str:
+    """Return a table of arguments, or nothing if there are none but common ones."""
+    form = command._get_formatter()
+    rows = [
+        (_spelled(action), form._expand_help(action))
+        for action in actions
         if not isinstance(
             action,
             argparse._HelpAction | argparse._VersionAction | argparse._SubParsersAction,
         )
     ]
-    shown.sort(key=lambda action: bool(action.option_strings))
-    form = command._get_formatter()
-    rows = [(_spelled(action), form._expand_help(action)) for action in shown]
-    table = _table(("argument", "meaning"), rows)
-    below = "".join(_command(each, level + "#") for each in _subcommands(command))
-    text = f"\n{level} {command.prog}\n\n{command.description}\n"
-    return text + (f"\n{table}" if table else "") + below
+    table = _table((title or "argument", "meaning"), rows)
+    return f"\n{table}" if table else ""
 
 
 def _spelled(action: argparse.Action) -> str:

@@ -8,7 +8,7 @@ import sys
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numba
-from numba.core import caching, compiler, serialize
+from numba.core import caching, compiler, serialize, types
 
 from hetopt.base.machine_code import code_path, read_code, write_code
 
@@ -38,8 +38,7 @@ def compiled(function: _Function) -> _Function:
 
 def part(function: _Function) -> _Function:
     """Compile a function that only compiled ones call; its code is kept with theirs."""
-    made: _Function = numba.njit(**_INSIDE)(function)
-    return made
+    return _once_for_each_type(numba.njit(**_INSIDE)(function))
 
 
 def kernel(function: _Function) -> _Function:
@@ -53,7 +52,23 @@ def kernel(function: _Function) -> _Function:
 
 def step(function: _Function) -> _Function:
     """Compile, like ``part``, a function that makes and returns no array."""
-    made: _Function = numba.njit(**_INSIDE, **_BARE)(function)
+    return _once_for_each_type(numba.njit(**_INSIDE, **_BARE)(function))
+
+
+def _once_for_each_type(made: _Function) -> _Function:
+    """Compile a function once for arguments of equal types, whatever constants they are.
+
+    By default numba compiles it again for every constant that a caller passes.
+    """
+    template = made.get_call_template  # type: ignore[attr-defined]
+
+    def without_constants(arguments: Any, named: Any) -> Any:
+        return template(
+            tuple(types.unliteral(each) for each in arguments),
+            {name: types.unliteral(each) for name, each in named.items()},
+        )
+
+    made.get_call_template = without_constants  # type: ignore[attr-defined]
     return made
 
 

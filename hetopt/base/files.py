@@ -55,6 +55,8 @@ def make_folder(name: str) -> Path:
         It cannot be made, or nothing can be written into it.
     """
     folder = Path(name)
+    if folder.is_file():
+        raise InputError("is a file, expected a folder", file=name)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

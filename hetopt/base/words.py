@@ -87,13 +87,24 @@ def counted(number: int, noun: str, ending: str = "s") -> str:
 
 def suggest(name: str, known: Iterable[str]) -> str:
     """Return `` (did you mean 'x'?)``, or nothing if no known name is near."""
+    near = closest(name, known)
+    return "" if near is None else f" (did you mean {near!r}?)"
+
+
+def closest(name: str, known: Iterable[str], alike: float = 0.6) -> str | None:
+    """Return the known name that another was probably meant to be; None if none is.
+
+    Parameters
+    ----------
+    alike
+        Least share of characters that both have in common, from 0 to 1.
+    """
     import difflib
 
     by_lower = {item.lower(): item for item in known}
     wanted = name[:80].lower()
-    near = difflib.get_close_matches(wanted, by_lower, n=3, cutoff=0.6)
+    near = difflib.get_close_matches(wanted, by_lower, n=3, cutoff=alike)
     if not near:
-        return ""
+        return None
     # For A100, A100-40GB is a better suggestion than H100.
-    best = min(near, key=lambda item: not item.startswith(wanted))
-    return f" (did you mean {by_lower[best]!r}?)"
+    return by_lower[min(near, key=lambda item: not item.startswith(wanted))]

@@ -19,7 +19,8 @@ from hetopt.problem.schema.fields import AUTO
 
 if TYPE_CHECKING:
     from hetopt.calibrating.runs import MeasuredRun
-    from hetopt.problem.cluster.cluster import Cluster, ClusterLink, Link
+    from hetopt.problem.cluster.accelerator import Link
+    from hetopt.problem.cluster.cluster import Cluster, ClusterLink
     from hetopt.problem.problem import Problem
 
 
@@ -96,7 +97,7 @@ def _of_device(cluster: Cluster) -> dict[str, str]:
     }
     inside = {} if group is None else _of_link("group", group.link)
     return {
-        "accelerator": device.name,
+        "accelerator": device.origin,
         **flops,
         "accelerator.memory_bandwidth": _rate(device.memory_bandwidth_bytes_per_s),
         "overhead": f"{cluster.overhead_bytes} bytes",

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from hetopt.cli.exit_codes import BAD_INPUT, NO_PLAN, STOPPED
 from hetopt.cli.output import complain, discard_output, emit
+from hetopt.cli.parsing import Parser, Root
 from hetopt.errors import CheckError, HetoptError, InfeasibleError, InputError
 from hetopt.results.per_schedule import BEST
 from hetopt.version import __version__
@@ -17,49 +18,55 @@ from hetopt.version import __version__
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-#: Summary of each command. A command's module is loaded only when it is used.
-COMMANDS: Mapping[str, str] = MappingProxyType(
+    from hetopt.cli.parsing import Groups
+
+#: Groups of commands in the order of use: name -> summary. A command's module is loaded
+#: only when it is used.
+GROUPS: Groups = MappingProxyType(
     {
-        "init": "write a commented example problem",
-        "inventory": "turn a site's list of nodes into the clusters of a problem",
-        "plan": "find the best plan, with proof of how good it is",
-        "compare": "run solvers side by side, and show what each found and how soon",
-        "check": "re-derive feasibility, memory and both times of a plan",
-        "replan": "plan again after devices are lost or added, and say what moves",
-        "verify": "verify a certificate: derive every bound again, search the rest "
-        "again",
-        "simulate": "run one iteration of a plan event by event",
-        "report": "write plans as one HTML page, which needs no network",
-        "export": "write a plan as the files that a training runtime launches from",
-        "run": "run training iterations of a plan here, and compare their times with "
-        "the plan",
-        "import": "read the files of a training runtime back as a plan, and price it",
-        "whatif": "solve variants of a problem: other clusters, nodes, links, settings",
-        "explain": "explain what limits a plan, or how your plan differs from the best",
-        "table": "write every coefficient a solver reads",
-        "catalog": "list accelerators, models, problems, profiles, solvers and "
-        "launchers",
-        "schema": "print the JSON Schema of what hetopt reads and writes",
-        "formulate": "write the program of one (p, q) for another solver, and read "
-        "its solution",
-        "profile": "measure how long this machine's device computes",
-        "convert-profile": "convert another planner's measurements to a hetopt file",
-        "compile": "compile the searches now, instead of in the first command that "
-        "needs them",
-        "forest": "judge how well a random forest predicts a latency profile",
-        "calibrate": "correct a problem's latency table by measured runs",
+        "plan": {
+            "init": "write a commented example problem",
+            "plan": "find the best plan, with proof of how good it is",
+            "compare": "run solvers side by side: what each finds, how soon",
+        },
+        "understand": {
+            "explain": "say what limits a plan, or how yours differs from the best",
+            "whatif": "solve variants: other clusters, nodes, links, settings",
+            "simulate": "run one iteration of a plan event by event",
+            "report": "write plans as one HTML page, which needs no network",
+            "check": "re-derive feasibility, memory and both times of a plan",
+            "verify": "verify a certificate: derive or search every bound again",
+        },
+        "launch": {
+            "export": "write the files from which a runtime launches a plan",
+            "run": "run iterations of a plan here, and compare their times",
+            "import": "read a runtime's files back as a plan, and price it",
+        },
+        "measure": {
+            "profile": "measure how long this machine's device computes",
+            "convert-profile": "convert another planner's measurements",
+            "forest": "judge how a random forest predicts a latency profile",
+            "calibrate": "correct a problem's latency table by measured runs",
+        },
+        "fleet": {
+            "inventory": "turn a list of nodes into the clusters of a problem",
+            "replan": "plan again after devices are lost or added: what moves",
+        },
+        "files": {
+            "catalog": "list devices, models, problems, solvers and launchers",
+            "schema": "print JSON Schemas of what hetopt reads and writes",
+            "table": "write every coefficient a solver reads",
+            "formulate": "write the program of one (p, q), or read its solution",
+            "compile": "compile the searches before the first command does",
+        },
     }
+)
+#: Summary of each command.
+COMMANDS: Mapping[str, str] = MappingProxyType(
+    {name: summary for group in GROUPS.values() for name, summary in group.items()}
 )
 #: Shells that ``--print-completion`` supports.
 SHELLS = ("bash", "zsh", "fish")
-
-
-class _Parser(argparse.ArgumentParser):
-    """An argument parser whose errors are one line."""
-
-    def error(self, message: str) -> NoReturn:
-        complain(f"{self.prog}: {message.removeprefix('argument ')}")
-        raise SystemExit(BAD_INPUT)
 
 
 class _PrintCompletion(argparse.Action):
@@ -87,13 +94,13 @@ def parser(loaded: Collection[str] = tuple(COMMANDS)) -> argparse.ArgumentParser
         Commands whose modules are loaded to add their options; the others have only a
         name and a summary. All of them by default.
     """
-    root = _Parser(
+    root = Root(
+        GROUPS,
         prog="hetopt",
         description="Choose how to parallelise LLM training on a mixed cluster, "
         "with proof.",
         epilog="Exit codes: 0 done, or a checked plan was printed; 1 no feasible plan, "
         "or a check failed; 2 bad input; 3 stopped without a plan.",
-        allow_abbrev=False,
     )
     root.add_argument("--version", action="version", version=f"hetopt {__version__}")
     root.add_argument(
@@ -104,13 +111,12 @@ def parser(loaded: Collection[str] = tuple(COMMANDS)) -> argparse.ArgumentParser
         help=f"print a script that completes commands and options, for {SHELLS[0]}, "
         f"{SHELLS[1]} or {SHELLS[2]}",
     )
-    commands = root.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    commands = root.add_subparsers(
+        dest="command", metavar="COMMAND", parser_class=Parser
+    )
     for name, summary in COMMANDS.items():
         command = commands.add_parser(
-            name,
-            help=summary,
-            description=f"{summary[0].upper()}{summary[1:]}.",
-            allow_abbrev=False,
+            name, help=summary, description=f"{summary[0].upper()}{summary[1:]}."
         )
         if name not in loaded:
             continue
@@ -135,7 +141,11 @@ def run_command(arguments: Sequence[str] | None) -> int:
     given = sys.argv[1:] if arguments is None else arguments
     try:
         named = [name for name in COMMANDS if name in given]
-        options = parser(named).parse_args(given)
+        root = parser(named)
+        options = root.parse_args(given)
+        if options.command is None:
+            emit(root.format_help())
+            return 0
         code: int = _run(options)
     except InputError as error:
         complain(str(error))

@@ -49,7 +49,7 @@ def fit(options: argparse.Namespace, principles: Principles) -> None:
 
 def _fit_best(options: argparse.Namespace) -> None:
     """Raise InputError for options that cannot be used with ``--schedule best``."""
-    from hetopt.planning.plan import ensure_best
+    from hetopt.planning.refusals import ensure_best
 
     given = {
         "--blocking": options.blocking is not None,
@@ -91,7 +91,7 @@ def fit_spending(options: argparse.Namespace) -> Spending | None:
     InputError
         Other options cannot be used with prices.
     """
-    from hetopt.planning.plan import ensure_spends
+    from hetopt.planning.refusals import ensure_spends
     from hetopt.results.spending import spending_of
 
     flags = {

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from hetopt.problem.problem import Problem
     from hetopt.problem.training.choices import ScheduleName
 
+    #: What options are added to: a parser, or a group of one.
+    Container = argparse._ActionsContainer
 
 #: Schedules by the number of blocking transfers at a boundary.
 _BLOCKING = {rule.blocking: rule.name for rule in RULES.values() if rule.blocking}
@@ -117,7 +119,7 @@ def principles_of(text: str) -> Principles:
         raise InputError(str(error), field="--relax") from error
 
 
-def add_problem(command: argparse.ArgumentParser) -> None:
+def add_problem(command: Container) -> None:
     """Add the PROBLEM argument."""
     command.add_argument(
         "problem",
@@ -126,19 +128,17 @@ def add_problem(command: argparse.ArgumentParser) -> None:
     )
 
 
-def add_solver(command: argparse.ArgumentParser) -> None:
+def add_solver(command: Container) -> None:
     """Add the ``--solver`` option."""
-    from hetopt.solvers.registry import SOLVERS
-
     command.add_argument(
         "--solver",
         metavar="NAME",
         default="auto",
-        help=f"{', '.join(SOLVERS)}, or one of your own (default: auto)",
+        help="one that `hetopt catalog` lists (default: auto)",
     )
 
 
-def add_schedule(command: argparse.ArgumentParser, *, best: bool = False) -> None:
+def add_schedule(command: Container, *, best: bool = False) -> None:
     """Add the ``--schedule`` option.
 
     Parameters
@@ -150,7 +150,7 @@ def add_schedule(command: argparse.ArgumentParser, *, best: bool = False) -> Non
 
     known = ", ".join(SCHEDULE_CHOICES)
     if best:
-        known += f"; {BEST}: the best plan over all of these but auto"
+        known += f"; {BEST}: the best over all of these but auto"
     command.add_argument(
         "--schedule",
         choices=(*SCHEDULE_CHOICES, BEST) if best else SCHEDULE_CHOICES,
@@ -162,13 +162,13 @@ def add_schedule(command: argparse.ArgumentParser, *, best: bool = False) -> Non
         type=int,
         choices=sorted(_BLOCKING),
         metavar="N",
-        help="transfers that --schedule 1f1b-blocking waits for at a boundary: 2, one "
-        "after the other (default), or 1, both ways at once (1f1b-batched)",
+        help="transfers at a boundary that --schedule 1f1b-blocking waits for: 2 "
+        "(default), or 1, both ways at once (1f1b-batched)",
     )
     add_chunks(command, several=best)
 
 
-def add_chunks(command: argparse.ArgumentParser, *, several: bool = False) -> None:
+def add_chunks(command: Container, *, several: bool = False) -> None:
     """Add the ``--chunks`` option.
 
     Parameters
@@ -176,13 +176,13 @@ def add_chunks(command: argparse.ArgumentParser, *, several: bool = False) -> No
     several
         Whether several numbers may be given, all of which are tried.
     """
-    tried = f"; with {BEST} which ones to try, with commas between (default: 2,4)"
+    tried = f"; which to try with {BEST} (default: 2,4)"
     command.add_argument(
         "--chunks",
         type=chunk_counts if several else whole(1),
         metavar="V",
-        help="parts of the model that every stage holds: 2 or more with --schedule "
-        f"interleaved-1f1b{tried if several else ''}",
+        help=f"parts of the model on every stage, with {INTERLEAVED} 2 or more"
+        f"{tried if several else ''}",
     )
 
 
@@ -204,12 +204,12 @@ def schedule_of(options: argparse.Namespace) -> ScheduleName | None:
     return _BLOCKING[options.blocking]
 
 
-def add_table(command: argparse.ArgumentParser) -> None:
+def add_table(command: Container) -> None:
     """Add the ``--table`` option."""
     command.add_argument(
         "--table",
         metavar="FILE",
-        help="coefficients written by `hetopt table`, instead of modelled ones",
+        help="coefficients that `hetopt table` wrote, instead of modelled ones",
     )
 
 

@@ -47,28 +47,6 @@ def load_checked(
     return found[1], found[2][0]
 
 
-def load_ranked(
-    problem_name: str, plan_path: str, table_path: str | None, *, several: bool = False
-) -> tuple[Problem, list[Plan]]:
-    """Read a plan and its alternatives, best first, and check every claim of the file.
-
-    A file with only a plan, without times, is checked for feasibility; as it does not
-    say which principles were relaxed, it must keep all of them. The schedule is the
-    plan's, since ``hetopt plan --schedule`` may have changed it.
-
-    Raises
-    ------
-    CheckError
-        Something differs; one finding for each difference.
-    DigestError
-        The plan belongs to another problem or table.
-    InputError
-        The file holds no plan.
-    """
-    found = load_made(problem_name, plan_path, table_path, several=several)
-    return found[0], found[2]
-
-
 def load_front(problem_name: str, path: str, table_path: str | None) -> Front:
     """Read a front, and check all its claims.
 
@@ -113,10 +91,14 @@ def load_made(
     several: bool = False,
     lengths: bool = False,
 ) -> tuple[Problem, CostTable, list[Plan]]:
-    """Read plans with the problem and table they were made from; see ``load_ranked``.
+    """Read a plan and its alternatives, best first, and check every claim of the file.
 
-    The problem is the user's, with the schedule of the plan, and with the limits of the
-    launcher that the plan was searched for.
+    They come with the problem and table they were made from. The problem is the user's,
+    with the schedule of the plan, since ``hetopt plan --schedule`` may have changed it,
+    and with the limits of the launcher that the plan was searched for.
+
+    A file with only a plan, without times, is checked for feasibility; as it does not
+    say which principles were relaxed, it must keep all of them.
 
     Parameters
     ----------
@@ -124,6 +106,15 @@ def load_made(
         Whether the plan may have several pipelines; else it is refused.
     lengths
         Whether sequences may have several lengths; else they are refused.
+
+    Raises
+    ------
+    CheckError
+        Something differs; one finding for each difference.
+    DigestError
+        The plan belongs to another problem or table.
+    InputError
+        The file holds no plan.
     """
     return load_reported(
         problem_name, plan_path, table_path, several=several, lengths=lengths
@@ -143,7 +134,7 @@ def load_reported(
     Raises
     ------
     InputError
-        As ``load_ranked``; also if a key of the result is missing.
+        As ``load_made``; also if a key of the result is missing.
     """
     from hetopt.check import check_plan, check_result
     from hetopt.check.plan.reading import read_plan
@@ -260,10 +251,24 @@ def load_planned(problem_name: str, plan_path: str) -> Planned:
 
 
 def read_json(path: str) -> dict[str, Any]:
-    """Read a file that holds one JSON object."""
-    data = reading.read_json(path, "a plan")
+    """Read a file that holds one JSON object.
+
+    Raises
+    ------
+    InputError
+        It does not, or is a problem, whose place is before the plan's.
+    """
+    order = "expected a plan: PROBLEM stands before PLAN"
+    try:
+        data = reading.read_json(path, "a plan")
+    except InputError as error:
+        if path.endswith((".yaml", ".yml")) and error.line is not None:
+            raise InputError(f"is YAML, {order}", file=path) from None
+        raise
     if not isinstance(data, dict):
         raise InputError("is not a JSON object, expected a plan", file=path)
+    if "clusters" in data and "training" in data:
+        raise InputError(f"is a problem, {order}", file=path)
     return data
 
 

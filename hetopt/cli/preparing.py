@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from hetopt.report.progress import CompilingBar
-    from hetopt.solvers.kernels import KernelSetName
+    from hetopt.solvers.registry import KernelSetName
 
 
 def prepare(kernels: Iterable[KernelSetName], jobs: int | None = None) -> None:

@@ -42,12 +42,12 @@ def compare(
     Parameters
     ----------
     told
-        Called with one line before every run.
+        Called with one line before every run, and before and after every warm-up.
     kept
         Runs of an interrupted comparison, which are not made again; every new run is
         added to it at once.
     """
-    runner = _Runner(told, kept)
+    runner = _Runner(told, kept, problems, entries)
     contests = []
     for problem in problems:
         runs = [runner.run(problem, entry) for entry in entries]
@@ -62,6 +62,7 @@ def compare(
                     jobs=jobs,
                     cutoff_s=known.value_s * (1 + _ROOM),
                 ),
+                reference=True,
             )
             for space in _unsettled(runs)
             if (known := reference(runs, space)) is not None
@@ -85,7 +86,7 @@ def compare(
 
 
 class _Runner:
-    """Makes runs, after a first run of each solver that is not counted.
+    """Makes runs, after a first run of each solver that is not timed.
 
     Attributes
     ----------
@@ -93,30 +94,53 @@ class _Runner:
         Seconds of each solver's first run.
     """
 
-    def __init__(self, told: Callable[[str], None], kept: KeptRuns | None) -> None:
+    def __init__(
+        self,
+        told: Callable[[str], None],
+        kept: KeptRuns | None,
+        problems: Sequence[Problem],
+        entries: Sequence[Entry],
+    ) -> None:
         self.warm_up_s: dict[str, float] = {}
         self._warm: set[str] = set()
         self._told = told
         self._kept = kept
+        # Without those for reference, which are not known yet.
+        self._runs = len(problems) * len(entries)
+        self._warm_ups = len(set(map(_name, entries)))
+        self._count = 0
 
-    def run(self, problem: Problem, entry: Entry) -> Run:
+    def run(self, problem: Problem, entry: Entry, *, reference: bool = False) -> Run:
         """Return a run that was kept, or make it."""
-        # A wider space has its own code, which has to be loaded first, too.
-        name = f"{entry.solver}{without(entry.asked.relaxed)}"
+        name = _name(entry)
+        self._count += not reference
         known = None if self._kept is None else self._kept.find(problem, entry)
         if known is not None:
             self.warm_up_s.setdefault(name, known.warm_up_s)
             return known.run
         if name not in self._warm:
-            self._told(f"{name}: first run, not counted")
-            self.warm_up_s[name] = warm_up(entry, problem.training.schedule)
             self._warm.add(name)
+            place = f"{len(self._warm)} of {self._warm_ups}"
+            self._warm_up(name, "for reference" if reference else place, problem, entry)
         seed = "" if entry.seed is None else f", seed {entry.seed}"
-        self._told(f"{problem.name}: {name}{seed}")
+        place = "for reference" if reference else f"{self._count} of {self._runs}"
+        self._told(f"run {place}: {problem.name}, {name}{seed}")
         made = run_apart(problem, entry)
         if self._kept is not None:
             self._kept.add(problem, made, self.warm_up_s[name])
         return made
+
+    def _warm_up(self, name: str, place: str, problem: Problem, entry: Entry) -> None:
+        """Let a solver plan a tiny problem, which compiles what it needs."""
+        which = f"warm-up {place}, not timed: {name}"
+        self._told(f"{which} plans a tiny problem, so that its code is compiled")
+        self.warm_up_s[name] = warm_up(entry, problem.training.schedule)
+        self._told(f"{which} took {self.warm_up_s[name]:.1f} s")
+
+
+def _name(entry: Entry) -> str:
+    """Return a solver's name with its space, which has its own code to compile."""
+    return f"{entry.solver}{without(entry.asked.relaxed)}"
 
 
 def entries_of(

@@ -231,6 +231,11 @@ def held_by_kind(
     return held
 
 
+def holds_ahead(part: TableSlice) -> bool:
+    """Whether what stages hold depends on p, and not on their warm-up count alone."""
+    return part.chunks > 1 or any(own.weight_bytes is not None for own in part.clusters)
+
+
 def with_stages(
     part: TableSlice, lead: NDArray[np.bool_], trail: NDArray[np.bool_], stages: int
 ) -> TableSlice:

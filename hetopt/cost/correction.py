@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from hetopt.problem.cluster.cluster import Cluster, ClusterLink, ClusterLinks, Link
+from hetopt.problem.cluster.accelerator import Link
+from hetopt.problem.cluster.cluster import Cluster, ClusterLink, ClusterLinks
 
 if TYPE_CHECKING:
     from hetopt.cost.sources.source import LatencySource, ShardQuery, ShardTimes

@@ -45,7 +45,7 @@ def bundle(job: Job, launcher: Launcher, *, allow_lossy: bool) -> dict[str, str]
         The plan has several pipelines, and the launcher runs one.
     """
     ensure_runs(launcher, job.plan)
-    losses = _losses(job, launcher)
+    losses = losses_of(job, launcher)
     fatal = [loss for loss in losses if loss.instead is None]
     if fatal or (losses and not allow_lossy):
         told = fatal if allow_lossy else losses
@@ -76,8 +76,11 @@ def ensure_runs(launcher: Launcher, plan: Plan, file: str | None = None) -> None
         raise InputError(msg, file=file, field="pipelines")
 
 
-def _losses(job: Job, launcher: Launcher) -> tuple[Loss, ...]:
-    """Return the losses; a loss of some pipelines only names its pipeline."""
+def losses_of(job: Job, launcher: Launcher) -> tuple[Loss, ...]:
+    """Return what a launcher cannot do of a job.
+
+    A loss of some of several pipelines names its pipeline.
+    """
     found = [
         (
             *_schedule_losses(part, launcher),

@@ -35,10 +35,6 @@ if TYPE_CHECKING:
 #: The port where the ranks meet unless the user's environment sets another.
 MASTER_PORT = 29500
 
-#: First letters of accelerators' names -> the variable that their drivers read instead
-#: of CUDA's.
-_VISIBLE = {"Ascend": "ASCEND_RT_VISIBLE_DEVICES", "MI": "HIP_VISIBLE_DEVICES"}
-
 #: (dp, cp, tp).
 Degrees = tuple[int, int, int]
 
@@ -195,11 +191,7 @@ class Job:
 
     def visible_devices(self, node: PlacedNode) -> str:
         """Return the variable that limits a process to some devices of a node."""
-        name = self.cluster_of(node).accelerator.name
-        found = (
-            variable for head, variable in _VISIBLE.items() if name.startswith(head)
-        )
-        return next(found, "CUDA_VISIBLE_DEVICES")
+        return self.cluster_of(node).accelerator.visible_devices
 
     def microbatch_size(self, stage: Stage) -> int:
         """Return the sequences of one micro-batch on each replica of a stage."""

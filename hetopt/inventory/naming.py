@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from hetopt.problem.catalogue import DATA, accelerators
 
 if TYPE_CHECKING:
-    from hetopt.problem.cluster.cluster import Accelerator
+    from hetopt.problem.cluster.accelerator import Accelerator
 
 #: Drivers report up to 7% more than the vendor's decimal figure.
 _MEMORY_TOLERANCE = 0.1

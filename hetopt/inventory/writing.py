@@ -30,6 +30,7 @@ _NOT_TEXT = frozenset({"null", "true", "false", "yes", "no", "on", "off", "y", "
 _OWN_NUMBERS = (
     "accelerator:",
     "  name: {label}",
+    "  like: <the nearest of `hetopt catalog`>",
     "  peak_flops: <such as 312 TFLOPS, dense BF16>",
     "  memory: {memory}",
     "  memory_bandwidth: <such as 2039 GB/s>",
@@ -138,7 +139,10 @@ def _accelerator(draft: Draft) -> Iterator[str]:
         yield from _question(f"{match.question}; `hetopt catalog` lists names")
         yield "# accelerator: <name>"
     else:
-        yield from _question(f"{match.question}: a name of it, or its own numbers")
+        yield from _question(
+            f"{match.question}: a name of it, or its own numbers "
+            "and the device that it is like"
+        )
         memory = draft.devices.memory_bytes
         known = f"{memory} B" if memory else "<such as 80 GB>"
         for line in _OWN_NUMBERS:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal
 from hetopt.base.deadline import Deadline
 from hetopt.errors import CheckError, InputError
 from hetopt.planning.objective import PATIENCE_S, decided
+from hetopt.planning.refusals import ensure_best, ensure_searchable, ensure_spends
 from hetopt.problem.named import named_problem
 from hetopt.problem.problem import Problem
 from hetopt.problem.training.choices import SCHEDULE_CHOICES
@@ -22,12 +23,11 @@ from hetopt.solvers.compiling import compile_once
 from hetopt.solvers.kernels import kernels_for
 from hetopt.solvers.loading import load
 from hetopt.solvers.params import RaceParams
-from hetopt.solvers.refusals import ensure_can, ensure_plans, ensure_races
-from hetopt.solvers.registry import solver
+from hetopt.solvers.refusals import ensure_plans
 from hetopt.solvers.request import Request
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable
 
     from hetopt.cost.table.table import CostTable
     from hetopt.problem.training.choices import ScheduleName
@@ -221,26 +221,6 @@ def plan(
     return result
 
 
-def ensure_searchable(
-    name: str,
-    objective: str | None,
-    principles: Principles,
-    *,
-    journal: bool = False,
-    field: str = "--solver",
-) -> None:
-    """Raise InputError, before a search, if a solver cannot do what the user asks."""
-    solver(name, field)
-    ensure_can(name, principles)
-    if objective == "simulated":
-        from hetopt.solvers.simulated.solver import ensure_can_simulate
-
-        ensure_can_simulate(name, principles, journal=journal)
-    elif objective not in (None, "closed", "cost"):
-        msg = f"is {objective!r}, expected 'closed', 'simulated' or 'cost'"
-        raise InputError(msg, field="objective")
-
-
 def search(
     request: Request,
     *,
@@ -316,44 +296,6 @@ def _solve(solver: str, objective: Objective, patience_s: float | None = None) -
 
     simulated = partial(solve_simulated, solver=solver, patience_s=patience_s)
     return partial(sharing_links, simulated, objective="simulated", exact=True)
-
-
-def ensure_spends(name: str, flag: str, *, top: int, field: str = "top") -> None:
-    """Raise InputError if a search cannot take prices into account.
-
-    Parameters
-    ----------
-    flag
-        Option that asks for it.
-    field
-        Option that asks for the ``top`` best plans.
-    """
-    ensure_races(name, flag)
-    if top > 1:
-        msg = f"cannot be combined with {flag}: leave it out"
-        raise InputError(msg, field=field)
-
-
-def ensure_best(name: str, given: Mapping[str, bool]) -> None:
-    """Raise InputError if an option excludes a search for the best schedule.
-
-    Parameters
-    ----------
-    name
-        Name of the solver.
-    given
-        Name of each option that is for a single schedule -> whether it is given.
-    """
-    for field, one in given.items():
-        if one:
-            msg = (
-                f"cannot be combined with the schedule {BEST}: leave it out, or name "
-                "one schedule"
-            )
-            raise InputError(msg, field=field)
-    if name == "uniap":
-        msg = f"is {BEST}, but solver {name} plans only gpipe: give that schedule"
-        raise InputError(msg, field="schedule")
 
 
 def _scheduled(

@@ -18,13 +18,17 @@ from hetopt.problem.training.pins import ANY
 if TYPE_CHECKING:
     from hetopt.problem.problem import Problem
 
-#: Labels and provenance: (class, field) that change no plan. An accelerator's name is
-#: not one of them: efficiency curves are looked up by it. Hosts are: costs depend on
-#: the sizes of a cluster's nodes, but not on which node is which.
+#: Labels and provenance: (class, field) that change no plan. What a device is like is
+#: one of them, as the facts that it takes from there count. Hosts are, too: costs
+#: depend on the sizes of a cluster's nodes, but not on which node is which.
 _LABELS = frozenset(
     {
         ("Problem", "name"),
         ("Model", "name"),
+        ("Accelerator", "name"),
+        ("Accelerator", "like"),
+        ("Accelerator", "accuracy"),
+        ("Accelerator", "visible_devices"),
         ("Accelerator", "sources"),
         ("Accelerator", "sold_as_bytes"),
         ("Cluster", "hosts"),

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING
 
 from hetopt.base.words import suggest
 from hetopt.errors import InputError
 from hetopt.problem.catalogue import problem_files
 from hetopt.problem.problem import Problem
-from hetopt.problem.reading import read_problem
+from hetopt.problem.reading import SUFFIXES, read_problem
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 #: Most characters of a problem's name that an error shows.
 _MOST_NAME = 80
@@ -38,9 +42,20 @@ def problem_path(name: str) -> str:
     shipped = problem_files()
     if name in shipped:
         return str(shipped[name])
-    hint = suggest(name, shipped)
+    hint = suggest(name, (*_beside(name), *shipped)) or " (see `hetopt catalog`)"
     raise InputError(
-        f"no such file, and no problem of this name ships with hetopt{hint} "
-        "(see `hetopt catalog`)",
+        f"no such file, and no problem of this name ships with hetopt{hint}",
         file=name if len(name) <= _MOST_NAME else f"{name[:_MOST_NAME]}...",
     )
+
+
+def _beside(name: str) -> Iterator[str]:
+    """Yield the problem files in the folder of a file that is not there."""
+    folder = os.path.dirname(name)
+    try:
+        names = sorted(os.listdir(folder or os.curdir))
+    except (OSError, ValueError):
+        return
+    for each in names:
+        if each.endswith(SUFFIXES):
+            yield os.path.join(folder, each)

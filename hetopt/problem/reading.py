@@ -23,6 +23,7 @@ from hetopt.problem.document.document import (
     parse_document,
 )
 from hetopt.problem.schema.fields import unknown
+from hetopt.problem.schema.places import meant
 from hetopt.problem.schema.problem import LATENCY_SOURCES, SECTIONS, ProblemSpec
 from hetopt.problem.training.lengths import read_histogram
 
@@ -32,7 +33,10 @@ if TYPE_CHECKING:
     from hetopt.errors import InputError
     from hetopt.problem.problem import Problem
 
-_SUFFIXES = (".yaml", ".yml", ".json")
+#: Endings of the names of problem files, and of files that their sections name.
+SUFFIXES = (".yaml", ".yml", ".json")
+#: How the schemas of files begin that hetopt writes; a problem has none.
+_SCHEMAS = "hetopt-"
 #: Longest chain of files that name each other; a longer one is a mistake.
 _MAX_DEPTH = 8
 
@@ -81,6 +85,10 @@ def problem_of(document: Document, name: str) -> Problem:
             f"{', '.join(SECTIONS)}"
         )
         raise document.error((), msg)
+    schema = document.data.get("schema")
+    if isinstance(schema, str) and schema.startswith(_SCHEMAS):
+        msg = f"is {describe(schema)}, which hetopt wrote: expected a problem"
+        raise document.error(("schema",), msg)
     _include_files(document)
     try:
         spec = ProblemSpec.model_validate(document.data)
@@ -209,7 +217,7 @@ def _reference(document: Document, path: FieldPath) -> str | None:
     value = document.data
     for key in path:
         value = value[key]
-    if isinstance(value, str) and value.endswith(_SUFFIXES):
+    if isinstance(value, str) and value.endswith(SUFFIXES):
         return value
     if isinstance(value, dict) and "file" in value:
         if len(value) > 1:
@@ -231,6 +239,11 @@ def _first_error(document: Document, error: ValidationError) -> InputError:
             message = "is missing"
         elif item["type"] == "field":
             message = str(context["message"])
+        elif item["type"] == "unknown_field":
+            names = context["names"]
+            section = str(path[0]) if len(path) > 1 else ""
+            hint = meant(str(path[-1]), names, section)
+            message = f"is not a known field{hint}, expected one of {', '.join(names)}"
         elif item["type"] == "value_error":
             message = str(context["error"])
         else:

@@ -22,9 +22,10 @@ import torch
 import torch.distributed as dist
 
 from hetopt.base.files import ensure_writable, write_text
-from hetopt.cost.communication.collectives import INTRA_NODE_SHARE, INTRA_NODE_SHARES
 from hetopt.cost.profiles.file import interquartile_range
 from hetopt.errors import InputError
+from hetopt.problem.catalogue import accelerators
+from hetopt.problem.cluster.facts import UNKNOWN_INTRA_NODE_SHARE
 from hetopt.profile.device import Device, describe, find_device
 from hetopt.profile.link_fits import (
     SEND_RECV,
@@ -105,10 +106,8 @@ def run_collectives(path: str, device_kind: str | None = None) -> str | None:
 
 def _intra_node_share(accelerator: str) -> float:
     """Return the share of a node's bandwidth that this device's collectives reach."""
-    for family, share in INTRA_NODE_SHARES.items():
-        if accelerator.startswith(family):
-            return share
-    return INTRA_NODE_SHARE
+    known = accelerators().get(accelerator)
+    return UNKNOWN_INTRA_NODE_SHARE if known is None else known.intra_node_share
 
 
 def collectives_text(

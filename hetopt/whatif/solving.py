@@ -187,13 +187,12 @@ def solve(
     CheckError
         The solver is wrong.
     """
-    deadline = Deadline.after(asked.time_limit_s)
     table = build_table(problem)
     request = Request(
         problem=problem,
         table=table,
         params=RaceParams(jobs=jobs, beside=beside),
-        deadline=deadline,
+        deadline=Deadline.after(asked.time_limit_s),
         seed=asked.seed,
     )
     result = search(request, solver=asked.solver, objective=asked.objective)

@@ -26,6 +26,7 @@ class Pricer:
         self.problem = problem
         self.table = table
         self.chain = Chain.of(table)
+        self.programs = frozenset(problem.programs)
         self.permitted = Permitted.of(problem.rules, table.cluster_names)
         self.data = lru_cache(maxsize=None)(self._data)
 

@@ -250,7 +250,7 @@ class _OneStrategy:
         ):
             hosts = [j for j, count in runs for _ in range(count)]
             most = self._most_units(hosts, self._at_rest(stages))
-            units = _shared(
+            units = shared(
                 self._pricer.chain.length, [self._tau[j] for j in hosts], most
             )
             if units is None:
@@ -313,7 +313,7 @@ class _OneStrategy:
         return max(0, left // max(1, int(bytes_each[self._kinds].max())))
 
 
-def _shared(total: int, tau: Sequence[float], most: Sequence[int]) -> list[int] | None:
+def shared(total: int, tau: Sequence[float], most: Sequence[int]) -> list[int] | None:
     """Divide units so that the slowest stage takes the least time; None if none fits.
 
     Parameters

@@ -13,7 +13,7 @@ from hetopt.formulations.chain import Chain
 from hetopt.formulations.scale import PERIOD_SCALE
 from hetopt.solvers.decisions.assembly import bound_seconds
 from hetopt.solvers.progress import Progress
-from hetopt.solvers.race.messages import NO_CUTOFF, Found, Verdict
+from hetopt.solvers.race.messages import NO_CUTOFF, Found, RelaxedPlanTask, Verdict
 
 if TYPE_CHECKING:
     from hetopt.cost.table.table import CostTable
@@ -46,6 +46,13 @@ class Program:
     def rank(self) -> tuple[int, int, int]:
         """Sort key that puts the best bound first."""
         return (self.bound, self.stages, self.microbatches)
+
+    @property
+    def relaxed_plan(self) -> RelaxedPlanTask:
+        """Task that turns its relaxed optimum into plans."""
+        return RelaxedPlanTask(
+            microbatches=self.microbatches, stages=self.stages, period=self.period
+        )
 
     def holds(self, found: Found) -> bool:
         """Whether a plan has this p and q."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from hetopt.cost.chunks import with_stages
 from hetopt.formulations.ceiling import within
 from hetopt.formulations.chain import Chain
 from hetopt.formulations.program import ProgramData
@@ -152,6 +153,24 @@ class Programs:
             pins=self.problem.rules,
             most_stages=self._most_stages(),
             principles=principles,
+        )
+
+    def at_stages(self, microbatches: int, stages: int) -> Relaxation:
+        """Return the relaxation of plans of p = ``stages``; valid for no other p.
+
+        It knows the passes that every stage holds ahead, the more the larger p is
+        (``hetopt.cost.chunks.with_stages``).
+        """
+        chain = self.chain
+        lead, trail = (np.array(end) > 0 for end in (chain.lead, chain.trail))
+        part = with_stages(self.part(microbatches), lead, trail, stages)
+        return Relaxation(
+            table=self.table,
+            part=part,
+            chain=chain,
+            pins=self.problem.rules,
+            most_stages=stages,
+            principles=self.principles,
         )
 
     def data(

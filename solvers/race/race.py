@@ -2,7 +2,8 @@
 
 1. Every q is bounded as a whole by boxes of lambda and g, and a local search over
    orders of the clusters finds first plans. Where such bounds do not apply, the first
-   plan is one of a single strategy. The best plan is the cutoff.
+   plan is one of a single strategy. Where the passes that stages hold depend on p,
+   these plans are improved by random changes. The best plan is the cutoff.
 2. Every q is surveyed, which bounds each of its p; more closely if there is a cutoff.
 3. If step 1 had no such bounds or found no plan, the relaxed optima with the least
    bounds are turned into plans. A lower cutoff leads to another survey.
@@ -26,6 +27,12 @@ from hetopt.formulations.scale import scaled_below, ticks_above
 from hetopt.problem.training.principles import PRUNED
 from hetopt.solvers.pools.opening import open_pool, worker_count
 from hetopt.solvers.race.first_plan import ensure_plan, first_plan
+from hetopt.solvers.race.improving import (
+    deadline_of_proof,
+    improve_early,
+    improve_last,
+    improves,
+)
 from hetopt.solvers.race.journal import Journal
 from hetopt.solvers.race.ledger import Ledger, Program
 from hetopt.solvers.race.messages import (
@@ -56,6 +63,8 @@ if TYPE_CHECKING:
 _PRUNED_SHARE = 0.25
 #: Relaxed optima that are turned into plans, and how many of one q.
 _RELAXED_PLANS, _RELAXED_PLANS_PER_Q = 8, 3
+#: Programs that are bounded again, and turned into plans, where plans depend on p.
+_PLANS_BY_COUNT = 24
 
 
 def race(request: Request, *, solver: str, engine: str, quick: bool = False) -> Result:
@@ -79,9 +88,11 @@ def race(request: Request, *, solver: str, engine: str, quick: bool = False) -> 
     interrupted = False
     with _open(request, ledger) as journal:
         if ledger.open() or journal is not None:
-            interrupted = _run(request, ledger, journal, engine=engine, quick=quick)
+            early = replace(request, deadline=deadline_of_proof(request))
+            interrupted = _run(early, ledger, journal, engine=engine, quick=quick)
     if request.deadline.limit_s is not None and not interrupted:
         ensure_plan(ledger, problem)
+        improve_last(request, ledger)
     result = result_of(
         ledger,
         problem,
@@ -187,20 +198,20 @@ class _Race(TaskLoop):
         """
         for found in known:
             self.find(found)
-        if whole_q:
-            order = QOrder(self.ledger)
-            self.perform(order.tasks(), order.take)
-        elif not self.ledger.plans:
+        ahead = improves(self.request)
+        if not self.ledger.plans and (ahead or not whole_q):
             first = first_plan(problem, self.ledger.table)
             self.ledger.looked_at_once = True
             if first is not None:
                 self.find(first)
+        if ahead:
+            self._plan_by_count()
+        if whole_q:
+            order = QOrder(self.ledger)
+            self.perform(order.tasks(), order.take)
         cutoff = self.ledger.cutoff
-        if cutoff != NO_CUTOFF:
-            self._survey(cutoff)
-        else:
-            self._survey(None)
-        if not whole_q or cutoff == NO_CUTOFF:
+        self._survey(None if cutoff == NO_CUTOFF else cutoff)
+        if not ahead and (not whole_q or cutoff == NO_CUTOFF):
             self._plan_relaxed()
             if self.ledger.cutoff < cutoff:
                 self._survey(self.ledger.cutoff)
@@ -208,6 +219,43 @@ class _Race(TaskLoop):
         self._break_ties()
 
     # ---------------------------------------------------------------- phases
+
+    def _plan_by_count(self) -> None:
+        """Look for plans where what stages hold depends on p, as bounds on a q do not.
+
+        Plans of one q are too many to bound all its p closely before one is known: the
+        p with the least bounds are bounded again, with what their stages hold.
+        """
+        self._survey(None)
+        done: set[tuple[int, int]] = set()
+
+        def tasks() -> Iterator[RelaxedPlanTask]:
+            while len(done) < _PLANS_BY_COUNT:
+                waiting = [
+                    program
+                    for program in self.ledger.open()
+                    if (program.stages, program.microbatches) not in done
+                ]
+                if not waiting:
+                    return
+                program = min(waiting, key=lambda program: program.rank)
+                done.add((program.stages, program.microbatches))
+                yield program.relaxed_plan
+
+        def take(task: RelaxedPlanTask, bound: float) -> None:
+            program = self.ledger.programs[task.stages, task.microbatches]
+            if not np.isfinite(bound):
+                program.how = "infeasible"
+                return
+            program.bound = max(program.bound, scaled_below(bound))
+            self.ledger.refute()
+
+        self.perform(tasks(), take)
+        if self.ledger.open():
+            found = improve_early(self.request, self.ledger)
+            if found is not None:
+                self.find(found)
+            self.ledger.refute()
 
     def _survey(self, cutoff: int | None) -> None:
         """Bound every open program, q by q."""
@@ -238,13 +286,7 @@ class _Race(TaskLoop):
         for program in sorted(self.ledger.open(), key=lambda program: program.rank):
             if per_q[program.microbatches] < _RELAXED_PLANS_PER_Q:
                 per_q[program.microbatches] += 1
-                tasks.append(
-                    RelaxedPlanTask(
-                        microbatches=program.microbatches,
-                        stages=program.stages,
-                        period=program.period,
-                    )
-                )
+                tasks.append(program.relaxed_plan)
         self.perform(iter(tasks[:_RELAXED_PLANS]), lambda task, found: None)
         self.ledger.refute()
 

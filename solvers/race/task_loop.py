@@ -41,6 +41,7 @@ class TaskLoop:
         self.ledger = ledger
         self.journal = journal
         self.pool = pool
+        self.request = request
         self.deadline = request.deadline
         self._on_progress = request.params.on_progress
         self.deaths: Counter[Any] = Counter()

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hetopt.base.deadline import Deadline
+from hetopt.cost.chunks import holds_ahead
 from hetopt.errors import SolverError
 from hetopt.formulations.ceiling import objective_ceiling, within
 from hetopt.formulations.permitted import Permitted
@@ -183,17 +184,28 @@ class Worker:
         relaxation = self.programs.relaxation(task.microbatches)
         return survey(relaxation, cutoff=cutoff)
 
-    def _plan_relaxed(self, task: RelaxedPlanTask) -> None:
+    def _plan_relaxed(self, task: RelaxedPlanTask) -> float:
+        """Report plans like the relaxed optimum; return a bound in ns."""
         relaxation, period = self.programs.relaxation(task.microbatches), task.period
+        bound = 0.0
         if self.principles.relaxed:
             # Plans that keep all principles are good enough here, and quick to find.
             relaxation = self.programs.relaxed(task.microbatches, PRUNED)
             found = survey(relaxation, cutoff=None)
             period = float(found.period[task.stages])
+        elif holds_ahead(relaxation.part):
+            # A bound on all plans, not only on those within the cutoff.
+            self.programs.answer_within(NO_CUTOFF)
+            relaxation = self.programs.at_stages(task.microbatches, task.stages)
+            found = survey(relaxation, cutoff=None)
+            period = float(found.period[task.stages])
+            bound = float(found.bound[task.stages])
+            if not np.isfinite(bound):
+                return bound
         period = sharpen(relaxation, task.stages, period)
         choices = relaxation.choices(period, task.stages)
         if choices is None:
-            return
+            return bound
         part = self.programs.part(task.microbatches)
         only = restrict(
             part,
@@ -220,6 +232,7 @@ class Worker:
             )
             if answer.decision is not None:
                 self._report(answer.decision)
+        return bound
 
     def _fixed(self, choices: Sequence[Choice], order: Sequence[Choice]) -> Pins:
         """Return the user's pins, with order and stages fixed as well."""

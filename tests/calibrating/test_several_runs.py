@@ -12,7 +12,8 @@ from hetopt.calibrating.several_runs import fit_jointly
 from hetopt.errors import InputError
 from hetopt.plans.plan import Plan
 from hetopt.problem.calibration import Calibration
-from hetopt.problem.cluster.cluster import ClusterLinks, DeviceGroup, Link, PeakFlops
+from hetopt.problem.cluster.accelerator import Link, PeakFlops
+from hetopt.problem.cluster.cluster import ClusterLinks, DeviceGroup
 from hetopt.problem.problem import Problem
 from tests.calibrating.making import (
     efficiencies,
@@ -171,6 +172,14 @@ def slower(link: Link) -> Link:
             ),
             "clusters.a.accelerator.peak_flops.bf16: is 100 TFLOPS, expected 312 TFL",
         ),
+        (
+            with_cluster_a(
+                accelerator=replace(
+                    make_cluster().accelerator, preset=None, like="H100"
+                )
+            ),
+            "clusters.a.accelerator: is like H100, expected A100-80GB as in",
+        ),
     ],
 )
 def test_links_and_rates_have_to_be_alike(problem: Problem, message: str) -> None:
@@ -192,8 +201,10 @@ def test_a_latency_file_is_known_by_what_it_holds(tmp_path: Path) -> None:
 
 
 def test_what_no_price_depends_on_may_differ() -> None:
-    """How links are written, and the network of a node that nothing leaves."""
+    """Labels, how links are written, and the network of a node that nothing leaves."""
     problem, link = problem_of(), make_links().default
+    labelled = with_cluster_a(accelerator=replace(make_cluster().accelerator, name="x"))
+    ensure_alike(run_of(problem, 1.0), run_of(labelled, 1.0))
     by_pair = ClusterLinks(default=None, pairs={frozenset("ab"): link})
     ensure_alike(run_of(problem, 1.0), run_of(replace(problem, links=by_pair), 1.0))
     one = problem_of_one()

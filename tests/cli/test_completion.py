@@ -88,4 +88,6 @@ def test_other_shells_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as ended:
         main(["--print-completion", "csh"])
     assert ended.value.code == 2
-    assert "invalid choice: 'csh'" in capsys.readouterr().err
+    assert "--print-completion: is 'csh' (did you mean 'zsh'?), expected one of" in (
+        capsys.readouterr().err
+    )

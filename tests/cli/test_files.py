@@ -23,7 +23,7 @@ COMMANDS = [
     "verify p.yaml F F",
     "simulate p.yaml F",
     "export p.yaml F --to torch --out x",
-    "explain p.yaml --mine scripts --plan F",
+    "explain p.yaml F --mine scripts",
     "table F",
     "inventory F",
     "convert-profile F --from sailor --problem p.yaml --accelerator X --out o",

@@ -16,10 +16,23 @@ from hetopt.cli import main
 FORMULATE = ["formulate", "p.yaml", "--p", "1", "--q", "1"]
 
 WRONG: list[tuple[list[str], str]] = [
-    ([], "the following arguments are required: COMMAND"),
-    (["frobnicate"], "invalid choice: 'frobnicate'"),
+    (["plna"], "there is no command 'plna' (did you mean 'plan'?): see hetopt --help"),
+    (["frobnicate"], "there is no command 'frobnicate': see hetopt --help"),
+    (["--versoin"], "there is no option --versoin (did you mean '--version'?): see"),
+    (["forest", "evalute"], "hetopt forest: there is no command 'evalute' (did you"),
     (["plan"], "the following arguments are required: PROBLEM"),
-    (["plan", "p.yaml", "--frobnicate"], "unrecognized arguments: --frobnicate"),
+    (
+        ["plan", "p.yaml", "--frobnicate"],
+        "hetopt plan: there is no option --frobnicate",
+    ),
+    (["plan", "p.yaml", "--tme-limit", "5"], "(did you mean '--time-limit'?)"),
+    (["plan", "--tme-limit=5", "p.yaml"], "there is no option --tme-limit (did you"),
+    (["plan", "p.yaml", "plan.json"], "'plan.json' is one argument too many, expected"),
+    (
+        ["explain", "p.yaml", "--plan", "p.json"],
+        "--plan: is gone: write hetopt explain",
+    ),
+    (["explain", "--plan=p.json", "p.yaml"], "--plan: is gone: write hetopt explain"),
     (["plan", "p.yaml", "--jobs"], "--jobs: expected one argument"),
     (["plan", "p.yaml", "--jobs", "0"], "--jobs: '0' is not a whole number of at"),
     (["plan", "p.yaml", "--jobs", "two"], "--jobs: 'two' is not a whole number"),
@@ -31,9 +44,12 @@ WRONG: list[tuple[list[str], str]] = [
     (["plan", "p.yaml", "--time-limit", "nan"], "--time-limit: 'nan' is not a num"),
     (["plan", "p.yaml", "--time-limit", "inf"], "--time-limit: 'inf' is not a num"),
     (["plan", "p.yaml", "--time-limit", "1h"], "--time-limit: '1h' is not a number"),
-    (["plan", "p.yaml", "--schedule", "zigzag"], "--schedule: invalid choice: 'zi"),
+    (
+        ["plan", "p.yaml", "--schedule", "zigzag"],
+        "--schedule: is 'zigzag', expected one of 1f1b",
+    ),
     (["plan", "p.yaml", "--solver", "abacus"], "--solver: there is no solver 'abacus'"),
-    (["plan", "p.yaml", "--sol", "cp-sat"], "unrecognized arguments: --sol"),
+    (["plan", "p.yaml", "--sol", "cp-sat"], "no option --sol (did you mean"),
     (["plan", "missing.yaml"], "missing.yaml: no such file, and no problem of this"),
     (["plan", "p.yaml", "--out", "no/plan.json"], "no/plan.json: its folder does not"),
     (["plan", "p.yaml", "--out", "."], ".: is a folder, expected a file name"),
@@ -43,10 +59,20 @@ WRONG: list[tuple[list[str], str]] = [
     (["plan", "."], ".: "),
     (["plan", "list.yaml"], "list.yaml:1: "),
     (["table", "p.yaml", "--out", "no/table.json"], "no/table.json: its folder does"),
-    (["init", "--out", "no/problem.yaml"], "no/problem.yaml: cannot be written: No"),
+    (
+        ["init", "--out", "no/problem.yaml"],
+        "no/problem.yaml: its folder does not exist",
+    ),
     (["init", "--out", "p.yaml"], "p.yaml: exists already and is not replaced"),
-    (["schema", "proof"], "NAME: invalid choice: 'proof'"),
+    (["schema", "proof"], "NAME: is 'proof', expected one of"),
     (["check", "p.yaml"], "the following arguments are required: PLAN"),
+    (["plan", "none.json"], "none.json:1: schema: is 'hetopt-result/1', which hetopt"),
+    (["plan", "pp.yaml"], "(did you mean 'p.yaml'?)"),
+    (["check", "none.json", "p.yaml"], "p.yaml: is YAML, expected a plan: PROBLEM st"),
+    (["check", "p.yaml", "p.json"], "p.json: is a problem, expected a plan: PROBLEM"),
+    (["compare", "p.yaml", "--out", "p.yaml"], "p.yaml: is a file, expected a folder"),
+    (["export", "p.yaml", "--t", "megatron"], "there is no option --t (did you mean"),
+    (["forest"], "hetopt forest: the following arguments are required: evaluate"),
     (["check", "p.yaml", "missing.json"], "missing.json: no such file"),
     (["check", "p.yaml", "."], ".: is a directory, expected a plan"),
     (["check", "p.yaml", "broken.json"], "broken.json:2: is not JSON: "),
@@ -61,7 +87,7 @@ WRONG: list[tuple[list[str], str]] = [
     ([*FORMULATE, "--out", "model.txt"], "model.txt: --out: the name does not end in"),
     ([*FORMULATE, "--q", "3", "--out", "m.proto"], "--q: 3 is not possible, expected"),
     ([*FORMULATE, "--p", "5", "--out", "m.proto"], "--p: 5 is not possible, expected"),
-    ([*FORMULATE, "--formulation", "lp", "--out", "m.proto"], "invalid choice: 'lp'"),
+    ([*FORMULATE, "--formulation", "lp", "--out", "m.proto"], "is 'lp', expected"),
 ]
 
 FILES = {
@@ -70,7 +96,8 @@ FILES = {
     "bytes.json": b"\xff\xfe\x00",
     "digits.json": b'{"plan": ' + b"9" * 5000 + b"}",
     "deep.json": b"[" * 100_000,
-    "none.json": b'{"plan": null, "status": "infeasible"}',
+    "none.json": b'{"schema": "hetopt-result/1", "plan": null, "status": "infeasible"}',
+    "p.json": b'{"model": 1, "clusters": 2, "training": 3}',
     "text.json": b'{"plan": "text"}',
     "empty.json": b"{}",
 }

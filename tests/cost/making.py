@@ -9,7 +9,8 @@ from hetopt.cost.shapes import Shape
 from hetopt.cost.sources.source import ShardQuery
 from hetopt.cost.units import tables, unit_parameters
 from hetopt.problem.catalogue import accelerators
-from hetopt.problem.cluster.cluster import Cluster, ClusterLink, ClusterLinks, Link
+from hetopt.problem.cluster.accelerator import Link
+from hetopt.problem.cluster.cluster import Cluster, ClusterLink, ClusterLinks
 from hetopt.problem.model.model import Model
 from hetopt.problem.problem import Problem
 from hetopt.problem.training.pins import ClusterPins, Domain, Pins

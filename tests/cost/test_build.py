@@ -16,7 +16,8 @@ from hetopt.cost.table.table import CostTable, SourceKind
 from hetopt.errors import InputError
 from hetopt.plans.strategy import Strategy
 from hetopt.problem.catalogue import problem_files
-from hetopt.problem.cluster.cluster import Cluster, PeakFlops
+from hetopt.problem.cluster.accelerator import PeakFlops
+from hetopt.problem.cluster.cluster import Cluster
 from hetopt.problem.digest import problem_digest
 from hetopt.problem.model.model import Granularity
 from hetopt.problem.reading import read_problem, read_problem_text

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 
 import hetopt
-from hetopt.cost.sources.accuracy import accuracy_of
 from hetopt.problem.catalogue import accelerators
 from tests.docs.pages import ROOT, read_page
 
@@ -32,7 +31,7 @@ def test_the_changelog_is_short_and_begins_with_this_version() -> None:
 
 def test_errors_are_those_on_runs_that_no_fit_has_seen() -> None:
     stated = {row[0]: row[1:] for row in reversed(ROWS) if row[-1].endswith("%")}
-    known = {name: accuracy_of(device) for name, device in accelerators().items()}
+    known = {name: device.accuracy for name, device in accelerators().items()}
     for family in ("A100", "H100", "B200"):
         (accuracy,) = {known[name] for name in known if name.startswith(family)}
         assert accuracy is not None
@@ -53,7 +52,7 @@ def test_devices_without_runs_are_said_to_be_unchecked() -> None:
     }  # fmt: skip
     for name, device in accelerators().items():
         known = any(name.startswith(each.split()[0]) for each in unchecked)
-        assert not (known and accuracy_of(device)), name
+        assert not (known and device.accuracy), name
 
 
 def test_launchers_cost_what_the_benchmark_found() -> None:

@@ -6,14 +6,8 @@ from itertools import pairwise
 from random import Random
 from typing import TYPE_CHECKING
 
-from hetopt.problem.cluster.cluster import (
-    Accelerator,
-    Cluster,
-    ClusterLink,
-    ClusterLinks,
-    Link,
-    PeakFlops,
-)
+from hetopt.problem.cluster.accelerator import Accelerator, Link, PeakFlops
+from hetopt.problem.cluster.cluster import Cluster, ClusterLink, ClusterLinks
 from hetopt.problem.model.experts import Experts
 from hetopt.problem.model.model import Model
 from hetopt.problem.problem import Problem

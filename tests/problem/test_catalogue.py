@@ -63,9 +63,13 @@ def test_every_number_has_a_source(name: str) -> None:
     assert set(device.sources) == rates | {
         "memory", "overhead", "memory_bandwidth", "intra_node.bandwidth",
         "intra_node.latency", "host_device.bandwidth", "host_device.latency",
+        "intra_node_share", "roofline.multiplication", "roofline.attention",
+        "roofline.elementwise", "roofline.ramp", "roofline.sustained",
+        "operators.relatives", "operators.sustained", "operators.accuracy",
+        "visible_devices",
     }  # fmt: skip
     for source in device.sources.values():
-        assert re.match(r"(published|modelled): \S", source)
+        assert re.match(r"(measured|published|modelled): \S", source)
 
 
 def test_bidirectional_sums_are_halved() -> None:

@@ -42,7 +42,7 @@ CHANGES = [
     ("heads: 4", "heads: 4, tied: true"),
     ("heads: 4", "heads: 4, vocab: 100"),
     ("A100-80GB", "A100-40GB"),
-    ("A100-80GB", "{preset: A100-80GB, name: other}"),
+    ("A100-80GB", "{like: A100-80GB}"),
     ("A100-80GB", "{preset: A100-80GB, peak_flops: 300 TFLOPS}"),
     ("nodes: 2", "nodes: 3"),
     ("nodes: 1", "nodes: 1\n    memory: 90 GB"),
@@ -86,6 +86,7 @@ CHANGES = [
 SAME = [
     ("model:", "# a comment\nmodel:"),
     ("heads: 4", "heads: 4, kv_heads: 4, name: mine"),
+    ("A100-80GB", "{preset: A100-80GB, name: other}"),
     ("100 Gbps", "12.5 GB/s"),
     ("nodes: 2", "nodes: 2\n    memory: 79.25 GiB"),
     ("nodes: 2", "nodes: 2\n    hosts: [n1, 10.0.0.2]"),

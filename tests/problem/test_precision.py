@@ -8,7 +8,7 @@ import pytest
 
 from hetopt.errors import InputError
 from hetopt.problem.catalogue import accelerators
-from hetopt.problem.cluster.cluster import PeakFlops
+from hetopt.problem.cluster.accelerator import PeakFlops
 from hetopt.problem.reading import read_problem_text
 
 TEMPLATE = """\

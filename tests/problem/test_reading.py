@@ -9,7 +9,8 @@ import pytest
 
 from hetopt.errors import InputError
 from hetopt.problem.catalogue import accelerators
-from hetopt.problem.cluster.cluster import ClusterLink, DeviceGroup, Link, PeakFlops
+from hetopt.problem.cluster.accelerator import Link, PeakFlops
+from hetopt.problem.cluster.cluster import ClusterLink, DeviceGroup
 from hetopt.problem.example import EXAMPLE
 from hetopt.problem.model.model import Model
 from hetopt.problem.problem import Problem

@@ -11,13 +11,8 @@ from hetopt.problem.training.dispatch import EVEN
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from hetopt.problem.cluster.cluster import (
-        Accelerator,
-        Cluster,
-        ClusterLink,
-        ClusterLinks,
-        Link,
-    )
+    from hetopt.problem.cluster.accelerator import Accelerator, Link
+    from hetopt.problem.cluster.cluster import Cluster, ClusterLink, ClusterLinks
     from hetopt.problem.model.block import Block
     from hetopt.problem.model.model import Model
     from hetopt.problem.problem import Problem
@@ -139,6 +134,8 @@ def _link(link: Link) -> dict[str, Any]:
 def _accelerator(accelerator: Accelerator) -> dict[str, Any]:
     return {
         "name": accelerator.name,
+        **({} if accelerator.preset is None else {"preset": accelerator.preset}),
+        **({} if accelerator.like is None else {"like": accelerator.like}),
         "peak_flops": {
             name: f"{getattr(accelerator.peak_flops, name)!r} FLOP/s"
             for name in accelerator.peak_flops.known

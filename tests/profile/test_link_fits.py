@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import yaml
 
-from hetopt.cost.communication.collectives import all_reduce_s, intra_node_share
+from hetopt.cost.communication.collectives import all_reduce_s
 from hetopt.problem.example import EXAMPLE
 from hetopt.problem.reading import read_problem_text
 from hetopt.profile.link_fits import (
@@ -86,7 +86,7 @@ def test_a_problem_with_the_lines_charges_what_was_measured() -> None:
     document["clusters"][0] |= yaml.safe_load(line)
     (cluster, *_) = read_problem_text(yaml.safe_dump(document)).clusters
     assert cluster.name == "a100"
-    assert intra_node_share(cluster) == 0.58
+    assert cluster.accelerator.intra_node_share == 0.58
     one, eight = np.array([1]), np.array([8])
     for each in rows[: len(SIZES)]:
         assert each.collective == "all-reduce"

@@ -73,7 +73,7 @@ def test_the_command_writes_what_a_problem_takes(
     assert main([*command, "--out", str(path)]) == 0
     out, err = capsys.readouterr()
     assert out.startswith(f"{path}: 7 kernels measured, {ROWS} rows\nin a problem: ")
-    assert "named 'CPU'" in out
+    assert "as measured for a device without preset, and scaled by peaks" in out
     assert err == ""
     profile = read_operators(str(path))
     assert {row.op for row in profile.rows} == set(CLASSES)

@@ -1,4 +1,4 @@
-"""List accelerators, models, problems, profiles, solvers and launchers."""
+"""List devices, models, problems, solvers and launchers."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _accelerators() -> Part:
     from hetopt.problem.catalogue import accelerators
-    from hetopt.problem.cluster.cluster import ARITHMETIC
+    from hetopt.problem.cluster.accelerator import ARITHMETIC
     from hetopt.report.drawing.sheet import sheet
 
     return sheet(
@@ -104,9 +104,10 @@ def _of_blocks(fields: Mapping[str, Any], name: str) -> str:
 
 
 def _problems() -> Part:
-    from hetopt.problem.catalogue import problem_files
+    from hetopt.problem.catalogue import problem_summaries
+    from hetopt.report.drawing.sheet import labelled
 
-    return "\n".join(problem_files()) or "none"
+    return labelled(problem_summaries().items())
 
 
 def _profiles() -> Part:

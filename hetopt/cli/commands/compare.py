@@ -1,4 +1,4 @@
-"""Run solvers side by side, and show what each found and how soon."""
+"""Run solvers side by side: what each finds, how soon."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compile the searches now instead of in the first command that needs them."""
+"""Compile the searches before the first command does."""
 
 from __future__ import annotations
 

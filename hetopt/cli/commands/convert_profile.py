@@ -1,4 +1,4 @@
-"""Convert another planner's measurements to a hetopt file.
+"""Convert another planner's measurements.
 
 Metis and Sailor measured layers, which become a profile of layers; vidur and SimuMax
 single kernels, which become operators. A problem's ``latency:`` names either.
@@ -49,7 +49,8 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         dest="form",
         required=True,
         choices=(*LAYERS, *OPERATORS),
-        help="whose profile it is",
+        metavar="PLANNER",
+        help=f"whose profile it is: {', '.join((*LAYERS, *OPERATORS))}",
     )
     command.add_argument(
         "--problem",

@@ -1,4 +1,4 @@
-"""Explain what limits a plan, or how your plan differs from the best."""
+"""Say what limits a plan, or how yours differs from the best."""
 
 from __future__ import annotations
 
@@ -27,14 +27,22 @@ from hetopt.errors import InputError
 if TYPE_CHECKING:
     import argparse
 
+    from hetopt.cli.parsing import Parser
     from hetopt.cost.table.table import CostTable
     from hetopt.plans.plan import Plan
     from hetopt.problem.problem import Problem
 
 
-def add_arguments(command: argparse.ArgumentParser) -> None:
+def add_arguments(command: Parser) -> None:
     """Add this command's options."""
     add_problem(command)
+    command.add_argument(
+        "plan",
+        nargs="?",
+        metavar="PLAN",
+        help="a file that `hetopt plan --out` wrote; default: the best is searched",
+    )
+    command.retired["--plan"] = "is gone: write hetopt explain PROBLEM PLAN"
     command.add_argument(
         "--mine",
         metavar="DIR",
@@ -42,11 +50,6 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         "plan; without it: what limits the plan, and what would save time",
     )
     add_from(command)
-    command.add_argument(
-        "--plan",
-        metavar="PLAN",
-        help="a file that `hetopt plan --out` wrote; default: the best is searched",
-    )
     add_table(command)
     command.add_argument(
         "--time-limit",

@@ -1,4 +1,4 @@
-"""Write a plan as the files that a training runtime launches from."""
+"""Write the files from which a runtime launches a plan."""
 
 from __future__ import annotations
 
@@ -6,13 +6,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hetopt.base.words import counted
-from hetopt.cli.inputs import whole
+from hetopt.cli.inputs import load_problem_of, whole
 from hetopt.cli.output import complain, emit
-from hetopt.cli.planned import add_planned, load_ranked
+from hetopt.cli.planned import add_planned, load_made
+from hetopt.errors import CheckError
 from hetopt.export.registry import SHIPPED, launcher
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Iterator
+
+    from hetopt.cost.table.table import CostTable
+    from hetopt.export.job import Job
+    from hetopt.export.launcher import Launcher
 
 
 def add_arguments(command: argparse.ArgumentParser) -> None:
@@ -49,15 +55,16 @@ def run(options: argparse.Namespace) -> int:
 
     target = launcher(options.to)
     ensure_free(options.out)
-    problem, plans = load_ranked(
+    problem, table, plans = load_made(
         options.problem, options.plan, options.table, several=True
     )
-    chosen = plans[: options.top or 1]
     ensure_runs(target, plans[0], options.plan)
-    bundles = [
-        bundle(Job.of(problem, plan), target, allow_lossy=options.allow_lossy)
-        for plan in chosen
-    ]
+    jobs = [Job.of(problem, plan) for plan in plans[: options.top or 1]]
+    try:
+        bundles = [bundle(job, target, allow_lossy=options.allow_lossy) for job in jobs]
+    except CheckError as error:
+        instead = _remedy(options, target, table, jobs)
+        raise CheckError([*error.findings, *instead]) from None
     if options.top is None:
         files = bundles[0]
     else:
@@ -76,3 +83,25 @@ def run(options: argparse.Namespace) -> int:
     made = f"{counted(len(files), 'file')}{whose}"
     emit(f"{options.out}: {made} for {target.title}; see README.md")
     return 0
+
+
+def _remedy(
+    options: argparse.Namespace, target: Launcher, table: CostTable, jobs: list[Job]
+) -> Iterator[str]:
+    """Yield what to do about plans that the launcher does not run as they are."""
+    from hetopt.cli.remedy import remedy
+    from hetopt.export.bundle import losses_of
+    from hetopt.pricing.price import price
+
+    plan = jobs[0].plan
+    # A search for the launcher takes no table, and a single pipeline.
+    time_s = None
+    if options.table is None and len(plan.pipelines) == 1:
+        time_s = price(plan, table).iteration_time_s
+    lossy = not options.allow_lossy and all(
+        loss.instead is not None for job in jobs for loss in losses_of(job, target)
+    )
+    problem = load_problem_of(options.problem, plan, options.plan)
+    found = remedy(problem, target, time_s, lossy=lossy)
+    if found is not None:
+        yield found

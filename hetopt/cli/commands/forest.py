@@ -1,4 +1,4 @@
-"""Judge how well a random forest predicts a latency profile."""
+"""Judge how a random forest predicts a latency profile."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
+from hetopt.base.words import suggest
 from hetopt.cli.output import emit
 from hetopt.cli.paths import ensure_outputs
+from hetopt.errors import InputError
 
 if TYPE_CHECKING:
     import argparse
@@ -26,13 +28,12 @@ FILES = (TEXT, SCORES, PREDICTIONS, DATA, f"{PLOT}.png", f"{PLOT}.svg")
 
 def add_arguments(command: argparse.ArgumentParser) -> None:
     """Add this command's options."""
-    actions = command.add_subparsers(dest="action", metavar="ACTION", required=True)
+    actions = command.add_subparsers(dest="action", metavar="evaluate", required=True)
     summary = "judge a forest on shards of a profile that it has not seen"
     evaluate = actions.add_parser(
         "evaluate",
         help=summary,
         description=f"{summary[0].upper()}{summary[1:]}.",
-        allow_abbrev=False,
     )
     evaluate.add_argument(
         "profile",
@@ -89,8 +90,12 @@ def _read(name: str) -> tuple[str, Profile]:
     from hetopt.problem.catalogue import profile_files
 
     shipped = profile_files()
-    if Path(name).exists() or name not in shipped:
+    if Path(name).exists():
         return name, read_profile(name)
+    if name not in shipped:
+        hint = suggest(name, shipped) or " (see `hetopt catalog`)"
+        msg = f"no such file, and no profile of this name ships with hetopt{hint}"
+        raise InputError(msg, file=name)
     return name, parse_profile(shipped[name].read_text("utf-8-sig"), name)
 
 

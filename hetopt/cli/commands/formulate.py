@@ -1,4 +1,4 @@
-"""Write the program of one (p, q) for another solver, and read its solution."""
+"""Write the program of one (p, q), or read its solution."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Read the files of a training runtime back as a plan, and price it."""
+"""Read a runtime's files back as a plan, and price it."""
 
 from __future__ import annotations
 

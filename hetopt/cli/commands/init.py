@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from hetopt.cli.output import emit
 from hetopt.errors import InputError
+from hetopt.export.registry import SHIPPED
 
 if TYPE_CHECKING:
     import argparse
@@ -23,18 +24,38 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         default="problem.yaml",
         help="where to write it (default: problem.yaml; - is standard output)",
     )
+    command.add_argument(
+        "--for",
+        dest="launcher",
+        metavar="LAUNCHER",
+        help="with a schedule and pins under which this launcher runs every plan: "
+        f"{', '.join(name for name, limited in SHIPPED.items() if limited)}",
+    )
 
 
 def run(options: argparse.Namespace) -> int:
     """Write the example."""
-    from hetopt.base.files import write_text
-    from hetopt.problem.example import EXAMPLE
+    from hetopt.base.files import ensure_writable, write_text
 
+    text = _text(options.launcher)
     if options.out == "-":
-        emit(EXAMPLE)
+        emit(text)
         return 0
+    ensure_writable(options.out)
     if Path(options.out).is_file():
-        raise InputError("exists already and is not replaced", file=options.out)
-    write_text(options.out, EXAMPLE)
-    emit(f"wrote {options.out}; next: hetopt plan {options.out}")
+        msg = "exists already and is not replaced: name another with --out"
+        raise InputError(msg, file=options.out)
+    write_text(options.out, text)
+    emit(f"wrote {options.out}; next: hetopt plan {options.out} --out plan.json")
     return 0
+
+
+def _text(launcher: str | None) -> str:
+    """Return the example, within the limits of a launcher if one is named."""
+    if launcher is None:
+        from hetopt.problem.example import EXAMPLE
+
+        return EXAMPLE
+    from hetopt.export.planning.example import example_for
+
+    return example_for(launcher)

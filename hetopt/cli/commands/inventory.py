@@ -1,4 +1,4 @@
-"""Turn a site's list of nodes into the clusters of a problem.
+"""Turn a list of nodes into the clusters of a problem.
 
 Reads what Slurm, Kubernetes and Ray print, and hostfiles. What it does not find there
 becomes a commented question in the file.

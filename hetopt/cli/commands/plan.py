@@ -10,30 +10,23 @@ from typing import TYPE_CHECKING
 
 from hetopt.cli.fitting import fit, fit_pipelines, fit_spending
 from hetopt.cli.inputs import (
-    add_problem,
-    add_schedule,
-    add_solver,
-    add_table,
-    amount,
     load_problem,
     load_table,
-    not_negative,
     one_chunk_count,
     principles_of,
     schedule_of,
-    seconds,
-    whole,
 )
 from hetopt.cli.output import complain, emit
 from hetopt.cli.paths import ensure_outputs, holds_plan
+from hetopt.cli.plan_options import add_plan_options
 from hetopt.cli.searching import searching
 from hetopt.cli.warned import warn
 from hetopt.errors import InputError
-from hetopt.export.registry import SHIPPED, limits_of
+from hetopt.export.registry import limits_of
 from hetopt.results.per_schedule import BEST
-from hetopt.solvers.params import COSTS, EXECUTORS, RaceParams
+from hetopt.solvers.params import RaceParams
 from hetopt.solvers.refusals import ensure_plans
-from hetopt.solvers.registry import relaxing_names, sampling_names, solver
+from hetopt.solvers.registry import solver
 
 if TYPE_CHECKING:
     import argparse
@@ -50,142 +43,15 @@ if TYPE_CHECKING:
 EXIT_CODES = {"optimal": 0, "feasible": 0, "infeasible": 1, "unknown": 3}
 
 
-# One statement for each option.
 def add_arguments(command: argparse.ArgumentParser) -> None:
     """Add this command's options."""
-    add_problem(command)
-    add_solver(command)
-    command.add_argument(
-        "--objective",
-        choices=("closed", "simulated", "cost"),
-        help="what to minimise: the iteration time in closed form, or as simulated, "
-        "event by event (then --solver finds the plan to start from), or the cost of "
-        "an iteration, by the clusters' price_per_hour (default: the simulated time "
-        "where auto can search it and no option needs the closed form, for a minute "
-        "after the proof in closed form if there is no --time-limit; else the closed "
-        "form)",
-    )
-    command.add_argument(
-        "--budget",
-        type=amount,
-        metavar="N",
-        help="only plans whose nodes cost at most N an hour",
-    )
-    command.add_argument(
-        "--min-tokens-per-s",
-        type=amount,
-        metavar="N",
-        help="only plans of at least this throughput, by the time that is minimised; "
-        "for --objective cost and --pareto",
-    )
-    command.add_argument(
-        "--pareto",
-        action="store_true",
-        help="find every plan that no other beats in both time and price per hour",
-    )
-    add_schedule(command, best=True)
-    command.add_argument(
-        "--time-limit",
-        type=seconds,
-        metavar="S",
-        help="end after this many seconds in all, with the best plan so far",
-    )
-    command.add_argument(
-        "--jobs",
-        type=whole(1),
-        metavar="N",
-        help="workers (default: one per core); 1: work in this process, start none",
-    )
-    command.add_argument(
-        "--executor",
-        choices=EXECUTORS,
-        default="process",
-        help="where the workers run: processes here (default), or a Ray cluster "
-        "(address from RAY_ADDRESS)",
-    )
-    command.add_argument(
-        "--seed", type=whole(0), default=0, metavar="N", help="default: 0"
-    )
-    command.add_argument(
-        "--iterations",
-        type=whole(1),
-        metavar="N",
-        help=f"end after N rollouts; for {sampling_names()}",
-    )
-    command.add_argument(
-        "--exploration",
-        type=not_negative,
-        metavar="C",
-        help=f"exploration weight of UCB; for {sampling_names()}",
-    )
-    command.add_argument(
-        "--top",
-        type=whole(1),
-        default=1,
-        metavar="K",
-        help="also report the next best, K plans in all",
-    )
-    command.add_argument(
-        "--stability",
-        action="store_true",
-        help="also say how far each cluster's speed and memory and each link may move "
-        "until another plan is better by more than 1%%",
-    )
-    command.add_argument(
-        "--relax",
-        metavar="P,...",
-        default="",
-        help="principles that plans need not keep: p3 (stages of a cluster stand "
-        "together), p4 (and share one strategy), p4-falling-tp (they need not, but "
-        f"tp never rises along them); for {relaxing_names()}",
-    )
-    command.add_argument(
-        "--pipelines",
-        type=whole(1),
-        default=1,
-        metavar="N",
-        help="also plan up to N unequal pipelines side by side, each with a part of "
-        "the nodes and of the batch (default: 1; at most 4)",
-    )
-    command.add_argument(
-        "--for",
-        dest="launcher",
-        metavar="LAUNCHER",
-        help="only plans that this launcher can run as they are, and what that costs: "
-        f"{', '.join(name for name, limited in SHIPPED.items() if limited)}",
-    )
-    command.add_argument(
-        "--cost",
-        choices=COSTS,
-        help="what dfs minimises: the closed form (default), or H2's own formula, "
-        "which ignores transfers and windows; the closed form is reported",
-    )
-    add_table(command)
-    command.add_argument(
-        "--out", metavar="FILE", help="write the result with its plan, as JSON"
-    )
-    command.add_argument(
-        "--svg", metavar="FILE", help="with --pareto: draw time against price"
-    )
-    command.add_argument(
-        "--certificate",
-        metavar="FILE",
-        help="write what is claimed about every (p, q), for `hetopt verify`",
-    )
-    command.add_argument(
-        "--journal",
-        metavar="FILE",
-        help="keep everything settled, line by line, and resume from the file if it "
-        "exists",
-    )
-    command.add_argument(
-        "--json", action="store_true", help="print the result as JSON, nothing else"
-    )
+    add_plan_options(command)
 
 
 def run(options: argparse.Namespace) -> int:
     """Search, check the result, and report it."""
-    from hetopt.planning.plan import ensure_holds, ensure_searchable
+    from hetopt.planning.plan import ensure_holds
+    from hetopt.planning.refusals import ensure_searchable
 
     ensure_outputs(
         (options.out, options.certificate, options.journal, options.svg),

@@ -172,6 +172,7 @@ def _layers(options: argparse.Namespace, path: str, device: Device) -> int:
 
 
 def _operators(options: argparse.Namespace, path: str, device: Device) -> int:
+    from hetopt.problem.catalogue import accelerators
     from hetopt.profile.device import describe
     from hetopt.profile.operators import measure_operators
     from hetopt.report.profiling import ProfilingBar
@@ -183,9 +184,11 @@ def _operators(options: argparse.Namespace, path: str, device: Device) -> int:
             path, device, dtype, about, bar.update, quick=options.quick
         )
     emit(_operators_summary(path, outcome))
+    name = about["accelerator"]
+    own = f"preset {name}" if name in accelerators() else "a device without preset"
     emit(
-        f"in a problem: latency: {{CLUSTER: {path}}}; times are as measured for an "
-        f"accelerator named {about['accelerator']!r}, and scaled by peaks for others"
+        f"in a problem: latency: {{CLUSTER: {path}}}; times are as measured for {own}, "
+        "and scaled by peaks for others"
     )
     return 0
 

@@ -1,4 +1,4 @@
-"""Plan again after devices are lost or added, and say what moves."""
+"""Plan again after devices are lost or added: what moves."""
 
 from __future__ import annotations
 

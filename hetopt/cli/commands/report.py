@@ -67,6 +67,8 @@ def run(options: argparse.Namespace) -> int:
     read = (*options.plans, options.table, options.journal)
     read = (*read, *options.whatif, *options.pareto)
     ensure_outputs((options.out,), read, problems=(options.problem,))
+    if not options.out.lower().endswith((".html", ".htm")):
+        raise InputError("the page is HTML: end its name in .html", file=options.out)
     path = problem_path(options.problem)
     if not Path(path).is_file():
         msg = "is not a file: it is read once for every plan, and shown on the page"

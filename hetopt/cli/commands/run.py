@@ -1,4 +1,4 @@
-"""Run training iterations of a plan here, and compare their times with the plan."""
+"""Run iterations of a plan here, and compare their times."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Print the JSON Schema of what hetopt reads and writes."""
+"""Print JSON Schemas of what hetopt reads and writes."""
 
 from __future__ import annotations
 

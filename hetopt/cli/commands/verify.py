@@ -1,4 +1,4 @@
-"""Verify a certificate: derive every bound again, search the rest again."""
+"""Verify a certificate: derive or search every bound again."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from hetopt.check.verify.findings import Doubt, Finding
     from hetopt.problem.document.document import Document
     from hetopt.report.progress import ProgressBar
-    from hetopt.solvers.kernels import KernelSetName
     from hetopt.solvers.pools.work_sharing import WorkSharing
+    from hetopt.solvers.registry import KernelSetName
 
 
 def add_arguments(command: argparse.ArgumentParser) -> None:

@@ -1,4 +1,4 @@
-"""Solve variants of a problem: other clusters, nodes, links, settings."""
+"""Solve variants: other clusters, nodes, links, settings."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Make the variants, solve them, and report the results."""
-    from hetopt.planning.plan import ensure_searchable
+    from hetopt.planning.refusals import ensure_searchable
     from hetopt.problem.named import problem_path
     from hetopt.problem.training.principles import PRUNED
     from hetopt.report.drawing.console import is_terminal

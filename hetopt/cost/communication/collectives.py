@@ -14,7 +14,8 @@ groups of a stage communicate at once.
 In an all-to-all a member sends to members on other nodes over its share of the node's
 interfaces, which all devices of the node use at once.
 
-Links reach only a share of their nominal bandwidth (``intra_node_share``). Every
+Links reach only a share of their nominal bandwidth, inside a node that of its devices
+(``Accelerator.intra_node_share``). Every
 collective has a start time, independent of its size, and the latency of every hop of
 its ring.
 """
@@ -36,13 +37,6 @@ if TYPE_CHECKING:
 #: Share of a network interface's nominal bandwidth (calculon, InfiniBand).
 NETWORK_SHARE = 0.9
 
-#: Share of the nominal link inside a node: 174 of 300 GB/s bus bandwidth measured on
-#: A100 (all-reduce of 64 MiB over 8 ranks, vidur's profiles).
-INTRA_NODE_SHARE = 0.58
-
-#: Families with a larger share: 365 of 450 GB/s on H100 in the same profiles.
-INTRA_NODE_SHARES = dict.fromkeys(("H100", "H200", "H800", "H20", "B200"), 0.8)
-
 #: Share of a ring's bandwidth that an all-to-all reaches inside a node: on 8 B200 it
 #: has 0.60 of the nominal link (SimuMax's fit, ``data/collectives``), rings have 0.8.
 ALL_TO_ALL_SHARE = 0.75
@@ -57,18 +51,10 @@ START_S, START_ACROSS_S = 25e-6, 50e-6
 HOST_SHARE = 0.8
 
 
-def intra_node_share(cluster: Cluster) -> float:
-    """Return the share of a node's nominal link bandwidth that collectives reach."""
-    name = cluster.accelerator.name
-    for family, share in INTRA_NODE_SHARES.items():
-        if name.startswith(family):
-            return share
-    return INTRA_NODE_SHARE
-
-
 def intra_node_bandwidth(cluster: Cluster) -> float:
     """Return the bytes per second that a device reaches inside its node."""
-    return cluster.intra_node.bandwidth_bytes_per_s * intra_node_share(cluster)
+    share = cluster.accelerator.intra_node_share
+    return cluster.intra_node.bandwidth_bytes_per_s * share
 
 
 def group_link(
@@ -95,7 +81,7 @@ def group_link(
     if cluster.group is not None:
         close = cluster.group.size % span == 0
         link = cluster.group.link
-        nominal = link.bandwidth_bytes_per_s * intra_node_share(cluster)
+        nominal = link.bandwidth_bytes_per_s * cluster.accelerator.intra_node_share
         bandwidth = np.where(close, nominal, bandwidth)
         latency = np.where(close, link.latency_s, latency)
     return bandwidth, latency

@@ -1,7 +1,8 @@
 """The measured operators that are used for an accelerator, class by class.
 
-They are its own, or for a class that it lacks those of its nearest relative, whose
-efficiencies are used: times relative to the measured device's peak and bandwidth.
+They are its own, or for a class that it lacks those of its nearest relative
+(``Accelerator.relatives``), whose efficiencies are used: times relative to the measured
+device's peak and bandwidth.
 """
 
 from __future__ import annotations
@@ -21,26 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from hetopt.cost.operators.file import OperatorRow
-    from hetopt.problem.cluster.cluster import Accelerator
-
-_A100 = ("A100-80GB", "A100-PCIe-80GB")
-
-#: By prefix of the accelerator's name: measured devices, nearest first. The choice of
-#: relatives is ours, by generation: H800, H20 and H200 are Hopper like H100, B200 is
-#: the next. Ascend and MI300X have no near relative; reports name whose they use.
-RELATIVES = {
-    "A100": _A100,
-    "A800": _A100,
-    "H100": ("H100", "B200"),
-    "H800": ("H100", "B200"),
-    "H200": ("H100", "B200"),
-    "H20": ("H100", "B200"),
-    "B200": ("B200",),
-    "A40": ("A40", *_A100),
-    "L40S": ("A40", *_A100),
-    "MI300X": ("H100", "B200"),
-    "Ascend": _A100,
-}
+    from hetopt.problem.cluster.accelerator import Accelerator
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,11 +82,10 @@ def _flops_of_16_bits(accelerator: Accelerator) -> float | None:
 
 def shipped_operators(accelerator: Accelerator) -> Mapping[str, Measured]:
     """Return measured operators by class; empty if no relative was measured."""
-    fits = [name for name in RELATIVES if accelerator.name.startswith(name)]
-    if not fits or _flops_of_16_bits(accelerator) is None:
+    if _flops_of_16_bits(accelerator) is None:
         return {}
     found: dict[str, Measured] = {}
-    for device in RELATIVES[max(fits, key=len)]:
+    for device in accelerator.relatives:
         for name, measured_on, text in _shipped():
             if measured_on == device:
                 for op, measured in by_class(text, name).items():

@@ -1,16 +1,7 @@
-"""Errors of sums of operators on published iterations.
-
-``data/iterations/accuracy.json`` has, by family of accelerators, the errors on models
-(or tensor degrees) that were not used in the fit; ``python -m benchmarks.iterations
---out`` writes it.
-"""
+"""Errors of sums of operators on published iterations (``Accelerator.accuracy``)."""
 
 from __future__ import annotations
 
-import json
-from dataclasses import dataclass
-from functools import cache
-from importlib import resources
 from typing import TYPE_CHECKING, Protocol
 
 from hetopt.cost.operators.file import (
@@ -22,13 +13,13 @@ from hetopt.cost.operators.file import (
 )
 from hetopt.cost.sources.by_cluster import latency_sources
 from hetopt.cost.sources.operator_source import OperatorSource
-from hetopt.problem.catalogue import DATA
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
     from hetopt.plans.plan import Plan
-    from hetopt.problem.cluster.cluster import Accelerator, Cluster
+    from hetopt.problem.cluster.cluster import Cluster
+    from hetopt.problem.cluster.facts import Accuracy
     from hetopt.problem.model.model import Model
     from hetopt.problem.problem import Problem
 
@@ -41,37 +32,6 @@ _WORDS = {
     SDP_BACKWARD: "attention",
     MEMORY: "element-wise kernels",
 }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Accuracy:
-    """Errors of iteration times, as shares of the measured time.
-
-    Attributes
-    ----------
-    runs
-        Number of measured iterations.
-    median, worst
-        Median and largest absolute error.
-    """
-
-    runs: int
-    median: float
-    worst: float
-
-    def __str__(self) -> str:
-        """Return the errors as reports print them."""
-        return (
-            f"off by {self.median:.0%} (median of {self.runs} published runs, "
-            f"worst {self.worst:.0%})"
-        )
-
-
-def accuracy_of(accelerator: Accelerator) -> Accuracy | None:
-    """Return the errors on an accelerator's family; None if nothing is published."""
-    known = _accuracies()
-    fits = [name for name in known if accelerator.name.startswith(name)]
-    return known[max(fits, key=len)] if fits else None
 
 
 class Timed(Protocol):
@@ -99,7 +59,7 @@ def accuracies(problem: Problem, plan: Plan) -> dict[str, Accuracy | None]:
 
 def _accuracy(cluster: Cluster, source: OperatorSource) -> Accuracy | None:
     """Return the errors of a source; None if unknown or if a user measured kernels."""
-    return None if source.own else accuracy_of(cluster.accelerator)
+    return None if source.own else cluster.accelerator.accuracy
 
 
 def latency_notes(
@@ -169,12 +129,3 @@ def _summed(problem: Problem, plan: Plan) -> Iterator[tuple[Cluster, OperatorSou
         source = sources[cluster.name]
         if cluster.name in used and isinstance(source, OperatorSource):
             yield cluster, source
-
-
-@cache
-def _accuracies() -> Mapping[str, Accuracy]:
-    file = resources.files(DATA).joinpath("iterations", "accuracy.json")
-    return {
-        family: Accuracy(**errors)
-        for family, errors in json.loads(file.read_text("utf-8"))["families"].items()
-    }

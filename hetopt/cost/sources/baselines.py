@@ -10,7 +10,8 @@ from hetopt.cost.shard_shape import ATTENTION_CORE
 from hetopt.cost.sources.features import Shards, flops_and_bytes, grouped
 from hetopt.cost.sources.roofline import Roofline
 from hetopt.cost.sources.source import ShardQuery
-from hetopt.problem.cluster.cluster import Accelerator, Cluster
+from hetopt.problem.cluster.accelerator import Accelerator
+from hetopt.problem.cluster.cluster import Cluster
 from hetopt.problem.model.kinds import ATTENTION
 
 if TYPE_CHECKING:

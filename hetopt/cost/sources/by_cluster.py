@@ -5,7 +5,7 @@
                 own or its nearest relative's
 a name          of a profile that ships with hetopt
 a path          of a profile, of layers or of operators
-``auto``        the shipped profile of the cluster's accelerator that covers the model's
+``auto``        the shipped profile of the cluster's preset that covers the model's
                 units and precision, measured ones first, then published ones; else
                 the operators, if they cover the model and precision; else the
                 roofline. Shipped profiles of kind modelled are never used: they are
@@ -128,7 +128,7 @@ def of_other_devices(problem: Problem) -> list[str]:
         if not isinstance(source, ForestSource):
             continue
         profiled = source.profile.header["accelerator"]
-        if profiled != cluster.accelerator.name:
+        if profiled not in (cluster.accelerator.preset, cluster.accelerator.name):
             found.append(
                 f"cluster {cluster.name!r}: its latencies come from the profile "
                 f"{source.name} of {profiled}, not of {cluster.accelerator.name}"
@@ -224,7 +224,7 @@ def _automatic(
     for name, content in profile_contents().items():
         header = header_of(content.decode("utf-8", "replace"))
         modelled = header.get("kind") == "modelled"
-        if header.get("accelerator") == cluster.accelerator.name and not modelled:
+        if header.get("accelerator") == cluster.accelerator.preset and not modelled:
             rank = KINDS.index(header["kind"]) if header.get("kind") in KINDS else 0
             candidates.append((rank, name, content))
     for _, name, content in sorted(candidates):

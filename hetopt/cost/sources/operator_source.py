@@ -5,12 +5,13 @@ its element-wise kernels; the backward pass has two products for each multiplica
 for the input, NT for the weight, which is added to an fp32 buffer), the cores' backward
 kernels, and the element-wise kernels' gradients. Each class of operators has a forest
 (``hetopt.cost.operators.forest``). Whole iterations reach only a share of the rates of
-single kernels (``hetopt.cost.sources.sustained``).
+single kernels (``Accelerator.sustained``).
 """
 
 from __future__ import annotations
 
 from contextlib import suppress
+from dataclasses import replace
 from functools import cache
 from importlib import metadata
 from typing import TYPE_CHECKING
@@ -32,9 +33,9 @@ from hetopt.cost.operators.shipped import grown, shipped_forest
 from hetopt.cost.shapes import distinct_rows
 from hetopt.cost.sources import prediction_cache
 from hetopt.cost.sources.source import ShardQuery, ShardTimes
-from hetopt.cost.sources.sustained import as_measured, sustained_of
 from hetopt.cost.units import unit_operations
 from hetopt.errors import InputError
+from hetopt.problem.catalogue import accelerators
 from hetopt.version import __version__
 
 if TYPE_CHECKING:
@@ -45,9 +46,10 @@ if TYPE_CHECKING:
     from hetopt.cost.operators.work import Rates, Work
     from hetopt.cost.pieces.operations import Operations
     from hetopt.cost.shapes import Floats, Ints, Shape
-    from hetopt.cost.sources.sustained import Sustained
     from hetopt.cost.table.table import SourceKind
-    from hetopt.problem.cluster.cluster import Accelerator, Cluster
+    from hetopt.problem.cluster.accelerator import Accelerator
+    from hetopt.problem.cluster.cluster import Cluster
+    from hetopt.problem.cluster.facts import Sustained
     from hetopt.problem.model.model import Model
     from hetopt.problem.training.training import Training
 
@@ -78,23 +80,17 @@ class OperatorSource:
         measured
             Operators by class; at least multiplications.
         sustained
-            Shares that whole iterations reach; by default those of the family.
+            Shares that whole iterations reach; by default those of the accelerator.
         own
-            Classes that the user measured: their times are not scaled by the family's
-            shares, which were fitted to other kernels.
+            Classes that the user measured: their times are not scaled by the
+            accelerator's shares, which were fitted to other kernels.
         cache
             Folder of cached predictions; the user's cache by default.
         """
         self.accelerator = accelerator
         self.measured = measured
-        relative = measured[MATMUL].device
         self.own = own
-        self.sustained = sustained or as_measured(
-            sustained_of(accelerator, relative),
-            multiplication=MATMUL in own,
-            attention=SDP_FORWARD in own or SDP_BACKWARD in own,
-            elementwise=MEMORY in own,
-        )
+        self.sustained = sustained or _as_measured(accelerator.sustained, own)
         self._cache = cache
 
     def source_kind(self, cluster: Cluster) -> SourceKind:
@@ -116,7 +112,8 @@ class OperatorSource:
             name: self.measured[name].device
             for name in WITH_EXPERTS
             if name in self.measured
-            and self.measured[name].device != self.accelerator.name
+            and self.measured[name].device
+            not in (self.accelerator.preset, self.accelerator.name)
         }
 
     def lacks(self, model: Model, training: Training) -> str | None:
@@ -200,10 +197,11 @@ class OperatorSource:
 
         They are the accelerator's, which a problem may have changed: efficiencies are
         measured, rates are not. Times that the user measured on the device itself are
-        not scaled.
+        not scaled; outside the catalogue, a user's file is of the user's device.
         """
-        part = self.measured[name]
-        as_measured = name in self.own and part.device == self.accelerator.name
+        part, preset = self.measured[name], self.accelerator.preset
+        outside = preset is None and part.device not in accelerators()
+        as_measured = name in self.own and (outside or part.device == preset)
         return part.rates if as_measured else rates_of(self.accelerator)
 
     def _times(
@@ -298,6 +296,17 @@ class OperatorSource:
         return [
             seconds[where] for seconds, (_, where) in zip(parts, different, strict=True)
         ]
+
+
+def _as_measured(known: Sustained, own: Collection[str]) -> Sustained:
+    """Return an accelerator's shares, but 1 for the classes that the user measured."""
+    attention = SDP_FORWARD in own or SDP_BACKWARD in own
+    return replace(
+        known,
+        multiplication=1.0 if MATMUL in own else known.multiplication,
+        attention=1.0 if attention else known.attention,
+        elementwise=1.0 if MEMORY in own else known.elementwise,
+    )
 
 
 def _alike(shape: Shape) -> tuple[Ints, Ints] | None:

@@ -215,7 +215,8 @@ def _merged(
         results[0], settlements=tuple(merged.values()), search_time_s=search_time_s
     )
     if not best:
-        open_ = any(result.status == "unknown" for result in results)
+        # A space whose plans cannot be run stays open if there was no time to split it.
+        open_ = any(result.status != "infeasible" for result in results)
         return replace(
             first,
             status="unknown" if open_ else "infeasible",

@@ -3,17 +3,48 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hetopt.problem.building.wrong import FieldError
 from hetopt.problem.calibration import most_overhead
-from hetopt.problem.cluster.cluster import PeakFlops
+from hetopt.problem.catalogue import accelerators
+from hetopt.problem.cluster.accelerator import PeakFlops
+from hetopt.problem.schema.fields import unknown
 
 if TYPE_CHECKING:
-    from hetopt.problem.cluster.cluster import Accelerator, Cluster
+    from hetopt.problem.cluster.accelerator import Accelerator
+    from hetopt.problem.cluster.cluster import Cluster
     from hetopt.problem.document.document import FieldPath
     from hetopt.problem.schema.accelerator import AcceleratorSpec
     from hetopt.problem.training.training import Training
+
+
+#: What a device of the user's own has from the one that it is like: no errors of
+#: iterations, which others ran on that device.
+_LENT = ("roofline", "relatives", "sustained", "intra_node_share", "visible_devices")
+
+
+def base_of(spec: AcceleratorSpec, path: FieldPath) -> Accelerator | None:
+    """Return the device of the catalogue that gives what a file does not; or None."""
+    known, name = accelerators(), spec.preset
+    if spec.like is not None:
+        if name is not None:
+            msg = "is given together with preset, expected only one of them"
+            raise FieldError((*path, "like"), msg)
+        name, path = spec.like, (*path, "like")
+    if name is not None and name not in known:
+        raise FieldError(path, unknown(name, "an accelerator of the catalogue", known))
+    return None if name is None else known[name]
+
+
+def facts_of(spec: AcceleratorSpec, base: Accelerator | None) -> dict[str, Any]:
+    """Return the fields of an accelerator that only the catalogue gives."""
+    if base is None:
+        return {}
+    facts = {name: getattr(base, name) for name in _LENT}
+    if spec.preset is not None:
+        facts["accuracy"] = base.accuracy
+    return {**facts, "preset": spec.preset, "like": spec.like}
 
 
 def peak_flops(
@@ -42,9 +73,11 @@ def peak_flops(
 
 
 def overridden(spec: AcceleratorSpec, key: str) -> bool:
-    """Whether the user gives the value that the catalogue's source ``key`` is for."""
+    """Whether the catalogue's source ``key`` is of a value that the device has not."""
+    if key == "operators.accuracy":
+        return spec.like is not None
     field, _, name = key.partition(".")
-    given = getattr(spec, field)
+    given = getattr(spec, field, None)
     if field != "peak_flops" or given is None:
         return given is not None
     return name in (given if isinstance(given, dict) else ("bf16", "fp16"))

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 from hetopt.base.words import counted
 from hetopt.problem.building.calibration import build_calibration, with_overhead
 from hetopt.problem.building.devices import (
+    base_of,
     check_precision,
+    facts_of,
     overhead_bytes,
     overridden,
     peak_flops,
@@ -19,16 +21,10 @@ from hetopt.problem.building.model import build_model
 from hetopt.problem.building.nodes import nodes_of
 from hetopt.problem.building.pins import build_pins
 from hetopt.problem.building.wrong import FieldError, check_cluster, raised_at
-from hetopt.problem.catalogue import accelerators
-from hetopt.problem.cluster.cluster import (
-    HOST_MEMORY_BYTES_PER_S,
-    Accelerator,
-    Cluster,
-    DeviceGroup,
-    Link,
-)
+from hetopt.problem.cluster.accelerator import Accelerator, Link
+from hetopt.problem.cluster.cluster import HOST_MEMORY_BYTES_PER_S, Cluster, DeviceGroup
 from hetopt.problem.problem import Problem
-from hetopt.problem.schema.fields import AUTO, read_tokens, unknown
+from hetopt.problem.schema.fields import AUTO, read_tokens
 from hetopt.problem.training.choices import RECOMPUTE
 from hetopt.problem.training.dispatch import EVEN, Dispatch
 from hetopt.problem.training.training import Training
@@ -108,16 +104,9 @@ def build_problem(
 
 
 def _build_accelerator(spec: AcceleratorSpec, path: FieldPath) -> Accelerator:
-    base: Accelerator | None = None
-    if spec.preset is not None:
-        known = accelerators()
-        if spec.preset not in known:
-            msg = unknown(spec.preset, "an accelerator of the catalogue", known)
-            raise FieldError(path, msg)
-        base = known[spec.preset]
-        own = spec.model_dump(exclude={"preset"}, exclude_none=True)
-        if not own:
-            return base
+    base = base_of(spec, path)
+    if base is not None and not spec.model_dump(exclude={"preset"}, exclude_none=True):
+        return base
     needed: dict[str, Any] = {
         "name": spec.name or (base.name if base else None),
         "peak_flops": peak_flops(spec, base, path),
@@ -129,7 +118,7 @@ def _build_accelerator(spec: AcceleratorSpec, path: FieldPath) -> Accelerator:
     }
     for field, value in needed.items():
         if value is None:
-            msg = "is missing, expected it, or a preset that gives it"
+            msg = "is missing, expected it, or like: a device that gives it"
             raise FieldError((*path, field), msg)
     return Accelerator(
         name=needed["name"],
@@ -146,6 +135,7 @@ def _build_accelerator(spec: AcceleratorSpec, path: FieldPath) -> Accelerator:
             base.overhead_bytes if base and spec.overhead is None else spec.overhead
         ),
         sources=_kept_sources(base, spec),
+        **facts_of(spec, base),
     )
 
 

@@ -26,11 +26,22 @@ class LinkSpec(Strict):
 class AcceleratorSpec(Strict):
     """A device: a name from the catalogue, or its own numbers, or both.
 
-    Fields beside ``preset`` override the catalogue's values.
+    Fields beside ``preset`` or ``like`` override the catalogue's values.
     """
 
-    preset: OptionalName = Field(None, description="Name from `hetopt catalog`.")
-    name: OptionalName = Field(None, description="Label for reports.")
+    preset: OptionalName = Field(
+        None, description="The device itself: a name from `hetopt catalog`."
+    )
+    like: OptionalName = Field(
+        None,
+        description="Instead of preset, for a device of your own: the device of "
+        "`hetopt catalog` that is nearest to it. Everything that is not given here, "
+        "and how near to their rates its kernels, links and iterations come, is as "
+        "there. Without preset and like the latter are defaults, with a warning.",
+    )
+    name: OptionalName = Field(
+        None, description="A label for reports, on which no plan depends."
+    )
     peak_flops: OptionalPeakFlops = Field(
         None,
         description="Dense rates by precision, without sparsity: bf16, fp16, fp32, "

@@ -8,7 +8,7 @@ from pydantic import WithJsonSchema
 from pydantic_core import PydanticCustomError
 
 from hetopt.base.words import describe, suggest
-from hetopt.problem.cluster.cluster import ARITHMETIC
+from hetopt.problem.cluster.accelerator import ARITHMETIC
 from hetopt.problem.quantity import parse_flops
 from hetopt.problem.schema.fields import (
     FLOPS_SCHEMA,

@@ -80,11 +80,9 @@ class Strict(BaseModel):
             raise field_error(msg)
         for key in value:
             if key not in cls.model_fields:
-                msg = (
-                    f"is not a known field{suggest(str(key), names)}, "
-                    f"expected one of {', '.join(names)}"
-                )
-                raise field_error(msg, key)
+                msg = "is not a known field, expected one of {names}"
+                context = {"names": names, "path": [key]}
+                raise PydanticCustomError("unknown_field", msg, context)
         for key, info in cls.model_fields.items():
             if info.is_required() and key not in value:
                 wanted = re.split(r"[.;](?:\s|$)", str(info.description))[0]

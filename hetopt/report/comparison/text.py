@@ -189,8 +189,9 @@ def conditions(comparison: Comparison) -> list[str]:
             for solver, seconds in comparison.warm_up_s.items()
         )
         lines.append(
-            "not counted: a first run of each solver on a tiny problem, which compiles "
-            f"what is then kept on disk: {told}"
+            f"warm-up: {sum(comparison.warm_up_s.values()):.1f} s apart from the timed "
+            "runs, for one plan of a tiny problem by each solver, which compiles what "
+            f"is then kept on disk: {told}"
         )
     return lines
 

@@ -11,7 +11,7 @@ from hetopt.report.rows import chain
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hetopt.cost.sources.accuracy import Accuracy
+    from hetopt.problem.cluster.facts import Accuracy
     from hetopt.report.page.contents import Contents
 
 

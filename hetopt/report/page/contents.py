@@ -10,9 +10,9 @@ from hetopt.report.page.markup import words
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from hetopt.cost.sources.accuracy import Accuracy
     from hetopt.plans.plan import Plan
     from hetopt.pricing.price import Price
+    from hetopt.problem.cluster.facts import Accuracy
     from hetopt.problem.problem import Problem
     from hetopt.report.timeline.timeline import Timeline
     from hetopt.results.front import Front

@@ -124,7 +124,7 @@ def test_a_known_reserve_stays(planned: Path) -> None:
         ),
         (
             ["--measured", "6 s", "--also", "problem.yaml", "problem.yaml", "6 s"],
-            "problem.yaml:1: is not JSON",
+            "problem.yaml: is YAML, expected a plan: PROBLEM",
         ),
         (
             [

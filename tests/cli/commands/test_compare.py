@@ -13,6 +13,8 @@ import pytest
 
 from hetopt.cli import main
 from hetopt.comparing import compare as comparing
+from hetopt.problem.reading import read_problem
+from hetopt.report.comparison.text import conditions
 from hetopt.report.schemas.reports import COMPARISON
 from hetopt.solvers.side_by_side import run_apart
 from tests.cli.conftest import RunHetopt
@@ -116,6 +118,32 @@ def test_refusals_are_one_line(
     assert message in error_text
     assert len(error_text.splitlines()) == 1
     assert not Path("out").exists()
+
+
+def test_warm_ups_are_counted_apart_and_shown(
+    small: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(comparing, "warm_up", lambda entry, schedule: 1.5)
+    entries = comparing.entries_of(
+        ["uniform", "dfs"], seeds=[0], time_limit_s=60, jobs=1
+    )
+    problem = read_problem(small / "problem.yaml")
+    told: list[str] = []
+    found = comparing.compare(
+        [problem], entries, time_limit_s=60, jobs=1, told=told.append
+    )
+    plans = "plans a tiny problem, so that its code is compiled"
+    assert told[:6] == [
+        f"warm-up 1 of 2, not timed: uniform {plans}",
+        "warm-up 1 of 2, not timed: uniform took 1.5 s",
+        "run 1 of 2: problem, uniform",
+        f"warm-up 2 of 2, not timed: dfs {plans}",
+        "warm-up 2 of 2, not timed: dfs took 1.5 s",
+        "run 2 of 2: problem, dfs",
+    ]
+    assert told[6].startswith("warm-up for reference, not timed: dp ")
+    assert told[8].startswith("run for reference: problem, dp")
+    assert "warm-up: 6.0 s apart from the timed runs" in conditions(found)[-1]
 
 
 class TestGoingOn:

@@ -61,7 +61,7 @@ def test_answers_are_those_of_the_changed_problems(
 ) -> None:
     assert main(["plan", "site.yaml", "--out", "plan.json", "--jobs", "1"]) == 0
     capsys.readouterr()
-    command = ["explain", "site.yaml", "--plan", "plan.json", "--jobs", "1"]
+    command = ["explain", "site.yaml", "plan.json", "--jobs", "1"]
     assert main([*command, "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     jsonschema.validate(told, REASONS)
@@ -97,7 +97,7 @@ def test_a_plan_that_is_not_the_best(capsys: pytest.CaptureFixture[str]) -> None
         data["plan"][key] = own[key]
     Path("alone.json").write_text(json.dumps(data["plan"]))
     capsys.readouterr()
-    assert main(["explain", "site.yaml", "--plan", "alone.json", "--jobs", "1"]) == 0
+    assert main(["explain", "site.yaml", "alone.json", "--jobs", "1"]) == 0
     assert "Another plan takes" in capsys.readouterr().out
 
 

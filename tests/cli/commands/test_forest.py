@@ -115,12 +115,12 @@ def test_a_profile_of_another_device_is_warned_about(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("forest",), "hetopt forest: the following arguments are required: ACTION"),
+        (("forest",), "hetopt forest: the following arguments are required: evaluate"),
         (("forest", "evaluate", "none.csv"), "none.csv: no such file"),
         (("forest", "evaluate", "problem.yaml"), "problem.yaml: schema: the header"),
         (
             ("forest", "evaluate", "profile.csv", "--out", "profile.csv"),
-            "profile.csv: cannot be made: File exists",
+            "profile.csv: is a file, expected a folder",
         ),
     ],
 )

@@ -137,7 +137,7 @@ def test_what_is_not_priced_is_said_line_by_line(
     told = [(each["argument"], each["kind"]) for each in written["reported"]]
     assert told == [("our_switch", "unknown"), ("overlap_param_gather", "not priced")]
     assert call(capsys, "check", problem, plan)[0] == 0
-    arguments = ("explain", problem, "--mine", str(mine), "--plan", plan)
+    arguments = ("explain", problem, plan, "--mine", str(mine))
     code, out, err = call(capsys, *arguments, "--json")
     assert (code, err) == (0, "")
     explained = json.loads(out)
@@ -247,7 +247,7 @@ def test_explain_takes_a_plan_apart(
     edit(better, "system", "hetero", hetero)
     edit(better, "system", "recompute_granularity", "selective")
     assert call(capsys, "import", problem, str(better), "--out", plan)[0] == 0
-    arguments = ("explain", problem, "--mine", str(mine), "--plan", plan)
+    arguments = ("explain", problem, plan, "--mine", str(mine))
     code, out, err = call(capsys, *arguments, "--json")
     assert (code, err) == (0, "")
     told = json.loads(out)
@@ -291,9 +291,7 @@ def test_explain_says_what_does_not_fit(
     edit(better, "system", "hetero", hetero)
     code, _, err = call(capsys, "import", str(problem), str(better), "--out", plan)
     assert (code, err) == (0, "")
-    code, out, err = call(
-        capsys, "explain", str(problem), "--mine", str(mine), "--plan", plan
-    )
+    code, out, err = call(capsys, "explain", str(problem), plan, "--mine", str(mine))
     assert (code, err) == (0, "")
     assert "does not fit" in out
     assert "stage 1 (slow) needs" in out

@@ -32,6 +32,7 @@ ANSWERS = [
     (r"^    # inter_node:.*$", "    inter_node: {bandwidth: 200 Gbps}"),
     (r"^    # (accelerator:|  \w+: .*)$", r"    \1"),
     (r"^# (links:|  default:.*)$", r"\1"),
+    ("<the nearest of `hetopt catalog`>", "L40S"),
     ("<such as ([^,>]*)[^>]*>", r"\1"),
 ]
 

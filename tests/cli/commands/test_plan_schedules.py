@@ -166,7 +166,7 @@ def test_other_commands_name_one_schedule(
     with pytest.raises(SystemExit) as ended:
         main([*command, "--schedule", "best"])
     assert ended.value.code == 2
-    assert "--schedule: invalid choice: 'best'" in capsys.readouterr().err
+    assert "--schedule: is 'best', expected one of" in capsys.readouterr().err
 
 
 def test_no_plan_is_an_answer(problem: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from hetopt.cli import main
-from hetopt.cost.sources.accuracy import accuracy_of
 from hetopt.problem.catalogue import accelerators
 from hetopt.report.page import timeline
 from hetopt.report.page.page import SECTIONS
@@ -135,7 +134,7 @@ def assert_history_is_drawn(page: Document) -> None:
 def test_errors_are_around_the_time(folder: Path) -> None:
     page = report("problem.yaml", "plan.json")
     result = json.loads(Path("plan.json").read_text("utf-8"))
-    error = accuracy_of(accelerators()["A100-80GB"])
+    error = accelerators()["A100-80GB"].accuracy
     assert error is not None
     for share in (error.median, error.worst):
         low, high = (result["iteration_time_s"] / (1 + e) for e in (share, -share))

@@ -6,10 +6,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hetopt.cost.build import build_table
-from hetopt.cost.sources.accuracy import accuracies, accuracy_of, latency_notes
+from hetopt.cost.sources.accuracy import accuracies, latency_notes
 from hetopt.cost.sources.by_cluster import latency_sources
 from hetopt.cost.sources.operator_source import OperatorSource
-from hetopt.cost.sources.sustained import sustained_of
 from hetopt.plans.plan import Pipeline, Plan, Stage
 from hetopt.plans.strategy import Strategy
 from hetopt.problem.catalogue import accelerators
@@ -58,7 +57,7 @@ def test_each_cluster_used_says_what_was_borrowed_and_how_far_off_it_is() -> Non
     problem = problem_of("A100-80GB", "H20-96GB", "B200", "H2-Chip-A")
     notes = latency_notes(problem, timed(1.0, "A100-80GB", "H20-96GB", "H2-Chip-A"))
     assert len(notes) == 2
-    known = accuracy_of(accelerators()["A100-80GB"])
+    known = accelerators()["A100-80GB"].accuracy
     assert notes[0] == (
         "A100-80GB: the sum of measured operators; attention as on A100-PCIe-80GB; "
         f"{known}"
@@ -98,7 +97,7 @@ def test_what_a_user_measured_is_taken_as_it_is(tmp_path: Path) -> None:
     problem = replace(problem_of("H100"), latency={"H100": str(path)})
     source = latency_sources(problem).by_cluster["H100"]
     assert isinstance(source, OperatorSource)
-    known = sustained_of(accelerators()["H100"], "H100")
+    known = accelerators()["H100"].sustained
     assert source.sustained == replace(known, attention=1.0)
     assert known.attention < 0.5
     (note,) = latency_notes(problem, timed(1.0, "H100"))
@@ -153,6 +152,6 @@ def test_the_roofline_has_nothing_to_say() -> None:
 def test_every_cluster_used_has_its_errors_or_none() -> None:
     names = ("H2-Chip-A", "A100-80GB", "H20-96GB")
     found = accuracies(problem_of("B200", *names), timed(1.0, *names).plan)
-    known = accuracy_of(accelerators()["A100-80GB"])
+    known = accelerators()["A100-80GB"].accuracy
     assert known is not None
     assert found == {"H2-Chip-A": None, "A100-80GB": known, "H20-96GB": None}

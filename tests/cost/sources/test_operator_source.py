@@ -16,11 +16,11 @@ from hetopt.cost.sources.by_cluster import latency_sources
 from hetopt.cost.sources.forest_source import ForestSource
 from hetopt.cost.sources.operator_source import OperatorSource
 from hetopt.cost.sources.roofline import Roofline
-from hetopt.cost.sources.sustained import AS_MEASURED
 from hetopt.cost.units import unit_operations
 from hetopt.errors import InputError
 from hetopt.problem.catalogue import accelerators
-from hetopt.problem.cluster.cluster import PeakFlops
+from hetopt.problem.cluster.accelerator import PeakFlops
+from hetopt.problem.cluster.facts import AS_MEASURED
 from hetopt.problem.reading import read_problem_text
 from hetopt.problem.training.training import Training
 from tests.cost.making import make_cluster, make_model, make_problem, pinned, query
@@ -252,6 +252,7 @@ def test_what_a_user_measured_stays_as_measured(tmp_path: Path) -> None:
         replace(
             one.accelerator,
             name="X1",
+            preset=None,
             peak_flops=PeakFlops.dense_16_bit(7e14),
             memory_bandwidth_bytes_per_s=3e12,
         ),

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from hetopt.cost.sources.roofline import Roofline
-from hetopt.problem.cluster.cluster import PeakFlops
+from hetopt.problem.cluster.accelerator import PeakFlops
 from hetopt.problem.model.kinds import EMBEDDING, HEAD, LAYER, MLP_UP
 from hetopt.problem.training.training import Training
 from tests.cost.making import make_cluster, make_model, query, shape

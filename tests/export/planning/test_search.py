@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from hetopt.base.deadline import Deadline
 from hetopt.cli import main
 from hetopt.cli.inputs import load_problem
 from hetopt.cost.build import build_table
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     from hetopt.cost.table.table import CostTable
     from hetopt.plans.plan import Plan
     from hetopt.problem.problem import Problem
+    from hetopt.results.result import Result
 
 ALIKE = Limits(schedules=SCHEDULE_CHOICES, shared=("dp", "cp", "tp", "recompute"))
 ENDS = Limits(schedules=SCHEDULE_CHOICES, equal_ends=True)
@@ -118,6 +121,31 @@ def test_alternatives_can_be_run_too() -> None:
         assert [one.plan for one in times] == [
             to_plan(instance.problem, instance.table, shape) for shape in shapes[:3]
         ]
+
+
+def test_a_space_that_no_time_was_left_to_split_stays_open() -> None:
+    """Its best plan cannot be run, which does not mean that none can."""
+    for instance in map(make_instance, range(100)):
+        request = Request(
+            problem=instance.problem, table=instance.table, params=RaceParams(jobs=0)
+        )
+        best = solve(request).best
+        if best is not None and branches(
+            ALIKE, instance.problem, instance.table, best.plan
+        ):
+            break
+
+    def slow(request: Request) -> Result:
+        found = solve(replace(request, deadline=Deadline()))
+        while not request.deadline.is_over():
+            time.sleep(0.01)
+        return found
+
+    found = solve_launchable(
+        replace(request, deadline=Deadline.after(0.1)), ALIKE, slow
+    )
+    assert (found.status, found.best) == ("unknown", None)
+    assert found.reason == "stopped before a plan was found"
 
 
 def test_command_prints_the_price_and_a_plan_that_passes_its_check(

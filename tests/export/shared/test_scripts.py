@@ -3,12 +3,14 @@
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from hetopt.export.bundle import bundle, write_folder
 from hetopt.export.registry import launcher
+from hetopt.problem.reading import read_problem_text
 from tests.export.jobs import draw_job, untied
 
 #: A release that bundles were tested with, and its module, by launcher.
@@ -75,3 +77,32 @@ def test_what_is_tested_is_what_the_marked_suite_installs() -> None:
         assert tested.module == module
         assert release.startswith(f"{tested.what}.")
         assert f"{module.replace('.', '-')}=={release}" in makefile
+
+
+@pytest.mark.parametrize(
+    ("device", "variable"),
+    [
+        ("{preset: MI300X, name: H100}", "HIP_VISIBLE_DEVICES"),
+        ("{preset: Ascend-A2-64GB, name: mine}", "ASCEND_RT_VISIBLE_DEVICES"),
+        ("{like: MI300X, name: mine}", "HIP_VISIBLE_DEVICES"),
+        ("{preset: H100, name: Ascend}", "CUDA_VISIBLE_DEVICES"),
+    ],
+)
+def test_a_node_script_sets_the_variable_of_the_device(
+    device: str, variable: str
+) -> None:
+    """Whatever it is called."""
+    text = (
+        "model: {preset: llama-7b}\n"
+        f"clusters: [{{name: a, accelerator: {device}, nodes: 1, "
+        "devices_per_node: 2}]\n"
+        "training: {global_batch: 4, seq_len: 1024}\n"
+    )
+    used = read_problem_text(text).clusters[0].accelerator
+    drawn = draw_job(4, alike=True, cp=False, recompute=("none",))
+    clusters = tuple(replace(c, accelerator=used) for c in drawn.problem.clusters)
+    job = replace(drawn, problem=replace(drawn.problem, clusters=clusters))
+    files = bundle(job, launcher("torchrun"), allow_lossy=True)
+    scripts = [text for name, text in files.items() if name.startswith("nodes/")]
+    assert scripts
+    assert all(f"export {variable}=" in text for text in scripts)

@@ -20,7 +20,6 @@ from hetopt.solvers.bounds.bound_q import BoundTask, QBounds, explore
 from hetopt.solvers.bounds.boxes import BoxBounds
 from hetopt.solvers.dp.solver import solve
 from hetopt.solvers.params import RaceParams
-from hetopt.solvers.race import race
 from hetopt.solvers.race.messages import NO_CUTOFF, Found, Payload
 from hetopt.solvers.race.worker import Worker
 from hetopt.solvers.request import Request
@@ -100,11 +99,8 @@ def test_periods_of_two_slow_boundaries_are_not_left_out(seed: int) -> None:
 
 
 @pytest.mark.parametrize("memory", ["8.4 GB", "9 GB"])
-def test_periods_of_free_warmups_are_not_left_out(
-    memory: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_periods_of_free_warmups_are_not_left_out(memory: str) -> None:
     """Memory for one or two micro-batches: windows have several stages and links."""
-    monkeypatch.setattr(race, "bounds_are_kept", lambda: True)
     problem = read_problem_text(LITTLE_MEMORY.format(memory=memory))
     table = build_table(problem)
     # The race begins with no plan, and with a cutoff that excludes none.

@@ -56,15 +56,6 @@ def test_little_work_is_done_in_this_process() -> None:
     pool.close()
 
 
-def test_compiling_is_no_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    # As if it had done nothing else: less CPU time is left than none.
-    monkeypatch.setattr(growing, "compiling_s", lambda: 2 * time.process_time())
-    pool = GrowingPool(2, make, "payload", alone_s=0.1)
-    assert _answer(pool, 1)[2] == _answer(pool, 2)[2] == os.getpid()
-    assert pool.patience_s == 0.1
-    pool.close()
-
-
 def test_much_work_is_handed_to_workers_that_know_what_was_known() -> None:
     pool = GrowingPool(1, make, "payload", alone_s=0.0)
     pool.shared.value = 7

@@ -49,7 +49,6 @@ def test_it_is_looked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
     calls = []
     for module in (race, first):
         monkeypatch.setattr(module, "first_plan", lambda *args: calls.append(args))
-    monkeypatch.setattr(race, "are_kept", lambda module: False)
     instance = make_instance(3, pinned=False)
     request = Request(
         problem=instance.problem,

@@ -1,0 +1,171 @@
+"""The options of ``hetopt plan``, in groups that each fit a screen."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hetopt.cli.inputs import (
+    add_problem,
+    add_schedule,
+    add_solver,
+    add_table,
+    amount,
+    not_negative,
+    seconds,
+    whole,
+)
+from hetopt.export.registry import SHIPPED
+from hetopt.solvers.params import COSTS, EXECUTORS
+from hetopt.solvers.registry import relaxing_names, sampling_names
+
+if TYPE_CHECKING:
+    import argparse
+
+    from hetopt.cli.inputs import Container
+
+
+def add_plan_options(command: argparse.ArgumentParser) -> None:
+    """Add PROBLEM and all options."""
+    add_problem(command)
+    _add_best(command.add_argument_group("which plan is best"))
+    _add_space(command.add_argument_group("which plans are searched"))
+    _add_search(command.add_argument_group("how to search"))
+    _add_written(command.add_argument_group("what is written"))
+
+
+def _add_best(group: Container) -> None:
+    group.add_argument(
+        "--objective",
+        choices=("closed", "simulated", "cost"),
+        help="the iteration time in closed form, or as simulated event by event, or "
+        "the cost of an iteration, by price_per_hour (default: simulated where auto "
+        "can search it and no option needs the closed form, else closed)",
+    )
+    group.add_argument(
+        "--budget",
+        type=amount,
+        metavar="N",
+        help="only plans whose nodes cost at most N an hour",
+    )
+    group.add_argument(
+        "--min-tokens-per-s",
+        type=amount,
+        metavar="N",
+        help="least throughput, with --objective cost or --pareto",
+    )
+    group.add_argument(
+        "--pareto",
+        action="store_true",
+        help="every plan that no other beats in both time and price per hour",
+    )
+    group.add_argument(
+        "--top",
+        type=whole(1),
+        default=1,
+        metavar="K",
+        help="also report the next best, K plans in all",
+    )
+    group.add_argument(
+        "--stability",
+        action="store_true",
+        help="also say how far speeds, memory and links may move until another plan is "
+        "better by more than 1%%",
+    )
+
+
+def _add_space(group: Container) -> None:
+    add_schedule(group, best=True)
+    group.add_argument(
+        "--pipelines",
+        type=whole(1),
+        default=1,
+        metavar="N",
+        help="up to N unequal pipelines side by side, each with a part of the nodes "
+        "and of the batch (default: 1; at most 4)",
+    )
+    group.add_argument(
+        "--relax",
+        metavar="P,...",
+        default="",
+        help="principles that plans need not keep: p3 (stages of a cluster stand "
+        "together), p4 (and share one strategy), p4-falling-tp (tp never rises along "
+        f"them); for {relaxing_names()}",
+    )
+    group.add_argument(
+        "--for",
+        dest="launcher",
+        metavar="LAUNCHER",
+        help="only plans that this launcher runs as they are, and what that costs: "
+        f"{', '.join(name for name, limited in SHIPPED.items() if limited)}",
+    )
+    add_table(group)
+
+
+def _add_search(group: Container) -> None:
+    group.add_argument(
+        "--time-limit",
+        type=seconds,
+        metavar="S",
+        help="end the search after S seconds, with the best plan so far",
+    )
+    add_solver(group)
+    group.add_argument(
+        "--jobs",
+        type=whole(1),
+        metavar="N",
+        help="workers (default: one per core); 1: work in this process, start none",
+    )
+    group.add_argument(
+        "--executor",
+        choices=EXECUTORS,
+        default="process",
+        help="workers are processes here (default), or on a Ray cluster (address "
+        "from RAY_ADDRESS)",
+    )
+    group.add_argument(
+        "--journal",
+        metavar="FILE",
+        help="keep everything settled, line by line; resume from it if it exists",
+    )
+    group.add_argument(
+        "--seed",
+        type=whole(0),
+        default=0,
+        metavar="N",
+        help="seed of random choices (default: 0)",
+    )
+    group.add_argument(
+        "--iterations",
+        type=whole(1),
+        metavar="N",
+        help=f"end after N rollouts; for {sampling_names()}",
+    )
+    group.add_argument(
+        "--exploration",
+        type=not_negative,
+        metavar="C",
+        help=f"exploration weight of UCB; for {sampling_names()}",
+    )
+    group.add_argument(
+        "--cost",
+        choices=COSTS,
+        help="what dfs minimises: the closed form (default), or H2's own formula, "
+        "which ignores transfers and windows",
+    )
+
+
+def _add_written(group: Container) -> None:
+    group.add_argument(
+        "--out", metavar="FILE", help="write the result with its plan, as JSON"
+    )
+    group.add_argument(
+        "--json", action="store_true", help="print the result as JSON, nothing else"
+    )
+    group.add_argument(
+        "--certificate",
+        metavar="FILE",
+        help="write what is claimed about every (p, q), for `hetopt verify`",
+    )
+    group.add_argument(
+        "--svg", metavar="FILE", help="with --pareto: draw time against price"
+    )

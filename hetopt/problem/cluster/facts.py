@@ -1,0 +1,111 @@
+"""How near a device comes to its nominal rates, and how far that is known.
+
+Nominal rates are in vendors' sheets; these facts are read off kernels and iterations
+that others measured, or assumed. Each device of the catalogue states all of them with
+their sources (``data/accelerators``). A device outside the catalogue has those of the
+device that it is like, or else the defaults here.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Efficiency:
+    """Shares of its nominal rates that a device reaches in the roofline.
+
+    The defaults are assumed for a device of which nothing is known.
+
+    Attributes
+    ----------
+    multiplication
+        e_max: share of peak FLOP/s of a very large multiplication.
+    attention
+        Share of peak FLOP/s of the fused attention core.
+    elementwise
+        Share of the memory bandwidth that norms, activations and the like reach.
+    ramp_s
+        Time constant of the efficiency curve.
+    sustained
+        Share of these rates that whole iterations reach. Default: close to A100's, the
+        best documented.
+    """
+
+    multiplication: float = 0.70
+    attention: float = 0.45
+    elementwise: float = 0.50
+    ramp_s: float = 5e-6
+    sustained: float = 0.95
+
+
+#: For devices of which nothing is known.
+UNKNOWN_EFFICIENCY = Efficiency()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sustained:
+    """Shares of the rates of single kernels that whole iterations reach.
+
+    Iterations run slower than the same kernels one by one, because clocks fall under
+    load, kernels wait for the host and stragglers; they run faster if programs fuse
+    kernels that were measured separately, or hide a part of the collectives of ZeRO-2
+    and -3. ``benchmarks/iterations.py`` fits the shares to published iterations and
+    prints them (``--fit``) with the errors on models that the fit did not use. The
+    attention core's share depends on the program: llm-foundry of 2023 on A100 and H100,
+    Megatron-LM of 2025 on B200.
+
+    Attributes
+    ----------
+    multiplication, attention, elementwise
+        Shares of multiplications, the fused attention core, and element-wise kernels;
+        above 1 if iterations are faster.
+    sharding
+        Share of ZeRO-2's and -3's collectives in every micro-batch: above 1 if
+        computation hides a part of them.
+    tensor
+        Share of tensor-parallel collectives, which only B200's runs have: they may be
+        slower than their links for reasons that do not affect the kernels.
+    """
+
+    multiplication: float = 1.0
+    attention: float = 1.0
+    elementwise: float = 1.0
+    sharding: float = 1.0
+    tensor: float = 1.0
+
+
+#: Kernels' times as measured: for devices without a published iteration.
+AS_MEASURED = Sustained()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Accuracy:
+    """Errors of iteration times, as shares of the measured time.
+
+    Attributes
+    ----------
+    runs
+        Number of measured iterations.
+    median, worst
+        Median and largest absolute error.
+    """
+
+    runs: int
+    median: float
+    worst: float
+
+    def __str__(self) -> str:
+        """Return the errors as reports print them."""
+        return (
+            f"off by {self.median:.0%} (median of {self.runs} published runs, "
+            f"worst {self.worst:.0%})"
+        )
+
+
+#: Share of the nominal link inside a node that collectives reach on a device of which
+#: nothing is known: as on A100.
+UNKNOWN_INTRA_NODE_SHARE = 0.58
+
+#: The variable that limits a process to some devices, where nothing else is known.
+CUDA_VISIBLE_DEVICES = "CUDA_VISIBLE_DEVICES"
