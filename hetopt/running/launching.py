@@ -141,12 +141,14 @@ def _end(started: Sequence[subprocess.Popen[bytes]]) -> None:
     for each in running:
         with contextlib.suppress(subprocess.TimeoutExpired):
             each.wait(max(deadline - time.monotonic(), _POLL_S))
-    for pid in below:
-        _signal(pid, signal.SIGKILL)
+    # A script first: if its children ended before it, it would go on and start more.
     for each in running:
         if each.poll() is None:
+            below += _descendants(each.pid)
             _signal(each.pid, signal.SIGKILL)
             each.wait()
+    for pid in dict.fromkeys(below):
+        _signal(pid, signal.SIGKILL)
 
 
 def _signal(pid: int, number: signal.Signals) -> None:

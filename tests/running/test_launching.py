@@ -96,6 +96,26 @@ with interruption.released():
 """
 
 
+def test_a_script_does_not_go_on_when_its_children_are_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would start more of them, which nobody ends."""
+    at_once = launching._signal
+
+    def slowly(pid: int, number: signal.Signals) -> None:
+        at_once(pid, number)
+        time.sleep(0.2)
+
+    monkeypatch.setattr(launching, "_signal", slowly)
+    pids = tmp_path / "pids"
+    deaf = f"trap '' TERM; while :; do sleep 300 & echo $! >> {pids}; wait; done"
+    failing = f"while [ ! -s {pids} ]; do :; done; exit 1"
+    with pytest.raises(HetoptError):
+        launch(bundle(tmp_path / "out", deaf, failing), [], tmp_path)
+    for pid in map(int, pids.read_text().split()):
+        ended(pid)
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_an_interruption_ends_all(tmp_path: Path, number: int) -> None:
     """Also where the tests themselves run in the background, or under nohup."""

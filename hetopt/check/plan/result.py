@@ -179,7 +179,6 @@ class _Claims:
         if self.schedules is not None:
             yield from self.schedules.findings(self.plan, value)
         yield from self._bound_findings(self.plan, value)
-        yield from self._label_findings(value)
         yield from self._program_findings("plan", self.plan, value)
         yield from self._alternative_findings(self.plan, checked)
 
@@ -311,16 +310,6 @@ class _Claims:
                 yield f"lower_bound_s: {bound}, {parts} prove only {lowest!r}"
             elif not _close(bound, min(lowest, value)):
                 yield f"lower_bound_s: {bound}, {parts} say {lowest!r}"
-
-    def _label_findings(self, value: float) -> Iterator[str]:
-        """Yield programs that are closed, but whose bounds permit a better plan."""
-        for (p, q), (how, bound) in self.settlements.items():
-            below = bound is not None and bound < value * (1 - OPTIMALITY_GAP)
-            if below and how not in ("infeasible", "unsettled"):
-                yield (
-                    f"settlements: ({p}, {q}) is {how}, but bounded by {bound}, below "
-                    f"the plan's {value!r}"
-                )
 
     def _program_findings(self, what: str, plan: Plan, value: float) -> Iterator[str]:
         key = (len(plan.pipelines[0].stages), plan.pipelines[0].microbatches)
