@@ -57,6 +57,8 @@ class ClusterCosts:
         self.permitted_units = permitted.units[j]
         self.rule = rule_of(table.schedule)
         self.passes = part.passes
+        # Passes ahead count as state, in a slice of a known p.
+        self.most_held = part.most_held
         self.roles = _roles(permitted, j)
         self.may_rest = permitted.may_rest(j)
         self.consecutive = consecutive
@@ -212,7 +214,7 @@ class ClusterCosts:
 
     def in_flight(self, warmup: int) -> int:
         """Return a lower bound on the micro-batches that a stage holds in memory."""
-        warmup = self.rule.in_flight(warmup, self.passes)
+        warmup = self.rule.in_flight(warmup, self.most_held)
         if not (self.chain.is_uniform or self.rule.all_first):
             # A smaller count is valid too, and far fewer counts have to be computed.
             warmup = 1 << (warmup.bit_length() - 1)
