@@ -11,6 +11,10 @@ from dataclasses import dataclass
 from types import MappingProxyType, SimpleNamespace
 from typing import TYPE_CHECKING
 
+from hetopt.problem.training.choices import SCHEDULES
+from hetopt.schedule.schedules import FREE, rule_of
+from hetopt.solvers.registry import solver as registered
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
@@ -34,7 +38,7 @@ training: {global_batch: 4, seq_len: 1024, schedule: %s}
 """
 #: Schedules under which the tiny problem is solved: with given warm-up counts, and
 #: with free ones.
-_GIVEN, _FREE = "1f1b", "auto"
+_GIVEN, _FREE = SCHEDULES[0], FREE.name
 #: Simulated time that any plan of the tiny problem takes at most, in seconds.
 _LONG_S = 1000.0
 #: The same in ps.
@@ -75,9 +79,6 @@ def kernels_for(
     limited
         Whether there is a time limit: then ``auto`` may end with a tree search.
     """
-    from hetopt.schedule.schedules import rule_of
-    from hetopt.solvers.registry import solver as registered
-
     needed = registered(solver).kernels
     if limited and solver == "auto":
         needed = (*needed, "tree")

@@ -41,6 +41,7 @@ HOMES = {
     "problem/schema/problem.py",
     "cli/commands/formulate.py",
     "export/job.py",
+    "export/planning/example.py",
     # What bundles hold imports nothing of hetopt; a run's shape says which it was.
     "export/torch/program/job.py",
     "running/explaining.py",
@@ -60,13 +61,15 @@ HOMES = {
 #: Where ``auto`` is something else: a solver, a source of latencies, a policy.
 OTHER_AUTO = {
     "solvers/lengths/outcome.py",
-    "solvers/simulated/usual.py",
     "comparing/compare.py",
+    "planning/objective.py",
     "planning/plan.py",
+    "solvers/kernels.py",
+    "cli/remedy.py",
+    "solvers/simulated/solver.py",
     "report/showing.py",
     "cli/commands/explain.py",
-    "cli/commands/plan.py",
-    "cli/commands/replan.py",
+    "cli/commands/verify.py",
     "cli/inputs.py",
     "export/shared/megatron/says.py",
     "problem/schema/fields.py",

@@ -9,6 +9,7 @@ from hetopt.check.plan.best_schedule import Schedules
 from hetopt.check.plan.cost import cost_findings
 from hetopt.check.plan.divided import Divided
 from hetopt.check.plan.plan import CheckedPlan, check_plan
+from hetopt.check.plan.programs import all_programs, equal_stages
 from hetopt.check.plan.reading import (
     choice,
     choices,
@@ -144,21 +145,27 @@ class _Claims:
                 yield from self.schedules.findings(None, None)
                 yield from self.schedules.no_plan_findings(self.status)
             return
+        yield from self._plan_findings(self.plan)
+
+    # --- each family of claims ------------------------------------------------------
+
+    def _plan_findings(self, plan: Plan) -> Iterator[str]:
+        """Compare what is claimed about the plan with what follows from it."""
         if self.status in ("infeasible", "unknown"):
             yield f"status: {self.status}, but there is a plan"
         if self.data.get("reason") is not None:
             yield "reason: there is one, but there is a plan"
         try:
-            checked = self._check(self.plan)
+            checked = self._check(plan)
         except CheckError as error:
             yield from error.findings
             return
         yield from self._same("closed_form_s", checked.closed_form_s)
         yield from self._same("iteration_time_s", checked.iteration_time_s)
-        yield from self._rate_findings(self.plan, checked)
+        yield from self._rate_findings(plan, checked)
         if self.cost is not None:
             time_s = checked.iteration_time_s
-            yield from cost_findings(self.problem, self.plan, time_s, self.cost)
+            yield from cost_findings(self.problem, plan, time_s, self.cost)
         value = checked.closed_form_s
         if self.objective == "simulated":
             value = checked.iteration_time_s
@@ -173,16 +180,14 @@ class _Claims:
             return
         if self.divided is not None:
             yield from self.divided.plan_findings(
-                self.plan, value, self.status, self.numbers
+                plan, value, self.status, self.numbers
             )
             return
         if self.schedules is not None:
-            yield from self.schedules.findings(self.plan, value)
-        yield from self._bound_findings(self.plan, value)
-        yield from self._program_findings("plan", self.plan, value)
-        yield from self._alternative_findings(self.plan, checked)
-
-    # --- each family of claims ------------------------------------------------------
+            yield from self.schedules.findings(plan, value)
+        yield from self._bound_findings(plan, value)
+        yield from self._program_findings("plan", plan, value)
+        yield from self._alternative_findings(plan, checked)
 
     def _check(self, plan: Plan) -> CheckedPlan:
         return check_plan(self.problem, self.table, plan, self.principles)
@@ -211,9 +216,9 @@ class _Claims:
             if how != "infeasible" and bound is None and how != "unsettled":
                 yield f"settlements: ({p}, {q}) is {how}, but has no bound"
         if self.status in ("optimal", "infeasible"):
-            programs = _programs(self.problem, self.table)
+            programs = all_programs(self.problem, self.table)
             if self.objective == "uniap":
-                programs = _equal_stages(self.problem)
+                programs = equal_stages(self.problem)
             for p, q in programs:
                 if (p, q) not in self.settlements:
                     yield f"settlements: ({p}, {q}) is missing"
@@ -356,38 +361,6 @@ class _Claims:
 
 def _close(first: float, second: float) -> bool:
     return abs(first - second) <= TOLERANCE * max(abs(first), abs(second))
-
-
-def _programs(problem: Problem, table: CostTable) -> Iterator[tuple[int, int]]:
-    """Yield every (p, q) that needs a settlement.
-
-    Not those where pins forbid p or q, no cluster has a strategy at q, the clusters
-    have no room for p stages, or the schedule does not run p stages with q.
-    """
-    body = sum(table.body[kind] for kind in table.units)
-    for part in table.slices:
-        if not problem.pins.microbatches.permits(part.microbatches):
-            continue
-        room = sum(int(own.max_stages.max(initial=0)) for own in part.clusters)
-        chunked = problem.training.chunks > 1
-        for p in range(1 + chunked, min(body, room) + 1):
-            fits = not chunked or part.microbatches % p == 0
-            fits = fits and (table.pairs is None or part.microbatches > p)
-            if fits and problem.pins.stages.permits(p):
-                yield p, part.microbatches
-
-
-def _equal_stages(problem: Problem) -> Iterator[tuple[int, int]]:
-    """Yield every (p, q) of UniAP, whose stages have equally many devices."""
-    cluster, batch = problem.clusters[0], problem.training.global_batch
-    domains = (problem.pins.stages, problem.pins.of(cluster.name).stages)
-    body = len(problem.model.units) - 2
-    for p in range(1, min(body, cluster.devices) + 1):
-        if cluster.devices % p or not all(domain.permits(p) for domain in domains):
-            continue
-        for q in range(1, batch + 1):
-            if batch % q == 0 and problem.pins.microbatches.permits(q):
-                yield p, q
 
 
 def _shape(plan: Plan) -> tuple[object, ...]:

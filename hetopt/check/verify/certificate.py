@@ -23,9 +23,9 @@ from hetopt.check.plan.reading import (
 from hetopt.check.verify.bound import OutOfTime
 from hetopt.check.verify.chunks import counted_twice, is_sized
 from hetopt.check.verify.findings import Doubt, Finding
+from hetopt.check.verify.picoseconds import picoseconds
 from hetopt.check.verify.tasks import TOO_LONG_PS, BoundsTask, Verified, make
 from hetopt.cost.boundaries.places import searched_table
-from hetopt.cost.table.ticks import LONGEST_S
 from hetopt.cost.table_file.file import table_digest
 from hetopt.errors import CheckError, DigestError, InputError
 from hetopt.problem.digest import problem_digest
@@ -96,15 +96,15 @@ class CertificateCheck:
         self.digests = {
             key: text(data, key, "") for key in ("problem_digest", "table_digest")
         }
-        self.value = _ps(data, "value_ps", "")
-        self.lower_bound = _ps(data, "lower_bound_ps", "")
+        self.value = picoseconds(data, "value_ps", "")
+        self.lower_bound = picoseconds(data, "lower_bound_ps", "")
         claimed = data.get("plan")
         self.claimed = None if claimed is None else read_plan(claimed, "plan")
         self.by_count: list[tuple[str, int, int | None]] = []
         for place, item in items(data, "microbatches", ""):
             entry = mapping(item, place)
             count = whole(entry, "microbatches", place)
-            self.by_count.append((place, count, _ps(entry, "bound_ps", place)))
+            self.by_count.append((place, count, picoseconds(entry, "bound_ps", place)))
         self.claims: list[tuple[str, int, int, str, int | None]] = []
         for place, item in items(data, "programs", ""):
             entry = mapping(item, place)
@@ -114,7 +114,7 @@ class CertificateCheck:
                     whole(entry, "stages", place),
                     whole(entry, "microbatches", place),
                     choice(entry, "how", choices(How), place),
-                    _ps(entry, "bound_ps", place),
+                    picoseconds(entry, "bound_ps", place),
                 )
             )
 
@@ -397,24 +397,3 @@ def _alike(bounds: Mapping[int, int]) -> list[dict[int, int]]:
     finite = {p: bound for p, bound in bounds.items() if bound < TOO_LONG_PS}
     never = {p: bound for p, bound in bounds.items() if bound >= TOO_LONG_PS}
     return [group for group in (finite, never) if group]
-
-
-def _ps(data: Mapping[str, Any], key: str, field: str) -> int | None:
-    """Return a number of picoseconds, or None."""
-    place = f"{field}.{key}" if field else key
-    if key not in data:
-        raise InputError("is missing", field=place)
-    value = data[key]
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise InputError(
-            f"{value!r} is not a whole number of picoseconds or null", field=place
-        )
-    if value >= TOO_LONG_PS:
-        raise InputError(
-            f"is more than {TOO_LONG_PS - 1}, the {LONGEST_S} s that an iteration may "
-            "take",
-            field=place,
-        )
-    return value
