@@ -121,7 +121,8 @@ def price_of(launch: Launch, best: PricedPlan) -> str:
         f"{launch.launcher} costs "
         f"{best.closed_form_s / launch.closed_form_s - 1:+.2%} in closed form, "
         f"{best.iteration_time_s / launch.iteration_time_s - 1:+.2%} simulated, "
-        f"against the best plan of any launcher ({launch.schedule}{proven})."
+        f"against the plan of least closed form without its limits "
+        f"({launch.schedule}{proven})."
     )
 
 
