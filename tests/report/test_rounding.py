@@ -9,7 +9,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hetopt.report import rounding
-from hetopt.report.rounding import at_least, differences, digits_of, percent, rounded
+from hetopt.report.rounding import (
+    at_least,
+    differences,
+    digits_of,
+    large,
+    percent,
+    rounded,
+)
 
 
 def test_the_examples_hold() -> None:
@@ -23,6 +30,14 @@ def test_rounding_changes_a_time_by_less_than_its_error(
     text = rounded(value, digits_of(value, error))
     told = float(text.replace(",", ""))
     assert abs(told - value) <= max(value * error, 0.005 * value) * (1 + 1e-9)
+
+
+@given(st.floats(0.01, 990e12), st.sampled_from((2, 3)))
+def test_large_numbers_have_no_exponent(value: float, digits: int) -> None:
+    text = large(value, digits)
+    assert "e" not in text
+    scale = {"k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}.get(text[-1], 1.0)
+    assert float(text.rstrip("kMGT")) * scale == pytest.approx(value, 0.06)
 
 
 @given(st.floats(1e-4, 1e3))
