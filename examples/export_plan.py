@@ -38,7 +38,7 @@ def export(problem: Problem, result: Result, name: str) -> None:
     files = bundle(Job.of(problem, result.best.plan), launcher(name), allow_lossy=False)
     folder = f"bundle-{name}"
     write_folder(folder, files)
-    print(f"{folder}: {result.best.closed_form_s:.3f} s per iteration")
+    print(f"{folder}: {result.best.iteration_time_s:.3f} s per iteration, simulated")
     for path in sorted(files):
         print(f"  {Path(folder) / path}")
 

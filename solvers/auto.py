@@ -68,10 +68,11 @@ def _why(problem: Problem, table: CostTable) -> str:
     The exact dynamic program is among the quickest solvers at any size, and plans in
     every space.
     """
-    programs = len(problem.microbatch_counts) * len(problem.stage_counts)
+    pairs = len(problem.microbatch_counts) * len(problem.stage_counts)
     clusters, units = len(table.cluster_names), len(table.units)
     return (
-        f"{counted(programs, 'program')} (p, q), {counted(clusters, 'cluster')}, "
+        f"{counted(pairs, 'pair')} of stages and micro-batches, "
+        f"{counted(clusters, 'cluster')}, "
         f"{counted(units, 'unit')}"
     )
 

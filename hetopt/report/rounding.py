@@ -63,13 +63,13 @@ def large(value: float, digits: int = _DIGITS) -> str:
     --------
     >>> large(71990.0), large(508213.0), large(1_234_000.0, 2), large(12.0)
     ('72k', '508k', '1.2M', '12')
-    >>> large(104_000.0, 2), large(999_600.0), large(104_000.0)
-    ('100k', '1M', '104k')
+    >>> large(424_600.0, 2), large(999_900.0)
+    ('420k', '1M')
     """
     value = float(f"{value:.{digits - 1}e}")
     sign, unit = next(((s, u) for s, u in _LARGE if value >= u), ("", 1.0))
-    text = rounded(value / unit, digits)
-    return f"{text.rstrip('0').rstrip('.') if '.' in text else text}{sign}"
+    # Up to three digits are before the point, and with fewer there is an exponent.
+    return f"{value / unit:.{max(digits, 3)}g}{sign}"
 
 
 def percent(share: float) -> str:

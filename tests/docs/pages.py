@@ -2,7 +2,8 @@
 
 What stands in a comment on the line before a block says what becomes of it:
 ``<!-- no-test: REASON -->``, it is not run; ``<!-- file: NAME -->``, it is written to
-that file, in the folder in which the page's other blocks run.
+that file, in the folder in which the page's other blocks run; ``<!-- printed: BY -->``,
+it is what the block of commands before it prints, or a part of that.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ PAGES = (
 )
 
 _FENCE = re.compile(
-    r"(?:^<!-- (?P<mark>no-test|file): (?P<told>.+) -->\n)?"
+    r"(?:^<!-- (?P<mark>no-test|file|printed): (?P<told>.+) -->\n)?"
     r"^```(?P<language>.*)\n(?P<text>(?:(?!```).*\n)*)^```$",
     re.MULTILINE,
 )
@@ -37,6 +38,8 @@ class Block:
         The reason that the page gives; None: it is run.
     file
         The file that it is written to, if any.
+    printed
+        Whether the last commands before it print it.
     """
 
     page: str
@@ -45,6 +48,7 @@ class Block:
     text: str
     why_not_run: str | None
     file: str | None
+    printed: bool
 
     def __str__(self) -> str:
         return f"{self.page}:{self.line}"
@@ -66,6 +70,7 @@ def blocks_of(page: str) -> list[Block]:
             text=match["text"],
             why_not_run=match["told"] if match["mark"] == "no-test" else None,
             file=match["told"] if match["mark"] == "file" else None,
+            printed=match["mark"] == "printed",
         )
         for match in _FENCE.finditer(text)
     ]

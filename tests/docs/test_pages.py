@@ -75,26 +75,40 @@ def test_blocks_run_in_order(page: str, tmp_path: Path) -> None:
     env = _with_hetopt(tmp_path / "bin")
     folder = tmp_path / "page"
     folder.mkdir()
+    printed = ""
     for block in blocks_of(page):
-        if block.why_not_run is None:
-            _run(block, folder, env)
+        if block.printed:
+            assert block.text in printed, f"{block}\n{printed}"
+        elif block.why_not_run is None:
+            printed = _run(block, folder, env)
+    for picture in folder.glob("*.svg"):
+        shown = ROOT / Path(page).parent / picture.name
+        assert not shown.exists() or _texts(shown) == _texts(picture), picture.name
     if page in MIXED_FLEETS:
         answer = json.loads((folder / "plan.json").read_text())
         (pipeline,) = answer["plan"]["pipelines"]
         assert {stage["cluster"] for stage in pipeline["stages"]} == MIXED_FLEETS[page]
 
 
-def _run(block: Block, folder: Path, env: Mapping[str, str]) -> None:
+def _run(block: Block, folder: Path, env: Mapping[str, str]) -> str:
+    """Run a block, or put it where it belongs; return what it prints."""
     if block.file is not None:
         (folder / block.file).write_text(block.text)
     elif block.language == "sh":
-        _succeed(block, ["sh", "-euc", block.text], folder, env)
+        return _succeed(block, ["sh", "-euc", block.text], folder, env)
     elif block.language == "python":
-        _succeed(block, [sys.executable, "-W", "error", "-c", block.text], folder, env)
+        python = [sys.executable, "-W", "error", "-c", block.text]
+        return _succeed(block, python, folder, env)
     elif block.language == "yaml":
         _read_as_problem(block, folder)
     else:
         assert block.language == "text", f"{block}: nothing runs {block.language!r}"
+    return ""
+
+
+def _texts(picture: Path) -> list[str]:
+    """Return all texts of a picture."""
+    return [*ElementTree.parse(picture).getroot().itertext()]
 
 
 def _with_hetopt(folder: Path) -> dict[str, str]:
@@ -112,7 +126,7 @@ def _with_hetopt(folder: Path) -> dict[str, str]:
 
 def _succeed(
     block: Block, command: list[str], folder: Path, env: Mapping[str, str]
-) -> None:
+) -> str:
     ended = subprocess.run(
         command,
         cwd=folder,
@@ -124,6 +138,7 @@ def _succeed(
         check=False,
     )
     assert ended.returncode == 0, f"{block}\n{ended.stdout}\n{ended.stderr}"
+    return ended.stdout + ended.stderr
 
 
 def _read_as_problem(block: Block, folder: Path) -> None:
@@ -158,6 +173,7 @@ def test_code_is_in_fences_that_are_found(page: str) -> None:
     assert not re.search(r"\n\n(?: {4}|\t)", prose)
     assert "<!-- no-test" not in prose
     assert "<!-- file" not in prose
+    assert "<!-- printed" not in prose
 
 
 @pytest.mark.parametrize("page", RUN_ELSEWHERE)

@@ -32,13 +32,12 @@ def test_rounding_changes_a_time_by_less_than_its_error(
     assert abs(told - value) <= max(value * error, 0.005 * value) * (1 + 1e-9)
 
 
-@given(st.floats(1.0, 1e15), st.integers(2, 3))
+@given(st.floats(0.01, 990e12), st.sampled_from((2, 3)))
 def test_large_numbers_have_no_exponent(value: float, digits: int) -> None:
     text = large(value, digits)
     assert "e" not in text
-    unit = {"k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}.get(text[-1], 1.0)
-    told = float(text.rstrip("kMGT").replace(",", "")) * unit
-    assert told == pytest.approx(value, rel=0.5 * 10 ** (1 - digits) * 1.001)
+    scale = {"k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}.get(text[-1], 1.0)
+    assert float(text.rstrip("kMGT")) * scale == pytest.approx(value, 0.06)
 
 
 @given(st.floats(1e-4, 1e3))
