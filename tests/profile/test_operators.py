@@ -94,7 +94,7 @@ def test_the_command_writes_what_a_problem_takes(
         "training: {global_batch: 8, seq_len: 256}\n"
         "latency: {a: mine.csv}\n"
     )
-    assert main(["plan", str(problem), "--solver", "dp", "--jobs", "1"]) == 0
+    assert main(["plan", str(problem), "--solver", "dp", "--jobs", "1", "-v"]) == 0
     assert "operators" in capsys.readouterr().out
 
 
