@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from hetopt.base.words import counted
 from hetopt.report.rounding import percent
+from hetopt.results.result import OPTIMALITY_GAP
 from hetopt.results.spending import cost_of_time
 
 if TYPE_CHECKING:
@@ -243,10 +244,10 @@ def bound(result: Result) -> str:
 
 
 def gap_text(gap: float | None) -> str:
-    """Return a gap as a percentage; small ones are not rounded to 0."""
+    """Return a gap as a percentage; only one of a proven plan is rounded to 0."""
     if gap is None:
         return "unknown"
-    if 0 < gap < 1e-4:
+    if OPTIMALITY_GAP < gap < 1e-4:
         return f"{gap:.1e}"
     return f"{gap:.2%}"
 
