@@ -192,7 +192,9 @@ def test_measured_latencies_need_no_warning() -> None:
     ("gap", "text"),
     [(None, "unknown"), (1.7e-11, "0.00%"), (3e-5, "3.0e-05"), (0.0123, "1.23%")],
 )
-def test_only_gaps_of_proven_plans_are_rounded_away(gap: float | None, text: str) -> None:
+def test_only_gaps_of_proven_plans_are_rounded_away(
+    gap: float | None, text: str
+) -> None:
     assert gap_text(gap) == text
 
 
