@@ -9,18 +9,18 @@ until this process ends.
 from __future__ import annotations
 
 import atexit
+import errno
 import multiprocessing
 import os
 import shutil
 import tempfile
 import time
 import warnings
-from contextlib import contextmanager, suppress
-from pathlib import Path
-from typing import TYPE_CHECKING
+from contextlib import ExitStack, contextmanager, suppress
+from typing import IO, TYPE_CHECKING
 
 from hetopt.base.interruption import released
-from hetopt.base.machine_code import kept_folder, kept_of
+from hetopt.base.machine_code import folder_of, kept_folder, kept_of
 from hetopt.solvers.kernels import KERNELS
 from hetopt.solvers.pools import children
 from hetopt.solvers.pools.opening import worker_count
@@ -86,10 +86,10 @@ def compile_once(
     if not kept.missing:
         return
     _warn_of_damage(kept)
-    why = _why_unwritable(kept_folder())
+    why = _why_unwritable(names)
     if why is not None:
         _use_temporary_folder(why)
-        if _why_unwritable(kept_folder()) is not None:
+        if _why_unwritable(names) is not None:
             # Every process compiles for itself, when it needs a kernel.
             return
     told = (lambda done, of: None) if show is None else show
@@ -113,10 +113,16 @@ def _warn_of_damage(kept: Kept) -> None:
     )
 
 
-def _why_unwritable(folder: Path) -> str | None:
-    """Return why machine code cannot be kept in a folder; None if it can be."""
+def _why_unwritable(names: Iterable[KernelSetName]) -> str | None:
+    """Return why machine code of some sets cannot be kept; None if it can be."""
+    folder = kept_folder()
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        for name in names:
+            for module in KERNELS[name].modules:
+                own = folder_of(module)
+                if own.exists() and not os.access(own, os.W_OK | os.X_OK):
+                    return f"{own.name}: {os.strerror(errno.EACCES)}"
         with tempfile.TemporaryFile(dir=folder) as file:
             if hasattr(os, "posix_fallocate"):
                 os.posix_fallocate(file.fileno(), 0, _MOST_BYTES)
@@ -147,20 +153,28 @@ def _remove(folder: str, owner: int) -> None:
 
 @contextmanager
 def _locked(names: Sequence[KernelSetName], show: Show) -> Iterator[None]:
-    """Wait until no other process compiles, or until it has compiled everything."""
+    """Wait until no other process compiles, or until it has compiled everything.
+
+    Nothing is locked where that cannot be done: what two processes compile is the same.
+    """
+    with ExitStack() as stack:
+        with suppress(OSError, ImportError):
+            lock = stack.enter_context((kept_folder() / "compiling.lock").open("w"))
+            while not _is_locked(lock):
+                _tell(names, show)
+                time.sleep(_TURN_S)
+        yield
+
+
+def _is_locked(lock: IO[str]) -> bool:
+    """Lock a file unless another process has; return whether it is locked."""
+    import fcntl
+
     try:
-        import fcntl
-    except ImportError:  # not POSIX: what two processes compile is the same
-        yield
-        return
-    with (kept_folder() / "compiling.lock").open("w") as lock:
-        while True:
-            with suppress(BlockingIOError):
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            _tell(names, show)
-            time.sleep(_TURN_S)
-        yield
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def _compile_missing(names: Sequence[KernelSetName], workers: int, show: Show) -> None:

@@ -63,7 +63,10 @@ def _once_for_each_type(made: _Function) -> _Function:
 
     By default numba compiles it again for every constant that a caller passes.
     """
-    template = made.get_call_template  # type: ignore[attr-defined]
+    template = getattr(made, "get_call_template", None)
+    if template is None:
+        # numba is disabled, and leaves functions as they are.
+        return made
 
     def without_constants(arguments: Any, named: Any) -> Any:
         return template(

@@ -275,11 +275,20 @@ def plan_report(
         stage_tables(plan, model=model, prices=prices, whole=verbose),
         _remarks(result, best, told),
         [schedules_table(result.schedules)] if result.schedules else [],
-        [alternatives_table(plans, result.objective)] if result.alternatives else [],
+        _alternatives(result, plans),
     ]
     if verbose:
         groups += _details(result, best, problem, prices, told)
     return _spaced(groups)
+
+
+def _alternatives(result: Result, plans: Sequence[PricedPlan]) -> Iterator[Part]:
+    """Yield the table of the next best plans, and whether they are just that."""
+    if not result.alternatives:
+        return
+    yield alternatives_table(plans, result.objective)
+    if not result.ranks_are_proven:
+        yield "Others may come between these: not all plans were compared with them."
 
 
 def _spaced(groups: Iterable[Iterable[Part]]) -> list[Part]:

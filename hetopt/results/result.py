@@ -119,6 +119,15 @@ class Result(Shown):
     journal_failure: InputError | None = None
 
     @property
+    def ranks_are_proven(self) -> bool:
+        """Whether the alternatives are proven to be the next best plans.
+
+        The status is about the best plan alone: the time may end before all others are
+        settled.
+        """
+        return self.status == "optimal" and "unsettled" not in self.settled
+
+    @property
     def settled(self) -> dict[str, int]:
         """Number of (p, q) by how they were settled, in the order of ``How``."""
         counts = Counter(settlement.how for settlement in self.settlements)

@@ -17,7 +17,9 @@ import numpy as np
 
 from hetopt.cost.table.ticks import TICK_S, TOO_LONG_NS
 from hetopt.problem.training.pins import NO_STAGES
+from hetopt.problem.training.principles import PRUNED
 from hetopt.schedule.schedules import rule_of
+from hetopt.solvers.decisions.identical import leaders
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -74,10 +76,12 @@ def unused_clusters(
     used = {stage.cluster for each in best.plan.pipelines for stage in each.stages}
     for number, name in enumerate(table.cluster_names):
         if name not in used and problem.pins.of(name).stages != NO_STAGES:
-            yield _known(number, table, result, best.time_s(result.objective))
+            yield _known(number, problem, table, result, best.time_s(result.objective))
 
 
-def _known(number: int, table: CostTable, result: Result, best_s: float) -> Unused:
+def _known(
+    number: int, problem: Problem, table: CostTable, result: Result, best_s: float
+) -> Unused:
     name = table.cluster_names[number]
     single = table.chunks == 1 and not rule_of(table.schedule).folded
     if not single:
@@ -91,6 +95,8 @@ def _known(number: int, table: CostTable, result: Result, best_s: float) -> Unus
     alone_s = min((_alone_s(table, number, part) for part in table.slices), default=inf)
     least_s = min(links[partner], alone_s)
     exact_s = _next_best_s(name, result)
+    if result.status == "optimal" and _is_twin(number, problem, table, result):
+        exact_s = best_s
     explained = least_s > best_s
     known_s = least_s if exact_s is None and explained else exact_s
     return Unused(
@@ -104,9 +110,23 @@ def _known(number: int, table: CostTable, result: Result, best_s: float) -> Unus
     )
 
 
+def _is_twin(number: int, problem: Problem, table: CostTable, result: Result) -> bool:
+    """Whether the plan uses a cluster that is identical to this one.
+
+    Alternatives never differ from the plan in which of such clusters they use.
+    """
+    if result.best is None or result.relaxed:
+        return False
+    pipeline = result.best.plan.pipeline
+    part = table.at(pipeline.microbatches)
+    groups = leaders(table, part, problem.rules, PRUNED)
+    used = {problem.cluster_index(stage.cluster) for stage in pipeline.stages}
+    return groups[number] in {groups[j] for j in used}
+
+
 def _next_best_s(cluster: str, result: Result) -> float | None:
     """Return the time of the best plan with a cluster if the search has found it."""
-    if result.status != "optimal":
+    if not result.ranks_are_proven:
         return None
     return next(
         (

@@ -73,7 +73,7 @@ def test_what_a_launcher_costs_is_said_at_once() -> None:
         proven=False,
     )
     parts = plan_report(result(launch=launch), PRICED)
-    text = "megatron costs +5.26% in closed form, +0.00% simulated, against the best"
+    text = "megatron costs +5.26% in closed form, +0.00% simulated, against the plan"
     assert any(str(part).startswith(text) for part in parts)
 
 

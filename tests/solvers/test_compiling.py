@@ -120,6 +120,28 @@ def test_a_cache_in_a_file_is_no_cache(
     assert is_compiled([_SET])
 
 
+def test_a_lock_that_cannot_be_taken_is_done_without() -> None:
+    (machine_code.kept_folder() / "compiling.lock").mkdir(parents=True)
+    compile_once([_SET], jobs=1)
+    assert is_compiled([_SET])
+
+
+def test_a_module_whose_folder_is_read_only_is_noticed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    own = machine_code.folder_of(_MODULE)
+    own.mkdir(parents=True)
+    known = os.access
+
+    def access(path: Path, mode: int) -> bool:
+        return path != own and known(path, mode)
+
+    monkeypatch.setattr("os.access", access)
+    with pytest.warns(CompilingWarning, match="Permission denied"):
+        compile_once([_SET], jobs=1)
+    assert is_compiled([_SET])
+
+
 def test_who_comes_second_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     """What the first one compiles is not compiled again."""
     folder = machine_code.kept_folder()

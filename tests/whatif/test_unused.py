@@ -74,6 +74,40 @@ def test_no_plan_is_faster_than_the_bounds(link: str, schedule: str) -> None:
             ) * (1 - 1e-9)
 
 
+TWINS = """\
+model: {layers: 8, hidden: 4096, heads: 32, ffn: 11008, vocab: 32000}
+clusters:
+  - {name: a, accelerator: A100-80GB, nodes: 1, devices_per_node: 4,
+     inter_node: {bandwidth: 100 Gbps, latency: 5 us}}
+  - {name: b, accelerator: A100-80GB, nodes: 1, devices_per_node: 4,
+     inter_node: {bandwidth: 100 Gbps, latency: 5 us}}
+links: {default: {bandwidth: 6 Gbps, latency: 1 ms}}
+training: {global_batch: 16, seq_len: 4096, schedule: 1f1b, recompute: none}
+pin: {forbid: {clusters: {a: {tp: [2, 4]}, b: {tp: [2, 4]}}}}
+"""
+
+
+def test_a_plan_with_an_identical_cluster_takes_as_long() -> None:
+    request, result = solved(TWINS, top=40)
+    (told,) = unused_clusters(request.problem, request.table, result)
+    assert (told.cluster, told.more, told.proven) == ("b", 0.0, True)
+    assert unused_text(told).startswith(
+        "b is not used: the best plan with it takes as long."
+    )
+
+
+def test_next_best_plans_that_nobody_proved_prove_nothing() -> None:
+    request, result = solved(PROBLEM.format(link=SLOW, schedule="1f1b"), top=30)
+    (exact,) = unused_clusters(request.problem, request.table, result)
+    assert exact.proven
+    first, *others = result.settlements
+    left = replace(first, how="unsettled")
+    open_still = replace(result, settlements=(left, *others))
+    assert not open_still.ranks_are_proven
+    (told,) = unused_clusters(request.problem, request.table, open_still)
+    assert not told.proven
+
+
 def test_a_slow_link_is_the_reason() -> None:
     request, result = solved(PROBLEM.format(link=SLOW, schedule="1f1b"))
     (told,) = unused_clusters(request.problem, request.table, result)

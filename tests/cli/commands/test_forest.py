@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from hetopt.base.machine_code import kept_folder
 from hetopt.cost.profiles.file import write_profile
 from tests.cli.conftest import SMALL, RunHetopt
 from tests.cost.profiling import make_profile
@@ -69,12 +70,21 @@ def test_evaluate_writes_tables_data_and_pictures(
     assert float(rows[0]["forest_s"]) > 0
 
 
+def cache(folder: Path) -> str:
+    """Return a folder as a cache without predictions, but with the machine code."""
+    (folder / "hetopt").mkdir(exist_ok=True)
+    numba = folder / "hetopt" / "numba"
+    if not numba.is_symlink():
+        numba.symlink_to(kept_folder())
+    return str(folder)
+
+
 @pytest.mark.slow
 def test_a_plan_from_a_profile(
     folder: Path, tmp_path: Path, run_hetopt: RunHetopt
 ) -> None:
     def run(*arguments: str, cwd: Path = folder) -> tuple[int, str, str]:
-        done = run_hetopt(*arguments, cwd=cwd, XDG_CACHE_HOME=str(tmp_path))
+        done = run_hetopt(*arguments, cwd=cwd, XDG_CACHE_HOME=cache(tmp_path))
         return done.returncode, done.stdout, done.stderr
 
     code, printed, warned = run("plan", "problem.yaml", "--out", "plan.json", "--json")
@@ -92,7 +102,7 @@ def test_a_plan_from_a_profile(
 def test_a_plan_far_outside_its_profile_is_warned_about(
     folder: Path, tmp_path: Path, run_hetopt: RunHetopt
 ) -> None:
-    done = run_hetopt("plan", "wide.yaml", cwd=folder, XDG_CACHE_HOME=str(tmp_path))
+    done = run_hetopt("plan", "wide.yaml", cwd=folder, XDG_CACHE_HOME=cache(tmp_path))
     assert done.returncode == 0
     (line,) = done.stderr.splitlines()
     assert line.startswith("warning: cluster 'fast': the plan uses shapes far")
@@ -106,7 +116,7 @@ def test_a_profile_of_another_device_is_warned_about(
     text = (folder / "problem.yaml").read_text()
     other = text.replace("{fast: profile.csv}", "{slow: profile.csv}")
     (folder / "other.yaml").write_text(other)
-    done = run_hetopt("plan", "other.yaml", cwd=folder, XDG_CACHE_HOME=str(tmp_path))
+    done = run_hetopt("plan", "other.yaml", cwd=folder, XDG_CACHE_HOME=cache(tmp_path))
     assert done.returncode == 0
     assert done.stderr.startswith("warning: cluster 'slow': its latencies come from")
     assert "profile.csv of A100-80GB, not of " in done.stderr

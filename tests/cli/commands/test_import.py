@@ -325,9 +325,9 @@ def test_explain_within_a_launchers_limits_and_with_a_table(
     ):
         done = run_hetopt(*arguments, cwd=small)
         assert done.returncode == 0, done.stderr
-    for chosen in (("--plan", "for.json"), ("--table", "explained.json")):
+    for chosen in (("for.json",), ("--table", "explained.json")):
         done = run_hetopt(
-            *("explain", "problem.yaml", "--mine", str(mine), *chosen, "--json"),
+            *("explain", "problem.yaml", *chosen, "--mine", str(mine), "--json"),
             cwd=small,
         )
         assert done.returncode == 0, done.stderr

@@ -28,7 +28,7 @@ def test_plan_and_check(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     assert data["solver"] == "mcts"
     assert data["status"] == "feasible"
     assert 0 < data["lower_bound_s"] < data["closed_form_s"]
-    assert "not proven" in capsys.readouterr().out
+    assert "from the best possible" in capsys.readouterr().out
     assert main(["check", PROBLEM, str(out)]) == 0
 
 
