@@ -62,7 +62,9 @@ OWN_WORDS = (
     r"stopped: interrupted",
     r"stopped before a plan was found",
     r"warning: cluster '.*",
-    r"[━╸╺ ]*\d+/(\d+|\?) (?:stages x micro-batches|functions) \S+ (reading the table|no plan yet|best|bound).*",
+    r"compiling the searches, once",
+    r"[━╸╺ ]*\d+/(\d+|\?) stages x micro-batches \S+ "
+    r"(reading the table|no plan yet|best|bound).*",
 )
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|[\r\n]")
