@@ -63,7 +63,7 @@ OWN_WORDS = (
     r"stopped before a plan was found",
     r"warning: cluster '.*",
     r"compiling the searches, once",
-    r"[━╸╺ ]*\d+/(\d+|\?) stages x micro-batches \S+ "
+    r"[━╸╺ ]*\d+/(\d+|\?) settled \S+ "
     r"(reading the table|no plan yet|best|bound).*",
 )
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")

@@ -26,7 +26,7 @@ class ProgressBar(TerminalBar):
 
         return (
             MofNCompleteColumn(),
-            TextColumn("stages x micro-batches"),
+            TextColumn("settled"),
             TimeElapsedColumn(),
         )
 

@@ -216,7 +216,7 @@ class Worker:
                 for j in range(len(part.clusters))
             ],
         )
-        for order in _orders(choices):
+        for order in filter(self._is_as_pinned, _orders(choices)):
             pins = self._fixed(choices, order)
             cutoff = min(
                 self._cutoff(),
@@ -233,6 +233,14 @@ class Worker:
             if answer.decision is not None:
                 self._report(answer.decision)
         return bound
+
+    def _is_as_pinned(self, order: Sequence[Choice]) -> bool:
+        """Whether clusters are in the user's order, if there is one."""
+        pinned = self.problem.rules.order
+        if pinned is None:
+            return True
+        places = [pinned.index(self.table.cluster_names[c.cluster]) for c in order]
+        return places == sorted(places)
 
     def _fixed(self, choices: Sequence[Choice], order: Sequence[Choice]) -> Pins:
         """Return the user's pins, with order and stages fixed as well."""
