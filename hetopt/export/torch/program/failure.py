@@ -38,7 +38,8 @@ class Watch:
         self.over = threading.Event()
 
     def __enter__(self) -> Self:
-        threading.Thread(target=self._look, daemon=True).start()
+        self.looker = threading.Thread(target=self._look, daemon=True)
+        self.looker.start()
         return self
 
     def __exit__(
@@ -49,6 +50,9 @@ class Watch:
     ) -> None:
         self.over.set()
         if error is None or isinstance(error, SystemExit):
+            # A thread that comes back from PyTorch's C++ while the interpreter ends
+            # aborts the rank.
+            self.looker.join()
             return
         if isinstance(error, KeyboardInterrupt):
             os._exit(130)
