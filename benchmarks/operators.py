@@ -13,16 +13,24 @@ the kernels is left out at a time, with all rows that repeat them, while others 
 same models and weights stay: the rest is the library's choice of kernels, which sizes
 do not determine. "Repeats" compares each row with the median of the other rows of the
 same kernel: the noise of the measurements.
+
+With ``--random-forest SHARE`` random forests grow in place of extremely randomised
+trees: as many trees with as many rows in a leaf, each split chosen from SHARE of the
+features. Neither forest is tuned to what is left out.
 """
 
 from __future__ import annotations
 
+import argparse
 from collections import defaultdict
+from contextlib import nullcontext
 from dataclasses import replace
 from statistics import mean, median
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
 
 import numpy as np
+from sklearn.ensemble import RandomForestRegressor
 
 from hetopt.cost.operators.file import GROUP_MATMUL, MATMUL, parse_operators
 from hetopt.cost.operators.forest import SETTINGS, OperatorForest
@@ -32,6 +40,7 @@ from hetopt.problem.catalogue import operator_files
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
+    from contextlib import AbstractContextManager
 
     from hetopt.cost.operators.file import OperatorRow
     from hetopt.cost.operators.relatives import Measured
@@ -133,8 +142,26 @@ def with_weights(part: Measured, folds: Sequence[Hashable]) -> str:
     return f"{median(forest):.1%} ({median(roofline):.1%})"
 
 
-def main() -> None:
+def main(arguments: list[str] | None = None) -> None:
     """Print errors by file and class."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--random-forest", type=float, metavar="SHARE")
+    share = parser.parse_args(arguments).random_forest
+    with nullcontext() if share is None else random_forests(share):
+        print_errors()
+
+
+def random_forests(share: float) -> AbstractContextManager[object]:
+    """Return a context in which operators are learnt by random forests."""
+
+    def forest(**settings: Any) -> RandomForestRegressor:
+        return RandomForestRegressor(**{**settings, "max_features": share})
+
+    return patch("sklearn.ensemble.ExtraTreesRegressor", forest)
+
+
+def print_errors() -> None:
+    """Print the table."""
     print(
         "| device | operators | rows | forest median | mean | roofline median "
         "| weights out | sizes out | repeats | |"
