@@ -3,7 +3,7 @@
 Run with ``python -m benchmarks.blocking``. The plans that ``virtual-1f1b`` makes for
 HetAuto's three experiments are simulated as they are, and as plain 1F1B whose transfers
 block (chi = 2), and compared with the plans made for blocking transfers. The paper
-reports 1.68 to 1.84 times (section 5.1, Figure 13). Then the closed form is compared
+reports 1.68 to 1.84 times (section 7.7, Figure 13). Then the closed form is compared
 with simulation on random pipelines. All times are modelled and none depends on the
 machine.
 """

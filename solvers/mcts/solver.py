@@ -1,6 +1,6 @@
 """The ``mcts`` solver: HetAuto's principle-guided Monte Carlo tree search.
 
-HetAuto section 4.1 (Algorithm 1, Eq. 1, Fig. 3) and section 6: random rollouts, the
+HetAuto section 4.1 (Algorithm 1, Eq. 1, Fig. 3) and section 7.1: random rollouts, the
 reward 1 / (1 + l) of the closed form l in seconds, 0 as soon as a cluster runs out
 of memory, and one sub-tree for every p, distributed among processes. Every sub-tree
 has its own random numbers and its own share of the iterations, so with a given number

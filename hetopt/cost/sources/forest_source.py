@@ -3,7 +3,7 @@
 Times that a profile lacks are derived:
 
 embedding, head     from the roofline of the cluster's accelerator, if the profile has
-                    no such rows (HetAuto, section 4.2: "do not require profiling")
+                    no such rows (HetAuto, section 4.2: "not requiring profiling")
 layer               the sum of its three blocks, if only those were profiled
 one of the blocks   its share of the layer in the roofline, if only layers were
 sliding windows     the time without a window, times the ratio of both in the roofline
