@@ -8,6 +8,7 @@ from benchmarks.figure_runs import H2
 from benchmarks.figure_tables import MODELLED, Table, above_optimum
 from benchmarks.published import H2 as TABLE_6
 from benchmarks.published import figures as published_plans
+from hetopt.whatif.mixing import hetero_speedup_ratio
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -179,4 +180,5 @@ def _ratio(
 ) -> float | None:
     if shot.tokens_per_s is None or not counts.keys() <= alone.keys():
         return None
-    return shot.tokens_per_s / sum(n * alone[chip] for chip, n in counts.items())
+    rates = (count * alone[chip] for chip, count in counts.items())
+    return hetero_speedup_ratio(shot.tokens_per_s, rates)

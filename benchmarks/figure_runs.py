@@ -18,6 +18,7 @@ from hetopt.problem.reading import read_problem
 from hetopt.problem.training.pins import ClusterPins, Domain, Pins
 from hetopt.solvers.registry import SOLVERS
 from hetopt.solvers.side_by_side import Entry, run_apart, warm_up
+from hetopt.whatif.mixing import alone_problem
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -338,7 +339,7 @@ def _h2(limit_s: float, seeds: int) -> Iterator[Order]:
     four = _read("h2-exp-b-1")
     for cluster in four.clusters:
         name = cluster.name
-        alone = replace(four, name=f"{four.name}-{name}", clusters=(cluster,))
+        alone = replace(alone_problem(four, cluster), name=f"{four.name}-{name}")
         for rule, problem in (("c = 1", without_context(alone)), ("c free", alone)):
             entry = _entry("dp", None)
             yield Order(setting=f"{name}, {rule}", problem=problem, entry=entry)

@@ -21,6 +21,7 @@ import numpy as np
 
 from hetopt.base.deadline import Deadline
 from hetopt.cost.build import build_table
+from hetopt.pricing.balance import balance
 from hetopt.pricing.price import price
 from hetopt.problem.catalogue import problem_files
 from hetopt.problem.digest import problem_digest
@@ -152,22 +153,16 @@ def rescheduled(plan: Plan, table: CostTable) -> Plan:
     return replace(plan, pipelines=(pipeline,))
 
 
-def balance(plan: Plan, table: CostTable) -> float:
-    """Return HAPT's load balance: mean over greatest time of a stage."""
-    times = price(plan, table).times.round_trip_ns
-    return sum(times) / len(times) / max(times)
-
-
-def line(name: str, plan: Plan, table: CostTable, *more: str) -> str:
+def line(name: str, plan: Plan, case: Case, *more: str) -> str:
     """Return a row of a table."""
-    priced = price(plan, table)
+    priced = price(plan, case.table)
     crossing = sum(priced.times.transfer_ns) / 1e6
     cells = (
         name,
         f"{len(plan.pipeline.stages)}, {plan.pipeline.microbatches}",
         f"{priced.closed_form_s:.3f}",
         f"{priced.iteration_time_s:.3f}",
-        f"{balance(plan, table):.1%}",
+        f"{balance(case.problem, plan, priced):.1%}",
         f"{crossing:.1f}",
         *more,
     )
@@ -187,9 +182,7 @@ def main() -> int:
             print(f"| {case.name} | {result.status} |" + " |" * 6)
             continue
         print(
-            line(
-                case.name, result.best.plan, case.table, result.status, f"{spent:.1f}"
-            ),
+            line(case.name, result.best.plan, case, result.status, f"{spent:.1f}"),
             flush=True,
         )
     finest = cases[-1]
@@ -209,7 +202,7 @@ def main() -> int:
                 priced.memory_bytes, priced.usable_bytes, strict=True
             )
         )
-        print(line(name, plan, finest.table, "yes" if fits else "no"), flush=True)
+        print(line(name, plan, finest, "yes" if fits else "no"), flush=True)
     return 0
 
 

@@ -26,10 +26,10 @@ from benchmarks.hapt import Case, coarsened
 from benchmarks.variants import variant
 from hetopt.cost.build import build_table
 from hetopt.planning.plan import plan as plan_of
+from hetopt.pricing.balance import balance
 from hetopt.pricing.price import price
 from hetopt.problem.problem import Problem
 from hetopt.problem.reading import read_problem_text
-from hetopt.report.balance import balance
 from hetopt.schedule.simulator import simulate
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import json
 import sys
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hetopt.base import interruption
 from hetopt.base.deadline import Deadline
@@ -21,16 +21,22 @@ from hetopt.cli.inputs import (
     workers,
 )
 from hetopt.cli.output import complain, emit
-from hetopt.cli.planned import load_made
+from hetopt.cli.paths import ensure_outputs
+from hetopt.cli.planned import load_made, load_reported
+from hetopt.cli.preparing import prepare
 from hetopt.errors import InputError
+from hetopt.solvers.kernels import kernels_for
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Sequence
 
     from hetopt.cli.parsing import Parser
     from hetopt.cost.table.table import CostTable
     from hetopt.plans.plan import Plan
     from hetopt.problem.problem import Problem
+    from hetopt.report.drawing.sheet import Part
+    from hetopt.results.result import Objective
 
 
 def add_arguments(command: Parser) -> None:
@@ -64,16 +70,22 @@ def add_arguments(command: Parser) -> None:
         help="workers of the search (default: one per core)",
     )
     command.add_argument(
+        "--out",
+        metavar="FILE",
+        help="write what --json prints, which `hetopt report --explain` shows",
+    )
+    command.add_argument(
         "--json", action="store_true", help="print the comparison as JSON, nothing else"
     )
 
 
 def run(options: argparse.Namespace) -> int:
     """Search or read the best plan; explain it, or how the user's plan differs."""
+    read = (options.plan, options.table, options.mine)
+    ensure_outputs((options.out,), read, problems=(options.problem,))
     if options.mine is None:
         return _run_alone(options)
     from hetopt.export.back.explaining import explain
-    from hetopt.report.drawing.console import draw
     from hetopt.report.explanation import explanation_report, explanation_to_json
 
     ours = None
@@ -92,19 +104,31 @@ def run(options: argparse.Namespace) -> int:
     if ours is None:
         ours = _search(problem, table, options)
     told = explain(mine, ours, table, problem, table_given=given)
-    if options.json:
-        emit(json.dumps(explanation_to_json(told), indent=2, allow_nan=False))
-    else:
-        emit(draw(explanation_report(problem.model, told), sys.stdout))
+    _tell(options, explanation_to_json(told), explanation_report(problem.model, told))
     return 0
 
 
+def _tell(
+    options: argparse.Namespace, data: dict[str, Any], parts: Sequence[Part]
+) -> None:
+    """Print the report or the data, and write the data if that was asked for."""
+    from hetopt.base.files import write_text
+    from hetopt.report.drawing.console import draw
+
+    text = json.dumps(data, indent=2, allow_nan=False)
+    emit(text if options.json else draw(parts, sys.stdout))
+    if options.out is not None:
+        write_text(options.out, text + "\n")
+
+
+# One statement for each thing that is asked.
 def _run_alone(options: argparse.Namespace) -> int:
-    """Report what limits a plan, and the time that more resources would save."""
+    """Report what limits a plan, what more resources would save, and each cluster."""
     from hetopt.pricing.price import price
-    from hetopt.report.drawing.console import draw, is_terminal
+    from hetopt.report.drawing.console import is_terminal
     from hetopt.report.whatif.reasons import reasons_report, reasons_to_json
     from hetopt.report.whatif.table import rows
+    from hetopt.whatif.mixing import mixing
     from hetopt.whatif.reasons import questions
     from hetopt.whatif.solving import Asked, Solving
     from hetopt.whatif.variants import BASE, Variant
@@ -118,12 +142,18 @@ def _run_alone(options: argparse.Namespace) -> int:
                     "leave it out"
                 )
             raise InputError(msg, field=flag)
+    objective: Objective = "closed"
     if options.plan is None:
         problem = load_problem(options.problem)
         table = load_table(problem, None)
         plan = _search(problem, table, options)
     else:
-        problem, table, (plan, *_) = load_made(options.problem, options.plan, None)
+        problem, table, (plan, *_), result = load_reported(
+            options.problem, options.plan, None
+        )
+        if result is not None and result.objective == "simulated":
+            objective = "simulated"
+    _prepare(problem, objective, options.jobs)
     asked = list(questions(problem, plan))
     variants = [
         Variant(change=BASE, problem=problem),
@@ -134,12 +164,22 @@ def _run_alone(options: argparse.Namespace) -> int:
     told = complain if is_terminal(sys.stderr) else lambda line: None
     base, *answers = rows(variants, Solving(variants, how, told).answers())
     priced, pairs = price(plan, table), list(zip(asked, answers, strict=True))
-    if options.json:
-        data = reasons_to_json(plan, priced, base, pairs)
-        emit(json.dumps(data, indent=2, allow_nan=False))
-    else:
-        emit(draw(reasons_report(problem, plan, priced, base, pairs), sys.stdout))
+    how = replace(how, objective=objective)
+    mixed = mixing(problem, plan, priced, how, lambda line: told(f"alone: {line}"))
+    _tell(
+        options,
+        reasons_to_json(plan, priced, base, pairs, mixed),
+        reasons_report(problem, plan, priced, base, pairs, mixed),
+    )
     return 0
+
+
+def _prepare(problem: Problem, objective: Objective, jobs: int | None) -> None:
+    """Compile what the searches need."""
+    used = [problem.training.schedule]
+    prepare(
+        kernels_for("auto", objective=objective, schedules=used, limited=True), jobs
+    )
 
 
 def _reread(table: CostTable, scheduled: Problem) -> CostTable:
@@ -170,6 +210,7 @@ def _search(problem: Problem, table: CostTable, options: argparse.Namespace) -> 
     from hetopt.solvers.params import RaceParams
     from hetopt.solvers.request import Request
 
+    _prepare(problem, "closed", options.jobs)
     interruption.hold()
     with ProgressBar(sys.stderr) as bar:
         request = Request(

@@ -42,6 +42,14 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         "again",
     )
     command.add_argument(
+        "--explain",
+        action="append",
+        default=[],
+        metavar="FILE",
+        help="a file that `hetopt explain --out` wrote of a PLAN: shows each cluster "
+        "alone beside it; may be given again",
+    )
+    command.add_argument(
         "--pareto",
         action="append",
         default=[],
@@ -61,11 +69,12 @@ def run(options: argparse.Namespace) -> int:
     from hetopt.problem.named import problem_path
     from hetopt.report.page.contents import Contents
     from hetopt.report.page.history import read_history
+    from hetopt.report.page.mixing import read_mixing
     from hetopt.report.page.page import page
     from hetopt.report.page.whatif import read_variants
 
     read = (*options.plans, options.table, options.journal)
-    read = (*read, *options.whatif, *options.pareto)
+    read = (*read, *options.whatif, *options.explain, *options.pareto)
     ensure_outputs((options.out,), read, problems=(options.problem,))
     if not options.out.lower().endswith((".html", ".htm")):
         raise InputError("the page is HTML: end its name in .html", file=options.out)
@@ -81,6 +90,10 @@ def run(options: argparse.Namespace) -> int:
         if options.journal is None
         else read_history(options.journal, first),
         variants=[read_variants(name, first.problem_digest) for name in options.whatif],
+        mixed=[
+            (name, read_mixing(name, (each.plan for each in plans)))
+            for name in options.explain
+        ],
         fronts=[
             (name, load_front(options.problem, name, options.table))
             for name in options.pareto
@@ -144,6 +157,7 @@ def _command(options: argparse.Namespace) -> list[str]:
     words = ["hetopt", "report", options.problem, *options.plans]
     given = [("--table", options.table), ("--journal", options.journal)]
     given += [("--whatif", name) for name in options.whatif]
+    given += [("--explain", name) for name in options.explain]
     given += [("--pareto", name) for name in options.pareto]
     for flag, value in (*given, ("--out", options.out)):
         words += [] if value is None else [flag, value]

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from hetopt.results.money import Cost
     from hetopt.results.priced_plan import PricedPlan
     from hetopt.results.result import Objective, Result
+    from hetopt.whatif.mixing import Mixing
 
 
 class Moment(NamedTuple):
@@ -141,7 +142,7 @@ class Contents:
         In the user's order, at least one.
     history
         Journal of the search for the first plan; None if not given.
-    fronts
+    mixed, fronts
         File names and contents.
     problem_name, problem_text
         The problem as the user named it, and its file's content.
@@ -154,6 +155,7 @@ class Contents:
     plans: Sequence[ReportedPlan]
     history: History | None
     variants: Sequence[Variants]
+    mixed: Sequence[tuple[str, Mixing | None]]
     fronts: Sequence[tuple[str, Front]]
     problem_name: str
     problem_text: str

@@ -18,12 +18,14 @@ from hetopt.report.page.comparison import comparison
 from hetopt.report.page.front import front
 from hetopt.report.page.history import history
 from hetopt.report.page.markup import tag, words
+from hetopt.report.page.mixing import mixing
 from hetopt.report.page.sources import alternatives, problem, reproduction
 from hetopt.report.page.stability import stability
 from hetopt.report.page.stages import stages
 from hetopt.report.page.timeline import timeline
 from hetopt.report.page.whatif import whatif
 from hetopt.report.timeline.svg import element
+from hetopt.report.whatif.mixing import TITLE
 from hetopt.version import __version__
 
 if TYPE_CHECKING:
@@ -55,6 +57,7 @@ SECTIONS = (
     _Section("next", "Next best", "The next best plans", alternatives),
     _Section("stability", "Stability", "How far coefficients may move", stability),
     _Section("whatif", "What if", "What if", whatif),
+    _Section("mixing", "Mixing", TITLE, mixing),
     _Section("front", "Prices", "Time against price", front),
     _Section("problem", "Problem", "The problem", problem),
     _Section("again", "Again", "How to make this again", reproduction),

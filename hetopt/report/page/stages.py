@@ -6,12 +6,13 @@ from itertools import groupby
 from typing import TYPE_CHECKING, NamedTuple
 
 from hetopt.base.words import counted
-from hetopt.report.balance import balance
+from hetopt.pricing.balance import balance
 from hetopt.report.page.colours import cluster_colour
 from hetopt.report.page.markup import folded, table, tag, words
 from hetopt.report.plan_report import BYTES_PER_GB, boundary_table, stage_table
 from hetopt.report.rows import stage_rows
 from hetopt.report.summary import in_chunks, offloads, shape
+from hetopt.report.whatif.mixing import balance_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -21,10 +22,6 @@ if TYPE_CHECKING:
 
 #: With more stages no lines are drawn between them: a phone has too few pixels.
 _DENSE = 48
-_EVEN = (
-    "of the slowest stage's time for a micro-batch, weighted by their peak FLOP/s "
-    "(load balance of HAPT, Eq. 25)."
-)
 #: Heights of the row of idle shares: the least that holds all of them.
 _SCALES = (0.1, 0.25, 0.5, 1.0)
 #: Rows of a table beyond which it is folded at first.
@@ -174,7 +171,7 @@ def _tables(plan: ReportedPlan) -> Iterator[str]:
     own = stage_table(plan.plan, model=model, price=plan.price, whole=True)
     if number > 1:
         even = balance(plan.problem, plan.plan, plan.price)
-        yield words("p", f"On average the devices in use compute {even:.1%} {_EVEN}")
+        yield words("p", balance_text(even))
     title = "Table of stages"
     yield folded(title, table([own], title), open_=number <= _MOST_ROWS)
     if number > 1:

@@ -310,6 +310,22 @@ FRONT: Schema = {
     ),
 }
 
+_ALONE = {
+    "cluster": TEXT,
+    "devices": whole(1),
+    "status": one_of((*get_args(Status), "failed")),
+    **dict.fromkeys(("time_s", "gap", "tokens_per_s"), _NUMBER),
+    "reason": or_null(TEXT),
+}
+_MIXING = {
+    "objective": one_of(("closed", "simulated")),
+    **dict.fromkeys(("time_s", "tokens_per_s"), POSITIVE),
+    "balance": {**POSITIVE, "description": "Load balance of HAPT, Eq. 25."},
+    "over_fastest": _NUMBER,
+    "hetero_speedup_ratio": {**_NUMBER, "description": "Of H2, section 6.2."},
+    "alone": row(record(_ALONE), 2),
+}
+
 REASONS: Schema = {
     "$schema": DRAFT,
     "title": "hetopt reasons",
@@ -355,6 +371,10 @@ REASONS: Schema = {
                     }
                 )
             ),
+            "mixing": {
+                **or_null(record(_MIXING)),
+                "description": "Each cluster alone; null if there is only one.",
+            },
         }
     ),
 }

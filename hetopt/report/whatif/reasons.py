@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from hetopt.report.plan_report import BYTES_PER_GB, stage_table
 from hetopt.report.rounding import at_least, percent, rounded
 from hetopt.report.summary import gap_text
+from hetopt.report.whatif.mixing import TITLE, mixing_report
 from hetopt.report.whatif.table import change_text
 from hetopt.whatif.reasons import limits_of
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from hetopt.problem.problem import Problem
     from hetopt.report.drawing.sheet import Part
     from hetopt.report.whatif.table import Row
+    from hetopt.whatif.mixing import Mixing
     from hetopt.whatif.reasons import Question
     from hetopt.whatif.unused import Unused
 
@@ -34,6 +36,7 @@ def reasons_report(
     price: Price,
     base: Row,
     answers: Sequence[tuple[Question, Row]],
+    mixing: Mixing | None,
 ) -> list[Part]:
     """Return what ``hetopt explain`` prints of one plan.
 
@@ -43,18 +46,26 @@ def reasons_report(
         Row of the unchanged problem.
     answers
         Questions, each with the row of the problem that answers it.
+    mixing
+        None if there is only one cluster.
     """
+    mixed = [] if mixing is None else ["", TITLE, "", *mixing_report(mixing)]
     return [
         stage_table(plan, model=problem.model, price=price),
         "",
         *_limits(plan, price),
         *_standing(price, base),
         *(_sentence(question, row, base) for question, row in answers),
+        *mixed,
     ]
 
 
 def reasons_to_json(
-    plan: Plan, price: Price, base: Row, answers: Sequence[tuple[Question, Row]]
+    plan: Plan,
+    price: Price,
+    base: Row,
+    answers: Sequence[tuple[Question, Row]],
+    mixing: Mixing | None,
 ) -> dict[str, Any]:
     """Return the same as plain JSON data; see ``hetopt schema reasons``."""
     return {
@@ -77,6 +88,7 @@ def reasons_to_json(
             }
             for question, row in answers
         ],
+        "mixing": None if mixing is None else asdict(mixing),
     }
 
 

@@ -84,6 +84,47 @@ def test_answers_are_those_of_the_changed_problems(
     assert "Stage 0 on fast sets the pace: it is busy for" in printed
     assert "slow is not used: the best plan that uses it takes" in printed
     assert "One more node of fast would save" in printed
+    assert "Is mixing worth it?" in printed
+
+
+def test_each_cluster_alone_is_a_problem_of_its_own(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """The plan's own objective is that of the clusters alone; ``--out`` keeps it."""
+    site = ["site.yaml", "--jobs", "1", "--json"]
+    assert main(["plan", *site, "--objective", "simulated", "--out", "plan.json"]) == 0
+    best = json.loads(capsys.readouterr().out)
+    command = ["explain", "site.yaml", "plan.json", "--jobs", "1"]
+    assert main([*command, "--json", "--out", "why.json"]) == 0
+    printed = capsys.readouterr().out
+    assert Path("why.json").read_text() == printed
+    told = json.loads(printed)
+    jsonschema.validate(told, REASONS)
+    mixed = told["mixing"]
+    assert mixed["objective"] == "simulated"
+    assert mixed["time_s"] == pytest.approx(best["iteration_time_s"])
+    rates = []
+    for each, cluster in zip(mixed["alone"], DATA["clusters"], strict=True):
+        Path("one.yaml").write_text(yaml.safe_dump({**DATA, "clusters": [cluster]}))
+        one = ["plan", "one.yaml", "--jobs", "1", "--json"]
+        assert main([*one, "--objective", "simulated"]) == 0
+        own = json.loads(capsys.readouterr().out)
+        assert each["cluster"] == cluster["name"]
+        assert each["time_s"] == pytest.approx(own["iteration_time_s"])
+        rates.append(8 * 1024 / own["iteration_time_s"])
+    ratio = 8 * 1024 / best["iteration_time_s"] / sum(rates)
+    assert mixed["hetero_speedup_ratio"] == pytest.approx(ratio)
+    assert main([*command, "--out", "plan.json"]) == 2
+    assert "plan.json" in capsys.readouterr().err
+
+
+def test_one_cluster_is_not_compared(capsys: pytest.CaptureFixture[str]) -> None:
+    one = {**DATA, "clusters": DATA["clusters"][:1]}
+    Path("one.yaml").write_text(yaml.safe_dump(one))
+    command = ["explain", "one.yaml", "--jobs", "1"]
+    assert main([*command, "--out", "why.json"]) == 0
+    assert "mixing" not in capsys.readouterr().out
+    assert json.loads(Path("why.json").read_text())["mixing"] is None
 
 
 def test_a_plan_that_is_not_the_best(capsys: pytest.CaptureFixture[str]) -> None:

@@ -46,6 +46,15 @@ def beside(planned: Path) -> Path:
     return planned
 
 
+@pytest.fixture(scope="session")
+def explained(planned: Path) -> Path:
+    """Return what ``hetopt explain`` writes about the plan."""
+    names = [str(planned / name) for name in ("problem.yaml", "plan.json")]
+    out = planned / "why.json"
+    assert main(["explain", *names, "--jobs", "1", "--out", str(out)]) == 0
+    return out
+
+
 def report(*arguments: str) -> Document:
     """Return the page, which must be well-formed and ask for nothing."""
     assert main(["report", *arguments, "--out", "page.html"]) == 0
@@ -317,6 +326,45 @@ def test_variants_without_proof_or_plan_are_told_apart(
     assert f"{one['closed_form_s']:.3g} s, " in page.text("span")
     assert "not proven, gap 50.00%" in page.text("span")
     assert "no plan: no <room>" in page.text("span")
+
+
+def test_each_cluster_alone_is_beside_the_plan(explained: Path, folder: Path) -> None:
+    shutil.copy(explained, "why.json")
+    page = report("problem.yaml", "plan.json", "--explain", "why.json")
+    assert "Is mixing worth it?" in page.text("h2")
+    mixed = json.loads(Path("why.json").read_text("utf-8"))["mixing"]
+    for each in mixed["alone"]:
+        assert each["cluster"] in page.text("td")
+        assert rounded(each["time_s"]) in page.text("td")
+    assert f"{mixed['hetero_speedup_ratio']:.1%} of the tokens" in page.text()
+    assert "--explain why.json --out page.html" in page.text("code")
+    assert "None given: `hetopt explain" in report("problem.yaml", "plan.json").text()
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "says"),
+    [
+        ("hetopt-reasons/1", "other/1", "schema"),
+        ('"mixing"', '"mixed"', "mixed"),
+        ('"schedule": "', '"schedule": "g', "plan"),
+        ('"microbatches": ', '"microbatches": 1', "plan: is not on the page"),
+    ],
+)
+def test_an_explanation_of_something_else_is_refused(
+    explained: Path,
+    folder: Path,
+    capsys: pytest.CaptureFixture[str],
+    before: str,
+    after: str,
+    says: str,
+) -> None:
+    text = explained.read_text("utf-8")
+    assert before in text
+    Path("why.json").write_text(text.replace(before, after, 1), "utf-8")
+    capsys.readouterr()
+    said = refused(capsys, "problem.yaml", "plan.json", "--explain", "why.json")
+    assert said.startswith("why.json: ")
+    assert says in said
 
 
 def test_a_long_search_is_thinned(folder: Path, beside: Path) -> None:

@@ -13,8 +13,10 @@ if TYPE_CHECKING:
 def balance(problem: Problem, plan: Plan, price: Price) -> float:
     """Return HAPT's load balance, above 0 and at most 1.
 
-    The mean time that the plan's devices compute per micro-batch, weighted by their
-    peak FLOP/s, over the longest such time (HAPT, Eq. 25).
+    HAPT, Eq. 25: 1 - sum_i (td_max - td_i) peak_i / (td_max sum_i peak_i) over the
+    devices i of the plan, where td_i is the time that device i computes (here per
+    micro-batch), td_max the longest of them, and peak_i the device's peak FLOP/s. That
+    is the mean of td_i, weighted by peak_i, over td_max.
     """
     peak = {
         cluster.name: cluster.accelerator.peak_flops_of(

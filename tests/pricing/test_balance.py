@@ -6,9 +6,9 @@ import pytest
 
 import hetopt
 from hetopt.cost.build import build_table
+from hetopt.pricing.balance import balance
 from hetopt.pricing.price import price
 from hetopt.problem.named import named_problem
-from hetopt.report.balance import balance
 
 
 def test_balance_weighs_devices_by_their_peak() -> None:
