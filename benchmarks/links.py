@@ -57,7 +57,7 @@ class Found(NamedTuple):
 
     def cell(self) -> str:
         """Return the time, and the number of stages."""
-        return f"{self.closed_form_s:.3f} ({len(self.clusters)})"
+        return f"{self.closed_form_s:.2f} ({len(self.clusters)})"
 
 
 class Row(NamedTuple):
