@@ -1,11 +1,11 @@
 """Blocking transfers: HetAuto's Figure 13, and the error of the closed form.
 
 Run with ``python -m benchmarks.blocking``. The plans that ``virtual-1f1b`` makes for
-HetAuto's three experiments are simulated as they are, and as plain 1F1B whose transfers
-block (chi = 2), and compared with the plans made for blocking transfers. The paper
-reports 1.68 to 1.84 times (section 7.7, Figure 13). Then the closed form is compared
-with simulation on random pipelines. All times are modelled and none depends on the
-machine.
+HetAuto's three experiments, with 40 and with 10 Gbps per node between clusters, are
+simulated as they are, and as plain 1F1B whose transfers block (chi = 2), and compared
+with the plans made for blocking transfers. The paper reports 1.68 to 1.84 times
+(section 7.7, Figure 13). Then the closed form is compared with simulation on random
+pipelines. All times are modelled and none depends on the machine.
 """
 
 from __future__ import annotations
@@ -22,7 +22,10 @@ from hetopt.schedule.closed_form import closed_form_ns
 from hetopt.schedule.simulator import simulate
 from hetopt.schedule.times import PipelineTimes
 
-PROBLEMS = ("hetauto-exp1", "hetauto-exp2", "hetauto-exp3")
+#: HetAuto's experiments at both rates between clusters.
+PROBLEMS = tuple(
+    f"hetauto-exp{number}{rate}" for rate in ("", "-10gbps") for number in (1, 2, 3)
+)
 BLOCKING: tuple[ScheduleName, ...] = ("1f1b-batched", "1f1b-blocking")
 CASES = 300
 

@@ -1,4 +1,4 @@
-"""The page about fidelity quotes the errors that `hetopt forest evaluate` finds."""
+"""The page about fidelity quotes what `hetopt forest evaluate` and benchmarks find."""
 
 from __future__ import annotations
 
@@ -24,3 +24,15 @@ def test_errors_of_the_forest_are_those_on_the_profile_that_ships() -> None:
         f"the roofline's error is {found.score(split, ROOFLINE).mape:.1%}, that of the "
         f"nearest profiled shape {found.score(split, NEIGHBOUR).mape:.1%}"
     ) in page
+
+
+def test_rates_between_clusters_are_those_of_the_benchmark() -> None:
+    found = (ROOT / "benchmarks" / "results" / "links.md").read_text("utf-8")
+    head = "| hetauto-exp3 | "
+    rows = [
+        "| " + line.removeprefix(head)
+        for line in found.splitlines()
+        if line.startswith(head)
+    ]
+    assert len(rows) > 2
+    assert "\n".join(rows) in read_page("docs/explanation/fidelity.md")

@@ -18,7 +18,7 @@ EXAMPLES = {
     "export_plan": "bundle-megatron/hostfile",
     "own_solver": "draw: feasible",
     "pin_and_explain": "degrees on a100: ",
-    "plan_a_problem": "9.894 s per iteration, simulated",
+    "plan_a_problem": " s per iteration, simulated",
     "what_if": "another node of h20: ",
 }
 

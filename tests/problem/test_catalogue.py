@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from itertools import product
 from math import prod
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 
 from hetopt.problem.building.model import build_model
 from hetopt.problem.catalogue import accelerators, model_presets, problem_files
+from hetopt.problem.cluster.cluster import ClusterLinks
 from hetopt.problem.model.kinds import HEAD
 from hetopt.problem.model.model import Model
 from hetopt.problem.reading import read_problem
@@ -25,6 +27,7 @@ DEVICES = [
 ]  # fmt: skip
 PROBLEMS = [
     "hetauto-exp1", "hetauto-exp2", "hetauto-exp3", "hetauto-exp2-32k",
+    "hetauto-exp1-10gbps", "hetauto-exp2-10gbps", "hetauto-exp3-10gbps",
     "hetauto-exp3-published", "hetauto-table1-a100", "hetauto-table1-h20",
     "hetauto-table1-a2", "hetauto-appendix-a", "h2-exp-a-1", "h2-exp-a-2",
     "h2-exp-b-1", "h2-exp-b-2", "h2-exp-c-1", "h2-exp-c-2", "h2-exp-d", "hapt-gpt39b",
@@ -154,6 +157,22 @@ def test_hapt_has_146_units() -> None:
 def test_h2_batches(name: str, sequences: int) -> None:
     problem = read_problem(str(problem_files()[name]))
     assert problem.training.global_batch == sequences
+
+
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_hetauto_s_experiments_differ_from_those_at_10_gbps_in_the_rate_alone(
+    number: int,
+) -> None:
+    """40 Gbps per node are inferred, see docs/explanation/fidelity.md."""
+    ours, old = (
+        read_problem(str(problem_files()[f"hetauto-exp{number}{rate}"]))
+        for rate in ("", "-10gbps")
+    )
+    link = ours.links.default
+    assert link is not None
+    assert link.node_bytes_per_s == 40e9 / 8
+    slower = ClusterLinks(default=replace(link, node_bytes_per_s=10e9 / 8))
+    assert replace(ours, name=old.name, links=slower) == old
 
 
 def test_hetauto_exp3_s_published_solution_uses_every_device() -> None:

@@ -35,6 +35,7 @@ from hetopt.solvers.request import Request
 from tests.oracle import brute_force
 from tests.oracle.brute_force import Answer, Found
 from tests.oracle.instances import Instance, make_instance
+from tests.solvers.race.agreeing import ensure_best
 
 SEEDS = range(300)
 #: Some of them, one on the quick run.
@@ -102,6 +103,11 @@ def linked(seed: int) -> Instance:
     problem = with_links(drawn.problem, rng)
     if seed % 3 == 1:
         problem = with_a_middle(problem, rng)
+    return crossing(drawn, problem)
+
+
+def crossing(drawn: Instance, problem: Problem) -> Instance:
+    """The drawn instance with what a problem's links make of its boundaries."""
     table = drawn.table
     slices = table_slices(
         problem,
@@ -110,7 +116,25 @@ def linked(seed: int) -> Instance:
         permitted_strategies(problem.pins.resharding),
     )
     table = replace(table, slices=tuple(slices), problem_digest=problem_digest(problem))
-    return Instance(seed=seed, problem=problem, table=table)
+    return replace(drawn, problem=problem, table=table)
+
+
+def at_rate(seed: int, bytes_per_s: float) -> Instance:
+    """An instance whose clusters are all joined at so much per node, and all used."""
+    drawn = make_instance(seed, clusters=2 + seed % 2, pinned=False)
+    problem = drawn.problem
+    assert problem.links.default is not None
+    link = replace(
+        problem.links.default,
+        connection_bytes_per_s=None,
+        node_bytes_per_s=bytes_per_s,
+    )
+    problem = with_a_middle(problem, Random(seed))
+    clusters = tuple(
+        replace(each, uplink_bytes_per_s=None) for each in problem.clusters
+    )
+    links = ClusterLinks(default=link)
+    return crossing(drawn, replace(problem, clusters=clusters, links=links))
 
 
 @cache
@@ -143,6 +167,14 @@ def test_solvers_agree_with_brute_force(seed: int) -> None:
             assert result.best.plan == brute_force.to_plan(problem, table, best)
         data = json.loads(json.dumps(result.to_json()))
         assert check_result(problem, table, data) == []
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_optima_follow_the_rate_of_a_node(seed: int) -> None:
+    slow, fast = (ensure_best("dp", at_rate(seed, rate)) for rate in (1e7, 4e7))
+    assert (slow is None) == (fast is None)
+    if slow is not None and fast is not None:
+        assert slow > fast
 
 
 @pytest.mark.quick_seeds(2)
