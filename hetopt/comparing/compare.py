@@ -51,7 +51,9 @@ def compare(
     runner = _Runner(told, kept, problems, entries)
     contests = []
     for problem in problems:
-        runs = [runner.run(problem, entry) for entry in entries if _fits(entry, problem)]
+        runs = [
+            runner.run(problem, entry) for entry in entries if _fits(entry, problem)
+        ]
         extra = [
             runner.run(
                 problem,

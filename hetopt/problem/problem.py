@@ -140,14 +140,14 @@ class Problem(Shown):
         return self.training.chunks == 1 or q % p == 0
 
     def with_every_cluster(self) -> Problem:
-        """Return the problem with pins that give every cluster stages (HetAuto, Eq. 12).
+        """Return the problem with pins that give every cluster stages.
 
-        A cluster that pins leave out stays unused.
+        HetAuto, Eq. 12. A cluster that pins leave out stays unused.
         """
         order, pinned = self.pins.order, {}
         for cluster in self.clusters:
             own = self.pins.of(cluster.name)
-            if own.stages == NO_STAGES or order and cluster.name not in order:
+            if own.stages == NO_STAGES or (order and cluster.name not in order):
                 continue
             stages = replace(own.stages, forbidden=own.stages.forbidden | {0})
             pinned[cluster.name] = replace(own, stages=stages)

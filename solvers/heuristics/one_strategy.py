@@ -56,9 +56,7 @@ def solve_uniform(request: Request) -> Result:
 
 def solve_amp(request: Request) -> Result:
     """Find the best plan of one strategy; see ``hetopt.solvers.request.Solve``."""
-    return solve_by(
-        partial(_search, equal=False), request, solver="amp", context=False
-    )
+    return solve_by(partial(_search, equal=False), request, solver="amp", context=False)
 
 
 def _search(finds: Finds, *, equal: bool) -> None:
@@ -224,7 +222,9 @@ class _EqualStrategy:
         alone = np.eye(len(hosts), dtype=bool)
         least = kappa.min(axis=0, initial=np.iinfo(kappa.dtype).max)
         self._transfer = int(least.min()) if kappa.size else 0
-        self._crossing = int(least[~alone].min(initial=least.max())) if kappa.size else 0
+        self._crossing = (
+            int(least[~alone].min(initial=least.max())) if kappa.size else 0
+        )
         ends = np.array(chain.lead) + np.array(chain.trail)
         self._ends = min(int(own @ ends) for own in tau)
         self._room = [int(own.max_stages[0]) for own in hosts]

@@ -101,9 +101,7 @@ def first_plan(
     return best
 
 
-def _by_bound(
-    problem: Problem, table: CostTable, *, context: bool
-) -> list[TableSlice]:
+def _by_bound(problem: Problem, table: CostTable, *, context: bool) -> list[TableSlice]:
     """Return the slices with their promising strategies, least bound first.
 
     Where a slice has many strategies, its bound is over those with room for the model.

@@ -27,6 +27,7 @@ from hetopt.solvers.bounds.relaxation import Relaxation
 from hetopt.solvers.decisions.copies import canonical
 from hetopt.solvers.decisions.identical import leaders
 from hetopt.solvers.race.device_time import share_out
+from hetopt.solvers.race.first_plan import ensure_plan
 from hetopt.solvers.race.ledger import Ledger
 from hetopt.solvers.race.messages import (
     NO_CUTOFF,
@@ -191,3 +192,7 @@ class UnprovenLedger(Ledger):
             )
             return replace(result, reason=reason)
         return result
+
+    def ensure_plan(self) -> None:
+        """Find a plan of one strategy if there is none."""
+        ensure_plan(self, self.request.problem)

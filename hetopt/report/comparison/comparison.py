@@ -209,8 +209,7 @@ def rows(contest: Contest) -> list[Row]:
     """Return one row for every run."""
     references = contest.references()
     return [
-        _row(contest, run, references.get(run.entry.space))
-        for run in contest.every
+        _row(contest, run, references.get(run.entry.space)) for run in contest.every
     ]
 
 
@@ -223,9 +222,7 @@ def reference(runs: Iterable[Run], space: Space) -> Reference | None:
         if run.closed_form_s is not None and holds(space, run.entry.space)
     ]
     proven = [
-        run
-        for run in inside
-        if run.status == "optimal" and run.entry.space == space
+        run for run in inside if run.status == "optimal" and run.entry.space == space
     ]
     best = min(proven or inside, key=lambda run: run.closed_form_s or 0.0, default=None)
     if best is None or best.closed_form_s is None:

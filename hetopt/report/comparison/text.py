@@ -157,7 +157,7 @@ def footnotes(contest: Contest, found: list[Row]) -> list[str]:
         )
     if names := dict.fromkeys(row.solver for row in found if row.every_cluster):
         lines.append(
-            f"{', '.join(names)}{EVERY_CLUSTER}: each cluster hosts stages, as in "
+            f"every cluster ({', '.join(names)}): each cluster hosts stages, as in "
             "HetAuto's Eq. 12; compared with the best of all plans that do the same"
         )
     for relaxed in dict.fromkeys(row.relaxed for row in found if row.marked):
