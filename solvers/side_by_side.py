@@ -30,6 +30,7 @@ from hetopt.solvers.registry import SOLVERS, register_solver, solver
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
 
+    from hetopt.cost.table.table import CostTable
     from hetopt.plans.plan import Plan
     from hetopt.problem.problem import Problem
     from hetopt.problem.training.choices import ScheduleName
@@ -262,10 +263,11 @@ def _answer(problem: Problem, entry: Entry) -> dict[str, Any]:
     from hetopt.results.money import cost_of
     from hetopt.solvers.request import Request
 
-    asked, problem = problem, entry.posed(problem)
     ensure_can(entry.solver, entry.asked)
     ensure_plans(entry.solver, problem.training.schedule)
-    table = build_table(problem)
+    known = build_table(problem)
+    problem = entry.posed(problem)
+    table = replace(known, problem_digest=problem_digest(problem))
     solve = load(entry.solver)
     recorder = _Recorder(Deadline.after(entry.time_limit_s), entry.enough_s)
     result = solve(
@@ -290,12 +292,10 @@ def _answer(problem: Problem, entry: Entry) -> dict[str, Any]:
     ):
         raise SolverError(f"its plan fails the check: {'; '.join(findings)}")
     best = result.best
-    # A plan that keeps more pins is one of the problem as it was asked.
-    digest = problem_digest(asked)
     return {
         "status": result.status,
         "trace": tuple(recorder.trace),
-        "plan": replace(best.plan, problem_digest=digest) if best else None,
+        "plan": _as_asked(best.plan, known) if best else None,
         "closed_form_s": best.closed_form_s if best else None,
         "iteration_time_s": best.iteration_time_s if best else None,
         "cost": cost_of(problem, best.plan, best.iteration_time_s) if best else None,
@@ -304,6 +304,15 @@ def _answer(problem: Problem, entry: Entry) -> dict[str, Any]:
         "search_time_s": recorder.search_time_s,
         "failure": result.reason,
     }
+
+
+def _as_asked(plan: Plan, table: CostTable) -> Plan:
+    """Return a plan as one of the problem of a table, which has fewer pins."""
+    from hetopt.cost.table_file.file import table_digest
+
+    return replace(
+        plan, problem_digest=table.problem_digest, table_digest=table_digest(table)
+    )
 
 
 def _params(entry: Entry, recorder: _Recorder) -> RaceParams:
