@@ -54,6 +54,7 @@ def traces(table: Table, campaign: Campaign) -> Figure:
 def _run(shot: Shot) -> Run:
     entry = Entry(
         solver=shot.solver,
+        every_cluster=shot.every_cluster,
         seed=shot.seed,
         principles=SOLVERS[shot.solver].space,
         time_limit_s=shot.limit_s,
@@ -113,7 +114,8 @@ def bars(
             width * 0.92,
             label=name,
             facecolor=_FACES[number % len(_FACES)],
-            hatch=_HATCHES[number % len(_HATCHES)],
+            # Another hatch when faces repeat.
+            hatch=_HATCHES[(number + number // len(_FACES)) % len(_HATCHES)],
             edgecolor="black",
             linewidth=0.7,
         )

@@ -17,7 +17,7 @@ from hetopt.problem.cluster.cluster import ClusterLink, ClusterLinks
 from hetopt.problem.reading import read_problem
 from hetopt.problem.training.pins import ClusterPins, Domain, Pins
 from hetopt.solvers.registry import SOLVERS
-from hetopt.solvers.side_by_side import Entry, run_apart, warm_up
+from hetopt.solvers.side_by_side import EVERY_CLUSTER, Entry, run_apart, warm_up
 from hetopt.whatif.mixing import alone_problem
 
 if TYPE_CHECKING:
@@ -60,6 +60,7 @@ class Shot:
 
     setting: str
     solver: str
+    every_cluster: bool = False
     seed: int | None
     exploration: float | None
     limit_s: float | None
@@ -74,6 +75,11 @@ class Shot:
     layout: str
     trace: tuple[tuple[float, float], ...]
     failure: str | None
+
+    @property
+    def label(self) -> str:
+        """The solver's name, and whether its plans use every cluster."""
+        return self.solver + (EVERY_CLUSTER if self.every_cluster else "")
 
     @property
     def tokens_per_s(self) -> float | None:
@@ -106,10 +112,13 @@ class Campaign:
         ]
         return cls(**data, shots=tuple(shots))
 
-    def of(self, setting: str, solver: str) -> Shot | None:
-        """Return the first run of a solver in a setting."""
+    def of(
+        self, setting: str, solver: str, *, every_cluster: bool = False
+    ) -> Shot | None:
+        """Return the first run of a solver in a setting, of one variant."""
+        wanted = (setting, solver, every_cluster)
         for shot in self.shots:
-            if (shot.setting, shot.solver) == (setting, solver):
+            if (shot.setting, shot.solver, shot.every_cluster) == wanted:
                 return shot
         return None
 
@@ -157,7 +166,7 @@ def campaign(name: str, *, limit_s: float, seeds: int) -> Campaign:
         shot = shoot(replace(order, entry=entry))
         shots.append(shot)
         print(
-            f"{name}: {shot.setting}, {shot.solver}: {shot.status} "
+            f"{name}: {shot.setting}, {shot.label}: {shot.status} "
             f"{shot.closed_form_s or shot.failure} ({shot.process_time_s:.1f} s)",
             flush=True,
         )
@@ -171,6 +180,7 @@ def shoot(order: Order) -> Shot:
     return Shot(
         setting=order.setting,
         solver=entry.solver,
+        every_cluster=entry.every_cluster,
         seed=entry.seed,
         exploration=entry.exploration,
         limit_s=entry.time_limit_s,
@@ -228,9 +238,11 @@ def _experiments(limit_s: float, seeds: int) -> Iterator[Order]:
             seed = 0 if solver.startswith("mcts") else None
             # A proof takes seconds; without a limit dp starts no workers.
             limit = None if solver == "dp" else limit_s
-            yield Order(
-                setting=name, problem=problem, entry=_entry(solver, limit, seed=seed)
-            )
+            entry = _entry(solver, limit, seed=seed)
+            yield Order(setting=name, problem=problem, entry=entry)
+            if SOLVERS[solver].every_cluster or solver == "dp":
+                every = replace(entry, every_cluster=True)
+                yield Order(setting=name, problem=problem, entry=every)
         yield Order(
             setting=f"{name}, c = 1",
             problem=without_context(problem),
@@ -243,7 +255,11 @@ def _long(limit_s: float, seeds: int) -> Iterator[Order]:
     problem = _read(LONG)
     without = without_context(problem)
     for solver in BASELINES:
-        yield Order(setting="c free", problem=problem, entry=_entry(solver, limit_s))
+        entry = _entry(solver, limit_s)
+        yield Order(setting="c free", problem=problem, entry=entry)
+        if SOLVERS[solver].every_cluster:
+            every = replace(entry, every_cluster=True)
+            yield Order(setting="c free", problem=problem, entry=every)
     for setting, each in (("c free", problem), ("c = 1", without)):
         yield Order(
             setting=setting, problem=each, entry=_entry("mcts", limit_s, seed=0)

@@ -54,6 +54,8 @@ class Solver:
         Whether it samples at random, ``--iterations`` times.
     kernels
         Compiled functions that it calls; see ``hetopt.solvers.kernels``.
+    every_cluster
+        Whether its paper gives every cluster stages. Comparisons also run it that way.
     space
         Principles that the plans of a heuristic keep. Only a bound on that space is a
         bound on its plans; one on the pruned space may not be.
@@ -70,6 +72,7 @@ class Solver:
     splits: bool = False
     samples: bool = False
     kernels: tuple[KernelSetName, ...] = ()
+    every_cluster: bool = False
     space: Principles = PRUNED
 
     def load(self) -> Solve:
@@ -129,12 +132,14 @@ _ALL = (
         home="hetopt.solvers.heuristics.one_strategy:solve_uniform",
         frees_warmups=True,
         kernels=_DP,
+        every_cluster=True,
     ),
     Solver(
         name="amp",
         home="hetopt.solvers.heuristics.one_strategy:solve_amp",
         frees_warmups=True,
         kernels=_DP,
+        every_cluster=True,
     ),
     Solver(
         name="metis",

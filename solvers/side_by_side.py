@@ -12,7 +12,7 @@ search. The second starts with the process and ends when its checked answer arri
 from __future__ import annotations
 
 import multiprocessing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from hetopt.base import interruption
@@ -30,6 +30,7 @@ from hetopt.solvers.registry import SOLVERS, register_solver, solver
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
 
+    from hetopt.cost.table.table import CostTable
     from hetopt.plans.plan import Plan
     from hetopt.problem.problem import Problem
     from hetopt.problem.training.choices import ScheduleName
@@ -48,8 +49,31 @@ _END_S = 2.0
 #: Time limit of a warm-up; all kernels are compiled by then.
 _WARM_UP_S = 300.0
 _WARM_UP_ITERATIONS = 1000
+#: Label of what is demanded of plans that leave no cluster out.
+EVERY_CLUSTER = ", every cluster"
 #: Times that differ by a smaller share are equal, but rounded differently.
 _ROUNDING = 1e-6
+
+
+@dataclass(frozen=True, slots=True)
+class Space:
+    """What the plans of a run keep; only runs of one space have the same optimum.
+
+    Attributes
+    ----------
+    every_cluster
+        Whether every cluster hosts stages (HetAuto, Eq. 12).
+    """
+
+    principles: Principles = PRUNED
+    every_cluster: bool = False
+
+    @property
+    def label(self) -> str:
+        """What is relaxed or demanded, in a few words; empty for the pruned space."""
+        names = " and ".join(self.principles.relaxed)
+        relaxed = f" with {names} relaxed" if names else ""
+        return relaxed + (EVERY_CLUSTER if self.every_cluster else "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +86,8 @@ class Entry:
         None if the solver makes no random choices.
     principles
         Principles that its plans keep.
+    every_cluster
+        Whether plans without stages on some cluster are ruled out, by pins.
     asked
         Principles in the request to the solver; a heuristic of a wider space relaxes
         some without being asked.
@@ -80,6 +106,7 @@ class Entry:
     solver: str
     seed: int | None = None
     principles: Principles = PRUNED
+    every_cluster: bool = False
     asked: Principles = PRUNED
     time_limit_s: float | None
     jobs: int | None = None
@@ -87,6 +114,20 @@ class Entry:
     iterations: int | None = None
     enough_s: float | None = None
     cutoff_s: float | None = None
+
+    @property
+    def label(self) -> str:
+        """The solver's name, and whether its plans use every cluster."""
+        return self.solver + (EVERY_CLUSTER if self.every_cluster else "")
+
+    @property
+    def space(self) -> Space:
+        """The space of its plans."""
+        return Space(self.principles, self.every_cluster)
+
+    def posed(self, problem: Problem) -> Problem:
+        """Return the problem that the solver is given."""
+        return problem.with_every_cluster() if self.every_cluster else problem
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -218,12 +259,15 @@ def _failed(why: str, *, broken: bool = True) -> dict[str, Any]:
 def _answer(problem: Problem, entry: Entry) -> dict[str, Any]:
     from hetopt.check import check_result
     from hetopt.cost.build import build_table
+    from hetopt.problem.digest import problem_digest
     from hetopt.results.money import cost_of
     from hetopt.solvers.request import Request
 
     ensure_can(entry.solver, entry.asked)
     ensure_plans(entry.solver, problem.training.schedule)
-    table = build_table(problem)
+    known = build_table(problem)
+    problem = entry.posed(problem)
+    table = replace(known, problem_digest=problem_digest(problem))
     solve = load(entry.solver)
     recorder = _Recorder(Deadline.after(entry.time_limit_s), entry.enough_s)
     result = solve(
@@ -251,7 +295,7 @@ def _answer(problem: Problem, entry: Entry) -> dict[str, Any]:
     return {
         "status": result.status,
         "trace": tuple(recorder.trace),
-        "plan": best.plan if best else None,
+        "plan": _as_asked(best.plan, known) if best else None,
         "closed_form_s": best.closed_form_s if best else None,
         "iteration_time_s": best.iteration_time_s if best else None,
         "cost": cost_of(problem, best.plan, best.iteration_time_s) if best else None,
@@ -260,6 +304,15 @@ def _answer(problem: Problem, entry: Entry) -> dict[str, Any]:
         "search_time_s": recorder.search_time_s,
         "failure": result.reason,
     }
+
+
+def _as_asked(plan: Plan, table: CostTable) -> Plan:
+    """Return a plan as one of the problem of a table, which has fewer pins."""
+    from hetopt.cost.table_file.file import table_digest
+
+    return replace(
+        plan, problem_digest=table.problem_digest, table_digest=table_digest(table)
+    )
 
 
 def _params(entry: Entry, recorder: _Recorder) -> RaceParams:

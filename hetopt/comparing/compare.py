@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product
 from typing import TYPE_CHECKING
 
 from hetopt.base.machine import machine
 from hetopt.problem.digest import problem_digest
 from hetopt.problem.training.principles import PRUNED, Principles
-from hetopt.report.comparison.comparison import Comparison, Contest, reference, without
+from hetopt.report.comparison.comparison import Comparison, Contest, reference
 from hetopt.solvers.registry import solver
-from hetopt.solvers.side_by_side import Entry, Run, run_apart, warm_up
+from hetopt.solvers.side_by_side import Entry, Run, Space, run_apart, warm_up
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -50,14 +51,17 @@ def compare(
     runner = _Runner(told, kept, problems, entries)
     contests = []
     for problem in problems:
-        runs = [runner.run(problem, entry) for entry in entries]
+        runs = [
+            runner.run(problem, entry) for entry in entries if _fits(entry, problem)
+        ]
         extra = [
             runner.run(
                 problem,
                 Entry(
                     solver=_REFERENCE,
-                    principles=space,
-                    asked=space,
+                    principles=space.principles,
+                    every_cluster=space.every_cluster,
+                    asked=space.principles,
                     time_limit_s=time_limit_s,
                     jobs=jobs,
                     cutoff_s=known.value_s * (1 + _ROOM),
@@ -106,7 +110,7 @@ class _Runner:
         self._told = told
         self._kept = kept
         # Without those for reference, which are not known yet.
-        self._runs = len(problems) * len(entries)
+        self._runs = sum(_fits(*pair) for pair in product(entries, problems))
         self._warm_ups = len(set(map(_name, entries)))
         self._count = 0
 
@@ -123,8 +127,9 @@ class _Runner:
             place = f"{len(self._warm)} of {self._warm_ups}"
             self._warm_up(name, "for reference" if reference else place, problem, entry)
         seed = "" if entry.seed is None else f", seed {entry.seed}"
+        told = f"{entry.label}{Space(entry.asked).label}"
         place = "for reference" if reference else f"{self._count} of {self._runs}"
-        self._told(f"run {place}: {problem.name}, {name}{seed}")
+        self._told(f"run {place}: {problem.name}, {told}{seed}")
         made = run_apart(problem, entry)
         if self._kept is not None:
             self._kept.add(problem, made, self.warm_up_s[name])
@@ -140,7 +145,12 @@ class _Runner:
 
 def _name(entry: Entry) -> str:
     """Return a solver's name with its space, which has its own code to compile."""
-    return f"{entry.solver}{without(entry.asked.relaxed)}"
+    return f"{entry.solver}{Space(entry.asked).label}"
+
+
+def _fits(entry: Entry, problem: Problem) -> bool:
+    """Whether a run differs from that without the demand to use every cluster."""
+    return not entry.every_cluster or len(problem.clusters) > 1
 
 
 def entries_of(
@@ -152,6 +162,8 @@ def entries_of(
     jobs: int | None,
 ) -> list[Entry]:
     """Return the runs to make: one for each solver, or for each seed if it samples.
+
+    Solvers whose papers use every cluster have two, the second one with that demand.
 
     Parameters
     ----------
@@ -173,17 +185,19 @@ def entries_of(
             entries += [replace(one, seed=seed) for seed in seeds]
         else:
             entries.append(one)
+        if known.every_cluster:
+            entries.append(replace(one, every_cluster=True))
     return entries
 
 
-def _unsettled(runs: Sequence[Run]) -> list[Principles]:
+def _unsettled(runs: Sequence[Run]) -> list[Space]:
     """Return the spaces with a plan that no run has settled or bounded."""
-    spaces = dict.fromkeys(run.entry.principles for run in runs if run.plan is not None)
+    spaces = dict.fromkeys(run.entry.space for run in runs if run.plan is not None)
     return [
         space
         for space in spaces
         if not any(
-            run.entry.principles == space
+            run.entry.space == space
             and (run.status == "optimal" or run.entry.solver in _ANY_SPACE)
             for run in runs
         )

@@ -20,10 +20,9 @@ from hetopt.check.plan.reading import read_plan
 from hetopt.cost.build import build_table
 from hetopt.errors import HetoptError, InputError
 from hetopt.problem.digest import problem_digest
-from hetopt.report.comparison.comparison import without
 from hetopt.results.money import cost_of
 from hetopt.results.result import Status
-from hetopt.solvers.side_by_side import Improvement, Run
+from hetopt.solvers.side_by_side import Improvement, Run, Space
 from hetopt.version import __version__
 
 if TYPE_CHECKING:
@@ -110,7 +109,7 @@ class KeptRuns:
                 # The line was changed: make the run again.
                 continue
             self._count += 1
-            name = f"{entry.solver}{without(entry.asked.relaxed)}"
+            name = f"{entry.label}{Space(entry.asked).label}"
             seed = "" if entry.seed is None else f", seed {entry.seed}"
             self._said(f"{problem.name}: {name}{seed}: reused from {self._file.path}")
             return kept
@@ -175,6 +174,7 @@ def _key(problem: Problem, entry: Entry) -> dict[str, Any]:
         "solver": entry.solver,
         "seed": entry.seed,
         "relaxed": list(entry.principles.relaxed),
+        "every_cluster": entry.every_cluster,
         "asked": list(entry.asked.relaxed),
         "time_limit_s": entry.time_limit_s,
         "jobs": entry.jobs,

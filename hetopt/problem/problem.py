@@ -12,7 +12,7 @@ from hetopt.problem.calibration import NO_CALIBRATION, Calibration
 from hetopt.problem.meshes import divisors
 from hetopt.problem.pinned_units import units_fault
 from hetopt.problem.training.choices import FOLDED
-from hetopt.problem.training.pins import Pins
+from hetopt.problem.training.pins import NO_STAGES, Pins
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -138,6 +138,21 @@ class Problem(Shown):
         if self.training.schedule == FOLDED:
             return q > p
         return self.training.chunks == 1 or q % p == 0
+
+    def with_every_cluster(self) -> Problem:
+        """Return the problem with pins that give every cluster stages.
+
+        HetAuto, Eq. 12. A cluster that pins leave out stays unused.
+        """
+        order, pinned = self.pins.order, {}
+        for cluster in self.clusters:
+            own = self.pins.of(cluster.name)
+            if own.stages == NO_STAGES or (order and cluster.name not in order):
+                continue
+            stages = replace(own.stages, forbidden=own.stages.forbidden | {0})
+            pinned[cluster.name] = replace(own, stages=stages)
+        clusters = {**self.pins.clusters, **pinned}
+        return replace(self, pins=replace(self.pins, clusters=clusters))
 
     def of_length(self, tokens: int) -> Problem:
         """Return the problem with sequences of this length only."""

@@ -50,7 +50,7 @@ def solve(request: Request) -> Result:
         If pins fix how many units a stage or a cluster holds, which step 2 decides.
     """
     ensure_free_units("dfs", request.problem.pins)
-    return solve_by(_search, request, solver="dfs")
+    return solve_by(_search, request, solver="dfs", context=False)
 
 
 def _search(finds: Finds) -> None:

@@ -62,7 +62,7 @@ def solve(request: Request) -> Result:
                 "dfs"
             )
             raise InputError(msg, field=f"clusters.{j}.nodes")
-    return solve_by(_search, request, solver="metis")
+    return solve_by(_search, request, solver="metis", context=False)
 
 
 def device_groups(devices: int, sizes: Sequence[int], stages: int) -> tuple[int, ...]:

@@ -1,7 +1,10 @@
 """The heuristics ``uniform`` and ``amp``: one strategy for all stages.
 
 HetAuto section 7.2. All stages have the same (dp, cp, tp) and recomputation, so a
-cluster may be used only if it has that strategy and enough devices for a stage.
+cluster may be used only if it has that strategy and enough devices for a stage. As in
+all of hetopt, clusters may stay unused unless pins forbid it
+(``Problem.with_every_cluster``); HetAuto's Eq. 12 gives every cluster stages, so that
+the smallest one limits the devices of all stages.
 
 *Uniform* is Megatron-LM on several clusters: in addition, every stage holds equally
 many layers. Micro-batch counts, strategies, orders of clusters and stages of each are
@@ -14,7 +17,8 @@ Its own program takes O(L^4). Here hetopt's dynamic program settles every
 (strategy, p, q), so the plan is the optimum of AMP's space by the common cost model.
 
 Both visit programs in the order of a lower bound, and end when that exceeds the best
-plan so far: the result is that of a full enumeration.
+plan so far: the result is that of a full enumeration. They begin with the best of a few
+plans of their space, which is reported if the time is too short for the bounds.
 """
 
 from __future__ import annotations
@@ -47,16 +51,17 @@ if TYPE_CHECKING:
 
 def solve_uniform(request: Request) -> Result:
     """Find the best plan of equal stages; see ``hetopt.solvers.request.Solve``."""
-    return solve_by(partial(_search, equal=True), request, solver="uniform")
+    return solve_by(partial(_search, equal=True), request, solver="uniform", equal=True)
 
 
 def solve_amp(request: Request) -> Result:
     """Find the best plan of one strategy; see ``hetopt.solvers.request.Solve``."""
-    return solve_by(partial(_search, equal=False), request, solver="amp")
+    return solve_by(partial(_search, equal=False), request, solver="amp", context=False)
 
 
 def _search(finds: Finds, *, equal: bool) -> None:
     """Settle every (strategy, p, q) that may have a better plan."""
+    finds.ensure_plan()
     engine = DpEngine(finds.request.seed)
     waiting = _bounds(finds, equal=equal)
     if equal:
@@ -80,7 +85,7 @@ def _bounds(finds: Finds, *, equal: bool) -> list[tuple[float, _EqualStrategy, i
             bounds += [
                 (alike.bound(p), alike, p)
                 for p in finds.problem.stage_counts
-                if p <= min(alike.most_stages, finds.chain.length)
+                if alike.least_stages <= p <= min(alike.most_stages, finds.chain.length)
             ]
     return sorted(bounds, key=lambda item: item[0])
 
@@ -117,10 +122,11 @@ def _candidates(data: ProgramData) -> Iterator[Decision]:
         if own.strategies
     }
     quickest = sorted(tau, key=lambda j: (tau[j], j))
-    hosted, left = {}, data.stages
+    hosted = {j: int(not data.permitted.may_rest(j)) for j in quickest}
+    left = data.stages - sum(hosted.values())
     for j in quickest:
-        hosted[j] = min(left, int(clusters[j].max_stages[0]))
-        left -= hosted[j]
+        more = min(left, int(clusters[j].max_stages[0]) - hosted[j])
+        hosted[j], left = hosted[j] + more, left - more
     used = [j for j in quickest if hosted[j]]
     roomy = sorted(used, key=lambda j: (-data.usable_bytes[j], j))
     for order in dict.fromkeys((tuple(roomy), tuple(used), tuple(used[::-1]))):
@@ -178,8 +184,9 @@ class _EqualStrategy:
 
     Attributes
     ----------
-    most_stages
-        Most stages of all clusters together.
+    least_stages, most_stages
+        Fewest stages, one for each cluster that has to be used, and most stages of all
+        clusters together; none if such a cluster does not have the strategy.
     """
 
     def __init__(
@@ -200,15 +207,29 @@ class _EqualStrategy:
         ]
         self._part = restrict(part, [np.array(rows, dtype=np.int64) for rows in keep])
         self._leaders = leaders
-        hosts = [own for own in self._part.clusters if own.strategies]
+        clusters = self._part.clusters
+        hosts = [own for own in clusters if own.strategies]
+        permitted = finds.pricer.permitted
+        needed = [not permitted.may_rest(j) for j in range(len(clusters))]
+        #: By host, whether it has to be used.
+        self._needed = [
+            need for own, need in zip(clusters, needed, strict=True) if own.strategies
+        ]
+        self.least_stages = sum(needed)
         tau = [(own.forward_ns + own.backward_ns)[0] for own in hosts]
         layouts = [int(own.layout[0]) for own in hosts]
         kappa = part.transfer_ns[np.ix_(chain.cut_classes, layouts, layouts)]
-        self._transfer = int(kappa.min()) if kappa.size else 0
+        alone = np.eye(len(hosts), dtype=bool)
+        least = kappa.min(axis=0, initial=np.iinfo(kappa.dtype).max)
+        self._transfer = int(least.min()) if kappa.size else 0
+        self._crossing = (
+            int(least[~alone].min(initial=least.max())) if kappa.size else 0
+        )
         ends = np.array(chain.lead) + np.array(chain.trail)
         self._ends = min(int(own @ ends) for own in tau)
         self._room = [int(own.max_stages[0]) for own in hosts]
-        self.most_stages = sum(self._room)
+        able = sum(self._needed) == self.least_stages
+        self.most_stages = sum(self._room) if able else 0
         #: Least time of l neighbouring body units on each host.
         self._run = [chain.shortest(own) for own in tau]
 
@@ -266,28 +287,43 @@ class _EqualStrategy:
     def _least(self, stages: int) -> tuple[float, float]:
         """Return lower bounds on lambda and on the fill, in ns."""
         units = self._chain.length
-        fill = self._ends + 2 * (stages - 1) * self._transfer
+        crossings = max(self.least_stages, self._fewest_hosts(stages)) - 1
+        fill = self._ends + 2 * crossings * self._crossing
+        fill += 2 * (stages - 1 - crossings) * self._transfer
         if not self._equal:
+            first = [
+                int(run[1])
+                for run, needed in zip(self._run, self._needed, strict=True)
+                if needed
+            ]
             shortest = min(int(run[1]) for run in self._run)
             rate = sum(
                 room / max(1.0, float((run[1:] / np.arange(1, units + 1)).min()))
                 for room, run in zip(self._room, self._run, strict=True)
             )
-            return max(units / rate, shortest), fill + units * shortest
+            fill += sum(first) + (units - len(first)) * shortest
+            return max(units / rate, shortest, *first), fill
         each, more = divmod(units, stages)
-        left, longest = stages, 0
-        # Stages go to the quickest hosts first: no other choice takes less time.
-        for length, room in sorted(
-            (int(run[each]), room)
-            for run, room in zip(self._run, self._room, strict=True)
+        left, longest = stages - self.least_stages, 0
+        # Other stages go to the quickest hosts first: no choice takes less time.
+        for length, room, needed in sorted(
+            (int(run[each]), room, needed)
+            for run, room, needed in zip(
+                self._run, self._room, self._needed, strict=True
+            )
         ):
-            used = min(room, left)
-            fill, left = fill + used * length, left - used
+            used = needed + min(room - needed, left)
+            fill, left = fill + used * length, left - (used - needed)
             if used:
                 longest = length
         if more:
             longest = max(longest, min(int(run[each + 1]) for run in self._run))
         return longest, fill
+
+    def _fewest_hosts(self, stages: int) -> int:
+        """Return how many hosts have room for all stages, at least."""
+        room = np.cumsum(sorted(self._room, reverse=True))
+        return 1 + int(np.searchsorted(room, stages))
 
     def _pins(self, stages: int) -> Iterator[Pins]:
         """Yield the user's pins, with those on units that the heuristic adds."""

@@ -59,16 +59,26 @@ def ensure_plan(ledger: Ledger, problem: Problem) -> None:
         ledger.find(found)
 
 
-def first_plan(problem: Problem, table: CostTable) -> Found | None:
+def first_plan(
+    problem: Problem, table: CostTable, *, context: bool = True, equal: bool = False
+) -> Found | None:
     """Return a plan of one strategy, the best of a few; None if none was found.
 
     Takes a fraction of a second, at most ``_MOST_S`` CPU seconds. It may miss the only
     plans that fit where memory is very tight.
+
+    Parameters
+    ----------
+    context
+        Whether context parallelism may be used.
+    equal
+        Whether body units of any two stages differ by one at most.
     """
     pricer = Pricer(problem, table)
     began, best = time.thread_time(), None
     waiting = deque(
-        _decisions(problem, pricer, part) for part in _by_bound(problem, table)
+        _decisions(problem, pricer, part, equal=equal)
+        for part in _by_bound(problem, table, context=context)
     )
     while waiting:
         decisions = waiting.popleft()
@@ -91,7 +101,7 @@ def first_plan(problem: Problem, table: CostTable) -> Found | None:
     return best
 
 
-def _by_bound(problem: Problem, table: CostTable) -> list[TableSlice]:
+def _by_bound(problem: Problem, table: CostTable, *, context: bool) -> list[TableSlice]:
     """Return the slices with their promising strategies, least bound first.
 
     Where a slice has many strategies, its bound is over those with room for the model.
@@ -104,6 +114,12 @@ def _by_bound(problem: Problem, table: CostTable) -> list[TableSlice]:
         q = part.microbatches
         if q not in bounds:
             continue
+        if not context:
+            keep = [
+                np.flatnonzero([strategy.cp == 1 for strategy in own.strategies])
+                for own in part.clusters
+            ]
+            part = restrict(part, keep)
         if max(len(own.strategies) for own in part.clusters) > _MOST_STRATEGIES:
             part, least = _promising(table, part)
             bounds[q] = max(bounds[q], least)
@@ -148,7 +164,7 @@ def _held_units(
 
 
 def _decisions(
-    problem: Problem, pricer: Pricer, part: TableSlice
+    problem: Problem, pricer: Pricer, part: TableSlice, *, equal: bool
 ) -> Iterator[Decision | None]:
     """Yield decisions at one q that may be plans, roughly the least estimate first.
 
@@ -160,9 +176,15 @@ def _decisions(
     for j, own in enumerate(part.clusters):
         for k, strategy in enumerate(own.strategies):
             hosts.setdefault(strategy, {})[j] = k
-    if not hosts or not len(counts):
+    rests = pricer.permitted.may_rest
+    needed = {j for j in range(len(part.clusters)) if not rests(j)}
+    places = [
+        _OneStrategy(pricer, part, each, hosts[each], needed, equal=equal)
+        for each in sorted(hosts)
+        if needed <= hosts[each].keys()
+    ]
+    if not places or not len(counts):
         return
-    places = [_OneStrategy(pricer, part, each, hosts[each]) for each in sorted(hosts)]
     grid = np.array([alike.estimates(counts) for alike in places])
     # Of each strategy the best p first, then the second best ones.
     ranked = np.argsort(grid, axis=1, kind="stable")
@@ -180,6 +202,8 @@ class _OneStrategy:
     ----------
     hosts
         The strategy's index, by cluster that has it.
+    needed
+        Clusters that have to be used.
     """
 
     def __init__(
@@ -188,7 +212,11 @@ class _OneStrategy:
         part: TableSlice,
         strategy: Strategy,
         hosts: dict[int, int],
+        needed: set[int],
+        *,
+        equal: bool,
     ) -> None:
+        self._needed, self._equal = needed, equal
         self._pricer = pricer
         self._rule = rule_of(pricer.table.schedule)
         self._part = part
@@ -250,10 +278,9 @@ class _OneStrategy:
         ):
             hosts = [j for j, count in runs for _ in range(count)]
             most = self._most_units(hosts, self._at_rest(stages))
-            units = shared(
-                self._pricer.chain.length, [self._tau[j] for j in hosts], most
-            )
-            if units is None:
+            tau = [1.0 if self._equal else self._tau[j] for j in hosts]
+            units = shared(self._pricer.chain.length, tau, most)
+            if units is None or (self._equal and max(units) > min(units) + 1):
                 yield None
                 continue
             units[0] += int(self._ends[0].sum())
@@ -268,11 +295,12 @@ class _OneStrategy:
 
     def _filled(self, clusters: Sequence[int], stages: int) -> dict[int, int]:
         """Return the stages of each cluster, with one cluster filled after another."""
-        hosted, left = {}, stages
+        hosted, left = {}, stages - len(self._needed)
         for j in clusters:
-            if left and self._room(j):
-                hosted[j] = min(left, self._room(j))
-                left -= hosted[j]
+            least = int(j in self._needed)
+            more = max(0, min(left, self._room(j) - least))
+            if least + more:
+                hosted[j], left = least + more, left - more
         return hosted
 
     def _room(self, j: int) -> int:

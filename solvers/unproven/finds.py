@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING
 
 from hetopt.base.deadline import Stopped
 from hetopt.base.run_until import run_until
 from hetopt.solvers.decisions.pricer import Pricer
+from hetopt.solvers.race.first_plan import first_plan
 from hetopt.solvers.unproven.ledger import UnprovenLedger
 
 if TYPE_CHECKING:
@@ -27,12 +29,28 @@ class Finds:
         Objective, in 1 / PERIOD_SCALE ticks, above which no plan is kept.
     """
 
-    def __init__(self, request: Request, solver: str) -> None:
+    def __init__(
+        self, request: Request, solver: str, *, context: bool, equal: bool
+    ) -> None:
         self.request, self.problem, self.table = request, request.problem, request.table
         self.ledger = UnprovenLedger(request, solver)
         self.pricer = Pricer(request.problem, request.table)
         self.chain = self.pricer.chain
         self.cutoff = self.ledger.cutoff
+        self._first = partial(
+            first_plan, self.problem, self.table, context=context, equal=equal
+        )
+
+    def ensure_plan(self) -> None:
+        """Offer a plan of the space that is found quickly, if there is none yet."""
+        ledger = self.ledger
+        if ledger.plans or ledger.looked_at_once or not ledger.open():
+            return
+        found = self._first()
+        # A search that runs out of time is made again after it.
+        ledger.looked_at_once = True
+        if found is not None:
+            self.offer(found.decision)
 
     def check_time(self) -> None:
         """Raise Stopped when time is up, KeyboardInterrupt if the user interrupts."""
@@ -61,7 +79,12 @@ class Finds:
 
 
 def solve_by(
-    search: Callable[[Finds], None], request: Request, *, solver: str
+    search: Callable[[Finds], None],
+    request: Request,
+    *,
+    solver: str,
+    context: bool = True,
+    equal: bool = False,
 ) -> Result:
     """Run a heuristic, then bound what it may have missed.
 
@@ -71,13 +94,17 @@ def solve_by(
         Searches plans until it has nothing left to try, or ``finds`` raises Stopped.
     solver
         Its name; its record has the principles that its plans keep.
+    context, equal
+        Whether its plans may have cp > 1, and whether their stages hold equally many
+        units: a plan that is found after the time is up has to be one of its space.
 
     Raises
     ------
     InputError
         If the request relaxes a principle: the space is the heuristic's own.
     """
-    finds, deadline = Finds(request, solver), request.deadline
+    finds = Finds(request, solver, context=context, equal=equal)
+    deadline = request.deadline
     ended = False
     # When the time is up or the user interrupts, the best plan so far is the answer.
     with suppress(Stopped, KeyboardInterrupt):
@@ -85,5 +112,5 @@ def solve_by(
         ended = True
         run_until(deadline, finds.ledger.survey)
     if deadline.is_over():
-        finds.ledger.ensure_plan()
+        finds.ensure_plan()
     return finds.ledger.result(ended=ended)

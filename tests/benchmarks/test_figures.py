@@ -36,6 +36,7 @@ def _shot(order: Order, value: float) -> Shot:
     return Shot(
         setting=order.setting,
         solver=entry.solver,
+        every_cluster=entry.every_cluster,
         seed=entry.seed,
         exploration=entry.exploration,
         limit_s=entry.time_limit_s,
@@ -73,7 +74,15 @@ def test_throughput_is_over_uniform(made: dict[str, Campaign]) -> None:
     over = table.columns.index("over uniform")
     by_solver = {row[1]: row[over] for row in table.rows if row[0] == "hetauto-exp1"}
     assert by_solver["uniform"] == 1
-    assert by_solver["amp"] == pytest.approx(10 / 11)
+    assert by_solver["uniform, every cluster"] == pytest.approx(10 / 11)
+    assert by_solver["amp"] == pytest.approx(10 / 12)
+    every = table.columns.index("over uniform, every cluster")
+    published = table.columns.index("published over uniform")
+    rows = {row[1]: row for row in table.rows if row[0] == "hetauto-exp1"}
+    assert rows["uniform, every cluster"][every] == 1
+    assert rows["dp, every cluster"][every] == pytest.approx(11 / 18)
+    assert rows["amp, every cluster"][published] == "about 1.1"
+    assert rows["amp"][published] is None
 
 
 def test_the_ratio_of_h2(made: dict[str, Campaign]) -> None:

@@ -41,13 +41,20 @@ def made_run(
     status: Status | None = "feasible",
     seed: int | None = None,
     principles: Principles = PRUNED,
+    every_cluster: bool = False,
     failure: str | None = None,
     gap: float | None = None,
 ) -> Run:
     """Return a run that found what the points say."""
     last = points[-1][1] if points else None
     return Run(
-        entry=Entry(solver=solver, seed=seed, principles=principles, time_limit_s=60),
+        entry=Entry(
+            solver=solver,
+            seed=seed,
+            principles=principles,
+            every_cluster=every_cluster,
+            time_limit_s=60,
+        ),
         status=status,
         trace=trace(*points),
         plan=PLAN if points else None,

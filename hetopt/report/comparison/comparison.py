@@ -11,8 +11,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from hetopt.problem.training.principles import Principles
 from hetopt.results.result import OPTIMALITY_GAP
+from hetopt.solvers.side_by_side import Space
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -45,7 +45,7 @@ class Reference:
         Greatest known lower bound of the space.
     """
 
-    relaxed: tuple[Relaxable, ...]
+    space: Space
     value_s: float
     proven: bool
     solver: str
@@ -55,7 +55,7 @@ class Reference:
     def label(self) -> str:
         """The kind of value and its space, in a few words."""
         what = "proven optimum" if self.proven else "best known (not proven)"
-        return f"{what}{without(self.relaxed)}"
+        return f"{what}{self.space.label}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,10 +82,10 @@ class Contest:
         """All runs, in the order of the report."""
         return (*self.runs, *self.extra)
 
-    def references(self) -> dict[Principles, Reference]:
+    def references(self) -> dict[Space, Reference]:
         """Return the reference of every space of a run with a plan."""
         spaces = dict.fromkeys(
-            run.entry.principles for run in self.every if run.closed_form_s is not None
+            run.entry.space for run in self.every if run.closed_form_s is not None
         )
         found = {space: reference(self.every, space) for space in spaces}
         return {space: each for space, each in found.items() if each is not None}
@@ -93,19 +93,19 @@ class Contest:
     def findings(self) -> list[str]:
         """Return one line for every run that broke, and every contradiction."""
         broken = [
-            f"{self.problem}: {run.entry.solver}: {run.failure}"
+            f"{self.problem}: {run.entry.label}: {run.failure}"
             for run in self.every
             if run.broken
         ]
         return broken + [
-            f"{self.problem}: {run.entry.solver} found {run.closed_form_s!r} s, less "
+            f"{self.problem}: {run.entry.label} found {run.closed_form_s!r} s, less "
             f"than what {other.entry.solver} says no plan takes"
-            f"{without(other.entry.principles.relaxed)}, {least_s!r} s"
+            f"{other.entry.space.label}, {least_s!r} s"
             for other in self.every
             if (least_s := _least_s(other)) is not None
             for run in self.every
             if run.closed_form_s is not None
-            and holds(other.entry.principles, run.entry.principles)
+            and holds(other.entry.space, run.entry.space)
             and run.closed_form_s < least_s * (1 - OPTIMALITY_GAP)
         ]
 
@@ -167,7 +167,7 @@ class Row:
     problem: str
     solver: str
     seed: int | None
-    relaxed: tuple[Relaxable, ...]
+    space: Space
     extra: bool
     status: str
     closed_form_s: float | None
@@ -190,6 +190,16 @@ class Row:
     failure: str | None
 
     @property
+    def relaxed(self) -> tuple[Relaxable, ...]:
+        """Principles that its plans need not keep."""
+        return self.space.principles.relaxed
+
+    @property
+    def every_cluster(self) -> bool:
+        """Whether its plans use every cluster."""
+        return self.space.every_cluster
+
+    @property
     def marked(self) -> bool:
         """Whether its space is wider than the pruned space."""
         return bool(self.relaxed)
@@ -199,23 +209,20 @@ def rows(contest: Contest) -> list[Row]:
     """Return one row for every run."""
     references = contest.references()
     return [
-        _row(contest, run, references.get(run.entry.principles))
-        for run in contest.every
+        _row(contest, run, references.get(run.entry.space)) for run in contest.every
     ]
 
 
-def reference(runs: Iterable[Run], space: Principles) -> Reference | None:
+def reference(runs: Iterable[Run], space: Space) -> Reference | None:
     """Return the proven optimum of a space, else the best plan known in it."""
     every = list(runs)
     inside = [
         run
         for run in every
-        if run.closed_form_s is not None and holds(space, run.entry.principles)
+        if run.closed_form_s is not None and holds(space, run.entry.space)
     ]
     proven = [
-        run
-        for run in inside
-        if run.status == "optimal" and run.entry.principles == space
+        run for run in inside if run.status == "optimal" and run.entry.space == space
     ]
     best = min(proven or inside, key=lambda run: run.closed_form_s or 0.0, default=None)
     if best is None or best.closed_form_s is None:
@@ -224,10 +231,10 @@ def reference(runs: Iterable[Run], space: Principles) -> Reference | None:
     bounds = [
         run.lower_bound_s
         for run in every
-        if run.lower_bound_s is not None and holds(run.entry.principles, space)
+        if run.lower_bound_s is not None and holds(run.entry.space, space)
     ]
     return Reference(
-        relaxed=space.relaxed,
+        space=space,
         value_s=best.closed_form_s,
         proven=bool(proven),
         solver=best.entry.solver,
@@ -235,11 +242,14 @@ def reference(runs: Iterable[Run], space: Principles) -> Reference | None:
     )
 
 
-def holds(wide: Principles, narrow: Principles) -> bool:
+def holds(wide: Space, narrow: Space) -> bool:
     """Whether every plan of ``narrow`` is one of ``wide``."""
-    return (narrow.consecutive or not wide.consecutive) and _SHARINGS.index(
-        narrow.sharing
-    ) <= _SHARINGS.index(wide.sharing)
+    some, few = wide.principles, narrow.principles
+    return (
+        (few.consecutive or not some.consecutive)
+        and _SHARINGS.index(few.sharing) <= _SHARINGS.index(some.sharing)
+        and (narrow.every_cluster or not wide.every_cluster)
+    )
 
 
 def first_within(
@@ -252,12 +262,6 @@ def first_within(
     )
 
 
-def without(relaxed: Iterable[str]) -> str:
-    """Return in words which principles are relaxed; empty if none are."""
-    names = " and ".join(relaxed)
-    return f" with {names} relaxed" if names else ""
-
-
 def _row(contest: Contest, run: Run, known: Reference | None) -> Row:
     entry, plan, extra = run.entry, run.plan, run in contest.extra
     trace = () if extra else run.trace
@@ -268,7 +272,7 @@ def _row(contest: Contest, run: Run, known: Reference | None) -> Row:
         problem=contest.problem,
         solver=entry.solver,
         seed=entry.seed,
-        relaxed=entry.principles.relaxed,
+        space=entry.space,
         extra=extra,
         status=run.status or "failed",
         closed_form_s=run.closed_form_s,
@@ -302,7 +306,8 @@ def _contest_json(contest: Contest) -> dict[str, Any]:
         "schedule": contest.schedule,
         "references": [
             {
-                "relaxed": list(each.relaxed),
+                "relaxed": list(each.space.principles.relaxed),
+                "every_cluster": each.space.every_cluster,
                 "value_s": each.value_s,
                 "proven": each.proven,
                 "solver": each.solver,
@@ -322,6 +327,7 @@ def _run_json(run: Run, row: Row) -> dict[str, Any]:
         "solver": row.solver,
         "seed": row.seed,
         "relaxed": list(row.relaxed),
+        "every_cluster": row.every_cluster,
         "extra": row.extra,
         "status": row.status,
         "closed_form_s": row.closed_form_s,

@@ -15,6 +15,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
 from hetopt.report.comparison.comparison import MARK, Comparison, Contest
+from hetopt.solvers.side_by_side import EVERY_CLUSTER
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -87,6 +88,8 @@ def label(run: Run) -> str:
     """Return the legend's label of a run, the same for all seeds."""
     entry = run.entry
     name = entry.solver + (MARK if entry.principles.relaxed else "")
+    if entry.every_cluster:
+        name += EVERY_CLUSTER
     if entry.exploration is not None:
         name += f", λ = {entry.exploration:g}"
     return name
@@ -189,7 +192,7 @@ def _references(contest: Contest) -> list[Reference]:
     # Of equal values keep a proven one, and that of the narrowest space.
     for known in sorted(
         contest.references().values(),
-        key=lambda known: (not known.proven, len(known.relaxed)),
+        key=lambda known: (not known.proven, len(known.space.principles.relaxed)),
     ):
         if not any(isclose(known.value_s, each.value_s) for each in drawn):
             drawn.append(known)

@@ -13,11 +13,11 @@ from hetopt.report.comparison.comparison import (
     Contest,
     Row,
     rows,
-    without,
 )
 from hetopt.report.drawing.sheet import labelled, sheet
 from hetopt.report.rounding import percent, rounded
 from hetopt.report.summary import cost_text, gap_text
+from hetopt.solvers.side_by_side import EVERY_CLUSTER
 
 if TYPE_CHECKING:
     from hetopt.report.drawing.sheet import Part
@@ -40,6 +40,7 @@ CSV_COLUMNS = (
     "solver",
     "seed",
     "relaxed",
+    "every_cluster",
     "extra",
     "status",
     "closed_form_s",
@@ -135,7 +136,9 @@ def name_of(row: Row) -> str:
     """Return the solver's name with its seed, marked if its space is wider."""
     name = row.solver + (MARK if row.marked else "")
     if row.extra:
-        name += f" (for reference{without(row.relaxed)})"
+        name += f" (for reference{row.space.label})"
+    elif row.every_cluster:
+        name += EVERY_CLUSTER
     return name if row.seed is None else f"{name} seed {row.seed}"
 
 
@@ -151,6 +154,11 @@ def footnotes(contest: Contest, found: list[Row]) -> list[str]:
         lines.append(
             "for reference: started from the best plan of the others, to prove it or "
             "to find what is better; its times are not comparable with theirs"
+        )
+    if names := dict.fromkeys(row.solver for row in found if row.every_cluster):
+        lines.append(
+            f"every cluster ({', '.join(names)}): each cluster hosts stages, as in "
+            "HetAuto's Eq. 12; compared with the best of all plans that do the same"
         )
     for relaxed in dict.fromkeys(row.relaxed for row in found if row.marked):
         names = dict.fromkeys(row.solver for row in found if row.relaxed == relaxed)

@@ -31,6 +31,13 @@ from hetopt.results.result import Status
 from hetopt.schedule.times import EventKind
 
 _TIME: Schema = or_null(SECONDS)
+#: Absent in files written before comparisons had it.
+_EVERY_CLUSTER: Schema = {
+    "every_cluster": {
+        "type": "boolean",
+        "description": "Whether only plans with stages on each cluster count.",
+    }
+}
 
 _COMPARED = record(
     {
@@ -68,7 +75,7 @@ _COMPARED = record(
         },
         "plan": or_null(PLAN_RECORD),
     },
-    {"cost": COST},
+    {"cost": COST, **_EVERY_CLUSTER},
 )
 
 COMPARISON: Schema = {
@@ -100,7 +107,8 @@ COMPARISON: Schema = {
                                     "proven": {"type": "boolean"},
                                     "solver": TEXT,
                                     "lower_bound_s": _TIME,
-                                }
+                                },
+                                _EVERY_CLUSTER,
                             )
                         ),
                         "runs": row(_COMPARED, 1),

@@ -14,6 +14,7 @@ import pytest
 from hetopt.cli import main
 from hetopt.comparing import compare as comparing
 from hetopt.problem.reading import read_problem
+from hetopt.report.comparison.comparison import rows
 from hetopt.report.comparison.text import conditions
 from hetopt.report.schemas.reports import COMPARISON
 from hetopt.solvers.side_by_side import run_apart
@@ -133,16 +134,20 @@ def test_warm_ups_are_counted_apart_and_shown(
         [problem], entries, time_limit_s=60, jobs=1, told=told.append
     )
     plans = "plans a tiny problem, so that its code is compiled"
-    assert told[:6] == [
+    assert told[:7] == [
         f"warm-up 1 of 2, not timed: uniform {plans}",
         "warm-up 1 of 2, not timed: uniform took 1.5 s",
-        "run 1 of 2: problem, uniform",
+        "run 1 of 3: problem, uniform",
+        "run 2 of 3: problem, uniform, every cluster",
         f"warm-up 2 of 2, not timed: dfs {plans}",
         "warm-up 2 of 2, not timed: dfs took 1.5 s",
-        "run 2 of 2: problem, dfs",
+        "run 3 of 3: problem, dfs",
     ]
-    assert told[6].startswith("warm-up for reference, not timed: dp ")
-    assert told[8].startswith("run for reference: problem, dp")
+    # ``dp`` in three spaces; with P4 relaxed its code is another.
+    assert told[7].startswith("warm-up for reference, not timed: dp ")
+    runs = [line for line in told[9:] if line.startswith("run for reference: ")]
+    assert "run for reference: problem, dp, every cluster" in runs
+    assert [run.every_cluster for run in rows(found.contests[0])].count(True) == 2
     assert "warm-up: 6.0 s apart from the timed runs" in conditions(found)[-1]
 
 
@@ -194,13 +199,20 @@ class TestGoingOn:
             "problem"
         ]
         assert said == [f"{name}: dp: reused from out/compare.runs.jsonl"]
-        assert made == ["dp", "uniform", "uniform"]
+        # Both variants, and the best plan that uses every cluster.
+        assert made == ["dp", "uniform", "uniform", "uniform", "dp"]
         data = json.loads(Path("out/compare.json").read_text("utf-8"))
         jsonschema.validate(data, COMPARISON)
-        assert [run["solver"] for run in data["problems"][0]["runs"]] == [
-            "dp",
-            "uniform",
+        runs = data["problems"][0]["runs"]
+        assert [(run["solver"], run["every_cluster"]) for run in runs] == [
+            ("dp", False),
+            ("uniform", False),
+            ("uniform", True),
+            ("dp", True),
         ]
+        # A plan with more pins is one of the problem itself.
+        Path("plan.json").write_text(json.dumps(runs[2]["plan"]))
+        assert main(["check", "p.yaml", "plan.json"]) == 0
         assert data["warm_up_s"] == {"dp": 1.5, "uniform": 1.5}
         # A finished one is begun anew.
         assert not Path("out/compare.runs.jsonl").exists()
@@ -227,7 +239,7 @@ class TestGoingOn:
             monkeypatch.setattr("hetopt.comparing.kept_runs.__version__", "99")
         more = ["--fresh"] if change == "fresh" else []
         assert self.compare(*more, limit="50" if change == "limit" else "60") == 0
-        assert made[3:] == ["dp", "uniform"]
+        assert made[3:] == ["dp", "uniform", "uniform", "dp"]
         assert "reused" not in capsys.readouterr().err
 
     def test_a_file_of_something_else_is_kept(

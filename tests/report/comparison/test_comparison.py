@@ -10,7 +10,7 @@ from itertools import product
 import jsonschema
 import pytest
 
-from hetopt.problem.training.principles import PRUNED, Principles
+from hetopt.problem.training.principles import Principles
 from hetopt.report.comparison.comparison import MARK, Row, first_within, holds, rows
 from hetopt.report.comparison.plot import best_so_far
 from hetopt.report.comparison.text import (
@@ -24,6 +24,7 @@ from hetopt.report.comparison.text import (
 from hetopt.report.drawing import plots
 from hetopt.report.drawing.console import draw
 from hetopt.report.schemas import reports as report_schemas
+from hetopt.solvers.side_by_side import Space
 from tests.report.comparisons import (
     MIXED,
     WIDE,
@@ -33,6 +34,14 @@ from tests.report.comparisons import (
     trace,
 )
 
+ANY, EVERY = Space(), Space(every_cluster=True)
+#: ``uniform`` in both variants, and the best plans of both spaces.
+BOTH = made_contest(
+    made_run("dp", (1, 10), status="optimal"),
+    made_run("uniform", (1, 12)),
+    made_run("uniform", (1, 16), every_cluster=True),
+    extra=(made_run("dp", (1, 12.5), status="optimal", every_cluster=True),),
+)
 TRACE = trace((0.5, 15.0), (1.5, 10.5), (4.0, 10.1), (8.0, 10.0))
 
 
@@ -55,8 +64,8 @@ def _rows() -> dict[tuple[str, int | None, bool], Row]:
 
 def test_each_space_has_its_own_reference() -> None:
     found = MIXED.references()
-    assert (found[PRUNED].value_s, found[PRUNED].proven) == (10.0, True)
-    assert (found[WIDE].value_s, found[WIDE].proven) == (9.5, True)
+    assert (found[ANY].value_s, found[ANY].proven) == (10.0, True)
+    assert (found[Space(WIDE)].value_s, found[Space(WIDE)].proven) == (9.5, True)
 
 
 def test_rows() -> None:
@@ -135,11 +144,12 @@ def test_what_breaks_is_found_out_and_what_is_refused_is_not() -> None:
 
 def test_spaces_hold_each_other() -> None:
     spaces = [
-        Principles(consecutive=consecutive, sharing=sharing)
+        Space(Principles(consecutive=consecutive, sharing=sharing), every)
+        for every in (True, False)
         for consecutive in (True, False)
         for sharing in ("one", "falling-tp", "any")
     ]
-    assert all(holds(space, PRUNED) and holds(spaces[-1], space) for space in spaces)
+    assert all(holds(space, EVERY) and holds(spaces[-1], space) for space in spaces)
     for a, b in product(spaces, spaces):
         assert (holds(a, b) and holds(b, a)) == (a == b)
     assert not holds(spaces[2], spaces[3])
@@ -189,6 +199,37 @@ def test_marks_and_footnotes() -> None:
     printed = draw(comparison_parts(made_comparison(MIXED)), None)
     assert text.splitlines()[0] in printed
     assert all(name.split()[0] in printed for name in COLUMNS)
+
+
+def test_plans_that_use_every_cluster_are_labelled_and_compared_alone() -> None:
+    found = BOTH.references()
+    assert (found[ANY].value_s, found[EVERY].value_s) == (10, 12.5)
+    made = rows(BOTH)
+    assert [(cells(row)[0], row.above) for row in made] == [
+        ("dp", 0),
+        ("uniform", pytest.approx(0.2)),
+        ("uniform, every cluster", pytest.approx(0.28)),
+        ("dp (for reference, every cluster)", 0),
+    ]
+    text = "\n".join(footnotes(BOTH, made))
+    assert "proven optimum, every cluster: 12.500000 s (dp)" in text
+    assert "every cluster (uniform, dp): each cluster hosts stages" in text
+    comparison = made_comparison(BOTH)
+    data = comparison.to_json()
+    jsonschema.validate(data, report_schemas.COMPARISON)
+    (problem,) = data["problems"]
+    assert [run["every_cluster"] for run in problem["runs"]] == [0, 0, 1, 1]
+    assert [each["every_cluster"] for each in problem["references"]] == [0, 1]
+    lines = csv.DictReader(io.StringIO(comparison_csv(comparison)))
+    assert [line["every_cluster"] for line in lines] == ["false"] * 2 + ["true"] * 2
+    picture = plots.svg(best_so_far(comparison)).decode()
+    assert "uniform, every cluster" in picture
+    assert "proven optimum, every cluster" in picture
+    # A plan that uses every cluster is one of those that need not.
+    below = made_run("uniform", (1, 9), every_cluster=True)
+    (line,) = made_contest(*BOTH.runs[:1], below).findings()
+    assert "uniform, every cluster found 9 s" in line
+    assert made_contest(*BOTH.extra, *BOTH.runs[1:2]).findings() == []
 
 
 def test_the_picture_names_everything() -> None:

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import os
 from fractions import Fraction
+from math import isclose
+from typing import NoReturn
 
 import pytest
 
 from hetopt.base.deadline import Deadline
 from hetopt.check import check_result
 from hetopt.results.result import Result
+from hetopt.solvers.heuristics import one_strategy
 from hetopt.solvers.heuristics.one_strategy import solve_amp, solve_uniform
 from hetopt.solvers.params import RaceParams
 from hetopt.solvers.progress import Progress
 from hetopt.solvers.request import Request
+from hetopt.solvers.unproven.finds import Finds
 from tests.oracle import brute_force, restricted
 from tests.oracle.instances import Instance, make_instance
 
@@ -50,6 +54,29 @@ def test_best_of_its_own_space(name: str, seed: int) -> None:
     result = check_against_brute_force(name, instance)
     if result.status == "infeasible":
         assert brute_force.solve(instance.problem, instance.table).best is None
+
+
+@pytest.mark.parametrize("name", SOLVES)
+@pytest.mark.parametrize("seed", range(INSTANCES))
+def test_best_of_the_plans_that_use_every_cluster(name: str, seed: int) -> None:
+    instance = make_instance(seed, pinned=False, clusters=2 + seed % 2)
+    free, table = instance.problem, instance.table
+    problem = free.with_every_cluster()
+    result = SOLVES[name](Request(problem=problem, table=table))
+    plans = [
+        plan.closed_form_ns
+        for plan in restricted.plans(free, table, equal=name == "uniform")
+        if len(set(plan.shape[2])) == len(free.clusters)
+    ]
+    if not plans:
+        assert result.best is None
+    else:
+        assert result.best is not None
+        least = float(min(plans) * TICK)
+        assert result.best.closed_form_s == pytest.approx(least, rel=1e-9)
+        used = {stage.cluster for stage in result.best.plan.pipeline.stages}
+        assert used == {cluster.name for cluster in free.clusters}
+    assert check_result(problem, table, result.to_json()) == []
 
 
 @pytest.mark.parametrize("name", SOLVES)
@@ -98,13 +125,45 @@ def test_progress_tells_of_every_improvement() -> None:
     assert values[-1] == pytest.approx(result.best.closed_form_s, rel=1e-9)
 
 
-def test_without_time_there_is_still_a_plan() -> None:
-    instance = make_instance(12, pinned=False)
-    result = solve_amp(
-        Request(
-            problem=instance.problem, table=instance.table, deadline=Deadline.after(0.0)
-        )
+@pytest.mark.parametrize("name", SOLVES)
+@pytest.mark.parametrize("seed", [5, 12, 17])
+def test_without_time_there_is_still_a_plan_of_the_space(name: str, seed: int) -> None:
+    instance = make_instance(seed, pinned=False)
+    problem, table = instance.problem, instance.table
+    result = SOLVES[name](
+        Request(problem=problem, table=table, deadline=Deadline.after(0.0))
     )
+    assert check_result(problem, table, result.to_json()) == []
+    found = [] if result.best is None else [result.best.closed_form_s]
+    plans = restricted.plans(problem, table, equal=name == "uniform")
+    times = [float(plan.closed_form_ns * TICK) for plan in plans]
+    assert all(any(isclose(time, each) for each in times) for time in found)
+    assert found
+
+
+@pytest.mark.parametrize("name", SOLVES)
+def test_a_plan_is_looked_for_before_the_bounds_take_the_time(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Looking for one after the limit took a problem of many strategies seconds."""
+    late: list[bool] = []
+
+    def look(self: Finds) -> None:
+        late.append(self.request.deadline.is_over())
+        ensure(self)
+
+    def bound(finds: Finds, *, equal: bool) -> NoReturn:
+        while True:
+            finds.check_time()
+
+    ensure = Finds.ensure_plan
+    monkeypatch.setattr(Finds, "ensure_plan", look)
+    monkeypatch.setattr(one_strategy, "_bounds", bound)
+    instance = make_instance(12, pinned=False)
+    request = Request(
+        problem=instance.problem, table=instance.table, deadline=Deadline.after(1.0)
+    )
+    result = SOLVES[name](request)
     assert result.status == "feasible"
-    assert result.best is not None
-    assert check_result(instance.problem, instance.table, result.to_json()) == []
+    assert late[0] is False
+    assert result.search_time_s < 1.0 + 0.5

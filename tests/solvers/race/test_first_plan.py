@@ -48,7 +48,7 @@ def test_there_is_one_where_all_stages_may_be_alike(seed: int) -> None:
 def test_it_is_looked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
     calls = []
     for module in (race, first):
-        monkeypatch.setattr(module, "first_plan", lambda *args: calls.append(args))
+        monkeypatch.setattr(module, "first_plan", lambda *args, **_: calls.append(args))
     instance = make_instance(3, pinned=False)
     request = Request(
         problem=instance.problem,
