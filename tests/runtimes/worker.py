@@ -84,7 +84,7 @@ def watch_gradients(trainer: Trainer) -> list[tuple[str, int, list[str]]]:
 
 def main() -> None:
     torch.set_num_threads(1)
-    jobs = Job.read(HERE / "job.json")
+    jobs = tuple(job.on_cpus() for job in Job.read(HERE / "job.json"))
     asked = json.loads((HERE / "asked.json").read_text())
     dist.init_process_group("gloo", timeout=timedelta(seconds=60))
     trainer = Trainer(jobs, torch.device("cpu"), lr=asked["lr"])

@@ -141,10 +141,8 @@ class SideBySide:
             sender: [size_of(each.box) for each in own] for sender, own in into.items()
         }
         rows = {sender: sample.new_empty(sum(own)) for sender, own in sizes.items()}
-        work = [dist.P2POp(dist.irecv, rows[n], n) for n in sorted(rows)]
-        work += [dist.P2POp(dist.isend, torch.cat(out[n]), n) for n in sorted(out)]
-        for each_work in dist.batch_isend_irecv(work) if work else ():
-            each_work.wait()
+        leaving = [(n, torch.cat(out[n])) for n in sorted(out)]
+        self.place.world.exchange(leaving, sorted(rows.items()))
         return [
             (each, part.view([len(side) for side in each.box]))
             for sender, own in into.items()
