@@ -83,10 +83,12 @@ def run_bundle(
         if not value:
             msg = "is missing: export the plan again"
             raise InputError(msg, file=str(folder / "job.json"), field=name)
-    arguments = [f"--steps={1 + iterations}"] + ["--cpu"] * (not has_gpus())
+    arguments = [f"--steps={1 + iterations}"]
     for option, given in (("--units", units), ("--data", data)):
         if given is not None:
             arguments.append(f"{option}={_absolute(given, option)}")
+    if not has_gpus():
+        arguments.append("--cpu")
     with tempfile.TemporaryDirectory(prefix="hetopt-run-") as kept:
         launch(folder, [*arguments, f"--times={kept}"], Path(kept))
         wrote = read_ranks(Path(kept), ranks)

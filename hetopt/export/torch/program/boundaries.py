@@ -3,13 +3,14 @@
 Each direction of each boundary has a thread and a process group of its own, so that no
 transfer waits for one in the other direction or for a computation. Where the ranks of
 both stages do not reach each other directly, the steps from one stage to the other go
-through the hosts, and those inside a stage do not (``crossing``). As in the simulation, a transfer starts once its tensor is computed and the previous one is over.
-Tensors that arrive early are buffered as they came: at most W - W' micro-batches, by
-which the schedule lets the stage before run ahead. Where stages hold several chunks,
-there is one more boundary, from the last stage back to the first, which buffers at most
-p micro-batches. In a folded pipeline activations of one chunk and gradients of the
-other go in the same direction, in the order in which the sender computes them; from
-chunk to chunk of the last stage nothing is sent.
+through the hosts, and those inside a stage do not (``crossing``). As in the simulation,
+a transfer starts once its tensor is computed and the previous one is over. Tensors that
+arrive early are buffered as they came: at most W - W' micro-batches, by which the
+schedule lets the stage before run ahead. Where stages hold several chunks, there is one
+more boundary, from the last stage back to the first, which buffers at most p
+micro-batches. In a folded pipeline activations of one chunk and gradients of the other
+go in the same direction, in the order in which the sender computes them; from chunk to
+chunk of the last stage nothing is sent.
 
 A rank that relays tokens holds them meanwhile: under ``leader`` and
 ``send-recv-all-gather`` all of its part of the batch, where hetopt's table assumes that
@@ -80,7 +81,9 @@ class Channel:
         self.place, self.receives = place, receives
         job, onward = place.job, receives == (side == "before")
         groups = place.forward if onward else place.backward
-        self.crossing = groups[int(side == "behind")]
+        crossing = groups[int(side == "behind")]
+        assert crossing is not None
+        self.crossing = crossing
         boundary = (place.stage - (side == "before")) % len(job.stages)
         ends = boundary, (boundary + 1) % len(job.stages)
         way = job.stages[boundary].resharding

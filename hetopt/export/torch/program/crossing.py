@@ -80,7 +80,7 @@ class Crossing:
         for each in _post(sent, received, self.far, tag):
             each.wait()
         for (_, x), (_, host) in zip(arriving, received, strict=True):
-            x.copy_(host, non_blocking=True)
+            x.copy_(host)
 
 
 def _host_like(x: Tensor) -> Tensor:

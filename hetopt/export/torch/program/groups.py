@@ -223,10 +223,14 @@ class Place:
         """Make the groups of all ranks."""
         if not self.job.is_mixed:
             return Crossing(near=dist.group.WORLD)
-        near = None
-        for group in sorted({each.group for each in self.job.clusters.values()}):
+        near, groups = None, {each.group for each in self.job.clusters.values()}
+        # Only gradients of several pipelines are worth groups of their own.
+        for group in sorted(groups) if len(self.jobs) > 1 else ():
             row = torch.tensor(list(ranks_reached(self.jobs, group)))
             near = self._one(row[None]) or near
+        if near is not None:
+            # On NCCL all ranks of a group have to take part in its first messages.
+            dist.barrier(group=near)
         return Crossing(near=near, far=dist.group.WORLD, reached=self.reached)
 
     def _one(self, rows: Tensor) -> Any:

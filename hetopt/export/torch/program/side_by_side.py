@@ -141,8 +141,9 @@ class SideBySide:
             sender: [size_of(each.box) for each in own] for sender, own in into.items()
         }
         rows = {sender: sample.new_empty(sum(own)) for sender, own in sizes.items()}
-        leaving = [(n, torch.cat(out[n])) for n in sorted(out)]
-        self.place.world.exchange(leaving, sorted(rows.items()))
+        self.place.world.exchange(
+            [(n, torch.cat(out[n])) for n in sorted(out)], sorted(rows.items())
+        )
         return [
             (each, part.view([len(side) for side in each.box]))
             for sender, own in into.items()
