@@ -6,7 +6,6 @@ A rank without such a device ends. On a CPU it would train on, far slower than p
 from __future__ import annotations
 
 import importlib
-import importlib.util
 from typing import Any
 
 import torch
@@ -31,24 +30,31 @@ def find_device(cluster: ClusterPlan, number: int) -> torch.device:
     kind = cluster.device
     if kind == "cpu":
         return torch.device("cpu")
-    if kind == "npu" and importlib.util.find_spec("torch_npu") is not None:
-        # The import creates torch.npu and the backend hccl.
-        importlib.import_module("torch_npu")
-    api = getattr(torch, kind, None)
-    found = api.device_count() if api is not None and api.is_available() else 0
-    if number >= found:
-        msg = (
-            f"cluster {cluster.name} runs on {kind}, and PyTorch finds {found} of "
-            f"these devices here, expected {number + 1} or more; --cpu tries the plan "
-            "on CPUs"
-        )
-        raise Refused(msg)
+    if kind == "npu":
+        try:
+            # This creates torch.npu and the backend hccl.
+            importlib.import_module("torch_npu")
+        except ImportError as error:
+            raise _without(cluster, str(error)) from None
     device = torch.device(kind, number)
-    torch.get_device_module(device).set_device(device)
+    api = torch.get_device_module(device)
+    found = api.device_count() if api.is_available() else 0
+    if number >= found:
+        reason = f"PyTorch finds {found} of these here, expected {number + 1} or more"
+        raise _without(cluster, reason)
+    api.set_device(device)
     if kind == "cuda":
         # hetopt prices 32-bit multiplications as TF32 where the device has it.
         torch.set_float32_matmul_precision("high")
     return device
+
+
+def _without(cluster: ClusterPlan, reason: str) -> Refused:
+    msg = (
+        f"cluster {cluster.name} runs on {cluster.device} devices, and {reason}; "
+        "--cpu tries the plan on CPUs"
+    )
+    return Refused(msg)
 
 
 def accelerator(device: torch.device) -> Any:
