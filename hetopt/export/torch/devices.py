@@ -27,8 +27,9 @@ class Library(NamedTuple):
     backend: str
 
 
-#: By the variable that limits a process to some of a driver's devices. In PyTorch built
-#: for ROCm, AMD's devices are called cuda, and their RCCL nccl.
+#: By the variable that limits a process to some of a driver's devices. PyTorch for ROCm
+#: has CUDA's names (https://docs.pytorch.org/docs/2.13/notes/hip.html); Ascend's are in
+#: https://gitcode.com/Ascend/op-plugin/blob/7.3.0/docs/context/torch-distributed-distributed_c10d.md.
 _LIBRARIES = {
     "CUDA_VISIBLE_DEVICES": Library("cuda", "nccl"),
     "HIP_VISIBLE_DEVICES": Library("cuda", "nccl"),
