@@ -21,7 +21,8 @@ from program.job import Job
 def main() -> None:
     """Dispatch and combine: once as a warm-up, then as often as asked."""
     torch.set_num_threads(1)
-    jobs = Job.read(Path(__file__).with_name("job.json"))
+    read = Job.read(Path(__file__).with_name("job.json"))
+    jobs = tuple(job.on_cpus() for job in read)
     dist.init_process_group("gloo")
     place = Place(jobs, dist.get_rank(), torch.device("cpu"))
     job = place.job

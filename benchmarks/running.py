@@ -1,4 +1,4 @@
-"""Runs of twelve plans over links slowed to the plan's, against their simulations.
+"""Runs of thirteen plans over links slowed to the plan's, against their simulations.
 
     python -m benchmarks.running [NAME ...] [--iterations N]
 
@@ -56,6 +56,9 @@ class Case:
         Sequences of a micro-batch.
     recompute
         Recomputation of every cluster.
+    like
+        The catalogue's device that each cluster's is like. Those of unlike vendors
+        exchange through their hosts.
     """
 
     schedule: str
@@ -63,23 +66,27 @@ class Case:
     q: int = 4
     each: int = 2
     recompute: tuple[str, ...] = ()
+    like: tuple[str, ...] = ()
     training: dict[str, Any] = field(default_factory=dict)
 
     def problem(self) -> dict[str, Any]:
         """Return a problem that permits only this plan."""
         clusters, pins = [], {}
+        staged = "host" if len({*self.like}) > 1 else "device"
         for number, (stages, (dp, cp, tp)) in enumerate(self.halls):
             devices = dp * cp * tp
             name = f"hall{number}"
             # A layer then takes 60 ms, however many devices share it.
             peak = f"{15 * self.each / devices:g} GFLOPS"
             fast = {"bandwidth": "10 GB/s", "latency": "1 us"}
+            like = {"like": self.like[number]} if self.like else {}
             clusters.append(
                 {
                     "name": name,
                     "accelerator": {
                         "name": "slow",
-                        "peak_flops": {"fp32": peak, "bf16": peak},
+                        **like,
+                        "peak_flops": dict.fromkeys(("fp32", "tf32", "bf16"), peak),
                         "memory": "16 GB",
                         "memory_bandwidth": "100 GB/s",
                         "intra_node": fast,
@@ -101,7 +108,7 @@ class Case:
                 **{"ffn": 1024, "vocab": 512},
             },
             "clusters": clusters,
-            "links": {"default": {"bandwidth": RATE, "latency": 0, "staged": "device"}},
+            "links": {"default": {"bandwidth": RATE, "latency": 0, "staged": staged}},
             "training": {
                 **{"global_batch": self.each * self.q, "seq_len": 256},
                 **{"precision": "fp32", "schedule": self.schedule, "zero": 1},
@@ -155,6 +162,13 @@ CASES = {
         halls=((1, TWO), (1, ONE), (1, PAIR)),
         q=5,
         training={"zero": 0},
+    ),
+    "two vendors, as exp1 in small": Case(
+        schedule="virtual-1f1b",
+        halls=((1, TWO), (1, PAIR)),
+        q=6,
+        like=("Ascend-A2-64GB", "A100-80GB"),
+        training={"recompute": "auto"},
     ),
     "gpipe, replicas": Case(
         schedule="gpipe", halls=((2, TWO),), recompute=("full",), each=4

@@ -22,6 +22,13 @@ def ensure_torch() -> None:
         raise InputError(msg)
 
 
+def has_gpus() -> bool:
+    """Whether PyTorch finds GPUs here; if not, ranks run on the CPU."""
+    import torch
+
+    return bool(torch.cuda.device_count())
+
+
 def devices_of(slots: Sequence[int]) -> list[dict[str, str]]:
     """Return the variables to set for each node, so that no two nodes share a GPU.
 

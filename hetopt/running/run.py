@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from hetopt.base.reading import read_json
 from hetopt.errors import InputError
 from hetopt.export.torch.reading import read_torch
-from hetopt.running.devices import ensure_torch
+from hetopt.running.devices import ensure_torch, has_gpus
 from hetopt.running.launching import launch, scripts_of
 from hetopt.running.measured import measured_of
 from hetopt.running.records import iterations_of, read_ranks
@@ -77,14 +77,18 @@ def run_bundle(
     ensure_torch()
     read = read_bundle(folder)
     ranks = sum(stage.strategy.devices for stage in read.stages)
-    digest = read_json(folder / "job.json", "a job").get("plan_digest")
-    if not isinstance(digest, str):
-        msg = "is missing: export the plan again"
-        raise InputError(msg, file=str(folder / "job.json"), field="plan_digest")
+    content = read_json(folder / "job.json", "a job")
+    digest = content.get("plan_digest")
+    for name, value in (("plan_digest", digest), ("clusters", content.get("clusters"))):
+        if not value:
+            msg = "is missing: export the plan again"
+            raise InputError(msg, file=str(folder / "job.json"), field=name)
     arguments = [f"--steps={1 + iterations}"]
     for option, given in (("--units", units), ("--data", data)):
         if given is not None:
             arguments.append(f"{option}={_absolute(given, option)}")
+    if not has_gpus():
+        arguments.append("--cpu")
     with tempfile.TemporaryDirectory(prefix="hetopt-run-") as kept:
         launch(folder, [*arguments, f"--times={kept}"], Path(kept))
         wrote = read_ranks(Path(kept), ranks)

@@ -12,6 +12,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
+from hetopt.export.torch.program.crossing import Crossing
 from hetopt.export.torch.program.scaling import PATIENCE, LossScale
 from tests.runtimes.test_torch_execution import (
     batch_of,
@@ -136,8 +137,9 @@ def test_a_step_of_gradients_that_overflow_is_left_out() -> None:
     dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
     try:
         job = routes_job((1, 1, 1), (1, 1, 1))
-        assert LossScale(job).settle([torch.tensor([torch.inf])])
-        scale = LossScale(replace(job, precision="fp16"))
+        world = Crossing(near=dist.group.WORLD)
+        assert LossScale(job, world).settle([torch.tensor([torch.inf])])
+        scale = LossScale(replace(job, precision="fp16"), world)
         first = scale.factor
         assert not scale.settle([torch.ones(2), torch.tensor([1.0, torch.inf])])
         assert scale.factor == first / 2

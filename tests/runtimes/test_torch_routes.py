@@ -14,7 +14,7 @@ from hetopt.cost.boundaries.resharding import (
     overlaps,
     plan_transfer,
 )
-from hetopt.export.torch.program.job import Job, StagePlan
+from hetopt.export.torch.program.job import ClusterPlan, Job, StagePlan
 from hetopt.export.torch.program.routes import ALL, Step, holdings_of, steps_of
 from hetopt.problem.training.choices import RESHARDING, Resharding
 from tests.export.jobs import draw_job
@@ -22,12 +22,14 @@ from tests.export.jobs import draw_job
 pytestmark = pytest.mark.torch
 
 DEGREES = [(1, 1, 1), (1, 1, 2), (1, 1, 4), (2, 1, 2), (3, 1, 1), (4, 1, 1), (6, 1, 2)]
+HALL: dict[str, Any] = {"device": "cpu", "backend": "gloo", "group": 0}
 SPLIT = [(1, 2, 1), (2, 2, 2), (1, 3, 2)]
 
 
 def job_of(*degrees: tuple[int, ...]) -> Job:
     plans = tuple(
         StagePlan(
+            cluster="hall0",
             first=0,
             end=1,
             dp=dp,
@@ -44,6 +46,7 @@ def job_of(*degrees: tuple[int, ...]) -> Job:
     )
     return Job(
         model={"layers": 2},
+        clusters={"hall0": ClusterPlan(name="hall0", **HALL)},
         global_batch=24,
         batch=24,
         first_sequence=0,

@@ -359,8 +359,11 @@ def side_by_side(
     )
 
 
-def start(folder: Path, *arguments: str) -> list[subprocess.Popen[str]]:
-    """Start every node's script on this machine."""
+def start(
+    folder: Path, *arguments: str, cpu: bool = True
+) -> list[subprocess.Popen[str]]:
+    """Start every node's script on this machine, as a trial on its CPUs."""
+    arguments += ("--cpu",) * cpu
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]

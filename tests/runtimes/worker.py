@@ -6,14 +6,16 @@ Everything else is the bundle's own program, started by the bundle's own scripts
 import json
 import os
 import traceback
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import torch
 import torch.distributed as dist
+from program import crossing
 from program.dispatch import Routes
-from program.job import Job
+from program.job import Job, cluster_of, ranks_reached
 from program.kept import Kept
 from program.training import Trainer
 
@@ -82,11 +84,70 @@ def watch_gradients(trainer: Trainer) -> list[tuple[str, int, list[str]]]:
     return found
 
 
+class Libraries:
+    """A collective library for each group of clusters, as vendors have.
+
+    This rank knows only its own, and no message may leave its group but through hosts.
+
+    Attributes
+    ----------
+    jobs
+        The jobs with these libraries.
+    staged
+        Receiver and bytes of every message that went through the hosts, in order.
+    """
+
+    def __init__(self, jobs: tuple[Job, ...]) -> None:
+        own = cluster_of(jobs, int(os.environ["RANK"])).group
+        self.near = {*ranks_reached(jobs, own)}
+        self.staged: list[tuple[int, int]] = []
+        self.jobs = tuple(
+            replace(
+                job,
+                clusters={
+                    name: replace(each, backend=f"library{each.group}")
+                    for name, each in job.clusters.items()
+                },
+            )
+            for job in jobs
+        )
+        dist.Backend.register_backend(
+            f"library{own}",
+            lambda store, rank, size, timeout: dist.ProcessGroupGloo(
+                store, rank, size, timeout=timeout
+            ),
+            devices=["cpu"],
+        )
+        self.post, crossing._post = crossing._post, self.posted
+        self.like, crossing._host_like = crossing._host_like, self.copied
+        self.copies: set[int] = set()
+
+    def copied(self, x: Any) -> Any:
+        """Return memory of the host for a copy, and note which."""
+        found = self.like(x)
+        self.copies.add(found.data_ptr())
+        return found
+
+    def posted(self, leaving: Any, arriving: Any, group: Any, tag: int) -> list[Any]:
+        """Post messages, of which those on gloo have to be copies on the hosts."""
+        others = [*leaving, *arriving]
+        if others and dist.get_backend(group) == "gloo":
+            assert all(x.data_ptr() in self.copies for _, x in others)
+            self.staged += [(to, x.nbytes) for to, x in leaving]
+        else:
+            assert all(peer in self.near for peer, _ in others)
+        found: list[Any] = self.post(leaving, arriving, group, tag)
+        return found
+
+
 def main() -> None:
     torch.set_num_threads(1)
-    jobs = Job.read(HERE / "job.json")
+    jobs = tuple(job.on_cpus() for job in Job.read(HERE / "job.json"))
     asked = json.loads((HERE / "asked.json").read_text())
+    watch = Libraries(jobs) if jobs[0].is_mixed else None
     dist.init_process_group("gloo", timeout=timedelta(seconds=60))
+    if watch:
+        jobs = watch.jobs
     trainer = Trainer(jobs, torch.device("cpu"), lr=asked["lr"])
     place, batch = trainer.place, torch.load(HERE / "batch.pt")
     kept = Kept(trainer.stage)
@@ -106,6 +167,7 @@ def main() -> None:
         (each.kind, each.number, each.sent_bytes, each.received_bytes)
         for each in trainer.boundaries.transfers
     ]
+    seen["staged"] = watch.staged[:] if watch else []
     seen["gradients"] = parts(trainer, gradients=True)
     seen["states"] = sum(each.numel() for each in trainer.optimizer.masters)
     trainer.optimizer.step()

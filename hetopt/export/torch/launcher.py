@@ -1,4 +1,4 @@
-"""hetopt's own training program: runs plans of all kinds, on NCCL or on CPUs.
+"""hetopt's own training program: runs plans of all kinds, on devices of any vendor.
 
 Stages have their own (dp, cp, tp), (ep, etp), recomputation, warm-up counts and ways of
 resharding, and may hold several chunks or split their backward passes; pipelines may be
@@ -23,7 +23,8 @@ from hetopt.export.shared.kernels import (
     choice_losses,
 )
 from hetopt.export.shared.losses import dropless_losses, layer_losses, model_losses
-from hetopt.export.shared.scripts import mixed_note, script_name, torchrun_scripts
+from hetopt.export.shared.scripts import script_name, torchrun_scripts
+from hetopt.export.torch.devices import device_losses, devices_of, link_losses
 from hetopt.export.torch.reading import is_torch, read_torch
 from hetopt.problem.training.choices import RESHARDING, SCHEDULE_CHOICES
 from hetopt.schedule.schedules import rule_of
@@ -86,11 +87,12 @@ def commands(job: Job) -> str:
     first = script_name(job, 0)
     parts = [
         f"`train.py` trains a transformer of the plan's sizes with PyTorch alone "
-        f"(tested with {TESTED_WITH}; another version is noted at the start), on NCCL, "
-        "or on CPUs where there is no GPU. `job.json` has every stage of the plan; "
-        "`program/__init__.py` says how the program carries it out. Copy this folder "
-        "to every host and run on each its own script; ranks meet on the first host:",
+        f"(tested with {TESTED_WITH}; another version is noted at the start). "
+        "`job.json` has every stage of the plan; `program/__init__.py` says how the "
+        "program carries it out. Copy this folder to every host and run on each its "
+        "own script; ranks meet on the first host:",
         f"    ./{first} --steps 1000 --checkpoints /data/checkpoints",
+        _about_devices(job),
         "A run that is started again goes on from its newest checkpoint. Tokens are "
         "made up until you give your own: `--data FILE.py:FUNCTION` names a function "
         "`(step, job)` that returns the global batch as int64 (B, s + 1).",
@@ -109,7 +111,23 @@ def commands(job: Job) -> str:
         parts.insert(1, _about_zero_bubble(job))
     if job.parts:
         parts.insert(1, _about_pipelines(job))
-    return "\n\n".join(parts + mixed_note(job))
+    return "\n\n".join(parts)
+
+
+def _about_devices(job: Job) -> str:
+    """Say what ranks run on, and how they reach each other."""
+    devices = devices_of(job)
+    runs = (f"{name} on {own.device} ({own.backend})" for name, own in devices.items())
+    about = [f"Ranks of {', '.join(runs)}; a rank without its device ends at once."]
+    if len({own.group for own in devices.values()}) > 1:
+        about.append(
+            "What goes from one cluster to another goes through the memory of their "
+            "hosts, over gloo, unless `job.json` has the same `group` for both."
+        )
+    if any(own.device == "npu" for own in devices.values()):
+        about.append("The program was never tried on Ascend; it needs `torch_npu`.")
+    about.append("`--cpu` runs all ranks on CPUs, for a trial.")
+    return " ".join(about)
 
 
 def _about_chunks(job: Job) -> str:
@@ -159,6 +177,7 @@ def losses(job: Job) -> Iterator[Loss]:
     """Yield what the program cannot do of a plan."""
     yield from model_losses(job.problem.model)
     yield from layer_losses(job)
+    yield from device_losses(job)
     zero = max(job.zero_stages)
     if zero > 1:
         yield Loss(
@@ -184,6 +203,12 @@ def launched(job: Job) -> Job:
     )
     pipeline = replace(job.plan.pipeline, stages=stages)
     return replace(job, plan=replace(job.plan, pipelines=(pipeline,)))
+
+
+def _search_losses(problem: Problem) -> Iterator[Loss]:
+    """Yield what the program cannot do of a problem, or of some plans of it."""
+    yield from _problem_losses(problem)
+    yield from link_losses(problem.clusters, problem.links)
 
 
 def _problem_losses(problem: Problem) -> Iterator[Loss]:
@@ -244,6 +269,7 @@ def _content(job: Job) -> dict[str, Any]:
         "tested_with": {"torch": TESTED_WITH},
         "plan_digest": job.plan.digest,
         "model": sizes,
+        "clusters": {name: own._asdict() for name, own in devices_of(job).items()},
         "training": {
             "global_batch": training.global_batch,
             "seq_len": training.seq_len,
@@ -276,6 +302,7 @@ def _stages(job: Job) -> list[dict[str, Any]]:
         end += layers
         found.append(
             {
+                "cluster": stage.cluster,
                 "first": first,
                 "end": end + (len(found) + 1 == len(job.stages) and not folded),
                 "dp": strategy.dp,
@@ -326,8 +353,8 @@ LAUNCHER = Launcher(
         resharding=RESHARDING,
         zero=(0, 1),
         parts=("experts",),
-        losses=_problem_losses,
+        losses=_search_losses,
     ),
     reader=Reader(looks_like=is_torch, read=read_torch),
-    side_by_side=lambda job: (),
+    side_by_side=device_losses,
 )

@@ -25,6 +25,10 @@ plan -> process groups (``job``, ``groups``)
     warm-up count, pipeline by pipeline. Ranks are numbered by stage; within a stage tp
     varies fastest, then cp, then dp. ``groups.Place`` has a rank's coordinates and its
     process groups.
+device and vendors (``devices``, ``crossing``)
+    ``job.json`` names each cluster's kind of device and collective library, and which
+    clusters reach each other directly. Messages to others go through the hosts: a copy
+    to the host, gloo, a copy to the device.
 boundary exchange (``routes``, ``boundaries``)
     A micro-batch's tensor between two stages is a set of tokens, each held by one rank
     on either side. A way of resharding is a sequence of holdings: who has which tokens

@@ -1,6 +1,7 @@
 """The core of attention, also of sequences that context parallelism splits.
 
-Kernels are PyTorch's fused ones, which keep q, k, v, the result and its log-sum-exp.
+Kernels are PyTorch's fused ones, which keep q, k, v, the result and its log-sum-exp;
+on devices for which PyTorch itself has none, ``plain_attention`` for split sequences.
 Where ranks share a sequence, each gathers all keys and values during a pass, forward
 and again backward, and keeps only its own; gradients of keys and values are summed and
 scattered back. One collective moves the bytes of the ring that the table prices. During
@@ -23,6 +24,7 @@ import torch.nn.functional as F
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
+from . import plain_attention
 from .groups import Place, gather_parts, sum_parts
 
 _ops = torch.ops.aten
@@ -141,8 +143,10 @@ def _forward(q: Tensor, k: Tensor, v: Tensor, causal: bool) -> tuple[Tensor, Ten
     """Return the result (b, heads, n, d) and its log-sum-exp (b, heads, n)."""
     if q.is_cuda:
         found = _ops._scaled_dot_product_flash_attention(q, k, v, 0.0, causal, False)
-    else:
+    elif q.is_cpu:
         found = _ops._scaled_dot_product_flash_attention_for_cpu(q, k, v, 0.0, causal)
+    else:
+        found = plain_attention.forward(q, k, v, causal)
     return found[0], found[1]
 
 
@@ -158,7 +162,9 @@ def _backward(own: list[Tensor], whole: list[Tensor], causal: bool) -> Any:
     """
     grad, q, out, sums = own
     out, sums = out.contiguous(), sums.contiguous()
-    if not q.is_cuda:
+    if not (q.is_cuda or q.is_cpu):
+        return plain_attention.backward(own, whole, causal)
+    if q.is_cpu:
         return _ops._scaled_dot_product_flash_attention_for_cpu_backward(
             grad, q, *whole, out, sums, 0.0, causal
         )

@@ -1,14 +1,16 @@
 """Transfers between stages, concurrent with the computation.
 
 Each direction of each boundary has a thread and a process group of its own, so that no
-transfer waits for one in the other direction or for a computation. As in the
-simulation, a transfer starts once its tensor is computed and the previous one is over.
-Tensors that arrive early are buffered as they came: at most W - W' micro-batches, by
-which the schedule lets the stage before run ahead. Where stages hold several chunks,
-there is one more boundary, from the last stage back to the first, which buffers at most
-p micro-batches. In a folded pipeline activations of one chunk and gradients of the
-other go in the same direction, in the order in which the sender computes them; from
-chunk to chunk of the last stage nothing is sent.
+transfer waits for one in the other direction or for a computation. Where the ranks of
+both stages do not reach each other directly, the steps from one stage to the other go
+through the hosts, and those inside a stage do not (``crossing``). As in the simulation,
+a transfer starts once its tensor is computed and the previous one is over. Tensors that
+arrive early are buffered as they came: at most W - W' micro-batches, by which the
+schedule lets the stage before run ahead. Where stages hold several chunks, there is one
+more boundary, from the last stage back to the first, which buffers at most p
+micro-batches. In a folded pipeline activations of one chunk and gradients of the other
+go in the same direction, in the order in which the sender computes them; from chunk to
+chunk of the last stage nothing is sent.
 
 A rank that relays tokens holds them meanwhile: under ``leader`` and
 ``send-recv-all-gather`` all of its part of the batch, where hetopt's table assumes that
@@ -27,9 +29,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-import torch.distributed as dist
 from torch import Tensor
 
+from .devices import accelerator
 from .groups import Place
 from .passes import Side
 from .region import Region
@@ -79,7 +81,9 @@ class Channel:
         self.place, self.receives = place, receives
         job, onward = place.job, receives == (side == "before")
         groups = place.forward if onward else place.backward
-        self.group = groups[int(side == "behind")]
+        crossing = groups[int(side == "behind")]
+        assert crossing is not None
+        self.crossing = crossing
         boundary = (place.stage - (side == "before")) % len(job.stages)
         ends = boundary, (boundary + 1) % len(job.stages)
         way = job.stages[boundary].resharding
@@ -88,14 +92,14 @@ class Channel:
             job, place.rank, ends if onward else ends[::-1], way, place.device
         )
         self.transfers: list[Transfer] = []
-        cuda = place.device.type == "cuda"
-        self.stream = torch.cuda.Stream(place.device) if cuda else None
+        self.api = accelerator(place.device)
+        self.stream = self.api.Stream(place.device) if self.api else None
         self.thread = ThreadPoolExecutor(1, initializer=self._settle)
 
     def send(self, kind: str, number: int, x: Tensor) -> Future[Any]:
         """Send the result of a pass, (b, m, h), once it is computed."""
         x = x.flatten(0, 1)
-        ready = torch.cuda.current_stream().record_event() if self.stream else None
+        ready = self.api.current_stream().record_event() if self.api else None
         return self.thread.submit(self._timed, kind, number, x, ready)
 
     def receive(self, kind: str, number: int) -> Future[Tensor]:
@@ -103,13 +107,13 @@ class Channel:
         return self.thread.submit(self._timed, kind, number, None, None)
 
     def _settle(self) -> None:
-        if self.stream:
-            torch.cuda.set_device(self.place.device)
+        if self.api:
+            self.api.set_device(self.place.device)
 
     def _timed(self, kind: str, number: int, x: Tensor | None, ready: Any) -> Tensor:
         start = time.perf_counter()
         counts = [0, 0]
-        with torch.cuda.stream(self.stream) if self.stream else nullcontext():
+        with self.api.stream(self.stream) if self.api else nullcontext():
             if ready is not None:
                 ready.wait()
             found = self._run(number, x, counts)
@@ -141,15 +145,10 @@ class Channel:
             (source, at, self._empty(count)) for source, at, count in step.receives
         ]
         leaving = [(to, x[rows]) for to, rows in step.sends]
-        messages = [
-            dist.P2POp(dist.irecv, part, source, self.group, tag)
-            for source, _, part in arriving
-        ] + [dist.P2POp(dist.isend, part, to, self.group, tag) for to, part in leaving]
         counts[0] += sum(part.nbytes for _, part in leaving)
         counts[1] += sum(part.nbytes for _, _, part in arriving)
-        # In one batch: on NCCL two ranks that swap parts would deadlock otherwise.
-        for each in dist.batch_isend_irecv(messages) if messages else ():
-            each.wait()
+        parts = [(source, part) for source, _, part in arriving]
+        self.crossing.exchange(leaving, parts, tag)
         if len(arriving) == 1 and arriving[0][1] == ALL:
             return arriving[0][2]
         found = self._empty(step.rows)
@@ -219,8 +218,8 @@ class Boundaries:
             # It never comes if one of this rank's own sends has failed.
             self._check_sent()
         x = coming.result()
-        if x.is_cuda:
-            x.record_stream(torch.cuda.current_stream())
+        if api := accelerator(x.device):
+            x.record_stream(api.current_stream())
         x = x.unflatten(0, (len(self.place.sequences), -1))
         return x if self.region.splits else self.parts.spread(x)
 

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.autograd.graph import GradientEdge, get_gradient_edge
 
 from .boundaries import Boundaries
+from .devices import accelerator
 from .groups import Place
 from .later import parameters_of, put_aside, run_aside
 from .stage import Stage
@@ -49,7 +50,7 @@ class Executor:
     ran
         The passes of the last iteration, in order.
     settles
-        Whether times are taken only after the GPU has finished a pass.
+        Whether times are taken only after the device has finished a pass.
     """
 
     def __init__(
@@ -160,5 +161,5 @@ class Executor:
 
     def _now(self) -> float:
         if self.settles:
-            torch.cuda.current_stream().synchronize()
+            accelerator(self.place.device).current_stream().synchronize()
         return time.perf_counter()

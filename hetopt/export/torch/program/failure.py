@@ -10,6 +10,11 @@ import traceback
 from types import TracebackType
 from typing import Any, Self
 
+
+class Refused(Exception):
+    """Why a rank cannot start; its one line says all, without a traceback."""
+
+
 #: Where the first rank to fail stores its message.
 KEY = "hetopt/failed"
 
@@ -56,10 +61,13 @@ class Watch:
             return
         if isinstance(error, KeyboardInterrupt):
             os._exit(130)
-        message = f"{self.name}: {type(error).__name__}: {error}"
+        known = isinstance(error, Refused)
+        reason = str(error) if known else f"{type(error).__name__}: {error}"
+        message = f"{self.name}: {reason}"
         if self._is_first(message):
             print(message, file=sys.stderr, flush=True)
-            traceback.print_exception(kind, error, trace)
+            if not known:
+                traceback.print_exception(kind, error, trace)
             # Let the message through before torchrun ends the other ranks.
             sys.stderr.flush()
             time.sleep(2 * POLL_S)

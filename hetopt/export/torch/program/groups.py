@@ -10,7 +10,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from .job import Job
+from .crossing import Crossing
+from .job import Job, ranks_reached
 
 # The names of PyTorch 2.13, else the older ones.
 _gather: Callable[..., Any] = (
@@ -87,13 +88,17 @@ class Place:
         Ranks of ``tensor`` with the same key-value head, if there are more ranks than
         heads; else None.
     forward, backward
-        Groups of the boundaries (before, behind) this stage, of the direction down and
-        up the pipeline (activations and gradients, unless it is folded); None where
-        there is no boundary. With several chunks, the first stage is behind the last.
+        The boundaries (before, behind) this stage, in the direction down and up the
+        pipeline (activations and gradients, unless it is folded); None where there is
+        no boundary. With several chunks, the first stage is behind the last.
     ends
         Ranks of the first and the last stage if both have the tied table; else None.
     losses
         Ranks with the heads of all pipelines, if there are several; else None.
+    reached
+        Ranks that this one reaches directly, itself included.
+    world
+        All ranks.
     """
 
     def __init__(self, jobs: tuple[Job, ...], rank: int, device: torch.device) -> None:
@@ -109,6 +114,8 @@ class Place:
         self.ep, self.etp = divmod(number % self.plan.expert_ranks, self.plan.etp)
         self.positions = job.tokens_of(self.stage, self.cp)
         self.sequences = job.rows(self.stage, self.dp)
+        self.cluster = job.cluster(self.stage)
+        self.reached = frozenset(ranks_reached(jobs, self.cluster.group))
         self._make_groups()
 
     @property
@@ -128,8 +135,10 @@ class Place:
 
     def _make_groups(self) -> None:
         """Make all groups in the same order on every rank; keep this rank's own."""
-        self.tensor = self.context = self.sharers = self.ends = self.losses = None
-        self.spread = self.cutters = None
+        self.tensor = self.context = self.sharers = self.spread = self.cutters = None
+        self.ends: Crossing | None = None
+        self.losses: Crossing | None = None
+        self.world = self._all()
         same = same_experts = None
         for job in self.jobs:
             same = self._make_stage_groups(job) or same
@@ -141,13 +150,11 @@ class Place:
                 before, behind = both[self.stage - 1], both[self.stage]
                 self.forward, self.backward = zip(before, behind, strict=True)
             if job.ties_ends:
-                ends = job.ranks(0), job.ranks(stages[-1])
-                row = torch.cat([torch.tensor(own).flatten() for own in ends])
-                self.ends = self._one(row[None]) or self.ends
+                ends = [(job, 0), (job, stages[-1])]
+                self.ends = self._crossing(ends) or self.ends
         if len(self.jobs) > 1:
-            heads = [job.ranks(job.passes.loss_stage) for job in self.jobs]
-            own = [torch.tensor(ranks).flatten() for ranks in heads]
-            self.losses = self._one(torch.cat(own)[None])
+            heads = [(job, job.passes.loss_stage) for job in self.jobs]
+            self.losses = self._crossing(heads)
         replica = self.dp * self.plan.cp + self.cp
         self.copies = Copies(group=same, size=self.plan.replicas, rank=replica)
         size, shared = self.plan.devices, self.plan.expert_ranks
@@ -182,16 +189,58 @@ class Place:
             same = self._one(ranks.flatten(1).T) or same
         return same
 
-    def _boundary(self, job: Job, number: int) -> tuple[Any, Any]:
+    def _boundary(
+        self, job: Job, number: int
+    ) -> tuple[Crossing | None, Crossing | None]:
         """Make the groups of both directions behind a stage."""
-        ends = {number, (number + 1) % len(job.stages)}
-        ranks = [job.ranks(stage) for stage in sorted(ends)]
-        row = torch.cat([torch.tensor(own).flatten() for own in ranks])
-        return self._one(row[None]), self._one(row[None])
+        ends = sorted({number, (number + 1) % len(job.stages)})
+        stages = [(job, stage) for stage in ends]
+        inside = job.stages[number].resharding != "p2p"
+        return self._crossing(stages, inside), self._crossing(stages, inside)
+
+    def _crossing(
+        self, stages: list[tuple[Job, int]], inside: bool = False
+    ) -> Crossing | None:
+        """Make the groups of all ranks of some stages; None if this is none of them.
+
+        Parameters
+        ----------
+        inside
+            Whether ranks of one stage also exchange among themselves.
+        """
+        rows = [torch.tensor(job.ranks(stage)).flatten() for job, stage in stages]
+        alike = len({job.cluster(stage).group for job, stage in stages}) == 1
+        whole, near = self._one(torch.cat(rows)[None]), None
+        for row in () if alike or not inside else rows:
+            near = self._one(row[None]) or near
+        if whole is None:
+            return None
+        if alike:
+            return Crossing(near=whole)
+        return Crossing(near=near, far=whole, reached=self.reached)
+
+    def _all(self) -> Crossing:
+        """Make the groups of all ranks."""
+        if not self.job.is_mixed:
+            return Crossing(near=dist.group.WORLD)
+        near, groups = None, {each.group for each in self.job.clusters.values()}
+        # Only gradients of several pipelines are worth groups of their own.
+        for group in sorted(groups) if len(self.jobs) > 1 else ():
+            row = torch.tensor(list(ranks_reached(self.jobs, group)))
+            near = self._one(row[None]) or near
+        if near is not None:
+            # On NCCL all ranks of a group have to take part in its first messages.
+            dist.barrier(group=near)
+        return Crossing(near=near, far=dist.group.WORLD, reached=self.reached)
 
     def _one(self, rows: Tensor) -> Any:
         """Make a group of every row; return this rank's, None if it has none."""
         if rows.shape[1] == 1:
             return None
-        made = [(row, dist.new_group(row)) for row in rows.tolist()]
+        made = [(row, self._new(row)) for row in rows.tolist()]
         return next((group for row, group in made if self.rank in row), None)
+
+    def _new(self, row: list[int]) -> Any:
+        """Make a group: on the cluster's own library if all reach each other."""
+        own = self.job.is_mixed and self.reached.issuperset(row)
+        return dist.new_group(row, backend=self.cluster.backend if own else None)

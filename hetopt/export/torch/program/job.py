@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +15,35 @@ from .passes import FoldedPasses, Passes, SplitPasses
 
 
 @dataclass(frozen=True, kw_only=True)
+class ClusterPlan:
+    """What the ranks of a cluster run on, and which others they reach directly.
+
+    Attributes
+    ----------
+    device
+        Type of device, as PyTorch names it: ``cuda`` (NVIDIA's and, in builds for ROCm,
+        AMD's), ``npu`` (Ascend) or ``cpu``.
+    backend
+        PyTorch's name of their collective library: ``nccl``, ``hccl`` or ``gloo``.
+    group
+        Clusters with the same number reach each other directly, others through the
+        memory of their hosts.
+    """
+
+    name: str
+    device: str
+    backend: str
+    group: int
+
+
+@dataclass(frozen=True, kw_only=True)
 class StagePlan:
     """One stage of the plan.
 
     Attributes
     ----------
+    cluster
+        Name of the cluster that has its ranks.
     ep, etp
         Ranks that routed experts are spread over, and that share each one's matrices.
     first, end
@@ -33,6 +58,7 @@ class StagePlan:
         several chunks: then how they reach the first stage again.
     """
 
+    cluster: str
     first: int
     end: int
     dp: int
@@ -71,6 +97,8 @@ class Job:
         Sequences of an iteration: of all pipelines, of this one, of those before it.
     first_of_all
         Its first rank.
+    clusters
+        The clusters of all pipelines, by name.
     model
         Sizes: layers, hidden, heads, kv_heads, head_dim, ffn, vocab, gated, tied, norm,
         positions, granularity, norm_eps, rotary_base; and experts, as in a problem
@@ -87,6 +115,7 @@ class Job:
     """
 
     model: dict[str, Any]
+    clusters: dict[str, ClusterPlan]
     global_batch: int
     batch: int
     first_sequence: int
@@ -108,6 +137,10 @@ class Job:
         """Read ``job.json`` as hetopt wrote it; return its pipelines, usually one."""
         content = json.loads(path.read_text("utf-8"))
         training = content["training"]
+        clusters = {
+            name: ClusterPlan(name=name, **each)
+            for name, each in content["clusters"].items()
+        }
         alone = {"stages": content.get("stages"), "batch": training["global_batch"]}
         found: list[Job] = []
         for own in content.get("pipelines", [alone]):
@@ -116,6 +149,7 @@ class Job:
             found.append(
                 cls(
                     model=content["model"],
+                    clusters=clusters,
                     tested_with=content["tested_with"]["torch"],
                     first_sequence=last.first_sequence + last.batch if last else 0,
                     first_of_all=last.end_rank if last else 0,
@@ -129,6 +163,29 @@ class Job:
         """The type of weights and activations."""
         known = {"bf16": torch.bfloat16, "fp16": torch.float16, "fp32": torch.float32}
         return known[self.precision]
+
+    @property
+    def is_mixed(self) -> bool:
+        """Whether some clusters reach each other only through their hosts."""
+        return len({each.group for each in self.clusters.values()}) > 1
+
+    @property
+    def backend(self) -> str:
+        """PyTorch's backend for a process group of all ranks."""
+        first = next(iter(self.clusters.values()))
+        return "gloo" if self.is_mixed else first.backend
+
+    def on_cpus(self) -> Job:
+        """Return the job on CPUs; clusters reach each other as before."""
+        clusters = {
+            name: replace(each, device="cpu", backend="gloo")
+            for name, each in self.clusters.items()
+        }
+        return replace(self, clusters=clusters)
+
+    def cluster(self, stage: int) -> ClusterPlan:
+        """Return the cluster of a stage."""
+        return self.clusters[self.stages[stage].cluster]
 
     @property
     def units(self) -> int:
@@ -243,3 +300,21 @@ class Job:
             f"note: this is PyTorch {torch.__version__}, and the program was tested "
             f"with {self.tested_with}; if it fails, install torch=={self.tested_with}.*"
         )
+
+
+def cluster_of(jobs: Sequence[Job], rank: int) -> ClusterPlan:
+    """Return the cluster of a rank."""
+    return next(
+        job.cluster(stage)
+        for job in jobs
+        for stage in range(len(job.stages))
+        if rank < job.first_rank(stage + 1)
+    )
+
+
+def ranks_reached(jobs: Sequence[Job], group: int) -> Iterator[int]:
+    """Yield the ranks of clusters with one ``group``, ascending."""
+    for job in jobs:
+        for stage in range(len(job.stages)):
+            if job.cluster(stage).group == group:
+                yield from range(job.first_rank(stage), job.first_rank(stage + 1))

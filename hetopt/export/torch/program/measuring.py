@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 import torch.distributed as dist
 
+from .devices import accelerator
 from .kept import Kept
 
 if TYPE_CHECKING:
@@ -34,8 +35,8 @@ class Recorder:
     def __init__(self, executor: Executor, folder: Path) -> None:
         self.executor, self.folder = executor, folder
         self.device = executor.place.device
-        self.cuda = self.device.type == "cuda"
-        executor.settles = self.cuda
+        self.api = accelerator(self.device)
+        executor.settles = self.api is not None
         self.kept = Kept(executor.stage)
         self.counting: Any = None
         self.iterations: list[dict[str, Any]] = []
@@ -43,18 +44,18 @@ class Recorder:
 
     def begin(self) -> None:
         """Wait for all ranks, and begin an iteration."""
-        if self.cuda:
-            torch.cuda.synchronize()
+        if self.api:
+            self.api.synchronize()
         dist.barrier()
-        if self.is_first and not self.cuda:
+        if self.is_first and not self.api:
             self.counting = self.kept.watching()
             self.counting.__enter__()
         self.start_s = time.perf_counter()
 
     def end(self, loss: float | None) -> None:
         """End an iteration, after the optimizer's step."""
-        if self.cuda:
-            torch.cuda.synchronize()
+        if self.api:
+            self.api.synchronize()
         end_s = time.perf_counter()
         if self.counting is not None:
             self.counting.__exit__(None, None, None)
@@ -78,12 +79,12 @@ class Recorder:
         found = {
             "stage": place.stage,
             "dp": place.dp,
-            "device": torch.cuda.get_device_name(self.device) if self.cuda else "CPU",
+            "device": self.api.get_device_name(self.device) if self.api else "CPU",
             "torch": torch.__version__,
-            "memory": "allocated" if self.cuda else "activations",
+            "memory": "allocated" if self.api else "activations",
             "peak_bytes": (
-                torch.cuda.max_memory_allocated(self.device)
-                if self.cuda
+                self.api.max_memory_allocated(self.device)
+                if self.api
                 else self.kept.peak
             ),
             "iterations": self.iterations,

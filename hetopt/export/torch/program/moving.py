@@ -93,7 +93,7 @@ class Moving:
         arriving.ensure_all()
         self.optimizer.load(common.state(self.optimizer, arriving.held))
         total = torch.tensor(moved, device=self.optimizer.place.device)
-        dist.all_reduce(total)
+        self.optimizer.place.world.total(total)
         if dist.get_rank() == 0:
             print(f"step {step}: {int(total)} bytes have moved", flush=True)
         return step
@@ -147,12 +147,8 @@ class Moving:
             rank: torch.empty(sum(own), dtype=torch.uint8, device=device)
             for rank, own in sizes.items()
         }
-        work = [dist.P2POp(dist.irecv, rows[n], n) for n in sorted(rows)]
-        work += [
-            dist.P2POp(dist.isend, torch.cat(out[n]).to(device), n) for n in sorted(out)
-        ]
-        for each in dist.batch_isend_irecv(work) if work else ():
-            each.wait()
+        leaving = [(n, torch.cat(out[n]).to(device)) for n in sorted(out)]
+        self.optimizer.place.world.exchange(leaving, sorted(rows.items()))
         for rank, own in into.items():
             for move, data in zip(
                 own, rows[rank].cpu().split(sizes[rank]), strict=True

@@ -27,7 +27,7 @@ class Optimizer:
 
     def __init__(self, place: Place, stage: Stage, lr: float) -> None:
         self.place = place
-        self.scale = LossScale(place.job)
+        self.scale = LossScale(place.job, place.world)
         # If one stage has both ends, a tied table is listed once, by its first name.
         named = list(stage.named_parameters())
         self.by_chunk = [

@@ -6,6 +6,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from .crossing import Crossing
 from .job import Job
 
 #: First factor, and good steps until it doubles: those of PyTorch's ``GradScaler``.
@@ -20,7 +21,8 @@ class LossScale:
     halved; it doubles after ``PATIENCE`` steps without that.
     """
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: Job, world: Crossing) -> None:
+        self.world = world
         self.used = job.precision == "fp16"
         self.factor = FIRST if self.used else 1.0
         self.good = 0
@@ -31,7 +33,7 @@ class LossScale:
             return True
         finite = torch.stack([each.isfinite().all() for each in gradients]).all()
         lost = (~finite).float()
-        dist.all_reduce(lost, op=dist.ReduceOp.MAX)
+        self.world.total(lost, dist.ReduceOp.MAX)
         if lost:
             self.factor, self.good = self.factor / 2, 0
             return False

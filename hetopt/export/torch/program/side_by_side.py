@@ -141,10 +141,9 @@ class SideBySide:
             sender: [size_of(each.box) for each in own] for sender, own in into.items()
         }
         rows = {sender: sample.new_empty(sum(own)) for sender, own in sizes.items()}
-        work = [dist.P2POp(dist.irecv, rows[n], n) for n in sorted(rows)]
-        work += [dist.P2POp(dist.isend, torch.cat(out[n]), n) for n in sorted(out)]
-        for each_work in dist.batch_isend_irecv(work) if work else ():
-            each_work.wait()
+        self.place.world.exchange(
+            [(n, torch.cat(out[n])) for n in sorted(out)], sorted(rows.items())
+        )
         return [
             (each, part.view([len(side) for side in each.box]))
             for sender, own in into.items()

@@ -60,14 +60,9 @@ class TiedTable:
             (source, at, x.new_empty((count, x.shape[1])))
             for source, at, count in self.into.receives
         ]
-        group = self.place.ends
-        work = [
-            dist.P2POp(dist.irecv, part, source, group) for source, _, part in arriving
-        ]
-        parts = [(to, x[rows].contiguous()) for to, rows in self.out.sends]
-        work += [dist.P2POp(dist.isend, part, to, group) for to, part in parts]
-        for each in dist.batch_isend_irecv(work) if work else []:
-            each.wait()
+        leaving = [(to, x[rows].contiguous()) for to, rows in self.out.sends]
+        assert self.place.ends is not None
+        self.place.ends.exchange(leaving, [(n, part) for n, _, part in arriving])
         found = torch.empty_like(x)
         for _, at, part in arriving:
             found[at] = part

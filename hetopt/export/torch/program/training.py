@@ -18,10 +18,11 @@ from torch.distributed.rendezvous import rendezvous
 
 from .boundaries import Boundaries
 from .checkpoints import Checkpoints
+from .devices import find_device
 from .executor import Executor
 from .failure import Watch
 from .groups import Place
-from .job import Job
+from .job import Job, cluster_of
 from .measuring import Recorder
 from .moving import Moving
 from .optimizer import Optimizer
@@ -83,7 +84,7 @@ class Trainer:
         if self.place.losses is not None:
             # Every rank of a tensor-parallel group has the same part.
             loss /= self.place.plan.tp
-            dist.all_reduce(loss, group=self.place.losses)
+            self.place.losses.total(loss)
         elif self.place.copies.group is not None:
             dist.all_reduce(loss, group=self.place.copies.group)
         return float(loss)
@@ -109,6 +110,7 @@ def _options() -> argparse.Namespace:
     )
     add("--every", type=int, default=100, help="steps between two checkpoints")
     add("--times", type=Path, help="folder for what each rank measures, as hetopt run")
+    add("--cpu", action="store_true", help="run all ranks on CPUs, for a trial")
     return parser.parse_args()
 
 
@@ -172,12 +174,8 @@ def main() -> None:
     """Train in this rank, which torchrun started."""
     options = _options()
     jobs = Job.read(HERE / "job.json")
-    device = torch.device("cpu")
-    if torch.cuda.is_available():
-        device = torch.device("cuda", int(os.environ["LOCAL_RANK"]))
-        torch.cuda.set_device(device)
-        # hetopt prices 32-bit multiplications as TF32 where the device has it.
-        torch.set_float32_matmul_precision("high")
+    if options.cpu:
+        jobs = tuple(job.on_cpus() for job in jobs)
     store, rank, size = next(rendezvous("env://"))
     note = jobs[0].version_note()
     if note and rank == 0:
@@ -186,9 +184,10 @@ def main() -> None:
         if size != jobs[-1].end_rank:
             msg = f"job.json has {jobs[-1].end_rank} ranks, torchrun started {size}"
             raise ValueError(msg)
+        device = find_device(cluster_of(jobs, rank), int(os.environ["LOCAL_RANK"]))
         store.set_timeout(timedelta(minutes=30))
         dist.init_process_group(
-            "nccl" if device.type == "cuda" else "gloo",
+            jobs[0].backend,
             store=dist.PrefixStore("ranks", store),
             rank=rank,
             world_size=size,
