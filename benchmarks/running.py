@@ -1,4 +1,4 @@
-"""Runs of twelve plans over links slowed to the plan's, against their simulations.
+"""Runs of 13 plans over links slowed to the plan's, against their simulations.
 
     python -m benchmarks.running [NAME ...] [--iterations N]
 
@@ -56,6 +56,8 @@ class Case:
         Sequences of a micro-batch.
     recompute
         Recomputation of every cluster.
+    units
+        Units of every cluster's stages, which begin inside layers; empty: whole layers.
     """
 
     schedule: str
@@ -63,6 +65,7 @@ class Case:
     q: int = 4
     each: int = 2
     recompute: tuple[str, ...] = ()
+    units: tuple[int, ...] = ()
     training: dict[str, Any] = field(default_factory=dict)
 
     def problem(self) -> dict[str, Any]:
@@ -94,11 +97,14 @@ class Case:
             kept = self.recompute[number] if self.recompute else "none"
             degrees = {"dp": dp, "cp": cp, "tp": tp, "recompute": kept}
             pins[name] = {"stages": stages, **degrees}
+            if self.units:
+                pins[name]["units"] = self.units[number]
         return {
             "name": "running",
             "model": {
                 **{"layers": self.stages + 1, "hidden": 256, "heads": 4},
                 **{"ffn": 1024, "vocab": 512},
+                "granularity": "block" if self.units else "layer",
             },
             "clusters": clusters,
             "links": {"default": {"bandwidth": RATE, "latency": 0, "staged": "device"}},
@@ -155,6 +161,12 @@ CASES = {
         halls=((1, TWO), (1, ONE), (1, PAIR)),
         q=5,
         training={"zero": 0},
+    ),
+    "h-1f1b, layers cut": Case(
+        schedule="h-1f1b",
+        halls=((1, TWO), (1, ONE), (1, PAIR)),
+        q=8,
+        units=(5, 4, 5),
     ),
     "gpipe, replicas": Case(
         schedule="gpipe", halls=((2, TWO),), recompute=("full",), each=4

@@ -90,8 +90,14 @@ class Unit(nn.Module):
         if place.splits_tokens:
             self.weight.sum_over = place.tensor
 
-    def forward(self, x: Tensor, targets: Tensor | None = None) -> Tensor:
-        """Return a tensor of the shape that the unit of this index returns."""
+    def forward(self, x: Tensor, other: Tensor | None = None) -> Any:
+        """Return tensors of the shapes that the unit of this index returns.
+
+        Parameters
+        ----------
+        other
+            What comes with (b, m, h): targets, or inner activations.
+        """
         place, hidden = self.place, self.weight.shape[0]
         waits = WAITS[place.stage]
         if self.index == 0:
@@ -99,11 +105,11 @@ class Unit(nn.Module):
             x = torch.zeros(x.shape[0], tokens, hidden, requires_grad=True)
         kind = place.job.kind(self.index)
         if kind == "mlp-down":
-            x, targets = x + targets.mean(), None
+            x = x + other.mean()
         if self.index == place.plan.first:
             x = _First.apply(x, waits["backward_s"], place)
         x = x + self.weight
-        if targets is not None:
+        if kind == "head":
             x = (x - 1).square().sum()
         if self.index == place.plan.end - 1:
             x = _Last.apply(x, waits["forward_s"], place)

@@ -25,7 +25,10 @@ DEGREES = [(1, 1, 1), (1, 1, 2), (1, 1, 4), (2, 1, 2), (3, 1, 1), (4, 1, 1), (6,
 SPLIT = [(1, 2, 1), (2, 2, 2), (1, 3, 2)]
 
 #: Whole tokens, and tokens whose numbers are divided among tensor-parallel ranks.
-HIDDEN, INNER = Carried(width=64), Carried(width=96, runs=12)
+HIDDEN, INNER = Carried(width=64), Carried(width=96, runs=4)
+
+#: Enough degrees for tokens in runs, of which there are more.
+FEW = [(1, 1, 1), (1, 1, 4), (2, 1, 2), (3, 1, 1), (1, 2, 2)]
 
 
 def job_of(*degrees: tuple[int, ...]) -> Job:
@@ -87,17 +90,18 @@ def carried(
     return found
 
 
-@pytest.mark.parametrize("carried", [HIDDEN, INNER], ids=["hidden", "inner"])
+@pytest.mark.parametrize("tensor", [HIDDEN, INNER], ids=["hidden", "inner"])
 @pytest.mark.parametrize("way", RESHARDING)
-def test_tokens_get_where_they_belong(way: Resharding, carried: Carried) -> None:
-    for first, last in product(DEGREES + SPLIT, repeat=2):
+def test_tokens_get_where_they_belong(way: Resharding, tensor: Carried) -> None:
+    degrees = FEW if tensor is INNER else DEGREES + SPLIT
+    for first, last in product(degrees, repeat=2):
         job = job_of(first, last)
         for ends in ((0, 1), (1, 0)):
-            holdings = holdings_of(job, ends, way, carried.runs)
+            holdings = holdings_of(job, ends, way, tensor.runs)
             ranks = range(job.end_rank)
             device = torch.device("cpu")
             steps = {
-                rank: steps_of(job, rank, ends, way, device, carried) for rank in ranks
+                rank: steps_of(job, rank, ends, way, device, tensor) for rank in ranks
             }
             nothing = torch.empty(0, dtype=torch.int64)
             x = {rank: holdings[0].get(rank, nothing) for rank in ranks}
@@ -119,13 +123,13 @@ def test_tensor_ranks_have_all_tokens_and_some_columns() -> None:
         assert last[8 + rank].tolist() == (tokens * 4 + rank).tolist()
 
 
-@pytest.mark.parametrize("carried", [HIDDEN, INNER], ids=["hidden", "inner"])
+@pytest.mark.parametrize("tensor", [HIDDEN, INNER], ids=["hidden", "inner"])
 @pytest.mark.parametrize("way", RESHARDING)
 def test_pairs_of_ranks_are_those_that_are_priced(
-    way: Resharding, carried: Carried
+    way: Resharding, tensor: Carried
 ) -> None:
     cluster = draw_job(0).problem.clusters[0]
-    for first, last in product(DEGREES, repeat=2):
+    for first, last in product(FEW[:-1] if tensor is INNER else DEGREES, repeat=2):
         job = job_of(first, last)
         ranks = range(job.end_rank)
         border = job.first_rank(1)
@@ -133,7 +137,7 @@ def test_pairs_of_ranks_are_those_that_are_priced(
         pairs = {
             (rank, to)
             for rank in ranks
-            for step in steps_of(job, rank, (0, 1), way, device, carried)
+            for step in steps_of(job, rank, (0, 1), way, device, tensor)
             for to, _ in step.sends
             if rank < border <= to
         }

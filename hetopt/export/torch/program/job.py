@@ -13,7 +13,6 @@ from torch import Tensor
 
 from .passes import FoldedPasses, Passes, SplitPasses
 
-
 #: Units of a layer where stages may begin inside of it (granularity ``block``).
 BLOCKS = ("attention", "mlp-up", "mlp-down")
 
