@@ -104,7 +104,7 @@ class Unit(nn.Module):
             tokens = x.shape[1] // (place.plan.tp if place.splits_tokens else 1)
             x = torch.zeros(x.shape[0], tokens, hidden, requires_grad=True)
         kind = place.job.kind(self.index)
-        if kind == "mlp-down":
+        if kind == "mlp-down" and other is not None:
             x = x + other.mean()
         if self.index == place.plan.first:
             x = _First.apply(x, waits["backward_s"], place)

@@ -99,8 +99,8 @@ def holdings_of(
         ranks = [_part(job, stage, part, outer) for stage in (sender, receiver)]
         if way == "send-recv-all-gather":
             flat = torch.cat([first[rank] for rank in ranks[0]])
-            runs = flat.chunk(len(ranks[1]))
-            between[0] |= dict(zip(ranks[1], runs, strict=True))
+            parts = flat.chunk(len(ranks[1]))
+            between[0] |= dict(zip(ranks[1], parts, strict=True))
             between[1] |= dict.fromkeys(ranks[1], flat)
             continue
         for side, (held, own) in enumerate(zip((first, last), ranks, strict=True)):
