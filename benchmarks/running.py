@@ -1,4 +1,4 @@
-"""Runs of thirteen plans over links slowed to the plan's, against their simulations.
+"""Runs of 14 plans over links slowed to the plan's, against their simulations.
 
     python -m benchmarks.running [NAME ...] [--iterations N]
 
@@ -59,6 +59,8 @@ class Case:
     like
         The catalogue's device that each cluster's is like. Those of unlike vendors
         exchange through their hosts.
+    units
+        Units of every cluster's stages, which begin inside layers; empty: whole layers.
     """
 
     schedule: str
@@ -67,6 +69,7 @@ class Case:
     each: int = 2
     recompute: tuple[str, ...] = ()
     like: tuple[str, ...] = ()
+    units: tuple[int, ...] = ()
     training: dict[str, Any] = field(default_factory=dict)
 
     def problem(self) -> dict[str, Any]:
@@ -101,11 +104,14 @@ class Case:
             kept = self.recompute[number] if self.recompute else "none"
             degrees = {"dp": dp, "cp": cp, "tp": tp, "recompute": kept}
             pins[name] = {"stages": stages, **degrees}
+            if self.units:
+                pins[name]["units"] = self.units[number]
         return {
             "name": "running",
             "model": {
                 **{"layers": self.stages + 1, "hidden": 256, "heads": 4},
                 **{"ffn": 1024, "vocab": 512},
+                "granularity": "block" if self.units else "layer",
             },
             "clusters": clusters,
             "links": {"default": {"bandwidth": RATE, "latency": 0, "staged": staged}},
@@ -169,6 +175,12 @@ CASES = {
         q=6,
         like=("Ascend-A2-64GB", "A100-80GB"),
         training={"recompute": "auto"},
+    ),
+    "h-1f1b, layers cut": Case(
+        schedule="h-1f1b",
+        halls=((1, TWO), (1, ONE), (1, PAIR)),
+        q=8,
+        units=(5, 4, 5),
     ),
     "gpipe, replicas": Case(
         schedule="gpipe", halls=((2, TWO),), recompute=("full",), each=4

@@ -78,7 +78,10 @@ class _Last(torch.autograd.Function):
 
 
 class Unit(nn.Module):
-    """A unit with one weight for each hidden channel."""
+    """A unit with one weight for each hidden channel.
+
+    A block of a layer passes on the inner activations that its kind has.
+    """
 
     def __init__(self, index: int, place: Any) -> None:
         super().__init__()
@@ -87,21 +90,33 @@ class Unit(nn.Module):
         if place.splits_tokens:
             self.weight.sum_over = place.tensor
 
-    def forward(self, x: Tensor, targets: Tensor | None = None) -> Tensor:
-        """Return a tensor of the shape that the unit of this index returns."""
+    def forward(self, x: Tensor, other: Tensor | None = None) -> Any:
+        """Return tensors of the shapes that the unit of this index returns.
+
+        Parameters
+        ----------
+        other
+            What comes with (b, m, h): targets, or inner activations.
+        """
         place, hidden = self.place, self.weight.shape[0]
         waits = WAITS[place.stage]
         if self.index == 0:
             tokens = x.shape[1] // (place.plan.tp if place.splits_tokens else 1)
             x = torch.zeros(x.shape[0], tokens, hidden, requires_grad=True)
+        kind = place.job.kind(self.index)
+        if kind == "mlp-down" and other is not None:
+            x = x + other.mean()
         if self.index == place.plan.first:
             x = _First.apply(x, waits["backward_s"], place)
         x = x + self.weight
-        if targets is not None:
+        if kind == "head":
             x = (x - 1).square().sum()
         if self.index == place.plan.end - 1:
             x = _Last.apply(x, waits["forward_s"], place)
-        return x
+        if kind != "mlp-up":
+            return x
+        tokens, width = len(place.positions), place.job.model["ffn"] // place.plan.tp
+        return x, x.mean().expand(x.shape[0], tokens, width)
 
 
 def build_unit(index: int, place: Any) -> nn.Module:

@@ -69,6 +69,8 @@ class Limits:
         A test that all strategies of a plan with experts pass, or all fail.
     offload
         Whether host memory may hold the optimizer's states, of all stages or of none.
+    blocks
+        Whether stages may begin and end inside a layer.
     """
 
     schedules: tuple[ScheduleName, ...]
@@ -83,6 +85,7 @@ class Limits:
     fits: Callable[[Strategy, Problem], bool] | None = None
     alike: Callable[[Strategy], bool] | None = None
     offload: bool = False
+    blocks: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,6 +9,7 @@ from hetopt.plans.strategy import Strategy
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
+    from fractions import Fraction
 
     from hetopt.export.understood import Reported
     from hetopt.problem.cluster.cluster import Offload
@@ -31,7 +32,8 @@ class StageReadBack:
     cluster, hosts
         As in ``StagePlace``.
     layers
-        Transformer layers.
+        Transformer layers; thirds of them, for attention and each matrix of the MLP,
+        where stages begin inside layers.
     warmup
         Forward passes before the first backward pass; None if the schedule prescribes
         them.
@@ -39,7 +41,7 @@ class StageReadBack:
 
     cluster: str | None
     hosts: tuple[str, ...]
-    layers: int
+    layers: int | Fraction
     strategy: Strategy
     warmup: int | None = None
 
@@ -77,7 +79,7 @@ class PipelineReadBack:
 
 def stages_of(
     places: Iterable[StagePlace],
-    layers: Iterable[int],
+    layers: Iterable[int | Fraction],
     degrees: Iterable[tuple[int, int, int]],
     recompute: Iterable[Recompute],
     experts: tuple[int, int] = (1, 1),

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from hetopt.cost.boundaries.slices import boundary_bytes
 from hetopt.cost.build import build_table
 from hetopt.cost.communication.synchronisation import OPTIMIZER_START_S
 from hetopt.cost.sources.source import ShardQuery, ShardTimes
@@ -135,6 +136,17 @@ def test_a_wider_cut_costs_more() -> None:
     hidden, ffn = (table.cut_classes.index(name) for name in ("hidden", "ffn"))
     for part in table.slices:
         assert (part.transfer_ns[ffn] > part.transfer_ns[hidden]).all()
+
+
+def test_the_residual_crosses_with_the_inner_activations() -> None:
+    """HAPT, section 6.5: two tensors, five times the bytes of one of hidden size."""
+    model = replace(
+        make_model(granularity="block", layers=2), hidden=512, ffn=2048, gated=False
+    )
+    assert model.cut_tensors("ffn", 128) == ((128, 2048), (128, 512))
+    problem = make_problem(model=model)
+    hidden, ffn = (boundary_bytes(problem, 2, cut) for cut in ("hidden", "ffn"))
+    assert ffn == 5 * hidden
 
 
 def test_blocks_take_as_long_as_the_layer() -> None:

@@ -20,7 +20,7 @@ from hetopt.export.bundle import bundle, write_folder
 from hetopt.export.torch.launcher import LAUNCHER
 from hetopt.schedule.chunks import backward_number, chunk_and_microbatch, ends_in_flight
 from tests.runtimes.torch_experts import is_routed, mixture, whole_experts
-from tests.runtimes.torch_plans import CASES, Case, job_of, launch
+from tests.runtimes.torch_plans import CASES, CUTS, Case, job_of, launch
 
 if TYPE_CHECKING:
     from hetopt.export.job import Job
@@ -37,6 +37,9 @@ RATES = {"adam": 0.01, "sgd": 0.3}
 #: Matrices that tensor parallelism splits by outputs, and by inputs.
 BY_OUTPUTS = ("q", "k", "v", "gate", "up", "tokens", "output")
 BY_INPUTS = ("out", "down")
+
+#: Matrices of a layer by the block that has them; what precedes matrices is with them.
+BLOCK_OF = {"down": 2, "up": 1, "gate": 1, "mlp_norm": 1}
 
 
 def exported(case: Case, folder: Path) -> Job:
@@ -85,6 +88,17 @@ def whole(name: str, parts: list[Any], model: Model) -> Any:
     return parts[0]
 
 
+def of_layer(name: str, model: Model) -> str:
+    """Return a parameter's name where layers are units, if their blocks are."""
+    _, unit, own = name.split(".", 2)
+    if model.granularity == "layer" or unit == "0":
+        return name
+    layer, block = divmod(int(unit) - 1, 3)
+    matrix = own.removesuffix("_weight").removesuffix("_bias")
+    assert layer == model.layers or block == BLOCK_OF.get(matrix, 0)
+    return f"units.{layer + 1}.{own}"
+
+
 def joined(job: Job, found: list[dict[str, Any]], kind: str) -> dict[str, Any]:
     """Return the whole model's tensors; every replica has the same."""
     full: dict[str, Any] = {}
@@ -101,6 +115,7 @@ def joined(job: Job, found: list[dict[str, Any]], kind: str) -> dict[str, Any]:
                     continue
                 parts = [each[kind][name] for each in own]
                 tensor = whole(name, parts, job.problem.model)
+                name = of_layer(name, job.problem.model)
                 torch.testing.assert_close(tensor, full.setdefault(name, tensor))
     return full
 
@@ -271,10 +286,14 @@ def check_messages(job: Job, found: list[dict[str, Any]]) -> None:
     p, v = len(job.stages), job.plan.chunks
     element = 4 if training.precision == "fp32" else 2
     tokens = training.global_batch * training.seq_len // q
-    size = tokens * job.problem.model.hidden * element
+    model = job.problem.model
+    units = one_chunk(model, v).units
     for number, stage in enumerate(job.stages):
         if stage.resharding != "p2p":
             continue
+        # Inner activations go with the residual.
+        inner = model.ffn if units[stage.end_unit - 1] == "mlp-up" else 0
+        size = tokens * (model.hidden + inner) * element
         after = (number + 1) % p
         # All chunks cross within the pipeline; back to the first stage go all but the
         # last one, whose result is the loss, and their gradients are of all but the
@@ -296,9 +315,10 @@ def check_messages(job: Job, found: list[dict[str, Any]]) -> None:
             assert moved == expected, (kind, side)
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", [*CASES, *(f"cut, {name}" for name in CUTS)])
 def test_a_plan_runs_as_planned(name: str, tmp_path: Path) -> None:
-    job = exported(CASES[name], tmp_path / "out")
+    own = name.removeprefix("cut, ")
+    job = exported((CASES if own == name else CUTS)[own], tmp_path / "out")
     batch = batch_of(job)
     found = watched(job, tmp_path / "out", batch)
     for rank, result in zip(job.placement.ranks, found, strict=True):

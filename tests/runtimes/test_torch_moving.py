@@ -88,6 +88,10 @@ CASES = {
         new=(case(ONE, PAIR, layers=(2, 1), halls=(0, 1), q=6, **TIED),),
         lost=["hall0/0:0"],
     ),
+    "layers cut elsewhere": Move(
+        old=(case(PAIR, ONE, blocks=(2, 4), q=2),),
+        new=(case(ONE, PAIR, blocks=(4, 2), q=1, each=2),),
+    ),
     "experts, sgd": Move(
         old=(case(PAIR, ONE, layers=(2, 1), q=2, experts=((1, 2), (1, 1)), **MIXED),),
         new=(case((2, 1, 1), layers=(3,), q=1, experts=((2, 1),), **MIXED),),

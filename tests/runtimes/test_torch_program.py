@@ -118,6 +118,30 @@ def test_own_units_and_data_and_a_rank_that_fails(tmp_path: Path) -> None:
     assert "rank 0 ends: rank 1 failed" in first
 
 
+@pytest.mark.parametrize(
+    ("units", "complaint"),
+    [
+        (
+            "own.py:build_unit",
+            r"rank 0: ValueError: stage 0 has results of width \[64\] to send behind, "
+            r"expected \[64, 176\]: a unit must return what program/units.py says",
+        ),
+        ("llama_units.py:build_unit", r"rank \d: ValueError: .* granularity: layer"),
+    ],
+)
+def test_own_units_that_are_no_blocks_are_told(
+    units: str, complaint: str, tmp_path: Path
+) -> None:
+    folder = tmp_path / "out"
+    exported(Case(schedule="1f1b", degrees=(ONE, ONE), blocks=(2, 1)), folder)
+    text = PAGE.read_text().partition("```python\n")[2].partition("```")[0]
+    (folder / "own.py").write_text(text)
+    (running,) = start(folder, "--units", units)
+    printed = running.communicate(timeout=60)[0]
+    assert running.returncode
+    assert re.search(rf"^{complaint}$", printed, re.MULTILINE), printed
+
+
 def test_a_function_that_is_not_there_is_named(tmp_path: Path) -> None:
     folder = tmp_path / "out"
     exported(ALONE, folder)

@@ -14,7 +14,7 @@ from hetopt.cost.boundaries.resharding import (
     overlaps,
     plan_transfer,
 )
-from hetopt.export.torch.program.job import ClusterPlan, Job, StagePlan
+from hetopt.export.torch.program.job import Carried, ClusterPlan, Job, StagePlan
 from hetopt.export.torch.program.routes import ALL, Step, holdings_of, steps_of
 from hetopt.problem.training.choices import RESHARDING, Resharding
 from tests.export.jobs import draw_job
@@ -24,6 +24,12 @@ pytestmark = pytest.mark.torch
 DEGREES = [(1, 1, 1), (1, 1, 2), (1, 1, 4), (2, 1, 2), (3, 1, 1), (4, 1, 1), (6, 1, 2)]
 HALL: dict[str, Any] = {"device": "cpu", "backend": "gloo", "group": 0}
 SPLIT = [(1, 2, 1), (2, 2, 2), (1, 3, 2)]
+
+#: Whole tokens, and tokens whose numbers are divided among tensor-parallel ranks.
+HIDDEN, INNER = Carried(width=64), Carried(width=96, runs=4)
+
+#: Enough degrees for tokens in runs, of which there are more.
+FEW = [(1, 1, 1), (1, 1, 4), (2, 1, 2), (3, 1, 1), (1, 2, 2)]
 
 
 def job_of(*degrees: tuple[int, ...]) -> Job:
@@ -87,15 +93,19 @@ def carried(
     return found
 
 
+@pytest.mark.parametrize("tensor", [HIDDEN, INNER], ids=["hidden", "inner"])
 @pytest.mark.parametrize("way", RESHARDING)
-def test_tokens_get_where_they_belong(way: Resharding) -> None:
-    for first, last in product(DEGREES + SPLIT, repeat=2):
+def test_tokens_get_where_they_belong(way: Resharding, tensor: Carried) -> None:
+    degrees = FEW if tensor is INNER else DEGREES + SPLIT
+    for first, last in product(degrees, repeat=2):
         job = job_of(first, last)
         for ends in ((0, 1), (1, 0)):
-            holdings = holdings_of(job, ends, way)
+            holdings = holdings_of(job, ends, way, tensor.runs)
             ranks = range(job.end_rank)
             device = torch.device("cpu")
-            steps = {rank: steps_of(job, rank, ends, way, device) for rank in ranks}
+            steps = {
+                rank: steps_of(job, rank, ends, way, device, tensor) for rank in ranks
+            }
             nothing = torch.empty(0, dtype=torch.int64)
             x = {rank: holdings[0].get(rank, nothing) for rank in ranks}
             for number in range(len(holdings) - 1):
@@ -104,10 +114,25 @@ def test_tokens_get_where_they_belong(way: Resharding) -> None:
                 assert x[rank].tolist() == tokens.tolist()
 
 
+def test_tensor_ranks_have_all_tokens_and_some_columns() -> None:
+    job = job_of((1, 2, 2), (2, 1, 4))
+    first, last = holdings_of(job, (0, 1), "p2p", 4)
+    tokens = torch.cat([job.tokens_of(0, 1) + n * job.seq_len for n in range(12)])
+    for rank, columns in ((2, (0, 1)), (3, (2, 3))):
+        whole = [n * 4 + column for n in tokens.tolist() for column in columns]
+        assert first[rank].tolist() == whole
+    tokens = torch.arange(6 * job.seq_len) + 6 * job.seq_len
+    for rank in range(4):
+        assert last[8 + rank].tolist() == (tokens * 4 + rank).tolist()
+
+
+@pytest.mark.parametrize("tensor", [HIDDEN, INNER], ids=["hidden", "inner"])
 @pytest.mark.parametrize("way", RESHARDING)
-def test_pairs_of_ranks_are_those_that_are_priced(way: Resharding) -> None:
+def test_pairs_of_ranks_are_those_that_are_priced(
+    way: Resharding, tensor: Carried
+) -> None:
     cluster = draw_job(0).problem.clusters[0]
-    for first, last in product(DEGREES, repeat=2):
+    for first, last in product(FEW[:-1] if tensor is INNER else DEGREES, repeat=2):
         job = job_of(first, last)
         ranks = range(job.end_rank)
         border = job.first_rank(1)
@@ -115,7 +140,7 @@ def test_pairs_of_ranks_are_those_that_are_priced(way: Resharding) -> None:
         pairs = {
             (rank, to)
             for rank in ranks
-            for step in steps_of(job, rank, (0, 1), way, device)
+            for step in steps_of(job, rank, (0, 1), way, device, tensor)
             for to, _ in step.sends
             if rank < border <= to
         }
@@ -133,7 +158,7 @@ def test_split_sequences_meet_as_slices_do_where_both_sides_split_alike() -> Non
     pairs = {
         (rank, to)
         for rank in range(job.end_rank)
-        for step in steps_of(job, rank, (0, 1), "p2p", torch.device("cpu"))
+        for step in steps_of(job, rank, (0, 1), "p2p", torch.device("cpu"), HIDDEN)
         for to, _ in step.sends
     }
     shards = overlaps(np.array([4]), np.array([2])).item()

@@ -27,7 +27,7 @@ from tests.runtimes.test_torch_execution import (
     exported,
     watched,
 )
-from tests.runtimes.torch_plans import ONE, Case
+from tests.runtimes.torch_plans import ONE, PAIR, Case
 from tests.runtimes.zero_bubble_plans import ZERO_BUBBLE
 
 if TYPE_CHECKING:
@@ -45,6 +45,7 @@ VECTORS = ("norm_weight", "tokens", "positions", "_bias")
 
 #: One model and batch: on four stages, folded on two, and on one.
 SPLIT = Case(schedule="zb-h1", degrees=(ONE,) * 4, layers=(2,) * 4, q=6)
+CUT = Case(schedule="zb-h1", degrees=(PAIR, ONE), blocks=(2, 4), q=3)
 FOLDED = Case(schedule="zb-v", degrees=(ONE,) * 2, layers=(2,) * 2, q=6)
 ALONE = Case(schedule="1f1b", degrees=(ONE,), layers=(8,), q=6)
 
@@ -181,6 +182,15 @@ def test_a_plan_runs_as_planned(name: str, tmp_path: Path) -> None:
     check_memory(job, found)
     losses = next(each["losses"] for each in found if each["losses"][0] is not None)
     assert losses[-1] < losses[0] - 0.01
+
+
+def test_layers_may_be_cut(tmp_path: Path) -> None:
+    job = exported(CUT, tmp_path / "out")
+    batch = batch_of(job)
+    found = watched(job, tmp_path / "out", batch)
+    check_training(job, found, batch)
+    check_order(job, found)
+    check_memory(job, found)
 
 
 def test_losses_are_those_of_one_process(tmp_path: Path) -> None:

@@ -35,12 +35,14 @@ class Case:
 
     ``experts`` are (ep, etp) of each stage; ``layers`` are of one chunk; ``warmups``
     are given for the schedule ``auto`` alone; ``each`` are the sequences of a
-    micro-batch on a replica where dp is largest.
+    micro-batch on a replica where dp is largest; ``blocks`` are those of each stage, in
+    place of ``layers``, where stages begin inside layers.
     """
 
     schedule: ScheduleName
     degrees: tuple[tuple[int, int, int], ...]
     layers: tuple[int, ...] = ()
+    blocks: tuple[int, ...] = ()
     halls: tuple[int, ...] = ()
     q: int = 4
     each: int = 1
@@ -169,6 +171,60 @@ CASES = {
 }
 
 
+#: Plans whose stages begin at each of the places inside a layer.
+CUTS = {
+    "each block alone": Case(
+        schedule="gpipe",
+        degrees=(ONE,) * 4,
+        blocks=(1, 1, 1, 3),
+        training={"zero": 0, "gradients": "bf16"},
+    ),
+    "h-1f1b, tensors to replicas": Case(
+        schedule="h-1f1b",
+        degrees=(PAIR, (2, 1, 1), PAIR),
+        halls=(0, 1, 1),
+        ways=("p2p", "inner-dp"),
+        blocks=(2, 3, 4),
+        q=8,
+        each=2,
+        transfers=(80, 1),
+        model={"kv_heads": 1, "tied": True},
+    ),
+    "h-1f1b, replicas to tensors, recomputed": Case(
+        schedule="h-1f1b",
+        degrees=((2, 1, 1), (1, 1, 4), ONE),
+        ways=("leader", "send-recv-all-gather"),
+        blocks=(5, 3, 4),
+        q=5,
+        transfers=(1, 80),
+        model={**GPT, "kv_heads": 4},
+        recompute=("full", "full", "selective"),
+        training={"optimizer": "sgd"},
+    ),
+    "whole sequences": Case(
+        schedule="1f1b",
+        degrees=(PAIR, (1, 1, 4)),
+        blocks=(5, 1),
+        model={"kv_heads": 4},
+        training={"sequence_parallel": False, "overlap_gradients": False},
+    ),
+    "split sequences": Case(
+        schedule="virtual-1f1b",
+        degrees=((1, 2, 1), PAIR, (1, 2, 1)),
+        halls=(0, 0, 1),
+        blocks=(2, 3, 4),
+        q=3,
+        recompute=("none", "selective", "full"),
+    ),
+    "two chunks": Case(
+        schedule="interleaved-1f1b",
+        degrees=(PAIR, ONE),
+        blocks=(2, 4),
+        chunks=2,
+        model=GPT,
+    ),
+}
+
 MIXTRAL = Experts(number=8, per_token=2, ffn=96)
 DEEPSEEK = Experts(
     number=8,
@@ -257,6 +313,8 @@ def job_of(case: Case) -> Job:
     """Return the job; placement is as for any plan."""
     drawn = draw_job(0, alike=True).problem
     layers = case.layers or (1,) * case.stages
+    if case.blocks:
+        layers = (sum(case.blocks) // 3,)
     folded = rule_of(case.schedule).folded
     sizes = {"hidden": 64, "heads": 4, "kv_heads": 2, "head_dim": 16, "ffn": 176}
     model = Model(
@@ -265,6 +323,7 @@ def job_of(case: Case) -> Job:
             "layers": (2 if folded else case.chunks) * sum(layers),
             "vocab": 512,
             **sizes,
+            **({"granularity": "block"} if case.blocks else {}),
             **case.model,
         }
     )
@@ -309,12 +368,13 @@ def job_of(case: Case) -> Job:
         chunks=case.chunks,
     )
     per_layer = 3 if model.granularity == "block" else 1
+    units = case.blocks or [per_layer * count for count in layers]
     kept: Recompute = "none"
     recompute = case.recompute or (kept,) * case.stages
     stages, end = [], 1
     for number, (dp, cp, tp) in enumerate(case.degrees):
         last = number + 1 == case.stages
-        first, end = (end if number else 0), end + per_layer * layers[number]
+        first, end = (end if number else 0), end + units[number]
         leaves = case.chunks > 1 or not last
         ep, etp = case.experts[number] if case.experts else (1, 1)
         way = case.ways[number] if case.ways and leaves else "p2p"

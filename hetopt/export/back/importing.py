@@ -143,7 +143,8 @@ def import_plan(
     table = (read_table or build_table)(problem)
     strategies = [stage.strategy for stage in pipeline.stages]
     wanted = list(zip(clusters, strategies, strict=True))
-    units = [stage.layers * _units_per_layer(problem) for stage in pipeline.stages]
+    each = _units_per_layer(problem)
+    units = [int(stage.layers * each) for stage in pipeline.stages]
     units[-1] += bool(problem.model.predictions)
     decision = decision_of(table, pipeline.microbatches, wanted, units, warmups)
     costs = table
@@ -216,8 +217,14 @@ def _check_job(pipeline: PipelineReadBack, problem: Problem) -> None:
         raise InputError(msg, field="layers")
     last = len(pipeline.stages) - 1
     for number, stage in enumerate(pipeline.stages):
-        if stage.layers < 1 and not (further and number == last):
+        if stage.layers <= 0 and not (further and number == last):
             msg = f"stage {number} has {stage.layers}, expected at least 1"
+            raise InputError(msg, field="layers")
+        if (stage.layers * _units_per_layer(problem)).denominator > 1:
+            msg = (
+                f"stage {number} has {stage.layers}, the problem has whole ones: set "
+                "granularity: block"
+            )
             raise InputError(msg, field="layers")
     batch = problem.training.global_batch
     if batch % pipeline.microbatches:

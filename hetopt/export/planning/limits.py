@@ -72,7 +72,7 @@ def _ensure_runs(limits: Limits, problem: Problem) -> None:
         known = " or ".join(map(str, limits.zero))
         msg = f"is {problem.training.zero}, the launcher knows {known}"
         raise InputError(msg, field="training.zero")
-    if problem.model.granularity != "layer":
+    if problem.model.granularity != "layer" and not limits.blocks:
         msg = "is 'block', the launcher cuts between layers: set 'layer'"
         raise InputError(msg, field="model.granularity")
     if not problem.model.is_decoder_only:

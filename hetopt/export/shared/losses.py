@@ -94,6 +94,11 @@ def layer_losses(job: Job) -> Iterator[Loss]:
             if counts is None
             else f"layers per stage {listed(counts)}, each cut one with its attention",
         )
+    yield from unit_losses(job)
+
+
+def unit_losses(job: Job) -> Iterator[Loss]:
+    """Yield a loss if units of one stage have strategies of their own."""
     if job.plan.per_unit:
         yield Loss(
             what="a strategy for each layer: all layers of a stage have the same",

@@ -22,7 +22,7 @@ from hetopt.export.shared.kernels import (
     UNFUSED_LOSS,
     choice_losses,
 )
-from hetopt.export.shared.losses import dropless_losses, layer_losses, model_losses
+from hetopt.export.shared.losses import dropless_losses, model_losses, unit_losses
 from hetopt.export.shared.scripts import script_name, torchrun_scripts
 from hetopt.export.torch.devices import device_losses, devices_of, link_losses
 from hetopt.export.torch.reading import is_torch, read_torch
@@ -176,7 +176,7 @@ def _about_pipelines(job: Job) -> str:
 def losses(job: Job) -> Iterator[Loss]:
     """Yield what the program cannot do of a plan."""
     yield from model_losses(job.problem.model)
-    yield from layer_losses(job)
+    yield from unit_losses(job)
     yield from device_losses(job)
     zero = max(job.zero_stages)
     if zero > 1:
@@ -188,18 +188,14 @@ def losses(job: Job) -> Iterator[Loss]:
 
 
 def launched(job: Job) -> Job:
-    """Return the job with whole layers, one strategy per stage, and ZeRO 0 or 1."""
+    """Return the job with one strategy per stage, and ZeRO 0 or 1."""
     stages = tuple(
         replace(
             stage,
-            first_unit=first,
-            end_unit=end,
             strategy=replace(stage.strategy, zero=min(zero, 1)),
             unit_strategies=None,
         )
-        for stage, zero, (first, end) in zip(
-            job.stages, job.zero_stages, job.whole_units(), strict=True
-        )
+        for stage, zero in zip(job.stages, job.zero_stages, strict=True)
     )
     pipeline = replace(job.plan.pipeline, stages=stages)
     return replace(job, plan=replace(job.plan, pipelines=(pipeline,)))
@@ -286,37 +282,28 @@ def _content(job: Job) -> dict[str, Any]:
 
 
 def _stages(job: Job) -> list[dict[str, Any]]:
-    """Return every stage; units are the embedding, layers and the head.
+    """Return every stage, with its units as in the plan.
 
-    If stages hold several chunks, units are those of one chunk, as in the plan; if the
-    pipeline is folded, those on the way down.
+    If stages hold several chunks, units are those of one chunk; if the pipeline is
+    folded, those on the way down.
     """
-    assert job.layers is not None
-    folded = rule_of(job.plan.schedule).folded
-    found: list[dict[str, Any]] = []
-    end = 1
-    for stage, zero, layers in zip(
-        job.stages, job.zero_stages, job.layers, strict=True
-    ):
-        strategy, first = stage.strategy, end if found else 0
-        end += layers
-        found.append(
-            {
-                "cluster": stage.cluster,
-                "first": first,
-                "end": end + (len(found) + 1 == len(job.stages) and not folded),
-                "dp": strategy.dp,
-                "cp": strategy.cp,
-                "tp": strategy.tp,
-                "ep": strategy.ep,
-                "etp": strategy.etp,
-                "recompute": strategy.recompute,
-                "zero": zero,
-                "warmup": stage.warmup,
-                "resharding": stage.resharding,
-            }
-        )
-    return found
+    return [
+        {
+            "cluster": stage.cluster,
+            "first": stage.first_unit,
+            "end": stage.end_unit,
+            "dp": stage.strategy.dp,
+            "cp": stage.strategy.cp,
+            "tp": stage.strategy.tp,
+            "ep": stage.strategy.ep,
+            "etp": stage.strategy.etp,
+            "recompute": stage.strategy.recompute,
+            "zero": zero,
+            "warmup": stage.warmup,
+            "resharding": stage.resharding,
+        }
+        for stage, zero in zip(job.stages, job.zero_stages, strict=True)
+    ]
 
 
 def _job_json(job: Job) -> str:
@@ -353,6 +340,7 @@ LAUNCHER = Launcher(
         resharding=RESHARDING,
         zero=(0, 1),
         parts=("experts",),
+        blocks=True,
         losses=_search_losses,
     ),
     reader=Reader(looks_like=is_torch, read=read_torch),

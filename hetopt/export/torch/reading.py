@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import MISSING, fields, replace
+from fractions import Fraction
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -235,8 +236,8 @@ class _Job:
         return value
 
 
-def _layers(job: _Job, chunks: int, *, folded: bool) -> list[int]:
-    """Return the layers of every stage, of one chunk.
+def _layers(job: _Job, chunks: int, *, folded: bool) -> list[int | Fraction]:
+    """Return the layers of every stage, of one chunk; thirds if stages cut layers.
 
     Parameters
     ----------
@@ -246,22 +247,27 @@ def _layers(job: _Job, chunks: int, *, folded: bool) -> list[int]:
     Raises
     ------
     InputError
-        The stages do not hold all units in order, at least one layer each.
+        The stages do not hold all units in order, at least one of a layer each.
     """
-    units = _pairs(job) if folded else _units(job, chunks)
+    units, each = _pairs(job) if folded else _units(job, chunks), 1
     last = job.stages - 1
-    end, found = 0, []
+    # Before stages could cut layers, bundles counted whole layers in any case.
+    if job.optional("model", "granularity") == "block":
+        whole = job.of(last, "end") == units
+        units, each = (units, 1) if whole else (units * 3 - 4, 3)
+    end = 0
+    found: list[int | Fraction] = []
     for n in range(job.stages):
         first = job.of(n, "first", least=0)
         if first != end:
             msg = f"is {first}, expected {end}, where the stage before ends"
             raise job.wrong(msg, "stages", n, "first")
         end = job.of(n, "end")
-        layers = end - first - (n == 0) - (n == last and not folded)
-        if layers < 1:
+        held = end - first - (n == 0) - (n == last and not folded)
+        if held < 1:
             msg = f"is {end}, which leaves no layer to stage {n}, expected at least one"
             raise job.wrong(msg, "stages", n, "end")
-        found.append(layers)
+        found.append(Fraction(held, each) if held % each else held // each)
     if end != units:
         what = "half of all layers" if folded else "all layers and the head"
         msg = f"is {end}, expected {units}: the embedding, {what}"

@@ -349,21 +349,28 @@ class Model:
     ) -> tuple[tuple[int, int], ...]:
         """Return tokens per sequence and width of the tensors of a cut class.
 
+        Between the two matrices of the MLP, the residual goes with the inner
+        activations: two tensors, of five times the hidden size in a plain MLP (HAPT,
+        section 6.5).
+
         Parameters
         ----------
         within
             Whether to return tensors that stay within a stage, not those that leave it.
         """
         widths = {
-            CUT_HIDDEN: self.hidden,
-            CUT_FFN: self.ffn,
-            CUT_PREDICTIONS: self.hidden * (1 + self.predictions),
+            CUT_HIDDEN: (self.hidden,),
+            CUT_FFN: (self.ffn, self.hidden),
+            CUT_PREDICTIONS: (self.hidden * (1 + self.predictions),),
         }
-        sizes = {name: (seq_len, width) for name, width in widths.items()}
+        sizes = {
+            name: tuple((seq_len, width) for width in own)
+            for name, own in widths.items()
+        }
         for index, block in enumerate(self.blocks):
-            sizes[block.name] = (self.tokens(index, seq_len), block.hidden)
+            sizes[block.name] = ((self.tokens(index, seq_len), block.hidden),)
         names = cut.split(ACROSS)[0 if within else -1].split(AND)
-        return tuple(sizes[name] for name in names if name)
+        return tuple(size for name in names if name for size in sizes[name])
 
     @property
     def edges(self) -> tuple[tuple[int, int, str], ...]:

@@ -203,7 +203,7 @@ def test_what_cannot_be_alone_is_taken_together() -> None:
 def test_a_plan_that_does_not_fit_says_where_and_still_leads_on() -> None:
     job, read_back = two_clusters()
     none = [
-        (s.cluster or "", s.layers, replace(s.strategy, recompute="none"))
+        (s.cluster or "", int(s.layers), replace(s.strategy, recompute="none"))
         for s in read_back.stages
     ]
     greedy = changed(read_back, *none)

@@ -5,7 +5,8 @@ times, bytes and losses can be compared with the plan. The parts, in the order i
 a plan passes through them:
 
 units -> stages (``units``, ``operations``, ``attention``)
-    The model is a sequence of units: embedding, layers, head with loss.
+    The model is a sequence of units: embedding, layers, head with loss; or, instead of
+    layers, their attention and the two matrices of their MLP, if the plan cuts layers.
     ``units.build_unit`` makes one as an ``nn.Module`` by its index; ``--units
     FILE:FUNCTION`` uses your function instead. A stage has one run of consecutive
     units, or several: its chunks (``stage.Stage``).
@@ -33,8 +34,9 @@ boundary exchange (``routes``, ``boundaries``)
     A micro-batch's tensor between two stages is a set of tokens, each held by one rank
     on either side. A way of resharding is a sequence of holdings: who has which tokens
     after each step. ``routes`` derives the messages of a step from two holdings, so
-    stages may have any (dp, cp, tp). ``boundaries`` runs the messages in a thread for
-    each direction, concurrently with the computation.
+    stages may have any (dp, cp, tp). Between the matrices of an MLP there are two
+    tensors, of one of which tensor parallelism splits the columns. ``boundaries`` runs
+    the messages in a thread for each direction, concurrently with the computation.
 schedule executor (``passes``, ``executor``)
     F_1 .. F_W, then B_1, F_(W+1), B_2, ... with the plan's own warm-up count W. Most
     schedules of hetopt are given by one W per stage; all forwards first is W = q. With

@@ -12,38 +12,51 @@ micro-batches. In a folded pipeline activations of one chunk and gradients of th
 go in the same direction, in the order in which the sender computes them; from chunk to
 chunk of the last stage nothing is sent.
 
+Between the two matrices of a layer's MLP a boundary carries two tensors, the residual
+and the inner activations. They go together: two ranks exchange one message.
+
 A rank that relays tokens holds them meanwhile: under ``leader`` and
 ``send-recv-all-gather`` all of its part of the batch, where hetopt's table assumes that
 they pass in pieces.
 
 Without sequence parallelism a boundary is still split over all ranks, as hetopt prices
-it: each sends its part of the tokens, and the receivers gather them.
+it: each sends its part of the tokens, and the receivers gather them. Inner activations
+are split by tensor parallelism anyway.
 """
 
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
 
 from .devices import accelerator
 from .groups import Place
+from .job import Carried
 from .passes import Side
 from .region import Region
-from .routes import ALL, Step, steps_of
+from .routes import ALL, Select, Step, steps_of
 
 #: The direction of a pass's result, by the kind of pass.
 _WAYS = {"F": "forward", "B": "backward"}
 
 
+#: What a boundary carries (``job.Carried``); in a channel each as (rows, numbers).
+Tensors: TypeAlias = tuple[Tensor, ...]
+
+#: Part of a message: the tensor that it belongs to, which rows, and how many.
+Part: TypeAlias = tuple[Tensor, Select, int]
+
+
 @dataclass(frozen=True, kw_only=True)
 class Transfer:
-    """One tensor sent or received at a boundary.
+    """The tensors of one pass sent or received at a boundary.
 
     Attributes
     ----------
@@ -88,29 +101,35 @@ class Channel:
         ends = boundary, (boundary + 1) % len(job.stages)
         way = job.stages[boundary].resharding
         assert way is not None
-        self.steps = steps_of(
-            job, place.rank, ends if onward else ends[::-1], way, place.device
-        )
+        self.carried = job.carried(boundary)
+        ends = ends if onward else ends[::-1]
+        routes = [
+            steps_of(job, place.rank, ends, way, place.device, each)
+            for each in self.carried
+        ]
+        #: For each step, that of every tensor.
+        self.steps = list(zip(*routes, strict=True))
         self.transfers: list[Transfer] = []
         self.api = accelerator(place.device)
         self.stream = self.api.Stream(place.device) if self.api else None
         self.thread = ThreadPoolExecutor(1, initializer=self._settle)
 
-    def send(self, kind: str, number: int, x: Tensor) -> Future[Any]:
-        """Send the result of a pass, (b, m, h), once it is computed."""
-        x = x.flatten(0, 1)
+    def send(self, kind: str, number: int, x: Tensors) -> Future[Any]:
+        """Send the results of a pass, (b, m, h) or (b, n, f / tp), once computed."""
+        pairs = zip(x, self.carried, strict=True)
+        x = tuple(each.reshape(-1, of.width // of.runs) for each, of in pairs)
         ready = self.api.current_stream().record_event() if self.api else None
         return self.thread.submit(self._timed, kind, number, x, ready)
 
-    def receive(self, kind: str, number: int) -> Future[Tensor]:
-        """Receive the result of a pass, (b * m, h)."""
+    def receive(self, kind: str, number: int) -> Future[Tensors]:
+        """Receive the results of a pass."""
         return self.thread.submit(self._timed, kind, number, None, None)
 
     def _settle(self) -> None:
         if self.api:
             self.api.set_device(self.place.device)
 
-    def _timed(self, kind: str, number: int, x: Tensor | None, ready: Any) -> Tensor:
+    def _timed(self, kind: str, number: int, x: Tensors | None, ready: Any) -> Tensors:
         start = time.perf_counter()
         counts = [0, 0]
         with self.api.stream(self.stream) if self.api else nullcontext():
@@ -131,37 +150,64 @@ class Channel:
         )
         return found
 
-    def _run(self, number: int, x: Tensor | None, counts: list[int]) -> Tensor:
-        """Run all steps; a receiver starts with an empty tensor."""
+    def _run(self, number: int, x: Tensors | None, counts: list[int]) -> Tensors:
+        """Run all steps; a receiver starts with empty tensors."""
         if x is None:
-            x = self._empty(0)
-        for tag, step in enumerate(self.steps, number * len(self.steps)):
-            x = self._exchange(step, x, tag, counts)
+            x = tuple(self._empty(of, 0) for of in self.carried)
+        for tag, steps in enumerate(self.steps, number * len(self.steps)):
+            x = self._exchange(steps, x, tag, counts)
         return x
 
-    def _exchange(self, step: Step, x: Tensor, tag: int, counts: list[int]) -> Tensor:
-        """Return the tensor of the next holding; empty for a rank without a part."""
-        arriving = [
-            (source, at, self._empty(count)) for source, at, count in step.receives
-        ]
-        leaving = [(to, x[rows]) for to, rows in step.sends]
-        counts[0] += sum(part.nbytes for _, part in leaving)
-        counts[1] += sum(part.nbytes for _, _, part in arriving)
-        parts = [(source, part) for source, _, part in arriving]
-        self.crossing.exchange(leaving, parts, tag)
-        if len(arriving) == 1 and arriving[0][1] == ALL:
-            return arriving[0][2]
-        found = self._empty(step.rows)
-        for rows, at in step.kept:
-            found[at] = x[rows]
-        for _, at, part in arriving:
-            found[at] = part
-        return found
+    def _exchange(
+        self, steps: tuple[Step, ...], x: Tensors, tag: int, counts: list[int]
+    ) -> Tensors:
+        """Return the tensors of the next holding; empty for a rank without a part."""
+        out: dict[int, list[Tensor]] = defaultdict(list)
+        into: dict[int, list[Part]] = defaultdict(list)
+        found = []
+        for of, step, own in zip(self.carried, steps, x, strict=True):
+            found.append(self._empty(of, step.rows))
+            for to, rows in step.sends:
+                out[to].append(own[rows])
+            for source, at, count in step.receives:
+                into[source].append((found[-1], at, count))
+            for rows, at in step.kept:
+                found[-1][at] = own[rows]
+        leaving = [(to, _message(parts)) for to, parts in sorted(out.items())]
+        arriving = [(source, _buffer(into[source])) for source in sorted(into)]
+        counts[0] += sum(data.nbytes for _, data in leaving)
+        counts[1] += sum(data.nbytes for _, data in arriving)
+        self.crossing.exchange(leaving, arriving, tag)
+        for source, data in arriving:
+            _unpack(data, into[source])
+        return tuple(found)
 
-    def _empty(self, rows: int) -> Tensor:
-        job = self.place.job
-        shape = (rows, job.model["hidden"])
-        return torch.empty(shape, dtype=job.dtype, device=self.place.device)
+    def _empty(self, of: Carried, rows: int) -> Tensor:
+        shape = (rows, of.width // of.runs)
+        place = self.place
+        return torch.empty(shape, dtype=place.job.dtype, device=place.device)
+
+
+def _message(parts: list[Tensor]) -> Tensor:
+    """Return the parts of all tensors for one rank."""
+    return parts[0] if len(parts) == 1 else torch.cat([x.flatten() for x in parts])
+
+
+def _buffer(parts: list[Part]) -> Tensor:
+    """Return what a message is received in: its tensor, if that is all of it."""
+    whole, at, _ = parts[0]
+    if len(parts) == 1 and at == ALL:
+        return whole
+    return whole.new_empty(sum(count * into.shape[1] for into, _, count in parts))
+
+
+def _unpack(data: Tensor, parts: list[Part]) -> None:
+    """Write a message into its tensors."""
+    if data is parts[0][0]:
+        return
+    sizes = [count * into.shape[1] for into, _, count in parts]
+    for (into, at, count), part in zip(parts, data.split(sizes), strict=True):
+        into[at] = part.view(count, -1)
 
 
 class Boundaries:
@@ -183,8 +229,8 @@ class Boundaries:
         self.into = {side: Channel(place, side, receives=True) for side in open_}
         self.out = {side: Channel(place, side, receives=False) for side in open_}
         #: By side, kind and number of the pass whose result it is.
-        self.coming: dict[tuple[Side, str, int], Future[Tensor]] = {}
-        self.staying: dict[tuple[str, int], Tensor] = {}
+        self.coming: dict[tuple[Side, str, int], Future[Tensors]] = {}
+        self.staying: dict[tuple[str, int], Tensors] = {}
         self.going: list[Future[Any]] = []
 
     def start(self) -> None:
@@ -200,8 +246,10 @@ class Boundaries:
                     continue
                 self.coming[side, kind, number] = channel.receive(kind, number)
 
-    def take(self, kind: str, number: int) -> Tensor:
-        """Wait for the input of a pass of this stage; return it as (b, m, h).
+    def take(self, kind: str, number: int) -> Tensors:
+        """Wait for the inputs of a pass of this stage.
+
+        The first is (b, m, h); inner activations, if they follow, (b, n, f / tp).
 
         Parameters
         ----------
@@ -217,22 +265,48 @@ class Boundaries:
         while not wait([coming], timeout=1.0).done:
             # It never comes if one of this rank's own sends has failed.
             self._check_sent()
-        x = coming.result()
-        if api := accelerator(x.device):
-            x.record_stream(api.current_stream())
-        x = x.unflatten(0, (len(self.place.sequences), -1))
-        return x if self.region.splits else self.parts.spread(x)
+        found, api = [], accelerator(self.place.device)
+        for of, x in zip(self.into[side].carried, coming.result(), strict=True):
+            if api:
+                x.record_stream(api.current_stream())
+            x = x.view(len(self.place.sequences), -1, self._width(of))
+            whole = self.region.splits or of.runs > 1
+            found.append(x if whole else self.parts.spread(x))
+        return tuple(found)
 
-    def give(self, kind: str, number: int, x: Tensor) -> None:
-        """Send the result of a pass of this stage, (b, m, h)."""
+    def give(self, kind: str, number: int, x: Tensors) -> None:
+        """Send the results of a pass of this stage, as ``take`` returns them.
+
+        Raises
+        ------
+        ValueError
+            A unit has returned something else.
+        """
         side = self.passes.target(kind, self.place.stage, number)
         assert side is not None
         if side == "here":
             self.staying[kind, number] = x
             return
-        if not self.region.splits:
-            x = x.chunk(self.region.size, 1)[self.region.rank]
-        self.going.append(self.out[side].send(kind, number, x))
+        carried = self.out[side].carried
+        widths = [self._width(of) for of in carried]
+        if [each.shape[-1] for each in x] != widths:
+            msg = (
+                f"stage {self.place.stage} has results of width "
+                f"{[each.shape[-1] for each in x]} to send {side}, expected {widths}: "
+                "a unit must return what program/units.py says"
+            )
+            raise ValueError(msg)
+        parts = [
+            own
+            if self.region.splits or of.runs > 1
+            else own.chunk(self.region.size, 1)[self.region.rank]
+            for own, of in zip(x, carried, strict=True)
+        ]
+        self.going.append(self.out[side].send(kind, number, tuple(parts)))
+
+    def _width(self, of: Carried) -> int:
+        """Return this rank's numbers of a token."""
+        return of.width // (self.region.size if of.runs > 1 else 1)
 
     def finish(self) -> None:
         """Wait until everything has been sent."""

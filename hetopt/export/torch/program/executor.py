@@ -65,10 +65,10 @@ class Executor:
         self.passes = place.job.passes
         self.ran: list[Pass] = []
         self.settles = False
-        # Passes in flight: the input, and the graph edge for the result's gradient.
-        # The result itself is not kept: nothing needs it.
-        self.inputs: dict[int, Tensor] = {}
-        self.edges: dict[int, GradientEdge] = {}
+        # Passes in flight: the inputs, and the graph edges for gradients of results.
+        # Results themselves are not kept: nothing needs them.
+        self.inputs: dict[int, tuple[Tensor, ...]] = {}
+        self.edges: dict[int, list[GradientEdge]] = {}
         # Passes whose gradients of weights are still to be computed.
         self.aside: dict[int, list[Tensor]] = {}
 
@@ -114,32 +114,33 @@ class Executor:
         own = batch[place.sequences.start : place.sequences.stop]
         has_loss = self.passes.target("F", place.stage, number) is None
         if self.passes.source("F", place.stage, number) is None:
-            x = own[:, place.positions].to(place.device)
+            x: tuple[Tensor, ...] = (own[:, place.positions].to(place.device),)
         else:
-            x = self.boundaries.take("F", number).requires_grad_()
-            self.inputs[number] = x
+            x = self.boundaries.take("F", number)
+            self.inputs[number] = tuple(each.requires_grad_() for each in x)
         targets = own[:, place.positions + 1].to(place.device) if has_loss else None
         start = self._now()
         y = self.stage(chunk, x, targets)
         if has_loss:
-            y = y / (place.job.global_batch * place.job.seq_len)
-            self.loss += y.detach()
+            y = (y[0] / (place.job.global_batch * place.job.seq_len),)
+            self.loss += y[0].detach()
         self._note("F", number, start)
-        self.edges[number] = get_gradient_edge(y)
+        self.edges[number] = [get_gradient_edge(each) for each in y]
         if not has_loss:
-            self.boundaries.give("F", number, y.detach())
+            self.boundaries.give("F", number, tuple(each.detach() for each in y))
 
     def _backward(self, number: int) -> None:
         stage = self.place.stage
         has_loss = self.passes.source("B", stage, number) is None
-        grad = self.seed if has_loss else self.boundaries.take("B", number)
+        grads = (self.seed,) if has_loss else self.boundaries.take("B", number)
         start = self._now()
-        torch.autograd.backward((self.edges.pop(number),), (grad,))
+        torch.autograd.backward(self.edges.pop(number), grads)
         self._note("B", number, start)
         if self.passes.target("B", stage, number) is not None:
-            of_input = self.inputs.pop(number).grad
-            assert of_input is not None
-            self.boundaries.give("B", number, of_input)
+            of_inputs = [each.grad for each in self.inputs.pop(number)]
+            self.boundaries.give(
+                "B", number, tuple(each for each in of_inputs if each is not None)
+            )
 
     def _weights(self, number: int, chunk: int, is_last: bool) -> None:
         aside = self.aside.pop(number)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from math import lcm
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,27 @@ import torch
 from torch import Tensor
 
 from .passes import FoldedPasses, Passes, SplitPasses
+
+#: Units of a layer where stages may begin inside of it (granularity ``block``).
+BLOCKS = ("attention", "mlp-up", "mlp-down")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Carried:
+    """One of the tensors that a boundary carries for each micro-batch.
+
+    Attributes
+    ----------
+    width
+        Numbers of a token.
+    runs
+        Equal runs of these numbers, which both stages' tensor-parallel ranks divide: a
+        rank has all tokens of its cp rank, but some of the runs. 1: a rank has whole
+        tokens, of which tensor parallelism gives it a part.
+    """
+
+    width: int
+    runs: int = 1
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,7 +69,8 @@ class StagePlan:
     ep, etp
         Ranks that routed experts are spread over, and that share each one's matrices.
     first, end
-        Units ``first <= u < end``, counted from 0: the embedding, layers, the head.
+        Units ``first <= u < end``, counted from 0: the embedding, layers, the head;
+        three units for each layer where granularity is ``block`` (``Job.kind``).
         Where stages hold several chunks, those of the first one, numbered as if it were
         the whole model (see ``Job.chunk_units``). In a folded pipeline, those of the
         way down.
@@ -189,8 +212,29 @@ class Job:
 
     @property
     def units(self) -> int:
-        """Units of the model: embedding, layers, head."""
-        return int(self.model["layers"]) + 2
+        """Units of the model: embedding, layers or their blocks, head."""
+        each = 1 if self.model["granularity"] == "layer" else len(BLOCKS)
+        return each * int(self.model["layers"]) + 2
+
+    def kind(self, unit: int) -> str:
+        """Return ``embedding``, ``layer`` or one of ``BLOCKS``, or ``head``."""
+        if unit in (0, self.units - 1):
+            return "head" if unit else "embedding"
+        whole = self.model["granularity"] == "layer"
+        return "layer" if whole else BLOCKS[(unit - 1) % len(BLOCKS)]
+
+    def carried(self, boundary: int) -> tuple[Carried, ...]:
+        """Return what a stage sends to the next one: the last unit's results.
+
+        Behind the first matrix of the MLP that is the residual, and the inner
+        activations, whose columns tensor parallelism splits on either side.
+        """
+        sender = self.stages[boundary]
+        hidden = Carried(width=self.model["hidden"])
+        if self.kind(sender.end - 1) != "mlp-up":
+            return (hidden,)
+        runs = lcm(sender.tp, self.stages[boundary + 1].tp)
+        return hidden, Carried(width=self.model["ffn"], runs=runs)
 
     @property
     def experts(self) -> dict[str, Any] | None:

@@ -24,6 +24,12 @@ def build_unit(index: int, place: Place) -> nn.Module:
     ValueError
         A stage of the plan splits layers.
     """
+    if place.job.kind(index) not in ("embedding", "layer", "head"):
+        msg = (
+            "units of a Hugging Face Llama are whole layers, and the plan's are parts "
+            "of layers: plan with granularity: layer"
+        )
+        raise ValueError(msg)
     if place.plan.cp > 1 or place.plan.tp > 1:
         msg = (
             f"stage {place.stage} has cp {place.plan.cp} and tp {place.plan.tp}, but "

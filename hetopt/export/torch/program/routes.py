@@ -16,7 +16,9 @@ gcd(d, d') parts that both stages' replicas align with, and each part is sent by
     all receivers get equally long runs, from as few senders as possible; then all
     receivers get all runs, and each keeps its own tokens.
 
-Equal layouts send from peer to peer under all four. Where the two sides have different
+Equal layouts send from peer to peer under all four. Of a tensor whose columns tensor
+parallelism splits, numbers stand for runs of columns of a token instead of tokens (see
+``job.Carried``). Where the two sides have different
 cp, a rank's two pieces of a sequence overlap with more ranks than contiguous slices do,
 so there are more messages than the table prices; their bytes are the same.
 """
@@ -31,7 +33,7 @@ from typing import TypeAlias
 import torch
 from torch import Tensor
 
-from .job import Job
+from .job import Carried, Job
 
 #: The tokens of each rank, in the order of its tensor.
 Holding = dict[int, Tensor]
@@ -66,21 +68,28 @@ class Step:
 
 
 def steps_of(
-    job: Job, rank: int, ends: tuple[int, int], way: str, device: torch.device
+    job: Job,
+    rank: int,
+    ends: tuple[int, int],
+    way: str,
+    device: torch.device,
+    carried: Carried,
 ) -> list[Step]:
-    """Return a rank's steps from one stage to another, ``ends``."""
-    total = job.sequences * job.seq_len
-    holdings = holdings_of(job, ends, way)
+    """Return a rank's steps of a tensor from one stage to another, ``ends``."""
+    total = job.sequences * job.seq_len * carried.runs
+    holdings = holdings_of(job, ends, way, carried.runs)
     return [
         step_of(rank, before, after, total, device)
         for before, after in itertools.pairwise(holdings)
     ]
 
 
-def holdings_of(job: Job, ends: tuple[int, int], way: str) -> list[Holding]:
-    """Return who has which tokens before, between and after the steps."""
+def holdings_of(
+    job: Job, ends: tuple[int, int], way: str, runs: int = 1
+) -> list[Holding]:
+    """Return who has which tokens, or runs, before, between and after the steps."""
     sender, receiver = ends
-    first, last = _layout(job, sender), _layout(job, receiver)
+    first, last = _layout(job, sender, runs), _layout(job, receiver, runs)
     same = [_degrees(job, stage) for stage in (sender, receiver)]
     if way == "p2p" or same[0] == same[1]:
         return [first, last]
@@ -90,8 +99,8 @@ def holdings_of(job: Job, ends: tuple[int, int], way: str) -> list[Holding]:
         ranks = [_part(job, stage, part, outer) for stage in (sender, receiver)]
         if way == "send-recv-all-gather":
             flat = torch.cat([first[rank] for rank in ranks[0]])
-            runs = flat.chunk(len(ranks[1]))
-            between[0] |= dict(zip(ranks[1], runs, strict=True))
+            parts = flat.chunk(len(ranks[1]))
+            between[0] |= dict(zip(ranks[1], parts, strict=True))
             between[1] |= dict.fromkeys(ranks[1], flat)
             continue
         for side, (held, own) in enumerate(zip((first, last), ranks, strict=True)):
@@ -116,18 +125,21 @@ def _part(job: Job, stage: int, part: int, outer: int) -> list[int]:
     return [rank for replica in own for row in replica for rank in row]
 
 
-def _layout(job: Job, stage: int) -> Holding:
+def _layout(job: Job, stage: int, runs: int) -> Holding:
     """Return the tokens of each rank of a stage; tp splits those of a cp rank.
 
     This is the same without sequence parallelism: ranks then gather what they received.
+    With several runs, run r of token n is number ``n * runs + r``; tp splits the runs.
     """
     length, found = job.seq_len, {}
     for dp, replica in enumerate(job.ranks(stage)):
         starts = torch.tensor(job.rows(stage, dp)) * length
         for cp, row in enumerate(replica):
-            parts = job.tokens_of(stage, cp).chunk(len(row))
+            tokens = job.tokens_of(stage, cp)
+            numbers = tokens[:, None] * runs + torch.arange(runs)
+            parts = numbers.chunk(len(row), 1 if runs > 1 else 0)
             for rank, own in zip(row, parts, strict=True):
-                found[rank] = (starts[:, None] + own).flatten()
+                found[rank] = (starts[:, None] * runs + own.flatten()).flatten()
     return found
 
 

@@ -37,12 +37,18 @@ class Stage(nn.Module):
             _split_linears(self)
         self.chunks = [[str(index) for index in own] for own in held]
 
-    def forward(self, chunk: int, x: Tensor, targets: Tensor | None) -> Tensor:
+    def forward(
+        self, chunk: int, x: tuple[Tensor, ...], targets: Tensor | None
+    ) -> tuple[Tensor, ...]:
         """Run all units of a chunk; return the loss if there are targets."""
         *before, last = (self.units[name] for name in self.chunks[chunk])
         for unit in before:
-            x = unit(x)
-        return last(x) if targets is None else last(x, targets)
+            x = _results(unit(*x))
+        return _results(last(*x) if targets is None else last(*x, targets))
+
+
+def _results(found: Tensor | tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    return found if isinstance(found, tuple) else (found,)
 
 
 def _split_linears(stage: nn.Module) -> None:

@@ -1,11 +1,19 @@
 """Units of the model: what ``build_unit`` returns, and what your own must do.
 
-A unit is an ``nn.Module`` with one result.
+A unit is an ``nn.Module``; ``place.job.kind(index)`` says which it is.
 
-- Unit 0 is called with the tokens of its rank, int64 (b, n), and returns (b, m, h).
-- Units 1 .. L are called with (b, m, h) and return the same.
-- Unit L + 1 is called with (b, m, h) and the tokens that follow, (b, n), and returns
-  the sum of the losses of all of its tokens.
+- ``embedding``, unit 0, is called with the tokens of its rank, int64 (b, n), and
+  returns (b, m, h).
+- ``layer`` units are called with (b, m, h) and return the same.
+- ``head``, the last one, is called with (b, m, h) and the tokens that follow, (b, n),
+  and returns the sum of the losses of all of its tokens.
+
+Where stages may begin inside a layer (granularity ``block``), three units stand for it:
+
+- ``attention`` is called with (b, m, h) and returns the same.
+- ``mlp-up`` is called with (b, m, h) and returns a tuple: this residual, and the inner
+  activations (b, n, f / tp) of all n tokens, split by columns over ``place.tensor``.
+- ``mlp-down`` is called with these two and returns (b, m, h).
 
 n are the tokens of a cp rank, at ``place.positions`` of the sequence; m = n, or n / tp
 where sequence parallelism splits them further (``place.splits_tokens``). A unit follows
@@ -32,6 +40,7 @@ it as ``--units my_model.py:build_unit``; ``llama_units.py`` beside ``train.py``
 from __future__ import annotations
 
 import functools
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -40,17 +49,19 @@ from torch import Tensor, nn
 from .attention import Context, attend, recomputed
 from .experts import RoutedMlp
 from .groups import Place
+from .job import BLOCKS
 from .operations import Columns, Gated, Lookup, Loss, Rows, Turned
 from .unit import Unit
 
 
 def build_unit(index: int, place: Place) -> nn.Module:
     """Return this rank's part of the unit of an index, from 0."""
-    if index == 0:
+    kind = place.job.kind(index)
+    if kind == "embedding":
         return Embedding(place)
-    if index == place.job.units - 1:
+    if kind == "head":
         return Head(place)
-    return Layer(index, place)
+    return Layer(index, place, BLOCKS if kind == "layer" else (kind,))
 
 
 class Embedding(Unit):
@@ -84,31 +95,40 @@ def angles(place: Place) -> tuple[Tensor, Tensor]:
     return turned.cos(), turned.sin()
 
 
-class Layer(Unit):
-    """A layer with this rank's share of the heads and of the MLP."""
+def _call(function: Any, *inputs: Any) -> Any:
+    return function(*inputs)
 
-    def __init__(self, index: int, place: Place) -> None:
+
+class Layer(Unit):
+    """A layer or some of its blocks, with this rank's share of heads and MLP."""
+
+    def __init__(self, index: int, place: Place, blocks: tuple[str, ...]) -> None:
         super().__init__(index, place)
-        model, tp = self.model, place.plan.tp
-        self.biased = model["norm"] == "layer"
-        self.context = Context.of(place)
-        width, ffn = model["head_dim"], model["ffn"]
-        self.up_names = ("gate", "up") if model["gated"] else ("up",)
+        self.blocks, self.biased = blocks, self.model["norm"] == "layer"
+        self.up_names = ("gate", "up") if self.model["gated"] else ("up",)
+        if "attention" in blocks:
+            self._make_attention()
+        if "mlp-up" in blocks:
+            self.norm("mlp_norm")
+        self.mlp = RoutedMlp(index, place) if place.job.is_routed(index) else None
+        if self.mlp is None and "mlp-up" in blocks:
+            for name in self.up_names:
+                self._column(name, self.model["ffn"])
+        if self.mlp is None and "mlp-down" in blocks:
+            self._row("down", self.model["ffn"])
+
+    def _make_attention(self) -> None:
+        model, width = self.model, self.model["head_dim"]
+        self.context = Context.of(self.place)
         self.norm("attention_norm")
         self._column("q", width * model["heads"])
         for name in "kv":
             self._column(name, width * model["kv_heads"])
-            if model["kv_heads"] < tp:
+            if model["kv_heads"] < self.region.size:
                 self._keep_one_head(name)
         self._row("out", width * model["heads"])
-        self.norm("mlp_norm")
-        self.mlp = RoutedMlp(index, place) if place.job.is_routed(index) else None
-        if self.mlp is None:
-            for name in self.up_names:
-                self._column(name, ffn)
-            self._row("down", ffn)
         if not model["positions"]:
-            self.cos, self.sin = angles(place)
+            self.cos, self.sin = angles(self.place)
 
     def _column(self, name: str, outputs: int) -> None:
         """Make a matrix split by outputs, and its bias."""
@@ -138,20 +158,30 @@ class Layer(Unit):
             parameter.box = rows, *map(range, whole.shape[1:])
             self.register_parameter(each, parameter)
 
-    def forward(self, x: Tensor) -> Tensor:
-        """Run on (b, m, h)."""
+    def forward(
+        self, x: Tensor, inner: Tensor | None = None
+    ) -> Tensor | tuple[Tensor, Tensor]:
+        """Run on (b, m, h), and on the MLP's inner activations (b, n, f / tp)."""
         if self.place.plan.recompute != "full":
-            return self._whole(x)
-        if self.model["granularity"] == "layer":
-            return recomputed(self._whole, x)
-        x = recomputed(self._attention, x)
-        return recomputed(self._mlp_down, x, recomputed(self._mlp_up, x))
+            return self._run(x, inner)
+        if self.blocks == BLOCKS:
+            y: Tensor = recomputed(self._run, x)
+            return y
+        return self._run(x, inner, recomputed)
 
-    def _whole(self, x: Tensor) -> Tensor:
-        x = self._attention(x)
+    def _run(
+        self, x: Tensor, inner: Tensor | None = None, call: Any = _call
+    ) -> Tensor | tuple[Tensor, Tensor]:
+        """Run the blocks, each by ``call``."""
+        if "attention" in self.blocks:
+            x = call(self._attention, x)
         if self.mlp is not None:
             return x + self.mlp(self.normed(x, "mlp_norm"))
-        return self._mlp_down(x, self._mlp_up(x))
+        if "mlp-up" in self.blocks:
+            inner = call(self._mlp_up, x)
+        if "mlp-down" in self.blocks:
+            return x + call(self._rows, inner, "down")
+        return x if inner is None else (x, inner)
 
     def _columns(self, x: Tensor, names: tuple[str, ...]) -> tuple[Tensor, ...]:
         of = [getattr(self, name) for name in names]
@@ -175,9 +205,6 @@ class Layer(Unit):
     def _mlp_up(self, x: Tensor) -> Tensor:
         products = self._columns(self.normed(x, "mlp_norm"), self.up_names)
         return Gated.apply(*products) if self.model["gated"] else F.gelu(products[0])
-
-    def _mlp_down(self, x: Tensor, inner: Tensor) -> Tensor:
-        return x + self._rows(inner, "down")
 
 
 class Head(Unit):
