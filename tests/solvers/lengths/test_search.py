@@ -286,7 +286,7 @@ def test_device_time_bounds_every_plan_from_the_first_moment(seed: int) -> None:
     for most in (1, 2):
         request = Request(problem=problem, table=table, params=RaceParams())
         least.append(LengthsSearch(request, most).lower_bound())
-        assert 0 < least[-1]
+        assert least[-1] > 0
     found = hetopt.plan(problem, pipelines=2, jobs=1)
     if found.best is not None:
         assert max(least) <= found.best.closed_form_s
