@@ -230,10 +230,8 @@ def test_without_time_there_is_a_bound(seed: int, objective: Objective) -> None:
     best, wrong = planned(problem, objective, spending)
     late, late_wrong = planned(problem, objective, spending, Deadline.after(1e-9))
     assert wrong == late_wrong == []
-    assert (late.status == "infeasible") == (best.status == "infeasible")
     if best.best is not None:
-        known, proven = bound_of(late), bound_of(best)
-        assert 0 < known <= proven
+        assert 0 < bound_of(late) <= bound_of(best)
 
 
 def bound_of(result: Result) -> float:
