@@ -66,6 +66,29 @@ class DeviceRates:
             fill = min(fill, int(own.fill_ns[:, kinds].min()))
         return cls(per_device=np.array(rates), shortest_ns=shortest, least_fill_ns=fill)
 
+    def busy_ns(
+        self, devices: NDArray[np.int64], passes: int, units: int
+    ) -> NDArray[np.float64]:
+        """Return how long some stage is busy at least, under any schedule.
+
+        It takes the least lambda in each of its passes.
+
+        Parameters
+        ----------
+        devices
+            Devices of each cluster; shape (..., J).
+        passes, units
+            Passes of a stage in an iteration, and body units of a pass.
+
+        Returns
+        -------
+        Infinite where no device has a strategy; shape (...).
+        """
+        rate = devices @ self.per_device
+        with np.errstate(divide="ignore"):
+            busy = np.where(rate > 0, passes * units / rate, np.inf)
+        return busy * (1 - _ROUNDING)
+
 
 def least_values(table: CostTable, *, closed: bool) -> dict[int, int]:
     """Bound the objective of all plans of each q, at once.
@@ -84,17 +107,14 @@ def least_values(table: CostTable, *, closed: bool) -> dict[int, int]:
     By q, in 1 / PERIOD_SCALE ticks; a q without strategies is left out.
     """
     found: dict[int, int] = {}
-    devices = np.array(table.cluster_devices, dtype=float)
-    units = Chain.of(table).length
+    devices, units = np.array(table.cluster_devices), Chain.of(table).length
     for part in table.slices:
         rates = DeviceRates.of(table, part)
-        rate = float(rates.per_device @ devices)
-        if not rate:
+        least = float(rates.busy_ns(devices, part.passes, units))
+        if not np.isfinite(least):
             continue
-        # Some stage is busy for the least lambda in each of its passes.
-        least = part.passes * units / rate * (1 - _ROUNDING)
         if closed:
-            period = max(units / rate, rates.shortest_ns)
+            period = max(least / part.passes, rates.shortest_ns)
             filled = (part.passes - 1) * period + units * rates.least_fill_ns
             least = max(least, filled)
         found[part.microbatches] = scaled_below(least)
@@ -171,8 +191,6 @@ def least_times_s(table: CostTable, devices: NDArray[np.int64]) -> NDArray[np.fl
     units = Chain.of(table).length
     least = np.full(len(devices), np.inf)
     for part in table.slices:
-        rate = devices @ DeviceRates.of(table, part).per_device
-        with np.errstate(divide="ignore"):
-            period = np.where(rate > 0, units / rate, np.inf)
-        least = np.minimum(least, part.passes * period)
-    return least * (TICK_S * (1 - _ROUNDING))
+        rates = DeviceRates.of(table, part)
+        least = np.minimum(least, rates.busy_ns(devices, part.passes, units))
+    return least * TICK_S
