@@ -140,15 +140,15 @@ def not_runnable() -> Request:
 
 def test_a_space_that_no_time_was_left_to_split_stays_open() -> None:
     """Its best plan cannot be run, which does not mean that none can."""
-    request = replace(not_runnable(), deadline=Deadline.after(0.1))
+    asked = replace(not_runnable(), deadline=Deadline.after(0.1))
 
-    def slow(asked: Request) -> Result:
-        found = solve(replace(asked, deadline=Deadline()))
-        while not request.deadline.is_over():
+    def slow(request: Request) -> Result:
+        found = solve(replace(request, deadline=Deadline()))
+        while not asked.deadline.is_over():
             time.sleep(0.01)
         return found
 
-    found = solve_launchable(request, ALIKE, slow)
+    found = solve_launchable(asked, ALIKE, slow)
     assert (found.status, found.best) == ("unknown", None)
     assert found.reason == "stopped before a plan was found"
     assert found.lower_bound_s is not None
@@ -157,20 +157,20 @@ def test_a_space_that_no_time_was_left_to_split_stays_open() -> None:
 
 def test_a_space_leaves_time_for_its_branches() -> None:
     """The search of the whole space takes all the time that it is given."""
-    request = not_runnable()
-    best = solve_launchable(request, ALIKE, solve).best
+    asked = not_runnable()
+    best = solve_launchable(asked, ALIKE, solve).best
     assert best is not None
     searched: list[Request] = []
 
-    def slow(asked: Request) -> Result:
-        searched.append(asked)
-        found = solve(replace(asked, deadline=Deadline()))
+    def slow(request: Request) -> Result:
+        searched.append(request)
+        found = solve(replace(request, deadline=Deadline()))
         # The first one is for a plan of one strategy.
-        while len(searched) == 2 and not asked.deadline.is_over():
+        while len(searched) == 2 and not request.deadline.is_over():
             time.sleep(0.01)
         return found
 
-    late = replace(request, deadline=Deadline.after(8))
+    late = replace(asked, deadline=Deadline.after(8))
     assert solve_launchable(late, ALIKE, slow).best == best
 
 
@@ -191,16 +191,16 @@ def test_with_little_time_there_is_a_bound(seed: int) -> None:
 
 
 def test_a_search_that_did_not_end_gets_the_time_that_is_left() -> None:
-    request = not_runnable()
+    whole = not_runnable()
     runnable = Limits(schedules=SCHEDULE_CHOICES)
-    best = solve(request).best
+    best = solve(whole).best
     asked: list[float] = []
 
-    def slow(one: Request) -> Result:
-        left_s = one.deadline.left_s()
+    def slow(request: Request) -> Result:
+        left_s = request.deadline.left_s()
         assert left_s is not None
         asked.append(left_s)
-        found = solve(replace(one, deadline=Deadline()))
+        found = solve(replace(request, deadline=Deadline()))
         if len(asked) > 2:
             return found
         open_ = tuple(
@@ -209,7 +209,7 @@ def test_a_search_that_did_not_end_gets_the_time_that_is_left() -> None:
         )
         return replace(found, status="feasible", settlements=open_)
 
-    late = replace(request, deadline=Deadline.after(60))
+    late = replace(whole, deadline=Deadline.after(60))
     found = solve_launchable(late, runnable, slow)
     assert (found.status, found.best) == ("optimal", best)
     assert asked == [
