@@ -60,7 +60,7 @@ SETTLE_S = 10.0
 OWN_WORDS = (
     r"",
     r"stopped: interrupted",
-    r"stopped before a plan was found",
+    r"stopped before a plan was found(; none takes less than .* s)?",
     r"warning: cluster '.*",
     r"compiling the searches, once",
     r"[━╸╺ ]*\d+/(\d+|\?) settled \S+ "

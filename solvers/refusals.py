@@ -11,7 +11,10 @@ from hetopt.schedule.schedules import rule_of
 from hetopt.solvers.registry import SOLVERS, relaxing_names, sampling_names, solver
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from hetopt.cost.table.table import CostTable
+    from hetopt.problem.cluster.cluster import Cluster
     from hetopt.problem.problem import Problem
     from hetopt.problem.training.choices import ScheduleName
     from hetopt.problem.training.principles import Principles
@@ -84,22 +87,31 @@ def ensure_packs(problem: Problem, table: CostTable, principles: Principles) -> 
     if principles.sharing == "one":
         return
     for j, cluster in enumerate(problem.clusters):
-        stages = {
-            (own.devices, own.inside)
-            for part in table.slices
-            for own in part.clusters[j].strategies
-        }
-        sizes = sorted({devices for devices, _ in stages})
-        if fills_by_sum(cluster, sizes) or fits_by_limits(cluster, stages):
-            continue
-        nodes = " and ".join(str(size) for size, _ in cluster.sizes)
-        msg = (
-            f"cannot be combined with stages of {', '.join(map(str, sizes))} devices "
-            f"in nodes of {nodes} (cluster {cluster.name!r}): without P4 each size "
-            "has to divide the next; forbid others by "
-            f"pin.forbid.clusters.{cluster.name}.dp"
+        strategies = (
+            own for part in table.slices for own in part.clusters[j].strategies
         )
-        raise InputError(msg, field="--relax")
+        ensure_fills(cluster, {(own.devices, own.inside) for own in strategies})
+
+
+def ensure_fills(cluster: Cluster, stages: Collection[tuple[int, int]]) -> None:
+    """Raise InputError if counting does not show whether stages fit a cluster's nodes.
+
+    Parameters
+    ----------
+    stages
+        Devices of each stage, and those that have to be inside one node.
+    """
+    sizes = sorted({devices for devices, _ in stages})
+    if fills_by_sum(cluster, sizes) or fits_by_limits(cluster, stages):
+        return
+    nodes = " and ".join(str(size) for size, _ in cluster.sizes)
+    msg = (
+        f"cannot be combined with stages of {', '.join(map(str, sizes))} devices "
+        f"in nodes of {nodes} (cluster {cluster.name!r}): without P4 each size "
+        "has to divide the next; forbid others by "
+        f"pin.forbid.clusters.{cluster.name}.dp"
+    )
+    raise InputError(msg, field="--relax")
 
 
 def ensure_races(name: str, flag: str) -> None:

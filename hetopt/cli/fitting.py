@@ -126,7 +126,9 @@ def fit_spending(options: argparse.Namespace) -> Spending | None:
     return spending
 
 
-def fit_pipelines(options: argparse.Namespace, problem: Problem) -> None:
+def fit_pipelines(
+    options: argparse.Namespace, problem: Problem, principles: Principles
+) -> None:
     """Raise InputError if ``--pipelines`` does not fit the problem or other options."""
     from hetopt.solvers.several.possible import ensure_several
 
@@ -150,7 +152,7 @@ def fit_pipelines(options: argparse.Namespace, problem: Problem) -> None:
         given |= {"--relax": bool(options.relax)}
         ensure_lengths(problem, options.solver, options.pipelines, given)
         return
-    ensure_several(problem, options.solver, options.pipelines, given)
+    ensure_several(problem, options.solver, options.pipelines, given, principles)
 
 
 def _fit_launcher(options: argparse.Namespace, principles: Principles) -> None:

@@ -8,6 +8,7 @@ time than the fastest strategy of its cluster with such a b.
 from __future__ import annotations
 
 from dataclasses import replace
+from math import inf
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -22,10 +23,15 @@ from hetopt.problem.division import halved
 from hetopt.problem.model.kinds import END_KINDS
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from hetopt.cost.shapes import Floats
     from hetopt.cost.sources.source import LatencySource
     from hetopt.problem.cluster.cluster import Cluster
     from hetopt.problem.problem import Problem
+
+#: Sums of floating-point times are off by less than this share of them.
+_ROUNDING = 1e-9
 
 
 def least_device_seconds(
@@ -43,29 +49,81 @@ def least_device_seconds(
     By cluster and number of sequences from 1 to the global batch; infinite if no
     strategy has a micro-batch whose size divides that number; shape (J, B).
     """
+    sizes = range(1, problem.training.global_batch + 1)
+    return np.array(
+        [
+            [least[_divisors(n)].min() for n in sizes]
+            for least in _least_by_size(problem, source, sizes)
+        ]
+    )
+
+
+def least_seconds_of_lengths(
+    problem: Problem, sources: Mapping[int, LatencySource]
+) -> float:
+    """Return a lower bound on the time of sequences of several lengths.
+
+    It holds however pipelines divide nodes and sequences. Let a sequence of length l
+    take w_lj device seconds on cluster j at least, v_l on the best one. Then a device
+    of j does at most max_l v_l / w_lj of this work a second.
+
+    Parameters
+    ----------
+    sources
+        See ``hetopt.cost.divided.sources_by_length``.
+
+    Returns
+    -------
+    Seconds; infinite if some length has no strategy.
+    """
+    training = problem.training
+    sizes = _divisors(training.global_batch)
+    lengths = list(training.sequences)
+    found = [
+        _least_by_size(problem.of_length(tokens), sources[tokens], sizes).min(axis=1)
+        for tokens in lengths
+    ]
+    work = np.array(found)
+    least = work.min(axis=1)
+    if not np.isfinite(least).all():
+        return inf
+    counts = np.array([training.sequences[tokens] for tokens in lengths])
+    devices = np.array([cluster.devices for cluster in problem.clusters])
+    units = sum(kind not in END_KINDS for kind in problem.model.units)
+    per_second = devices @ (least[:, None] / work).max(axis=0)
+    return float(units * (counts @ least) / per_second) * (1 - _ROUNDING)
+
+
+def _least_by_size(
+    problem: Problem, source: LatencySource | None, sizes: Sequence[int]
+) -> Floats:
+    """Return the least device seconds by cluster and size of micro-batches.
+
+    Infinite where no strategy has that size; shape (J, max(sizes) + 1).
+    """
     source = CorrectedSource(source or latency_sources(problem), problem.calibration)
     problem = with_corrected_links(problem)
-    most = problem.training.global_batch
-    found = []
-    for cluster in problem.clusters:
+    found = np.full((len(problem.clusters), max(sizes) + 1), np.inf)
+    for least, cluster in zip(found, problem.clusters, strict=True):
         # Stages on half nodes may have strategies that stages on whole nodes lack.
-        forms = [cluster, *([halved(cluster)] if halved(cluster) else [])]
-        least = np.full(most + 1, np.inf)
-        for form in forms:
+        for form in (cluster, halved(cluster)):
             if form is not None:
-                _lower(least, problem, form, source)
-        found.append([least[_divisors(n)].min() for n in range(1, most + 1)])
-    return np.array(found)
+                _lower(least, problem, form, source, sizes)
+    return found
 
 
 def _lower(
-    least: Floats, problem: Problem, cluster: Cluster, source: LatencySource
+    least: Floats,
+    problem: Problem,
+    cluster: Cluster,
+    source: LatencySource,
+    sizes: Sequence[int],
 ) -> None:
     """Update the least time per micro-batch size with a cluster's strategies."""
     one = replace(problem, clusters=(cluster,))
     kinds = tuple(dict.fromkeys(problem.model.units))
     body = [kind not in END_KINDS for kind in kinds]
-    rows = rows_of_batches(one, cluster, len(least) - 1)
+    rows = rows_of_batches(one, cluster, sizes)
     if not rows.strategies:
         return
     times, where = shard_times(one, rows, kinds, source)

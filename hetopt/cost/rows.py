@@ -15,7 +15,7 @@ from hetopt.problem.cluster.packing import packed
 from hetopt.problem.training.choices import RECOMPUTE
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from hetopt.plans.strategy import Strategy
     from hetopt.problem.cluster.cluster import Cluster
@@ -81,26 +81,28 @@ def strategy_rows(problem: Problem, cluster: Cluster) -> StrategyRows:
     return _rows(problem, cluster, every, at, q, np.full(len(q), batch))
 
 
-def rows_of_batches(problem: Problem, cluster: Cluster, most: int) -> StrategyRows:
-    """List the strategies of a cluster with every batch in a single micro-batch.
+def rows_of_batches(
+    problem: Problem, cluster: Cluster, batches: Iterable[int]
+) -> StrategyRows:
+    """List the strategies of a cluster with each batch in a single micro-batch.
 
     Parameters
     ----------
-    most
-        The largest batch, in sequences; the smallest is 1.
+    batches
+        Sequences of each batch, at least 1.
     """
     training = problem.training
     found = [
         (strategy, batch)
-        for batch in range(1, most + 1)
+        for batch in batches
         for strategy in strategies(
             replace(problem, training=replace(training, global_batch=batch)), cluster, 1
         )
     ]
     every = [strategy for strategy, _ in found]
-    batches = np.array([batch for _, batch in found], dtype=np.int64)
+    each = np.array([batch for _, batch in found], dtype=np.int64)
     at = np.arange(len(every))
-    return _rows(problem, cluster, every, at, np.ones_like(batches), batches)
+    return _rows(problem, cluster, every, at, np.ones_like(each), each)
 
 
 def _rows(

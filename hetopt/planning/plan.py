@@ -23,7 +23,7 @@ from hetopt.solvers.compiling import compile_once
 from hetopt.solvers.kernels import kernels_for
 from hetopt.solvers.loading import load
 from hetopt.solvers.params import RaceParams
-from hetopt.solvers.refusals import ensure_plans
+from hetopt.solvers.refusals import ensure_packs, ensure_plans
 from hetopt.solvers.request import Request
 
 if TYPE_CHECKING:
@@ -165,7 +165,9 @@ def plan(
 
         about_one = {"table": table is not None, "top": top > 1}
         about_one |= {"budget or objective": given or bool(spending)}
-        ensure_several(problem, solver, pipelines, about_one, field="pipelines")
+        ensure_several(
+            problem, solver, pipelines, about_one, principles, field="pipelines"
+        )
     if schedule == BEST:
         from hetopt.planning.schedule_variants import (
             chunks_to_try,
@@ -177,6 +179,7 @@ def plan(
         variants = schedule_variants(problem, chunks_to_try(tried, field="chunks"))
         problem = under_any(problem, variants)
     costs = _table_of(problem, table)
+    ensure_packs(problem, costs, principles)
     params = RaceParams(jobs=jobs, top=top, principles=principles)
     tried_schedules = [problem.training.schedule]
     if schedule == BEST:

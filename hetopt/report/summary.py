@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hetopt.base.words import counted
-from hetopt.report.rounding import percent
+from hetopt.report.rounding import percent, rounded
 from hetopt.results.result import OPTIMALITY_GAP
 from hetopt.results.spending import cost_of_time
 
@@ -54,7 +54,10 @@ def headline(result: Result) -> str:
         return f"at most {percent(result.gap)} from the best possible{_among(result)}"
     if result.status == "infeasible":
         return f"no feasible plan{_among(result)}: {result.reason}"
-    return result.reason or "stopped without a plan"
+    stopped = result.reason or "stopped without a plan"
+    if result.lower_bound_s is None:
+        return stopped
+    return f"{stopped}; none takes less than {rounded(result.lower_bound_s)} s"
 
 
 def offloads(clusters: Iterable[Cluster]) -> tuple[str, ...]:

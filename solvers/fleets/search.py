@@ -112,9 +112,13 @@ class FleetSearch:
         self._slack_s = 2 * most * TICK_S / PERIOD_SCALE
 
     def run(self) -> None:
-        """Search the open fleets, and report progress after each."""
+        """Search the open fleets, and report progress after each.
+
+        The first is searched whatever the deadline: it has a first plan soon.
+        """
         self._tell()
-        while not self.interrupted and not self._request.deadline.is_over():
+        late = self._request.deadline.is_over
+        while not self.interrupted and not (self.searched and late()):
             index = self._next()
             if index is None:
                 break

@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from hetopt.base.interruption import released
+from hetopt.cost.device_work import least_seconds_of_lengths
 from hetopt.cost.divided import by_length, depends_on, sources_by_length
 from hetopt.cost.table.ticks import LONGEST_NS, TICK_S
 from hetopt.formulations.lengths.option import SCALE
@@ -79,10 +80,12 @@ class LengthsSearch:
         self.best_s = math.inf
         self.best: tuple[Pipeline, ...] = ()
         self.interrupted = False
+        self._sources = sources_by_length(problem)
+        # Whatever the division.
+        self._least_s = least_seconds_of_lengths(problem, self._sources)
         #: From the shortest to the longest.
         self._lengths = sorted(problem.training.sequences)
         self._sequences = [problem.training.sequences[each] for each in self._lengths]
-        self._sources = sources_by_length(problem)
         self._seats: dict[Hashable, Seat] = {}
 
     def run(self) -> None:
@@ -97,7 +100,7 @@ class LengthsSearch:
         for way in self.ways:
             if self._request.deadline.is_over():
                 return
-            bound = self._search(way)
+            bound = max(self._search(way), self._least_s)
             self.bounds.append(
                 PartBound(
                     division=tuple(dict(parts) for parts in way),
@@ -126,10 +129,10 @@ class LengthsSearch:
 
     def lower_bound(self) -> float:
         """Return a lower bound on all plans; inf if there are none."""
+        known = [each.bound_s for each in self.bounds if each.bound_s is not None]
         if len(self.bounds) < len(self.ways):
-            return 0.0
-        known = [each.bound_s for each in self.bounds]
-        return min(math.inf if each is None else each for each in known)
+            known.append(self._least_s)
+        return min(known, default=math.inf)
 
     def _search(self, way: Division) -> float:
         """Return a bound on the plans of a division, and keep the best of them."""

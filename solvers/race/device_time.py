@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from hetopt.cost.table.cluster import ClusterTable
     from hetopt.cost.table.slice import TableSlice
     from hetopt.cost.table.table import CostTable
-    from hetopt.solvers.race.ledger import Ledger
 
 #: Bounds in floating point are lowered by this share of themselves.
 _ROUNDING = 1e-12
@@ -67,39 +66,59 @@ class DeviceRates:
             fill = min(fill, int(own.fill_ns[:, kinds].min()))
         return cls(per_device=np.array(rates), shortest_ns=shortest, least_fill_ns=fill)
 
+    def busy_ns(
+        self, devices: NDArray[np.int64], passes: int, units: int
+    ) -> NDArray[np.float64]:
+        """Return how long some stage is busy at least, under any schedule.
 
-def share_out(ledger: Ledger) -> None:
-    """Bound every open (p, q) by its device time, which takes almost no time."""
-    table, units = ledger.table, Chain.of(ledger.table).length
+        It takes the least lambda in each of its passes.
+
+        Parameters
+        ----------
+        devices
+            Devices of each cluster; shape (..., J).
+        passes, units
+            Passes of a stage in an iteration, and body units of a pass.
+
+        Returns
+        -------
+        Infinite where no device has a strategy; shape (...).
+        """
+        rate = devices @ self.per_device
+        with np.errstate(divide="ignore"):
+            busy = np.where(rate > 0, passes * units / rate, np.inf)
+        return busy * (1 - _ROUNDING)
+
+
+def least_values(table: CostTable, *, closed: bool) -> dict[int, int]:
+    """Bound the objective of all plans of each q, at once.
+
+    The bounds hold under any schedule and principles: a device counts with the best
+    strategy of its cluster, whichever the stages have.
+
+    Parameters
+    ----------
+    closed
+        Whether the objective is the closed form, in which the pipeline also has to be
+        filled. The simulated time is only known to be at least what devices compute.
+
+    Returns
+    -------
+    By q, in 1 / PERIOD_SCALE ticks; a q without strategies is left out.
+    """
+    found: dict[int, int] = {}
+    devices, units = np.array(table.cluster_devices), Chain.of(table).length
     for part in table.slices:
         rates = DeviceRates.of(table, part)
-        rate = float(rates.per_device @ np.array(table.cluster_devices, dtype=float))
-        if not rate:
+        least = float(rates.busy_ns(devices, part.passes, units))
+        if not np.isfinite(least):
             continue
-        q = part.microbatches
-        period = max(units / rate, rates.shortest_ns)
-        below = scaled_below((part.passes - 1) * period + units * rates.least_fill_ns)
-        for program in ledger.open():
-            if program.microbatches == q:
-                program.bound = max(program.bound, below)
-
-
-def share_out_busy(ledger: Ledger) -> None:
-    """Bound the simulated time of every open (p, q) by its device time.
-
-    Some stage is busy for ``passes`` times the least lambda, under any schedule.
-    """
-    table = ledger.table
-    devices = np.array(table.cluster_devices, dtype=float)
-    for part in table.slices:
-        rate = float(DeviceRates.of(table, part).per_device @ devices)
-        if not rate:
-            continue
-        period = Chain.of(table).length / rate * (1 - _ROUNDING)
-        below = scaled_below(part.passes * period)
-        for program in ledger.open():
-            if program.microbatches == part.microbatches:
-                program.bound = max(program.bound, below)
+        if closed:
+            period = max(least / part.passes, rates.shortest_ns)
+            filled = (part.passes - 1) * period + units * rates.least_fill_ns
+            least = max(least, filled)
+        found[part.microbatches] = scaled_below(least)
+    return found
 
 
 def least_ns(part: TableSlice, chain: Chain) -> list[NDArray[np.float64]]:
@@ -172,8 +191,6 @@ def least_times_s(table: CostTable, devices: NDArray[np.int64]) -> NDArray[np.fl
     units = Chain.of(table).length
     least = np.full(len(devices), np.inf)
     for part in table.slices:
-        rate = devices @ DeviceRates.of(table, part).per_device
-        with np.errstate(divide="ignore"):
-            period = np.where(rate > 0, units / rate, np.inf)
-        least = np.minimum(least, part.passes * period)
-    return least * (TICK_S * (1 - _ROUNDING))
+        rates = DeviceRates.of(table, part)
+        least = np.minimum(least, rates.busy_ns(devices, part.passes, units))
+    return least * TICK_S

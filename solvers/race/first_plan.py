@@ -23,7 +23,7 @@ from hetopt.formulations.restricting import restrict
 from hetopt.formulations.scale import PERIOD_SCALE
 from hetopt.schedule.schedules import rule_of
 from hetopt.solvers.decisions.pricer import Pricer
-from hetopt.solvers.race.device_time import least_ns, share_out
+from hetopt.solvers.race.device_time import least_ns
 from hetopt.solvers.race.ledger import Ledger
 from hetopt.solvers.race.messages import NO_CUTOFF, Found
 
@@ -48,11 +48,10 @@ _MORE_S, _MOST_S = 0.1, 1.5
 
 
 def ensure_plan(ledger: Ledger, problem: Problem) -> None:
-    """Add a first plan and cheap bounds if no plan was found but one may exist."""
+    """Add a first plan if no plan was found but one may exist."""
     may_be = any(each.how in (None, "unsettled") for each in ledger.programs.values())
     if not may_be or ledger.plans:
         return
-    share_out(ledger)
     # A second search would find the same, and takes longest if there is no plan.
     found = None if ledger.looked_at_once else first_plan(problem, ledger.table)
     if found is not None:
@@ -107,7 +106,6 @@ def _by_bound(problem: Problem, table: CostTable, *, context: bool) -> list[Tabl
     Where a slice has many strategies, its bound is over those with room for the model.
     """
     ledger = Ledger(problem, table, top=1, limit=NO_CUTOFF)
-    share_out(ledger)
     bounds = {each.microbatches: each.bound for each in ledger.programs.values()}
     wanted = []
     for part in table.slices:

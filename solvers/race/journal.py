@@ -193,7 +193,7 @@ class Journal:
         if entry["how"] not in get_args(How) or not whole:
             msg = f"how {describe(entry['how'])} with bound {describe(bound)}"
             raise ValueError(msg)
-        program.how, program.bound = entry["how"], bound
+        program.how, program.bound = entry["how"], max(program.bound, bound)
 
 
 def _to_json(decision: Decision) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from hetopt.formulations.chain import Chain
 from hetopt.formulations.scale import PERIOD_SCALE
 from hetopt.solvers.decisions.assembly import bound_seconds
 from hetopt.solvers.progress import Progress
+from hetopt.solvers.race.device_time import least_values
 from hetopt.solvers.race.messages import NO_CUTOFF, Found, RelaxedPlanTask, Verdict
 
 if TYPE_CHECKING:
@@ -66,6 +67,8 @@ class Program:
 class Ledger:
     """Programs, plans and the cutoff.
 
+    Every program is bounded by device time from the start.
+
     Parameters
     ----------
     top
@@ -73,6 +76,9 @@ class Ledger:
     limit
         Objective above which plans are of no interest, or NO_CUTOFF.
     """
+
+    #: Whether the objective is the closed form, not the simulated time.
+    closed = True
 
     def __init__(
         self, problem: Problem, table: CostTable, *, top: int, limit: int
@@ -87,10 +93,10 @@ class Ledger:
         self._ranks: dict[tuple[object, ...], tuple[Found, tuple[object, ...]]] = {}
         self.programs: dict[tuple[int, int], Program] = {}
         length = Chain.of(table).length
-        known = {part.microbatches for part in table.slices}
+        least = least_values(table, closed=self.closed)
         for p, q in problem.programs:
-            program = Program(stages=p, microbatches=q)
-            if q not in known or p > length:
+            program = Program(stages=p, microbatches=q, bound=least.get(q, 0))
+            if q not in least or p > length:
                 program.how = "infeasible"
             self.programs[p, q] = program
 

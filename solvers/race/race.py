@@ -87,7 +87,8 @@ def race(request: Request, *, solver: str, engine: str, quick: bool = False) -> 
     ledger = Ledger(problem, table, top=params.top, limit=cutoff_of(request.cutoff_s))
     interrupted = False
     with _open(request, ledger) as journal:
-        if ledger.open() or journal is not None:
+        # A search that is late from the start would be interrupted anywhere.
+        if (ledger.open() or journal is not None) and not request.deadline.is_over():
             early = replace(request, deadline=deadline_of_proof(request))
             interrupted = _run(early, ledger, journal, engine=engine, quick=quick)
     if request.deadline.limit_s is not None and not interrupted:

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from hetopt.errors import InputError
 from hetopt.plans.plan import MOST_PIPELINES
-from hetopt.problem.division import pins_fault
-from hetopt.solvers.refusals import ensure_races
+from hetopt.problem.division import part_of, pins_fault
+from hetopt.problem.meshes import meshes
+from hetopt.solvers.refusals import ensure_fills, ensure_races
+from hetopt.solvers.several.divisions import divisions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from hetopt.problem.cluster.cluster import Cluster
     from hetopt.problem.problem import Problem
+    from hetopt.problem.training.principles import Principles
 
 
 def ensure_several(
@@ -20,6 +25,7 @@ def ensure_several(
     name: str,
     pipelines: int,
     given: Mapping[str, bool],
+    principles: Principles,
     *,
     field: str = "--pipelines",
 ) -> None:
@@ -31,6 +37,8 @@ def ensure_several(
         Name of the solver.
     given
         Whether each option that needs one pipeline is given, by its name for users.
+    principles
+        Without P4, stages of every pipeline have to fill its nodes.
     """
     if not isinstance(pipelines, int) or not 1 <= pipelines <= MOST_PIPELINES:
         msg = f"is {pipelines!r}, expected 1 to {MOST_PIPELINES}"
@@ -51,3 +59,23 @@ def ensure_several(
     if pin is not None:
         msg = f"applies to one pipeline only, but {field} asks for more: leave it out"
         raise InputError(msg, field=f"pin.{pin}")
+    if principles.sharing != "one":
+        _ensure_fill(problem, pipelines)
+
+
+def _ensure_fill(problem: Problem, most: int) -> None:
+    """Raise InputError as ``ensure_fills`` does, for any pipeline's nodes and batch."""
+    clusters: dict[Cluster, None] = {}
+    for way in divisions(problem, most, cuts=False):
+        nodes = [dict(parts) for parts in way]
+        for number in range(len(way)):
+            clusters |= dict.fromkeys(part_of(problem, nodes, number, 1).clusters)
+    for cluster in clusters:
+        pins, seen = problem.pins.of(cluster.name), set()
+        for batch in range(1, problem.training.global_batch):
+            training = replace(problem.training, global_batch=batch)
+            found = meshes(problem.model, cluster, training, pins, 1)
+            stages = frozenset((each.devices, each.inside) for each in found)
+            if stages not in seen:
+                ensure_fills(cluster, stages)
+            seen.add(stages)

@@ -129,6 +129,11 @@ class SeveralSearch:
             number = -max(left)[1]
             self._search(index, number, batches[number])
             self._tell()
+        # Whatever the deadline, a single pipeline on all nodes has a first plan soon.
+        late = self._request.deadline.is_over() and not self.interrupted
+        batch = self._request.problem.training.global_batch
+        if late and not self.best and batch not in self._seats[0][0].done:
+            self._search(0, 0, batch)
 
     def lower_bound(self) -> float:
         """Return a lower bound on all plans; inf if there are none."""

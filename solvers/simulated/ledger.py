@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 class SimulatedLedger(Ledger):
     """A ledger of simulated times: ties go to the least closed form."""
 
+    closed = False
+
     def __init__(
         self, problem: Problem, table: CostTable, *, top: int, limit: int
     ) -> None:

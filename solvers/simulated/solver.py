@@ -38,7 +38,6 @@ from hetopt.solvers.arrays.windows import INFINITE
 from hetopt.solvers.decisions.assembly import decision_of_plan
 from hetopt.solvers.loading import load
 from hetopt.solvers.pools.opening import open_pool
-from hetopt.solvers.race.device_time import share_out_busy
 from hetopt.solvers.race.messages import NO_CUTOFF, cutoff_of
 from hetopt.solvers.race.outcome import result_of
 from hetopt.solvers.race.task_loop import TaskLoop
@@ -164,7 +163,6 @@ def solve_simulated(
         request = replace(request, deadline=deadline.until(patience_s))
     most = cutoff_of(request.cutoff_s)
     ledger = SimulatedLedger(problem, table, top=params.top, limit=NO_CUTOFF)
-    share_out_busy(ledger)
     stopped = started.interrupted
     try:
         limit = _take_start(ledger, started, None if stopped else request.deadline)

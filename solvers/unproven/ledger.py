@@ -26,7 +26,6 @@ from hetopt.solvers.bounds.by_count import survey
 from hetopt.solvers.bounds.relaxation import Relaxation
 from hetopt.solvers.decisions.copies import canonical
 from hetopt.solvers.decisions.identical import leaders
-from hetopt.solvers.race.device_time import share_out
 from hetopt.solvers.race.first_plan import ensure_plan
 from hetopt.solvers.race.ledger import Ledger
 from hetopt.solvers.race.messages import (
@@ -76,7 +75,6 @@ class UnprovenLedger(Ledger):
         self.request, self.solver = request, solver
         self.principles = PRUNED if record is None else record.space
         self.leaders = lru_cache(maxsize=None)(self._leaders)
-        share_out(self)
 
     def _leaders(self, microbatches: int) -> tuple[int, ...]:
         part = self.table.at(microbatches)

@@ -203,7 +203,9 @@ def test_headlines_without_a_plan() -> None:
     infeasible = result(status="infeasible", reason="one layer needs 90 GB", **none)
     assert headline(infeasible) == "no feasible plan: one layer needs 90 GB"
     unknown = result(status="unknown", **none)
-    assert headline(unknown).startswith("stopped without a plan")
+    assert headline(unknown) == "stopped without a plan"
+    bounded = result(status="unknown", **{**none, "lower_bound_s": 12.3456})
+    assert headline(bounded) == "stopped without a plan; none takes less than 12.3 s"
     feasible = result(status="feasible", gap=0.05)
     assert headline(feasible) == "at most 5.0% from the best possible"
 

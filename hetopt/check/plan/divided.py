@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hetopt.check.plan.reading import items, mapping, number, whole
-from hetopt.cost.device_work import least_device_seconds
-from hetopt.cost.divided import depends_on
+from hetopt.cost.device_work import least_device_seconds, least_seconds_of_lengths
+from hetopt.cost.divided import depends_on, sources_by_length
 from hetopt.errors import InputError
 from hetopt.plans.plan import MOST_PIPELINES
 from hetopt.results.certificate import PS_S
@@ -80,6 +80,11 @@ class Divided:
         self._claimed = whole(data, "divisions", "several")
         alike = problem.training.lengths is None
         self._work = least_device_seconds(problem).tolist() if alike else []
+        self._mixed_s = 0.0
+        if not alike:
+            self._mixed_s = least_seconds_of_lengths(
+                problem, sources_by_length(problem)
+            )
         self._bounds: dict[tuple[Hashable, int], float] = {}
         self._whole: dict[object, float] = {}
         self._unknown: list[str] = []
@@ -256,7 +261,7 @@ class Divided:
         """Return a lower bound on the time of plans of a division."""
         if self._problem.training.lengths is not None:
             # If sequences have several lengths, claims are about whole divisions.
-            return self._whole.get(_name(way), 0.0)
+            return max(self._mixed_s, self._whole.get(_name(way), 0.0))
         times = []
         for pipeline, own in enumerate(way):
             key = depends_on(self._problem, way, pipeline)

@@ -26,7 +26,7 @@ from hetopt.errors import InputError
 from hetopt.export.registry import limits_of
 from hetopt.results.per_schedule import BEST
 from hetopt.solvers.params import RaceParams
-from hetopt.solvers.refusals import ensure_plans
+from hetopt.solvers.refusals import ensure_packs, ensure_plans
 from hetopt.solvers.registry import solver
 
 if TYPE_CHECKING:
@@ -88,8 +88,9 @@ def run(options: argparse.Namespace) -> int:
 
         problem = fitted(limits_of(options.launcher), asked, schedule_of(options))
     ensure_plans(options.solver, problem.training.schedule)
-    fit_pipelines(options, problem)
+    fit_pipelines(options, problem, principles)
     table = load_table(problem, options.table)
+    ensure_packs(problem, table, principles)
     if options.pareto and spending is not None:
         from hetopt.cli.pareto import run_front
 

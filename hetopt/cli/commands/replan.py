@@ -224,7 +224,7 @@ def _asked(options: argparse.Namespace) -> Asked:
     ensure_plans(options.solver, plan.schedule)
     pipelines = options.pipelines or len(plan.pipelines)
     if pipelines > 1:
-        ensure_several(left, options.solver, pipelines, {})
+        ensure_several(left, options.solver, pipelines, {}, principles)
     change = Change(
         problem=problem,
         plan=plan,

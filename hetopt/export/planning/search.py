@@ -20,7 +20,7 @@ from hetopt.solvers.race.merging import best_first
 from hetopt.solvers.race.outcome import devices_used, mfu
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from hetopt.cost.table.table import CostTable
     from hetopt.export.launcher import Limits
@@ -108,21 +108,16 @@ def solve_launchable(request: Request, limits: Limits, solve: Solve) -> Result:
     """
     problem, table, deadline = request.problem, request.table, request.deadline
     search = _BranchAndBound(request, table_digest(table), limits, solve)
-    for part in permitted(limits, problem, table):
-        search.visit((problem, part))
+    whole = [(problem, part) for part in permitted(limits, problem, table)]
     if deadline.limit_s is not None:
-        # Branches are many and small: starting workers for each takes longer.
-        search.request = replace(request, params=replace(request.params, jobs=0))
-    while search.waiting:
-        bound, _, result, space = heapq.heappop(search.waiting)
-        if search.is_over() or (
-            len(search.best) == request.params.top
-            and bound > search.best[-1].closed_form_s
-        ):
-            search.closed.append(result)
-            continue
-        for branch in _split(limits, space, result):
-            search.visit(branch)
+        # One strategy on all stages: most launchers run such plans.
+        for space in whole:
+            search.take(search.solved(space, 0.0), space)
+    search.visit_all(whole)
+    search.split_all()
+    for left, (result, space) in search.once_more():
+        search.visit(space, left, known=result, last=True)
+        search.split_all()
     return _merged(search.closed, search.best, table, deadline.elapsed_s())
 
 
@@ -134,6 +129,9 @@ class _BranchAndBound:
     ----------
     waiting
         A heap of (bound in seconds, serial number, result, space).
+    late
+        Spaces whose plans can be run, but whose search did not end within its share of
+        the time, with the results.
     """
 
     request: Request
@@ -143,6 +141,7 @@ class _BranchAndBound:
     best: list[PricedPlan] = field(default_factory=list)
     closed: list[Result] = field(default_factory=list)
     waiting: list[tuple[float, int, Result, _Space]] = field(default_factory=list)
+    late: list[tuple[Result, _Space]] = field(default_factory=list)
     pushed: int = 0
 
     def is_over(self) -> bool:
@@ -151,37 +150,101 @@ class _BranchAndBound:
             one.interrupted for one in self.closed
         )
 
-    def visit(self, space: _Space) -> None:
-        """Search a space; close it, or queue it to be split."""
-        table, top = self.request.table, self.request.params.top
-        cutoff_s = self.request.cutoff_s
+    def visit_all(self, spaces: Sequence[_Space], known: Result | None = None) -> None:
+        """Search spaces; a time limit is shared by them and what comes after."""
+        for left, space in zip(range(len(spaces), 0, -1), spaces, strict=True):
+            self.visit(space, left + 1, known=known)
+
+    def split_all(self) -> None:
+        """Split the waiting spaces, least bound first, until none is worthwhile."""
+        request, params = self.request, self.request.params
+        if request.deadline.limit_s is not None:
+            # Branches are many and small: starting workers for each takes longer.
+            self.request = replace(request, params=replace(params, jobs=0))
+        while self.waiting:
+            bound, _, result, space = heapq.heappop(self.waiting)
+            known = len(self.best) == params.top
+            if self.is_over() or (known and bound > self.best[-1].closed_form_s):
+                self.closed.append(result)
+                continue
+            self.visit_all(_split(self.limits, space, result), result)
+        self.request = request
+
+    def once_more(self) -> Iterator[tuple[int, tuple[Result, _Space]]]:
+        """Yield the late spaces, least bound first, and how many are left."""
+        late, self.late = self.late, []
+        late.sort(key=lambda each: each[0].lower_bound_s or 0.0)
+        for left, (result, space) in zip(range(len(late), 0, -1), late, strict=True):
+            if self.is_over():
+                self.closed.append(result)
+            else:
+                yield left, (result, space)
+        self.closed += [result for result, _ in self.late]
+
+    def visit(
+        self,
+        space: _Space,
+        shares: int,
+        *,
+        known: Result | None = None,
+        last: bool = False,
+    ) -> None:
+        """Search a space; close it, or queue it to be split or searched once more.
+
+        Parameters
+        ----------
+        shares
+            The space gets one of so many equal shares of the time that is left.
+        known
+            The result of an earlier search of it, or of a space that holds it.
+        last
+            Whether it is closed even if this search does not end.
+        """
+        left_s = self.request.deadline.left_s()
+        result = self.solved(space, None if left_s is None else left_s / shares)
+        if known is not None:
+            result = _raised(result, known)
+        open_ = "unsettled" in result.settled and not result.interrupted
+        if not self.take(result, space):
+            self.pushed += 1
+            bound = result.lower_bound_s or 0.0
+            heapq.heappush(self.waiting, (bound, self.pushed, result, space))
+        elif open_ and not last and left_s is not None:
+            self.late.append((result, space))
+        else:
+            self.closed.append(result)
+
+    def solved(self, space: _Space, limit_s: float | None) -> Result:
+        """Return the result of a search that takes at most so many seconds."""
+        top, cutoff_s = self.request.params.top, self.request.cutoff_s
         if len(self.best) == top:
             # Keep equally good plans: the tie rule chooses among them.
             cutoff_s = self.best[-1].closed_form_s + TICK_S / PERIOD_SCALE / 2
         problem, part = space
-        result = self.solve(
+        least_s = _LEAST_S if limit_s else 0.0
+        return self.solve(
             replace(
                 self.request,
                 problem=problem,
                 table=part,
                 # A space that gets no time stays unsettled.
-                deadline=self.request.deadline.within(least_s=_LEAST_S),
+                deadline=self.request.deadline.within(limit_s, least_s=least_s),
                 cutoff_s=cutoff_s,
             )
         )
+
+    def take(self, result: Result, space: _Space) -> bool:
+        """Keep the plans that can be run; return whether all can."""
         found = [] if result.best is None else [result.best, *result.alternatives]
+        table = self.request.table
         runnable = [
             _signed(one, table, self.digest)
             for one in found
             if not branches(self.limits, *space, one.plan)
         ]
-        self.best = best_first([*self.best, *runnable], table)[:top]
-        if len(runnable) == len(found):
-            self.closed.append(result)
-        else:
-            self.pushed += 1
-            bound = result.lower_bound_s or 0.0
-            heapq.heappush(self.waiting, (bound, self.pushed, result, space))
+        self.best = best_first([*self.best, *runnable], table)
+        del self.best[self.request.params.top :]
+        return len(runnable) == len(found)
 
 
 def _split(limits: Limits, space: _Space, result: Result) -> list[_Space]:
@@ -196,6 +259,22 @@ def _signed(priced: PricedPlan, table: CostTable, digest: str) -> PricedPlan:
         priced.plan, problem_digest=table.problem_digest, table_digest=digest
     )
     return replace(priced, plan=plan)
+
+
+def _raised(result: Result, known: Result) -> Result:
+    """Return a result with the bounds of another one that hold for its space too."""
+    bounds = {(one.stages, one.microbatches): one.bound_s for one in known.settlements}
+    settlements = tuple(
+        replace(one, bound_s=max(one.bound_s, least))
+        if one.bound_s is not None
+        and (least := bounds.get((one.stages, one.microbatches))) is not None
+        else one
+        for one in result.settlements
+    )
+    least_s = min(
+        (one.bound_s for one in settlements if one.bound_s is not None), default=None
+    )
+    return replace(result, settlements=settlements, lower_bound_s=least_s)
 
 
 def _merged(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hetopt.base.deadline import Deadline
+from hetopt.check import check_result
 from hetopt.cli import main
 from hetopt.cli.inputs import load_problem
 from hetopt.cost.build import build_table
@@ -123,8 +124,8 @@ def test_alternatives_can_be_run_too() -> None:
         ]
 
 
-def test_a_space_that_no_time_was_left_to_split_stays_open() -> None:
-    """Its best plan cannot be run, which does not mean that none can."""
+def not_runnable() -> Request:
+    """Return a request whose best plan has stages that are not alike."""
     for instance in map(make_instance, range(100)):
         request = Request(
             problem=instance.problem, table=instance.table, params=RaceParams(jobs=0)
@@ -133,19 +134,89 @@ def test_a_space_that_no_time_was_left_to_split_stays_open() -> None:
         if best is not None and branches(
             ALIKE, instance.problem, instance.table, best.plan
         ):
-            break
+            return request
+    pytest.fail("all plans can be run")
+
+
+def test_a_space_that_no_time_was_left_to_split_stays_open() -> None:
+    """Its best plan cannot be run, which does not mean that none can."""
+    asked = replace(not_runnable(), deadline=Deadline.after(0.1))
 
     def slow(request: Request) -> Result:
         found = solve(replace(request, deadline=Deadline()))
-        while not request.deadline.is_over():
+        while not asked.deadline.is_over():
             time.sleep(0.01)
         return found
 
-    found = solve_launchable(
-        replace(request, deadline=Deadline.after(0.1)), ALIKE, slow
-    )
+    found = solve_launchable(asked, ALIKE, slow)
     assert (found.status, found.best) == ("unknown", None)
     assert found.reason == "stopped before a plan was found"
+    assert found.lower_bound_s is not None
+    assert found.lower_bound_s > 0
+
+
+def test_a_space_leaves_time_for_its_branches() -> None:
+    """The search of the whole space takes all the time that it is given."""
+    asked = not_runnable()
+    best = solve_launchable(asked, ALIKE, solve).best
+    assert best is not None
+    searched: list[Request] = []
+
+    def slow(request: Request) -> Result:
+        searched.append(request)
+        found = solve(replace(request, deadline=Deadline()))
+        # The first one is for a plan of one strategy.
+        while len(searched) == 2 and not request.deadline.is_over():
+            time.sleep(0.01)
+        return found
+
+    late = replace(asked, deadline=Deadline.after(8))
+    assert solve_launchable(late, ALIKE, slow).best == best
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_with_little_time_there_is_a_bound(seed: int) -> None:
+    instance = make_instance(seed)
+    request = Request(
+        problem=instance.problem, table=instance.table, params=RaceParams(jobs=0)
+    )
+    best = solve_launchable(request, ALIKE, solve).best
+    late = replace(request, deadline=Deadline.after(1e-9))
+    found = solve_launchable(late, ALIKE, solve)
+    data = json.loads(json.dumps(found.to_json()))
+    assert check_result(instance.problem, instance.table, data) == []
+    if best is not None:
+        assert found.lower_bound_s is not None
+        assert 0 < found.lower_bound_s <= best.closed_form_s
+
+
+def test_a_search_that_did_not_end_gets_the_time_that_is_left() -> None:
+    whole = not_runnable()
+    runnable = Limits(schedules=SCHEDULE_CHOICES)
+    best = solve(whole).best
+    asked: list[float] = []
+
+    def slow(request: Request) -> Result:
+        left_s = request.deadline.left_s()
+        assert left_s is not None
+        asked.append(left_s)
+        found = solve(replace(request, deadline=Deadline()))
+        if len(asked) > 2:
+            return found
+        open_ = tuple(
+            replace(each, how="unsettled", bound_s=each.bound_s and each.bound_s / 2)
+            for each in found.settlements
+        )
+        return replace(found, status="feasible", settlements=open_)
+
+    late = replace(whole, deadline=Deadline.after(60))
+    found = solve_launchable(late, runnable, slow)
+    assert (found.status, found.best) == ("optimal", best)
+    assert asked == [
+        pytest.approx(0, abs=1),
+        pytest.approx(30, abs=5),
+        pytest.approx(60, abs=10),
+    ]
 
 
 def test_command_prints_the_price_and_a_plan_that_passes_its_check(

@@ -102,10 +102,13 @@ def request_of(problem: Problem, deadline: Deadline | None = None) -> Request:
 
 
 def planned(
-    problem: Problem, objective: Objective, spending: Spending
+    problem: Problem,
+    objective: Objective,
+    spending: Spending,
+    deadline: Deadline | None = None,
 ) -> tuple[Result, list[str]]:
     """Return a result that is checked, and what the checker said of it."""
-    request = request_of(problem)
+    request = request_of(problem, deadline)
     result = search(request, solver="dp", objective=objective, spending=spending)
     data = json.loads(json.dumps(result.to_json()))
     jsonschema.validate(data, RESULT)
@@ -211,7 +214,33 @@ def test_a_search_that_is_cut_short_says_what_is_open() -> None:
     front, wrong = front_of(problem, "closed", Deadline.after(1e-9))
     assert wrong == []
     assert front.status == "feasible"
-    assert front.open == len(Fleets(problem, build_table(problem)).nodes)
+    assert front.open
+    assert len(front.spent.fleets) == 1
+
+
+@pytest.mark.parametrize("objective", ["closed", "simulated", "cost"])
+@pytest.mark.parametrize("seed", range(4))
+def test_without_time_there_is_a_bound(seed: int, objective: Objective) -> None:
+    data = drawn(Random(seed))
+    for own in data["clusters"]:
+        own["price_per_hour"] = own["price_per_hour"] or 1
+    problem = problem_of(data)
+    budget = sum(each["price_per_hour"] for each in data["clusters"])
+    spending = Spending(budget=None if objective == "cost" else budget)
+    best, wrong = planned(problem, objective, spending)
+    late, late_wrong = planned(problem, objective, spending, Deadline.after(1e-9))
+    assert wrong == late_wrong == []
+    if best.best is not None:
+        assert 0 < bound_of(late) <= bound_of(best)
+
+
+def bound_of(result: Result) -> float:
+    if result.objective != "cost":
+        assert result.lower_bound_s is not None
+        return result.lower_bound_s
+    assert result.spent is not None
+    # Of a search that ended without a plan nothing is said.
+    return result.spent.lower_bound or 1e-99
 
 
 def test_bounds_lie_below_the_times_of_plans() -> None:

@@ -14,7 +14,8 @@ import pytest
 import yaml
 
 import hetopt
-from hetopt.check import check_plan
+from hetopt.base.deadline import Deadline
+from hetopt.check import check_plan, check_result
 from hetopt.check.plan.lengths import OneLength, _alone
 from hetopt.check.plan.plan import _sound, stage_times
 from hetopt.check.plan.pricing import rows_of
@@ -275,3 +276,22 @@ def test_an_interruption_keeps_the_best_plan(monkeypatch: pytest.MonkeyPatch) ->
     assert [each.settled for each in told] == [1]
     if result.best is not None and whole.best is not None:
         assert result.best.closed_form_s >= whole.best.closed_form_s
+
+
+@pytest.mark.parametrize("seed", [*range(24), *ODD])
+def test_device_time_bounds_every_plan_from_the_first_moment(seed: int) -> None:
+    problem = drawn(seed)
+    table = build_table(problem)
+    least = []
+    for most in (1, 2):
+        request = Request(problem=problem, table=table, params=RaceParams())
+        least.append(LengthsSearch(request, most).lower_bound())
+        assert least[-1] > 0
+    found = hetopt.plan(problem, pipelines=2, jobs=1)
+    if found.best is not None:
+        assert max(least) <= found.best.closed_form_s
+    # Nothing is searched after the deadline.
+    late = replace(request, deadline=Deadline.after(1e-9))
+    stopped = solve_lengths(late, 2)
+    assert (stopped.status, stopped.lower_bound_s) == ("unknown", least[1])
+    assert check_result(problem, table, json.loads(json.dumps(stopped.to_json()))) == []

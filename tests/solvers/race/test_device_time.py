@@ -1,4 +1,4 @@
-"""Bounds on the plans that use a strategy are true of what brute force finds."""
+"""Bounds by device time are true of what brute force finds."""
 
 from __future__ import annotations
 
@@ -6,10 +6,21 @@ import numpy as np
 import pytest
 
 from hetopt.formulations.chain import Chain
-from hetopt.problem.training.choices import ScheduleName
+from hetopt.formulations.scale import PERIOD_SCALE
+from hetopt.problem.training.choices import SCHEDULE_CHOICES, ScheduleName
+from hetopt.problem.training.principles import PRUNED, Principles
 from hetopt.solvers.race.device_time import least_ns
+from hetopt.solvers.race.ledger import Ledger
+from hetopt.solvers.race.messages import NO_CUTOFF
+from hetopt.solvers.simulated.ledger import SimulatedLedger
 from tests.oracle import brute_force
-from tests.oracle.instances import OTHERS, Instance, make_instance, make_other
+from tests.oracle.instances import (
+    OTHERS,
+    OVERLAPPING,
+    Instance,
+    make_instance,
+    make_other,
+)
 
 
 def _ensure_true(instance: Instance) -> None:
@@ -48,3 +59,48 @@ def test_a_cluster_without_strategies_has_no_bounds() -> None:
                 assert all(np.isfinite(own).all() for own in least)
                 return
     pytest.fail("every cluster has strategies")
+
+
+def _ensure_bounded(
+    instance: Instance, principles: Principles = PRUNED, *, simulated: bool = False
+) -> None:
+    """Compare the first bound of every (p, q) with its best plan."""
+    problem, table = instance.problem, instance.table
+    kind = SimulatedLedger if simulated else Ledger
+    ledger = kind(problem, table, top=1, limit=NO_CUTOFF)
+    assert all(program.bound > 0 for program in ledger.open())
+    for found in brute_force.solve(
+        problem, table, principles, simulated=simulated
+    ).shapes:
+        value = found.simulated_ns if simulated else found.closed_form_ns
+        assert value is not None
+        program = ledger.programs[found.shape[:2]]
+        assert program.how is None
+        assert program.bound <= value * PERIOD_SCALE
+    bound_s = ledger.bound_s()
+    assert bound_s is None or bound_s > 0
+
+
+@pytest.mark.parametrize("kind", SCHEDULE_CHOICES)
+@pytest.mark.parametrize("seed", range(4300, 4310))
+def test_every_pair_has_a_bound_at_once(seed: int, kind: ScheduleName) -> None:
+    _ensure_bounded(make_other(seed, kind))
+
+
+@pytest.mark.parametrize("seed", range(4310, 4320))
+def test_so_has_every_pair_of_a_model_with_experts(seed: int) -> None:
+    _ensure_bounded(make_instance(seed, experts=True))
+
+
+@pytest.mark.parametrize("names", [["p4"], ["p4-falling-tp"], ["p3"], ["p3", "p4"]])
+@pytest.mark.parametrize("seed", range(4320, 4332))
+def test_so_has_every_pair_where_principles_are_relaxed(
+    seed: int, names: list[str]
+) -> None:
+    _ensure_bounded(make_instance(seed, widest=True), Principles.relaxing(names))
+
+
+@pytest.mark.parametrize("kind", OVERLAPPING)
+@pytest.mark.parametrize("seed", range(4340, 4346))
+def test_so_has_every_simulated_time(seed: int, kind: ScheduleName) -> None:
+    _ensure_bounded(make_instance(seed, schedule=kind), simulated=True)

@@ -17,11 +17,15 @@ from hetopt.check import check_plan, check_result
 from hetopt.cost.build import build_table
 from hetopt.cost.divided import part
 from hetopt.cost.table.ticks import TICK_S
+from hetopt.errors import InputError
 from hetopt.planning.plan import search
 from hetopt.problem.reading import read_problem_text
+from hetopt.problem.training.principles import Principles
 from hetopt.report.schemas.result import RESULT
 from hetopt.solvers.params import RaceParams
+from hetopt.solvers.refusals import ensure_packs
 from hetopt.solvers.request import Request
+from hetopt.solvers.several.possible import ensure_several
 from tests.oracle import brute_force
 
 if TYPE_CHECKING:
@@ -39,6 +43,7 @@ ONE = ([4, 4], [2, 2, 2], [4, 3], [3, 3], [2, 2, 2, 2], [4, 2, 2], [1, 1, 1], [6
 TWO = (([2, 2], [4]), ([2], [2]), ([4], [3]), ([1, 1], [2, 2]), ([2, 1], [2, 2]))
 
 
+LINKED = {"inter_node": {"bandwidth": "100 Gbps"}}
 #: Plans are ranked with the period rounded up to a whole tick, at most six times.
 ROUNDED_S = 6 * TICK_S
 
@@ -199,7 +204,40 @@ def test_more_pipelines_are_never_worse() -> None:
     assert times == sorted(times, reverse=True)
 
 
-def test_without_time_nothing_is_claimed_that_is_not_known() -> None:
-    result = planned(drawn(Random(3)), deadline=Deadline.after(1e-9))
-    assert result.status == "unknown"
-    assert result.lower_bound_s is not None
+@pytest.mark.parametrize("seed", [3, 9, 14])
+def test_without_time_there_is_a_first_plan_and_a_bound(seed: int) -> None:
+    problem = drawn(Random(seed))
+    late = planned(problem, deadline=Deadline.after(1e-9))
+    assert late.best is not None
+    assert len(late.best.plan.pipelines) == 1
+    assert late.lower_bound_s is not None
+    assert 0 < late.lower_bound_s <= least_s(problem) * (1 + 1e-12)
+    assert late.gap is not None
+    assert late.gap < 1
+
+
+def test_sizes_of_stages_that_fit_no_share_are_refused_before_a_search(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Three sequences permit stages of three devices, which four do not."""
+    data: dict[str, Any] = {
+        "model": {"layers": 4, "hidden": 512, "heads": 4, "ffn": 2048, "vocab": 1000},
+        "clusters": [
+            {"name": "red", "accelerator": "A100-80GB", "nodes": [8, 8], **LINKED}
+        ],
+        "training": {"global_batch": 4, "seq_len": 8192, "schedule": "1f1b"},
+    }
+    problem = read_problem_text(yaml.safe_dump(data))
+    relaxed = Principles.relaxing(["p4"])
+    ensure_packs(problem, build_table(problem), relaxed)
+    even = {**data, "pin": {"clusters": {"red": {"dp": [1, 2, 4]}}}}
+    ensure_several(
+        read_problem_text(yaml.safe_dump(even)), "dp", 2, {}, relaxed, field="pipelines"
+    )
+    monkeypatch.setattr("hetopt.planning.plan.search", lambda *args, **options: 1 / 0)
+    with pytest.raises(InputError, match=r"stages of 1, 2, 3, 4, 6, 8 devices"):
+        hetopt.plan(problem, pipelines=2, relax=["p4"], jobs=1)
+    training = {**data["training"], "global_batch": 6}
+    problem = read_problem_text(yaml.safe_dump({**data, "training": training}))
+    with pytest.raises(InputError, match=r"stages of 1, 2, 3, 4, 6, 8, 16 devices"):
+        hetopt.plan(problem, relax=["p4"], jobs=1)
