@@ -19,9 +19,11 @@ from hetopt.cost.table_file.columns import (
     most_of,
 )
 from hetopt.cost.table_file.pairs import PairReader
+from hetopt.errors import InputError
 from hetopt.plans.strategy import EXPERT_DEGREES, Strategy
 from hetopt.problem.quantity import TOO_MANY_BYTES
 from hetopt.problem.training.choices import RECOMPUTE, RESHARDING, SCHEDULE_CHOICES
+from hetopt.problem.training.training import written_epsilon
 from hetopt.schedule.shares import SharedLinks
 
 if TYPE_CHECKING:
@@ -55,6 +57,10 @@ class TableReader(PairReader):
         self.schedule = self._choice(
             self._get(top, "", "schedule"), "schedule", SCHEDULE_CHOICES
         )
+        try:
+            epsilon = written_epsilon(top)
+        except InputError as error:
+            raise InputError(error.message, file=self.file, field=error.field) from None
         self.kinds = kinds = self._names(top, "kinds")
         cut_classes = self._names(top, "cut_classes")
         body = self._list(top, "", "body", length=len(kinds))
@@ -84,6 +90,7 @@ class TableReader(PairReader):
         return CostTable(
             problem_digest=self._text(top, "", "problem_digest"),
             schedule=self.schedule,
+            warmup_epsilon=epsilon,
             kinds=kinds,
             cut_classes=cut_classes,
             units=units,

@@ -12,6 +12,7 @@ from hetopt.report.schemas.plan import PLAN_RECORD, REPORTED, TIMES
 from hetopt.report.schemas.several import SEVERAL
 from hetopt.report.schemas.words import (
     DRAFT,
+    EPSILON,
     POSITIVE,
     SECONDS,
     TEXT,
@@ -76,7 +77,8 @@ _SCHEDULES: Schema = {
                     **or_null(TEXT),
                     "description": "Why it was not searched.",
                 },
-            }
+            },
+            {"warmup_epsilon": or_null(EPSILON)},
         ),
         1,
     ),

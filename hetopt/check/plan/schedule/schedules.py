@@ -51,17 +51,27 @@ class Steps(NamedTuple):
         apart = self.blocking or self.interleaved or self.splits or self.free
         return self.most == self.inside and not (apart or self.all_first)
 
-    def between(self, transfer: int, slowest: int, *, crosses: bool) -> int:
+    def between(
+        self,
+        transfer: int,
+        slowest: int,
+        *,
+        crosses: bool,
+        epsilon: float | None = None,
+    ) -> int:
         """Return the warm-ups that a boundary adds; not if ``all_first`` or ``free``.
 
         Parameters
         ----------
         transfer, slowest
             kappa, and lambda_0: the largest tau or kappa of the pipeline.
+        epsilon
+            The problem's ``warmup_epsilon``, 1 / n; given if it depends on times.
         """
         if self.most == self.inside:
             return self.across if crosses else self.inside
-        if 100 * transfer <= slowest:
+        assert epsilon is not None
+        if round(1 / epsilon) * transfer <= slowest:
             return self.inside
         # HAPT Eq. 1, 2 and 10: ceil(1 + 2 kappa / lambda_0)
         return self.inside - (-2 * transfer // slowest)
