@@ -12,7 +12,6 @@ from hetopt.report.schemas.plan import PLAN_RECORD, REPORTED, TIMES
 from hetopt.report.schemas.several import SEVERAL
 from hetopt.report.schemas.words import (
     DRAFT,
-    EPSILON,
     POSITIVE,
     SECONDS,
     TEXT,
@@ -78,7 +77,12 @@ _SCHEDULES: Schema = {
                     "description": "Why it was not searched.",
                 },
             },
-            {"warmup_epsilon": or_null(EPSILON)},
+            {
+                "warmup_epsilon": {
+                    **or_null(POSITIVE),
+                    "description": "Of `h-1f1b`; 0.01 if missing.",
+                }
+            },
         ),
         1,
     ),
