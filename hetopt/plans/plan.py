@@ -215,11 +215,7 @@ class Plan(Shown):
             "schema": PLAN_SCHEMA,
             "schedule": self.schedule,
             **({} if self.chunks == 1 else {"chunks": self.chunks}),
-            **(
-                {}
-                if self.warmup_epsilon is None
-                else {"warmup_epsilon": self.warmup_epsilon}
-            ),
+            **({"warmup_epsilon": e} if (e := self.warmup_epsilon) else {}),
             "problem_digest": self.problem_digest,
             "table_digest": self.table_digest,
             "pipelines": [

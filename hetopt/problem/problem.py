@@ -159,8 +159,8 @@ class Problem(Shown):
         Raises
         ------
         InputError
-            The schedule does not allow so many chunks or such an epsilon, or its stages
-            do not hold as many units as are pinned; the error's field says which.
+            The schedule does not allow so many chunks, or its stages do not hold as
+            many units as are pinned; the error's field says which.
         """
         found = self.of_plan(schedule, chunks, epsilon)
         units = self.pins.units
@@ -181,7 +181,7 @@ class Problem(Shown):
         Raises
         ------
         InputError
-            The schedule does not allow so many chunks or such an epsilon.
+            The schedule does not allow so many chunks.
         """
         return replace(self, training=self.training.under(schedule, chunks, epsilon))
 

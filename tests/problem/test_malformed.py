@@ -348,8 +348,8 @@ REPLACED = [
         (
             SEQ,
             f"{SEQ}\n  schedule: h-1f1b\n  warmup_epsilon: {value}",
-            f"19: training.warmup_epsilon: is {shown}, expected 1/n with a whole n from "
-            "3 to 1000, such as 0.05 or 1/30",
+            f"19: training.warmup_epsilon: is {shown}, expected 1/n with a whole n "
+            "from 3 to 1000, such as 0.05 or 1/30",
         )
         for value, shown in (
             ("0.03", "0.03"),

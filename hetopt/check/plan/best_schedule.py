@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from hetopt.base.words import counted
 from hetopt.check.plan.reading import (
-    check_epsilon,
     choice,
     choices,
     items,
@@ -18,6 +17,7 @@ from hetopt.check.plan.reading import (
 )
 from hetopt.check.plan.schedule.schedules import STEPS
 from hetopt.problem.training.choices import SCHEDULES
+from hetopt.problem.training.training import written_epsilon
 from hetopt.results.per_schedule import ScheduleBound, ScheduleStatus
 from hetopt.results.result import OPTIMALITY_GAP
 
@@ -47,7 +47,7 @@ class Schedules:
             choice(entry, "schedule", SCHEDULES, place)
             if "chunks" in entry:
                 whole(entry, "chunks", place)
-            check_epsilon(entry, place)
+            written_epsilon(entry, place)
             choice(entry, "status", choices(ScheduleStatus), place)
             for key in ("objective_s", "lower_bound_s", "search_time_s"):
                 number(entry, key, place)

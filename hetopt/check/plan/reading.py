@@ -12,7 +12,7 @@ from hetopt.errors import InputError
 from hetopt.plans.plan import MOST_PIPELINES, PLAN_SCHEMA, Plan
 from hetopt.problem.training.choices import RECOMPUTE, RESHARDING, SCHEDULE_CHOICES
 from hetopt.problem.training.principles import Principles
-from hetopt.problem.training.training import chunks_fault, epsilon_fault
+from hetopt.problem.training.training import chunks_fault, written_epsilon
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,7 +37,7 @@ def read_plan(data: object, field: str) -> Plan:
     fault = chunks_fault(plan["schedule"], plan.get("chunks", 1))
     if fault is not None:
         raise InputError(fault, field=_join(field, "chunks"))
-    check_epsilon(plan, field)
+    written_epsilon(plan, field)
     text(plan, "problem_digest", field)
     text(plan, "table_digest", field)
     pipelines = items(plan, "pipelines", field)
@@ -180,13 +180,6 @@ def number(data: Mapping[str, Any], key: str, field: str) -> float | None:
     ):
         raise _wrong(_join(field, key), value, "a number, 0 or more, or null")
     return float(value)
-
-
-def check_epsilon(data: Mapping[str, Any], field: str) -> None:
-    """Raise InputError if the schedule of an object cannot have its epsilon."""
-    fault = epsilon_fault(data["schedule"], data.get("warmup_epsilon"))
-    if fault is not None:
-        raise InputError(fault, field=_join(field, "warmup_epsilon"))
 
 
 def choices(literal: Any) -> tuple[str, ...]:

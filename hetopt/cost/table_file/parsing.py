@@ -19,7 +19,6 @@ from hetopt.cost.table_file.columns import (
     most_of,
 )
 from hetopt.cost.table_file.pairs import PairReader
-from hetopt.errors import InputError
 from hetopt.plans.strategy import EXPERT_DEGREES, Strategy
 from hetopt.problem.quantity import TOO_MANY_BYTES
 from hetopt.problem.training.choices import RECOMPUTE, RESHARDING, SCHEDULE_CHOICES
@@ -57,10 +56,6 @@ class TableReader(PairReader):
         self.schedule = self._choice(
             self._get(top, "", "schedule"), "schedule", SCHEDULE_CHOICES
         )
-        try:
-            epsilon = written_epsilon(top)
-        except InputError as error:
-            raise InputError(error.message, file=self.file, field=error.field) from None
         self.kinds = kinds = self._names(top, "kinds")
         cut_classes = self._names(top, "cut_classes")
         body = self._list(top, "", "body", length=len(kinds))
@@ -90,7 +85,7 @@ class TableReader(PairReader):
         return CostTable(
             problem_digest=self._text(top, "", "problem_digest"),
             schedule=self.schedule,
-            warmup_epsilon=epsilon,
+            warmup_epsilon=written_epsilon(top, file=self.file),
             kinds=kinds,
             cut_classes=cut_classes,
             units=units,

@@ -60,26 +60,34 @@ def is_epsilon(value: object) -> bool:
 
 def epsilon_fault(schedule: ScheduleName, epsilon: object) -> str | None:
     """Return why a schedule cannot have this ``warmup_epsilon``, or None."""
-    if epsilon is None or (schedule == ADAPTIVE and is_epsilon(epsilon)):
-        return None
-    if schedule == ADAPTIVE:
-        return f"is {describe(epsilon)}, {EPSILON_EXPECTED}"
-    given = f"is {describe(epsilon)} with schedule {schedule}"
-    return f"{given}, expected schedule {ADAPTIVE}, or leave it out"
+    given = f"is {describe(epsilon)}"
+    if epsilon is not None and schedule != ADAPTIVE:
+        given += f" with schedule {schedule}"
+        return f"{given}, expected schedule {ADAPTIVE}, or leave it out"
+    good = epsilon is None or is_epsilon(epsilon)
+    return None if good else f"{given}, {EPSILON_EXPECTED}"
 
 
-def written_epsilon(data: Mapping[str, Any]) -> float | None:
+def written_epsilon(
+    data: Mapping[str, Any], where: str = "", file: str | None = None
+) -> float | None:
     """Return ``warmup_epsilon`` of a plan, table or other record in JSON.
+
+    Parameters
+    ----------
+    where, file
+        Field of the record, and its file, for error messages.
 
     Raises
     ------
     InputError
-        The record's schedule cannot have it; the field is ``warmup_epsilon``.
+        The record's schedule cannot have it.
     """
     schedule, epsilon = data["schedule"], data.get("warmup_epsilon")
     fault = epsilon_fault(schedule, epsilon)
     if fault is not None:
-        raise InputError(fault, field="warmup_epsilon")
+        field = f"{where}.warmup_epsilon".lstrip(".")
+        raise InputError(fault, file=file, field=field)
     if epsilon is None and schedule == ADAPTIVE:
         return FORMER_EPSILON
     return epsilon
@@ -212,7 +220,7 @@ class Training:
         Raises
         ------
         InputError
-            The schedule cannot have so many chunks, or such an epsilon.
+            The schedule cannot have so many chunks.
         """
         if chunks is None:
             chunks = self.chunks if schedule == INTERLEAVED else 1
@@ -221,7 +229,4 @@ class Training:
             raise InputError(fault, field="training.chunks")
         if schedule == ADAPTIVE:
             epsilon = epsilon or self.warmup_epsilon
-        fault = epsilon_fault(schedule, epsilon)
-        if fault is not None:
-            raise InputError(fault, field="training.warmup_epsilon")
         return replace(self, schedule=schedule, chunks=chunks, warmup_epsilon=epsilon)

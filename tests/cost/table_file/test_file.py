@@ -95,7 +95,9 @@ def test_the_epsilon_survives(epsilon: float | None) -> None:
     assert data.get("warmup_epsilon", 0.01) == (epsilon or 0.05)
     assert table_from_json(data, problem=problem).warmup_epsilon == (epsilon or 0.05)
     assert "warmup_epsilon" not in DOCUMENT
-    with pytest.raises(InputError, match=r"t.json: warmup_epsilon: is 0.03, expected 1"):
+    with pytest.raises(
+        InputError, match=r"t.json: warmup_epsilon: is 0.03, expected 1"
+    ):
         table_from_json({**data, "warmup_epsilon": 0.03}, file="t.json")
     with pytest.raises(InputError, match="warmup_epsilon: differs from the problem"):
         table_from_json({**data, "warmup_epsilon": 0.2}, problem=problem)
