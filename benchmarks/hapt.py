@@ -142,6 +142,7 @@ def rescheduled(plan: Plan, table: CostTable) -> Plan:
         crosses=[here.cluster != after.cluster for here, after in pairwise(stages)],
         round_trip_ns=times.round_trip_ns,
         transfer_ns=times.transfer_ns,
+        epsilon=plan.warmup_epsilon,
     )
     pipeline = replace(
         plan.pipeline,

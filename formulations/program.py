@@ -44,6 +44,8 @@ class ProgramData:
     leaders
         For every cluster the first one identical to it (``solvers.identical``); empty
         if unknown. An engine may consider only one of several identical plans.
+    warmup_epsilon
+        As of the table.
     """
 
     part: TableSlice
@@ -60,6 +62,7 @@ class ProgramData:
     period_max: int | None = None
     principles: Principles = PRUNED
     leaders: tuple[int, ...] = ()
+    warmup_epsilon: float | None = None
 
     @classmethod
     def of(
@@ -78,6 +81,7 @@ class ProgramData:
             part=with_stages(part, lead, trail, stages),
             chain=chain,
             schedule=table.schedule,
+            warmup_epsilon=table.warmup_epsilon,
             pins=pins,
             names=table.cluster_names,
             devices=table.cluster_devices,
@@ -115,4 +119,4 @@ class ProgramData:
     @property
     def rule(self) -> ScheduleRule:
         """The schedule's rule for warm-up counts."""
-        return rule_of(self.schedule)
+        return rule_of(self.schedule, self.warmup_epsilon)

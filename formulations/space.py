@@ -100,7 +100,7 @@ class _Rivals:
         self.cluster = cluster = part.clusters[j]
         self.part = part
         self.chain = chain
-        self.rule = rule_of(table.schedule)
+        self.rule = rule_of(table.schedule, table.warmup_epsilon)
         self.usable_bytes = table.usable_bytes[j]
         # Times of units that parts of the closed form depend on.
         self.counted = [cluster.round_trip_ns]

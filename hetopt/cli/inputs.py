@@ -274,7 +274,7 @@ def load_problem_of(
     problem = _read(name, lengths=lengths)
     if plan is None:
         return problem
-    found = problem.of_plan(plan.schedule, plan.chunks)
+    found = problem.of_plan(plan.schedule, plan.chunks, plan.warmup_epsilon)
     try:
         _ensure_divides(found)
     except InputError as error:

@@ -73,7 +73,8 @@ def load_front(problem_name: str, path: str, table_path: str | None) -> Front:
             read_plan(mapping(item, place).get("plan"), f"{place}.plan")
             for place, item in points
         ]
-        if len({(plan.schedule, plan.chunks) for plan in plans}) > 1:
+        of = {(plan.schedule, plan.chunks, plan.warmup_epsilon) for plan in plans}
+        if len(of) > 1:
             raise InputError("have several schedules", field="points")
     problem = load_problem_of(problem_name, next(iter(plans), None), path)
     table = load_table(problem, table_path)

@@ -132,6 +132,7 @@ def coefficients(
     table = CostTable(
         problem_digest=digest,
         schedule=training.schedule,
+        warmup_epsilon=training.epsilon,
         kinds=kinds,
         cut_classes=cut_classes,
         units=tuple(kinds.index(kind) for kind in model.units),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -280,7 +280,7 @@ class _ScheduleSearch:
     def _bound(self, variant: ScheduleVariant) -> ScheduleBound:
         """Return what is known of a variant, given the best plan so far."""
         known = self._searched.get(variant)
-        of = partial(ScheduleBound, schedule=variant.schedule, chunks=variant.chunks)
+        of = partial(ScheduleBound, **asdict(variant))
         if known is None and (reason := self._passed_over.get(variant)) is not None:
             return of(status="passed-over", reason=reason)
         if known is None:

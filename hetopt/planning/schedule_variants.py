@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from hetopt.cost.chunks import placed_units
 from hetopt.errors import InputError
-from hetopt.problem.training.choices import INTERLEAVED, SCHEDULES
+from hetopt.problem.training.choices import ADAPTIVE, INTERLEAVED, SCHEDULES
+from hetopt.problem.training.training import EPSILONS
 from hetopt.results.per_schedule import BEST, USUAL_CHUNKS
 
 if TYPE_CHECKING:
@@ -19,20 +20,24 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduleVariant:
-    """A schedule with its chunks, to replace those of a problem."""
+    """A schedule with its chunks and epsilon, to replace those of a problem."""
 
     schedule: ScheduleName
     chunks: int = 1
+    warmup_epsilon: float | None = None
 
     def of(self, problem: Problem) -> Problem:
         """Return the problem with this schedule."""
-        return problem.under(self.schedule, self.chunks)
+        return problem.under(self.schedule, self.chunks, self.warmup_epsilon)
 
 
 def schedule_variants(
     problem: Problem, chunks: Iterable[int] = USUAL_CHUNKS
 ) -> tuple[ScheduleVariant, ...]:
     """Return every schedule that prescribes its warm-ups, the problem's own first.
+
+    One whose warm-ups depend on times is tried with each usual epsilon, unless the
+    problem chooses one.
 
     Parameters
     ----------
@@ -44,8 +49,19 @@ def schedule_variants(
     if training.schedule == INTERLEAVED and training.chunks not in tried:
         tried = [training.chunks, *tried]
     several = [ScheduleVariant(schedule=INTERLEAVED, chunks=v) for v in tried]
-    one = [ScheduleVariant(schedule=name) for name in SCHEDULES if name != INTERLEAVED]
-    own = ScheduleVariant(schedule=training.schedule, chunks=training.chunks)
+    chosen = training.warmup_epsilon
+    epsilons = EPSILONS if chosen is None else (chosen,)
+    one = [
+        ScheduleVariant(schedule=name, warmup_epsilon=epsilon)
+        for name in SCHEDULES
+        if name != INTERLEAVED
+        for epsilon in (epsilons if name == ADAPTIVE else (None,))
+    ]
+    own = ScheduleVariant(
+        schedule=training.schedule,
+        chunks=training.chunks,
+        warmup_epsilon=training.epsilon,
+    )
     return tuple(sorted([*one, *several], key=lambda variant: variant != own))
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from hetopt.base.shown import Shown
 from hetopt.plans.mix import Mix
 from hetopt.plans.strategy import strategy_from_json, strategy_to_json
+from hetopt.problem.training.training import written_epsilon
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -135,6 +136,8 @@ class Plan(Shown):
     chunks
         Parts of the model that every stage holds. With several, the units of a stage
         are those of one part, numbered as if there were no other: ``chunk_units``.
+    warmup_epsilon
+        The epsilon that the warm-ups of ``h-1f1b`` follow; None with other schedules.
 
     Examples
     --------
@@ -156,6 +159,7 @@ class Plan(Shown):
     problem_digest: str
     table_digest: str
     chunks: int = 1
+    warmup_epsilon: float | None = None
 
     @property
     def pipeline(self) -> Pipeline:
@@ -211,6 +215,7 @@ class Plan(Shown):
             "schema": PLAN_SCHEMA,
             "schedule": self.schedule,
             **({} if self.chunks == 1 else {"chunks": self.chunks}),
+            **({"warmup_epsilon": e} if (e := self.warmup_epsilon) else {}),
             "problem_digest": self.problem_digest,
             "table_digest": self.table_digest,
             "pipelines": [
@@ -236,6 +241,7 @@ class Plan(Shown):
         return cls(
             schedule=data["schedule"],
             chunks=data.get("chunks", 1),
+            warmup_epsilon=written_epsilon(data),
             problem_digest=data["problem_digest"],
             table_digest=data["table_digest"],
             pipelines=tuple(

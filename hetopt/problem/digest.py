@@ -14,6 +14,7 @@ from hetopt.problem.cluster.cluster import HOST_MEMORY_BYTES_PER_S
 from hetopt.problem.model.architecture import PLAIN
 from hetopt.problem.training.dispatch import EVEN
 from hetopt.problem.training.pins import ANY
+from hetopt.problem.training.training import FORMER_EPSILON
 
 if TYPE_CHECKING:
     from hetopt.problem.problem import Problem
@@ -51,6 +52,7 @@ _LATER = {
     ("Training", "cross_entropy"): "fused",
     ("Training", "gradients"): "fp32",
     ("Training", "chunks"): 1,
+    ("Training", "warmup_epsilon"): None,
     ("Training", "moe"): EVEN,
     ("Dispatch", "overlap"): 0.0,
     ("ClusterPins", "ep"): ANY,
@@ -84,7 +86,11 @@ def problem_digest(problem: Problem) -> str:
         cluster: PurePath(source).name if source.endswith(PROFILE_SUFFIX) else source
         for cluster, source in problem.latency.items()
     }
-    text = _text(_canonical(replace(problem, latency=latency)))
+    epsilon = problem.training.epsilon
+    if epsilon == FORMER_EPSILON:
+        epsilon = None
+    training = replace(problem.training, warmup_epsilon=epsilon)
+    text = _text(_canonical(replace(problem, latency=latency, training=training)))
     return hashlib.sha256(text.encode("ascii")).hexdigest()
 
 

@@ -158,12 +158,17 @@ class Problem(Shown):
         """Return the problem with sequences of this length only."""
         return replace(self, training=self.training.of_length(tokens))
 
-    def under(self, schedule: ScheduleName, chunks: int | None = None) -> Problem:
+    def under(
+        self,
+        schedule: ScheduleName,
+        chunks: int | None = None,
+        epsilon: float | None = None,
+    ) -> Problem:
         """Return the problem with another schedule, under which its pins are possible.
 
         Parameters
         ----------
-        schedule, chunks
+        schedule, chunks, epsilon
             As of ``Training.under``.
 
         Raises
@@ -172,7 +177,7 @@ class Problem(Shown):
             The schedule does not allow so many chunks, or its stages do not hold as
             many units as are pinned; the error's field says which.
         """
-        found = self.of_plan(schedule, chunks)
+        found = self.of_plan(schedule, chunks, epsilon)
         units = self.pins.units
         fault = units and units_fault(units, self.model, found.training)
         if fault:
@@ -180,7 +185,12 @@ class Problem(Shown):
             raise InputError(message, field=".".join(map(str, path)))
         return found
 
-    def of_plan(self, schedule: ScheduleName, chunks: int | None = None) -> Problem:
+    def of_plan(
+        self,
+        schedule: ScheduleName,
+        chunks: int | None = None,
+        epsilon: float | None = None,
+    ) -> Problem:
         """Return the problem with the schedule of a plan, which may break any pin.
 
         Raises
@@ -188,7 +198,7 @@ class Problem(Shown):
         InputError
             The schedule does not allow so many chunks.
         """
-        return replace(self, training=self.training.under(schedule, chunks))
+        return replace(self, training=self.training.under(schedule, chunks, epsilon))
 
     def cluster_index(self, name: str) -> int:
         """Return the position of the cluster of this name; KeyError without one."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from hetopt.base.words import counted, shell_quoted
 from hetopt.report.rounding import digits_of, large, rounded
 from hetopt.report.rows import chain
-from hetopt.report.summary import headline, in_chunks
+from hetopt.report.summary import headline, named_schedule
 from hetopt.results.spending import cost_of_time
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ def _listed(devices: list[str]) -> str:
 
 def layout(plan: Plan) -> str:
     """Return the line on where the stages are, and how the batch passes them."""
-    schedule = in_chunks(plan.schedule, plan.chunks)
+    schedule = named_schedule(plan)
     if len(plan.pipelines) > 1:
         devices = counted(plan.devices, "device")
         return f"{len(plan.pipelines)} pipelines side by side, {devices}, {schedule}"

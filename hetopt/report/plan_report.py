@@ -12,7 +12,7 @@ from hetopt.report.rounding import differences, rounded
 from hetopt.report.rows import boundary_rows, chain, stage_rows
 from hetopt.report.summary import (
     cost_lines,
-    in_chunks,
+    named_schedule,
     offloads,
     price_of,
     share_line,
@@ -236,7 +236,7 @@ def schedules_table(schedules: Sequence[ScheduleBound]) -> Sheet:
     return sheet(
         ("schedule", "status", "best plan", "lower bound", "search s"),
         zip(
-            (in_chunks(each.schedule, each.chunks) for each in searched),
+            (named_schedule(each) for each in searched),
             (each.status for each in searched),
             differences(values, best),
             differences([each.lower_bound_s for each in searched], best),

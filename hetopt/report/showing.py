@@ -15,7 +15,7 @@ from hetopt.report.drawing.html import html
 from hetopt.report.drawing.sheet import labelled, sheet
 from hetopt.report.head import answer, layout
 from hetopt.report.plan_report import BYTES_PER_GB, plan_report, stage_tables
-from hetopt.report.summary import headline, in_chunks, offloads
+from hetopt.report.summary import headline, named_schedule, offloads
 from hetopt.results.result import Result
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ def _(table: CostTable) -> str:
         f"{sources}; {counted(len(table.units), 'unit')}, "
         f"{counted(len(table.slices), 'micro-batch count')}, "
         f"{sum(_strategies(table)):,} strategies, "
-        f"schedule {in_chunks(table.schedule, table.chunks)}, "
+        f"schedule {named_schedule(table)}, "
         f"problem {table.problem_digest[:_DIGITS]}"
     )
 
@@ -127,7 +127,7 @@ def _(table: CostTable) -> list[Part]:
             (
                 ("units", f"{len(table.units)} of {', '.join(table.kinds)}"),
                 ("micro-batches", counts or "none: nothing fits"),
-                ("schedule", in_chunks(table.schedule, table.chunks)),
+                ("schedule", named_schedule(table)),
                 ("tokens", f"{table.tokens:,} an iteration"),
                 ("problem", table.problem_digest[:_DIGITS]),
             )
@@ -152,7 +152,7 @@ def _(problem: Problem) -> str:
     return (
         f"{problem.name}: {problem.model.name} on {clusters}, "
         f"{counted(training.global_batch, 'sequence')} of {training.seq_len} tokens, "
-        f"schedule {in_chunks(training.schedule, training.chunks)}"
+        f"schedule {named_schedule(training)}"
     )
 
 
@@ -224,7 +224,7 @@ def _(problem: Problem) -> list[Part]:
                     f"{counted(training.global_batch, 'sequence')} of "
                     f"{training.seq_len} tokens, {_precision(training)}, "
                     f"{training.optimizer}, ZeRO {training.zero}, "
-                    f"schedule {in_chunks(training.schedule, training.chunks)}",
+                    f"schedule {named_schedule(training)}",
                 ),
             )
         ),

@@ -12,10 +12,13 @@ from hetopt.results.spending import cost_of_time
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from hetopt.cost.table.table import CostTable
     from hetopt.plans.plan import Pipeline, Plan
     from hetopt.problem.cluster.cluster import Cluster
+    from hetopt.problem.training.training import Training
     from hetopt.results.launch import Launch
     from hetopt.results.money import Cost
+    from hetopt.results.per_schedule import ScheduleBound
     from hetopt.results.priced_plan import PricedPlan
     from hetopt.results.result import Objective, Result
     from hetopt.results.spending import Spent
@@ -132,7 +135,7 @@ def price_of(launch: Launch, best: PricedPlan) -> str:
 
 def shape(plan: Plan) -> str:
     """Return stages, micro-batches, schedule and devices; or the pipelines."""
-    used = f"schedule {in_chunks(plan.schedule, plan.chunks)}, "
+    used = f"schedule {named_schedule(plan)}, "
     used += f"{counted(plan.devices, 'device')} used"
     if len(plan.pipelines) > 1:
         return f"{len(plan.pipelines)} pipelines side by side, {used}"
@@ -160,11 +163,13 @@ def share_line(number: int, pipeline: Pipeline) -> str:
     return f"{text}, {counted(share.batch, 'sequence')}, devices of nodes: {nodes}"
 
 
-def in_chunks(schedule: str, chunks: int) -> str:
-    """Return a schedule, with the number of chunks per stage if there are several."""
-    return (
-        schedule if chunks == 1 else f"{schedule} of {counted(chunks, 'chunk')} a stage"
-    )
+def named_schedule(of: Plan | CostTable | Training | ScheduleBound) -> str:
+    """Return the schedule of a record, with its chunks per stage or its epsilon."""
+    if of.warmup_epsilon is not None:
+        return f"{of.schedule} (epsilon 1/{round(1 / of.warmup_epsilon)})"
+    if of.chunks > 1:
+        return f"{of.schedule} of {counted(of.chunks, 'chunk')} a stage"
+    return of.schedule
 
 
 def unused(result: Result, plan: Plan) -> list[str]:
@@ -283,7 +288,7 @@ def settled(result: Result) -> str:
     taken = f"in {result.search_time_s:.1f} s"
     if result.schedules and result.best is not None:
         plan = result.best.plan
-        parts[-1] += f" under {in_chunks(plan.schedule, plan.chunks)}"
+        parts[-1] += f" under {named_schedule(plan)}"
         taken += " with all schedules"
     return f"{total}: {', '.join(parts)}, {taken}"
 
@@ -300,7 +305,7 @@ def schedules(result: Result) -> str:
     passed: dict[str | None, list[str]] = {}
     for each in result.schedules:
         if each.status == "passed-over":
-            name = in_chunks(each.schedule, each.chunks)
+            name = named_schedule(each)
             passed.setdefault(each.reason, []).append(name)
     parts += [
         f"passed over {', '.join(names)}: {reason}" for reason, names in passed.items()

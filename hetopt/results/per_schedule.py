@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from hetopt.problem.training.training import written_epsilon
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -29,6 +31,8 @@ class ScheduleBound:
     ----------
     chunks
         Chunks of every stage; more than 1 if the schedule has several.
+    warmup_epsilon
+        Of ``h-1f1b``; None with other schedules.
     status
         ``optimal``: its best plan is known; ``feasible``: a plan is known that may not
         be its best; ``refuted``: it has no better plan than the reported one;
@@ -51,6 +55,7 @@ class ScheduleBound:
     search_time_s: float = 0.0
     reason: str | None = None
     chunks: int = 1
+    warmup_epsilon: float | None = None
 
     @property
     def counts(self) -> bool:
@@ -64,4 +69,5 @@ class ScheduleBound:
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> ScheduleBound:
         """Read what ``to_json`` wrote; raises KeyError or TypeError."""
-        return cls(**{name: data[name] for name in cls.__dataclass_fields__})
+        whole = {**data, "warmup_epsilon": written_epsilon(data)}
+        return cls(**{name: whole[name] for name in cls.__dataclass_fields__})

@@ -21,6 +21,7 @@ def warmup_counts(
     round_trip_ns: Sequence[int],
     transfer_ns: Sequence[int],
     chunks: int = 1,
+    epsilon: float | None = None,
 ) -> tuple[int, ...]:
     """Return the warm-up count W of every stage, first stage first.
 
@@ -41,6 +42,8 @@ def warmup_counts(
         kappa of each boundary; length p - 1.
     chunks
         v, chunks per stage; if there are several, counts are of passes.
+    epsilon
+        ``warmup_epsilon`` of a schedule that has one; None: its default.
 
     Raises
     ------
@@ -54,7 +57,7 @@ def warmup_counts(
             "transfers, expected one stage more than there are boundaries"
         )
         raise ValueError(msg)
-    rule = rule_of(schedule)
+    rule = rule_of(schedule, epsilon)
     if rule.free:
         msg = f"schedule {schedule} prescribes no warm-up counts"
         raise ValueError(msg)

@@ -17,7 +17,7 @@ from hetopt.problem.document.edits import (
     plain_value,
 )
 from hetopt.problem.reading import problem_of
-from hetopt.problem.training.choices import INTERLEAVED
+from hetopt.problem.training.choices import ADAPTIVE, INTERLEAVED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -93,6 +93,8 @@ class Variants:
         settings = []
         if schedule is not None:
             settings.append(Setting(key="training.schedule", value=schedule))
+            if schedule != ADAPTIVE:
+                settings.append(Setting(key="training.warmup_epsilon", value=None))
             # The file's number of chunks does not apply to another schedule.
             chunks = chunks or (None if schedule == INTERLEAVED else 1)
         if chunks is not None:

@@ -55,7 +55,7 @@ class ClusterCosts:
         self.chain = chain
         self.permitted_stages = permitted.stages[j]
         self.permitted_units = permitted.units[j]
-        self.rule = rule_of(table.schedule)
+        self.rule = rule_of(table.schedule, table.warmup_epsilon)
         self.passes = part.passes
         # Passes ahead count as state, in a slice of a known p.
         self.most_held = part.most_held

@@ -42,6 +42,7 @@ def plan_of(decision: Decision, table: CostTable, table_digest: str) -> Plan:
         problem_digest=table.problem_digest,
         table_digest=table_digest,
         chunks=table.chunks,
+        warmup_epsilon=table.warmup_epsilon,
     )
     warmups = decision.warmups
     if warmups is None:
@@ -61,6 +62,7 @@ def plan_of(decision: Decision, table: CostTable, table_digest: str) -> Plan:
                 round_trip_ns=times.round_trip_ns,
                 transfer_ns=times.transfer_ns,
                 chunks=table.chunks,
+                epsilon=table.warmup_epsilon,
             )
     pipeline = Pipeline(
         microbatches=decision.microbatches,

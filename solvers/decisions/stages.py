@@ -156,4 +156,5 @@ def _warmups(
         round_trip_ns=round_trip,
         transfer_ns=transfer,
         chunks=data.part.chunks,
+        epsilon=data.warmup_epsilon,
     )

@@ -38,7 +38,8 @@ class Loads:
         self._chain = chain
         self._weights = self._typical()
         self._usable = table.usable_bytes
-        self._rule = rule = rule_of(table.schedule)
+        self._rule = rule = rule_of(table.schedule, table.warmup_epsilon)
+        self._epsilon = table.warmup_epsilon
         self.unit_ns = lru_cache(maxsize=None)(self._unit_ns)
         self.least_ns = lru_cache(maxsize=None)(self._least_ns)
         self.ends_ns = lru_cache(maxsize=None)(self._ends_ns)
@@ -143,6 +144,7 @@ class Loads:
                 else 0
                 for before, after in pairs
             ],
+            epsilon=self._epsilon,
         )
 
     def decision(self, hosts: Sequence[Host], units: Sequence[int]) -> Decision:

@@ -66,6 +66,7 @@ def solve_several(request: Request, solve: Solve, most: int) -> Result:
         return found
     plan = Plan(
         schedule=request.table.schedule,
+        warmup_epsilon=request.table.warmup_epsilon,
         pipelines=search.best,
         problem_digest=request.table.problem_digest,
         table_digest=table_digest(request.table),

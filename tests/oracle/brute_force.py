@@ -195,6 +195,7 @@ def to_plan(problem: Problem, table: CostTable, found: Found) -> Plan:
         )
     return Plan(
         schedule=problem.training.schedule,
+        warmup_epsilon=problem.training.epsilon,
         pipelines=(Pipeline(microbatches=q, stages=tuple(made)),),
         problem_digest=table.problem_digest,
         table_digest=table_digest(table),
@@ -343,7 +344,7 @@ def _splits(
         elif schedule != "gpipe":
             used = steps
             if used is None:
-                used = hapt_steps(forward, backward, kappa)
+                used = hapt_steps(forward, backward, kappa, problem.training.epsilon)
             warmups = [1] * p
             for i in range(p - 2, -1, -1):
                 warmups[i] = warmups[i + 1] + used[i]

@@ -24,6 +24,7 @@ from hetopt.problem.digest import problem_digest
 from hetopt.problem.problem import Problem
 from hetopt.problem.training.choices import FOLDED, INTERLEAVED, SCHEDULES, ScheduleName
 from hetopt.problem.training.principles import Principles
+from hetopt.problem.training.training import EPSILONS
 from hetopt.schedule.schedules import rule_of
 from tests.oracle import wide
 from tests.oracle.problems import draw_problem
@@ -117,6 +118,8 @@ _SLOWNESS = ((0.02, 1.0), (1.0, 0.3), (8.0, 1.0), (60.0, 0.01))
 def make_slow(seed: int, **options: Any) -> Instance:
     """Draw an instance under ``h-1f1b``; consecutive seeds have ever slower links.
 
+    Four seeds each have the default epsilon, and two others.
+
     Parameters
     ----------
     options
@@ -135,7 +138,15 @@ def make_slow(seed: int, **options: Any) -> Instance:
         )
         for part in instance.table.slices
     )
-    return replace(instance, table=replace(instance.table, slices=slices))
+    epsilon = EPSILONS[seed // len(_SLOWNESS) % len(EPSILONS)]
+    problem = instance.problem.under("h-1f1b", epsilon=epsilon)
+    table = replace(
+        instance.table,
+        slices=slices,
+        warmup_epsilon=epsilon,
+        problem_digest=problem_digest(problem),
+    )
+    return Instance(seed=seed, problem=problem, table=table)
 
 
 def make_chunked(seed: int, chunks: int, **options: Any) -> Instance:

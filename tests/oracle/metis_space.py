@@ -186,7 +186,9 @@ def _warmups(
             step = 1 + (hosts[i][0] != hosts[i + 1][0])
         if step is None:
             longest = max(pace, *kappa)
-            step = 1 if 100 * kappa[i] <= longest else 2 + (2 * kappa[i] > longest)
+            assert table.warmup_epsilon is not None
+            quick = round(1 / table.warmup_epsilon) * kappa[i] <= longest
+            step = 1 if quick else 2 + (2 * kappa[i] > longest)
         counts.insert(0, counts[0] + step)
     return counts
 

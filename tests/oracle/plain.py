@@ -169,6 +169,7 @@ def table(
     fields: dict[str, Any] = {
         "problem_digest": problem_digest(of),
         "schedule": of.training.schedule,
+        "warmup_epsilon": of.training.epsilon,
         "kinds": kinds,
         "cut_classes": ("hidden",),
         "units": (0, *(1 for _ in range(of.model.layers)), 2),
@@ -192,6 +193,7 @@ def plan(
     """A plan of one pipeline with the right digests."""
     return Plan(
         schedule=of.training.schedule,
+        warmup_epsilon=of.training.epsilon,
         pipelines=(Pipeline(microbatches=microbatches, stages=tuple(stages)),),
         problem_digest=problem_digest(of),
         table_digest=table_digest(costs),

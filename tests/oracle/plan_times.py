@@ -93,16 +93,21 @@ class Pieces:
 
 
 def hapt_steps(
-    forward: Sequence[int], backward: Sequence[int], kappa: Sequence[int]
+    forward: Sequence[int],
+    backward: Sequence[int],
+    kappa: Sequence[int],
+    epsilon: float | None,
 ) -> list[int]:
     """HAPT Eq. 1, 2, 10: how many warm-ups a stage has more than the next."""
+    assert epsilon is not None
+    least = Fraction(epsilon).limit_denominator(1000)
     longest = max(f + b for f, b in zip(forward, backward, strict=True))
     if kappa:
         longest = max(longest, *kappa)
     steps = []
     for k in kappa:
         share = Fraction(k, longest)
-        steps.append(1 if share <= Fraction(1, 100) else -((-1 - 2 * share) // 1))
+        steps.append(1 if share <= least else -((-1 - 2 * share) // 1))
     return [int(step) for step in steps]
 
 

@@ -154,6 +154,7 @@ def draw_table(
     return CostTable(
         problem_digest=problem_digest(problem),
         schedule=problem.training.schedule,
+        warmup_epsilon=problem.training.epsilon,
         kinds=tuple(kinds),
         cut_classes=tuple(cut_classes),
         units=tuple(units),

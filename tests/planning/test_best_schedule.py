@@ -36,6 +36,9 @@ if TYPE_CHECKING:
     from hetopt.problem.training.choices import ScheduleName
     from hetopt.solvers.request import Solve
 
+    #: A schedule and its epsilon.
+    Variant = tuple[ScheduleName, float | None]
+
 SOLVE = partial(search, solver="dp", objective="closed")
 
 
@@ -70,28 +73,34 @@ class RequestOf:
 def under(problem: Problem, table: CostTable) -> CostTable:
     """Return a table under the schedule of a problem."""
     schedule = problem.training.schedule
-    table = replace(table, schedule=schedule, problem_digest=problem_digest(problem))
+    table = replace(
+        table,
+        schedule=schedule,
+        warmup_epsilon=problem.training.epsilon,
+        problem_digest=problem_digest(problem),
+    )
     if rule_of(schedule).folded:
         return folded(with_weights(table))
     return with_weights(table) if rule_of(schedule).splits else table
 
 
-def optima(request: Request) -> dict[ScheduleName, float]:
-    """Return the least closed form of each schedule that has a plan, by all plans."""
-    found: dict[ScheduleName, float] = {}
-    for name in (*ONE_CHUNK, FOLDED):
+def optima(request: Request) -> dict[Variant, float]:
+    """Return the least closed form of each variant that has a plan, by all plans."""
+    found: dict[Variant, float] = {}
+    for variant in schedule_variants(request.problem, ()):
         try:
-            problem = ScheduleVariant(schedule=name).of(request.problem)
+            problem = variant.of(request.problem)
             table = under(problem, request.table)
         except InputError:
             continue
         answer = brute_force.solve(problem, table)
         if answer.shapes:
-            found[name] = float(answer.shapes[0].closed_form_ns) * 1e-9
+            value = float(answer.shapes[0].closed_form_ns) * 1e-9
+            found[variant.schedule, variant.warmup_epsilon] = value
     return found
 
 
-def ensure_true(found: BestSchedule, known: dict[ScheduleName, float]) -> None:
+def ensure_true(found: BestSchedule, known: dict[Variant, float]) -> None:
     """Fail if a claim is untrue, or does not survive being written and read."""
     result = found.result
     data = result.to_json()
@@ -99,9 +108,10 @@ def ensure_true(found: BestSchedule, known: dict[ScheduleName, float]) -> None:
     assert Result.from_json(data).to_json() == data
     assert {each.schedule for each in result.schedules} == set(SCHEDULES)
     for each in result.schedules:
-        assert each.counts or each.schedule not in known
-        if each.lower_bound_s is not None and each.schedule in known:
-            assert each.lower_bound_s <= known[each.schedule] * (1 + 1e-9)
+        variant = each.schedule, each.warmup_epsilon
+        assert each.counts or variant not in known
+        if each.lower_bound_s is not None and variant in known:
+            assert each.lower_bound_s <= known[variant] * (1 + 1e-9)
     if known and result.lower_bound_s is not None:
         assert result.lower_bound_s <= min(known.values()) * (1 + 1e-9)
 
@@ -121,6 +131,7 @@ def test_it_is_the_best_of_all_plans(seed: int, request_of: RequestOf) -> None:
         min(known.values()), rel=1e-6
     )
     assert found.result.best.plan.schedule == found.problem.training.schedule
+    assert found.result.best.plan.warmup_epsilon == found.problem.training.epsilon
     for each in found.result.schedules:
         known_status: tuple[str, ...] = ("optimal", "refuted", "infeasible")
         if each.schedule == FOLDED and each.reason is not None:
@@ -160,7 +171,7 @@ def test_an_interrupted_search_ends_with_its_plan_and_gap(
     for each in others:
         assert each.reason == "not searched: it was stopped before"
         assert each.lower_bound_s is not None
-    assert len(others) == len(ONE_CHUNK) + len(USUAL_CHUNKS)
+    assert len(others) == len(schedule_variants(request.problem)) - 1
     if found.result.best is not None:
         assert found.result.gap is not None
 
@@ -169,21 +180,23 @@ def test_what_was_open_is_searched_again_with_the_time_left(
     request_of: RequestOf,
 ) -> None:
     request = replace(request_of(3), deadline=Deadline.after(3600.0))
-    own = request.problem.training.schedule
-    asked: list[tuple[ScheduleName, float | None]] = []
+    training = request.problem.training
+    own: Variant = training.schedule, training.epsilon
+    asked: list[tuple[Variant, float | None]] = []
 
     def solve(request: Request) -> Result:
         result = SOLVE(request)
-        known = [name for name, _ in asked]
-        schedule = request.problem.training.schedule
-        asked.append((schedule, request.cutoff_s))
-        if schedule in known or schedule != own:
+        known = [variant for variant, _ in asked]
+        training = request.problem.training
+        variant = training.schedule, training.epsilon
+        asked.append((variant, request.cutoff_s))
+        if variant in known or variant != own:
             return result
         return replace(result, status="feasible", lower_bound_s=0.0, gap=1.0)
 
     found = best_schedule(request, solve, solver="dp")
     assert asked[0] == (own, None)
-    assert [name for name, _ in asked].count(own) == 2
+    assert [variant for variant, _ in asked].count(own) == 2
     assert asked[-1][0] == own
     assert asked[-1][1] is not None
     assert found.result.status == "optimal"
@@ -195,7 +208,7 @@ def test_of_equals_the_plan_of_the_problems_own_schedule_is_reported() -> None:
     variants = schedule_variants(problem)
     assert variants[0] == ScheduleVariant(schedule=problem.training.schedule)
     names = [each.schedule for each in variants if each.chunks == 1]
-    assert sorted(names) == sorted((*ONE_CHUNK, FOLDED))
+    assert sorted(names) == sorted((*ONE_CHUNK, FOLDED, *["h-1f1b"] * 2))
     assert tuple(each.chunks for each in variants if each.chunks > 1) == USUAL_CHUNKS
     own = schedule_variants(problem.under("interleaved-1f1b", 3), (2, 4))
     assert own[0] == ScheduleVariant(schedule="interleaved-1f1b", chunks=3)
@@ -209,6 +222,18 @@ def test_of_equals_the_plan_of_the_problems_own_schedule_is_reported() -> None:
         assert result.best is not None
         if len(result.best.plan.pipeline.stages) == 1:
             assert result.best.plan.schedule == name
+
+
+def test_every_usual_epsilon_is_tried_unless_the_problem_chooses_one() -> None:
+    def tried(problem: Problem) -> list[float | None]:
+        variants = schedule_variants(problem)
+        return [x.warmup_epsilon for x in variants if x.schedule == "h-1f1b"]
+
+    problem = read_problem_text(SMALL)
+    assert tried(problem) == tried(problem.under("h-1f1b")) == [0.05, 0.1, 0.01]
+    chosen = problem.under("h-1f1b", epsilon=1 / 30)
+    assert tried(chosen) == [1 / 30]
+    assert schedule_variants(chosen)[0].warmup_epsilon == 1 / 30
 
 
 def test_schedules_that_a_launcher_or_a_solver_lacks_are_passed_over() -> None:
@@ -235,9 +260,7 @@ def test_plan_takes_a_schedule() -> None:
     problem = read_problem_text(SMALL)
     best = hetopt.plan(problem, schedule=BEST, solver="dp", jobs=1)
     alone = [
-        hetopt.plan(
-            problem, schedule=each.schedule, chunks=each.chunks, solver="dp", jobs=1
-        ).best
+        hetopt.plan(each.of(problem), solver="dp", jobs=1).best
         for each in schedule_variants(problem, (2,))
     ]
     assert best.status == "optimal"
@@ -269,12 +292,13 @@ def test_plan_takes_chunks() -> None:
 @pytest.mark.slow
 def test_the_least_simulated_time_of_all() -> None:
     problem = read_problem_text(SMALL)
-    least = partial(hetopt.plan, problem, solver="dp", objective="simulated", jobs=1)
-    best = least(schedule=BEST)
+    least = partial(hetopt.plan, solver="dp", objective="simulated", jobs=1)
+    best = least(problem, schedule=BEST)
     times = []
     for each in best.schedules:
         if each.status != "passed-over":
-            alone = least(schedule=each.schedule)
+            chosen = problem.under(each.schedule, each.chunks, each.warmup_epsilon)
+            alone = least(chosen)
             assert alone.best is not None
             times.append(alone.best.iteration_time_s)
     assert best.status == "optimal"

@@ -155,3 +155,20 @@ def test_the_hash_seed_does_not_matter(seed: str) -> None:
         env={**os.environ, "PYTHONHASHSEED": seed},
     )
     assert done.stdout.strip() == digest(TEXT)
+
+
+def test_the_epsilon_counts_by_its_value() -> None:
+    """The former 1/100 leaves digests as they were when it could not be chosen."""
+
+    def under(settings: str) -> str:
+        return digest(TEXT.replace("seq_len: 1024", f"seq_len: 1024, {settings}"))
+
+    left_out = under("schedule: h-1f1b")
+    for same in ("0.05", "1/20", "0.05000000001", "null"):
+        assert under(f"schedule: h-1f1b, warmup_epsilon: {same}") == left_out
+    former = under("schedule: h-1f1b, warmup_epsilon: 0.01")
+    assert len({left_out, former, under("schedule: h-1f1b, warmup_epsilon: 0.1")}) == 3
+    assert former == (
+        "e8ce702088f32ed3aaa769904eb4fa03954fce7829dc952641fac93f29804c85"
+    )
+    assert under("schedule: 1f1b, warmup_epsilon: null") == under("schedule: 1f1b")

@@ -344,6 +344,37 @@ REPLACED = [
         "nodes: 2\n    overhead: 3",
         "6: clusters.0.overhead: is 3 without a unit, expected a memory size",
     ),
+    *(
+        (
+            SEQ,
+            f"{SEQ}\n  schedule: h-1f1b\n  warmup_epsilon: {value}",
+            f"19: training.warmup_epsilon: is {shown}, expected 1/n with a whole n "
+            "from 3 to 1000, such as 0.05 or 1/30",
+        )
+        for value, shown in (
+            ("0.03", "0.03"),
+            ("0.5", "0.5"),
+            ("1/2", "'1/2'"),
+            ("0", "0"),
+            ("-0.05", "-0.05"),
+            (".nan", "nan"),
+            ("0.0005", "0.0005"),
+            ("1/20 of it", "'1/20 of it'"),
+            ("true", "true"),
+            ("[0.05]", "a list"),
+        )
+    ),
+    (
+        SEQ,
+        SEQ + "\n  warmup_epsilon: 0.05",
+        "18: training.warmup_epsilon: is 0.05 with schedule virtual-1f1b, expected "
+        "schedule h-1f1b, or leave it out",
+    ),
+    (
+        SEQ,
+        SEQ + "\n  warmup_epsilom: 0.05",
+        "18: training.warmup_epsilom: is not a known field (did you mean 'warmup_eps",
+    ),
     (SEQ, SEQ + "\n  reserve: 1.5", "18: training.reserve: is 1.5, expected a fracti"),
     (SEQ, SEQ + "\n  reserve: six%", "18: training.reserve: is 'six%', expected a fra"),
     (SEQ, SEQ + "\n  recompute: some", "18: training.recompute: is 'some', expected o"),

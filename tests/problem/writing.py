@@ -222,6 +222,7 @@ def _training(training: Training) -> dict[str, Any]:
             name: list(policies) for name, policies in training.recompute.items()
         },
         "schedule": training.schedule,
+        "warmup_epsilon": training.warmup_epsilon,
         **({} if training.moe == EVEN else {"moe": _dispatch(training.moe)}),
         "reserve": training.reserve,
     }

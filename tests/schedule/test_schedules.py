@@ -154,7 +154,12 @@ def best(name: str, problem: Problem, table: CostTable, schedule: str) -> Priced
     training = replace(problem.training, schedule=schedule)  # type: ignore[arg-type]
     problem = replace(problem, training=training)
     digest = problem_digest(problem)
-    table = replace(table, schedule=training.schedule, problem_digest=digest)
+    table = replace(
+        table,
+        schedule=training.schedule,
+        warmup_epsilon=training.epsilon,
+        problem_digest=digest,
+    )
     params = RaceParams(jobs=0)
     found = load(name)(Request(problem=problem, table=table, params=params)).best
     assert found is not None

@@ -17,6 +17,7 @@ from hetopt.check.plan.reading import (
 )
 from hetopt.check.plan.schedule.schedules import STEPS
 from hetopt.problem.training.choices import SCHEDULES
+from hetopt.problem.training.training import written_epsilon
 from hetopt.results.per_schedule import ScheduleBound, ScheduleStatus
 from hetopt.results.result import OPTIMALITY_GAP
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from hetopt.plans.plan import Plan
+    from hetopt.problem.training.choices import ScheduleName
 
 #: Relative difference up to which two numbers count as equal.
 _TOLERANCE = 1e-9
@@ -45,6 +47,7 @@ class Schedules:
             choice(entry, "schedule", SCHEDULES, place)
             if "chunks" in entry:
                 whole(entry, "chunks", place)
+            written_epsilon(entry, place)
             choice(entry, "status", choices(ScheduleStatus), place)
             for key in ("objective_s", "lower_bound_s", "search_time_s"):
                 number(entry, key, place)
@@ -70,14 +73,14 @@ class Schedules:
         plan, value
             The reported plan and its objective value; None without a plan.
         """
-        counts = Counter((each.schedule, each.chunks) for each in self._claims)
+        counts = Counter(map(_variant, self._claims))
         named = {each.schedule for each in self._claims}
         for name in SCHEDULES:
             if name not in named:
                 yield f"schedules: {name} is missing"
-        for (name, chunks), count in counts.items():
+        for (name, chunks, epsilon), count in counts.items():
             if count > 1:
-                said = f"{name} (chunks: {chunks})"
+                said = f"{name} (chunks: {chunks}, warmup_epsilon: {epsilon})"
                 yield f"schedules: {said} is listed {count} times, expected once"
             if STEPS[name].interleaved != (chunks > 1):
                 yield f"schedules: {name} has {counted(chunks, 'chunk')}"
@@ -98,7 +101,11 @@ class Schedules:
 
 
 def _is_of(claim: ScheduleBound, plan: Plan) -> bool:
-    return (claim.schedule, claim.chunks) == (plan.schedule, plan.chunks)
+    return _variant(claim) == _variant(plan)
+
+
+def _variant(of: ScheduleBound | Plan) -> tuple[ScheduleName, int, float | None]:
+    return of.schedule, of.chunks, of.warmup_epsilon
 
 
 def _alone(claim: ScheduleBound) -> Iterator[str]:

@@ -176,6 +176,8 @@ def _whole_findings(problem: Problem, table: CostTable, plan: Plan) -> Iterator[
     chunks = problem.training.chunks
     if plan.chunks != chunks:
         yield f"chunks: {plan.chunks}, the problem says {chunks}"
+    if plan.warmup_epsilon != (epsilon := problem.training.epsilon):
+        yield f"warmup_epsilon: {plan.warmup_epsilon}, the problem says {epsilon}"
     if problem.training.lengths is not None:
         yield from length_findings(problem, plan)
     elif any(pipeline.mix is not None for pipeline in plan.pipelines):

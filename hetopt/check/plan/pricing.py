@@ -261,7 +261,8 @@ class PricedStages:
         clusters = [stage.cluster for stage in stages]
         # under auto the plan chooses its warm-ups
         free = STEPS[self.times.schedule].free
-        expected = self.warmups if free else warmups(self.times, clusters)
+        epsilon = self.problem.training.epsilon
+        expected = self.warmups if free else warmups(self.times, clusters, epsilon)
         for i, (before, after) in enumerate(pairwise(self.warmups), start=1):
             if free and after > before:
                 yield f"stage {i}: warmup {after}, more than {before} before it"

@@ -12,7 +12,7 @@ from hetopt.errors import InputError
 from hetopt.plans.plan import MOST_PIPELINES, PLAN_SCHEMA, Plan
 from hetopt.problem.training.choices import RECOMPUTE, RESHARDING, SCHEDULE_CHOICES
 from hetopt.problem.training.principles import Principles
-from hetopt.problem.training.training import chunks_fault
+from hetopt.problem.training.training import chunks_fault, written_epsilon
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -37,6 +37,7 @@ def read_plan(data: object, field: str) -> Plan:
     fault = chunks_fault(plan["schedule"], plan.get("chunks", 1))
     if fault is not None:
         raise InputError(fault, field=_join(field, "chunks"))
+    written_epsilon(plan, field)
     text(plan, "problem_digest", field)
     text(plan, "table_digest", field)
     pipelines = items(plan, "pipelines", field)

@@ -140,6 +140,8 @@ def table_findings(problem: Problem, table: CostTable) -> Iterator[str]:
             f"{chunks}"
         )
         return
+    if table.warmup_epsilon != (epsilon := problem.training.epsilon):
+        yield f"table: epsilon {table.warmup_epsilon}, the problem says {epsilon}"
     body = [
         kind for kind, inside in zip(table.kinds, table.body, strict=True) if inside
     ]

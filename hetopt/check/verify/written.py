@@ -46,10 +46,12 @@ def written(
     if STEPS[times.schedule].free:
         counts = _least_warmups(times, period_ps)
     else:
-        counts = warmups(times, [stage.cluster for stage in stages])
+        on = [stage.cluster for stage in stages]
+        counts = warmups(times, on, table.warmup_epsilon)
     return Plan(
         schedule=table.schedule,
         chunks=table.chunks,
+        warmup_epsilon=table.warmup_epsilon,
         pipelines=(
             replace(
                 pipeline,

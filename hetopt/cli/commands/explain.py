@@ -192,6 +192,7 @@ def _reread(table: CostTable, scheduled: Problem) -> CostTable:
     return replace(
         table,
         schedule=scheduled.training.schedule,
+        warmup_epsilon=scheduled.training.epsilon,
         problem_digest=problem_digest(scheduled),
     )
 

@@ -214,7 +214,8 @@ def _asked(options: argparse.Namespace) -> Asked:
     # This inserts the content of the files that the document names.
     problem_of(document, path)
     after_it = with_nodes(document, after)
-    left = problem_of(after_it, path).under(plan.schedule, plan.chunks)
+    left = problem_of(after_it, path)
+    left = left.under(plan.schedule, plan.chunks, plan.warmup_epsilon)
     if options.relax is None:
         principles = read_principles({"relaxed": [], **data})
     else:

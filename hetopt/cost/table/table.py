@@ -101,6 +101,8 @@ class CostTable(_Digested, Shown):
     chunks, way_back
         As in every slice. With several chunks ``units`` and ``cuts`` are those of one
         chunk: the units at the ends of the model, and between them a v-th of its body.
+    warmup_epsilon
+        Of ``h-1f1b`` (``Training.epsilon``); None with other schedules.
     pairs
         As in every slice. If given, ``units`` and ``cuts`` are those of pairs.
 
@@ -137,6 +139,7 @@ class CostTable(_Digested, Shown):
     peak_flops: tuple[float, ...]
     per_unit: UnitTable | None = None
     chunks: int = 1
+    warmup_epsilon: float | None = None
     way_back: int | None = None
     pairs: tuple[tuple[int, int], ...] | None = None
 

@@ -76,6 +76,7 @@ from hetopt.errors import DigestError, InputError
 from hetopt.plans.strategy import DEGREES, expert_degrees_to_json
 from hetopt.problem.digest import problem_digest
 from hetopt.problem.training.choices import RECOMPUTE, RESHARDING
+from hetopt.problem.training.training import FORMER_EPSILON
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -137,6 +138,8 @@ def _to_json(
     if table.way_back is not None:
         data["chunks"] = table.chunks
         data["way_back"] = table.cut_classes[table.way_back]
+    if table.warmup_epsilon not in (None, FORMER_EPSILON):
+        data["warmup_epsilon"] = table.warmup_epsilon
     if table.pairs is not None:
         data["pairs"] = [[table.kinds[kind] for kind in pair] for pair in table.pairs]
     if table.per_unit is not None:
@@ -319,6 +322,7 @@ def _check_problem(table: CostTable, problem: Problem, file: str | None) -> None
         ("cuts", tuple(table.cut_classes[c] for c in table.cuts), cuts),
         ("schedule", table.schedule, training.schedule),
         ("chunks", table.chunks, training.chunks),
+        ("warmup_epsilon", table.warmup_epsilon, training.epsilon),
         ("tokens", table.tokens, training.tokens),
     ):
         if found != expected:

@@ -22,6 +22,7 @@ from hetopt.cost.table_file.pairs import PairReader
 from hetopt.plans.strategy import EXPERT_DEGREES, Strategy
 from hetopt.problem.quantity import TOO_MANY_BYTES
 from hetopt.problem.training.choices import RECOMPUTE, RESHARDING, SCHEDULE_CHOICES
+from hetopt.problem.training.training import written_epsilon
 from hetopt.schedule.shares import SharedLinks
 
 if TYPE_CHECKING:
@@ -84,6 +85,7 @@ class TableReader(PairReader):
         return CostTable(
             problem_digest=self._text(top, "", "problem_digest"),
             schedule=self.schedule,
+            warmup_epsilon=written_epsilon(top, file=self.file),
             kinds=kinds,
             cut_classes=cut_classes,
             units=units,

@@ -223,7 +223,11 @@ class _Mixer:
             warmups = tuple(stage.warmup for stage in scheduled.pipeline.stages)
             if len(warmups) != len(rows):
                 return None
-        table = replace(self._costs, schedule=scheduled.schedule)
+        table = replace(
+            self._costs,
+            schedule=scheduled.schedule,
+            warmup_epsilon=scheduled.warmup_epsilon,
+        )
         microbatches = of(MICROBATCHES).pipeline.microbatches
         decision = decision_of(table, microbatches, rows, units, warmups)
         try:

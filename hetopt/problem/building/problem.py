@@ -324,6 +324,7 @@ def _build_training(
         },
         schedule=spec.schedule,
         chunks=spec.chunks,
+        warmup_epsilon=spec.warmup_epsilon,
         sequence_parallel=spec.sequence_parallel,
         attention=spec.attention,
         cross_entropy=spec.cross_entropy,

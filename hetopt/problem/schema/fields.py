@@ -40,6 +40,7 @@ from hetopt.problem.training.choices import (
     Resharding,
     ScheduleName,
 )
+from hetopt.problem.training.training import EPSILON_EXPECTED, is_epsilon
 
 #: Most characters of a name; paths are names, too.
 MAX_NAME = 1000
@@ -368,6 +369,16 @@ def read_fraction(value: Any) -> float:
     if number is None or not 0 <= number < 1:
         raise field_error(f"is {describe(value)}, {expected}")
     return number
+
+
+def read_epsilon(value: Any) -> float:
+    """Read 0.05 or "1/20"."""
+    given = value
+    if isinstance(value, str) and re.fullmatch(r"1/[1-9]\d{0,3}", value.strip()):
+        given = 1 / int(value.strip()[2:])
+    if not is_epsilon(given):
+        raise field_error(f"is {describe(value)}, {EPSILON_EXPECTED}")
+    return float(1 / round(1 / given))
 
 
 #: Token budgets are powers of two: 2M tokens are 2 * 2**20.

@@ -45,6 +45,7 @@ from hetopt.problem.schema.fields import (
     field_error,
     or_none,
     read_batch,
+    read_epsilon,
     read_fraction,
     read_recompute,
 )
@@ -54,7 +55,11 @@ from hetopt.problem.schema.model import ModelSpec
 from hetopt.problem.schema.nodes import Nodes
 from hetopt.problem.schema.pins import PinSpec
 from hetopt.problem.training.choices import RECOMPUTE
-from hetopt.problem.training.training import DEFAULT_RESERVE, chunks_fault
+from hetopt.problem.training.training import (
+    DEFAULT_RESERVE,
+    chunks_fault,
+    epsilon_fault,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -234,6 +239,16 @@ class TrainingSpec(Strict):
         description="Parts of the model that every stage holds, virtual stages a "
         "device: 2 or more with interleaved-1f1b, 1 with any other schedule.",
     )
+    warmup_epsilon: Annotated[
+        float | None,
+        or_none(read_epsilon),
+        WithJsonSchema({"type": ["number", "string"], "examples": [0.05, "1/20"]}),
+    ] = Field(
+        None,
+        description="Of h-1f1b: a boundary whose transfer takes at most this share of "
+        "the longest stage or transfer adds one warm-up, a slower one two or three "
+        "(HAPT, Eq. 2). Default: 0.05; with --schedule best also 0.1 and 0.01.",
+    )
     sequence_parallel: Flag = Field(
         True,
         description="Whether tensor parallelism splits norms and residuals by tokens.",
@@ -263,11 +278,12 @@ class TrainingSpec(Strict):
     )
 
     @model_validator(mode="after")
-    def _chunks_go_with_schedule(self) -> TrainingSpec:
-        fault = chunks_fault(self.schedule, self.chunks)
-        if fault is None:
-            return self
-        raise field_error(fault, "chunks")
+    def _goes_with_schedule(self) -> TrainingSpec:
+        if (fault := chunks_fault(self.schedule, self.chunks)) is not None:
+            raise field_error(fault, "chunks")
+        if (fault := epsilon_fault(self.schedule, self.warmup_epsilon)) is not None:
+            raise field_error(fault, "warmup_epsilon")
+        return self
 
 
 def _read_latency(value: Any) -> dict[str, str]:

@@ -33,6 +33,8 @@ SCHEDULE_CHOICES: tuple[ScheduleName, ...] = get_args(ScheduleName)
 SCHEDULES: tuple[ScheduleName, ...] = SCHEDULE_CHOICES[:-1]
 #: The only schedule whose stages hold several chunks of the model.
 INTERLEAVED: ScheduleName = "interleaved-1f1b"
+#: The only schedule whose warm-ups depend on times: ``Training.warmup_epsilon``.
+ADAPTIVE: ScheduleName = "h-1f1b"
 #: The only schedule that folds the model in two: every stage has two chunks.
 FOLDED: ScheduleName = "zb-v"
 RESHARDING: tuple[Resharding, ...] = get_args(Resharding)

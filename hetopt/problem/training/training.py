@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from hetopt.base.words import describe
 from hetopt.errors import InputError
-from hetopt.problem.training.choices import INTERLEAVED
+from hetopt.problem.training.choices import ADAPTIVE, INTERLEAVED
 from hetopt.problem.training.dispatch import EVEN, Dispatch
 from hetopt.problem.training.lengths import lengths_fault, sequences_of
 
@@ -26,6 +27,16 @@ if TYPE_CHECKING:
 
 #: Share of device memory kept free besides the overhead (MODEL.md section 5).
 DEFAULT_RESERVE = 0.0
+#: HAPT's epsilon (Eq. 2), first the default: MODEL.md section 4 argues for it. A search
+#: for the best schedule tries all of them.
+EPSILONS = (0.05, 0.1, 0.01)
+#: What h-1f1b had before it could be chosen: files without the field have it.
+FORMER_EPSILON = 0.01
+#: Epsilon is 1 / n; the largest n.
+MOST_PARTS = 1000
+EPSILON_EXPECTED = (
+    f"expected 1/n with a whole n from 3 to {MOST_PARTS}, such as 0.05 or 1/30"
+)
 
 
 def chunks_fault(schedule: ScheduleName, chunks: int) -> str | None:
@@ -35,6 +46,51 @@ def chunks_fault(schedule: ScheduleName, chunks: int) -> str | None:
         return None
     expected = "2 or more" if interleaved else f"1, or schedule {INTERLEAVED}"
     return f"is {chunks} with schedule {schedule}, expected {expected}"
+
+
+def is_epsilon(value: object) -> bool:
+    """Whether a value is 1 / n, n whole: times are compared with it exactly.
+
+    It is below 1 / 2, as otherwise HAPT's Eq. 2 has no second case.
+    """
+    if isinstance(value, int | float) and 1 / (MOST_PARTS + 1) < value < 0.4:
+        return abs(value * round(1 / value) - 1) < 1e-9
+    return False
+
+
+def epsilon_fault(schedule: ScheduleName, epsilon: object) -> str | None:
+    """Return why a schedule cannot have this ``warmup_epsilon``, or None."""
+    given = f"is {describe(epsilon)}"
+    if epsilon is not None and schedule != ADAPTIVE:
+        given += f" with schedule {schedule}"
+        return f"{given}, expected schedule {ADAPTIVE}, or leave it out"
+    good = epsilon is None or is_epsilon(epsilon)
+    return None if good else f"{given}, {EPSILON_EXPECTED}"
+
+
+def written_epsilon(
+    data: Mapping[str, Any], where: str = "", file: str | None = None
+) -> float | None:
+    """Return ``warmup_epsilon`` of a plan, table or other record in JSON.
+
+    Parameters
+    ----------
+    where, file
+        Field of the record, and its file, for error messages.
+
+    Raises
+    ------
+    InputError
+        The record's schedule cannot have it.
+    """
+    schedule, epsilon = data["schedule"], data.get("warmup_epsilon")
+    fault = epsilon_fault(schedule, epsilon)
+    if fault is not None:
+        field = f"{where}.warmup_epsilon".lstrip(".")
+        raise InputError(fault, file=file, field=field)
+    if epsilon is None and schedule == ADAPTIVE:
+        return FORMER_EPSILON
+    return epsilon
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,6 +119,10 @@ class Training:
     chunks
         Parts of the model that every stage holds (v): virtual stages per device. 2 or
         more with ``interleaved-1f1b``, 1 with any other schedule.
+    warmup_epsilon
+        Of ``h-1f1b`` alone, HAPT's epsilon (Eq. 2): a boundary whose transfer takes at
+        most this share of the longest stage or transfer adds one warm-up. It is 1 / n
+        with a whole n. None: not chosen (``epsilon``).
     sequence_parallel
         Whether tensor parallelism also splits norms and residuals, by tokens.
     attention, cross_entropy
@@ -86,6 +146,7 @@ class Training:
     recompute: Mapping[str, tuple[Recompute, ...]] = field(default_factory=dict)
     schedule: ScheduleName = "virtual-1f1b"
     chunks: int = 1
+    warmup_epsilon: float | None = None
     sequence_parallel: bool = True
     attention: Kernel = "fused"
     cross_entropy: Kernel = "fused"
@@ -107,12 +168,22 @@ class Training:
         if fault is not None:
             msg = f"chunks {fault}"
             raise ValueError(msg)
+        fault = epsilon_fault(self.schedule, self.warmup_epsilon)
+        if fault is not None:
+            msg = f"warmup_epsilon {fault}"
+            raise ValueError(msg)
         if self.zero not in range(4):
             msg = f"zero is {self.zero}, expected 0, 1, 2 or 3"
             raise ValueError(msg)
         if not 0 <= self.reserve < 1:
             msg = f"reserve is {self.reserve}, expected at least 0 and less than 1"
             raise ValueError(msg)
+
+    @property
+    def epsilon(self) -> float | None:
+        """``warmup_epsilon``, or its default; None with schedules that have none."""
+        default = EPSILONS[0] if self.schedule == ADAPTIVE else None
+        return self.warmup_epsilon or default
 
     @property
     def sequences(self) -> Mapping[int, int]:
@@ -130,7 +201,12 @@ class Training:
         """Return the settings with sequences of this length only."""
         return replace(self, seq_len=tokens, lengths=None)
 
-    def under(self, schedule: ScheduleName, chunks: int | None = None) -> Training:
+    def under(
+        self,
+        schedule: ScheduleName,
+        chunks: int | None = None,
+        epsilon: float | None = None,
+    ) -> Training:
         """Return the settings with another schedule.
 
         Parameters
@@ -138,6 +214,8 @@ class Training:
         chunks
             Chunks of every stage; None: the present ones with ``interleaved-1f1b``,
             otherwise 1.
+        epsilon
+            Its ``warmup_epsilon``; None: the present one with ``h-1f1b``.
 
         Raises
         ------
@@ -149,4 +227,6 @@ class Training:
         fault = chunks_fault(schedule, chunks)
         if fault is not None:
             raise InputError(fault, field="training.chunks")
-        return replace(self, schedule=schedule, chunks=chunks)
+        if schedule == ADAPTIVE:
+            epsilon = epsilon or self.warmup_epsilon
+        return replace(self, schedule=schedule, chunks=chunks, warmup_epsilon=epsilon)

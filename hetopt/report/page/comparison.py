@@ -9,7 +9,7 @@ from hetopt.report.page.bars import Bar, Span, bars
 from hetopt.report.page.markup import table
 from hetopt.report.rounding import differences, rounded
 from hetopt.report.rows import chain
-from hetopt.report.summary import amount, in_chunks
+from hetopt.report.summary import amount, named_schedule
 
 if TYPE_CHECKING:
     from hetopt.report.page.contents import Contents, ReportedPlan
@@ -62,7 +62,7 @@ def _cells(plan: ReportedPlan, *, priced: bool) -> list[object]:
     return [
         plan.name,
         f"{len(pipeline.stages)} x {pipeline.microbatches}",
-        in_chunks(plan.plan.schedule, plan.plan.chunks),
+        named_schedule(plan.plan),
         plan.plan.devices,
         f"{price.closed_form_s:.4f}",
         f"{price.iteration_time_s:.4f}",

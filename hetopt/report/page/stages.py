@@ -11,7 +11,7 @@ from hetopt.report.page.colours import cluster_colour
 from hetopt.report.page.markup import folded, table, tag, words
 from hetopt.report.plan_report import BYTES_PER_GB, boundary_table, stage_table
 from hetopt.report.rows import stage_rows
-from hetopt.report.summary import in_chunks, offloads, shape
+from hetopt.report.summary import named_schedule, offloads, shape
 from hetopt.report.whatif.mixing import balance_text
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def _picture(plan: ReportedPlan) -> str:
         _bars("idle", rows, colours, (_idle(row, scale) for row in rows)),
     )
     unused = [name for name in colours if name not in {row.cluster for row in rows}]
-    notes = [f"schedule {in_chunks(plan.plan.schedule, plan.plan.chunks)}"]
+    notes = [f"schedule {named_schedule(plan.plan)}"]
     notes += [f"not used: {', '.join(unused)}"] if unused else []
     notes += offloads(own for own in plan.problem.clusters if own.name not in unused)
     return tag(

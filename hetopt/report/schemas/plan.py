@@ -8,6 +8,7 @@ from hetopt.report.schemas.several import MIX, SHARE
 from hetopt.report.schemas.words import (
     DIGEST,
     DRAFT,
+    EPSILON,
     SECONDS,
     TEXT,
     Schema,
@@ -82,7 +83,8 @@ PLAN_RECORD = record(
         "chunks": {
             **whole(2),
             "description": "Of every stage; units are then of one of them.",
-        }
+        },
+        "warmup_epsilon": EPSILON,
     },
 )
 

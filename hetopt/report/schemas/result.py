@@ -76,7 +76,13 @@ _SCHEDULES: Schema = {
                     **or_null(TEXT),
                     "description": "Why it was not searched.",
                 },
-            }
+            },
+            {
+                "warmup_epsilon": {
+                    **or_null(POSITIVE),
+                    "description": "Of `h-1f1b`; 0.01 if missing.",
+                }
+            },
         ),
         1,
     ),

@@ -16,6 +16,7 @@ from hetopt.report.schemas.plan import OTHERS, STRATEGY
 from hetopt.report.schemas.words import (
     DIGEST,
     DRAFT,
+    EPSILON,
     POSITIVE,
     TEXT,
     Schema,
@@ -123,6 +124,7 @@ TABLE: Schema = {
                 **whole(2),
                 "description": "Of every stage; units are then of one of them.",
             },
+            "warmup_epsilon": EPSILON,
             "way_back": {
                 **TEXT,
                 "description": "Cut class from the last stage back to the first.",

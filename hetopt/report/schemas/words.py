@@ -44,3 +44,7 @@ def record(required: Schema, optional: Schema | None = None) -> Schema:
 
 SECONDS: Schema = {"type": "number", "minimum": 0}
 POSITIVE: Schema = {"type": "number", "exclusiveMinimum": 0}
+EPSILON: Schema = {
+    **POSITIVE,
+    "description": "HAPT's epsilon, that h-1f1b has; older files have 0.01 without it.",
+}

@@ -47,6 +47,11 @@ def other(data: dict[str, Any]) -> dict[str, Any]:
     return claim
 
 
+def adaptive(data: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the claims on the schedule that has an epsilon."""
+    return [x for x in data["schedules"] if x["schedule"] == "h-1f1b"]
+
+
 def test_the_truth_passes(found: BestSchedule) -> None:
     data = found.result.to_json()
     assert check_result(found.problem, found.table, data) == []
@@ -57,7 +62,11 @@ def test_the_truth_passes(found: BestSchedule) -> None:
     [
         (lambda x: x["schedules"].pop(1), "is missing"),
         (lambda x: x["schedules"][-1].update(chunks=1), "has 1 chunk"),
-        (lambda x: x["schedules"].append(other(x)), "(chunks: 1) is listed 2 times"),
+        (
+            lambda x: x["schedules"].append(other(x)),
+            "_epsilon: None) is listed 2 times",
+        ),
+        (lambda x: adaptive(x)[1].update(warmup_epsilon=0.05), "is listed 2 times"),
         (lambda x: other(x).update(lower_bound_s=1e-3), "settlements and schedules"),
         (lambda x: other(x).update(lower_bound_s=1e-3), "is refuted, but bounded by"),
         (lambda x: other(x).update(lower_bound_s=None), "some schedule has no bound"),

@@ -27,7 +27,7 @@ def training(**changes: Any) -> dict[str, Any]:
         ("1f1b", (3, 2, 1)),
         ("eager-1f1b", (5, 3, 1)),
         ("virtual-1f1b", (4, 3, 1)),
-        ("h-1f1b", (5, 3, 1)),
+        ("h-1f1b", (3, 2, 1)),
         ("gpipe", (2, 2, 2)),
     ],
 )
@@ -46,18 +46,42 @@ def test_warmups(schedule: ScheduleName, expected: tuple[int, ...]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("transfer_ns", "first"), [(90, 3), (91, 5), (4500, 5), (4501, 7), (9001, 7)]
+    ("epsilon", "quick_ns"), [(None, 450), (0.05, 450), (0.01, 90), (1 / 30, 300)]
 )
-def test_h_1f1b_warms_up_by_the_boundary(transfer_ns: int, first: int) -> None:
-    """The slowest stage takes 9000 ns: thresholds are 90 and 4500 ns."""
-    stages = [
-        replace(each, warmup=count)
-        for each, count in zip(STAGES, (first, (first + 1) // 2, 1), strict=True)
-    ]
+def test_h_1f1b_warms_up_by_the_boundary(epsilon: float | None, quick_ns: int) -> None:
+    """The slowest stage takes 9000 ns, half of that is 4500 ns."""
+    changed = replace(plain.TRAINING, schedule="h-1f1b", warmup_epsilon=epsilon)
+    for transfer_ns, first in (
+        (quick_ns, 3),
+        (quick_ns + 1, 5),
+        (4500, 5),
+        (4501, 7),
+        (9001, 7),
+    ):
+        stages = [
+            replace(each, warmup=count)
+            for each, count in zip(STAGES, (first, (first + 1) // 2, 1), strict=True)
+        ]
+        own = {"transfer_ns": transfer_ns}
+        assert findings(stages, training=changed, changes=own) == []
+
+
+def test_warm_ups_of_another_epsilon_are_refused() -> None:
+    """The transfer of 100 ns is up to 9000 / 20, and more than 9000 / 100."""
     changed = replace(plain.TRAINING, schedule="h-1f1b")
-    assert findings(stages, training=changed, changes={"transfer_ns": transfer_ns}) == (
-        []
-    )
+    former = [
+        replace(each, warmup=count)
+        for each, count in zip(STAGES, (5, 3, 1), strict=True)
+    ]
+    assert findings(former, training=changed) == [
+        "stage 0: warmup 5, h-1f1b gives 3",
+        "stage 1: warmup 3, h-1f1b gives 2",
+    ]
+    problem = plain.problem(training=changed)
+    costs = plain.table(problem, (WIDE, NARROW))
+    said = replace(plain.plan(problem, costs, former), warmup_epsilon=0.01)
+    found = ["warmup_epsilon: 0.01, the problem says 0.05"]
+    assert findings_of(problem, costs, said) == found
 
 
 def test_memory_to_the_byte() -> None:

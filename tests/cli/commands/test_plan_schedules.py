@@ -51,9 +51,9 @@ def test_it_is_the_best_of_one_run_for_each(
     out = tmp_path / "plan.json"
     best = plan(problem, "--schedule", "best", out=out)
     printed = " ".join(capsys.readouterr().out.split())
-    assert (
-        f": proven optimal over {len(ONE_CHUNK) + 3} schedules; times off by" in printed
-    )
+    # zb-v, interleaved with 2 and with 4 chunks, h-1f1b with two more epsilons
+    number = len(ONE_CHUNK) + 5
+    assert f": proven optimal over {number} schedules; times off by" in printed
     assert "schedule status best plan lower bound search s" in printed
     assert main(["check", problem, str(out)]) == 0
     assert main(["simulate", problem, str(out)]) == 0
@@ -63,6 +63,11 @@ def test_it_is_the_best_of_one_run_for_each(
     ]
     chunks = ["--schedule", "interleaved-1f1b", "--chunks", "2"]
     alone.append(plan(problem, *chunks, out=tmp_path / "one.json"))
+    for epsilon in ("0.1", "0.01"):
+        chosen = tmp_path / "chosen.yaml"
+        settings = f"seq_len: 1024, schedule: h-1f1b, warmup_epsilon: {epsilon}"
+        chosen.write_text(SMALL.replace("seq_len: 1024", settings))
+        alone.append(plan(str(chosen), out=tmp_path / "one.json"))
     assert time_of(best) == min(map(time_of, alone))
 
 

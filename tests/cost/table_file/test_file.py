@@ -86,6 +86,23 @@ def test_malformed_gradients_of_weights(value: int | None, message: str) -> None
     assert message in str(caught.value)
 
 
+@pytest.mark.parametrize("epsilon", [None, 0.1, 0.01])
+def test_the_epsilon_survives(epsilon: float | None) -> None:
+    """A file without it was made when it was always 1/100."""
+    problem = PROBLEM.under("h-1f1b", epsilon=epsilon)
+    table = build_table(problem)
+    data = table_to_json(table)
+    assert data.get("warmup_epsilon", 0.01) == (epsilon or 0.05)
+    assert table_from_json(data, problem=problem).warmup_epsilon == (epsilon or 0.05)
+    assert "warmup_epsilon" not in DOCUMENT
+    with pytest.raises(
+        InputError, match=r"t.json: warmup_epsilon: is 0.03, expected 1"
+    ):
+        table_from_json({**data, "warmup_epsilon": 0.03}, file="t.json")
+    with pytest.raises(InputError, match="warmup_epsilon: differs from the problem"):
+        table_from_json({**data, "warmup_epsilon": 0.2}, problem=problem)
+
+
 def with_uplinks() -> tuple[Problem, CostTable]:
     problem = replace(
         PROBLEM,

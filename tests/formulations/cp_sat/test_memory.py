@@ -59,10 +59,10 @@ def test_first_stage_keeps_its_warmup(
 
 @pytest.mark.parametrize(
     ("transfer_ns", "in_flight"),
-    [(71, 3), (72, 5), (3550, 5), (3551, 7), (7100, 7), (20000, 7)],
+    [(355, 3), (356, 5), (3550, 5), (3551, 7), (7100, 7), (20000, 7)],
 )
 def test_thresholds_of_h_1f1b(transfer_ns: int, in_flight: int) -> None:
-    """HAPT Eq. 2: 0.01, 1/2 and 1 of the longest, here tau = 7100 of both ends."""
+    """HAPT Eq. 2: 1/20, 1/2 and 1 of the longest, here tau = 7100 of both ends."""
     heavy = with_cluster(
         with_cluster(table(), 0, forward_ns=(1100, 1000, 1100)),
         1,

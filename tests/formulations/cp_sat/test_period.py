@@ -64,7 +64,7 @@ def test_free_warm_ups_hide_any_boundary(transfer_ns: int) -> None:
     assert plan(costs, 2, 8, HALVES).value == expected
 
 
-@pytest.mark.parametrize(("transfer_ns", "delta"), [(93, 1), (94, 2), (4651, 3)])
+@pytest.mark.parametrize(("transfer_ns", "delta"), [(465, 1), (466, 2), (4651, 3)])
 def test_slow_boundary_under_h_1f1b(transfer_ns: int, delta: int) -> None:
     costs = with_slices(
         table(schedule="h-1f1b", transfer_ns=transfer_ns), occupancy_ns=0
@@ -156,8 +156,8 @@ def test_unused_cluster_does_not_lengthen_lambda_0() -> None:
     )
     costs = with_slices(
         costs,
-        # inside a: more than 0.01 of tau = 9300, less than 0.01 of a boundary to b
-        transfer_ns=[[[100, 20000], [20000, 100]]] * 2,
+        # inside a: more than 1/20 of tau = 9300, less than 1/20 of a boundary to b
+        transfer_ns=[[[500, 20000], [20000, 500]]] * 2,
         occupancy_ns=0,
         resharding=0,
     )

@@ -18,6 +18,8 @@ class Steps(NamedTuple):
     most
         The most on one cluster, unless ``free``; more than ``inside`` only if it
         depends on times.
+    parts
+        If it depends on times: 1 / ``warmup_epsilon`` unless the problem chooses one.
     all_first
         Whether all forwards come before the first backward.
     free
@@ -38,6 +40,7 @@ class Steps(NamedTuple):
     inside: int
     across: int
     most: int
+    parts: int = 0
     all_first: bool = False
     free: bool = False
     blocking: int = 0
@@ -51,17 +54,27 @@ class Steps(NamedTuple):
         apart = self.blocking or self.interleaved or self.splits or self.free
         return self.most == self.inside and not (apart or self.all_first)
 
-    def between(self, transfer: int, slowest: int, *, crosses: bool) -> int:
+    def between(
+        self,
+        transfer: int,
+        slowest: int,
+        *,
+        crosses: bool,
+        epsilon: float | None = None,
+    ) -> int:
         """Return the warm-ups that a boundary adds; not if ``all_first`` or ``free``.
 
         Parameters
         ----------
         transfer, slowest
             kappa, and lambda_0: the largest tau or kappa of the pipeline.
+        epsilon
+            The problem's ``warmup_epsilon``, 1 / n; None: 1 / ``parts``.
         """
         if self.most == self.inside:
             return self.across if crosses else self.inside
-        if 100 * transfer <= slowest:
+        parts = self.parts if epsilon is None else round(1 / epsilon)
+        if parts * transfer <= slowest:
             return self.inside
         # HAPT Eq. 1, 2 and 10: ceil(1 + 2 kappa / lambda_0)
         return self.inside - (-2 * transfer // slowest)
@@ -73,7 +86,7 @@ STEPS = {
     "1f1b-blocking": Steps(inside=1, across=1, most=1, blocking=2),
     "eager-1f1b": Steps(inside=2, across=2, most=2),
     "virtual-1f1b": Steps(inside=1, across=2, most=1),
-    "h-1f1b": Steps(inside=1, across=1, most=3),
+    "h-1f1b": Steps(inside=1, across=1, most=3, parts=20),
     "interleaved-1f1b": Steps(inside=2, across=2, most=2, interleaved=True),
     "zb-h1": Steps(inside=1, across=1, most=1, splits=True),
     "zb-v": Steps(inside=1, across=1, most=1, splits=True, folded=True),

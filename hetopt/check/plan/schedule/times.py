@@ -79,13 +79,17 @@ class Times:
         return tuple(f + b for f, b in zip(self.forward, self.backward, strict=True))
 
 
-def warmups(times: Times, clusters: Sequence[str]) -> tuple[int, ...]:
+def warmups(
+    times: Times, clusters: Sequence[str], epsilon: float | None = None
+) -> tuple[int, ...]:
     """Return the warm-up count that the schedule prescribes for every stage.
 
     Parameters
     ----------
     clusters
         Cluster of every stage.
+    epsilon
+        As of ``Steps.between``.
     """
     steps = STEPS[times.schedule]
     if steps.all_first:
@@ -99,7 +103,9 @@ def warmups(times: Times, clusters: Sequence[str]) -> tuple[int, ...]:
     counts = [1]
     for i in reversed(range(len(clusters) - 1)):
         crosses = clusters[i] != clusters[i + 1]
-        step = steps.between(times.transfer[i], slowest, crosses=crosses)
+        step = steps.between(
+            times.transfer[i], slowest, crosses=crosses, epsilon=epsilon
+        )
         counts.append(counts[-1] + step)
     return tuple(reversed(counts))
 

@@ -34,11 +34,16 @@ def test_both_say_the_same(name: str) -> None:
     kappa=st.integers(0, 10**6) | st.integers(0, 200),
     tau=st.integers(1, 10**6) | st.integers(1, 200),
     crosses=st.booleans(),
+    parts=st.none() | st.integers(3, 1000),
 )
-def test_both_add_the_same(name: str, kappa: int, tau: int, crosses: bool) -> None:
-    longest = max(kappa, tau)
-    expected = rule_of(name).delta(kappa, longest, crosses=crosses)
-    assert STEPS[name].between(kappa, longest, crosses=crosses) == expected
+def test_both_add_the_same(
+    name: str, kappa: int, tau: int, crosses: bool, parts: int | None
+) -> None:
+    longest, steps = max(kappa, tau), STEPS[name]
+    epsilon = 1 / parts if parts and rule_of(name).thresholds else None
+    expected = rule_of(name, epsilon).delta(kappa, longest, crosses=crosses)
+    found = steps.between(kappa, longest, crosses=crosses, epsilon=epsilon)
+    assert found == expected
 
 
 def test_the_checker_imports_nothing_of_the_schedules() -> None:
