@@ -120,10 +120,9 @@ def test_chunks_hold_the_units_that_the_plan_says(name: str, tmp_path: Path) -> 
     (read,) = ProgramJob.read(tmp_path / "out/job.json")
     held = [read.chunk_units(number) for number in range(len(job.stages))]
     units = [unit for own in zip(*held, strict=True) for part in own for unit in part]
-    assert units == list(range(job.problem.model.layers + 2))
-    if job.problem.model.granularity == "layer":
-        planned = [job.plan.chunk_units(stage) for stage in job.stages]
-        assert [tuple((r.start, r.stop) for r in own) for own in held] == planned
+    assert units == list(range(len(job.problem.model.units)))
+    planned = [job.plan.chunk_units(stage) for stage in job.stages]
+    assert [tuple((r.start, r.stop) for r in own) for own in held] == planned
 
 
 def test_losses_are_those_of_1f1b_and_of_one_process(tmp_path: Path) -> None:

@@ -76,6 +76,13 @@ CASES = {
         ),
         (HALF, HALF),
     ),
+    "layers cut in other places": (
+        (
+            Case(schedule="1f1b", degrees=(PAIR, ONE), blocks=(2, 4), q=2),
+            Case(schedule="1f1b", degrees=(ONE, ONE, ONE), blocks=(1, 3, 2), q=3),
+        ),
+        (HALF, HALF),
+    ),
     "tied, a stage that has both ends": (
         (
             Case(
