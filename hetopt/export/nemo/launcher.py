@@ -172,7 +172,7 @@ def _own_losses(problem: Problem) -> Iterator[Loss]:
     model, seq_len = problem.model, problem.training.seq_len
     if model.positions > seq_len:
         yield Loss(
-            what=f"a table of {model.positions} positions for sequences of {seq_len}: "
+            f"a table of {model.positions} positions for sequences of {seq_len}: "
             "it is as long as a sequence",
             instead=f"{seq_len} positions",
         )
