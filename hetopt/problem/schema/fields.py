@@ -63,6 +63,11 @@ def unknown(name: str, what: str, known: Iterable[str]) -> str:
     return f"is {describe(name)}{hint}, expected {what}: {', '.join(known)}"
 
 
+def optional(text: str) -> Any:
+    """Return a field that may be left out; ``text`` is its description."""
+    return Field(None, description=text)
+
+
 class Strict(BaseModel):
     """A mapping in which an unknown key is an error that suggests the right one.
 
