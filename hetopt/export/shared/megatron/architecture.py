@@ -95,18 +95,7 @@ def _scaling(wanted: RotaryScaling | None) -> RotaryScaling | None:
         return None
     if wanted.kind == "linear" and wanted.factor == int(wanted.factor):
         return wanted
-    known = (
-        wanted.kind,
-        wanted.low_freq_factor,
-        wanted.high_freq_factor,
-        wanted.original_positions,
-    )
-    same = known == (
-        _LLAMA3.kind,
-        _LLAMA3.low_freq_factor,
-        _LLAMA3.high_freq_factor,
-        _LLAMA3.original_positions,
-    )
+    same = replace(_LLAMA3, factor=wanted.factor) == wanted
     return wanted if same else None
 
 
