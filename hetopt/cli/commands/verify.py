@@ -267,7 +267,7 @@ class _Verifier:
 def _finding(doubt: Doubt, message: str) -> Finding:
     from hetopt.check.verify.findings import Finding
 
-    return Finding(field=doubt.field, message=message)
+    return Finding(doubt.field, message)
 
 
 def _chosen(
