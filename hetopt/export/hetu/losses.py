@@ -13,6 +13,7 @@ from hetopt.export.shared.kernels import choice_losses
 from hetopt.export.shared.losses import (
     boundary_losses,
     by_stage,
+    degree_losses,
     head_losses,
     heads_divide,
     layer_losses,
@@ -112,13 +113,8 @@ def side_by_side_losses(job: Job) -> Iterator[Loss]:
 
 
 def _strategy_losses(job: Job) -> Iterator[Loss]:
-    for name, what in (("dp", "a replica"), ("cp", "a part of a sequence")):
-        degrees = tuple(getattr(stage.strategy, name) for stage in job.stages)
-        if len(set(degrees)) > 1:
-            yield Loss(
-                f"{name} {listed(degrees)} by stage: {what} is a whole pipeline, "
-                f"so all stages have the same {name}"
-            )
+    yield from degree_losses(job, "dp", "a replica")
+    yield from degree_losses(job, "cp", "a part of a sequence")
     parts = sorted({stage.strategy.cp * stage.strategy.tp for stage in job.stages})
     tokens = job.problem.training.seq_len
     for count in parts:

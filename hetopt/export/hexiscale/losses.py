@@ -19,6 +19,7 @@ from hetopt.export.shared.kernels import (
 from hetopt.export.shared.losses import (
     boundary_losses,
     by_stage,
+    degree_losses,
     head_losses,
     heads_divide,
     layer_losses,
@@ -133,12 +134,7 @@ def problem_losses(problem: Problem) -> Iterator[Loss]:
 
 
 def _strategy_losses(job: Job) -> Iterator[Loss]:
-    dp = tuple(stage.strategy.dp for stage in job.stages)
-    if len(set(dp)) > 1:
-        yield Loss(
-            f"dp {listed(dp)} by stage: a replica is a whole pipeline, so all "
-            "stages have the same dp"
-        )
+    yield from degree_losses(job, "dp", "a replica")
     cp = tuple(stage.strategy.cp for stage in job.stages)
     if max(cp) > 1:
         yield Loss(f"cp {listed(cp)} by stage: cp is 1")

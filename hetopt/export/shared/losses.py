@@ -96,6 +96,22 @@ def layer_losses(job: Job) -> Iterator[Loss]:
         )
 
 
+def degree_losses(job: Job, name: str, what: str) -> Iterator[Loss]:
+    """Yield a loss if stages differ in a degree that a runtime has once.
+
+    Parameters
+    ----------
+    what
+        What the degree counts, each of which is a pipeline in the runtime.
+    """
+    degrees = tuple(getattr(stage.strategy, name) for stage in job.stages)
+    if len(set(degrees)) > 1:
+        yield Loss(
+            f"{name} {listed(degrees)} by stage: {what} is a whole pipeline, so all "
+            f"stages have the same {name}"
+        )
+
+
 def heads_divide(strategy: Strategy, problem: Problem) -> bool:
     """Whether every rank of a stage has equally many key and value heads of its own.
 
