@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 from hetopt.base.deadline import Deadline
 from hetopt.errors import InputError
 from hetopt.formulations.uniap.choice import price
-from hetopt.solvers.mip.backends import HighsBackend, ScipBackend
+from hetopt.solvers.mip.backends import HighsBackend, RunOptions, ScipBackend
 from hetopt.solvers.uniap.search import UniapParams, solve_programs
 from tests.solvers.graphs import brute_force, generated
 from tests.solvers.uniap.quadratic import UniapQuadratic
@@ -49,13 +49,13 @@ def by_products(backend: type[Backend]) -> Callable[[UniapProgram], int | None]:
 
     def optimum(program: UniapProgram) -> int | None:
         form = UniapQuadratic(program)
-        outcome = backend().solve(
-            form.model,
+        how = RunOptions(
             seed=0,
             found=lambda: None,
             stop=lambda: False,
             deadline=Deadline(),
         )
+        outcome = backend().solve(form.model, how)
         if outcome.verdict == "infeasible":
             return None
         assert outcome.verdict == "optimal"

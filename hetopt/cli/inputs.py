@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hetopt.errors import InputError
 from hetopt.problem.training.choices import INTERLEAVED
@@ -119,6 +119,38 @@ def principles_of(text: str) -> Principles:
         raise InputError(str(error), field="--relax") from error
 
 
+def add_file(command: Container, name: str, text: str, **more: Any) -> None:
+    """Add an option that names a file.
+
+    Parameters
+    ----------
+    text
+        Its help.
+    more
+        Further arguments of ``add_argument``.
+    """
+    command.add_argument(name, metavar="FILE", help=text, **more)
+
+
+def add_switch(command: Container, name: str, text: str) -> None:
+    """Add an option without a value; it is off by default."""
+    command.add_argument(name, action="store_true", help=text)
+
+
+def add_count(
+    command: Container, name: str, text: str, *, least: int = 1, **more: Any
+) -> None:
+    """Add an option that is a whole number of at least ``least``.
+
+    Parameters
+    ----------
+    text, more
+        As for ``add_file``.
+    """
+    settings = {"type": whole(least), "metavar": "N", **more}
+    command.add_argument(name, help=text, **settings)
+
+
 def add_problem(command: Container) -> None:
     """Add the PROBLEM argument."""
     command.add_argument(
@@ -136,6 +168,20 @@ def add_solver(command: Container) -> None:
         default="auto",
         help="one that `hetopt catalog` lists (default: auto)",
     )
+
+
+def add_jobs(command: Container) -> None:
+    """Add the ``--jobs`` option of a search."""
+    add_count(
+        command,
+        "--jobs",
+        "workers (default: one per core); 1: work in this process, start none",
+    )
+
+
+def add_time_limit(command: Container, text: str, **more: Any) -> None:
+    """Add the ``--time-limit`` option; ``text`` is its help."""
+    command.add_argument("--time-limit", type=seconds, metavar="S", help=text, **more)
 
 
 def add_schedule(command: Container, *, best: bool = False) -> None:
@@ -206,10 +252,10 @@ def schedule_of(options: argparse.Namespace) -> ScheduleName | None:
 
 def add_table(command: Container) -> None:
     """Add the ``--table`` option."""
-    command.add_argument(
+    add_file(
+        command,
         "--table",
-        metavar="FILE",
-        help="coefficients that `hetopt table` wrote, instead of modelled ones",
+        "coefficients that `hetopt table` wrote, instead of modelled ones",
     )
 
 

@@ -5,14 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hetopt.cli.inputs import (
+    add_count,
+    add_file,
+    add_jobs,
     add_problem,
     add_schedule,
     add_solver,
+    add_switch,
     add_table,
+    add_time_limit,
     amount,
     not_negative,
-    seconds,
-    whole,
 )
 from hetopt.export.registry import SHIPPED
 from hetopt.solvers.params import COSTS, EXECUTORS
@@ -53,35 +56,34 @@ def _add_best(group: Container) -> None:
         metavar="N",
         help="least throughput, with --objective cost or --pareto",
     )
-    group.add_argument(
+    add_switch(
+        group,
         "--pareto",
-        action="store_true",
-        help="every plan that no other beats in both time and price per hour",
+        "every plan that no other beats in both time and price per hour",
     )
-    group.add_argument(
+    add_count(
+        group,
         "--top",
-        type=whole(1),
+        "also report the next best, K plans in all",
         default=1,
         metavar="K",
-        help="also report the next best, K plans in all",
     )
-    group.add_argument(
+    add_switch(
+        group,
         "--stability",
-        action="store_true",
-        help="also say how far speeds, memory and links may move until another plan is "
+        "also say how far speeds, memory and links may move until another plan is "
         "better by more than 1%%",
     )
 
 
 def _add_space(group: Container) -> None:
     add_schedule(group, best=True)
-    group.add_argument(
+    add_count(
+        group,
         "--pipelines",
-        type=whole(1),
-        default=1,
-        metavar="N",
-        help="up to N unequal pipelines side by side, each with a part of the nodes "
+        "up to N unequal pipelines side by side, each with a part of the nodes "
         "and of the batch (default: 1; at most 4)",
+        default=1,
     )
     group.add_argument(
         "--relax",
@@ -102,19 +104,9 @@ def _add_space(group: Container) -> None:
 
 
 def _add_search(group: Container) -> None:
-    group.add_argument(
-        "--time-limit",
-        type=seconds,
-        metavar="S",
-        help="end the search after S seconds, with the best plan so far",
-    )
+    add_time_limit(group, "end the search after S seconds, with the best plan so far")
     add_solver(group)
-    group.add_argument(
-        "--jobs",
-        type=whole(1),
-        metavar="N",
-        help="workers (default: one per core); 1: work in this process, start none",
-    )
+    add_jobs(group)
     group.add_argument(
         "--executor",
         choices=EXECUTORS,
@@ -122,24 +114,15 @@ def _add_search(group: Container) -> None:
         help="workers are processes here (default), or on a Ray cluster (address "
         "from RAY_ADDRESS)",
     )
-    group.add_argument(
+    add_file(
+        group,
         "--journal",
-        metavar="FILE",
-        help="keep everything settled, line by line; resume from it if it exists",
+        "keep everything settled, line by line; resume from it if it exists",
     )
-    group.add_argument(
-        "--seed",
-        type=whole(0),
-        default=0,
-        metavar="N",
-        help="seed of random choices (default: 0)",
+    add_count(
+        group, "--seed", "seed of random choices (default: 0)", least=0, default=0
     )
-    group.add_argument(
-        "--iterations",
-        type=whole(1),
-        metavar="N",
-        help=f"end after N rollouts; for {sampling_names()}",
-    )
+    add_count(group, "--iterations", f"end after N rollouts; for {sampling_names()}")
     group.add_argument(
         "--exploration",
         type=not_negative,
@@ -155,23 +138,17 @@ def _add_search(group: Container) -> None:
 
 
 def _add_written(group: Container) -> None:
-    group.add_argument(
-        "--out", metavar="FILE", help="write the result with its plan, as JSON"
-    )
+    add_file(group, "--out", "write the result with its plan, as JSON")
     group.add_argument(
         "-v",
         "--verbose",
         action="store_true",
         help="also print boundaries, both times, the search, sources of latencies",
     )
-    group.add_argument(
-        "--json", action="store_true", help="print the result as JSON, nothing else"
-    )
-    group.add_argument(
+    add_switch(group, "--json", "print the result as JSON, nothing else")
+    add_file(
+        group,
         "--certificate",
-        metavar="FILE",
-        help="write what is claimed about every (p, q), for `hetopt verify`",
+        "write what is claimed about every (p, q), for `hetopt verify`",
     )
-    group.add_argument(
-        "--svg", metavar="FILE", help="with --pareto: draw time against price"
-    )
+    add_file(group, "--svg", "with --pareto: draw time against price")

@@ -109,21 +109,14 @@ def _schedule_losses(job: Job, launcher: Launcher) -> Iterator[Loss]:
     limits = launcher.limits
     runs = () if isinstance(limits, str) else limits.schedules
     if rule_of(schedule).blocking and schedule not in runs:
-        yield Loss(
-            what=f"schedule {schedule}: it does not run blocking transfers",
-            instead=None,
-        )
+        yield Loss(f"schedule {schedule}: it does not run blocking transfers")
     if rule_of(schedule).splits and schedule not in runs:
-        yield Loss(
-            what=f"schedule {schedule}: {launcher.no_split}",
-            instead=None,
-        )
+        yield Loss(f"schedule {schedule}: {launcher.no_split}")
     if rule_of(schedule).interleaved and schedule not in runs:
         yield Loss(
-            what=f"schedule {schedule}: it has no virtual stages, and the plan has "
+            f"schedule {schedule}: it has no virtual stages, and the plan has "
             f"{counted(job.plan.chunks, 'chunk')} on each; plan again under another "
-            "schedule",
-            instead=None,
+            "schedule"
         )
 
 

@@ -20,7 +20,7 @@ Shared = Literal["dp", "cp", "tp", "ep", "etp", "recompute"]
 Part = Literal["experts", "latent", "predictions"]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Loss:
     """Something that a plan asks for and a runtime cannot do.
 
@@ -34,7 +34,7 @@ class Loss:
     """
 
     what: str
-    instead: str | None
+    instead: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

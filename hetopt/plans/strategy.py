@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from math import lcm
 from typing import TYPE_CHECKING, Any
 
+from hetopt.base.least import ensure_least
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -48,10 +50,7 @@ class Strategy:
     zero: int | None = None
 
     def __post_init__(self) -> None:
-        for name in DEGREES:
-            if getattr(self, name) < 1:
-                msg = f"{name} is {getattr(self, name)}, expected at least 1"
-                raise ValueError(msg)
+        ensure_least(self, 1, DEGREES)
         if self.devices % (self.ep * self.etp):
             msg = (
                 f"ep * etp is {self.ep * self.etp}, expected a divisor of dp * cp * tp "

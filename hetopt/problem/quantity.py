@@ -11,6 +11,8 @@ import re
 from dataclasses import dataclass
 from fractions import Fraction
 
+from hetopt.base.words import describe
+
 _NUMBER = re.compile(
     r"\s*(?P<number>[-+]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]{1,3})?)"
     r"\s*(?P<unit>\S.*?)?\s*"
@@ -120,7 +122,7 @@ def parse_quantity(value: object, dimension: Dimension) -> Fraction:
         msg = f"is {value} without a unit, {expected}"
         raise ValueError(msg)
     if not isinstance(value, str):
-        raise ValueError(f"is {_kind(value)}, {expected}")
+        raise ValueError(f"is {describe(value)}, {expected}")
     match = _NUMBER.fullmatch(value) if len(value) <= _MAX_TEXT else None
     if match is None:
         raise ValueError(f"is {_short(value)}, {expected}")
@@ -174,13 +176,3 @@ def parse_flops(value: object) -> float:
 
 def _short(value: str) -> str:
     return repr(value if len(value) <= _MAX_TEXT else value[:_MAX_TEXT] + "...")
-
-
-def _kind(value: object) -> str:
-    if value is None:
-        return "empty"
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, dict):
-        return "a mapping"
-    return "a list" if isinstance(value, list) else repr(value)

@@ -99,16 +99,12 @@ def measure(shape: ShardShape, device: Device) -> ProfileRow:
     HetoptError
         PyTorch failed for another reason, such as an unsupported type.
     """
-    times: list[list[float]] | None = None
-    if device.fits(estimated_bytes(shape)):
-        try:
-            times = time_unit(ShardUnit(shape, device.torch_device), device)
-        except (MemoryError, RuntimeError) as error:
-            if not device.is_out_of_memory(error):
-                reason = str(error).strip().partition("\n")[0]
-                msg = f"PyTorch cannot run {shape_label(shape)}: {reason}"
-                raise HetoptError(msg) from error
-    device.empty_cache()
+    times = time_if_it_fits(
+        lambda: time_unit(ShardUnit(shape, device.torch_device), device),
+        device,
+        estimated_bytes(shape),
+        shape_label(shape),
+    )
     columns = {item.name: getattr(shape, item.name) for item in fields(ShardShape)}
     forward, backward = times or ([], [])
     return ProfileRow(
@@ -120,6 +116,36 @@ def measure(shape: ShardShape, device: Device) -> ProfileRow:
         repetitions=len(forward),
         status="ok" if times else "oom",
     )
+
+
+def time_if_it_fits(
+    work: Callable[[], list[list[float]]], device: Device, bytes_: int, label: str
+) -> list[list[float]] | None:
+    """Return what ``work`` times; None if it runs out of the device's memory.
+
+    Parameters
+    ----------
+    bytes_
+        What it needs; more than the device has is not tried.
+    label
+        Its name in errors.
+
+    Raises
+    ------
+    HetoptError
+        PyTorch failed for another reason, such as an unsupported type.
+    """
+    times = None
+    if device.fits(bytes_):
+        try:
+            times = work()
+        except (MemoryError, RuntimeError) as error:
+            if not device.is_out_of_memory(error):
+                reason = str(error).strip().partition("\n")[0]
+                msg = f"PyTorch cannot run {label}: {reason}"
+                raise HetoptError(msg) from error
+    device.empty_cache()
+    return times
 
 
 def time_unit(unit: Unit, device: Device) -> list[list[float]]:

@@ -20,7 +20,7 @@ from hetopt.cost.operators.file import (
     write_operators,
 )
 from hetopt.cost.operators.relatives import rates_of_header
-from hetopt.errors import HetoptError, InputError
+from hetopt.errors import InputError
 from hetopt.profile.kernels import expected_s, kernel_label, kernels, rows_of
 from hetopt.profile.measuring import (
     HOW_OFTEN,
@@ -29,6 +29,7 @@ from hetopt.profile.measuring import (
     WARM_UP,
     drop_unfinished_row,
     ensure_same_device,
+    time_if_it_fits,
     time_steps,
     today,
 )
@@ -121,16 +122,12 @@ def measure_kernel(
     HetoptError
         PyTorch failed for another reason, such as an unsupported type.
     """
-    times: list[list[float]] = []
-    if device.fits(int(kernel.moved_bytes)):
-        try:
-            times = time_steps(steps_of(kernel, dtype, device.torch_device), device)
-        except (MemoryError, RuntimeError) as error:
-            if not device.is_out_of_memory(error):
-                reason = str(error).strip().partition("\n")[0]
-                msg = f"PyTorch cannot run {kernel_label(kernel)}: {reason}"
-                raise HetoptError(msg) from error
-    device.empty_cache()
+    times = time_if_it_fits(
+        lambda: time_steps(steps_of(kernel, dtype, device.torch_device), device),
+        device,
+        int(kernel.moved_bytes),
+        kernel_label(kernel),
+    )
     if not times:
         return ()
     return rows_of(kernel, dtype, [statistics.median(part) for part in times])

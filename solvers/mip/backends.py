@@ -48,6 +48,28 @@ _SHORTEST_S = 0.01
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RunOptions:
+    """How to solve a model.
+
+    Attributes
+    ----------
+    found
+        Called when a better solution is loaded into the model.
+    stop
+        Called from time to time: whether to stop.
+    start
+        Whether to start from the values of the model's whole variables. The solver
+        completes them, and drops them if they lead to no solution.
+    """
+
+    seed: int
+    found: Callable[[], None]
+    stop: Callable[[], bool]
+    deadline: Deadline
+    start: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
     """The result of solving a model.
 
@@ -73,28 +95,8 @@ class Backend(ABC):
         """Raise InputError, naming what is missing, if the solver cannot be used."""
 
     @abstractmethod
-    def solve(
-        self,
-        model: Any,
-        *,
-        seed: int,
-        found: Callable[[], None],
-        stop: Callable[[], bool],
-        deadline: Deadline,
-        start: bool = False,
-    ) -> Outcome:
-        """Solve a model; exceptions of callbacks are raised from here.
-
-        Parameters
-        ----------
-        found
-            Called when a better solution is loaded into the model.
-        stop
-            Called from time to time: whether to stop.
-        start
-            Whether to start from the values of the model's whole variables. The solver
-            completes them, and drops them if they lead to no solution.
-        """
+    def solve(self, model: Any, run: RunOptions) -> Outcome:
+        """Solve a model; exceptions of callbacks are raised from here."""
 
 
 class HighsBackend(Backend):
@@ -104,16 +106,7 @@ class HighsBackend(Backend):
     def ensure_available() -> None:
         """HiGHS comes with hetopt."""
 
-    def solve(
-        self,
-        model: Any,
-        *,
-        seed: int,
-        found: Callable[[], None],
-        stop: Callable[[], bool],
-        deadline: Deadline,
-        start: bool = False,
-    ) -> Outcome:
+    def solve(self, model: Any, run: RunOptions) -> Outcome:
         """Linearise a copy of the model and solve it; see ``Backend``."""
         from hetopt.formulations.miqp.linearise import linear_program, linearise
         from hetopt.solvers.mip.highs import HighsRun
@@ -130,22 +123,22 @@ class HighsBackend(Backend):
 
         def improved(values: Sequence[float]) -> None:
             load(values)
-            found()
+            run.found()
 
         given = {
             column: float(variable.value)
             for column, variable in enumerate(own)
-            if start and _is_given(variable)
+            if run.start and _is_given(variable)
         }
-        run = HighsRun(program, seed=seed)
-        verdict = run.solve(deadline=deadline, found=improved, stop=stop, start=given)
-        values = run.values
-        if values is None or verdict == "infeasible":
-            return Outcome(verdict=verdict, bound=_finite(run.bound), objective=None)
-        load(values)
-        return Outcome(
-            verdict=verdict, bound=_finite(run.bound), objective=run.objective
+        highs = HighsRun(program, seed=run.seed)
+        verdict = highs.solve(
+            deadline=run.deadline, found=improved, stop=run.stop, start=given
         )
+        values, bound = highs.values, _finite(highs.bound)
+        if values is None or verdict == "infeasible":
+            return Outcome(verdict=verdict, bound=bound, objective=None)
+        load(values)
+        return Outcome(verdict=verdict, bound=bound, objective=highs.objective)
 
 
 class ScipBackend(Backend):
@@ -161,30 +154,21 @@ class ScipBackend(Backend):
             )
             raise InputError(msg, field="--solver")
 
-    def solve(
-        self,
-        model: Any,
-        *,
-        seed: int,
-        found: Callable[[], None],
-        stop: Callable[[], bool],
-        deadline: Deadline,
-        start: bool = False,
-    ) -> Outcome:
+    def solve(self, model: Any, run: RunOptions) -> Outcome:
         """Solve; see ``Backend``."""
         from hetopt.solvers.mip.scip import WatchedScip
 
-        scip = WatchedScip(found=found, stop=stop)
+        scip = WatchedScip(found=run.found, stop=run.stop)
         results = scip.solve(
             model,
-            **_common(deadline, start=start),
+            **_common(run),
             solver_options={
                 # With a longer log Pyomo's interface hangs past its time limit.
                 "display/verblevel": 0,
                 # The race handles Ctrl-C.
                 "misc/catchctrlc": False,
                 "numerics/feastol": _SCIP_TOLERANCE,
-                "randomization/randomseedshift": seed % 2**31,
+                "randomization/randomseedshift": run.seed % 2**31,
             },
         )
         if scip.failure is not None:
@@ -216,16 +200,7 @@ class GurobiBackend(Backend):
             )
             raise InputError(msg, field="--solver")
 
-    def solve(
-        self,
-        model: Any,
-        *,
-        seed: int,
-        found: Callable[[], None],
-        stop: Callable[[], bool],
-        deadline: Deadline,
-        start: bool = False,
-    ) -> Outcome:
+    def solve(self, model: Any, run: RunOptions) -> Outcome:
         """Solve; see ``Backend``. ``found`` is never called.
 
         Raises
@@ -243,7 +218,7 @@ class GurobiBackend(Backend):
         def ask(solver_model: Any, where: int) -> None:
             if where != gurobipy.GRB.Callback.POLLING:
                 try:
-                    if stop():
+                    if run.stop():
                         solver_model.terminate()
                 except BaseException as error:
                     failure.append(error)
@@ -254,10 +229,10 @@ class GurobiBackend(Backend):
         try:
             results = gurobi.solve(
                 model,
-                **_common(deadline, start=start),
+                **_common(run),
                 solver_options={
                     "OutputFlag": 0,
-                    "Seed": seed % 2**31,
+                    "Seed": run.seed % 2**31,
                     "IntFeasTol": _TOLERANCE,
                     "FeasibilityTol": _TOLERANCE,
                 },
@@ -274,9 +249,9 @@ class GurobiBackend(Backend):
         return _loaded(verdict_of(name, GUROBI_STATUS, "Gurobi"), results)
 
 
-def _common(deadline: Deadline, *, start: bool) -> dict[str, Any]:
+def _common(run: RunOptions) -> dict[str, Any]:
     """Return the options that all of Pyomo's interfaces get."""
-    left_s = deadline.left_s()
+    left_s = run.deadline.left_s()
     return {
         "load_solutions": False,
         "raise_exception_on_nonoptimal_result": False,
@@ -284,7 +259,7 @@ def _common(deadline: Deadline, *, start: bool) -> dict[str, Any]:
         "threads": 1,
         "rel_gap": 0.0,
         "abs_gap": 0.0,
-        "warmstart_discrete_vars": start,
+        "warmstart_discrete_vars": run.start,
     }
 
 

@@ -7,7 +7,12 @@ from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 from hetopt.solvers.decisions.copies import all_copies
-from hetopt.solvers.mip.backends import GurobiBackend, HighsBackend, ScipBackend
+from hetopt.solvers.mip.backends import (
+    GurobiBackend,
+    HighsBackend,
+    RunOptions,
+    ScipBackend,
+)
 from hetopt.solvers.mip.guard import Attempt, settle_exactly
 from hetopt.solvers.race.engine import Answer, Engine
 from hetopt.solvers.race.solve import racing
@@ -50,14 +55,14 @@ class MiqpEngine(Engine, ABC):
             program.exclude(decision)
 
         def run(*, report: Callable[[Decision], None], deadline: Deadline) -> Attempt:
-            outcome = self.backend().solve(
-                program.model,
+            how = RunOptions(
                 seed=self._seed,
                 found=lambda: report(program.extract()),
                 stop=stop,
                 deadline=deadline,
                 start=start is not None and program.start(start),
             )
+            outcome = self.backend().solve(program.model, how)
             bound, objective = outcome.bound, outcome.objective
             return Attempt(
                 verdict=outcome.verdict,

@@ -166,16 +166,13 @@ class CertificateCheck:
         for key, digest in expected.items():
             if self.digests[key] != digest:
                 what = key.removesuffix("_digest")
-                yield Finding(
-                    field=key,
-                    message=f"{self.digests[key]}, but the {what} has {digest}",
-                )
+                yield Finding(key, f"{self.digests[key]}, but the {what} has {digest}")
 
     def _beside_the_plan_file(self) -> Iterator[Finding]:
         """Compare with what the plan file says of the same answer."""
         said = self.said
         if self.claimed != said.plan:
-            yield Finding(field="plan", message="is not the plan of the plan file")
+            yield Finding("plan", "is not the plan of the plan file")
         relaxed = None if said.relaxed is None else _listed(said.relaxed)
         for field, claimed, other in (
             ("objective", self.objective, said.objective),
@@ -184,28 +181,23 @@ class CertificateCheck:
             ("status", self.status, said.status),
         ):
             if other is not None and claimed != other:
-                yield Finding(
-                    field=field, message=f"{claimed}, but the plan file says {other}"
-                )
+                yield Finding(field, f"{claimed}, but the plan file says {other}")
         if said.lower_bound_s is None:
             return
         bound_ps = said.lower_bound_s / PS_S
         if self.lower_bound is None or bound_ps > self.lower_bound * (1 + 1e-9) + 2:
             yield Finding(
-                field="lower_bound_ps",
-                message=f"{self.lower_bound}, but the plan file claims "
-                f"{said.lower_bound_s} s",
+                "lower_bound_ps",
+                f"{self.lower_bound}, but the plan file claims {said.lower_bound_s} s",
             )
 
     def _value(self) -> Iterator[Finding]:
         if self.claimed is None:
             if self.value is not None:
-                yield Finding(
-                    field="value_ps", message=f"{self.value}, but there is no plan"
-                )
+                yield Finding("value_ps", f"{self.value}, but there is no plan")
             return
         if self.value is None:
-            yield Finding(field="value_ps", message="is null, but there is a plan")
+            yield Finding("value_ps", "is null, but there is a plan")
             return
         try:
             checked = check_plan(
@@ -213,10 +205,10 @@ class CertificateCheck:
             )
         except CheckError as error:
             for finding in error.findings:
-                yield Finding(field="plan", message=finding)
+                yield Finding("plan", finding)
             return
         except (DigestError, InputError) as error:
-            yield Finding(field="plan", message=error.message)
+            yield Finding("plan", error.message)
             return
         simulated = self.objective == "simulated"
         time_s = checked.iteration_time_s if simulated else checked.closed_form_s
@@ -225,10 +217,7 @@ class CertificateCheck:
         passes = self.claimed.pipeline.microbatches * self.table.chunks
         slack = passes + 1 + 1e-9 * exact
         if abs(self.value - exact) > slack:
-            yield Finding(
-                field="value_ps",
-                message=f"{self.value}, but the plan takes {exact:.0f}",
-            )
+            yield Finding("value_ps", f"{self.value}, but the plan takes {exact:.0f}")
 
     def _coverage(self) -> Iterator[Finding]:
         expected = {
@@ -241,21 +230,17 @@ class CertificateCheck:
         seen: set[tuple[int, int]] = set()
         for place, p, q, how, bound in self.claims:
             if (p, q) in seen:
-                yield Finding(field=place, message=f"({p}, {q}) is listed twice")
+                yield Finding(place, f"({p}, {q}) is listed twice")
             seen.add((p, q))
             if (p, q) not in expected:
-                yield Finding(
-                    field=place, message=f"({p}, {q}) is not a (p, q) of the problem"
-                )
+                yield Finding(place, f"({p}, {q}) is not a (p, q) of the problem")
             if (bound is None) != (how == "infeasible"):
-                yield Finding(
-                    field=place, message=f"({p}, {q}) is {how} with bound {bound}"
-                )
+                yield Finding(place, f"({p}, {q}) is {how} with bound {bound}")
         missing = sorted(expected - seen)
         for p, q in missing[:3]:
-            yield Finding(field="programs", message=f"({p}, {q}) is missing")
+            yield Finding("programs", f"({p}, {q}) is missing")
         if len(missing) > 3:
-            yield Finding(field="programs", message=f"{len(missing)} are missing")
+            yield Finding("programs", f"{len(missing)} are missing")
 
     def _sums(self) -> Iterator[Finding]:
         """Check the least bounds, by q and of all, and the status."""
@@ -265,19 +250,17 @@ class CertificateCheck:
             least[q] = min((b for b in (known, bound) if b is not None), default=None)
         for place, q, bound in self.by_count:
             if least.pop(q, -1) != bound:
-                yield Finding(
-                    field=place, message=f"{bound} is not the least bound of q = {q}"
-                )
+                yield Finding(place, f"{bound} is not the least bound of q = {q}")
         for q in least:
-            yield Finding(field="microbatches", message=f"{q} is missing")
+            yield Finding("microbatches", f"{q} is missing")
         bounds = [bound for *_, bound in self.claims if bound is not None]
         expected = min(
             [*bounds, *([] if self.value is None else [self.value])], default=None
         )
         if self.lower_bound != expected:
             yield Finding(
-                field="lower_bound_ps",
-                message=f"{self.lower_bound}, but the programs give {expected}",
+                "lower_bound_ps",
+                f"{self.lower_bound}, but the programs give {expected}",
             )
         yield from self._status()
 
@@ -285,22 +268,17 @@ class CertificateCheck:
         open_ = [how for _, _, _, how, _ in self.claims if how != "infeasible"]
         if self.value is None:
             if self.status in ("optimal", "feasible"):
-                yield Finding(
-                    field="status", message=f"{self.status}, but there is no plan"
-                )
+                yield Finding("status", f"{self.status}, but there is no plan")
             elif self.status == "infeasible" and open_:
                 yield Finding(
-                    field="status",
-                    message=f"infeasible, but not {counted(len(open_), 'program')}",
+                    "status", f"infeasible, but not {counted(len(open_), 'program')}"
                 )
             return
         gap = (self.value - (self.lower_bound or 0)) / max(self.value, 1)
         if self.status not in ("optimal", "feasible"):
-            yield Finding(field="status", message=f"{self.status}, but there is a plan")
+            yield Finding("status", f"{self.status}, but there is a plan")
         elif self.status == "optimal" and gap > OPTIMALITY_GAP:
-            yield Finding(
-                field="status", message=f"optimal, but the bounds leave {gap:.2%}"
-            )
+            yield Finding("status", f"optimal, but the bounds leave {gap:.2%}")
 
     def _plans_program(self) -> Iterator[Finding]:
         """Check the claims about programs against the plan."""
@@ -314,11 +292,9 @@ class CertificateCheck:
                 or (bound is not None and self.value is not None and bound > self.value)
             ):
                 message = f"({p}, {q}) is {how}, but the plan belongs to it"
-                yield Finding(field=place, message=message)
+                yield Finding(place, message)
             elif how == "solved" and (p, q) != solved and self.status == "optimal":
-                yield Finding(
-                    field=place, message=f"({p}, {q}) is solved, but has no plan here"
-                )
+                yield Finding(place, f"({p}, {q}) is solved, but has no plan here")
             elif self.value is not None:
                 yield from self._label(place, (p, q), how, bound)
 
@@ -330,10 +306,10 @@ class CertificateCheck:
         below = bound is not None and bound < self.value * (1 - OPTIMALITY_GAP) - 2
         if how == "unsettled" and self.status == "optimal":
             message = f"{program} is unsettled, but the plan is optimal"
-            yield Finding(field=place, message=message)
+            yield Finding(place, message)
         elif how not in ("unsettled", "infeasible") and below:
             message = f"{program} is {how}, but bounded by {bound}, below the plan"
-            yield Finding(field=place, message=message)
+            yield Finding(place, message)
 
     def _bounds(self) -> None:
         """Derive bounds again; claims that do not follow become doubts."""

@@ -8,7 +8,7 @@ from pathlib import Path
 from statistics import mean, median
 from typing import TYPE_CHECKING, NamedTuple
 
-from hetopt.cli.inputs import add_problem, load_problem_of
+from hetopt.cli.inputs import add_file, add_problem, load_problem_of
 from hetopt.cli.output import complain, emit
 from hetopt.cli.paths import ensure_outputs
 from hetopt.errors import InputError
@@ -83,11 +83,11 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         metavar="NAME,...",
         help="whose efficiency is corrected (default: all that the plans use)",
     )
-    command.add_argument(
+    add_file(
+        command,
         "--out",
+        "where to write it (default: %(default)s)",
         default="calibration.yaml",
-        metavar="FILE",
-        help="where to write it (default: %(default)s)",
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hetopt.cli.inputs import whole
+from hetopt.cli.inputs import add_count
 from hetopt.cli.output import emit
 from hetopt.cli.preparing import prepare
 
@@ -14,12 +14,7 @@ if TYPE_CHECKING:
 
 def add_arguments(command: argparse.ArgumentParser) -> None:
     """Add this command's options."""
-    command.add_argument(
-        "--jobs",
-        type=whole(1),
-        metavar="N",
-        help="processes that compile (default: one per core)",
-    )
+    add_count(command, "--jobs", "processes that compile (default: one per core)")
 
 
 def run(options: argparse.Namespace) -> int:

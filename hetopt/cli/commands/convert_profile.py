@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hetopt.base.words import counted
-from hetopt.cli.inputs import load_problem
+from hetopt.cli.inputs import add_file, load_problem
 from hetopt.cli.output import emit
 from hetopt.cli.paths import ensure_outputs
 from hetopt.errors import InputError
@@ -96,9 +96,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
             help=f"{text}; needed for vidur's operators of a device that is not in "
             "`hetopt catalog`",
         )
-    command.add_argument(
-        "--out", required=True, metavar="FILE", help="the profile to write"
-    )
+    add_file(command, "--out", "the profile to write", required=True)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hetopt.base.words import counted
-from hetopt.cli.inputs import load_problem_of, whole
+from hetopt.cli.inputs import add_count, add_switch, load_problem_of
 from hetopt.cli.output import complain, emit
 from hetopt.cli.planned import add_planned, load_made
 from hetopt.errors import CheckError
@@ -33,17 +33,17 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--out", metavar="DIR", required=True, help="a new or empty folder"
     )
-    command.add_argument(
+    add_count(
+        command,
         "--top",
-        type=whole(1),
-        metavar="K",
-        help="the plan and its best alternatives, as DIR/1, DIR/2, ... (the plan file "
+        "the plan and its best alternatives, as DIR/1, DIR/2, ... (the plan file "
         "holds as many as `hetopt plan --top` asked for)",
+        metavar="K",
     )
-    command.add_argument(
+    add_switch(
+        command,
         "--allow-lossy",
-        action="store_true",
-        help="export even what the launcher cannot do exactly as planned; LOSSY.md "
+        "export even what the launcher cannot do exactly as planned; LOSSY.md "
         "lists what is lost",
     )
 

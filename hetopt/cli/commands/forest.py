@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
 from hetopt.base.words import suggest
+from hetopt.cli.inputs import add_switch
 from hetopt.cli.output import emit
 from hetopt.cli.paths import ensure_outputs
 from hetopt.errors import InputError
@@ -40,19 +41,17 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         metavar="PROFILE",
         help="a CSV file, or the name of a profile that ships with hetopt",
     )
-    evaluate.add_argument(
+    add_switch(
+        evaluate,
         "--compare",
-        action="store_true",
-        help="also judge every target and set of features a forest may have (minutes)",
+        "also judge every target and set of features a forest may have (minutes)",
     )
     evaluate.add_argument(
         "--out",
         metavar="DIR",
         help=f"write {TEXT}, {SCORES}, {PREDICTIONS}, {DATA} and {PLOT}.png and .svg",
     )
-    evaluate.add_argument(
-        "--json", action="store_true", help="print the scores as JSON, nothing else"
-    )
+    add_switch(evaluate, "--json", "print the scores as JSON, nothing else")
 
 
 def run(options: argparse.Namespace) -> int:

@@ -5,7 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hetopt.base.words import counted
-from hetopt.cli.inputs import add_problem, add_table, load_problem, load_table, whole
+from hetopt.cli.inputs import (
+    add_count,
+    add_file,
+    add_problem,
+    add_table,
+    load_problem,
+    load_table,
+)
 from hetopt.cli.output import emit
 from hetopt.cli.paths import ensure_outputs
 from hetopt.errors import CheckError, InputError
@@ -33,12 +40,8 @@ FORMATS = {
 def add_arguments(command: argparse.ArgumentParser) -> None:
     """Add this command's options."""
     add_problem(command)
-    command.add_argument(
-        "--p", type=whole(1), required=True, metavar="P", help="pipeline stages"
-    )
-    command.add_argument(
-        "--q", type=whole(1), required=True, metavar="Q", help="micro-batches"
-    )
+    add_count(command, "--p", "pipeline stages", required=True, metavar="P")
+    add_count(command, "--q", "micro-batches", required=True, metavar="Q")
     command.add_argument(
         "--formulation",
         choices=tuple(FORMATS),
@@ -47,17 +50,17 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         help=f"{' or '.join(FORMATS)} (default: cp-sat)",
     )
     add_table(command)
-    command.add_argument(
+    add_file(
+        command,
         "--out",
-        required=True,
-        metavar="FILE",
-        help="model.proto (binary) or model.pbtxt (text) for cp-sat; "
+        "model.proto (binary) or model.pbtxt (text) for cp-sat; "
         "model.lp or model.mps for others; with --solution: the plan",
+        required=True,
     )
-    command.add_argument(
+    add_file(
+        command,
         "--solution",
-        metavar="FILE",
-        help="instead of writing the program, turn this solution of it (by GLPK, CBC, "
+        "instead of writing the program, turn this solution of it (by GLPK, CBC, "
         "SCIP, HiGHS or Gurobi) into a checked plan",
     )
 

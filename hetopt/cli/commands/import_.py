@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hetopt.cli.inputs import add_problem, add_table, load_problem
+from hetopt.cli.inputs import add_file, add_problem, add_table, load_problem
 from hetopt.cli.output import complain, emit
 from hetopt.cli.paths import ensure_outputs
 
@@ -30,9 +30,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
     )
     add_from(command)
     add_table(command)
-    command.add_argument(
-        "--out", metavar="FILE", required=True, help="the plan to write, as JSON"
-    )
+    add_file(command, "--out", "the plan to write, as JSON", required=True)
 
 
 def add_from(command: argparse.ArgumentParser) -> None:

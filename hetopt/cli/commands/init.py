@@ -8,6 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from hetopt.cli.inputs import add_file
 from hetopt.cli.output import emit
 from hetopt.errors import InputError
 from hetopt.export.registry import SHIPPED
@@ -18,11 +19,11 @@ if TYPE_CHECKING:
 
 def add_arguments(command: argparse.ArgumentParser) -> None:
     """Add this command's options."""
-    command.add_argument(
+    add_file(
+        command,
         "--out",
-        metavar="FILE",
+        "where to write it (default: problem.yaml; - is standard output)",
         default="problem.yaml",
-        help="where to write it (default: problem.yaml; - is standard output)",
     )
     command.add_argument(
         "--for",

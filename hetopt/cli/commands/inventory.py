@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hetopt.base.words import counted
+from hetopt.cli.inputs import add_file
 from hetopt.cli.output import complain, emit
 from hetopt.cli.paths import STDOUT, ensure_outputs
 from hetopt.errors import InputError
@@ -27,11 +28,11 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         "node` (both also with --json), `kubectl get nodes -o json` or "
         "json.dumps(ray.nodes()) printed, or a hostfile",
     )
-    command.add_argument(
+    add_file(
+        command,
         "--out",
-        metavar="FILE",
+        "where to write the section (default: - is standard output)",
         default="-",
-        help="where to write the section (default: - is standard output)",
     )
 
 

@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 from hetopt.base.words import counted
-from hetopt.cli.inputs import whole
+from hetopt.cli.inputs import add_count, add_file, add_switch, whole
 from hetopt.cli.output import emit
 from hetopt.cli.paths import ensure_outputs
 from hetopt.cost.shard_shape import DTYPES, UNITS
@@ -56,16 +56,16 @@ SIZES = {
 # One statement for each option.
 def add_arguments(command: argparse.ArgumentParser) -> None:
     """Add this command's options."""
-    command.add_argument(
+    add_switch(
+        command,
         "--quick",
-        action="store_true",
-        help="small shapes of every unit: about 2 minutes on 2 CPU cores; with "
+        "small shapes of every unit: about 2 minutes on 2 CPU cores; with "
         "--operators a quarter of the kernels, in at most 10 minutes on any device",
     )
-    command.add_argument(
+    add_switch(
+        command,
         "--operators",
-        action="store_true",
-        help="time single kernels instead, from which times of any model's layers are "
+        "time single kernels instead, from which times of any model's layers are "
         "added up: multiplications, fused attention, element-wise kernels",
     )
     for field, text in SIZES.items():
@@ -106,24 +106,23 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         metavar="KIND",
         help=f"{', '.join(DEVICES)} (default: the first that PyTorch sees)",
     )
-    command.add_argument(
+    add_count(
+        command,
         "--threads",
-        type=whole(1),
-        default=1,
-        metavar="N",
-        help="on a CPU (default: 1, timed by the CPU's time, so that other programs "
+        "on a CPU (default: 1, timed by the CPU's time, so that other programs "
         "do not count)",
+        default=1,
     )
-    command.add_argument(
+    add_switch(
+        command,
         "--collectives",
-        action="store_true",
-        help="time collectives instead, and print the lines of a problem file that "
+        "time collectives instead, and print the lines of a problem file that "
         "state them; start with torchrun, one process per device",
     )
-    command.add_argument(
+    add_file(
+        command,
         "--out",
-        metavar="FILE",
-        help=f"the CSV to write (default: {DEFAULT_OUT}, of operators {OPERATORS_OUT})",
+        f"the CSV to write (default: {DEFAULT_OUT}, of operators {OPERATORS_OUT})",
     )
 
 

@@ -10,11 +10,15 @@ from typing import TYPE_CHECKING, NamedTuple
 from hetopt.base import interruption
 from hetopt.cli.commands.plan import EXIT_CODES
 from hetopt.cli.inputs import (
+    add_count,
+    add_file,
+    add_jobs,
     add_problem,
     add_solver,
+    add_switch,
+    add_time_limit,
     not_negative,
     principles_of,
-    seconds,
     whole,
     workers,
 )
@@ -86,43 +90,28 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         metavar="P,...",
         help="principles that the next plan need not keep (default: those of PLAN)",
     )
-    command.add_argument(
+    add_count(
+        command,
         "--pipelines",
-        type=whole(1),
-        metavar="N",
-        help="the most pipelines side by side (default: as many as PLAN has)",
+        "the most pipelines side by side (default: as many as PLAN has)",
     )
-    command.add_argument(
-        "--time-limit",
-        type=seconds,
-        metavar="S",
-        help="end after this many seconds in all, with the best plan so far",
+    add_time_limit(
+        command, "end after this many seconds in all, with the best plan so far"
     )
-    command.add_argument(
-        "--jobs",
-        type=whole(1),
-        metavar="N",
-        help="workers (default: one per core); 1: work in this process, start none",
-    )
-    command.add_argument(
-        "--seed", type=whole(0), default=0, metavar="N", help="default: 0"
-    )
-    command.add_argument(
-        "--out", metavar="FILE", help="write the next plan, as `hetopt plan --out` does"
-    )
-    command.add_argument(
+    add_jobs(command)
+    add_count(command, "--seed", "default: 0", least=0, default=0)
+    add_file(command, "--out", "write the next plan, as `hetopt plan --out` does")
+    add_file(
+        command,
         "--problem-out",
-        metavar="FILE",
-        help="write the problem of the next plan, YAML, with a name for each node",
+        "write the problem of the next plan, YAML, with a name for each node",
     )
-    command.add_argument(
+    add_file(
+        command,
         "--moves",
-        metavar="FILE",
-        help="write which slice of which tensor goes from where to where, CSV",
+        "write which slice of which tensor goes from where to where, CSV",
     )
-    command.add_argument(
-        "--json", action="store_true", help="print the answer as JSON, nothing else"
-    )
+    add_switch(command, "--json", "print the answer as JSON, nothing else")
 
 
 def iterations(text: str) -> int:

@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hetopt.cli.inputs import add_table, whole
+from hetopt.cli.inputs import add_count, add_file, add_table
 from hetopt.cli.output import emit
 from hetopt.cli.paths import ensure_outputs
 from hetopt.cli.planned import load_made
@@ -45,12 +45,11 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         help="a file that `hetopt plan --out` wrote",
     )
     add_table(command)
-    command.add_argument(
+    add_count(
+        command,
         "--iterations",
-        type=whole(1),
+        "iterations to time, after one that is not timed (default: %(default)s)",
         default=ITERATIONS,
-        metavar="N",
-        help="iterations to time, after one that is not timed (default: %(default)s)",
     )
     command.add_argument(
         "--units",
@@ -68,23 +67,17 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         metavar="DIR",
         help="keep the bundle in this new or empty folder",
     )
-    command.add_argument(
+    add_file(
+        command,
         "--measured",
-        default="measured.json",
-        metavar="FILE",
-        help="where to write what was measured (default: %(default)s); `hetopt "
+        "where to write what was measured (default: %(default)s); `hetopt "
         "calibrate --run` takes it",
+        default="measured.json",
     )
-    command.add_argument(
-        "--svg",
-        metavar="FILE",
-        help="draw the iteration of median time, below the simulated one",
+    add_file(
+        command, "--svg", "draw the iteration of median time, below the simulated one"
     )
-    command.add_argument(
-        "--trace",
-        metavar="FILE",
-        help="write both for Perfetto (JSON trace events)",
-    )
+    add_file(command, "--trace", "write both for Perfetto (JSON trace events)")
 
 
 def run(options: argparse.Namespace) -> int:

@@ -6,6 +6,7 @@ import json
 import sys
 from typing import TYPE_CHECKING
 
+from hetopt.cli.inputs import add_file, add_switch
 from hetopt.cli.output import emit
 from hetopt.cli.paths import ensure_outputs
 from hetopt.cli.pictures import write_pictures
@@ -22,19 +23,17 @@ if TYPE_CHECKING:
 def add_arguments(command: argparse.ArgumentParser) -> None:
     """Add this command's options."""
     add_planned(command)
-    command.add_argument(
+    add_file(
+        command,
         "--svg",
-        metavar="FILE",
-        help="draw the iteration: what every stage and link does when, and the memory",
+        "draw the iteration: what every stage and link does when, and the memory",
     )
-    command.add_argument(
+    add_file(
+        command,
         "--trace",
-        metavar="FILE",
-        help="write every event of the iteration for Perfetto (JSON trace events)",
+        "write every event of the iteration for Perfetto (JSON trace events)",
     )
-    command.add_argument(
-        "--json", action="store_true", help="print the run as JSON, nothing else"
-    )
+    add_switch(command, "--json", "print the run as JSON, nothing else")
 
 
 def run(options: argparse.Namespace) -> int:

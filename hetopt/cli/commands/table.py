@@ -5,7 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hetopt.base.words import counted
-from hetopt.cli.inputs import add_problem, add_schedule, load_problem, schedule_of
+from hetopt.cli.inputs import (
+    add_file,
+    add_problem,
+    add_schedule,
+    load_problem,
+    schedule_of,
+)
 from hetopt.cli.output import emit
 from hetopt.cli.paths import ensure_outputs
 
@@ -17,9 +23,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
     """Add this command's options."""
     add_problem(command)
     add_schedule(command)
-    command.add_argument(
-        "--out", metavar="FILE", help="where to write it (default: standard output)"
-    )
+    add_file(command, "--out", "where to write it (default: standard output)")
 
 
 def run(options: argparse.Namespace) -> int:

@@ -8,7 +8,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 from hetopt.base.deadline import Deadline
-from hetopt.cli.inputs import load_table, seconds, whole
+from hetopt.cli.inputs import add_count, add_time_limit, load_table
 from hetopt.cli.output import emit
 from hetopt.cli.planned import add_planned, load_planned
 from hetopt.cli.preparing import prepare
@@ -41,16 +41,8 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         help="how many of the programs that were refuted by a search to search again, "
         "drawn at random, or `all` (default: all); others are always searched again",
     )
-    command.add_argument(
-        "--seed", type=whole(0), metavar="N", help="of the sample (default: random)"
-    )
-    command.add_argument(
-        "--time-limit",
-        type=seconds,
-        default=300.0,
-        metavar="S",
-        help="for everything, in seconds (default: 300)",
-    )
+    add_count(command, "--seed", "of the sample (default: random)", least=0)
+    add_time_limit(command, "for everything, in seconds (default: 300)", default=300.0)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -275,7 +267,7 @@ class _Verifier:
 def _finding(doubt: Doubt, message: str) -> Finding:
     from hetopt.check.verify.findings import Finding
 
-    return Finding(field=doubt.field, message=message)
+    return Finding(doubt.field, message)
 
 
 def _chosen(

@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING
 
 from hetopt.base import interruption
 from hetopt.cli.inputs import (
+    add_count,
+    add_file,
     add_problem,
     add_schedule,
     add_solver,
+    add_switch,
+    add_time_limit,
     load_problem,
     schedule_of,
-    seconds,
-    whole,
     workers,
 )
 from hetopt.cli.output import complain, emit
@@ -36,10 +38,10 @@ if TYPE_CHECKING:
 def add_arguments(command: argparse.ArgumentParser) -> None:
     """Add this command's options."""
     add_problem(command)
-    command.add_argument(
+    add_switch(
+        command,
         "--drop-each",
-        action="store_true",
-        help="without each cluster in turn, and with one node less of each",
+        "without each cluster in turn, and with one node less of each",
     )
     command.add_argument(
         "--add",
@@ -74,31 +76,22 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         "simulated",
     )
     add_schedule(command)
-    command.add_argument(
-        "--time-limit",
-        type=seconds,
-        metavar="S",
-        help="end the search of each variant after this many seconds, with the best "
+    add_time_limit(
+        command,
+        "end the search of each variant after this many seconds, with the best "
         "plan so far",
     )
-    command.add_argument(
+    add_count(
+        command,
         "--jobs",
-        type=whole(1),
-        metavar="N",
-        help="variants, or workers of one search, at the same time (default: one per "
+        "variants, or workers of one search, at the same time (default: one per "
         "core); 1: work in this process, start none",
     )
-    command.add_argument(
-        "--seed", type=whole(0), default=0, metavar="N", help="default: 0"
-    )
-    command.add_argument("--svg", metavar="FILE", help="draw the variants as bars")
-    command.add_argument("--csv", metavar="FILE", help="write a line per variant")
-    command.add_argument(
-        "--out", metavar="FILE", help="write what --json prints, plans included"
-    )
-    command.add_argument(
-        "--json", action="store_true", help="print the variants as JSON, nothing else"
-    )
+    add_count(command, "--seed", "default: 0", least=0, default=0)
+    add_file(command, "--svg", "draw the variants as bars")
+    add_file(command, "--csv", "write a line per variant")
+    add_file(command, "--out", "write what --json prints, plans included")
+    add_switch(command, "--json", "print the variants as JSON, nothing else")
 
 
 def run(options: argparse.Namespace) -> int:

@@ -52,10 +52,8 @@ class TableReader(PairReader):
     def table(self, data: Any) -> CostTable:
         """Read the whole document."""
         top = self._object(data, "")
-        self._choice(self._get(top, "", "schema"), "schema", (TABLE_SCHEMA,))
-        self.schedule = self._choice(
-            self._get(top, "", "schedule"), "schedule", SCHEDULE_CHOICES
-        )
+        self._chosen(top, "", "schema", (TABLE_SCHEMA,))
+        self.schedule = self._chosen(top, "", "schedule", SCHEDULE_CHOICES)
         self.kinds = kinds = self._names(top, "kinds")
         cut_classes = self._names(top, "cut_classes")
         body = self._list(top, "", "body", length=len(kinds))
@@ -112,7 +110,7 @@ class TableReader(PairReader):
         if "chunks" not in top:
             return 1, None
         chunks = self._integer(top, "", "chunks", least=2)
-        name = self._choice(self._get(top, "", "way_back"), "way_back", cut_classes)
+        name = self._chosen(top, "", "way_back", cut_classes)
         return chunks, cut_classes.index(name)
 
     def _ascending(self, slices: Sequence[TableSlice], where: str) -> None:
@@ -131,17 +129,13 @@ class TableReader(PairReader):
             )
         tensors = self._names(entry, "per_unit.tensors")
         edges = []
-        for place, item in enumerate(self._list(entry, "per_unit", "edges")):
-            where = f"per_unit.edges.{place}"
-            edge = self._object(item, where)
+        for where, edge in self._objects(entry, "per_unit", "edges"):
             first = self._integer(edge, where, "first")
             second = self._integer(edge, where, "second")
             if not first < second < units:
                 expected = f"first < second < {units}"
                 self._wrong(where, f"from {first} to {second}", expected)
-            tensor = self._choice(
-                self._get(edge, where, "tensor"), f"{where}.tensor", tensors
-            )
+            tensor = self._chosen(edge, where, "tensor", tensors)
             edges.append((first, second, tensors.index(tensor)))
         if edges != sorted(set(edges)):
             self._wrong("per_unit.edges", "not ascending", "each once, ascending")
@@ -158,9 +152,7 @@ class TableReader(PairReader):
 
     def _clusters(self, top: dict[str, Any]) -> list[dict[str, Any]]:
         found = []
-        for place, item in enumerate(self._list(top, "", "clusters")):
-            where = f"clusters.{place}"
-            entry = self._object(item, where)
+        for where, entry in self._objects(top, "", "clusters"):
             found.append(
                 {
                     "name": self._text(entry, where, "name"),
@@ -168,9 +160,7 @@ class TableReader(PairReader):
                     "usable_bytes": self._integer(
                         entry, where, "usable_bytes", most=TOO_MANY_BYTES - 1
                     ),
-                    "source": self._choice(
-                        self._get(entry, where, "source"), f"{where}.source", _SOURCES
-                    ),
+                    "source": self._chosen(entry, where, "source", _SOURCES),
                     "peak_flops": self._float(entry, where, "peak_flops"),
                 }
             )
@@ -195,14 +185,10 @@ class TableReader(PairReader):
         tied = None
         if self._get(entry, where, "tied_ns") is not None:
             tied = self._matrix(entry, where, "tied_ns", shape[1:])
-        parts = self._list(entry, where, "clusters", length=len(self.names))
+        parts = self._objects(entry, where, "clusters", length=len(self.names))
         clusters = []
-        for place, part in enumerate(parts):
-            field = f"{where}.clusters.{place}"
-            named = self._object(part, field)
-            self._choice(
-                self._get(named, field, "name"), f"{field}.name", (self.names[place],)
-            )
+        for place, (field, named) in enumerate(parts):
+            self._chosen(named, field, "name", (self.names[place],))
             clusters.append(self._cluster(named, field, layouts, place))
         return TableSlice(
             microbatches=self._integer(entry, where, "microbatches", least=1),
@@ -231,12 +217,8 @@ class TableReader(PairReader):
 
     def _layouts(self, entry: dict[str, Any], where: str) -> tuple[Layout, ...]:
         layouts = []
-        for place, item in enumerate(self._list(entry, where, "layouts")):
-            field = f"{where}.layouts.{place}"
-            layout = self._object(item, field)
-            name = self._choice(
-                self._get(layout, field, "cluster"), f"{field}.cluster", self.names
-            )
+        for field, layout in self._objects(entry, where, "layouts"):
+            name = self._chosen(layout, field, "cluster", self.names)
             layouts.append(
                 Layout(
                     cluster=self.names.index(name),
@@ -258,17 +240,13 @@ class TableReader(PairReader):
         columns: dict[str, list[Any]] = {
             name: [] for name in (*STRATEGY_NUMBERS, *by_kind_names)
         }
-        for place, item in enumerate(self._list(entry, where, "strategies")):
-            field = f"{where}.strategies.{place}"
-            row = self._object(item, field)
+        for field, row in self._objects(entry, where, "strategies"):
             strategy = Strategy(
                 dp=self._integer(row, field, "dp", least=1),
                 cp=self._integer(row, field, "cp", least=1),
                 tp=self._integer(row, field, "tp", least=1),
                 **self._expert_degrees(row, field),
-                recompute=self._choice(
-                    self._get(row, field, "recompute"), f"{field}.recompute", RECOMPUTE
-                ),
+                recompute=self._chosen(row, field, "recompute", RECOMPUTE),
                 zero=self._zero(row, field),
             )
             self._numbers(columns, row, field)

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import math
 import reprlib
-from typing import Any, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from hetopt.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 #: Largest number in a document: the most devices, or tokens, that a problem can have
 #: (``fields.MAX_WHOLE`` squared).
@@ -65,6 +68,14 @@ class DocumentReader:
             self._wrong(_join(where, key), f"a list of {len(value)}", f"{length}")
         return value
 
+    def _objects(
+        self, entry: dict[str, Any], where: str, key: str, length: int | None = None
+    ) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Yield the field and the content of each object of a list."""
+        for place, item in enumerate(self._list(entry, where, key, length)):
+            field = f"{_join(where, key)}.{place}"
+            yield field, self._object(item, field)
+
     def _text(self, entry: dict[str, Any], where: str, key: str) -> str:
         value = self._get(entry, where, key)
         if not isinstance(value, str) or not value:
@@ -114,6 +125,11 @@ class DocumentReader:
         if found is None:
             self._wrong(field, value, f"one of {', '.join(choices)}")
         return found
+
+    def _chosen(
+        self, entry: dict[str, Any], where: str, key: str, choices: tuple[_T, ...]
+    ) -> _T:
+        return self._choice(self._get(entry, where, key), _join(where, key), choices)
 
     def _wrong(self, field: str, found: Any, expected: str) -> NoReturn:
         # Lists may be long or deep: only their beginning is shown.

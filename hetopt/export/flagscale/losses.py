@@ -9,12 +9,12 @@ from hetopt.export.shared.kernels import NO_SEQUENCE_PARALLEL
 from hetopt.export.shared.losses import (
     boundary_losses,
     by_stage,
+    exchange_losses,
     head_losses,
     heads_divide,
     layer_losses,
     listed,
     model_losses,
-    overlap_loss,
     stages_named,
 )
 from hetopt.export.shared.megatron.architecture import flagscale_model
@@ -38,7 +38,7 @@ def losses(job: Job) -> Iterator[Loss]:
     if not job.warms_up_as_1f1b:
         planned = listed(stage.warmup for stage in job.stages)
         yield Loss(
-            what=f"schedule {job.plan.schedule} with warm-ups {planned}: 1F1B "
+            f"schedule {job.plan.schedule} with warm-ups {planned}: 1F1B "
             f"warms up with {listed(range(len(job.stages), 0, -1))}",
             instead="1F1B",
         )
@@ -55,14 +55,7 @@ def losses(job: Job) -> Iterator[Loss]:
 def flagscale_losses(problem: Problem) -> Iterator[Loss]:
     """Yield what FlagScale cannot do of a problem under any plan."""
     yield from problem_losses(problem, flagscale_model)
-    moe = problem.training.moe
-    if moe.node_dedup:
-        yield Loss(
-            what="moe.node_dedup: a token is sent once to each of its experts",
-            instead="an all-to-all of all copies, which takes longer",
-        )
-    if moe.overlaps:
-        yield overlap_loss(moe.overlap, "it waits for all-to-alls")
+    yield from exchange_losses(problem.training.moe)
 
 
 def spreads_experts(strategy: Strategy) -> bool:
@@ -121,7 +114,7 @@ def _strategy_losses(job: Job) -> Iterator[Loss]:
         strategy, other = job.stages[first].strategy, _degrees(job, first)
         if strategy.cp > 1:
             yield Loss(
-                what=f"cp {strategy.cp} on {stages_named(first, end)}: cp is 1",
+                f"cp {strategy.cp} on {stages_named(first, end)}: cp is 1",
                 instead=None
                 if other is None
                 else f"dp {other[0]}, cp 1, tp {other[2]} there",
@@ -129,9 +122,8 @@ def _strategy_losses(job: Job) -> Iterator[Loss]:
         tp = strategy.tp if other is None else other[2]
         if tokens % tp:
             yield Loss(
-                what=f"tp {tp} on {stages_named(first, end)}: sequence parallelism "
-                f"needs a divisor of the {tokens} tokens of a sequence",
-                instead=None,
+                f"tp {tp} on {stages_named(first, end)}: sequence parallelism "
+                f"needs a divisor of the {tokens} tokens of a sequence"
             )
     yield from head_losses(job, [found[2] for found in _all_degrees(job) if found])
 
@@ -144,7 +136,7 @@ def _recompute_losses(job: Job) -> Iterator[Loss]:
             if job.stages[first].strategy.recompute == "selective"
         )
         yield Loss(
-            what=f"selective recomputation on {named} only: a per-stage setting is "
+            f"selective recomputation on {named} only: a per-stage setting is "
             "full or none",
             instead=f"full recomputation on {named}",
         )
@@ -159,9 +151,8 @@ def _sequence_losses(job: Job) -> Iterator[Loss]:
     tps = sorted({found[2] for found in _all_degrees(job) if found})
     if len(tps) > 1 and not job.problem.training.sequence_parallel:
         yield Loss(
-            what=f"training.{NO_SEQUENCE_PARALLEL} with tp {listed(tps)}: stages of "
-            "different tp need it",
-            instead=None,
+            f"training.{NO_SEQUENCE_PARALLEL} with tp {listed(tps)}: stages of "
+            "different tp need it"
         )
 
 
@@ -172,13 +163,12 @@ def _expert_losses(job: Job) -> Iterator[Loss]:
     strategies = [stage.strategy for stage in job.stages]
     if len(set(map(spreads_experts, strategies))) > 1:
         yield Loss(
-            what=f"ep {by_stage(each.ep for each in strategies)}: all stages spread "
-            "experts or none does (to plan so, pin ep)",
-            instead=None,
+            f"ep {by_stage(each.ep for each in strategies)}: all stages spread "
+            "experts or none does (to plan so, pin ep)"
         )
     faults = (_expert_fault(each, job.problem) for each in strategies)
     for fault in dict.fromkeys(filter(None, faults)):
-        yield Loss(what=fault, instead=None)
+        yield Loss(fault)
 
 
 def _expert_fault(strategy: Strategy, problem: Problem) -> str:
@@ -196,7 +186,7 @@ def _state_losses(job: Job) -> Iterator[Loss]:
     zeros = job.zero_stages
     if max(zeros) > 1 or min(zeros) < max(zeros):
         yield Loss(
-            what=f"ZeRO stage {by_stage(zeros)}: states of the optimizer are sharded "
+            f"ZeRO stage {by_stage(zeros)}: states of the optimizer are sharded "
             "on all stages or on none, gradients and weights never",
             instead=f"ZeRO stage {int(shards_optimizer(job))}",
         )
@@ -206,13 +196,12 @@ def _state_losses(job: Job) -> Iterator[Loss]:
     first, last = ends
     if first[2] != last[2]:
         yield Loss(
-            what=f"tied embeddings with tp {first[2]} on the first and {last[2]} on "
-            "the last stage: they have to be the same",
-            instead=None,
+            f"tied embeddings with tp {first[2]} on the first and {last[2]} on "
+            "the last stage: they have to be the same"
         )
     if max(zeros) > 0 and _ends_do_not_divide(job):
         yield Loss(
-            what=f"tied embeddings with dp {first[0]} on the first and {last[0]} on "
+            f"tied embeddings with dp {first[0]} on the first and {last[0]} on "
             "the last stage and sharded states: one has to divide the other",
             instead="states that are not sharded",
         )

@@ -13,6 +13,7 @@ from hetopt.export.shared.kernels import choice_losses
 from hetopt.export.shared.losses import (
     boundary_losses,
     by_stage,
+    degree_losses,
     head_losses,
     heads_divide,
     layer_losses,
@@ -68,12 +69,9 @@ def problem_losses(problem: Problem) -> Iterator[Loss]:
     yield from architecture_losses(model, as_said(model, ()))
     yield from choice_losses(problem.training)
     if model.tied:
-        yield Loss(
-            what="one table for embedding and head: it has one for each",
-            instead=None,
-        )
+        yield Loss("one table for embedding and head: it has one for each")
     if problem.training.precision == "fp16":
-        yield Loss(what="precision fp16: it has bf16 and fp32", instead="bf16")
+        yield Loss("precision fp16: it has bf16 and fp32", instead="bf16")
 
 
 def hetu_losses(job: Job) -> Iterator[Loss]:
@@ -85,7 +83,7 @@ def hetu_losses(job: Job) -> Iterator[Loss]:
     if not job.warms_up_as_1f1b:
         counts = listed(stage.warmup for stage in job.stages)
         yield Loss(
-            what=f"schedule {job.plan.schedule} with warm-ups {counts}: it is "
+            f"schedule {job.plan.schedule} with warm-ups {counts}: it is "
             "1F1B, one more on each stage than on the next",
             instead="1F1B",
         )
@@ -103,41 +101,33 @@ def side_by_side_losses(job: Job) -> Iterator[Loss]:
     sizes = tuple(map(microbatch_size, job.parts))
     if len(set(sizes)) > 1:
         yield Loss(
-            what=f"micro-batches of {listed(sizes)} sequences by pipeline: it has one "
-            "size for all, and a number of micro-batches for each",
-            instead=None,
+            f"micro-batches of {listed(sizes)} sequences by pipeline: it has one "
+            "size for all, and a number of micro-batches for each"
         )
     if any(shards_optimizer(part) for part in job.parts):
         yield Loss(
-            what="ZeRO stage 1 inside each pipeline: it shards the optimizer's states "
+            "ZeRO stage 1 inside each pipeline: it shards the optimizer's states "
             "over all pipelines, or not at all",
             instead="ZeRO stage 1 over all pipelines",
         )
 
 
 def _strategy_losses(job: Job) -> Iterator[Loss]:
-    for name, what in (("dp", "a replica"), ("cp", "a part of a sequence")):
-        degrees = tuple(getattr(stage.strategy, name) for stage in job.stages)
-        if len(set(degrees)) > 1:
-            yield Loss(
-                what=f"{name} {listed(degrees)} by stage: {what} is a whole pipeline, "
-                f"so all stages have the same {name}",
-                instead=None,
-            )
+    yield from degree_losses(job, "dp", "a replica")
+    yield from degree_losses(job, "cp", "a part of a sequence")
     parts = sorted({stage.strategy.cp * stage.strategy.tp for stage in job.stages})
     tokens = job.problem.training.seq_len
     for count in parts:
         if tokens % count:
             yield Loss(
-                what=f"sequences of {tokens} tokens in {counted(count, 'part')} "
-                "(cp * tp), which is no divisor",
-                instead=None,
+                f"sequences of {tokens} tokens in {counted(count, 'part')} "
+                "(cp * tp), which is no divisor"
             )
     yield from head_losses(job, [stage.strategy.tp for stage in job.stages])
     used = tuple(stage.strategy.recompute for stage in job.stages)
     if "selective" in used:
         yield Loss(
-            what=f"recomputation {', '.join(used)} by stage: its selective one "
+            f"recomputation {', '.join(used)} by stage: its selective one "
             "recomputes norms and activation functions, not attention",
             instead="full recomputation there",
         )
@@ -148,7 +138,7 @@ def _state_losses(job: Job) -> Iterator[Loss]:
     strategy = job.stages[0].strategy
     if strategy.dp * strategy.cp > 1 and set(zeros) != {does}:
         yield Loss(
-            what=f"ZeRO stage {by_stage(zeros)} with dp {strategy.dp} and cp "
+            f"ZeRO stage {by_stage(zeros)} with dp {strategy.dp} and cp "
             f"{strategy.cp}: it shards the optimizer's states alone, on all stages, "
             "between replicas",
             instead=f"ZeRO stage {does}"

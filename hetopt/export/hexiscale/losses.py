@@ -19,6 +19,7 @@ from hetopt.export.shared.kernels import (
 from hetopt.export.shared.losses import (
     boundary_losses,
     by_stage,
+    degree_losses,
     head_losses,
     heads_divide,
     layer_losses,
@@ -63,7 +64,7 @@ def hexiscale_losses(job: Job) -> Iterator[Loss]:
     counts = tuple(stage.warmup for stage in job.stages)
     if any(count < job.microbatches for count in counts):
         yield Loss(
-            what=f"schedule {job.plan.schedule} with warm-ups {listed(counts)}: it is "
+            f"schedule {job.plan.schedule} with warm-ups {listed(counts)}: it is "
             "GPipe, all forward passes first",
             instead="GPipe, which needs more memory",
         )
@@ -93,13 +94,12 @@ def side_by_side_losses(job: Job) -> Iterator[Loss]:
     used = [{stage.strategy.recompute for stage in part.stages} for part in job.parts]
     if len({own == {"none"} for own in used}) > 1:
         yield Loss(
-            what="recomputation in some of the pipelines: all layers of all pipelines "
-            "or none are recomputed",
-            instead=None,
+            "recomputation in some of the pipelines: all layers of all pipelines "
+            "or none are recomputed"
         )
     if _sharded(job):
         yield Loss(
-            what="ZeRO inside each pipeline: it shards states over all of them, or not "
+            "ZeRO inside each pipeline: it shards states over all of them, or not "
             "at all",
             instead=f"ZeRO stage {_zero(job)} over all pipelines",
         )
@@ -118,9 +118,8 @@ def problem_losses(problem: Problem) -> Iterator[Loss]:
     """Yield what HexiScale cannot do of a problem under any plan."""
     if model_size(problem.model) is None:
         yield Loss(
-            what=f"model {problem.model.name}: it has configurations of "
-            f"{', '.join(MODEL_SIZES)} alone, at any number of layers",
-            instead=None,
+            f"model {problem.model.name}: it has configurations of "
+            f"{', '.join(MODEL_SIZES)} alone, at any number of layers"
         )
     yield from architecture_losses(problem.model, as_said(problem.model, ()))
     yield from choice_losses(
@@ -129,34 +128,27 @@ def problem_losses(problem: Problem) -> Iterator[Loss]:
     tokens = problem.training.seq_len
     if tokens != SEQ_LEN:
         yield Loss(
-            what=f"sequences of {tokens} tokens: its own have {SEQ_LEN}",
+            f"sequences of {tokens} tokens: its own have {SEQ_LEN}",
             instead=f"{SEQ_LEN} tokens",
         )
 
 
 def _strategy_losses(job: Job) -> Iterator[Loss]:
-    dp = tuple(stage.strategy.dp for stage in job.stages)
-    if len(set(dp)) > 1:
-        yield Loss(
-            what=f"dp {listed(dp)} by stage: a replica is a whole pipeline, so all "
-            "stages have the same dp",
-            instead=None,
-        )
+    yield from degree_losses(job, "dp", "a replica")
     cp = tuple(stage.strategy.cp for stage in job.stages)
     if max(cp) > 1:
-        yield Loss(what=f"cp {listed(cp)} by stage: cp is 1", instead=None)
+        yield Loss(f"cp {listed(cp)} by stage: cp is 1")
     yield from head_losses(job, [stage.strategy.tp for stage in job.stages])
     for tp in sorted({stage.strategy.tp for stage in job.stages}):
         if SEQ_LEN % tp:
             yield Loss(
-                what=f"tp {tp}: sequence parallelism needs a divisor of the {SEQ_LEN} "
-                "tokens of a sequence",
-                instead=None,
+                f"tp {tp}: sequence parallelism needs a divisor of the {SEQ_LEN} "
+                "tokens of a sequence"
             )
     used = tuple(stage.strategy.recompute for stage in job.stages)
     if len(set(used)) > 1 or used[0] == "selective":
         yield Loss(
-            what=f"recomputation {', '.join(used)} by stage: all layers of the model "
+            f"recomputation {', '.join(used)} by stage: all layers of the model "
             "or none are recomputed, in full",
             instead="full recomputation on all stages",
         )
@@ -166,8 +158,7 @@ def _state_losses(job: Job) -> Iterator[Loss]:
     zeros = job.zero_stages
     if job.stages[0].strategy.dp > 1 and set(zeros) != {_zero(job)}:
         yield Loss(
-            what=f"ZeRO stage {by_stage(zeros)}: it has 0, 2 and 3, the same on all "
-            "stages",
+            f"ZeRO stage {by_stage(zeros)}: it has 0, 2 and 3, the same on all stages",
             instead=f"ZeRO stage {_zero(job)}",
         )
 

@@ -22,6 +22,7 @@ from hetopt.export.shared.kernels import (
 from hetopt.export.shared.megatron.architecture import (
     bridge_model,
     rotary_frequency,
+    sinks_and_clamp,
     window_frequency,
     window_size,
 )
@@ -172,7 +173,7 @@ def _own_losses(problem: Problem) -> Iterator[Loss]:
     model, seq_len = problem.model, problem.training.seq_len
     if model.positions > seq_len:
         yield Loss(
-            what=f"a table of {model.positions} positions for sequences of {seq_len}: "
+            f"a table of {model.positions} positions for sequences of {seq_len}: "
             "it is as long as a sequence",
             instead=f"{seq_len} positions",
         )
@@ -311,13 +312,7 @@ def _architecture(model: Model) -> dict[str, Any]:
         "attention_dropout": own.attention_dropout,
         "position_embedding_type": "learned_absolute" if model.positions else "rope",
     }
-    if own.attention_sinks:
-        fields["softmax_type"] = "learnable"
-    if own.gate_clamp is not None:
-        fields |= {
-            "activation_func_clamp_value": own.gate_clamp,
-            "glu_linear_offset": 1.0,
-        }
+    fields |= sinks_and_clamp(model)
     if own.attention_scale is not None:
         fields["softmax_scale"] = own.attention_scale
     window = window_size(model)

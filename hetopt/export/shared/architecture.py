@@ -66,8 +66,7 @@ def architecture_losses(model: Model, said: Model) -> Iterator[Loss]:
         if field == "rotary_local_base" and said.architecture.rotary_scaling:
             instead += ", with the rotary_scaling of all layers"
         yield Loss(
-            what=f"model.{field} {shown(wanted)}: it has no setting for it",
-            instead=instead,
+            f"model.{field} {shown(wanted)}: it has no setting for it", instead=instead
         )
 
 

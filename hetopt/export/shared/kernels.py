@@ -36,6 +36,4 @@ def choice_losses(training: Training, has: Collection[str] = ()) -> Iterator[Los
     }
     for choice in ALL:
         if asked[choice] and choice not in has:
-            yield Loss(
-                what=f"training.{choice}: it has no setting for it", instead=None
-            )
+            yield Loss(f"training.{choice}: it has no setting for it")

@@ -38,10 +38,7 @@ def by_stage(values: Iterable[int]) -> str:
 def model_losses(model: Model) -> Iterator[Loss]:
     """Yield a loss if a model is not a decoder of tokens."""
     if not model.is_decoder_only:
-        yield Loss(
-            what=f"model {model.name}, which is no decoder-only model of tokens",
-            instead=None,
-        )
+        yield Loss(f"model {model.name}, which is no decoder-only model of tokens")
 
 
 def part_losses(model: Model, trained: Collection[Part]) -> Iterator[Loss]:
@@ -53,9 +50,7 @@ def part_losses(model: Model, trained: Collection[Part]) -> Iterator[Loss]:
     }
     lacks = [name for part, (name, has) in parts.items() if has and part not in trained]
     if lacks:
-        yield Loss(
-            what=f"model {model.name}, which has {' and '.join(lacks)}", instead=None
-        )
+        yield Loss(f"model {model.name}, which has {' and '.join(lacks)}")
 
 
 def offload_losses(
@@ -79,7 +74,7 @@ def offload_losses(
         else "it keeps its states on devices"
     )
     yield Loss(
-        what=f"offload: optimizer of {listed(names)}: {why}",
+        f"offload: optimizer of {listed(names)}: {why}",
         instead="optimizer states on the devices, which need more memory",
     )
 
@@ -89,7 +84,7 @@ def layer_losses(job: Job) -> Iterator[Loss]:
     if job.problem.model.is_decoder_only and job.layers is None:
         counts = job.whole_layers
         yield Loss(
-            what="stages that begin or end inside a layer: stages hold whole layers",
+            "stages that begin or end inside a layer: stages hold whole layers",
             instead=None
             if counts is None
             else f"layers per stage {listed(counts)}, each cut one with its attention",
@@ -101,8 +96,24 @@ def unit_losses(job: Job) -> Iterator[Loss]:
     """Yield a loss if units of one stage have strategies of their own."""
     if job.plan.per_unit:
         yield Loss(
-            what="a strategy for each layer: all layers of a stage have the same",
+            "a strategy for each layer: all layers of a stage have the same",
             instead="each stage's most frequent strategy",
+        )
+
+
+def degree_losses(job: Job, name: str, what: str) -> Iterator[Loss]:
+    """Yield a loss if stages differ in a degree that a runtime has once.
+
+    Parameters
+    ----------
+    what
+        What the degree counts, each of which is a pipeline in the runtime.
+    """
+    degrees = tuple(getattr(stage.strategy, name) for stage in job.stages)
+    if len(set(degrees)) > 1:
+        yield Loss(
+            f"{name} {listed(degrees)} by stage: {what} is a whole pipeline, so all "
+            f"stages have the same {name}"
         )
 
 
@@ -125,9 +136,8 @@ def head_losses(job: Job, degrees: Iterable[int]) -> Iterator[Loss]:
     heads = job.problem.model.kv_heads
     for tp in sorted({tp for tp in degrees if heads % tp}):
         yield Loss(
-            what=f"tp {tp} with {heads} key and value heads: "
-            "every rank has heads of its own (to plan so, pin tp)",
-            instead=None,
+            f"tp {tp} with {heads} key and value heads: "
+            "every rank has heads of its own (to plan so, pin tp)"
         )
 
 
@@ -148,7 +158,7 @@ def boundary_losses(
         same = layout(before.strategy) == layout(after.strategy)
         if not same and before.resharding not in (None, "p2p"):
             yield Loss(
-                what=f"resharding by {before.resharding} behind stage {number}: every "
+                f"resharding by {before.resharding} behind stage {number}: every "
                 f"{sender} (to plan so, pin resharding: p2p)",
                 instead="p2p there",
             )
@@ -157,7 +167,7 @@ def boundary_losses(
 def overlap_loss(overlap: float, why: str) -> Loss:
     """Return the loss of all-to-alls that a runtime does not hide."""
     return Loss(
-        what=f"moe.overlap {overlap:g}: {why}",
+        f"moe.overlap {overlap:g}: {why}",
         instead="all-to-alls that nothing hides, which take longer",
     )
 
@@ -166,12 +176,17 @@ def dropless_losses(moe: Dispatch) -> Iterator[Loss]:
     """Yield the losses of a runtime that drops no token and hides no all-to-all."""
     if moe.capacity is not None:
         yield Loss(
-            what=f"moe.capacity {moe.capacity:g}: it drops no token",
+            f"moe.capacity {moe.capacity:g}: it drops no token",
             instead="no capacity, which takes more memory where loads are uneven",
         )
+    yield from exchange_losses(moe)
+
+
+def exchange_losses(moe: Dispatch) -> Iterator[Loss]:
+    """Yield the losses of a runtime that sends all copies and hides no all-to-all."""
     if moe.node_dedup:
         yield Loss(
-            what="moe.node_dedup: a token is sent once to each of its experts",
+            "moe.node_dedup: a token is sent once to each of its experts",
             instead="an all-to-all of all copies, which takes longer",
         )
     if moe.overlaps:

@@ -75,7 +75,7 @@ def one_mesh_losses(job: Job) -> Iterator[Loss]:
     if len({degrees_of(each) for each in strategies}) > 1:
         shared = shared_degrees(job)
         yield Loss(
-            what="different (d, c, t) per stage, "
+            "different (d, c, t) per stage, "
             + ", ".join(
                 f"{degrees_of(strategies[first])} on {stages_named(first, end)}"
                 for first, end in job.runs
@@ -86,12 +86,12 @@ def one_mesh_losses(job: Job) -> Iterator[Loss]:
     elif any(stage.resharding not in (None, "p2p") for stage in job.stages):
         used = sorted({stage.resharding or "p2p" for stage in job.stages})
         yield Loss(
-            what=f"resharding by {', '.join(used)}: every rank sends to its peer",
+            f"resharding by {', '.join(used)}: every rank sends to its peer",
             instead="p2p at every boundary",
         )
     if len(set(job.zero_stages)) > 1:
         yield Loss(
-            what=f"ZeRO stages {listed(job.zero_stages)}: all stages have the same",
+            f"ZeRO stages {listed(job.zero_stages)}: all stages have the same",
             instead=f"ZeRO {max(job.zero_stages)}",
         )
 
@@ -107,7 +107,7 @@ def recompute_loss(job: Job) -> Iterator[Loss]:
     """Yield a loss if stages recompute differently."""
     if len({stage.strategy.recompute for stage in job.stages}) > 1:
         yield Loss(
-            what="different recomputation per stage, "
+            "different recomputation per stage, "
             + ", ".join(
                 f"{job.stages[first].strategy.recompute} on {stages_named(first, end)}"
                 for first, end in job.runs
@@ -125,19 +125,14 @@ def expert_job_losses(job: Job) -> Iterator[Loss]:
     found = _routed_strategies(job)
     if len({(each.ep, each.etp) for each in found}) > 1:
         yield Loss(
-            what="different (e, x) per stage: all stages have the same (to plan so, "
-            "pin ep and etp)",
-            instead=None,
+            "different (e, x) per stage: all stages have the same (to plan so, "
+            "pin ep and etp)"
         )
     if any(each.tp > 1 for each in found) and not training.sequence_parallel:
-        yield Loss(
-            what="routed experts with tensor and without sequence parallelism",
-            instead=None,
-        )
+        yield Loss("routed experts with tensor and without sequence parallelism")
     if any(each.etp > 1 for each in found) and model.biases[2]:
         yield Loss(
-            what="experts with biases whose matrices are cut (to plan so, pin etp: 1)",
-            instead=None,
+            "experts with biases whose matrices are cut (to plan so, pin etp: 1)"
         )
 
 

@@ -34,13 +34,13 @@ def losses(job: Job) -> Iterator[Loss]:
         each.recompute == "full" for each in strategies
     ):
         yield Loss(
-            what="selective recomputation of the attention core",
+            "selective recomputation of the attention core",
             instead="TorchTitan's selective checkpointing, which keeps every other "
             "matrix multiplication's result",
         )
     if len(job.stages) == 1 and min(job.stages[0].warmup, job.microbatches) > 1:
         yield Loss(
-            what="all forward passes first in a pipeline of one stage",
+            "all forward passes first in a pipeline of one stage",
             instead="each micro-batch's backward pass after its forward pass",
         )
     yield from _zero_losses(job)
@@ -50,22 +50,21 @@ def losses(job: Job) -> Iterator[Loss]:
         parts = (2 * cp if cp > 1 else 1) * tp
         if training.seq_len % parts:
             yield Loss(
-                what=f"sequences of {training.seq_len} tokens with cp {cp}, tp {tp}: "
-                f"they must be multiples of {parts}",
-                instead=None,
+                f"sequences of {training.seq_len} tokens with cp {cp}, tp {tp}: "
+                f"they must be multiples of {parts}"
             )
     if training.optimizer != "adam":
-        yield Loss(what=f"optimizer {training.optimizer}", instead="AdamW")
+        yield Loss(f"optimizer {training.optimizer}", instead="AdamW")
     yield from choice_losses(training, (FP8, UNFUSED_LOSS))
     if training.precision == "fp16":
-        yield Loss(what="fp16: the loss is not scaled", instead="bf16")
+        yield Loss("fp16: the loss is not scaled", instead="bf16")
     if model.tied and len(job.stages) > 1:
         yield Loss(
-            what="tied embeddings in a pipeline: its last stage has a head of its own",
+            "tied embeddings in a pipeline: its last stage has a head of its own",
             instead="an embedding and a head, which need more memory",
         )
     yield Loss(
-        what="attention across the documents of a sequence",
+        "attention across the documents of a sequence",
         instead="attention within each document, as it masks all language models",
     )
 
@@ -76,18 +75,18 @@ def _zero_losses(job: Job) -> Iterator[Loss]:
     piped, replicas = len(job.stages) > 1, strategy.dp * strategy.cp
     if zero == 0 and strategy.cp > 1:
         yield Loss(
-            what="ZeRO 0 with context parallelism: its FSDP shards over those ranks",
+            "ZeRO 0 with context parallelism: its FSDP shards over those ranks",
             instead="ZeRO 1 over them",
         )
     if zero > 1 and piped:
         yield Loss(
-            what=f"ZeRO {zero} in a pipeline: weights are gathered once an iteration, "
+            f"ZeRO {zero} in a pipeline: weights are gathered once an iteration, "
             "gradients scattered after the last micro-batch",
             instead="ZeRO 1, which needs more memory",
         )
     if zero in (1, 2) and replicas > 1 and job.microbatches > 1 and not piped:
         yield Loss(
-            what=f"ZeRO {zero} without a pipeline: weights are gathered, and gradients "
+            f"ZeRO {zero} without a pipeline: weights are gathered, and gradients "
             "scattered, for every micro-batch",
             instead="gathering and scattering for every micro-batch, which takes "
             "longer",
@@ -116,10 +115,6 @@ def _model_losses(job: Job) -> Iterator[Loss]:
     model = job.problem.model
     yield from architecture_losses(model, said(model))
     if not model.gated or model.norm != "rms":
-        yield Loss(
-            what=f"model {model.name}: its Llama has SwiGLU and RMSNorm", instead=None
-        )
+        yield Loss(f"model {model.name}: its Llama has SwiGLU and RMSNorm")
     if model.positions:
-        yield Loss(
-            what="learned positions: its Llama uses rotary embeddings", instead=None
-        )
+        yield Loss("learned positions: its Llama uses rotary embeddings")

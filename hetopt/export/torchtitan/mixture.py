@@ -121,24 +121,17 @@ def mixture_losses(job: Job) -> Iterator[Loss]:
     yield from expert_job_losses(job)
     yield from _degree_losses(job)
     if experts.shared_gate:
-        yield Loss(
-            what="experts.shared_gate: it adds the shared experts' result as it is",
-            instead=None,
-        )
+        yield Loss("experts.shared_gate: it adds the shared experts' result as it is")
     if experts.weighted_input:
-        yield Loss(
-            what="experts.weighted_input: it weighs what experts return", instead=None
-        )
+        yield Loss("experts.weighted_input: it weighs what experts return")
     if experts.groups and experts.number // experts.groups < 2:
         yield Loss(
-            what=f"experts.groups {experts.groups}: a group needs at least two experts",
-            instead=None,
+            f"experts.groups {experts.groups}: a group needs at least two experts"
         )
     yield from dropless_losses(training.moe)
     if training.precision in ("fp32", "fp8"):
         yield Loss(
-            what=f"routed experts in {training.precision}: it multiplies theirs in "
-            "bf16",
+            f"routed experts in {training.precision}: it multiplies theirs in bf16",
             instead="bf16 there",
         )
 
@@ -149,20 +142,17 @@ def _degree_losses(job: Job) -> Iterator[Loss]:
     strategy = job.stages[0].strategy
     if ep > 1 and etp > 1:
         yield Loss(
-            what=f"experts that are spread (ep {ep}) and cut (etp {etp}): those that "
-            "are spread are whole (to plan so, pin etp: 1)",
-            instead=None,
+            f"experts that are spread (ep {ep}) and cut (etp {etp}): those that "
+            "are spread are whole (to plan so, pin etp: 1)"
         )
     if ep == 1 and etp != strategy.tp:
         yield Loss(
-            what=f"ep 1 and etp {etp} with tp {strategy.tp}: tp cuts experts that are "
-            "not spread (to plan so, pin etp to tp, or ep to more than 1)",
-            instead=None,
+            f"ep 1 and etp {etp} with tp {strategy.tp}: tp cuts experts that are "
+            "not spread (to plan so, pin etp to tp, or ep to more than 1)"
         )
     inside = strategy.cp * strategy.tp
     if max(job.zero_stages) == 0 and inside % ep:
         yield Loss(
-            what=f"ZeRO 0 with experts over {ep} ranks: they fold the ranks of FSDP, "
-            f"cp and tp, and without FSDP these are {inside}",
-            instead=None,
+            f"ZeRO 0 with experts over {ep} ranks: they fold the ranks of FSDP, "
+            f"cp and tp, and without FSDP these are {inside}"
         )

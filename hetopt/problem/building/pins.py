@@ -9,6 +9,7 @@ from hetopt.problem.building.pinned_meshes import check_meshes
 from hetopt.problem.building.wrong import FieldError, check_cluster
 from hetopt.problem.meshes import Mesh
 from hetopt.problem.pinned_units import units_fault
+from hetopt.problem.schema.pins import ForbidSpec
 from hetopt.problem.training.pins import ANY, ClusterPins, Domain, Pins
 
 if TYPE_CHECKING:
@@ -38,20 +39,18 @@ def build_pins(
     if spec is None:
         return Pins()
     names = tuple(cluster.name for cluster in clusters)
-    forbid = spec.forbid
+    forbid = spec.forbid or ForbidSpec()
     for path, mapping in (
         ((*_PIN, "clusters"), spec.clusters),
-        ((*_FORBID, "clusters"), forbid.clusters if forbid else {}),
+        ((*_FORBID, "clusters"), forbid.clusters),
     ):
         for name in mapping:
             check_cluster(name, names, (*path, name))
     pins = Pins(
-        stages=_domain(spec.stages, forbid.stages if forbid else None, "stages"),
-        microbatches=_domain(
-            spec.microbatches, forbid.microbatches if forbid else None, "microbatches"
-        ),
+        stages=_domain(spec.stages, forbid.stages, "stages"),
+        microbatches=_domain(spec.microbatches, forbid.microbatches, "microbatches"),
         order=_order(spec.order, names),
-        forbidden_next=_forbidden_next(forbid.next if forbid else None, names),
+        forbidden_next=_forbidden_next(forbid.next, names),
         units=spec.units,
         clusters={
             cluster.name: pins
@@ -59,16 +58,14 @@ def build_pins(
             if (
                 pins := _cluster_pins(
                     spec.clusters.get(cluster.name),
-                    forbid.clusters.get(cluster.name) if forbid else None,
+                    forbid.clusters.get(cluster.name),
                     cluster,
                     training,
                 )
             )
             != ClusterPins()
         },
-        resharding=_domain(
-            spec.resharding, forbid.resharding if forbid else None, "resharding"
-        ),
+        resharding=_domain(spec.resharding, forbid.resharding, "resharding"),
     )
     _check_counts(pins, spec, model, clusters, training)
     _check_units(pins, model, training)

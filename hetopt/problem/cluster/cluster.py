@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Literal
 
+from hetopt.base.least import ensure_least
 from hetopt.base.words import counted
 
 if TYPE_CHECKING:
@@ -102,16 +103,8 @@ class Cluster:
     unequal: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
-        for name in (
-            "nodes",
-            "devices_per_node",
-            "memory_bytes",
-            "max_tp",
-            "nics_per_node",
-        ):
-            if getattr(self, name) < 1:
-                msg = f"{name} is {getattr(self, name)}, expected at least 1"
-                raise ValueError(msg)
+        counts = "nodes", "devices_per_node", "memory_bytes", "max_tp", "nics_per_node"
+        ensure_least(self, 1, counts)
         if self.overhead_bytes < 0:
             msg = f"overhead_bytes is {self.overhead_bytes}, expected 0 or more"
             raise ValueError(msg)

@@ -10,6 +10,8 @@ import math
 from dataclasses import dataclass, fields
 from typing import Literal
 
+from hetopt.base.least import ensure_least
+
 Activation = Literal["silu", "gelu", "gelu-tanh", "quick-gelu", "relu", "squared-relu"]
 NormPlace = Literal["before", "after", "both"]
 QkNorm = Literal["none", "head", "all", "l2"]
@@ -50,11 +52,7 @@ class RotaryScaling:
     def __post_init__(self) -> None:
         for field in ("factor", "low_freq_factor", "high_freq_factor"):
             _check_above_zero(self, field)
-        if self.original_positions < 1:
-            msg = (
-                f"original_positions is {self.original_positions}, expected at least 1"
-            )
-            raise ValueError(msg)
+        ensure_least(self, 1, ("original_positions",))
         if self.low_freq_factor > self.high_freq_factor:
             msg = (
                 f"low_freq_factor is {self.low_freq_factor:g}, expected at most "

@@ -6,6 +6,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from hetopt.base.least import ensure_least
 from hetopt.problem.model.kinds import FIRST, TAKEN
 
 if TYPE_CHECKING:
@@ -59,10 +60,8 @@ class Block:
         if self.name in TAKEN or self.name.endswith(FIRST):
             msg = f"name is {self.name!r}, which is taken, expected another"
             raise ValueError(msg)
-        for field, least in (("window", 0), ("merge", 1)):
-            if getattr(self, field) < least:
-                msg = f"{field} is {getattr(self, field)}, expected at least {least}"
-                raise ValueError(msg)
+        ensure_least(self, 0, ("window",))
+        ensure_least(self, 1, ("merge",))
         if self.window and self.attention == "causal":
             msg = f"window is {self.window}, but attention is causal, not bidirectional"
             raise ValueError(msg)

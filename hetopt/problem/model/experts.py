@@ -6,6 +6,8 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
+from hetopt.base.least import ensure_least
+
 Scores = Literal["softmax", "sigmoid"]
 
 _COUNTS = ("number", "per_token", "ffn")
@@ -62,13 +64,8 @@ class Experts:
     dense_layers: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
-        for least, names in ((1, _COUNTS), (0, _LATER_COUNTS)):
-            for field in names:
-                if getattr(self, field) < least:
-                    msg = (
-                        f"{field} is {getattr(self, field)}, expected at least {least}"
-                    )
-                    raise ValueError(msg)
+        ensure_least(self, 1, _COUNTS)
+        ensure_least(self, 0, _LATER_COUNTS)
         if self.per_token > self.number:
             msg = (
                 f"per_token is {self.per_token}, expected at most number "

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from hetopt.base.least import ensure_least
+
 _COUNTS = ("kv_lora", "qk_dim", "rope_dim", "v_dim")
 
 
@@ -35,13 +37,8 @@ class Latent:
     q_lora: int = 0
 
     def __post_init__(self) -> None:
-        for least, names in ((1, _COUNTS), (0, ("q_lora",))):
-            for field in names:
-                if getattr(self, field) < least:
-                    msg = (
-                        f"{field} is {getattr(self, field)}, expected at least {least}"
-                    )
-                    raise ValueError(msg)
+        ensure_least(self, 1, _COUNTS)
+        ensure_least(self, 0, ("q_lora",))
         if self.rope_dim % 2:
             msg = f"rope_dim is {self.rope_dim}, expected an even number"
             raise ValueError(msg)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pydantic import Field, model_validator
+from pydantic import model_validator
 
 from hetopt.problem.schema.device_fields import OptionalOverhead, OptionalPeakFlops
 from hetopt.problem.schema.fields import (
@@ -12,6 +12,7 @@ from hetopt.problem.schema.fields import (
     OptionalMemory,
     OptionalName,
     Strict,
+    optional,
 )
 from hetopt.problem.schema.model import preset_if_text
 
@@ -29,44 +30,29 @@ class AcceleratorSpec(Strict):
     Fields beside ``preset`` or ``like`` override the catalogue's values.
     """
 
-    preset: OptionalName = Field(
-        None, description="The device itself: a name from `hetopt catalog`."
-    )
-    like: OptionalName = Field(
-        None,
-        description="Instead of preset, for a device of your own: the device of "
+    preset: OptionalName = optional("The device itself: a name from `hetopt catalog`.")
+    like: OptionalName = optional(
+        "Instead of preset, for a device of your own: the device of "
         "`hetopt catalog` that is nearest to it. Everything that is not given here, "
         "and how near to their rates its kernels, links and iterations come, is as "
-        "there. Without preset and like the latter are defaults, with a warning.",
+        "there. Without preset and like the latter are defaults, with a warning."
     )
-    name: OptionalName = Field(
-        None, description="A label for reports, on which no plan depends."
-    )
-    peak_flops: OptionalPeakFlops = Field(
-        None,
-        description="Dense rates by precision, without sparsity: bf16, fp16, fp32, "
+    name: OptionalName = optional("A label for reports, on which no plan depends.")
+    peak_flops: OptionalPeakFlops = optional(
+        "Dense rates by precision, without sparsity: bf16, fp16, fp32, "
         "tf32, fp8, of which the device may lack some. One number is the 16-bit rate, "
-        "BF16 and FP16 alike.",
+        "BF16 and FP16 alike."
     )
-    fp32_flops: OptionalFlops = Field(
-        None, description="An older way to write peak_flops.fp32."
+    fp32_flops: OptionalFlops = optional("An older way to write peak_flops.fp32.")
+    memory: OptionalMemory = optional("Memory of one device, as a program can see it.")
+    overhead: OptionalOverhead = optional(
+        "Memory that a program uses beyond what its framework allocates. "
+        "Default: 6% of the memory."
     )
-    memory: OptionalMemory = Field(
-        None, description="Memory of one device, as a program can see it."
+    memory_bandwidth: OptionalBandwidth = optional("Of the device's own memory.")
+    intra_node: LinkSpec | None = optional(
+        "To another device of the node, per direction."
     )
-    overhead: OptionalOverhead = Field(
-        None,
-        description="Memory that a program uses beyond what its framework allocates. "
-        "Default: 6% of the memory.",
-    )
-    memory_bandwidth: OptionalBandwidth = Field(
-        None, description="Of the device's own memory."
-    )
-    intra_node: LinkSpec | None = Field(
-        None, description="To another device of the node, per direction."
-    )
-    host_device: LinkSpec | None = Field(
-        None, description="To the host, per direction."
-    )
+    host_device: LinkSpec | None = optional("To the host, per direction.")
 
     _text = model_validator(mode="before")(preset_if_text)

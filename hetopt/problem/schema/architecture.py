@@ -16,6 +16,7 @@ from hetopt.problem.schema.fields import (
     choice,
     field_error,
     listed,
+    optional,
     or_none,
     whole,
 )
@@ -52,125 +53,100 @@ class RotaryScalingSpec(Strict):
     factor: Annotated[float, BeforeValidator(read_number)] = Field(
         description="How many times longer sequences become."
     )
-    low_freq_factor: OptionalNumber = Field(None, description="Of llama3; default: 1.")
-    high_freq_factor: OptionalNumber = Field(None, description="Of llama3; default: 4.")
-    original_positions: OptionalCount = Field(
-        None, description="Of llama3; default: 8192."
-    )
+    low_freq_factor: OptionalNumber = optional("Of llama3; default: 1.")
+    high_freq_factor: OptionalNumber = optional("Of llama3; default: 4.")
+    original_positions: OptionalCount = optional("Of llama3; default: 8192.")
 
 
 class ArchitectureSpec(Strict):
     """Norms, positions, attention and activations."""
 
     activation: Annotated[Activation | None, or_none(choice(get_args(Activation)))] = (
-        Field(
-            None,
-            description="Of the MLP; default: silu if gated, else GELU in either form "
-            "(gelu, gelu-tanh), as a runtime has it.",
+        optional(
+            "Of the MLP; default: silu if gated, else GELU in either form "
+            "(gelu, gelu-tanh), as a runtime has it."
         )
     )
-    gate_clamp: OptionalNumber = Field(
-        None,
-        description="Inputs of a gated activation are clamped to it, and 1 is added to "
-        "the other factor (GPT-OSS); default: neither.",
+    gate_clamp: OptionalNumber = optional(
+        "Inputs of a gated activation are clamped to it, and 1 is added to "
+        "the other factor (GPT-OSS); default: neither."
     )
-    norm_eps: OptionalNumber = Field(
-        None, description="Added to the variance in norms; default: 1e-5."
+    norm_eps: OptionalNumber = optional(
+        "Added to the variance in norms; default: 1e-5."
     )
-    norm_zero_centred: OptionalFlag = Field(
-        None, description="Norms multiply with 1 + weight (Gemma); default: false."
+    norm_zero_centred: OptionalFlag = optional(
+        "Norms multiply with 1 + weight (Gemma); default: false."
     )
     norm_place: Annotated[NormPlace | None, or_none(choice(get_args(NormPlace)))] = (
-        Field(
-            None,
-            description="Norms before attention and MLP (default), after them (OLMo-2) "
-            "or both (Gemma-2, GLM-4).",
+        optional(
+            "Norms before attention and MLP (default), after them (OLMo-2) "
+            "or both (Gemma-2, GLM-4)."
         )
     )
-    qk_norm: Annotated[QkNorm | None, or_none(choice(get_args(QkNorm)))] = Field(
-        None,
-        description="Norm of queries and keys: of each head, of all heads together "
-        "(OLMo-2), or l2, without weights (Llama-4); default: none.",
+    qk_norm: Annotated[QkNorm | None, or_none(choice(get_args(QkNorm)))] = optional(
+        "Norm of queries and keys: of each head, of all heads together "
+        "(OLMo-2), or l2, without weights (Llama-4); default: none."
     )
-    qkv_bias: OptionalFlag = Field(
-        None,
-        description="Biases of queries, keys and values; default: if norm is layer.",
+    qkv_bias: OptionalFlag = optional(
+        "Biases of queries, keys and values; default: if norm is layer."
     )
-    out_bias: OptionalFlag = Field(
-        None, description="Bias of attention's output; default: if norm is layer."
+    out_bias: OptionalFlag = optional(
+        "Bias of attention's output; default: if norm is layer."
     )
-    mlp_bias: OptionalFlag = Field(
-        None, description="Biases of the MLP; default: if norm is layer."
+    mlp_bias: OptionalFlag = optional("Biases of the MLP; default: if norm is layer.")
+    parallel_mlp: OptionalFlag = optional(
+        "Attention and MLP read the same input (GPT-NeoX); default: false."
     )
-    parallel_mlp: OptionalFlag = Field(
-        None,
-        description="Attention and MLP read the same input (GPT-NeoX); default: false.",
+    rotary_base: OptionalNumber = optional(
+        "Base of rotary frequencies; default: 10000."
     )
-    rotary_base: OptionalNumber = Field(
-        None, description="Base of rotary frequencies; default: 10000."
+    rotary_fraction: OptionalNumber = optional(
+        "Share of a head that is rotated; default: 1."
     )
-    rotary_fraction: OptionalNumber = Field(
-        None, description="Share of a head that is rotated; default: 1."
+    rotary_interleaved: OptionalFlag = optional(
+        "Neighbours form pairs (GLM-4), not a head's halves; default: false."
     )
-    rotary_interleaved: OptionalFlag = Field(
-        None,
-        description="Neighbours form pairs (GLM-4), not a head's halves; default: "
-        "false.",
+    rotary_local_base: OptionalNumber = optional(
+        "Base in layers with a sliding window (Gemma-3); default: rotary_base."
     )
-    rotary_local_base: OptionalNumber = Field(
-        None,
-        description="Base in layers with a sliding window (Gemma-3); default: "
-        "rotary_base.",
+    rotary_scaling: RotaryScalingSpec | None = optional(
+        "How frequencies are scaled; default: not."
     )
-    rotary_scaling: RotaryScalingSpec | None = Field(
-        None, description="How frequencies are scaled; default: not."
+    rotary_full_layers: OptionalFlag = optional(
+        "full_layers have rotary embeddings, too (not in Llama-4); default: true."
     )
-    rotary_full_layers: OptionalFlag = Field(
-        None,
-        description="full_layers have rotary embeddings, too (not in Llama-4); "
-        "default: true.",
+    attention_scale: OptionalNumber = optional(
+        "Factor of scores; default: 1 / sqrt(head_dim)."
     )
-    attention_scale: OptionalNumber = Field(
-        None, description="Factor of scores; default: 1 / sqrt(head_dim)."
+    attention_softcap: OptionalNumber = optional(
+        "Scores become cap * tanh(scores / cap); default: no cap."
     )
-    attention_softcap: OptionalNumber = Field(
-        None, description="Scores become cap * tanh(scores / cap); default: no cap."
+    logit_softcap: OptionalNumber = optional(
+        "The same of logits (Gemma-2); default: no cap."
     )
-    logit_softcap: OptionalNumber = Field(
-        None, description="The same of logits (Gemma-2); default: no cap."
+    attention_sinks: OptionalFlag = optional(
+        "The sum of each head's softmax has a further, learned term "
+        "(GPT-OSS); default: false."
     )
-    attention_sinks: OptionalFlag = Field(
-        None,
-        description="The sum of each head's softmax has a further, learned term "
-        "(GPT-OSS); default: false.",
+    sliding_window: OptionalCount = optional(
+        "Tokens that a token attends to, itself and those just before; "
+        "default: all before it."
     )
-    sliding_window: OptionalCount = Field(
-        None,
-        description="Tokens that a token attends to, itself and those just before; "
-        "default: all before it.",
+    attention_chunk: OptionalCount = optional(
+        "Tokens of a chunk, whose tokens attend to those before them in it "
+        "alone (Llama-4); default: sequences are whole."
     )
-    attention_chunk: OptionalCount = Field(
-        None,
-        description="Tokens of a chunk, whose tokens attend to those before them in it "
-        "alone (Llama-4); default: sequences are whole.",
+    full_layers: LayerNumbers = optional(
+        "Layers, counted from 0, without the window or chunks; default: none."
     )
-    full_layers: LayerNumbers = Field(
-        None,
-        description="Layers, counted from 0, without the window or chunks; default: "
-        "none.",
+    attention_temperature: OptionalCount = optional(
+        "Number of tokens after which queries without rotary embedding are "
+        "scaled up another step (Llama-4); default: they are not scaled up."
     )
-    attention_temperature: OptionalCount = Field(
-        None,
-        description="Number of tokens after which queries without rotary embedding are "
-        "scaled up another step (Llama-4); default: they are not scaled up.",
+    hidden_dropout: OptionalNumber = optional(
+        "Of embeddings and the results of attention and MLP; default: 0."
     )
-    hidden_dropout: OptionalNumber = Field(
-        None,
-        description="Of embeddings and the results of attention and MLP; default: 0.",
-    )
-    attention_dropout: OptionalNumber = Field(
-        None, description="Of attention's scores; default: 0."
-    )
-    embedding_scale: OptionalNumber = Field(
-        None, description="What embeddings are multiplied with (Gemma); default: 1."
+    attention_dropout: OptionalNumber = optional("Of attention's scores; default: 0.")
+    embedding_scale: OptionalNumber = optional(
+        "What embeddings are multiplied with (Gemma); default: 1."
     )

@@ -17,6 +17,7 @@ from hetopt.problem.schema.fields import (
     OptionalName,
     Strict,
     field_error,
+    optional,
     or_none,
     read_fraction,
 )
@@ -90,10 +91,9 @@ class CalibrationSpec(Strict):
                 "additionalProperties": _factor_schema(EFFICIENCY_BOUNDS),
             }
         ),
-    ] = Field(
-        None,
-        description="By cluster: speed of its devices over that of its latency source; "
-        "1 for clusters that are not named.",
+    ] = optional(
+        "By cluster: speed of its devices over that of its latency source; "
+        "1 for clusters that are not named."
     )
     bandwidth: _BandwidthFactor = Field(
         1.0,
@@ -117,14 +117,13 @@ class CalibrationSpec(Strict):
                 },
             }
         ),
-    ] = Field(
-        None,
-        description="By cluster: what a device holds outside of what the framework "
-        "allocates; takes the place of the cluster's own overhead.",
+    ] = optional(
+        "By cluster: what a device holds outside of what the framework "
+        "allocates; takes the place of the cluster's own overhead."
     )
     reserve: Annotated[
         float | None,
         or_none(_read_reserve),
         WithJsonSchema({"type": ["number", "string"], "examples": [0.08, "8%"]}),
-    ] = Field(None, description="Takes the place of training.reserve.")
-    notes: OptionalName = Field(None, description="What it was calibrated on.")
+    ] = optional("Takes the place of training.reserve.")
+    notes: OptionalName = optional("What it was calibrated on.")

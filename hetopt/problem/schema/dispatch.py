@@ -8,7 +8,7 @@ from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from hetopt.base.words import describe
 from hetopt.problem.schema.architecture import read_number
-from hetopt.problem.schema.fields import Flag, Strict, field_error, positive
+from hetopt.problem.schema.fields import Flag, Strict, field_error, optional, positive
 
 NO_CAPACITY = "none"
 
@@ -38,10 +38,9 @@ class DispatchSpec(Strict):
         float | None,
         BeforeValidator(_read_capacity),
         WithJsonSchema({"type": ["number", "string"], "examples": [1.25, NO_CAPACITY]}),
-    ] = Field(
-        None,
-        description="Most tokens of an expert over the even share; tokens beyond it "
-        "are dropped; none: no limit.",
+    ] = optional(
+        "Most tokens of an expert over the even share; tokens beyond it "
+        "are dropped; none: no limit."
     )
     node_dedup: Flag = Field(
         False,

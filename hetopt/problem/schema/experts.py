@@ -16,6 +16,7 @@ from hetopt.problem.schema.fields import (
     Strict,
     choice,
     listed,
+    optional,
     or_none,
     whole,
 )
@@ -46,52 +47,42 @@ class ExpertsSpec(Strict):
     number: Count = Field(description="Routed experts of a layer.")
     per_token: Count = Field(description="Experts that a token is sent to.")
     ffn: Count = Field(description="Inner size of a routed expert.")
-    shared_ffn: _OptionalCountFromZero = Field(
-        None,
-        description="Inner size of the shared experts together, which all tokens pass; "
-        "default: 0, there are none.",
+    shared_ffn: _OptionalCountFromZero = optional(
+        "Inner size of the shared experts together, which all tokens pass; "
+        "default: 0, there are none."
     )
-    shared_gate: OptionalFlag = Field(
-        None,
-        description="The shared experts' result has a weight of its own (Qwen2-MoE); "
-        "default: false.",
+    shared_gate: OptionalFlag = optional(
+        "The shared experts' result has a weight of its own (Qwen2-MoE); "
+        "default: false."
     )
-    groups: _OptionalCountFromZero = Field(
-        None,
-        description="Groups of experts, of which a token's are in groups_per_token "
-        "(DeepSeek-V2 and -V3, a group on every node); default: 0, no limit.",
+    groups: _OptionalCountFromZero = optional(
+        "Groups of experts, of which a token's are in groups_per_token "
+        "(DeepSeek-V2 and -V3, a group on every node); default: 0, no limit."
     )
-    groups_per_token: _OptionalCountFromZero = Field(
-        None, description="Groups that a token's experts are in; default: 0, no limit."
+    groups_per_token: _OptionalCountFromZero = optional(
+        "Groups that a token's experts are in; default: 0, no limit."
     )
-    router_bias: OptionalFlag = Field(
-        None, description="The router has a number for each expert; default: false."
+    router_bias: OptionalFlag = optional(
+        "The router has a number for each expert; default: false."
     )
-    scores: Annotated[Scores | None, or_none(choice(get_args(Scores)))] = Field(
-        None, description="Weights of experts are a softmax (default) or sigmoid."
+    scores: Annotated[Scores | None, or_none(choice(get_args(Scores)))] = optional(
+        "Weights of experts are a softmax (default) or sigmoid."
     )
-    normalised: OptionalFlag = Field(
-        None,
-        description="Weights of a token's experts add up to 1 before scale; default: "
-        "true.",
+    normalised: OptionalFlag = optional(
+        "Weights of a token's experts add up to 1 before scale; default: true."
     )
-    scale: OptionalNumber = Field(
-        None, description="What weights are multiplied with; default: 1."
+    scale: OptionalNumber = optional("What weights are multiplied with; default: 1.")
+    weighted_input: OptionalFlag = optional(
+        "A token is weighted before its experts (Llama-4), not their "
+        "results; default: false."
     )
-    weighted_input: OptionalFlag = Field(
-        None,
-        description="A token is weighted before its experts (Llama-4), not their "
-        "results; default: false.",
+    dense_layers: _Layers = optional(
+        "Layers with one MLP for all tokens, of inner size ffn of the "
+        "model: so many from the first on, or a list, counted from 0; default: none."
     )
-    dense_layers: _Layers = Field(
-        None,
-        description="Layers with one MLP for all tokens, of inner size ffn of the "
-        "model: so many from the first on, or a list, counted from 0; default: none.",
-    )
-    every: OptionalCount = Field(
-        None,
-        description="Every n-th layer is routed (2: the second, the fourth, ...); "
-        "default: 1, all but dense_layers.",
+    every: OptionalCount = optional(
+        "Every n-th layer is routed (2: the second, the fourth, ...); "
+        "default: 1, all but dense_layers."
     )
 
 
@@ -108,8 +99,7 @@ class LatentSpec(Strict):
         description="Numbers of a head's query and key with rotary embedding."
     )
     v_dim: Count = Field(description="Numbers of a head's value.")
-    q_lora: _OptionalCountFromZero = Field(
-        None,
-        description="Width of the vector that queries are made of; default: 0, they "
-        "are made of the token.",
+    q_lora: _OptionalCountFromZero = optional(
+        "Width of the vector that queries are made of; default: 0, they "
+        "are made of the token."
     )

@@ -64,6 +64,11 @@ def unknown(name: str, what: str, known: Iterable[str]) -> str:
     return f"is {describe(name)}{hint}, expected {what}: {', '.join(known)}"
 
 
+def optional(text: str) -> Any:
+    """Return a field that may be left out; ``text`` is its description."""
+    return Field(None, description=text)
+
+
 class Strict(BaseModel):
     """A mapping in which an unknown key is an error that suggests the right one.
 
@@ -245,6 +250,8 @@ def _names_schema(names: tuple[str, ...]) -> dict[str, Any]:
 
 
 _WHOLE = {"type": "integer", "minimum": 1}
+_RATES = quantity_schema("100 Gbps", "12.5 GB/s")
+_NAMES = WithJsonSchema({"type": "array", "items": {"type": "string"}})
 
 Count = Annotated[int, Field(ge=1), BeforeValidator(whole(1))]
 LayerCount = Annotated[int, Field(ge=1), BeforeValidator(whole(1, MAX_LAYERS))]
@@ -260,16 +267,8 @@ Flag = Annotated[bool, BeforeValidator(read_flag)]
 OptionalFlag = Annotated[
     bool | None, or_none(read_flag), WithJsonSchema({"type": "boolean"})
 ]
-Bandwidth = Annotated[
-    float,
-    BeforeValidator(positive(parse_bandwidth)),
-    quantity_schema("100 Gbps", "12.5 GB/s"),
-]
-OptionalBandwidth = Annotated[
-    float | None,
-    or_none(positive(parse_bandwidth)),
-    quantity_schema("100 Gbps", "12.5 GB/s"),
-]
+Bandwidth = Annotated[float, BeforeValidator(positive(parse_bandwidth)), _RATES]
+OptionalBandwidth = Annotated[float | None, or_none(positive(parse_bandwidth)), _RATES]
 OptionalLatency = Annotated[
     float | None, or_none(parse_time), quantity_schema("5 us", "1 ms")
 ]
@@ -294,16 +293,8 @@ CountList = Annotated[
     or_none(listed(whole(1))),
     WithJsonSchema({"type": "array", "items": _WHOLE}),
 ]
-NameList = Annotated[
-    tuple[str, ...] | None,
-    or_none(listed(read_text)),
-    WithJsonSchema({"type": "array", "items": {"type": "string"}}),
-]
-HostList = Annotated[
-    tuple[str, ...] | None,
-    or_none(listed(read_host)),
-    WithJsonSchema({"type": "array", "items": {"type": "string"}}),
-]
+NameList = Annotated[tuple[str, ...] | None, or_none(listed(read_text)), _NAMES]
+HostList = Annotated[tuple[str, ...] | None, or_none(listed(read_host)), _NAMES]
 Policies = Annotated[
     tuple[Recompute, ...] | None,
     or_none(several(choice(RECOMPUTE))),

@@ -22,6 +22,7 @@ from hetopt.problem.schema.fields import (
     Strict,
     field_error,
     listed,
+    optional,
     or_none,
     positive,
     read_text,
@@ -62,30 +63,24 @@ OptionalCapacity = Annotated[
 class ClusterLinkSpec(Strict):
     """The network between two clusters, per direction."""
 
-    bandwidth: OptionalCapacity = Field(
-        None,
-        description="Bandwidth that all connections share, such as 10 Gbps; unlimited, "
-        "if only the nodes' interfaces limit it; none, if there is no link.",
+    bandwidth: OptionalCapacity = optional(
+        "Bandwidth that all connections share, such as 10 Gbps; unlimited, "
+        "if only the nodes' interfaces limit it; none, if there is no link."
     )
-    per_node: OptionalBandwidth = Field(
-        None,
-        description="Bandwidth of one node; default: that of its interfaces.",
+    per_node: OptionalBandwidth = optional(
+        "Bandwidth of one node; default: that of its interfaces."
     )
-    per_connection: OptionalBandwidth = Field(
-        None,
-        description="Bandwidth of one pair of interfaces; default: that of the "
-        "slower one.",
+    per_connection: OptionalBandwidth = optional(
+        "Bandwidth of one pair of interfaces; default: that of the slower one."
     )
-    per_message: OptionalLatency = Field(
-        None,
-        description="Added for each of the messages that one connection carries in "
-        "turn; default: 0.",
+    per_message: OptionalLatency = optional(
+        "Added for each of the messages that one connection carries in "
+        "turn; default: 0."
     )
     latency: OptionalLatency = None
-    staged: OptionalStaging = Field(
-        None,
-        description="host (default): device to host, network, host to device; "
-        "device: straight from device to device.",
+    staged: OptionalStaging = optional(
+        "host (default): device to host, network, host to device; "
+        "device: straight from device to device."
     )
 
     @model_validator(mode="before")
@@ -122,8 +117,8 @@ class PairSpec(ClusterLinkSpec):
 class LinksSpec(Strict):
     """Links between clusters."""
 
-    default: ClusterLinkSpec | None = Field(
-        None, description="Required unless pairs lists every pair of clusters."
+    default: ClusterLinkSpec | None = optional(
+        "Required unless pairs lists every pair of clusters."
     )
     pairs: tuple[PairSpec, ...] = ()
 

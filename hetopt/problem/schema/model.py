@@ -21,6 +21,7 @@ from hetopt.problem.schema.fields import (
     OptionalNorm,
     Strict,
     field_error,
+    optional,
     or_none,
     whole,
 )
@@ -38,105 +39,87 @@ class BlockSpec(Strict):
         description="The kind of its layers: lower-case letters, digits and -."
     )
     layers: LayerCount = Field(description="The number of layers.")
-    hidden: OptionalCount = Field(None, description="Hidden size.")
-    heads: OptionalCount = Field(None, description="Attention heads.")
-    kv_heads: OptionalCount = Field(None, description="Default: heads.")
-    head_dim: OptionalCount = Field(None, description="Default: hidden / heads.")
-    ffn: OptionalCount = Field(None, description="Inner size of the MLP.")
-    gated: OptionalFlag = Field(None, description="true: an MLP of three matrices.")
-    attention: OptionalAttention = Field(
-        None, description="causal (default) or bidirectional."
+    hidden: OptionalCount = optional("Hidden size.")
+    heads: OptionalCount = optional("Attention heads.")
+    kv_heads: OptionalCount = optional("Default: heads.")
+    head_dim: OptionalCount = optional("Default: hidden / heads.")
+    ffn: OptionalCount = optional("Inner size of the MLP.")
+    gated: OptionalFlag = optional("true: an MLP of three matrices.")
+    attention: OptionalAttention = optional("causal (default) or bidirectional.")
+    window: OptionalCount = optional(
+        "Tokens that attend to each other; default: the sequence."
     )
-    window: OptionalCount = Field(
-        None, description="Tokens that attend to each other; default: the sequence."
+    merge: OptionalCount = optional(
+        "Tokens of the block before that become one token here, by a "
+        "matrix that may change the width; default: 1."
     )
-    merge: OptionalCount = Field(
-        None,
-        description="Tokens of the block before that become one token here, by a "
-        "matrix that may change the width; default: 1.",
-    )
-    context: OptionalName = Field(
-        None,
-        description="Block before, whose output every layer here attends to as well; "
-        "the first such block starts from tokens of its own (an encoder's decoder).",
+    context: OptionalName = optional(
+        "Block before, whose output every layer here attends to as well; "
+        "the first such block starts from tokens of its own (an encoder's decoder)."
     )
 
 
 class SizesSpec(Strict):
     """A model's source, sizes, inputs and outputs."""
 
-    preset: OptionalName = Field(None, description="Name from `hetopt catalog`.")
-    hf_config: OptionalName = Field(
-        None, description="Hugging Face config.json, relative to this file."
+    preset: OptionalName = optional("Name from `hetopt catalog`.")
+    hf_config: OptionalName = optional(
+        "Hugging Face config.json, relative to this file."
     )
-    name: OptionalName = Field(None, description="Label for reports.")
-    layers: OptionalLayerCount = Field(None, description="Transformer layers.")
-    hidden: OptionalCount = Field(None, description="Hidden size.")
-    heads: OptionalCount = Field(None, description="Attention heads.")
-    kv_heads: OptionalCount = Field(
-        None, description="Key-value heads (GQA); default: heads."
+    name: OptionalName = optional("Label for reports.")
+    layers: OptionalLayerCount = optional("Transformer layers.")
+    hidden: OptionalCount = optional("Hidden size.")
+    heads: OptionalCount = optional("Attention heads.")
+    kv_heads: OptionalCount = optional("Key-value heads (GQA); default: heads.")
+    head_dim: OptionalCount = optional("Size of a head; default: hidden / heads.")
+    ffn: OptionalCount = optional(
+        "Inner size of the MLP; default: 4 hidden, or for a gated MLP "
+        "Llama's rule, 8/3 hidden rounded up to a multiple of 256."
     )
-    head_dim: OptionalCount = Field(
-        None, description="Size of a head; default: hidden / heads."
+    vocab: OptionalCount = optional(
+        "Vocabulary size; default: 32000, none with patch and classes."
     )
-    ffn: OptionalCount = Field(
-        None,
-        description="Inner size of the MLP; default: 4 hidden, or for a gated MLP "
-        "Llama's rule, 8/3 hidden rounded up to a multiple of 256.",
+    gated: OptionalFlag = optional(
+        "true: an MLP of three matrices (default); false: of two."
     )
-    vocab: OptionalCount = Field(
-        None,
-        description="Vocabulary size; default: 32000, none with patch and classes.",
+    tied: OptionalFlag = optional(
+        "Embedding table is also the output head; default: false."
     )
-    gated: OptionalFlag = Field(
-        None, description="true: an MLP of three matrices (default); false: of two."
+    norm: OptionalNorm = optional("Default: rms if gated, else layer.")
+    positions: Annotated[int | None, or_none(whole(0))] = optional(
+        "Length of a learned position table; default: 0, rotary."
     )
-    tied: OptionalFlag = Field(
-        None, description="Embedding table is also the output head; default: false."
+    granularity: OptionalGranularity = optional(
+        "What the pipeline is cut into; layer (default): whole layers; "
+        "block: attention, first and second MLP matrix are units of their own."
     )
-    norm: OptionalNorm = Field(None, description="Default: rms if gated, else layer.")
-    positions: Annotated[int | None, or_none(whole(0))] = Field(
-        None, description="Length of a learned position table; default: 0, rotary."
+    attention: OptionalAttention = optional(
+        "causal (default): tokens attend to those before them; "
+        "bidirectional: to all of the sequence."
     )
-    granularity: OptionalGranularity = Field(
-        None,
-        description="What the pipeline is cut into; layer (default): whole layers; "
-        "block: attention, first and second MLP matrix are units of their own.",
+    patch: OptionalCount = optional(
+        "Numbers in an image patch (its area times channels), which is "
+        "projected to a token; default: tokens are looked up in a table."
     )
-    attention: OptionalAttention = Field(
-        None,
-        description="causal (default): tokens attend to those before them; "
-        "bidirectional: to all of the sequence.",
+    classes: OptionalCount = optional(
+        "Outputs of a classifier of whole sequences; default: a "
+        "vocabulary, and a loss for every token."
     )
-    patch: OptionalCount = Field(
-        None,
-        description="Numbers in an image patch (its area times channels), which is "
-        "projected to a token; default: tokens are looked up in a table.",
-    )
-    classes: OptionalCount = Field(
-        None,
-        description="Outputs of a classifier of whole sequences; default: a "
-        "vocabulary, and a loss for every token.",
-    )
-    blocks: tuple[BlockSpec, ...] | None = Field(
-        None,
-        description="Layers of several kinds in pipeline order; the fields above are "
-        "their defaults.",
+    blocks: tuple[BlockSpec, ...] | None = optional(
+        "Layers of several kinds in pipeline order; the fields above are "
+        "their defaults."
     )
 
-    experts: ExpertsSpec | None = Field(
-        None,
-        description="Routed experts in place of the MLP; default: none.",
+    experts: ExpertsSpec | None = optional(
+        "Routed experts in place of the MLP; default: none."
     )
-    latent: LatentSpec | None = Field(
-        None,
-        description="Sizes of multi-head latent attention; default: heads have keys "
-        "and values of their own.",
+    latent: LatentSpec | None = optional(
+        "Sizes of multi-head latent attention; default: heads have keys "
+        "and values of their own."
     )
-    predictions: Annotated[int | None, or_none(whole(0))] = Field(
-        None,
-        description="Layers that predict further tokens, behind the last one and of "
-        "its kind (DeepSeek-V3); default: 0.",
+    predictions: Annotated[int | None, or_none(whole(0))] = optional(
+        "Layers that predict further tokens, behind the last one and of "
+        "its kind (DeepSeek-V3); default: 0."
     )
 
     @field_validator("blocks", mode="before")

@@ -15,6 +15,7 @@ from hetopt.problem.schema.fields import (
     Reshardings,
     Strict,
     listed,
+    optional,
     or_none,
     read_mapping,
     read_text,
@@ -24,24 +25,18 @@ from hetopt.problem.schema.fields import (
 class ClusterPinSpec(Strict):
     """Decisions of one cluster: a value, or a list of the values allowed."""
 
-    stages: CountsFromZero = Field(
-        None, description="Pipeline stages it hosts; 0: it is not used."
+    stages: CountsFromZero = optional("Pipeline stages it hosts; 0: it is not used.")
+    units: CountsFromZero = optional(
+        "Units that its stages have, counted as pin.units."
     )
-    units: CountsFromZero = Field(
-        None, description="Units that its stages have, counted as pin.units."
+    dp: Counts = optional("Data parallelism, if the cluster is used.")
+    cp: Counts = optional("Context parallelism, if used.")
+    tp: Counts = optional("Tensor parallelism, if used.")
+    ep: Counts = optional("Expert parallelism, if used; of models with experts alone.")
+    etp: Counts = optional(
+        "Tensor parallelism of experts, if used; of models with experts alone."
     )
-    dp: Counts = Field(None, description="Data parallelism, if the cluster is used.")
-    cp: Counts = Field(None, description="Context parallelism, if used.")
-    tp: Counts = Field(None, description="Tensor parallelism, if used.")
-    ep: Counts = Field(
-        None, description="Expert parallelism, if used; of models with experts alone."
-    )
-    etp: Counts = Field(
-        None,
-        description="Tensor parallelism of experts, if used; of models with experts "
-        "alone.",
-    )
-    recompute: Policies = Field(None, description="Recomputation, if used.")
+    recompute: Policies = optional("Recomputation, if used.")
 
 
 class ForbidSpec(Strict):
@@ -56,33 +51,24 @@ class ForbidSpec(Strict):
     resharding: Reshardings = None
     next: Annotated[
         tuple[tuple[str, ...], ...] | None, or_none(listed(listed(read_text)))
-    ] = Field(
-        None, description="Pairs [a, b]: cluster b may not directly follow cluster a."
-    )
+    ] = optional("Pairs [a, b]: cluster b may not directly follow cluster a.")
 
 
 class PinSpec(Strict):
     """Decisions that the user fixes: a value, or a list of the values allowed."""
 
-    stages: Counts = Field(None, description="Pipeline stages (p).")
-    microbatches: Counts = Field(
-        None, description="Micro-batches (q); divides the global batch."
+    stages: Counts = optional("Pipeline stages (p).")
+    microbatches: Counts = optional("Micro-batches (q); divides the global batch.")
+    order: NameList = optional(
+        "Exactly these clusters, in this order along the pipeline."
     )
-    order: NameList = Field(
-        None, description="Exactly these clusters, in this order along the pipeline."
-    )
-    units: CountList = Field(
-        None,
-        description=(
-            "Units per stage in pipeline order, embedding and head included; of one "
-            "chunk where a stage has several, pairs of units with zb-v."
-        ),
+    units: CountList = optional(
+        "Units per stage in pipeline order, embedding and head included; of one "
+        "chunk where a stage has several, pairs of units with zb-v."
     )
     clusters: Annotated[
         dict[str, ClusterPinSpec],
         BeforeValidator(lambda value: {} if value is None else read_mapping(value)),
     ] = Field(default_factory=dict, description="By cluster name.")
-    resharding: Reshardings = Field(
-        None, description="Resharding strategies a boundary may use."
-    )
+    resharding: Reshardings = optional("Resharding strategies a boundary may use.")
     forbid: ForbidSpec | None = None

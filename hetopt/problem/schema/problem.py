@@ -43,6 +43,7 @@ from hetopt.problem.schema.fields import (
     Strict,
     ZeroStage,
     field_error,
+    optional,
     or_none,
     read_batch,
     read_epsilon,
@@ -88,7 +89,7 @@ class GroupSpec(Strict):
     bandwidth: Bandwidth = Field(
         description="A bandwidth such as '200 GB/s', per device and direction."
     )
-    latency: OptionalLatency = Field(None, description="Default: that of intra_node.")
+    latency: OptionalLatency = optional("Default: that of intra_node.")
 
 
 class ClusterSpec(Strict):
@@ -105,65 +106,52 @@ class ClusterSpec(Strict):
         description="The number of nodes; or the devices of each node, as in "
         "[8, 8, 8, 7], without devices_per_node."
     )
-    devices_per_node: OptionalCount = Field(
-        None, description="The number of devices of a node, if nodes is a number."
+    devices_per_node: OptionalCount = optional(
+        "The number of devices of a node, if nodes is a number."
     )
-    memory: OptionalMemory = Field(
-        None, description="Per device; default: the accelerator's."
+    memory: OptionalMemory = optional("Per device; default: the accelerator's.")
+    overhead: OptionalOverhead = optional(
+        "Per device, outside of what the framework allocates: context, "
+        "buffers of collectives, gaps between allocations; default: the accelerator's."
     )
-    overhead: OptionalOverhead = Field(
-        None,
-        description="Per device, outside of what the framework allocates: context, "
-        "buffers of collectives, gaps between allocations; default: the accelerator's.",
+    max_tp: OptionalCount = optional(
+        "Largest tensor parallelism; default: the devices of the largest node."
     )
-    max_tp: OptionalCount = Field(
-        None,
-        description="Largest tensor parallelism; default: the devices of the largest "
-        "node.",
+    intra_node: LinkSpec | None = optional(
+        "Per device and direction; default: the accelerator's."
     )
-    intra_node: LinkSpec | None = Field(
-        None, description="Per device and direction; default: the accelerator's."
+    inter_node: LinkSpec | None = optional(
+        "One NIC, per direction; latency 5 us unless given. Only a single "
+        "node that is the whole problem needs none."
     )
-    inter_node: LinkSpec | None = Field(
-        None,
-        description="One NIC, per direction; latency 5 us unless given. Only a single "
-        "node that is the whole problem needs none.",
+    host_device: LinkSpec | None = optional(
+        "Per device and direction; default: the accelerator's."
     )
-    host_device: LinkSpec | None = Field(
-        None, description="Per device and direction; default: the accelerator's."
+    nics_per_node: OptionalCount = optional(
+        "Network interfaces per node, each with inter_node's bandwidth; "
+        "default: one per device of the largest node."
     )
-    nics_per_node: OptionalCount = Field(
-        None,
-        description="Network interfaces per node, each with inter_node's bandwidth; "
-        "default: one per device of the largest node.",
-    )
-    uplink: OptionalBandwidth = Field(
-        None,
-        description="Bandwidth that all links of the cluster to others share, per "
-        "direction; default: nothing but the links themselves limits it.",
+    uplink: OptionalBandwidth = optional(
+        "Bandwidth that all links of the cluster to others share, per "
+        "direction; default: nothing but the links themselves limits it."
     )
     group: GroupSpec | None = None
-    offload: OptionalOffload = Field(
-        None,
-        description="optimizer: the optimizer's states are in the hosts' memory, and "
-        "the hosts update the weights; default: nothing is offloaded.",
+    offload: OptionalOffload = optional(
+        "optimizer: the optimizer's states are in the hosts' memory, and "
+        "the hosts update the weights; default: nothing is offloaded."
     )
-    host_memory_bandwidth: OptionalBandwidth = Field(
-        None,
-        description="What a host reads and writes per device, which limits the update "
-        "of an offloaded optimizer; default: 37 GB/s, STREAM on a DGX A100.",
+    host_memory_bandwidth: OptionalBandwidth = optional(
+        "What a host reads and writes per device, which limits the update "
+        "of an offloaded optimizer; default: 37 GB/s, STREAM on a DGX A100."
     )
-    price_per_hour: OptionalPrice = Field(
-        None,
-        description="What one of equal nodes costs per hour, in any currency, the same "
-        "for all clusters; default: unknown. Reports say what plans cost by it; it "
-        "decides plans only where that is asked (--budget, --objective cost, "
-        "--pareto).",
+    price_per_hour: OptionalPrice = optional(
+        "What one of equal nodes costs per hour, in any currency, the same for all "
+        "clusters; default: unknown. Reports say what plans cost by it; it decides "
+        "plans only where that is asked (--budget, --objective cost, --pareto)."
     )
-    hosts: HostList = Field(
-        None,
-        description="Names or addresses of the nodes, one each, in the order launchers "
-        "place ranks. Plans do not depend on them.",
+    hosts: HostList = optional(
+        "Names or addresses of the nodes, one each, in the order launchers "
+        "place ranks. Plans do not depend on them."
     )
 
 
@@ -193,18 +181,15 @@ class TrainingSpec(Strict):
                 "examples": [{"4096": 0.8, "32768": 0.2}, "lengths.csv"],
             }
         ),
-    ] = Field(
-        None,
-        description="The share of sequences by their tokens, which add up to 1; or the "
+    ] = optional(
+        "The share of sequences by their tokens, which add up to 1; or the "
         "path of a CSV file with the columns tokens and count. Without it all "
-        "sequences have seq_len tokens.",
+        "sequences have seq_len tokens."
     )
     precision: PrecisionName = "bf16"
-    emulate: OptionalEmulated = Field(
-        None,
-        description="Precision in which devices that lack the given one multiply, at "
-        "its rate; without it they are refused. What is stored and sent keeps the "
-        "given one.",
+    emulate: OptionalEmulated = optional(
+        "Precision in which devices that lack the given one multiply, at its rate; "
+        "without it they are refused. What is stored and sent keeps the given one."
     )
     optimizer: OptimizerName = "adam"
     zero: ZeroStage = Field(
@@ -264,9 +249,8 @@ class TrainingSpec(Strict):
     gradients: GradientsName = Field(
         "fp32", description="Precision in which gradients are accumulated and reduced."
     )
-    moe: DispatchSpec | None = Field(
-        None,
-        description="How tokens reach routed experts; of models with experts alone.",
+    moe: DispatchSpec | None = optional(
+        "How tokens reach routed experts; of models with experts alone."
     )
     reserve: Annotated[
         float,
@@ -303,20 +287,18 @@ def _read_latency(value: Any) -> dict[str, str]:
 class ProblemSpec(Strict):
     """A hetopt problem: which model to train, on which clusters, how."""
 
-    name: OptionalName = Field(None, description="Label; default: the file's name.")
+    name: OptionalName = optional("Label; default: the file's name.")
     model: ModelSpec = Field(
         description="A preset, a Hugging Face config.json or a model's fields."
     )
     clusters: tuple[ClusterSpec, ...] = Field(description="A list of clusters.")
-    links: LinksSpec | None = Field(
-        None, description="Between clusters; required when there are two or more."
+    links: LinksSpec | None = optional(
+        "Between clusters; required when there are two or more."
     )
     training: TrainingSpec = Field(
         description="A mapping with at least global_batch and seq_len."
     )
-    pin: PinSpec | None = Field(
-        None, description="Decisions of the plan that are fixed or forbidden."
-    )
+    pin: PinSpec | None = optional("Decisions of the plan that are fixed or forbidden.")
     latency: Annotated[
         dict[str, str] | None,
         or_none(_read_latency),
@@ -330,16 +312,15 @@ class ProblemSpec(Strict):
                 },
             }
         ),
-    ] = Field(
-        None,
-        description="Where a cluster's latencies come from: the name or path of a "
+    ] = optional(
+        "Where a cluster's latencies come from: the name or path of a "
         "profile of layers, the path of one of operators, operators (those that ship "
         "with hetopt), roofline (modelled), or auto (default): the profile of its "
         "accelerator that ships with hetopt, measured before published, else "
-        "operators, else roofline.",
+        "operators, else roofline."
     )
-    calibration: CalibrationSpec | None = Field(
-        None, description="Corrections of the latency table: `hetopt calibrate`."
+    calibration: CalibrationSpec | None = optional(
+        "Corrections of the latency table: `hetopt calibrate`."
     )
 
     @field_validator("clusters", mode="before")

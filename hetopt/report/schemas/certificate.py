@@ -8,9 +8,10 @@ from hetopt.problem.training.principles import RELAXABLE
 from hetopt.report.schemas.plan import PLAN_RECORD
 from hetopt.report.schemas.words import (
     DIGEST,
-    DRAFT,
     TEXT,
     Schema,
+    described,
+    document,
     one_of,
     or_null,
     record,
@@ -21,38 +22,34 @@ from hetopt.results.certificate import CERTIFICATE_SCHEMA
 from hetopt.results.result import Status
 from hetopt.results.settlement import How
 
-_BOUND: Schema = {
-    **or_null(whole()),
-    "description": "Picoseconds; null where no plan is known, or none exists.",
-}
+_BOUND: Schema = described(
+    or_null(whole()), "Picoseconds; null where no plan is known, or none exists."
+)
 
-CERTIFICATE: Schema = {
-    "$schema": DRAFT,
-    "title": "hetopt certificate",
-    "description": "What is claimed of every (p, q), for `hetopt verify`.",
-    **record(
-        {
-            "schema": {"const": CERTIFICATE_SCHEMA},
-            "problem_digest": DIGEST,
-            "table_digest": DIGEST,
-            "solver": TEXT,
-            "objective": one_of(("closed", "simulated")),
-            "relaxed": row(one_of(RELAXABLE)),
-            "status": one_of(get_args(Status)),
-            "value_ps": _BOUND,
-            "lower_bound_ps": _BOUND,
-            "plan": or_null(PLAN_RECORD),
-            "microbatches": row(record({"microbatches": whole(1), "bound_ps": _BOUND})),
-            "programs": row(
-                record(
-                    {
-                        "stages": whole(1),
-                        "microbatches": whole(1),
-                        "how": one_of(get_args(How)),
-                        "bound_ps": _BOUND,
-                    }
-                )
-            ),
-        }
-    ),
-}
+CERTIFICATE: Schema = document(
+    "hetopt certificate",
+    "What is claimed of every (p, q), for `hetopt verify`.",
+    {
+        "schema": {"const": CERTIFICATE_SCHEMA},
+        "problem_digest": DIGEST,
+        "table_digest": DIGEST,
+        "solver": TEXT,
+        "objective": one_of(("closed", "simulated")),
+        "relaxed": row(one_of(RELAXABLE)),
+        "status": one_of(get_args(Status)),
+        "value_ps": _BOUND,
+        "lower_bound_ps": _BOUND,
+        "plan": or_null(PLAN_RECORD),
+        "microbatches": row(record({"microbatches": whole(1), "bound_ps": _BOUND})),
+        "programs": row(
+            record(
+                {
+                    "stages": whole(1),
+                    "microbatches": whole(1),
+                    "how": one_of(get_args(How)),
+                    "bound_ps": _BOUND,
+                }
+            )
+        ),
+    },
+)

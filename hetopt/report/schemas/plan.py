@@ -12,6 +12,7 @@ from hetopt.report.schemas.words import (
     SECONDS,
     TEXT,
     Schema,
+    described,
     one_of,
     record,
     row,
@@ -27,8 +28,8 @@ STRATEGY: Schema = {
 
 #: Keys that a strategy omits if they are 1, or equal to the problem's.
 OTHERS: dict[str, Schema] = {
-    "ep": {**whole(1), "description": "Ranks that routed experts are spread over."},
-    "etp": {**whole(1), "description": "Ranks that share each routed expert."},
+    "ep": described(whole(1), "Ranks that routed experts are spread over."),
+    "etp": described(whole(1), "Ranks that share each routed expert."),
     "zero": {
         "type": "integer",
         "minimum": 0,
@@ -40,28 +41,24 @@ OTHERS: dict[str, Schema] = {
 _STAGE = record(
     {
         "cluster": TEXT,
-        "first_unit": {
-            **whole(),
-            "description": "The stage holds units first_unit <= u < end_unit.",
-        },
+        "first_unit": described(
+            whole(), "The stage holds units first_unit <= u < end_unit."
+        ),
         "end_unit": whole(1),
         **STRATEGY,
-        "warmup": {
-            **whole(1),
-            "description": "Forward passes before the first backward pass.",
-        },
+        "warmup": described(whole(1), "Forward passes before the first backward pass."),
     },
     {
-        "resharding": {
-            **one_of(RESHARDING),
-            "description": "How activations reach the next stage; from the last one, "
-            "if stages hold several chunks, the first.",
-        },
+        "resharding": described(
+            one_of(RESHARDING),
+            "How activations reach the next stage; from the last one, if stages hold "
+            "several chunks, the first.",
+        ),
         **OTHERS,
-        "unit_strategies": {
-            **row(record(STRATEGY, OTHERS)),
-            "description": "One strategy per unit, where units may differ.",
-        },
+        "unit_strategies": described(
+            row(record(STRATEGY, OTHERS)),
+            "One strategy per unit, where units may differ.",
+        ),
     },
 )
 
@@ -80,21 +77,18 @@ PLAN_RECORD = record(
         ),
     },
     {
-        "chunks": {
-            **whole(2),
-            "description": "Of every stage; units are then of one of them.",
-        },
+        "chunks": described(whole(2), "Of every stage; units are then of one of them."),
         "warmup_epsilon": EPSILON,
     },
 )
 
 TIMES: Schema = {
-    "iteration_time_s": {**SECONDS, "description": "Simulated, event by event."},
+    "iteration_time_s": described(SECONDS, "Simulated, event by event."),
     "closed_form_s": SECONDS,
 }
 
-REPORTED: Schema = {
-    **row(
+REPORTED: Schema = described(
+    row(
         record(
             {
                 "argument": TEXT,
@@ -103,7 +97,7 @@ REPORTED: Schema = {
             }
         )
     ),
-    "description": "What imported files say that hetopt does not know or price.",
-}
+    "What imported files say that hetopt does not know or price.",
+)
 
 PLAN: Schema = {"$schema": DRAFT, "title": "hetopt plan", **PLAN_RECORD}

@@ -11,11 +11,15 @@ from hetopt.report.schemas.money import COST, SPENT
 from hetopt.report.schemas.plan import PLAN_RECORD, REPORTED, TIMES
 from hetopt.report.schemas.several import SEVERAL
 from hetopt.report.schemas.words import (
-    DRAFT,
+    FLAG,
+    NUMBER,
     POSITIVE,
     SECONDS,
     TEXT,
     Schema,
+    by_name,
+    described,
+    document,
     one_of,
     or_null,
     record,
@@ -27,13 +31,12 @@ from hetopt.results.per_schedule import ScheduleStatus
 from hetopt.results.result import RESULT_SCHEMA, Objective, Status
 from hetopt.results.settlement import How
 
-_OBJECTIVE: Schema = {
-    **or_null(SECONDS),
-    "description": "What was minimised, where that is neither of the times.",
-}
+_OBJECTIVE: Schema = described(
+    or_null(SECONDS), "What was minimised, where that is neither of the times."
+)
 
-_STABILITY: Schema = {
-    **row(
+_STABILITY: Schema = described(
+    row(
         record(
             {
                 "kind": one_of(get_args(MoveKind)),
@@ -42,125 +45,107 @@ _STABILITY: Schema = {
                 "factor": or_null(POSITIVE),
                 "plan_s": or_null(SECONDS),
                 "other": or_null(record({**TIMES, "plan": PLAN_RECORD})),
-                "proven": {"type": "boolean"},
+                "proven": FLAG,
             }
         )
     ),
-    "description": "How far each coefficient may move until another plan is better by "
-    "more than 1%: the factor, what this plan takes there (null: it does not fit), and "
-    "the other plan (null: there is none). A factor of null: not up to the last tried.",
-}
+    "How far each coefficient may move until another plan is better by more than 1%: "
+    "the factor, what this plan takes there (null: it does not fit), and the other "
+    "plan (null: there is none). A factor of null: not up to the last tried.",
+)
 
-_SCHEDULES: Schema = {
-    **row(
+_SCHEDULES: Schema = described(
+    row(
         record(
             {
                 "schedule": one_of(SCHEDULES),
-                "chunks": {
-                    **whole(1),
-                    "description": "Of every stage.",
-                },
-                "status": {
-                    **one_of(get_args(ScheduleStatus)),
-                    "description": "`refuted`: it has no better plan than the reported "
-                    "one; `passed-over`: it cannot be searched, or the launcher does "
-                    "not run it.",
-                },
-                "objective_s": {
-                    **or_null(SECONDS),
-                    "description": "Of its best known plan, by what is minimised.",
-                },
+                "chunks": described(whole(1), "Of every stage."),
+                "status": described(
+                    one_of(get_args(ScheduleStatus)),
+                    "`refuted`: it has no better plan than the reported one; "
+                    "`passed-over`: it cannot be searched, or the launcher does not "
+                    "run it.",
+                ),
+                "objective_s": described(
+                    or_null(SECONDS), "Of its best known plan, by what is minimised."
+                ),
                 "lower_bound_s": or_null(SECONDS),
                 "search_time_s": SECONDS,
-                "reason": {
-                    **or_null(TEXT),
-                    "description": "Why it was not searched.",
-                },
+                "reason": described(or_null(TEXT), "Why it was not searched."),
             },
             {
-                "warmup_epsilon": {
-                    **or_null(POSITIVE),
-                    "description": "Of `h-1f1b`; 0.01 if missing.",
-                }
+                "warmup_epsilon": described(
+                    or_null(POSITIVE), "Of `h-1f1b`; 0.01 if missing."
+                )
             },
         ),
         1,
     ),
-    "description": "What was found out about each schedule (--schedule best). Status, "
-    "bound and gap of the result are about all that were searched, settlements about "
-    "the plan's schedule.",
-}
+    "What was found out about each schedule (--schedule best). Status, bound and gap "
+    "of the result are about all that were searched, settlements about the plan's "
+    "schedule.",
+)
 
-RESULT: Schema = {
-    "$schema": DRAFT,
-    "title": "hetopt result",
-    "description": "What `hetopt plan --json` prints and `--out` holds.",
-    **record(
-        {
-            "schema": {"const": RESULT_SCHEMA},
-            "status": one_of(get_args(Status)),
-            "objective": one_of(get_args(Objective)),
-            **{name: or_null(schema) for name, schema in TIMES.items()},
-            "lower_bound_s": or_null(SECONDS),
-            "gap": or_null({"type": "number"}),
-            "search_time_s": SECONDS,
-            "tokens_per_s": or_null({"type": "number", "minimum": 0}),
-            "mfu": or_null({"type": "number", "minimum": 0}),
-            "mfu_used": or_null({"type": "number", "minimum": 0}),
-            "settled": {
-                "type": "object",
-                "description": "Number of (p, q) by how they were settled.",
-                "propertyNames": {"enum": list(get_args(How))},
-                "additionalProperties": whole(1),
-            },
-            "settlements": row(
-                record(
-                    {
-                        "stages": whole(1),
-                        "microbatches": whole(1),
-                        "how": one_of(get_args(How)),
-                        "bound_s": or_null(SECONDS),
-                    }
-                )
-            ),
-            "solver": TEXT,
-            "table_kinds": {
-                "type": "object",
-                "description": "Where each cluster's times come from.",
-                "additionalProperties": one_of(get_args(SourceKind)),
-            },
-            "reason": or_null(TEXT),
-            "plan": or_null(PLAN_RECORD),
-            "alternatives": row(
-                record({**TIMES, "plan": PLAN_RECORD}, {"objective_s": _OBJECTIVE})
-            ),
-        },
-        {
-            "objective_s": _OBJECTIVE,
-            "cost": COST,
-            "spent": SPENT,
-            "several": SEVERAL,
-            "stability": _STABILITY,
-            "schedules": _SCHEDULES,
-            "solver_choice": {
-                **TEXT,
-                "description": "Why this solver, where `auto` chose it, or what it had "
-                "to do without.",
-            },
-            "relaxed": {
-                **row(one_of(RELAXABLE)),
-                "description": "Principles that plans need not keep (--relax).",
-            },
-            "reported": REPORTED,
-            "launch": record(
+RESULT: Schema = document(
+    "hetopt result",
+    "What `hetopt plan --json` prints and `--out` holds.",
+    {
+        "schema": {"const": RESULT_SCHEMA},
+        "status": one_of(get_args(Status)),
+        "objective": one_of(get_args(Objective)),
+        **{name: or_null(schema) for name, schema in TIMES.items()},
+        "lower_bound_s": or_null(SECONDS),
+        "gap": or_null(NUMBER),
+        "search_time_s": SECONDS,
+        "tokens_per_s": or_null(SECONDS),
+        "mfu": or_null(SECONDS),
+        "mfu_used": or_null(SECONDS),
+        "settled": by_name(
+            whole(1), "Number of (p, q) by how they were settled.", get_args(How)
+        ),
+        "settlements": row(
+            record(
                 {
-                    "launcher": TEXT,
-                    "schedule": one_of(SCHEDULE_CHOICES),
-                    "closed_form_s": or_null(SECONDS),
-                    "iteration_time_s": or_null(SECONDS),
-                    "proven": {"type": "boolean"},
+                    "stages": whole(1),
+                    "microbatches": whole(1),
+                    "how": one_of(get_args(How)),
+                    "bound_s": or_null(SECONDS),
                 }
-            ),
-        },
-    ),
-}
+            )
+        ),
+        "solver": TEXT,
+        "table_kinds": by_name(
+            one_of(get_args(SourceKind)), "Where each cluster's times come from."
+        ),
+        "reason": or_null(TEXT),
+        "plan": or_null(PLAN_RECORD),
+        "alternatives": row(
+            record({**TIMES, "plan": PLAN_RECORD}, {"objective_s": _OBJECTIVE})
+        ),
+    },
+    {
+        "objective_s": _OBJECTIVE,
+        "cost": COST,
+        "spent": SPENT,
+        "several": SEVERAL,
+        "stability": _STABILITY,
+        "schedules": _SCHEDULES,
+        "solver_choice": described(
+            TEXT,
+            "Why this solver, where `auto` chose it, or what it had to do without.",
+        ),
+        "relaxed": described(
+            row(one_of(RELAXABLE)), "Principles that plans need not keep (--relax)."
+        ),
+        "reported": REPORTED,
+        "launch": record(
+            {
+                "launcher": TEXT,
+                "schedule": one_of(SCHEDULE_CHOICES),
+                "closed_form_s": or_null(SECONDS),
+                "iteration_time_s": or_null(SECONDS),
+                "proven": FLAG,
+            }
+        ),
+    },
+)

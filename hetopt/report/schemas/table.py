@@ -15,11 +15,14 @@ from hetopt.problem.training.choices import RESHARDING, SCHEDULE_CHOICES
 from hetopt.report.schemas.plan import OTHERS, STRATEGY
 from hetopt.report.schemas.words import (
     DIGEST,
-    DRAFT,
     EPSILON,
+    FLAG,
     POSITIVE,
     TEXT,
     Schema,
+    by_name,
+    described,
+    document,
     one_of,
     or_null,
     record,
@@ -28,11 +31,7 @@ from hetopt.report.schemas.words import (
 )
 
 _MATRIX = row(row(whole()))
-_BY_KIND = {
-    "type": "object",
-    "description": "One number per unit kind, by its name.",
-    "additionalProperties": whole(),
-}
+_BY_KIND = by_name(whole(), "One number per unit kind, by its name.")
 
 _TABLE_STRATEGY = record(
     {
@@ -47,36 +46,32 @@ _SLICE = record(
     {
         "microbatches": whole(1),
         "layouts": row(record({"cluster": TEXT, "dp": whole(1), "shards": whole(1)})),
-        "transfer_ns": {
-            **row(_MATRIX),
-            "description": "kappa by cut class, layout and next layout.",
-        },
-        "occupancy_ns": {
-            **row(_MATRIX),
-            "description": "omega by cut class, layout and next layout.",
-        },
+        "transfer_ns": described(
+            row(_MATRIX), "kappa by cut class, layout and next layout."
+        ),
+        "occupancy_ns": described(
+            row(_MATRIX), "omega by cut class, layout and next layout."
+        ),
         "resharding": row(row(row(one_of(RESHARDING)))),
-        "tied_ns": {
-            **or_null(_MATRIX),
-            "description": "By the layouts of the first and of the last stage.",
-        },
+        "tied_ns": described(
+            or_null(_MATRIX), "By the layouts of the first and of the last stage."
+        ),
         "clusters": row(record({"name": TEXT, "strategies": row(_TABLE_STRATEGY)}), 1),
     },
     {
-        "within_ns": {
-            **row(_MATRIX),
-            "description": "Between layouts of one stage; only in per_unit.",
-        },
-        "shared": {
-            **record({"uplink_ns": row(whole()), "link_ns": row(row(whole()))}),
-            "description": "How long a boundary keeps each cluster's uplink, and each "
-            "link by both clusters; 0 where nothing is shared.",
-        },
+        "within_ns": described(
+            row(_MATRIX), "Between layouts of one stage; only in per_unit."
+        ),
+        "shared": described(
+            record({"uplink_ns": row(whole()), "link_ns": row(row(whole()))}),
+            "How long a boundary keeps each cluster's uplink, and each link by both "
+            "clusters; 0 where nothing is shared.",
+        ),
     },
 )
 
-_PER_UNIT: Schema = {
-    **record(
+_PER_UNIT: Schema = described(
+    record(
         {
             "tensors": row(TEXT, 1),
             "edges": row(
@@ -85,55 +80,46 @@ _PER_UNIT: Schema = {
             "slices": row(_SLICE),
         }
     ),
-    "description": "What plans with a strategy per unit are made from.",
-}
+    "What plans with a strategy per unit are made from.",
+)
 
-TABLE: Schema = {
-    "$schema": DRAFT,
-    "title": "hetopt latency table",
-    "description": "Every coefficient a solver reads: whole nanoseconds and bytes.",
-    **record(
-        {
-            "schema": {"const": TABLE_SCHEMA},
-            "problem_digest": DIGEST,
-            "schedule": one_of(SCHEDULE_CHOICES),
-            "kinds": row(TEXT, 1),
-            "body": row({"type": "boolean"}, 1),
-            "cut_classes": row(TEXT),
-            "units": {**row(TEXT, 1), "description": "Kind of every unit."},
-            "cuts": {**row(TEXT), "description": "Cut class after each unit."},
-            "tokens": whole(1),
-            "model_flops": POSITIVE,
-            "clusters": row(
-                record(
-                    {
-                        "name": TEXT,
-                        "devices": whole(1),
-                        "usable_bytes": whole(),
-                        "source": one_of(get_args(SourceKind)),
-                        "peak_flops": POSITIVE,
-                    }
-                ),
-                1,
+TABLE: Schema = document(
+    "hetopt latency table",
+    "Every coefficient a solver reads: whole nanoseconds and bytes.",
+    {
+        "schema": {"const": TABLE_SCHEMA},
+        "problem_digest": DIGEST,
+        "schedule": one_of(SCHEDULE_CHOICES),
+        "kinds": row(TEXT, 1),
+        "body": row(FLAG, 1),
+        "cut_classes": row(TEXT),
+        "units": described(row(TEXT, 1), "Kind of every unit."),
+        "cuts": described(row(TEXT), "Cut class after each unit."),
+        "tokens": whole(1),
+        "model_flops": POSITIVE,
+        "clusters": row(
+            record(
+                {
+                    "name": TEXT,
+                    "devices": whole(1),
+                    "usable_bytes": whole(),
+                    "source": one_of(get_args(SourceKind)),
+                    "peak_flops": POSITIVE,
+                }
             ),
-            "slices": row(_SLICE),
-        },
-        {
-            "per_unit": _PER_UNIT,
-            "chunks": {
-                **whole(2),
-                "description": "Of every stage; units are then of one of them.",
-            },
-            "warmup_epsilon": EPSILON,
-            "way_back": {
-                **TEXT,
-                "description": "Cut class from the last stage back to the first.",
-            },
-            "pairs": {
-                **row({**row(TEXT, 2), "maxItems": 2}, 1),
-                "description": "With zb-v, the kinds of the two units that each of the "
-                "last kinds stands for; units are then pairs.",
-            },
-        },
-    ),
-}
+            1,
+        ),
+        "slices": row(_SLICE),
+    },
+    {
+        "per_unit": _PER_UNIT,
+        "chunks": described(whole(2), "Of every stage; units are then of one of them."),
+        "warmup_epsilon": EPSILON,
+        "way_back": described(TEXT, "Cut class from the last stage back to the first."),
+        "pairs": described(
+            row({**row(TEXT, 2), "maxItems": 2}, 1),
+            "With zb-v, the kinds of the two units that each of the last kinds stands "
+            "for; units are then pairs.",
+        ),
+    },
+)

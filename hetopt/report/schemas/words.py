@@ -9,6 +9,8 @@ DRAFT = "https://json-schema.org/draft/2020-12/schema"
 Schema = dict[str, Any]
 
 TEXT: Schema = {"type": "string"}
+NUMBER: Schema = {"type": "number"}
+FLAG: Schema = {"type": "boolean"}
 DIGEST: Schema = {"type": "string", "pattern": "^[0-9a-f]{64}$"}
 
 
@@ -42,7 +44,38 @@ def record(required: Schema, optional: Schema | None = None) -> Schema:
     }
 
 
-SECONDS: Schema = {"type": "number", "minimum": 0}
+def described(schema: Schema, text: str) -> Schema:
+    """Return a schema with a sentence on what it is the schema of."""
+    return {**schema, "description": text}
+
+
+def by_name(values: Schema, text: str, names: tuple[str, ...] | None = None) -> Schema:
+    """Return the schema of an object with such values under names of the user's.
+
+    Parameters
+    ----------
+    names
+        The only names permitted; None: any.
+    """
+    permitted = {} if names is None else {"propertyNames": {"enum": list(names)}}
+    return {
+        "type": "object",
+        "description": text,
+        **permitted,
+        "additionalProperties": values,
+    }
+
+
+def document(
+    title: str, text: str, required: Schema, optional: Schema | None = None
+) -> Schema:
+    """Return the schema of a file: a title, what it is, and its keys."""
+    head = {"$schema": DRAFT, "title": title, "description": text}
+    return {**head, **record(required, optional)}
+
+
+NOT_NEGATIVE: Schema = {"type": "number", "minimum": 0}
+SECONDS = NOT_NEGATIVE
 POSITIVE: Schema = {"type": "number", "exclusiveMinimum": 0}
 EPSILON: Schema = {
     **POSITIVE,

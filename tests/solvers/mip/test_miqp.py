@@ -20,7 +20,7 @@ from hetopt.solvers.loading import load
 from hetopt.solvers.mip import backends as miqp_backends
 from hetopt.solvers.mip import guard as search
 from hetopt.solvers.mip import miqp
-from hetopt.solvers.mip.backends import GurobiBackend, HighsBackend, Outcome
+from hetopt.solvers.mip.backends import GurobiBackend, HighsBackend, Outcome, RunOptions
 from hetopt.solvers.mip.miqp import MiqpEngine, MiqpHighsEngine, MiqpScipEngine
 from hetopt.solvers.mip.status import verdict_of
 from hetopt.solvers.params import RaceParams
@@ -174,8 +174,8 @@ def test_what_the_solver_misjudges_is_ruled_out(
     true = HighsBackend.solve
     calls: list[None] = []
 
-    def lies_once(self: HighsBackend, model: Any, **options: Any) -> Outcome:
-        outcome = true(self, model, **options)
+    def lies_once(self: HighsBackend, model: Any, run: RunOptions) -> Outcome:
+        outcome = true(self, model, run)
         calls.append(None)
         if len(calls) > 1 or outcome.objective is None:
             return outcome

@@ -9,7 +9,7 @@ import pytest
 
 from hetopt.base.deadline import Deadline
 from hetopt.formulations.uniap.choice import price
-from hetopt.solvers.mip.backends import Backend, HighsBackend, ScipBackend
+from hetopt.solvers.mip.backends import Backend, HighsBackend, RunOptions, ScipBackend
 from tests.solvers.graphs import SHAPES, brute_force, generated
 from tests.solvers.uniap.quadratic import UniapQuadratic
 
@@ -33,13 +33,13 @@ def test_agrees_with_brute_force(backend: type[Backend], shape: str) -> None:
         program = generated(random, shape)
         expected = brute_force(program)
         form = UniapQuadratic(program)
-        outcome = backend().solve(
-            form.model,
+        how = RunOptions(
             seed=0,
             found=lambda: None,
             stop=lambda: False,
             deadline=Deadline(),
         )
+        outcome = backend().solve(form.model, how)
         if expected is None:
             assert outcome.verdict == "infeasible"
             continue

@@ -95,18 +95,7 @@ def _scaling(wanted: RotaryScaling | None) -> RotaryScaling | None:
         return None
     if wanted.kind == "linear" and wanted.factor == int(wanted.factor):
         return wanted
-    known = (
-        wanted.kind,
-        wanted.low_freq_factor,
-        wanted.high_freq_factor,
-        wanted.original_positions,
-    )
-    same = known == (
-        _LLAMA3.kind,
-        _LLAMA3.low_freq_factor,
-        _LLAMA3.high_freq_factor,
-        _LLAMA3.original_positions,
-    )
+    same = replace(_LLAMA3, factor=wanted.factor) == wanted
     return wanted if same else None
 
 
@@ -145,15 +134,21 @@ def architecture_arguments(model: Model) -> dict[str, Any]:
         "attention_dropout": own.attention_dropout,
         "position_embedding_type": "learned_absolute" if model.positions else "rope",
     }
-    if own.attention_sinks:
-        arguments["softmax_type"] = "learnable"
-    if own.gate_clamp is not None:
-        arguments |= {
-            "activation_func_clamp_value": own.gate_clamp,
-            "glu_linear_offset": 1.0,
-        }
+    arguments |= sinks_and_clamp(model)
     arguments |= {} if model.positions else _rotary(model)
     return arguments | _window(model) | _without_rotary(model)
+
+
+def sinks_and_clamp(model: Model) -> dict[str, Any]:
+    """Return the settings of attention sinks and of a clamped gate; none without."""
+    own = model.architecture
+    settings: dict[str, Any] = {}
+    if own.attention_sinks:
+        settings["softmax_type"] = "learnable"
+    if own.gate_clamp is not None:
+        settings["activation_func_clamp_value"] = own.gate_clamp
+        settings["glu_linear_offset"] = 1.0
+    return settings
 
 
 def _rotary(model: Model) -> dict[str, Any]:

@@ -80,22 +80,21 @@ def megatron_losses(
     if not job.warms_up_as_1f1b:
         counts = ", ".join(str(stage.warmup) for stage in job.stages)
         yield Loss(
-            what=f"schedule {job.plan.schedule} with warm-up counts {counts}: it is "
+            f"schedule {job.plan.schedule} with warm-up counts {counts}: it is "
             "1F1B, one more on each stage than on the next",
             instead="1F1B",
         )
     zero = max(job.zero_stages)
     if zero > 1:
         yield Loss(
-            what=f"ZeRO {zero} in a pipeline: it shards optimizer states alone",
+            f"ZeRO {zero} in a pipeline: it shards optimizer states alone",
             instead="ZeRO 1, which needs more memory",
         )
     parts = max(stage.strategy.cp for stage in job.stages)
     if parts > 1 and job.problem.model.architecture.sliding_window is not None:
         yield Loss(
-            what=f"cp {parts} with a sliding window: ring attention (cp_comm_type p2p) "
-            "does not support windows (to plan so, pin cp: 1)",
-            instead=None,
+            f"cp {parts} with a sliding window: ring attention (cp_comm_type p2p) "
+            "does not support windows (to plan so, pin cp: 1)"
         )
     yield from offload_problem_losses(job.problem)
     yield from problem_losses(job.problem, said)

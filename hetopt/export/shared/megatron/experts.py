@@ -60,8 +60,7 @@ def expert_losses(model: Model, said: Model) -> Iterator[Loss]:
         own = getattr(said.experts, field.name)
         if wanted != own:
             yield Loss(
-                what=f"model.experts.{field.name} {shown(wanted)}: it has no setting "
-                "for it",
+                f"model.experts.{field.name} {shown(wanted)}: it has no setting for it",
                 instead=f"experts.{field.name} {shown(own)}",
             )
 

@@ -115,15 +115,12 @@ def problem_losses(
     yield from architecture_losses(model, said(model))
     yield from expert_losses(model, said(model))
     if model.experts is not None and model.experts.shared_ffn and said(model).biases[2]:
-        yield Loss(what="shared experts with biases: it has none", instead=None)
+        yield Loss("shared experts with biases: it has none")
     if model.predictions and model.positions:
-        yield Loss(
-            what="layers that predict further tokens beside learned positions",
-            instead=None,
-        )
+        yield Loss("layers that predict further tokens beside learned positions")
     if training.zero and training.optimizer != "adam":
         yield Loss(
-            what=f"ZeRO with optimizer {training.optimizer}: it shards Adam's states",
+            f"ZeRO with optimizer {training.optimizer}: it shards Adam's states",
             instead="ZeRO 0, which needs more memory",
         )
     own = said(model).architecture
@@ -131,13 +128,13 @@ def problem_losses(
         tokens = getattr(own, field)
         if tokens is not None and tokens < training.seq_len:
             yield Loss(
-                what=f"model.{field} {tokens} with sequences of {training.seq_len}: it "
+                f"model.{field} {tokens} with sequences of {training.seq_len}: it "
                 "has no setting for it",
                 instead=f"{field} none",
             )
     if 0 < model.positions < training.seq_len:
         yield Loss(
-            what=f"a table of {model.positions} positions for sequences of "
+            f"a table of {model.positions} positions for sequences of "
             f"{training.seq_len}: it must be as long as a sequence",
             instead=f"{training.seq_len} positions",
         )

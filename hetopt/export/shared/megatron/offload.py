@@ -41,7 +41,7 @@ def offload_problem_losses(problem: Problem) -> Iterator[Loss]:
     training = problem.training
     if any(each.offload for each in problem.clusters) and not _can(problem):
         yield Loss(
-            what=f"offload: optimizer with {training.optimizer} and ZeRO "
+            f"offload: optimizer with {training.optimizer} and ZeRO "
             f"{training.zero}: it offloads Adam with sharded states alone",
             instead="optimizer states on the devices, which need more memory",
         )
