@@ -14,7 +14,7 @@ from hetopt.solvers.registry import solver
 from hetopt.solvers.side_by_side import Entry, Run, Space, run_apart, warm_up
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from hetopt.comparing.kept_runs import KeptRuns
     from hetopt.problem.problem import Problem
@@ -55,21 +55,8 @@ def compare(
             runner.run(problem, entry) for entry in entries if _fits(entry, problem)
         ]
         extra = [
-            runner.run(
-                problem,
-                Entry(
-                    solver=_REFERENCE,
-                    principles=space.principles,
-                    every_cluster=space.every_cluster,
-                    asked=space.principles,
-                    time_limit_s=time_limit_s,
-                    jobs=jobs,
-                    cutoff_s=known.value_s * (1 + _ROOM),
-                ),
-                reference=True,
-            )
-            for space in _unsettled(runs)
-            if (known := reference(runs, space)) is not None
+            runner.run(problem, entry, reference=True)
+            for entry in _references(runs, time_limit_s, jobs)
         ]
         contests.append(
             Contest(
@@ -87,6 +74,24 @@ def compare(
         warm_up_s=runner.warm_up_s,
         contests=tuple(contests),
     )
+
+
+def _references(
+    runs: Sequence[Run], time_limit_s: float, jobs: int | None
+) -> Iterator[Entry]:
+    """Yield a search of each space that is not settled but has a plan."""
+    for space in _unsettled(runs):
+        known = reference(runs, space)
+        if known is not None:
+            yield Entry(
+                solver=_REFERENCE,
+                principles=space.principles,
+                every_cluster=space.every_cluster,
+                asked=space.principles,
+                time_limit_s=time_limit_s,
+                jobs=jobs,
+                cutoff_s=known.value_s * (1 + _ROOM),
+            )
 
 
 class _Runner:

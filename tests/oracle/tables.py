@@ -111,6 +111,7 @@ class _Clock:
         return self.step * max(1, round(4 * value / self.scale))
 
 
+# In one piece: the order of the draws is what a seed stands for.
 def draw_table(
     rng: Random,
     problem: Problem,

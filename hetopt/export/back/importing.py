@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from itertools import groupby, pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from hetopt.base.words import counted
 from hetopt.check import check_plan
@@ -150,12 +150,7 @@ def import_plan(
     costs = table
     if missing := _missing(table, pipeline.microbatches, wanted):
         if read_table is not None:
-            name, strategy = missing[0]
-            msg = (
-                f"has no {strategy} on {name!r} with {pipeline.microbatches} "
-                "micro-batches, which the files ask for"
-            )
-            raise InputError(msg, field="--table")
+            _refuse_missing(missing[0], pipeline.microbatches)
         costs = roomy_table(problem, [pipeline.microbatches], wanted)
     plan = replace(
         plan_of(decision, costs, table_digest(table)),
@@ -177,6 +172,15 @@ def import_plan(
         findings=findings,
         reported=pipeline.reported,
     )
+
+
+def _refuse_missing(wanted: tuple[str, Strategy], microbatches: int) -> NoReturn:
+    name, strategy = wanted
+    msg = (
+        f"has no {strategy} on {name!r} with {microbatches} "
+        "micro-batches, which the files ask for"
+    )
+    raise InputError(msg, field="--table")
 
 
 def principles_of(plan: Plan) -> Principles:
