@@ -136,12 +136,8 @@ def linked(problem: str, reading: str) -> dict[str, Any]:
 
 def _using_all(document: dict[str, Any]) -> dict[str, Any]:
     """Return a problem whose plans use every cluster."""
-    most = {
-        cluster["name"]: cluster["nodes"] * cluster["devices_per_node"]
-        for cluster in document["clusters"]
-    }
-    own = {name: {"stages": [*range(1, each + 1)]} for name, each in most.items()}
-    return document | {"pin": {"clusters": own}}
+    unused = {cluster["name"]: {"stages": 0} for cluster in document["clusters"]}
+    return document | {"pin": {"forbid": {"clusters": unused}}}
 
 
 def _planned(document: dict[str, Any], *flags: str) -> Found | None:

@@ -222,7 +222,11 @@ def _training(training: Training) -> dict[str, Any]:
             name: list(policies) for name, policies in training.recompute.items()
         },
         "schedule": training.schedule,
-        "warmup_epsilon": training.warmup_epsilon,
+        **(
+            {"warmup_epsilon": training.warmup_epsilon}
+            if training.warmup_epsilon is not None
+            else {}
+        ),
         **({} if training.moe == EVEN else {"moe": _dispatch(training.moe)}),
         "reserve": training.reserve,
     }

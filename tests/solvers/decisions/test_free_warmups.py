@@ -154,7 +154,12 @@ def optimum(
     return load(solver)(
         Request(
             problem=problem,
-            table=replace(costs, schedule=schedule, problem_digest=digest),
+            table=replace(
+                costs,
+                schedule=schedule,
+                warmup_epsilon=training.epsilon,
+                problem_digest=digest,
+            ),
             params=RaceParams(jobs=0, top=top),
         )
     )

@@ -56,8 +56,13 @@ def answered(seed: int) -> tuple[Instance, Answer]:
 def under(instance: Instance, schedule: ScheduleName) -> tuple[Problem, CostTable]:
     training = replace(instance.problem.training, schedule=schedule)
     problem = replace(instance.problem, training=training)
-    digest = problem_digest(problem)
-    return problem, replace(instance.table, schedule=schedule, problem_digest=digest)
+    table = replace(
+        instance.table,
+        schedule=schedule,
+        warmup_epsilon=training.epsilon,
+        problem_digest=problem_digest(problem),
+    )
+    return problem, table
 
 
 @cache
