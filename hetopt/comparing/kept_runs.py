@@ -193,6 +193,13 @@ def _read(
     if (plan is None) != (closed_s is None) or data["status"] not in get_args(Status):
         raise ValueError(data["status"])
     if plan is not None:
+        used = {stage.cluster for stage in plan.pipeline.stages}
+        pins = entry.posed(problem).pins
+        needed = {
+            c.name for c in problem.clusters if not pins.of(c.name).stages.permits(0)
+        }
+        if not needed <= used:
+            raise ValueError(needed - used)
         checked = check_plan(problem, table, plan, entry.principles)
         if abs(checked.closed_form_s - closed_s) > _SAME * closed_s:
             raise ValueError(closed_s)

@@ -142,7 +142,8 @@ class Problem(Shown):
     def with_every_cluster(self) -> Problem:
         """Return the problem with pins that give every cluster stages.
 
-        HetAuto, Eq. 12. A cluster that pins leave out stays unused.
+        HetAuto, Eq. 12. A cluster without stages by pins (``stages: 0``, or not in
+        ``order``) stays unused.
         """
         order, pinned = self.pins.order, {}
         for cluster in self.clusters:

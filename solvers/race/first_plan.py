@@ -71,7 +71,8 @@ def first_plan(
     context
         Whether context parallelism may be used.
     equal
-        Whether body units of any two stages differ by one at most.
+        Whether body units of any two stages differ by one at most, and those with one
+        more are the first or the last stages.
     """
     pricer = Pricer(problem, table)
     began, best = time.thread_time(), None
@@ -275,10 +276,8 @@ class _OneStrategy:
             )
         ):
             hosts = [j for j, count in runs for _ in range(count)]
-            most = self._most_units(hosts, self._at_rest(stages))
-            tau = [1.0 if self._equal else self._tau[j] for j in hosts]
-            units = shared(self._pricer.chain.length, tau, most)
-            if units is None or (self._equal and max(units) > min(units) + 1):
+            units = self._shared(hosts, self._most_units(hosts, self._at_rest(stages)))
+            if units is None:
                 yield None
                 continue
             units[0] += int(self._ends[0].sum())
@@ -290,6 +289,18 @@ class _OneStrategy:
                 hosted=tuple(count for _, count in runs),
                 units=tuple(units),
             )
+
+    def _shared(self, hosts: Sequence[int], most: Sequence[int]) -> list[int] | None:
+        """Return the body units of each stage; None if some stage has no room."""
+        length = self._pricer.chain.length
+        if not self._equal:
+            return shared(length, [self._tau[j] for j in hosts], most)
+        each, rest = divmod(length, len(hosts))
+        longer, others = [each + 1] * rest, [each] * (len(hosts) - rest)
+        for units in (longer + others, others + longer):
+            if all(own <= room for own, room in zip(units, most, strict=True)):
+                return units
+        return None
 
     def _filled(self, clusters: Sequence[int], stages: int) -> dict[int, int]:
         """Return the stages of each cluster, with one cluster filled after another."""

@@ -17,7 +17,7 @@ from hetopt.check.plan.reading import (
 )
 from hetopt.check.plan.schedule.schedules import STEPS
 from hetopt.problem.training.choices import SCHEDULES
-from hetopt.problem.training.training import written_epsilon
+from hetopt.problem.training.training import EPSILONS, written_epsilon
 from hetopt.results.per_schedule import ScheduleBound, ScheduleStatus
 from hetopt.results.result import OPTIMALITY_GAP
 
@@ -78,9 +78,15 @@ class Schedules:
         for name in SCHEDULES:
             if name not in named:
                 yield f"schedules: {name} is missing"
+        if plan is not None and _variant(plan) not in counts:
+            yield f"schedules: {_said(_variant(plan))}, the plan's own, is missing"
+        listed = {each.warmup_epsilon for each in self._claims} - {None}
+        if len(listed) > 1 and listed != {*EPSILONS}:
+            wanted = ", ".join(map(str, EPSILONS))
+            yield f"schedules: warmup_epsilon is not one value, nor {wanted}"
         for (name, chunks, epsilon), count in counts.items():
             if count > 1:
-                said = f"{name} (chunks: {chunks}, warmup_epsilon: {epsilon})"
+                said = _said((name, chunks, epsilon))
                 yield f"schedules: {said} is listed {count} times, expected once"
             if STEPS[name].interleaved != (chunks > 1):
                 yield f"schedules: {name} has {counted(chunks, 'chunk')}"
@@ -106,6 +112,11 @@ def _is_of(claim: ScheduleBound, plan: Plan) -> bool:
 
 def _variant(of: ScheduleBound | Plan) -> tuple[ScheduleName, int, float | None]:
     return of.schedule, of.chunks, of.warmup_epsilon
+
+
+def _said(variant: tuple[ScheduleName, int, float | None]) -> str:
+    name, chunks, epsilon = variant
+    return f"{name} (chunks: {chunks}, warmup_epsilon: {epsilon})"
 
 
 def _alone(claim: ScheduleBound) -> Iterator[str]:

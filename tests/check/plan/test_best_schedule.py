@@ -67,6 +67,8 @@ def test_the_truth_passes(found: BestSchedule) -> None:
             "_epsilon: None) is listed 2 times",
         ),
         (lambda x: adaptive(x)[1].update(warmup_epsilon=0.05), "is listed 2 times"),
+        (lambda x: x["schedules"].remove(adaptive(x)[1]), "epsilon is not one value"),
+        (lambda x: x["schedules"].remove(own(x)), "the plan's own, is missing"),
         (lambda x: other(x).update(lower_bound_s=1e-3), "settlements and schedules"),
         (lambda x: other(x).update(lower_bound_s=1e-3), "is refuted, but bounded by"),
         (lambda x: other(x).update(lower_bound_s=None), "some schedule has no bound"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from fractions import Fraction
 from math import isclose
 from typing import NoReturn
@@ -11,6 +12,7 @@ import pytest
 
 from hetopt.base.deadline import Deadline
 from hetopt.check import check_result
+from hetopt.problem.digest import problem_digest
 from hetopt.results.result import Result
 from hetopt.solvers.heuristics import one_strategy
 from hetopt.solvers.heuristics.one_strategy import solve_amp, solve_uniform
@@ -59,24 +61,35 @@ def test_best_of_its_own_space(name: str, seed: int) -> None:
 @pytest.mark.parametrize("name", SOLVES)
 @pytest.mark.parametrize("seed", range(INSTANCES))
 def test_best_of_the_plans_that_use_every_cluster(name: str, seed: int) -> None:
-    instance = make_instance(seed, pinned=False, clusters=2 + seed % 2)
-    free, table = instance.problem, instance.table
-    problem = free.with_every_cluster()
-    result = SOLVES[name](Request(problem=problem, table=table))
-    plans = [
-        plan.closed_form_ns
-        for plan in restricted.plans(free, table, equal=name == "uniform")
-        if len(set(plan.shape[2])) == len(free.clusters)
-    ]
-    if not plans:
-        assert result.best is None
+    # Few drawn problems have such a plan; the attempts after this seed's own seldom do.
+    for other in range(seed, seed + 50 * INSTANCES, INSTANCES):
+        instance = make_instance(other, pinned=False, clusters=2)
+        free = instance.problem
+        plans = [
+            plan.closed_form_ns
+            for plan in restricted.plans(free, instance.table, equal=name == "uniform")
+            if len(set(plan.shape[2])) == len(free.clusters)
+        ]
+        if plans:
+            break
     else:
-        assert result.best is not None
+        pytest.fail("no drawn problem has a plan that uses every cluster")
+    problem = free.with_every_cluster()
+    table = replace(instance.table, problem_digest=problem_digest(problem))
+    for deadline in (Deadline(), Deadline.after(0.0)):
+        request = Request(problem=problem, table=table, deadline=deadline)
+        result = SOLVES[name](request)
         least = float(min(plans) * TICK)
-        assert result.best.closed_form_s == pytest.approx(least, rel=1e-9)
+        if result.best is None:
+            assert deadline.is_over()
+            continue
+        if deadline.is_over():
+            assert result.best.closed_form_s >= least * (1 - 1e-9)
+        else:
+            assert result.best.closed_form_s == pytest.approx(least, rel=1e-9)
         used = {stage.cluster for stage in result.best.plan.pipeline.stages}
         assert used == {cluster.name for cluster in free.clusters}
-    assert check_result(problem, table, result.to_json()) == []
+        assert check_result(problem, table, result.to_json()) == []
 
 
 @pytest.mark.parametrize("name", SOLVES)
@@ -126,9 +139,13 @@ def test_progress_tells_of_every_improvement() -> None:
 
 
 @pytest.mark.parametrize("name", SOLVES)
-@pytest.mark.parametrize("seed", [5, 12, 17])
-def test_without_time_there_is_still_a_plan_of_the_space(name: str, seed: int) -> None:
-    instance = make_instance(seed, pinned=False)
+@pytest.mark.parametrize(
+    ("seed", "clusters"), [(5, None), (12, None), (17, None), (703, 3), (944, 2)]
+)
+def test_without_time_there_is_still_a_plan_of_the_space(
+    name: str, seed: int, clusters: int | None
+) -> None:
+    instance = make_instance(seed, pinned=False, clusters=clusters)
     problem, table = instance.problem, instance.table
     result = SOLVES[name](
         Request(problem=problem, table=table, deadline=Deadline.after(0.0))
