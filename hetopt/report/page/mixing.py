@@ -55,8 +55,8 @@ def _checked(said: dict[str, Any] | None, own: ReportedPlan) -> Mixing | None:
     """Return what follows from a plan and the rows of each cluster alone."""
     count, rows = len(mixed_clusters(own.problem)), said["alone"] if said else []
     if len(rows) != count:
-        msg = f"compares {counted(len(rows), 'cluster')}, expected {count}"
-        raise InputError(msg, field="mixing")
+        msg = f"compares {counted(len(rows), 'cluster')}, not {count}"
+        raise InputError(f"{msg}: run `hetopt explain` again", field="mixing")
     if said is None:
         return None
     alone = tuple(Alone(**row) for row in rows)
@@ -75,8 +75,8 @@ def _ensure_same(said: Any, due: Any, field: str) -> None:
         for key, value in due.items() if isinstance(due, dict) else enumerate(due):
             _ensure_same(said[key], value, f"{field}.{key}")
     elif said != due and not (isinstance(due, float) and said and isclose(said, due)):
-        msg = f"is {describe(said)}, but {describe(due)} follows: explain it again"
-        raise InputError(msg, field=field)
+        msg = f"is {describe(said)}, but {describe(due)} follows"
+        raise InputError(f"{msg}: run `hetopt explain` again", field=field)
 
 
 def mixing(contents: Contents) -> str:

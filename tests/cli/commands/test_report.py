@@ -386,7 +386,7 @@ def test_an_explanation_of_something_else_is_refused(
         (("alone", 1, "time_s"), math.inf, "mixing.alone.1.time_s: "),
         (("alone", 1, "time_s"), None, "mixing.alone.1.status: is optimal, but "),
         (("alone", 1, "status"), "infeasible", "mixing.alone.1.status: "),
-        ((), None, "mixing: compares 0 clusters, expected 2"),
+        ((), None, "mixing: compares 0 clusters, not 2: run"),
     ],
 )
 def test_what_does_not_follow_is_refused(
