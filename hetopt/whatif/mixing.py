@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from hetopt.pricing.balance import balance
-from hetopt.problem.training.pins import ANY, NO_STAGES, Pins
+from hetopt.problem.training.pins import ANY, Pins
 from hetopt.whatif.solving import Solving
 from hetopt.whatif.variants import Variant
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable
 
     from hetopt.plans.plan import Plan
     from hetopt.pricing.price import Price
@@ -48,6 +48,14 @@ class Alone:
     tokens_per_s: float | None
     reason: str | None
 
+    def rated(self, problem: Problem, cluster: Cluster) -> Alone:
+        """Return it with what follows: cluster, devices and tokens per second."""
+        rate = 0.0 if self.status == "infeasible" else None
+        if self.time_s is not None:
+            rate = problem.training.tokens / self.time_s
+        name, devices = cluster.name, cluster.devices
+        return replace(self, cluster=name, devices=devices, tokens_per_s=rate)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mixing:
@@ -57,7 +65,7 @@ class Mixing:
     ----------
     objective
         Which time all times are: in closed form, or simulated.
-    time_s
+    devices, time_s
         The plan's.
     balance
         HAPT's load balance of the plan, above 0 and at most 1.
@@ -69,6 +77,7 @@ class Mixing:
     """
 
     objective: Objective
+    devices: int
     time_s: float
     tokens_per_s: float
     balance: float
@@ -77,10 +86,36 @@ class Mixing:
     alone: tuple[Alone, ...]
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Mixing:
-        """Read what ``dataclasses.asdict`` returns of one; raises TypeError."""
-        alone = tuple(Alone(**each) for each in data["alone"])
-        return cls(**{**data, "alone": alone})
+    def of(
+        cls,
+        problem: Problem,
+        plan: Plan,
+        price: Price,
+        objective: Objective,
+        alone: tuple[Alone, ...],
+    ) -> Mixing:
+        """Compare a plan with what was found of each of ``mixed_clusters`` alone.
+
+        Everything but status, time, gap and reason of ``alone`` is computed here.
+        """
+        simulated = objective == "simulated"
+        time_s = price.iteration_time_s if simulated else price.closed_form_s
+        rate = problem.training.tokens / time_s
+        pairs = zip(alone, mixed_clusters(problem), strict=True)
+        alone = tuple(each.rated(problem, cluster) for each, cluster in pairs)
+        rates = [each.tokens_per_s or 0.0 for each in alone]
+        is_known = all(each.tokens_per_s is not None for each in alone)
+        ratio = hetero_speedup_ratio(rate, rates) if is_known and any(rates) else None
+        return cls(
+            objective=objective,
+            devices=plan.devices,
+            time_s=time_s,
+            tokens_per_s=rate,
+            balance=balance(problem, plan, price),
+            over_fastest=rate / max(rates) if any(rates) else None,
+            hetero_speedup_ratio=ratio,
+            alone=alone,
+        )
 
 
 def hetero_speedup_ratio(tokens_per_s: float, alone: Iterable[float]) -> float:
@@ -117,6 +152,18 @@ def alone_problem(problem: Problem, cluster: Cluster) -> Problem:
     return replace(problem, clusters=(cluster,), pins=free)
 
 
+def mixed_clusters(problem: Problem) -> list[Cluster]:
+    """Return the clusters that a plan may mix; none if pins leave fewer than two."""
+    pins, units = problem.pins, len(problem.model.units)
+    clusters = [
+        each
+        for each in problem.clusters
+        if pins.of(each.name).may_host(each.devices, units)
+        and each.name in (pins.order or (each.name,))
+    ]
+    return clusters if len(clusters) > 1 else []
+
+
 def mixing(
     problem: Problem,
     plan: Plan,
@@ -137,14 +184,8 @@ def mixing(
     -------
     None if pins leave fewer than two clusters.
     """
-    pins, tokens = problem.pins, problem.training.tokens
-    clusters = [
-        each
-        for each in problem.clusters
-        if pins.of(each.name).stages != NO_STAGES
-        and each.name in (pins.order or (each.name,))
-    ]
-    if len(clusters) < 2:
+    clusters = mixed_clusters(problem)
+    if not clusters:
         return None
     variants = [
         Variant(change=each.name, problem=alone_problem(problem, each))
@@ -152,38 +193,19 @@ def mixing(
     ]
     limited = replace(asked, time_limit_s=asked.time_limit_s or ALONE_LIMIT_S)
     answers = Solving(variants, limited, told).answers()
-    found = tuple(
-        _alone(each, answer, tokens)
-        for each, answer in zip(clusters, answers, strict=True)
-    )
-    simulated = asked.objective == "simulated"
-    time_s = price.iteration_time_s if simulated else price.closed_form_s
-    rate, rates = tokens / time_s, [each.tokens_per_s or 0.0 for each in found]
-    is_known = all(each.tokens_per_s is not None for each in found)
-    ratio = hetero_speedup_ratio(rate, rates) if is_known and any(rates) else None
-    return Mixing(
-        objective=asked.objective,
-        time_s=time_s,
-        tokens_per_s=rate,
-        balance=balance(problem, plan, price),
-        over_fastest=rate / max(rates) if any(rates) else None,
-        hetero_speedup_ratio=ratio,
-        alone=found,
-    )
+    found = tuple(map(_alone, clusters, answers))
+    return Mixing.of(problem, plan, price, asked.objective, found)
 
 
-def _alone(cluster: Cluster, answer: Answer, tokens: int) -> Alone:
+def _alone(cluster: Cluster, answer: Answer) -> Alone:
     result = answer.result
-    time_s, rate = None, 0.0 if result and result.status == "infeasible" else None
-    if result is not None and result.best is not None:
-        time_s = result.best.time_s(result.objective)
-        rate = tokens / time_s
+    best = None if result is None else result.best
     return Alone(
         cluster=cluster.name,
         devices=cluster.devices,
         status="failed" if result is None else result.status,
-        time_s=time_s,
+        time_s=best.time_s(result.objective) if result and best else None,
         gap=None if result is None else result.gap,
-        tokens_per_s=rate,
+        tokens_per_s=None,
         reason=answer.failure if result is None else result.reason,
     )

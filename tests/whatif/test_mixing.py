@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
@@ -92,8 +92,7 @@ def test_all_numbers_are_those_of_problems_solved_apart(
     assert found.over_fastest == pytest.approx(fast_s / mix_s)
     assert found.tokens_per_s == pytest.approx(TOKENS / mix_s)
     assert said == ["1 of 2 searched", "2 of 2 searched"]
-    data = asdict(found)
-    assert Mixing.from_json({**data, "alone": list(data["alone"])}) == found
+    assert found.devices == sum(each.devices for each in found.alone)
 
 
 def test_the_ratio_of_the_paper() -> None:
@@ -106,7 +105,9 @@ def test_one_cluster_says_nothing() -> None:
     one = read_problem_text(HEAD + FAST + TRAINING)
     out = read_problem_text(BOTH + "pin: {clusters: {slow: {stages: 0}}}\n")
     ordered = read_problem_text(BOTH + "pin: {order: [fast]}\n")
-    for problem in (one, out, ordered):
+    empty = read_problem_text(BOTH + "pin: {clusters: {slow: {units: 0}}}\n")
+    barred = "pin: {forbid: {clusters: {slow: {stages: [1, 2]}}}}\n"
+    for problem in (one, out, ordered, empty, read_problem_text(BOTH + barred)):
         table = build_table(problem)
         best = hetopt.plan(problem, table=table, objective="closed", jobs=1).best
         assert best is not None
@@ -136,6 +137,14 @@ def test_pins_of_the_mix_are_lifted_and_those_of_strategies_stay() -> None:
     assert alone.pins.microbatches == problem.pins.microbatches
     assert alone.pins.of("fast").stages == ANY
     assert alone.pins.of("fast").dp == problem.pins.of("fast").dp
+
+
+def test_the_devices_are_those_of_the_plan() -> None:
+    """The slow link leaves one cluster unused."""
+    links = "links: {default: {bandwidth: 1 Mbps, latency: 10 ms}}\n"
+    found = mixed(read_problem_text(HEAD + FAST + SLOW + links + TRAINING))
+    assert found.devices == 2
+    assert found.over_fastest == pytest.approx(1)
 
 
 class Searches:

@@ -126,6 +126,7 @@ def _run_alone(options: argparse.Namespace) -> int:
     """Report what limits a plan, what more resources would save, and each cluster."""
     from hetopt.pricing.price import price
     from hetopt.report.drawing.console import is_terminal
+    from hetopt.report.whatif.mixing import UNLIMITED
     from hetopt.report.whatif.reasons import reasons_report, reasons_to_json
     from hetopt.report.whatif.table import rows
     from hetopt.whatif.mixing import mixing
@@ -143,6 +144,7 @@ def _run_alone(options: argparse.Namespace) -> int:
                 )
             raise InputError(msg, field=flag)
     objective: Objective = "closed"
+    result = None
     if options.plan is None:
         problem = load_problem(options.problem)
         table = load_table(problem, None)
@@ -166,11 +168,10 @@ def _run_alone(options: argparse.Namespace) -> int:
     priced, pairs = price(plan, table), list(zip(asked, answers, strict=True))
     how = replace(how, objective=objective)
     mixed = mixing(problem, plan, priced, how, lambda line: told(f"alone: {line}"))
-    _tell(
-        options,
-        reasons_to_json(plan, priced, base, pairs, mixed),
-        reasons_report(problem, plan, priced, base, pairs, mixed),
-    )
+    parts = reasons_report(problem, plan, priced, base, pairs, mixed)
+    if mixed and result and (result.launch or result.relaxed):
+        parts.append(UNLIMITED)
+    _tell(options, reasons_to_json(plan, priced, base, pairs, mixed), parts)
     return 0
 
 

@@ -90,10 +90,7 @@ def run(options: argparse.Namespace) -> int:
         if options.journal is None
         else read_history(options.journal, first),
         variants=[read_variants(name, first.problem_digest) for name in options.whatif],
-        mixed=[
-            (name, read_mixing(name, (each.plan for each in plans)))
-            for name in options.explain
-        ],
+        mixed=[(name, read_mixing(name, plans)) for name in options.explain],
         fronts=[
             (name, load_front(options.problem, name, options.table))
             for name in options.pareto

@@ -53,6 +53,12 @@ class ClusterPins:
     etp: Domain = ANY
     recompute: Domain = ANY
 
+    def may_host(self, devices: int, units: int) -> bool:
+        """Whether a cluster of so many devices may host some of a model's units."""
+        return any(map(self.stages.permits, range(1, devices + 1))) and any(
+            map(self.units.permits, range(1, units + 1))
+        )
+
 
 NO_CLUSTER_PINS = ClusterPins()
 

@@ -291,11 +291,13 @@ _ALONE = {
     "cluster": TEXT,
     "devices": whole(1),
     "status": one_of((*get_args(Status), "failed")),
-    **dict.fromkeys(("time_s", "gap", "tokens_per_s"), _NUMBER),
+    "time_s": or_null(POSITIVE),
+    **dict.fromkeys(("gap", "tokens_per_s"), _NUMBER),
     "reason": or_null(TEXT),
 }
 _MIXING = {
     "objective": one_of(("closed", "simulated")),
+    "devices": described(whole(1), "That the plan uses."),
     **dict.fromkeys(("time_s", "tokens_per_s"), POSITIVE),
     "balance": described(POSITIVE, "Load balance of HAPT, Eq. 25."),
     "over_fastest": _NUMBER,

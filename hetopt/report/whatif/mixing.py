@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from hetopt.whatif.mixing import Alone, Mixing
 
 TITLE = "Is mixing worth it?"
+#: Also if the plan is one for a launcher, or one that relaxes principles.
+UNLIMITED = "Each cluster alone is planned for any launcher, with all principles kept."
 
 
 def mixing_report(mixing: Mixing) -> Iterator[Part]:
@@ -29,7 +31,7 @@ def mixing_report(mixing: Mixing) -> Iterator[Part]:
         [
             *map(_row, alone),
             ("sum of these", devices, "", total, ""),
-            ("this plan", devices, time_s, rate, ""),
+            ("this plan", mixing.devices, time_s, rate, ""),
         ],
         left=("alone", "proof"),
     )
@@ -63,13 +65,15 @@ def _row(each: Alone) -> tuple[str, int, str, str, str]:
 def _sentences(mixing: Mixing) -> Iterator[str]:
     """Yield how the plan compares with the fastest cluster, and with all of them."""
     ratio = mixing.hetero_speedup_ratio
-    open_ = any(each.status == "feasible" for each in mixing.alone)
-    most = "at most " if open_ else ""
+    settled = all(each.status in ("optimal", "infeasible") for each in mixing.alone)
+    most = "" if settled else "at most "
     if mixing.over_fastest is not None:
         fastest = max(mixing.alone, key=lambda each: each.tokens_per_s or 0.0)
+        planned = all(each.time_s is not None for each in mixing.alone)
+        compared = "the clusters" if planned else "those with a plan"
         yield (
             f"The plan trains {most}{mixing.over_fastest:.2f} times as fast as "
-            f"{fastest.cluster} alone, the fastest of the clusters."
+            f"{fastest.cluster} alone, the fastest of {compared}."
         )
     if ratio is not None:
         yield (

@@ -118,6 +118,43 @@ def test_each_cluster_alone_is_a_problem_of_its_own(
     assert "plan.json" in capsys.readouterr().err
 
 
+def test_another_objective_over_the_same_numbers_is_refused(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    pins = {"clusters": {"fast": {"stages": 1}, "slow": {"stages": 1}}}
+    Path("site.yaml").write_text(yaml.safe_dump({**DATA, "pin": pins}))
+    simulated = ["--objective", "simulated", "--jobs", "1"]
+    assert main(["plan", "site.yaml", *simulated, "--out", "plan.json"]) == 0
+    files = ["site.yaml", "plan.json"]
+    assert main(["explain", *files, "--jobs", "1", "--out", "why.json"]) == 0
+    told = json.loads(Path("why.json").read_text())
+    assert told["closed_form_s"] != pytest.approx(told["iteration_time_s"])
+    command = ["report", *files, "--explain", "why.json", "--out", "page.html"]
+    assert main(command) == 0
+    told["mixing"]["objective"] = "closed"
+    Path("why.json").write_text(json.dumps(told))
+    capsys.readouterr()
+    assert main(command) == 2
+    said = capsys.readouterr().err
+    assert said.startswith("why.json: mixing.time_s: is ")
+    assert said.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "is_said"),
+    [([], False), (["--for", "megatron"], True), (["--relax", "p4"], True)],
+)
+def test_clusters_alone_are_not_limited_as_the_plan_is(
+    options: list[str], is_said: bool, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan = ["plan", "site.yaml", "--jobs", "1", "--out", "plan.json"]
+    assert main([*plan, *options]) == 0
+    capsys.readouterr()
+    assert main(["explain", "site.yaml", "plan.json", "--jobs", "1"]) == 0
+    said = "Each cluster alone is planned for any launcher, with all principles kept."
+    assert (said in " ".join(capsys.readouterr().out.split())) == is_said
+
+
 def test_one_cluster_is_not_compared(capsys: pytest.CaptureFixture[str]) -> None:
     one = {**DATA, "clusters": DATA["clusters"][:1]}
     Path("one.yaml").write_text(yaml.safe_dump(one))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import math
 import os
 import re
 import shutil
@@ -338,6 +339,7 @@ def test_each_cluster_alone_is_beside_the_plan(explained: Path, folder: Path) ->
         assert rounded(each["time_s"]) in page.text("td")
     assert f"{mixed['hetero_speedup_ratio']:.1%} of the tokens" in page.text()
     assert "--explain why.json --out page.html" in page.text("code")
+    assert "of each cluster alone are its word" in page.text("p")
     assert "None given: `hetopt explain" in report("problem.yaml", "plan.json").text()
 
 
@@ -361,6 +363,48 @@ def test_an_explanation_of_something_else_is_refused(
     text = explained.read_text("utf-8")
     assert before in text
     Path("why.json").write_text(text.replace(before, after, 1), "utf-8")
+    capsys.readouterr()
+    said = refused(capsys, "problem.yaml", "plan.json", "--explain", "why.json")
+    assert said.startswith("why.json: ")
+    assert says in said
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "says"),
+    [
+        (("hetero_speedup_ratio",), 9.0, "mixing.hetero_speedup_ratio: is 9.0, but "),
+        (("over_fastest",), 100.0, "mixing.over_fastest: "),
+        (("over_fastest",), None, "mixing.over_fastest: is empty, but "),
+        (("balance",), 7.0, "mixing.balance: "),
+        (("time_s",), 1e-3, "mixing.time_s: "),
+        (("devices",), 99_999, "mixing.devices: "),
+        (("alone", 0, "cluster"), "x", "mixing.alone.0.cluster: is 'x', but "),
+        (("alone", 0, "devices"), 99_999, "mixing.alone.0.devices: "),
+        (("alone", 1, "tokens_per_s"), 1.0, "mixing.alone.1.tokens_per_s: "),
+        (("alone", 1, "time_s"), 1e-3, "mixing."),
+        (("alone", 1, "time_s"), -1.0, "mixing.alone.1.time_s: "),
+        (("alone", 1, "time_s"), math.inf, "mixing.alone.1.time_s: "),
+        (("alone", 1, "time_s"), None, "mixing.alone.1.status: is optimal, but "),
+        (("alone", 1, "status"), "infeasible", "mixing.alone.1.status: "),
+        ((), None, "mixing: compares 0 clusters, not 2: run"),
+    ],
+)
+def test_what_does_not_follow_is_refused(
+    explained: Path,
+    folder: Path,
+    capsys: pytest.CaptureFixture[str],
+    place: tuple[str | int, ...],
+    value: object,
+    says: str,
+) -> None:
+    """Only times, proofs and reasons of clusters alone cannot be computed again."""
+    data = json.loads(explained.read_text("utf-8"))
+    *way, last = ("mixing", *place)
+    at = data
+    for key in way:
+        at = at[key]
+    at[last] = value
+    Path("why.json").write_text(json.dumps(data), "utf-8")
     capsys.readouterr()
     said = refused(capsys, "problem.yaml", "plan.json", "--explain", "why.json")
     assert said.startswith("why.json: ")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -12,6 +13,9 @@ from hetopt.report.drawing.console import draw
 from hetopt.report.drawing.html import html
 from hetopt.report.whatif.mixing import mixing_report
 from hetopt.whatif.mixing import Alone, Mixing
+
+if TYPE_CHECKING:
+    from typing import Literal
 
 FAST = Alone(
     cluster="a100-of-the-second-site",
@@ -25,6 +29,7 @@ FAST = Alone(
 SLOW = replace(FAST, cluster="v100", devices=64, time_s=80.0, tokens_per_s=25_000.0)
 MIXED = Mixing(
     objective="simulated",
+    devices=160,
     time_s=18.0,
     tokens_per_s=111_111.0,
     balance=0.948,
@@ -52,7 +57,7 @@ def test_each_cluster_and_what_follows(monkeypatch: pytest.MonkeyPatch) -> None:
     assert ["a100-of-the-second-site", "128", "20.0", "100k", "optimal"] in rows
     assert ["v100", "64", "80.0", "25k", "optimal"] in rows
     assert ["sum", "of", "these", "192", "125k"] in rows
-    assert ["this", "plan", "192", "18.0", "111k"] in rows
+    assert ["this", "plan", "160", "18.0", "111k"] in rows
     said = " ".join(text.split())
     assert "1.11 times as fast as a100-of-the-second-site alone" in said
     assert "It trains 88.9% of the tokens that all of them train apart" in said
@@ -67,6 +72,17 @@ def test_what_is_not_proven_or_does_not_fit() -> None:
     assert "No plan of v100 alone: memory: all clusters together hold" in text
     assert "trains at most 1.11 times as fast" in text
     assert "It trains at most 88.9% of the tokens" in text
+
+
+@pytest.mark.parametrize("status", ["unknown", "failed"])
+def test_an_open_cluster_may_be_the_fastest(
+    status: Literal["unknown", "failed"],
+) -> None:
+    lost = replace(NONE, status=status, tokens_per_s=None, reason="out of time")
+    found = replace(MIXED, alone=(FAST, lost), hetero_speedup_ratio=None)
+    said = " ".join(draw(mixing_report(found), None).split())
+    assert "at most 1.11 times as fast as a100-of-the-second-site alone" in said
+    assert "alone, the fastest of those with a plan." in said
 
 
 def test_what_is_unknown_is_not_said() -> None:
