@@ -167,7 +167,7 @@ def test_clusters_that_exchange_something_come_first_in_groups() -> None:
         "hall1": 1,
     }
     for tied in (False, True):
-        pairs = {(0, 1): "device"}
+        pairs: dict[tuple[int, int], str | None] = {(0, 1): "device"}
         job = placed((A100, ASCEND, A100), "host", pairs, halls, tied=tied)
         found = [loss.what for loss in losses_of(job, TORCH)]
         assert ["hall0 and hall1" in what for what in found] == [True] * tied
