@@ -7,7 +7,11 @@ from typing import TYPE_CHECKING
 from hetopt.cli.output import complain
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from hetopt.cost.table.table import CostTable
+    from hetopt.export.launcher import Launcher
+    from hetopt.plans.plan import Plan
     from hetopt.problem.problem import Problem
     from hetopt.results.result import Result
 
@@ -38,6 +42,13 @@ def warn(
         warnings += of_other_devices(problem)
         warnings += far_outside(problem, result.best.plan)
     complain(*(f"warning: {text}" for text in warnings))
+
+
+def note(problem: Problem, plans: Sequence[Plan], target: Launcher) -> None:
+    """Print what a launcher assumes of the clusters of some plans."""
+    used = {x.cluster for plan in plans for each in plan.pipelines for x in each.stages}
+    clusters = [each for each in problem.clusters if each.name in used]
+    complain(*(f"note: {text}" for text in target.notes(clusters)))
 
 
 def _of_unknown_devices(problem: Problem) -> list[str]:

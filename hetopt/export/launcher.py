@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
 
     from hetopt.export.job import Job
     from hetopt.export.pipeline import PipelineReadBack
     from hetopt.plans.strategy import Strategy
+    from hetopt.problem.cluster.cluster import Cluster
     from hetopt.problem.problem import Problem
     from hetopt.problem.training.choices import Recompute, Resharding, ScheduleName
 
@@ -157,6 +158,8 @@ class Launcher:
         Yields what the runtime cannot do of several pipelines together. ``files`` and
         ``commands`` then accept a job with ``parts``; ``losses`` and ``launched`` get
         each part. None if the runtime runs one pipeline.
+    notes
+        Yields what it assumes of the clusters of a plan.
     no_split
         Why it cannot run weight gradients later: the loss of a schedule that splits
         backward passes and is not among ``limits``.
@@ -172,4 +175,5 @@ class Launcher:
     reader: Reader | None = None
     tested: Tested | None = None
     side_by_side: Callable[[Job], Iterable[Loss]] | None = None
+    notes: Callable[[Sequence[Cluster]], Iterable[str]] = lambda clusters: ()
     no_split: str = "it runs gradients of weights with the rest of the backward pass"

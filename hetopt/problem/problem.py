@@ -96,6 +96,14 @@ class Problem(Shown):
         return replace(self.pins, forbidden_next=frozenset(forbidden))
 
     @property
+    def usable_clusters(self) -> tuple[Cluster, ...]:
+        """The clusters that pins do not leave out."""
+        owns, order = self.pins.clusters.items(), self.pins.order
+        out = {name for name, own in owns if NO_STAGES in (own.stages, own.units)}
+        known = [each for each in self.clusters if each.name not in out]
+        return tuple(each for each in known if order is None or each.name in order)
+
+    @property
     def microbatch_counts(self) -> tuple[int, ...]:
         """Values of q that pins permit: divisors of the global batch, ascending."""
         return tuple(
@@ -145,11 +153,9 @@ class Problem(Shown):
         HetAuto, Eq. 12. A cluster without stages by pins (``stages: 0``, or not in
         ``order``) stays unused.
         """
-        order, pinned = self.pins.order, {}
-        for cluster in self.clusters:
+        pinned = {}
+        for cluster in self.usable_clusters:
             own = self.pins.of(cluster.name)
-            if own.stages == NO_STAGES or (order and cluster.name not in order):
-                continue
             stages = replace(own.stages, forbidden=own.stages.forbidden | {0})
             pinned[cluster.name] = replace(own, stages=stages)
         clusters = {**self.pins.clusters, **pinned}

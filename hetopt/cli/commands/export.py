@@ -9,6 +9,7 @@ from hetopt.base.words import counted
 from hetopt.cli.inputs import add_count, add_switch, load_problem_of
 from hetopt.cli.output import complain, emit
 from hetopt.cli.planned import add_planned, load_made
+from hetopt.cli.warned import note
 from hetopt.errors import CheckError
 from hetopt.export.registry import SHIPPED, launcher
 
@@ -74,6 +75,7 @@ def run(options: argparse.Namespace) -> int:
             for name, text in each.items()
         }
     write_folder(options.out, files)
+    note(problem, [job.plan for job in jobs], target)
     if options.top is not None and len(plans) < options.top:
         complain(
             f"warning: {options.plan} holds {counted(len(plans), 'plan')}, not "

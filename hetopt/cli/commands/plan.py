@@ -21,9 +21,9 @@ from hetopt.cli.paths import ensure_outputs, holds_plan
 from hetopt.cli.plan_options import add_plan_options
 from hetopt.cli.reported import plan_text
 from hetopt.cli.searching import searching
-from hetopt.cli.warned import warn
+from hetopt.cli.warned import note, warn
 from hetopt.errors import InputError
-from hetopt.export.registry import limits_of
+from hetopt.export.registry import launcher, limits_of
 from hetopt.results.per_schedule import BEST
 from hetopt.solvers.params import RaceParams
 from hetopt.solvers.refusals import ensure_packs, ensure_plans
@@ -108,6 +108,8 @@ def _conclude(
     """Report the result; return the exit code."""
     failures = list(_deliver(problem, table, result, options))
     warn(problem, table, result, own_table=options.table is not None)
+    if options.launcher is not None and result.best is not None:
+        note(problem, [result.best.plan], launcher(options.launcher))
     if result.best is None:
         from hetopt.report.summary import headline
 

@@ -24,7 +24,13 @@ from hetopt.export.shared.kernels import (
 )
 from hetopt.export.shared.losses import dropless_losses, model_losses, unit_losses
 from hetopt.export.shared.scripts import script_name, torchrun_scripts
-from hetopt.export.torch.devices import device_losses, devices_of, link_losses
+from hetopt.export.torch.devices import (
+    device_losses,
+    device_notes,
+    devices_of,
+    search_losses,
+    used_clusters,
+)
 from hetopt.export.torch.reading import is_torch, read_torch
 from hetopt.problem.training.choices import RESHARDING, SCHEDULE_CHOICES
 from hetopt.schedule.schedules import rule_of
@@ -119,6 +125,7 @@ def _about_devices(job: Job) -> str:
     devices = devices_of(job)
     runs = (f"{name} on {own.device} ({own.backend})" for name, own in devices.items())
     about = [f"Ranks of {', '.join(runs)}; a rank without its device ends at once."]
+    about += [f"Assumed: {note}." for note in device_notes(used_clusters(job))]
     if len({own.group for own in devices.values()}) > 1:
         about.append(
             "What goes from one cluster to another goes through the memory of their "
@@ -204,7 +211,7 @@ def launched(job: Job) -> Job:
 def _search_losses(problem: Problem) -> Iterator[Loss]:
     """Yield what the program cannot do of a problem, or of some plans of it."""
     yield from _problem_losses(problem)
-    yield from link_losses(problem.clusters, problem.links)
+    yield from search_losses(problem)
 
 
 def _problem_losses(problem: Problem) -> Iterator[Loss]:
@@ -345,4 +352,5 @@ LAUNCHER = Launcher(
     ),
     reader=Reader(looks_like=is_torch, read=read_torch),
     side_by_side=device_losses,
+    notes=device_notes,
 )

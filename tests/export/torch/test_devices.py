@@ -17,6 +17,8 @@ from hetopt.export.registry import limits_of
 from hetopt.export.torch.launcher import LAUNCHER as TORCH
 from hetopt.problem.catalogue import accelerators
 from hetopt.problem.cluster.cluster import ClusterLinks
+from hetopt.problem.training.pins import NO_STAGES, ClusterPins, Pins
+from tests.cli.conftest import SMALL
 from tests.runtimes.torch_plans import ONE, PAIR, Case, job_of, side_by_side
 
 if TYPE_CHECKING:
@@ -28,11 +30,18 @@ A100, MI300X, ASCEND = "A100-80GB", "MI300X", "Ascend-A2-64GB"
 def placed(
     devices: tuple[str, ...],
     staged: str = "device",
-    pairs: dict[tuple[int, int], str] | None = None,
+    pairs: dict[tuple[int, int], str | None] | None = None,
+    halls: tuple[int, ...] = (),
+    **model: Any,
 ) -> Job:
     """Return a job with a stage in each of some clusters."""
     count = len(devices)
-    case = Case(schedule="1f1b", degrees=(ONE,) * count, halls=tuple(range(count)))
+    case = Case(
+        schedule="1f1b",
+        degrees=(ONE,) * count,
+        halls=halls or tuple(range(count)),
+        model=model,
+    )
     return on(devices, job_of(case), staged, pairs or {})
 
 
@@ -48,7 +57,7 @@ def on(
     links = ClusterLinks(
         default=replace(link, staged=staged),
         pairs={
-            frozenset(f"hall{n}" for n in pair): replace(link, staged=own)
+            frozenset(f"hall{n}" for n in pair): own and replace(link, staged=own)
             for pair, own in pairs.items()
         },
     )
@@ -137,10 +146,95 @@ def test_direct_links_that_lead_around_one_through_hosts_are_a_loss() -> None:
     """The first and the last are apart, so the middle can be with only one of them."""
     job = placed((A100,) * 3, pairs={(0, 2): "host"})
     ((loss),) = losses_of(job, TORCH)
-    assert "between hall1 and hall2" in loss.what
+    assert loss.what == (
+        "staged: device between hall1 and hall2, but host between hall0 and hall2, so "
+        "that they cannot all be in one group: set staged: host between hall1 and "
+        "hall2 too"
+    )
     direct = placed((A100,) * 3, "host", pairs={(0, 1): "device"})
     groups = written(direct)["clusters"].values()
     assert [own["group"] for own in groups] == [0, 0, 1]
+
+
+def test_clusters_that_exchange_something_come_first_in_groups() -> None:
+    """The pipeline is hall0, hall2, hall1; hall0 and hall1 exchange nothing."""
+    halls = (0, 2, 1)
+    job = placed((A100,) * 3, pairs={(1, 2): "host"}, halls=halls)
+    groups = written(job)["clusters"]
+    assert {name: own["group"] for name, own in groups.items()} == {
+        "hall0": 0,
+        "hall2": 0,
+        "hall1": 1,
+    }
+    for tied in (False, True):
+        pairs: dict[tuple[int, int], str | None] = {(0, 1): "device"}
+        job = placed((A100, ASCEND, A100), "host", pairs, halls, tied=tied)
+        found = [loss.what for loss in losses_of(job, TORCH)]
+        assert ["hall0 and hall1" in what for what in found] == [True] * tied
+
+
+def test_clusters_without_a_link_are_apart_unless_others_lead_around() -> None:
+    line = placed((A100,) * 3, pairs={(0, 2): None})
+    assert {own["group"] for own in written(line)["clusters"].values()} == {0}
+    between = placed((A100, ASCEND, A100), "host", pairs={(0, 2): None})
+    groups = written(between)["clusters"].values()
+    assert [own["group"] for own in groups] == [0, 1, 2]
+
+
+def test_a_search_asks_only_for_what_pins_leave() -> None:
+    job = placed((A100, ASCEND, "H800"))
+    refused = r"between hall0 and hall1.*between hall1 and hall2"
+    with pytest.raises(InputError, match=refused):
+        fitted(limits_of("torch"), job.problem, None)
+    for pins in (
+        Pins(clusters={"hall1": ClusterPins(stages=NO_STAGES)}),
+        Pins(clusters={"hall1": ClusterPins(units=NO_STAGES)}),
+        Pins(order=("hall0", "hall2")),
+    ):
+        fitted(limits_of("torch"), replace(job.problem, pins=pins), None)
+    apart = placed((A100, ASCEND, "H800"), "host", {(0, 1): "device"}).problem
+    pinned = replace(apart, pins=Pins(order=("hall0", "hall2", "hall1")))
+    fitted(limits_of("torch"), pinned, None)
+    tied = replace(pinned, model=replace(pinned.model, tied=True))
+    for problem in (apart, tied):
+        with pytest.raises(InputError, match="between hall0 and hall1, whose"):
+            fitted(limits_of("torch"), problem, None)
+
+
+OWN = (
+    "{name: Foo, memory: 80 GB, peak_flops: 300 TFLOPS, memory_bandwidth: 2 TB/s, "
+    "intra_node: {bandwidth: 300 GB/s, latency: 3 us}, "
+    "host_device: {bandwidth: 25 GB/s, latency: 10 us}"
+)
+
+
+@pytest.mark.parametrize(
+    ("like", "device"),
+    [("", None), (f", like: {ASCEND}", "npu"), (f", like: {A100}", "cuda")],
+)
+def test_a_device_type_that_nothing_states_is_said(
+    like: str,
+    device: str | None,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = SMALL.replace("A100-80GB", f"{OWN}{like}}}")
+    (tmp_path / "p.yaml").write_text(text)
+    note = "cluster fast: device type of 'Foo' is not known, taken as cuda"
+    said = [] if device else [f"note: {note}"]
+    plan = ["plan", "p.yaml", "--for", "torch", "--solver", "dp", "--out", "a.json"]
+    for command in (
+        plan,
+        ["export", "p.yaml", "a.json", "--to", "torch", "--out", "o"],
+    ):
+        assert main(command) == 0
+        lines = capsys.readouterr().err.splitlines()
+        assert [line for line in lines if line.startswith("note: ")] == said
+    content = json.loads((tmp_path / "o/job.json").read_text())
+    assert content["clusters"]["fast"]["device"] == (device or "cuda")
+    assert (f"Assumed: {note}." in (tmp_path / "o/README.md").read_text()) == bool(said)
 
 
 def test_a_loss_between_pipelines_is_said_once() -> None:
