@@ -85,6 +85,9 @@ class Sharing:
             meeting = len(share.boundaries)
             if self.all_first:
                 meeting = max(map(share.outward.count, (True, False)))
+            if meeting == 1:
+                # Alone it takes the time of its own tensor, not of the largest.
+                continue
             together = meeting * share.service_ns
             for boundary in share.boundaries:
                 occupancy[boundary] = max(occupancy[boundary], together)

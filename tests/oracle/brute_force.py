@@ -455,7 +455,8 @@ def _share(
                 # Activations all go one way, then gradients the other.
                 out = sum(clusters[k] == min(ends) for k in users)
                 n = max(out, n - out)
-            if len(users) > 1:
+            # One transfer alone takes the time of its own tensor, not of the largest.
+            if n > 1:
                 omega[i] = max(omega[i], n * int(alone))
 
 

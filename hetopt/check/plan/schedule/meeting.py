@@ -58,10 +58,12 @@ class Alone:
                 return max(sides.count(1), sides.count(-1))
             return len(sides)
 
-        return tuple(
-            max([omega, *(meeting(way) * way.keeps for way in own)])
-            for omega, own in zip(self.occupancy, self.ways, strict=True)
-        )
+        found = []
+        for omega, own in zip(self.occupancy, self.ways, strict=True):
+            met = [(meeting(way), way.keeps) for way in own]
+            # A transfer that meets no other keeps its own tensor's omega.
+            found.append(max([omega, *(n * keeps for n, keeps in met if n > 1)]))
+        return tuple(found)
 
 
 def ways_of(
