@@ -12,7 +12,7 @@ from hetopt.problem.calibration import NO_CALIBRATION, Calibration
 from hetopt.problem.meshes import divisors
 from hetopt.problem.pinned_units import units_fault
 from hetopt.problem.training.choices import FOLDED
-from hetopt.problem.training.pins import NO_STAGES, Pins
+from hetopt.problem.training.pins import Pins
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -98,10 +98,13 @@ class Problem(Shown):
     @property
     def usable_clusters(self) -> tuple[Cluster, ...]:
         """The clusters that pins do not leave out."""
-        owns, order = self.pins.clusters.items(), self.pins.order
-        out = {name for name, own in owns if NO_STAGES in (own.stages, own.units)}
-        known = [each for each in self.clusters if each.name not in out]
-        return tuple(each for each in known if order is None or each.name in order)
+        pins, units = self.pins, len(self.model.units)
+        return tuple(
+            each
+            for each in self.clusters
+            if pins.of(each.name).may_host(each.devices, units)
+            and (pins.order is None or each.name in pins.order)
+        )
 
     @property
     def microbatch_counts(self) -> tuple[int, ...]:

@@ -154,14 +154,8 @@ def alone_problem(problem: Problem, cluster: Cluster) -> Problem:
 
 def mixed_clusters(problem: Problem) -> list[Cluster]:
     """Return the clusters that a plan may mix; none if pins leave fewer than two."""
-    pins, units = problem.pins, len(problem.model.units)
-    clusters = [
-        each
-        for each in problem.clusters
-        if pins.of(each.name).may_host(each.devices, units)
-        and each.name in (pins.order or (each.name,))
-    ]
-    return clusters if len(clusters) > 1 else []
+    clusters = problem.usable_clusters
+    return [*clusters] if len(clusters) > 1 else []
 
 
 def mixing(

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
-from hetopt.problem.training.pins import NO_STAGES
 from hetopt.whatif.moves import links_of
 from hetopt.whatif.variants import Variant
 
@@ -100,11 +99,8 @@ def questions(problem: Problem, plan: Plan) -> Iterator[Question]:
                 problem=link.in_problem(problem, 2.0),
             ),
         )
-    for cluster in problem.clusters:
-        if (
-            cluster.name not in used
-            and problem.pins.of(cluster.name).stages != NO_STAGES
-        ):
+    for cluster in problem.usable_clusters:
+        if cluster.name not in used:
             yield Question(
                 kind="unused",
                 clusters=(cluster.name,),

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hetopt.cost.table.ticks import TICK_S, TOO_LONG_NS
-from hetopt.problem.training.pins import NO_STAGES
 from hetopt.problem.training.principles import PRUNED
 from hetopt.schedule.schedules import rule_of
 from hetopt.solvers.decisions.identical import leaders
@@ -74,8 +73,9 @@ def unused_clusters(
     if result.objective not in ("closed", "simulated") or best.plan.per_unit:
         return
     used = {stage.cluster for each in best.plan.pipelines for stage in each.stages}
+    usable = {cluster.name for cluster in problem.usable_clusters}
     for number, name in enumerate(table.cluster_names):
-        if name not in used and problem.pins.of(name).stages != NO_STAGES:
+        if name in usable - used:
             yield _known(number, problem, table, result, best.time_s(result.objective))
 
 

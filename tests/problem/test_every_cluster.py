@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from hetopt.problem.catalogue import problem_files
 from hetopt.problem.reading import read_problem
-from hetopt.problem.training.pins import NO_STAGES, ClusterPins, Domain, Pins
+from hetopt.problem.training.pins import ClusterPins, Domain, Pins
 
 TP = Domain(allowed=frozenset({8}))
 PROBLEM = read_problem(str(problem_files()["hetauto-exp2"]))
@@ -29,7 +29,7 @@ def test_no_cluster_may_be_unused() -> None:
 
 def test_clusters_that_pins_leave_out_stay_unused() -> None:
     first, second, third = (cluster.name for cluster in PROBLEM.clusters)
-    out = Pins(clusters={second: ClusterPins(stages=NO_STAGES)})
+    out = Pins(clusters={second: ClusterPins(stages=Domain(allowed=frozenset({0})))})
     assert _used(out) == {first: True, second: False, third: True}
     order = Pins(order=(third, first))
     assert _used(order) == {first: True, second: False, third: True}

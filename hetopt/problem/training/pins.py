@@ -32,8 +32,6 @@ class Domain:
 
 
 ANY = Domain()
-#: Of ``stages``: the cluster is left out.
-NO_STAGES = Domain(allowed=frozenset({0}))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,7 +17,7 @@ from hetopt.export.registry import limits_of
 from hetopt.export.torch.launcher import LAUNCHER as TORCH
 from hetopt.problem.catalogue import accelerators
 from hetopt.problem.cluster.cluster import ClusterLinks
-from hetopt.problem.training.pins import NO_STAGES, ClusterPins, Pins
+from hetopt.problem.training.pins import ClusterPins, Domain, Pins
 from tests.cli.conftest import SMALL
 from tests.runtimes.torch_plans import ONE, PAIR, Case, job_of, side_by_side
 
@@ -187,8 +187,8 @@ def test_a_search_asks_only_for_what_pins_leave() -> None:
     with pytest.raises(InputError, match=refused):
         fitted(limits_of("torch"), job.problem, None)
     for pins in (
-        Pins(clusters={"hall1": ClusterPins(stages=NO_STAGES)}),
-        Pins(clusters={"hall1": ClusterPins(units=NO_STAGES)}),
+        Pins(clusters={"hall1": ClusterPins(stages=Domain(allowed=frozenset({0})))}),
+        Pins(clusters={"hall1": ClusterPins(units=Domain(allowed=frozenset({0})))}),
         Pins(order=("hall0", "hall2")),
     ):
         fitted(limits_of("torch"), replace(job.problem, pins=pins), None)
