@@ -300,6 +300,10 @@ def _merged(
             first,
             status="unknown" if open_ else "infeasible",
             best=None,
+            alternatives=(),
+            tokens_per_s=None,
+            mfu=None,
+            mfu_used=None,
             lower_bound_s=min(bounds, default=None),
             gap=None,
             reason="stopped before a plan was found"

@@ -153,6 +153,8 @@ def test_a_space_that_no_time_was_left_to_split_stays_open() -> None:
     assert found.reason == "stopped before a plan was found"
     assert found.lower_bound_s is not None
     assert found.lower_bound_s > 0
+    # Nor is the speed of the plan that cannot be run reported.
+    assert check_result(asked.problem, asked.table, found.to_json()) == []
 
 
 def test_a_space_leaves_time_for_its_branches() -> None:
