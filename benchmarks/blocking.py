@@ -19,7 +19,7 @@ from hetopt.pricing.price import pipeline_times
 from hetopt.problem.named import named_problem
 from hetopt.problem.training.choices import ScheduleName
 from hetopt.schedule.closed_form import closed_form_ns
-from hetopt.schedule.simulator import simulate
+from hetopt.schedule.run import simulate
 from hetopt.schedule.times import PipelineTimes
 
 #: HetAuto's experiments at both rates between clusters.

@@ -15,11 +15,11 @@ from random import Random
 from statistics import median
 
 from hetopt.problem.training.choices import INTERLEAVED, SCHEDULES, ScheduleName
-from hetopt.schedule.chunks import Chunks
+from hetopt.schedule.times import Chunks
 from hetopt.schedule.closed_form import closed_form_ns
-from hetopt.schedule.folding import Fold
+from hetopt.schedule.times import Fold
 from hetopt.schedule.schedules import rule_of
-from hetopt.schedule.simulator import simulate
+from hetopt.schedule.run import simulate
 from hetopt.schedule.times import PipelineTimes
 from hetopt.schedule.warmup import warmup_counts
 

@@ -27,7 +27,7 @@ from benchmarks.variants import variant
 from hetopt.cost.build import build_table
 from hetopt.planning.plan import plan as plan_of
 from hetopt.pricing.price import pipeline_times
-from hetopt.schedule.simulator import simulate
+from hetopt.schedule.run import simulate
 
 if TYPE_CHECKING:
     from hetopt.plans.plan import Plan

@@ -30,7 +30,7 @@ from hetopt.pricing.balance import balance
 from hetopt.pricing.price import price
 from hetopt.problem.problem import Problem
 from hetopt.problem.reading import read_problem_text
-from hetopt.schedule.simulator import simulate
+from hetopt.schedule.run import simulate
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from hetopt.cost.table.table import CostTable
     from hetopt.plans.plan import Plan
     from hetopt.problem.training.choices import ScheduleName
-    from hetopt.schedule.simulator import Simulation
+    from hetopt.schedule.run import Simulation
 
 PROBLEM = "hapt-gpt39b"
 #: The schedules of HAPT, Alpa (Eager-1F1B) and Megatron or HexiScale, all else equal.

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from random import Random
 from time import perf_counter
 
-from hetopt.schedule.simulator import simulate
+from hetopt.schedule.run import simulate
 from hetopt.schedule.times import PipelineTimes
 from hetopt.schedule.warmup import warmup_counts
 

@@ -6,7 +6,7 @@ divide every part in the same way. So a plan places the units of one part
 of a unit are then per pass: one micro-batch on one chunk (``folded``). Every stage
 holds the activations of (v - 1) p passes in addition to those of 1F1B's warm-up: with p
 known, they are added to its state (``with_stages``), so that programs need no term for
-them. Micro-batches with pending weight gradients (``hetopt.schedule.weights``) are
+them. Micro-batches with pending weight gradients (``hetopt.schedule.orders``) are
 treated likewise.
 """
 
@@ -22,8 +22,9 @@ from hetopt.cost.folding import pair_name, pairs_of, with_both_chunks
 from hetopt.cost.table.ticks import TOO_LONG_NS
 from hetopt.errors import InputError
 from hetopt.problem.model.kinds import END_KINDS
-from hetopt.schedule.chunks import ends_in_flight, held_ahead
+from hetopt.problem.training.choices import INTERLEAVED
 from hetopt.schedule.schedules import rule_of
+from hetopt.schedule.warmup import held_ahead, held_at_ends
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -225,7 +226,7 @@ def held_by_kind(
         held = [each - times.stages for each in held]
     if times.chunks is not None:
         p, q = times.stages, times.microbatches
-        ends = ends_in_flight(p, q, times.chunks.count)
+        ends = held_at_ends(times.schedule, p, q, times.chunks.count)
         for stage, count in zip((0, p - 1), ends, strict=True):
             held[stage][~body] = count
     return held
@@ -252,7 +253,7 @@ def with_stages(
     if part.chunks == 1:
         return with_waiting(part, lead | trail, stages)
     ahead = held_ahead(stages, part.chunks)
-    first, last = ends_in_flight(stages, part.microbatches, part.chunks)
+    first, last = held_at_ends(INTERLEAVED, stages, part.microbatches, part.chunks)
     held = np.where(lead, first, np.where(trail, last, ahead)).astype(np.int64)
     return replace(
         part,

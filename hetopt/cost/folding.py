@@ -1,4 +1,4 @@
-"""Tables of schedules that fold the model in two (``hetopt.schedule.folding``).
+"""Tables of schedules that fold the model in two (``hetopt.schedule.orders``).
 
 Unit u of U and unit U - 1 - u, which is as far from the head as unit u is from the
 embedding, are always on one stage: a plan places such *pairs*, the first of which is
@@ -29,8 +29,10 @@ from hetopt.cost.table.cluster import ClusterTable
 from hetopt.cost.table.ticks import TOO_LONG_NS
 from hetopt.errors import InputError
 from hetopt.problem.quantity import TOO_MANY_BYTES
-from hetopt.schedule.folding import CHUNKS, held_at_ends
+from hetopt.problem.training.choices import FOLDED
+from hetopt.schedule.orders import FOLDED_CHUNKS
 from hetopt.schedule.shares import SharedLinks
+from hetopt.schedule.warmup import held_at_ends
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -100,7 +102,7 @@ def pairs_of(units: Sequence[str], cuts: Sequence[str]) -> list[tuple[str, str]]
         The model cannot be folded in two.
     """
     half = len(units) // 2
-    if len(units) % 2 or half < CHUNKS:
+    if len(units) % 2 or half < FOLDED_CHUNKS:
         _refuse(
             f"which has {counted(len(units) - 2, 'unit')} between embedding and head, "
             "expected an even number of them"
@@ -171,7 +173,7 @@ def _slice(part: TableSlice, pairs: tuple[tuple[int, int], ...]) -> TableSlice:
 
 def _twice(times: Ints) -> Ints:
     """Return the time of both chunks, at most ``TOO_LONG_NS``."""
-    return np.minimum(CHUNKS * times, TOO_LONG_NS)
+    return np.minimum(FOLDED_CHUNKS * times, TOO_LONG_NS)
 
 
 def _with_pairs(own: ClusterTable, pairs: tuple[tuple[int, int], ...]) -> ClusterTable:
@@ -216,7 +218,7 @@ def with_both_chunks(
     assert part.pairs is not None
     first, second = np.array(part.pairs).T
     at_ends = ends[-len(first) :]
-    down, up = held_at_ends(stages, part.microbatches)
+    down, up = held_at_ends(FOLDED, stages, part.microbatches, FOLDED_CHUNKS)
 
     def hold(own: ClusterTable) -> ClusterTable:
         assert own.weight_bytes is not None

@@ -16,7 +16,7 @@ from hetopt.cost.table.ticks import TICK_S
 from hetopt.errors import InputError
 from hetopt.pricing.price import Price, pipeline_times, price
 from hetopt.schedule.closed_form import closed_form_ns
-from hetopt.schedule.simulator import simulate
+from hetopt.schedule.run import simulate
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -67,7 +67,7 @@ def price_mixed(plan: Plan, tables: Mapping[int, CostTable], batch: int) -> Pric
         times=times,
         closed_form_s=float(closed_form_ns(times)) * TICK_S,
         iteration_time_s=simulation.makespan_ns * TICK_S,
-        idle_share=tuple(stage.idle_share for stage in simulation.stages),
+        idle_share=simulation.idle_share,
     )
 
 

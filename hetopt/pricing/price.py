@@ -23,10 +23,10 @@ from hetopt.pricing.stages import (
 )
 from hetopt.pricing.units import UnitPrice
 from hetopt.schedule.closed_form import closed_form_ns
-from hetopt.schedule.folding import CHUNKS
+from hetopt.schedule.orders import FOLDED_CHUNKS
 from hetopt.schedule.period import check_warmups_fall
+from hetopt.schedule.run import simulate
 from hetopt.schedule.shares import sharing_of
-from hetopt.schedule.simulator import simulate
 from hetopt.schedule.times import PipelineTimes
 
 if TYPE_CHECKING:
@@ -143,14 +143,16 @@ def _one_pass_bytes(
 
     The ends of the model are left out if only some passes run them.
     """
-    chunks = table.chunks if times.fold is None else CHUNKS
+    chunks = table.chunks if times.fold is None else FOLDED_CHUNKS
     each = np.array(table.body) | (chunks == 1)
     found = (
         int(place.counts * each @ place.table.activation_bytes[place.strategy])
         for place in places
     )
     # A pair of units belongs to both chunks.
-    return tuple(bytes_ // (1 if times.fold is None else CHUNKS) for bytes_ in found)
+    return tuple(
+        bytes_ // (1 if times.fold is None else FOLDED_CHUNKS) for bytes_ in found
+    )
 
 
 def _price(
@@ -168,7 +170,7 @@ def _price(
         times=times,
         closed_form_s=float(closed_form_ns(times)) * TICK_S,
         iteration_time_s=simulation.makespan_ns * TICK_S,
-        idle_share=tuple(stage.idle_share for stage in simulation.stages),
+        idle_share=simulation.idle_share,
         memory_bytes=memory_bytes,
         usable_bytes=usable_bytes,
         activation_bytes=activation_bytes,

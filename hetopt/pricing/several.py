@@ -20,14 +20,14 @@ from hetopt.errors import InputError
 from hetopt.pricing.mixed import price_mixed
 from hetopt.pricing.price import Price, price
 from hetopt.problem.division import ensure_division, everything
-from hetopt.schedule.simulator import simulate
+from hetopt.schedule.run import simulate
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from hetopt.plans.plan import Plan, Share
     from hetopt.problem.problem import Problem
-    from hetopt.schedule.simulator import Simulation
+    from hetopt.schedule.run import Simulation
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,8 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from hetopt.cost.chunks import with_way_back
-from hetopt.schedule.chunks import Chunks
-from hetopt.schedule.folding import Fold
+from hetopt.schedule.times import Chunks, Fold
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

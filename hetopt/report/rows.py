@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from hetopt.pricing.price import Price
     from hetopt.problem.model.model import Model
     from hetopt.problem.problem import Problem
-    from hetopt.schedule.simulator import Simulation
+    from hetopt.schedule.run import Simulation
 
 NS_PER_MS = 1_000_000
 
@@ -136,13 +136,13 @@ def simulation_rows(plan: Plan, run: Simulation) -> tuple[SimulationRow, ...]:
         SimulationRow(
             stage=index,
             cluster=stage.cluster,
-            busy_s=activity.busy_ns * TICK_S,
-            idle_share=activity.idle_share,
-            first_forward_s=int(run.forward_start_ns[index, 0]) * TICK_S,
-            last_backward_s=int(run.backward_end_ns[index].max()) * TICK_S,
+            busy_s=busy_ns * TICK_S,
+            idle_share=idle_share,
+            first_forward_s=int(run.starts_ns["F"][index, 0]) * TICK_S,
+            last_backward_s=int(run.ends_ns["B"][index].max()) * TICK_S,
         )
-        for index, (stage, activity) in enumerate(
-            zip(plan.pipeline.stages, run.stages, strict=True)
+        for index, (stage, busy_ns, idle_share) in enumerate(
+            zip(plan.pipeline.stages, run.busy_ns, run.idle_share, strict=True)
         )
     )
 

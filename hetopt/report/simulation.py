@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_args
 
 from hetopt.base.words import counted
 from hetopt.cost.table.ticks import TICK_S
 from hetopt.report.drawing.sheet import labelled, sheet
 from hetopt.report.rows import simulation_rows
 from hetopt.report.summary import cost_lines, share_line
+from hetopt.schedule.run import EventKind
 
 if TYPE_CHECKING:
     from hetopt.plans.plan import Plan
@@ -16,9 +17,7 @@ if TYPE_CHECKING:
     from hetopt.pricing.several import SeveralPrice
     from hetopt.report.drawing.sheet import Part, Sheet
     from hetopt.results.money import Cost
-    from hetopt.schedule.critical_path import CriticalPath
-    from hetopt.schedule.simulator import Simulation
-    from hetopt.schedule.times import EventKind
+    from hetopt.schedule.run import CriticalEvent, Simulation
 
 SIMULATION_SCHEMA = "hetopt-simulation/1"
 
@@ -84,7 +83,7 @@ def several_simulation_report(plan: Plan, price: SeveralPrice) -> list[Part]:
     return [*parts, labelled((*whole, *ends))]
 
 
-def _path(critical: CriticalPath) -> str:
+def _path(critical: tuple[CriticalEvent, ...]) -> str:
     path = ", ".join(
         f"{kind} {time_s:.4f} s" for kind, time_s in sorted(_parts(critical).items())
     )
@@ -137,10 +136,11 @@ def _run_to_json(plan: Plan, run: Simulation) -> dict[str, Any]:
     }
 
 
-def _parts(critical: CriticalPath) -> dict[EventKind, float]:
+def _parts(critical: tuple[CriticalEvent, ...]) -> dict[EventKind, float]:
     """Return the seconds of every kind of event, without kinds that take none."""
-    return {
-        kind: time_ns * TICK_S
-        for kind, time_ns in critical.duration_ns().items()
-        if time_ns
-    }
+    found: dict[EventKind, int] = {}
+    for event in critical:
+        took_ns = event.end_ns - event.start_ns
+        if took_ns:
+            found[event.kind] = found.get(event.kind, 0) + took_ns
+    return {kind: found[kind] * TICK_S for kind in get_args(EventKind) if kind in found}

@@ -14,12 +14,10 @@ from typing import TYPE_CHECKING
 
 from hetopt.cost.table.ticks import TICK_S
 from hetopt.problem.training.choices import INTERLEAVED
-from hetopt.schedule.chunks import Chunks
-from hetopt.schedule.folding import CHUNKS as FOLDED_CHUNKS
-from hetopt.schedule.folding import Fold
+from hetopt.schedule.orders import FOLDED_CHUNKS
+from hetopt.schedule.run import simulate
 from hetopt.schedule.schedules import FREE
-from hetopt.schedule.simulator import simulate
-from hetopt.schedule.times import PipelineTimes
+from hetopt.schedule.times import Chunks, Fold, PipelineTimes
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

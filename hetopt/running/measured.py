@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from hetopt.base.reading import read_json
 from hetopt.base.words import describe
 from hetopt.errors import InputError
-from hetopt.schedule.chunks import chunk_and_microbatch
-from hetopt.schedule.folding import CHUNKS as FOLDED_CHUNKS
+from hetopt.schedule.orders import FOLDED_CHUNKS, chunk_and_microbatch
 from hetopt.version import __version__
 
 if TYPE_CHECKING:
@@ -216,7 +215,7 @@ def _longer(spans: Sequence[Span], stages: int, chunks: int, chunk: int) -> floa
     own: list[Span] = []
     others: list[Span] = []
     for number, span in enumerate(spans):
-        found, _ = chunk_and_microbatch(number, stages, chunks)
+        found, _ = chunk_and_microbatch(number, stages, chunks, folded=False)
         (own if found == chunk else others).append(span)
     return max(0.0, _mean(own) - _mean(others))
 

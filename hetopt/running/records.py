@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hetopt.base.reading import read_json
 from hetopt.errors import HetoptError
-from hetopt.schedule.folding import CHUNKS as FOLDED_CHUNKS
+from hetopt.schedule.orders import FOLDED_CHUNKS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -49,8 +49,7 @@ class Iteration:
         Mean per token.
     forward, backward
         By stage and pass: the micro-batch, or with several chunks a stage the number
-        as in ``hetopt.schedule.chunks``, or if stages are folded as in
-        ``hetopt.schedule.folding``; p rows of q v.
+        as in ``hetopt.schedule.orders``; p rows of q v.
     weight
         Likewise for W passes; rows are empty if backward passes are not split.
     sync

@@ -31,7 +31,7 @@ def closed_form_ns(times: PipelineTimes) -> Fraction:
         T = sum of (tau_i - 2 w_i) + 2 * sum of kappa_i + (q - 1) * lambda
             + max (g_i + 2 w_i)
 
-    With folded stages (``hetopt.schedule.folding``) tau and kappa are sums over both
+    With folded stages (``hetopt.schedule.orders``) tau and kappa are sums over both
     chunks, and
 
         T = sum of (x_i + 2 kappa_i) + (q - 1) * lambda + max (g_i + tau_i - x_i)

@@ -24,11 +24,11 @@ other stages is not in the window:
     [sum of tau_i..tau_k - sum of w_(i+1)..w_k + 2 * sum of kappa_i..kappa_(k-1)]
         / (W_i - W_k + 1)
 
-If stages are folded (``hetopt.schedule.folding``), times are sums over both chunks, and
+If stages are folded (``hetopt.schedule.orders``), times are sums over both chunks, and
 each other stage adds the longer of forward and B to a window: a way up the pipeline and
 down again takes two of a stage's four passes, either of one kind or of one chunk.
 
-With v chunks a stage (``hetopt.schedule.chunks``), all times are of one pass, and
+With v chunks a stage (``hetopt.schedule.orders``), all times are of one pass, and
 
     lambda >= R / 2 p,   lambda >= (v - 1) / v of omega of the way back
 
@@ -47,8 +47,7 @@ from hetopt.schedule.schedules import rule_of
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from hetopt.schedule.chunks import Chunks
-    from hetopt.schedule.times import PipelineTimes
+    from hetopt.schedule.times import Chunks, PipelineTimes
 
 
 def period_by_recursion(times: PipelineTimes) -> Fraction:

@@ -49,15 +49,15 @@ class ScheduleRule:
         follows the other; 0 if stages compute during transfers.
         Only with deltas of 1: with others the two stages' transfers would not match.
     interleaved
-        Whether stages hold several chunks of the model (``hetopt.schedule.chunks``):
+        Whether stages hold several chunks of the model (``hetopt.schedule.orders``):
         counts of micro-batches are then counts of passes, and the rule for W leaves out
         the passes that every stage runs ahead (``held_ahead``).
     splits
         Whether the backward pass is split into gradients of inputs and, later, those of
-        weights (``hetopt.schedule.weights``). Only with deltas of 1.
+        weights (``hetopt.schedule.orders``). Only with deltas of 1.
     folded
         Whether stages hold two chunks, the second on the way back
-        (``hetopt.schedule.folding``); ``splits`` is then true as well. W counts
+        (``hetopt.schedule.orders``); ``splits`` is then true as well. W counts
         micro-batches on the first chunk, and every stage runs p of them ahead.
     """
 

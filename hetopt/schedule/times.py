@@ -4,33 +4,87 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from operator import index
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
-from hetopt.schedule.folding import CHUNKS as FOLDED_CHUNKS
+from hetopt.base.words import counted
+from hetopt.schedule.orders import FOLDED_CHUNKS, Orders
 from hetopt.schedule.schedules import rule_of
 
 if TYPE_CHECKING:
     from hetopt.problem.training.choices import ScheduleName
-    from hetopt.schedule.chunks import Chunks
-    from hetopt.schedule.folding import Fold
     from hetopt.schedule.shares import Sharing
-
-#: What takes time in a simulated iteration, in the order of
-#: ``hetopt.schedule.events``, with ``sync`` last. ``weight`` is the gradient of a
-#: stage's weights if it is computed after the backward pass.
-EventKind = Literal[
-    "forward",
-    "backward",
-    "send-forward",
-    "send-backward",
-    "occupy-forward",
-    "occupy-backward",
-    "weight",
-    "sync",
-]
 
 _PER_STAGE = ("forward_ns", "backward_ns", "sync_ns", "warmups")
 _PER_BOUNDARY = ("transfer_ns", "occupancy_ns")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chunks:
+    """Further data of a pipeline whose stages hold several chunks.
+
+    Attributes
+    ----------
+    count
+        v, at least 2.
+    way_back_ns, way_back_occupancy_ns
+        kappa and omega from the last stage to the first; if links are shared, omega
+        as the closed form uses it.
+    lead_ns, trail_ns
+        Forward and backward time of the units before the body, on the first stage, and
+        of those after it, on the last. Mean times contain a v-th of them; in fact the
+        first chunk runs the former and the last chunk the latter.
+    """
+
+    count: int
+    way_back_ns: int
+    way_back_occupancy_ns: int
+    lead_ns: tuple[int, int] = (0, 0)
+    trail_ns: tuple[int, int] = (0, 0)
+
+    def __post_init__(self) -> None:
+        if self.count < 2:
+            msg = f"{counted(self.count, 'chunk')}, expected at least 2"
+            raise ValueError(msg)
+
+    def durations_ns(
+        self, mean_ns: int, kind: int, *, first: bool, last: bool
+    ) -> list[int]:
+        """Return the time of one pass on each chunk of a stage.
+
+        Parameters
+        ----------
+        mean_ns
+            Mean over the chunks.
+        kind
+            0 forward, 1 backward.
+        first, last
+            Whether the stage is the first, and the last, of the pipeline.
+        """
+        lead, trail = self.lead_ns[kind] * first, self.trail_ns[kind] * last
+        body = mean_ns - lead // self.count - trail // self.count
+        return [body + lead, *[body] * (self.count - 2), body + trail]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fold:
+    """Further times of a folded pipeline of p stages, besides those of both chunks.
+
+    Attributes
+    ----------
+    forward_ns, backward_ns, weight_ns
+        Times of the stage's first chunk; length p.
+    handed_on_ns
+        What a stage adds to a window that begins before it (MODEL.md's h): the longer
+        of forward and B, unit by unit; length p.
+    fill_ns
+        What a stage adds to the fill (``hetopt.cost.folding.fill_ns``); length p.
+    """
+
+    forward_ns: tuple[int, ...]
+    backward_ns: tuple[int, ...]
+    weight_ns: tuple[int, ...]
+    handed_on_ns: tuple[int, ...]
+    fill_ns: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -210,6 +264,18 @@ class PipelineTimes:
         )
 
     @property
+    def orders(self) -> Orders:
+        """The passes of every stage, in order."""
+        return Orders(
+            warmups=self.warmups,
+            microbatches=self.microbatches,
+            chunks=self.passes // self.microbatches,
+            folded=self.fold is not None,
+            splits=self.weight_ns is not None,
+            blocking=bool(rule_of(self.schedule).blocking),
+        )
+
+    @property
     def every_transfer_ns(self) -> tuple[int, ...]:
         """Kappa of each single transfer; with several chunks the way back's last."""
         if self.fold is not None:
@@ -224,6 +290,18 @@ class PipelineTimes:
         if self.fold is None:
             return self.occupancy_ns
         return tuple(both // FOLDED_CHUNKS for both in self.occupancy_ns)
+
+    @property
+    def alone_occupancy_ns(self) -> tuple[int, ...]:
+        """Omega of each single transfer, if nothing is shared; the way back's last."""
+        if self.sharing is not None:
+            found = self.sharing.occupancy_ns
+        elif self.chunks is not None:
+            found = (*self.occupancy_ns, self.chunks.way_back_occupancy_ns)
+        else:
+            found = self.occupancy_ns
+        halves = 1 if self.fold is None else FOLDED_CHUNKS
+        return tuple(omega // halves for omega in found)
 
     @property
     def round_trip_ns(self) -> tuple[int, ...]:

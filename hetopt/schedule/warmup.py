@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from hetopt.schedule.chunks import held_ahead
+from hetopt.schedule.orders import Orders
 from hetopt.schedule.schedules import rule_of
 
 if TYPE_CHECKING:
@@ -68,3 +69,44 @@ def warmup_counts(
     for kappa, crossing in zip(reversed(transfer_ns), reversed(crosses), strict=True):
         counts.append(counts[-1] + rule.delta(kappa, longest, crosses=crossing))
     return tuple(reversed(counts))
+
+
+def held_ahead(stages: int, chunks: int) -> int:
+    """Return how many passes every stage runs ahead besides its warm-ups: (v - 1) p."""
+    return (chunks - 1) * stages
+
+
+@lru_cache(maxsize=4096)
+def held_at_ends(
+    schedule: ScheduleName, stages: int, microbatches: int, chunks: int
+) -> tuple[int, int]:
+    """Return how many micro-batches the embedding and the head hold at once.
+
+    That is the first chunk of the first stage, and the last one, if stages hold several
+    chunks; counted along the order of passes, which does not depend on times.
+
+    Parameters
+    ----------
+    stages, microbatches, chunks
+        p, q and v; q is a multiple of p unless stages are folded.
+    """
+    rule = rule_of(schedule)
+    # Every stage alternates before it has run this many, and then holds no more.
+    microbatches = min(microbatches, 4 * stages)
+    orders = Orders(
+        warmups=warmup_counts(
+            schedule,
+            microbatches=microbatches,
+            crosses=(False,) * (stages - 1),
+            round_trip_ns=(0,) * stages,
+            transfer_ns=(0,) * (stages - 1),
+            chunks=chunks,
+        ),
+        microbatches=microbatches,
+        chunks=chunks,
+        folded=rule.folded,
+        splits=rule.splits,
+    )
+    until = "W" if rule.splits else "B"
+    last = 0 if rule.folded else stages - 1
+    return orders.most_held(0, 0, until), orders.most_held(last, chunks - 1, until)

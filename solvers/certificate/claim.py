@@ -17,7 +17,7 @@ from hetopt.formulations.space import undominated
 from hetopt.pricing.price import pipeline_times
 from hetopt.problem.training.principles import Principles
 from hetopt.results.certificate import PS_S, Certificate, Claim
-from hetopt.schedule.simulator import simulate
+from hetopt.schedule.run import simulate
 from hetopt.solvers.bounds.by_count import focus, survey
 from hetopt.solvers.bounds.relaxation import Relaxation
 from hetopt.solvers.decisions.assembly import value_of

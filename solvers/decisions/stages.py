@@ -5,9 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from hetopt.schedule.chunks import Chunks
-from hetopt.schedule.folding import Fold
-from hetopt.schedule.times import PipelineTimes
+from hetopt.schedule.times import Chunks, Fold, PipelineTimes
 from hetopt.schedule.warmup import warmup_counts
 from hetopt.solvers.decisions.free_warmups import most_in_flight
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from hetopt.cost.table.ticks import TICK_S
 from hetopt.formulations.scale import PERIOD_SCALE
 from hetopt.schedule.closed_form import closed_form_ns
+from hetopt.schedule.run import simulate
 from hetopt.schedule.schedules import rule_of
-from hetopt.schedule.simulator import simulate
 from hetopt.solvers.decisions.assembly import decision_of_plan, room_in_flight
 from hetopt.solvers.decisions.pricer import Pricer
 from hetopt.solvers.race.ledger import Ledger

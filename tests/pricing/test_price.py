@@ -13,7 +13,7 @@ from hetopt.plans.plan import Pipeline, Plan, Stage
 from hetopt.plans.strategy import Strategy
 from hetopt.pricing.price import pipeline_times, price
 from hetopt.schedule.closed_form import closed_form_ns
-from hetopt.schedule.simulator import simulate
+from hetopt.schedule.run import simulate
 
 ONE = Strategy(dp=1, cp=1, tp=1)
 TWO = Strategy(dp=1, cp=1, tp=2)

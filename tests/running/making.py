@@ -9,12 +9,12 @@ from hetopt.running.records import iterations_of
 from hetopt.schedule.chunks import chunk_and_microbatch
 from hetopt.schedule.events import BACKWARD, FORWARD
 from hetopt.schedule.folding import sends_to
-from hetopt.schedule.simulator import simulate
+from hetopt.schedule.run import simulate
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hetopt.schedule.simulator import Simulation
+    from hetopt.schedule.run import Simulation
     from hetopt.schedule.times import PipelineTimes
 
 #: When the clock of the machine said that it began.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from hetopt.running.explaining import explain_run, replayed_s
-from hetopt.schedule.simulator import simulate
+from hetopt.schedule.run import simulate
 from tests.running.making import measured_as
 from tests.schedule.pipelines import chunked, pipeline, random_pipeline
 from tests.schedule.test_folding import folded_pipeline

@@ -11,7 +11,7 @@ import pytest
 
 from hetopt.errors import HetoptError
 from hetopt.running.records import iterations_of, read_ranks
-from hetopt.schedule.simulator import simulate
+from hetopt.schedule.run import simulate
 from tests.running.making import BEGAN_S, ranks_of
 from tests.schedule.pipelines import pipeline, random_pipeline
 

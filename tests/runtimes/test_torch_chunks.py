@@ -17,7 +17,7 @@ from hetopt.export.torch.program.job import Job as ProgramJob
 from hetopt.export.torch.program.passes import Passes
 from hetopt.problem.training.choices import INTERLEAVED
 from hetopt.schedule.chunks import Chunks, chunk_and_microbatch
-from hetopt.schedule.simulator import simulate
+from hetopt.schedule.run import simulate
 from hetopt.schedule.times import PipelineTimes
 from hetopt.schedule.warmup import warmup_counts
 from tests.runtimes.test_torch_execution import batch_of, exported, watched

@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch")
 
 from torch.distributed.pipelining.schedules import ScheduleZBVZeroBubble
 
-from hetopt.schedule.simulator import simulate
+from hetopt.schedule.run import simulate
 from tests.schedule.test_folding import alike
 
 pytestmark = pytest.mark.torch

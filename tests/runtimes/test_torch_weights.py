@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch")
 
 from torch.distributed.pipelining.schedules import ScheduleInterleavedZeroBubble
 
-from hetopt.schedule.simulator import simulate
+from hetopt.schedule.run import simulate
 from hetopt.schedule.times import PipelineTimes
 
 pytestmark = pytest.mark.torch

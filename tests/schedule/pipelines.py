@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from hypothesis import strategies as st
 
 from hetopt.problem.training.choices import INTERLEAVED, SCHEDULES
-from hetopt.schedule.chunks import Chunks
+from hetopt.schedule.times import Chunks
 from hetopt.schedule.schedules import rule_of
 from hetopt.schedule.times import PipelineTimes
 from hetopt.schedule.warmup import warmup_counts

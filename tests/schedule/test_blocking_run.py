@@ -15,7 +15,7 @@ from hetopt.schedule import simulator
 from hetopt.schedule.closed_form import closed_form_ns
 from hetopt.schedule.period import period_by_recursion
 from hetopt.schedule.schedules import rule_of
-from hetopt.schedule.simulator import simulate
+from hetopt.schedule.run import simulate
 from hetopt.schedule.times import PipelineTimes
 from tests.schedule.pipelines import pipeline
 

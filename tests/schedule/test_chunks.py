@@ -21,7 +21,7 @@ from hetopt.schedule.chunks import (
 )
 from hetopt.schedule.closed_form import closed_form_ns
 from hetopt.schedule.shares import Share, Sharing
-from hetopt.schedule.simulator import simulate
+from hetopt.schedule.run import simulate
 from hetopt.schedule.times import PipelineTimes
 from hetopt.schedule.warmup import warmup_counts
 from tests.oracle import chunks as oracle

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 
 from hetopt.schedule.closed_form import closed_form_ns
-from hetopt.schedule.simulator import simulate
+from hetopt.schedule.run import simulate
 from tests.schedule.pipelines import pipeline, pipelines, random_pipeline
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from hetopt.schedule.closed_form import closed_form_ns
 from hetopt.schedule.events import BACKWARD, FORWARD, WEIGHT
 from hetopt.schedule.folding import Fold, folded_order, held_at_ends
 from hetopt.schedule.shares import Share, Sharing
-from hetopt.schedule.simulator import simulate
+from hetopt.schedule.run import simulate
 from hetopt.schedule.times import PipelineTimes
 from tests.oracle import folding as oracle
 from tests.schedule.pipelines import Edge, Event, longest_paths

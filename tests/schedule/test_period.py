@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 
 from hetopt.schedule.period import period_by_recursion
-from hetopt.schedule.simulator import simulate
+from hetopt.schedule.run import simulate
 from tests.schedule.pipelines import pipeline, pipelines, random_pipeline
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from hetopt.check.plan.schedule.times import Times
 from hetopt.check.plan.schedule.times import simulate as checked
 from hetopt.schedule.closed_form import closed_form_ns
 from hetopt.schedule.shares import Share, SharedLinks, Sharing, sharing_of
-from hetopt.schedule.simulator import simulate
+from hetopt.schedule.run import simulate
 from hetopt.schedule.times import PipelineTimes
 from tests.schedule.pipelines import pipeline
 

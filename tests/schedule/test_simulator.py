@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 
 from hetopt.schedule import simulator
-from hetopt.schedule.simulator import simulate
+from hetopt.schedule.run import simulate
 from tests.schedule.pipelines import (
     event_graph,
     longest_paths,
@@ -17,7 +17,7 @@ from tests.schedule.pipelines import (
 )
 
 if TYPE_CHECKING:
-    from hetopt.schedule.critical_path import CriticalEvent
+    from hetopt.schedule.run import CriticalEvent
     from hetopt.schedule.times import PipelineTimes
 
 

@@ -19,7 +19,7 @@ from hetopt.schedule.closed_form import closed_form_ns
 from hetopt.schedule.events import BACKWARD, FORWARD, WEIGHT
 from hetopt.schedule.period import period_by_recursion
 from hetopt.schedule.shares import Share, Sharing
-from hetopt.schedule.simulator import simulate
+from hetopt.schedule.run import simulate
 from hetopt.schedule.times import PipelineTimes
 from hetopt.schedule.weights import held_and_waiting, split_order
 from tests.oracle import weights as oracle

@@ -115,7 +115,7 @@ def _reported(options: argparse.Namespace, name: str) -> ReportedPlan:
     from hetopt.report.timeline.modelled import modelled_timeline
     from hetopt.results.money import cost_of
     from hetopt.results.priced_plan import PricedPlan
-    from hetopt.schedule.simulator import simulate
+    from hetopt.schedule.run import simulate
 
     problem, table, (plan, *_), result = load_reported(
         options.problem, name, options.table

@@ -175,7 +175,7 @@ def _draw(
     from hetopt.cli.pictures import write_pictures
     from hetopt.report.timeline.measured import with_measured
     from hetopt.report.timeline.modelled import modelled_timeline
-    from hetopt.schedule.simulator import simulate
+    from hetopt.schedule.run import simulate
 
     timeline = modelled_timeline(problem.name, plan, priced, simulate(priced.times))
     timeline = with_measured(timeline, found.typical)

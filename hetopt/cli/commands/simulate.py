@@ -41,7 +41,7 @@ def run(options: argparse.Namespace) -> int:
     from hetopt.pricing.price import price
     from hetopt.report.simulation import simulation_report, simulation_to_json
     from hetopt.results.money import cost_of
-    from hetopt.schedule.simulator import simulate
+    from hetopt.schedule.run import simulate
 
     ensure_outputs(
         (options.svg, options.trace),

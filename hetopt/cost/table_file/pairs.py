@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from hetopt.base.words import counted
 from hetopt.cost.folding import as_pair_table, pair_columns
 from hetopt.cost.table_file.values import DocumentReader
-from hetopt.schedule.folding import CHUNKS
+from hetopt.schedule.orders import FOLDED_CHUNKS
 from hetopt.schedule.schedules import rule_of
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ class PairReader(DocumentReader):
         pairs = []
         for place, item in enumerate(self._list(top, "", "pairs")):
             where = f"pairs.{place}"
-            if not isinstance(item, list) or len(item) != CHUNKS:
+            if not isinstance(item, list) or len(item) != FOLDED_CHUNKS:
                 self._wrong(where, item, "two kinds")
             first, second = (self._choice(kind, where, self.kinds) for kind in item)
             pairs.append((self.kinds.index(first), self.kinds.index(second)))

@@ -32,7 +32,7 @@ from hetopt.problem.training.principles import Principles
 from hetopt.results.priced_plan import PricedPlan
 from hetopt.results.result import Result
 from hetopt.results.settlement import Settlement
-from hetopt.schedule.folding import CHUNKS as FOLDED_CHUNKS
+from hetopt.schedule.orders import FOLDED_CHUNKS
 from hetopt.solvers.decisions.assembly import plan_of
 from hetopt.solvers.race.outcome import devices_used, mfu
 

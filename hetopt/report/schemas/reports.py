@@ -32,7 +32,7 @@ from hetopt.report.whatif.reasons import REASONS_SCHEMA
 from hetopt.report.whatif.table import WHATIF_SCHEMA
 from hetopt.results.front import FRONT_SCHEMA
 from hetopt.results.result import Status
-from hetopt.schedule.times import EventKind
+from hetopt.schedule.run import EventKind
 
 _TIME: Schema = or_null(SECONDS)
 #: Absent in files written before comparisons had it.

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from hetopt.report.timeline.timeline import Lane, TimelineEvent
-from hetopt.schedule.folding import CHUNKS as FOLDED_CHUNKS
+from hetopt.schedule.orders import FOLDED_CHUNKS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

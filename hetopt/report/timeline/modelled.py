@@ -4,26 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from hetopt.cost.table.ticks import TICK_S
 from hetopt.report.rows import chain
 from hetopt.report.summary import shape
 from hetopt.report.timeline.timeline import Lane, Timeline, TimelineEvent, TimelineStage
-from hetopt.schedule.chunks import chunk_and_microbatch
-from hetopt.schedule.events import BACKWARD, FORWARD
-from hetopt.schedule.folding import sends_to
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    import numpy as np
     from numpy.typing import NDArray
 
     from hetopt.plans.plan import Plan
     from hetopt.plans.strategy import Strategy
     from hetopt.pricing.price import Price
-    from hetopt.report.timeline.timeline import Activity, LaneKind
-    from hetopt.schedule.simulator import Simulation
+    from hetopt.report.timeline.timeline import Activity
+    from hetopt.schedule.run import Simulation
     from hetopt.schedule.times import PipelineTimes
 
 
@@ -81,76 +77,40 @@ def _stage_events(price: Price, run: Simulation, stage: int) -> Iterator[Timelin
     """Yield a stage's passes, synchronisation and transfers that take time."""
     times = price.times
     lane = Lane(stage, "stage")
-    forward, backward = run.forward_start_ns[stage], run.backward_start_ns[stage]
-    ends = run.backward_end_ns[stage]
-    again = backward + (price.recompute_ns[stage] or 0)
-    yield from _all(lane, "forward", forward, run.forward_end_ns[stage])
+    starts, ends = (
+        {kind: rows[stage] for kind, rows in each.items()}
+        for each in (run.starts_ns, run.ends_ns)
+    )
+    again = starts["B"] + (price.recompute_ns[stage] or 0)
+    yield from _all(lane, "forward", starts["F"], ends["F"])
     if price.recompute_ns[stage]:
-        yield from _all(lane, "recompute", backward, again)
-    yield from _all(lane, "backward", again, ends)
-    if run.weight_start_ns is not None:
-        weights = run.weight_start_ns[stage]
-        later = np.array(times.weights_ns(stage))
-        ends = weights + np.resize(later, len(weights))
-        yield from _all(lane, "weight", weights, ends)
-    end, sync = int(ends.max()), times.sync_ns[stage]
+        yield from _all(lane, "recompute", starts["B"], again)
+    yield from _all(lane, "backward", again, ends["B"])
+    if "W" in starts:
+        yield from _all(lane, "weight", starts["W"], ends["W"])
+    end, sync = run.last_end_ns[stage], times.sync_ns[stage]
     if sync:
         yield TimelineEvent(lane, "sync", None, end * TICK_S, (end + sync) * TICK_S)
-    for kind in ("downstream", "upstream"):
-        if times.fold is None:
-            yield from _sent(times, run, stage, kind)
-        else:
-            yield from _sent_folded(times, run, stage, kind)
+    yield from _sent(times, run, stage)
 
 
-def _sent(
-    times: PipelineTimes, run: Simulation, stage: int, kind: LaneKind
-) -> Iterator[TimelineEvent]:
-    """Yield the transfers of a stage in one direction."""
-    onward = kind == "downstream"
-    boundary = stage if onward else (stage - 1) % times.stages
-    if (
-        boundary >= len(times.every_transfer_ns)
-        or not times.every_transfer_ns[boundary]
-    ):
-        return
-    sent = run.send_forward_start_ns if onward else run.send_backward_start_ns
-    starts = sent[stage]
-    events = _all(
-        Lane(stage, kind),
-        "send-forward" if onward else "send-backward",
-        starts,
-        starts + times.every_transfer_ns[boundary],
-    )
-    if times.chunks is None or boundary < times.stages - 1:
-        yield from events
-        return
-    # The last chunk's result is the loss, and the first chunk's gradient is not sent.
-    left_out = times.chunks.count - 1 if onward else 0
-    for number, event in enumerate(events):
-        chunk, _ = chunk_and_microbatch(number, times.stages, times.chunks.count)
-        if chunk != left_out:
-            yield event
-
-
-def _sent_folded(
-    times: PipelineTimes, run: Simulation, stage: int, kind: LaneKind
-) -> Iterator[TimelineEvent]:
-    """Yield the transfers of both chunks of a folded stage in one direction."""
-    to = stage + (1 if kind == "downstream" else -1)
-    if not 0 <= to < times.stages:
-        return
-    took = times.every_transfer_ns[min(stage, to)]
-    sent: list[tuple[int, Activity, NDArray[np.int64]]] = [
-        (FORWARD, "send-forward", run.send_forward_start_ns[stage]),
-        (BACKWARD, "send-backward", run.send_backward_start_ns[stage]),
-    ]
-    for passes, activity, starts in sent:
-        for number, event in enumerate(
-            _all(Lane(stage, kind), activity, starts, starts + took)
-        ):
-            if took and sends_to(passes, stage, number, times.stages) == (to, number):
-                yield event
+def _sent(times: PipelineTimes, run: Simulation, stage: int) -> Iterator[TimelineEvent]:
+    """Yield the transfers of a stage in both directions."""
+    orders = times.orders
+    activities: dict[str, Activity] = {"F": "send-forward", "B": "send-backward"}
+    for kind, activity in activities.items():
+        for number, start in enumerate(run.sent_ns[kind][stage].tolist()):
+            target = orders.target(kind, stage, number)
+            if target is None or target[0] == stage:
+                continue
+            down = orders.goes_down(kind, number)
+            lane = Lane(stage, "downstream" if down else "upstream")
+            boundary = (stage if down else stage - 1) % times.stages
+            end = start + times.every_transfer_ns[boundary]
+            if end > start:
+                yield TimelineEvent(
+                    lane, activity, number, start * TICK_S, end * TICK_S
+                )
 
 
 def _all(

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from itertools import groupby, pairwise
 from typing import TYPE_CHECKING, Literal, NamedTuple, get_args
 
-from hetopt.schedule.chunks import chunk_and_microbatch
-from hetopt.schedule.folding import CHUNKS
+from hetopt.schedule.orders import chunk_and_microbatch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -58,7 +57,7 @@ class TimelineEvent(NamedTuple):
     ----------
     microbatch
         Counted from 0; None for events of no micro-batch. If stages hold several
-        chunks, the number of the pass (``hetopt.schedule.chunks``).
+        chunks, the number of the pass (``hetopt.schedule.orders``).
     start_s, end_s
         Since the iteration began. A transfer ends when all of it has arrived.
     """
@@ -144,11 +143,9 @@ class Timeline:
 
     def place_of(self, number: int) -> dict[str, int]:
         """Return the micro-batch, after the chunk if stages hold several."""
-        if self.folded:
-            microbatch, chunk = divmod(number, CHUNKS)
-        else:
-            stages = len(self.stages)
-            chunk, microbatch = chunk_and_microbatch(number, stages, self.chunks)
+        chunk, microbatch = chunk_and_microbatch(
+            number, len(self.stages), self.chunks, self.folded
+        )
         found = {"chunk": chunk, "microbatch": microbatch}
         several = self.chunks > 1 or self.folded
         return found if several else {"microbatch": microbatch}

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from hetopt.export.torchtitan.schedule_csv import schedule_text
-from hetopt.schedule.simulator import simulate
+from hetopt.schedule.run import simulate
 from hetopt.schedule.times import PipelineTimes
 
 

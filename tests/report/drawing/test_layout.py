@@ -24,7 +24,7 @@ from hetopt.report.explanation import explanation_report
 from hetopt.report.plan_report import plan_report
 from hetopt.report.showing import notebook
 from hetopt.report.simulation import simulation_report
-from hetopt.schedule.simulator import simulate
+from hetopt.schedule.run import simulate
 from tests.export.back.test_explaining import changed, two_clusters
 from tests.report.comparisons import MIXED, made_comparison
 from tests.report.test_summary import PLAN, PRICE, PRICED, PROBLEM, result

@@ -10,7 +10,7 @@ from hetopt.plans.plan import Pipeline, Plan, Stage
 from hetopt.plans.strategy import Strategy
 from hetopt.pricing.price import Price
 from hetopt.report.timeline.modelled import modelled_timeline
-from hetopt.schedule.simulator import simulate
+from hetopt.schedule.run import simulate
 from tests.schedule.pipelines import pipeline
 
 if TYPE_CHECKING:

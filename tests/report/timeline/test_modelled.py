@@ -12,7 +12,7 @@ import pytest
 
 from hetopt.report.timeline.timeline import Lane, TimelineEvent
 from hetopt.report.timeline.trace import trace_json
-from hetopt.schedule.simulator import simulate
+from hetopt.schedule.run import simulate
 from tests.report.timeline.making import GB, MS, balanced, price_of, timeline_of
 from tests.schedule.pipelines import chunked, pipeline, random_pipeline
 from tests.schedule.test_weights import split_pipeline

@@ -19,7 +19,7 @@ from hetopt.problem.catalogue import problem_files
 from hetopt.problem.digest import problem_digest
 from hetopt.problem.reading import read_problem
 from hetopt.schedule.closed_form import closed_form_ns
-from hetopt.schedule.simulator import simulate
+from hetopt.schedule.run import simulate
 from hetopt.schedule.times import PipelineTimes
 from hetopt.solvers.dp import solver as dp
 from hetopt.solvers.params import RaceParams

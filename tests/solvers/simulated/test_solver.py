@@ -22,7 +22,7 @@ from hetopt.formulations.program import ProgramData
 from hetopt.problem.reading import read_problem
 from hetopt.problem.training.principles import Principles
 from hetopt.results.result import Result
-from hetopt.schedule.simulator import simulate
+from hetopt.schedule.run import simulate
 from hetopt.solvers.params import RaceParams
 from hetopt.solvers.pools.process import InlinePool
 from hetopt.solvers.request import Request
