@@ -15,12 +15,10 @@ from random import Random
 from statistics import median
 
 from hetopt.problem.training.choices import INTERLEAVED, SCHEDULES, ScheduleName
-from hetopt.schedule.times import Chunks
 from hetopt.schedule.closed_form import closed_form_ns
-from hetopt.schedule.times import Fold
-from hetopt.schedule.schedules import rule_of
 from hetopt.schedule.run import simulate
-from hetopt.schedule.times import PipelineTimes
+from hetopt.schedule.schedules import rule_of
+from hetopt.schedule.times import Chunks, Fold, PipelineTimes
 from hetopt.schedule.warmup import warmup_counts
 
 #: Largest deviation of a stage's time; longest boundary, as a share of a stage's time.

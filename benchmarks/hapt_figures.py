@@ -153,10 +153,10 @@ def computing(simulation: Simulation, stage: int) -> NDArray[np.int64]:
     """Return when a stage computes."""
     return spans(
         np.hstack(
-            (simulation.forward_start_ns[stage], simulation.backward_start_ns[stage])
+            (simulation.starts_ns["F"][stage], simulation.starts_ns["B"][stage])
         ),
         np.hstack(
-            (simulation.forward_end_ns[stage], simulation.backward_end_ns[stage])
+            (simulation.ends_ns["F"][stage], simulation.ends_ns["B"][stage])
         ),
     )
 
@@ -165,8 +165,8 @@ def transferring(simulation: Simulation, boundary: int) -> NDArray[np.int64]:
     """Return when a boundary transfers, in either direction."""
     starts = np.hstack(
         (
-            simulation.send_forward_start_ns[boundary],
-            simulation.send_backward_start_ns[boundary + 1],
+            simulation.sent_ns["F"][boundary],
+            simulation.sent_ns["B"][boundary + 1],
         )
     )
     return spans(starts, starts + simulation.times.transfer_ns[boundary])

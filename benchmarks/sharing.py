@@ -21,8 +21,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hetopt.schedule.closed_form import closed_form_ns
-from hetopt.schedule.shares import SharedLinks, sharing_of
 from hetopt.schedule.run import simulate
+from hetopt.schedule.shares import SharedLinks, sharing_of
 from hetopt.schedule.times import PipelineTimes
 from hetopt.schedule.warmup import warmup_counts
 

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 
 from hetopt.base.compiled import FITS, PAYS_FROM, as_written, compiled
-from hetopt.schedule.line import KINDS, line_of, transfers_of
+from hetopt.schedule.line import KINDS, Line, line_of, transfers_of
 from hetopt.schedule.period import check_warmups_fall
 from hetopt.schedule.schedules import rule_of
 
@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from hetopt.schedule.line import Line
     from hetopt.schedule.times import PipelineTimes
 
     Ints = NDArray[np.int64]

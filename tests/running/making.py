@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from hetopt.running.measured import Measured, measured_of
 from hetopt.running.records import iterations_of
-from hetopt.schedule.chunks import chunk_and_microbatch
-from hetopt.schedule.events import BACKWARD, FORWARD
-from hetopt.schedule.folding import sends_to
 from hetopt.schedule.run import simulate
 
 if TYPE_CHECKING:
@@ -31,14 +29,14 @@ def ranks_of(
         passes: list[list[Any]] = []
         for m in range(times.passes):
             for kind, starts, ends in (
-                ("F", run.forward_start_ns, run.forward_end_ns),
-                ("B", run.backward_start_ns, run.backward_end_ns),
+                ("F", run.starts_ns["F"], run.ends_ns["F"]),
+                ("B", run.starts_ns["B"], run.ends_ns["B"]),
             ):
                 span = starts[stage, m], ends[stage, m]
                 passes.append([kind, m, *(BEGAN_S + float(at) * 1e-9 for at in span)])
-            if run.weight_start_ns is not None:
+            if "W" in run.starts_ns:
                 later = times.weights_ns(stage)
-                start = int(run.weight_start_ns[stage, m])
+                start = int(run.starts_ns["W"][stage, m])
                 span = start, start + later[m % len(later)]
                 passes.append(["W", m, *(BEGAN_S + float(at) * 1e-9 for at in span)])
         transfers = sorted(_transfers(run, stage), key=lambda each: each[3])
@@ -67,44 +65,20 @@ def ranks_of(
 
 def _transfers(run: Simulation, stage: int) -> Iterator[list[Any]]:
     """Yield what a stage sends and receives."""
-    times = run.times
-    if times.fold is not None:
-        yield from _folded_transfers(run, stage)
-        return
-    p, lengths = times.stages, times.every_transfer_ns
-    for name, starts, step in (
-        ("forward", run.send_forward_start_ns, 1),
-        ("backward", run.send_backward_start_ns, -1),
-    ):
-        for kind, of in (("send", stage), ("receive", (stage - step) % p)):
-            boundary = min(of, of + step) % p
-            if boundary >= len(lengths):
+    times, orders = run.times, run.times.orders
+    for kind, name in (("F", "forward"), ("B", "backward")):
+        for sender, m in product(range(times.stages), range(times.passes)):
+            target = orders.target(kind, sender, m)
+            if target is None or sender == target[0]:
                 continue
-            for m in range(times.passes):
-                if boundary == p - 1:
-                    assert times.chunks is not None
-                    chunk, _ = chunk_and_microbatch(m, p, times.chunks.count)
-                    if chunk == (times.chunks.count - 1 if step == 1 else 0):
-                        continue
-                start = BEGAN_S + float(starts[of, m]) * 1e-9
-                yield [f"{kind}-{name}", m, start, start + lengths[boundary] * 1e-9]
-
-
-def _folded_transfers(run: Simulation, stage: int) -> Iterator[list[Any]]:
-    times = run.times
-    for name, kind, starts in (
-        ("forward", FORWARD, run.send_forward_start_ns),
-        ("backward", BACKWARD, run.send_backward_start_ns),
-    ):
-        for sender in range(times.stages):
-            for m in range(times.passes):
-                target = sends_to(kind, sender, m, times.stages)
-                if target is None or stage not in (sender, target[0]):
-                    continue
-                length = times.every_transfer_ns[min(sender, target[0])]
-                start = BEGAN_S + float(starts[sender, m]) * 1e-9
-                end = "send" if sender == stage else "receive"
-                yield [f"{end}-{name}", m, start, start + length * 1e-9]
+            down = orders.goes_down(kind, m)
+            boundary = (sender if down else sender - 1) % times.stages
+            start = BEGAN_S + float(run.sent_ns[kind][sender, m]) * 1e-9
+            end = start + times.every_transfer_ns[boundary] * 1e-9
+            if sender == stage:
+                yield [f"send-{name}", m, start, end]
+            if target[0] == stage:
+                yield [f"receive-{name}", m, start, end]
 
 
 def measured_as(times: PipelineTimes, units: str | None = None) -> Measured:

@@ -26,17 +26,17 @@ def test_what_went_as_simulated_is_found_so(seed: int, ranks: int) -> None:
     assert found.loss == 2.0
     for stage in range(times.stages):
         for m, span in enumerate(found.forward[stage]):
-            assert span.start_s == pytest.approx(run.forward_start_ns[stage, m] * 1e-9)
+            assert span.start_s == pytest.approx(run.starts_ns["F"][stage, m] * 1e-9)
             assert span.length_s == pytest.approx(times.forward_ns[stage] * 1e-9)
         for m, span in enumerate(found.backward[stage]):
-            assert span.end_s == pytest.approx(run.backward_end_ns[stage, m] * 1e-9)
+            assert span.end_s == pytest.approx(run.ends_ns["B"][stage, m] * 1e-9)
         assert found.sync[stage].length_s == pytest.approx(times.sync_ns[stage] * 1e-9)
     for number in range(times.stages - 1):
         for m, span in found.sent_forward[number].items():
-            arrived = run.send_forward_start_ns[number, m] + times.transfer_ns[number]
+            arrived = run.sent_ns["F"][number, m] + times.transfer_ns[number]
             assert span.end_s == pytest.approx(arrived * 1e-9)
         for m, span in found.sent_backward[number].items():
-            start = run.send_backward_start_ns[number + 1, m]
+            start = run.sent_ns["B"][number + 1, m]
             assert span.end_s == pytest.approx(
                 (start + times.transfer_ns[number]) * 1e-9
             )

@@ -67,8 +67,8 @@ def simulated(p: int, q: int, v: int) -> list[list[tuple[str, int]]]:
     run = simulate(times)
     found = []
     for stage in range(p):
-        starts = {("F", n): at for n, at in enumerate(run.forward_start_ns[stage])}
-        starts |= {("B", n): at for n, at in enumerate(run.backward_start_ns[stage])}
+        starts = {("F", n): at for n, at in enumerate(run.starts_ns["F"][stage])}
+        starts |= {("B", n): at for n, at in enumerate(run.starts_ns["B"][stage])}
         found.append(sorted(starts, key=lambda each: int(starts[each])))
     return found
 

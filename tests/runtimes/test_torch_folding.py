@@ -23,14 +23,13 @@ SHAPES = [(p, q) for p in (1, 2, 3, 4, 6) for q in (p + 1, 2 * p, 3 * p, 5 * p)]
 def simulated(p: int, q: int) -> list[list[tuple[str, int, int]]]:
     """Kind, chunk and micro-batch of what every stage runs, for equal stages."""
     run = simulate(alike(p, q, 2, 2, 2))
-    assert run.weight_start_ns is not None
     found = []
     for stage in range(p):
         starts: dict[tuple[str, int, int], int] = {}
         for kind, by_pass in (
-            ("F", run.forward_start_ns[stage]),
-            ("B", run.backward_start_ns[stage]),
-            ("W", run.weight_start_ns[stage]),
+            ("F", run.starts_ns["F"][stage]),
+            ("B", run.starts_ns["B"][stage]),
+            ("W", run.starts_ns["W"][stage]),
         ):
             starts |= {(kind, n % 2, n // 2): int(at) for n, at in enumerate(by_pass)}
         found.append(sorted(starts, key=lambda each: starts[each]))

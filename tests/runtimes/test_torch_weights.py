@@ -34,12 +34,11 @@ def simulated(p: int, q: int) -> list[list[tuple[str, int]]]:
         warmups=tuple(range(p, 0, -1)),
     )
     run = simulate(times)
-    assert run.weight_start_ns is not None
     found = []
     for stage in range(p):
-        starts = {("F", m): at for m, at in enumerate(run.forward_start_ns[stage])}
-        starts |= {("B", m): at for m, at in enumerate(run.backward_start_ns[stage])}
-        starts |= {("W", m): at for m, at in enumerate(run.weight_start_ns[stage])}
+        starts = {("F", m): at for m, at in enumerate(run.starts_ns["F"][stage])}
+        starts |= {("B", m): at for m, at in enumerate(run.starts_ns["B"][stage])}
+        starts |= {("W", m): at for m, at in enumerate(run.starts_ns["W"][stage])}
         found.append(sorted(starts, key=lambda each: int(starts[each])))
     return found
 

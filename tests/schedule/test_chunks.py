@@ -12,18 +12,12 @@ from hetopt.check.plan.schedule import chunks as checked
 from hetopt.check.plan.schedule import times as checked_times
 from hetopt.plans.plan import Pipeline, Plan, Stage
 from hetopt.plans.strategy import Strategy
-from hetopt.schedule.chunks import (
-    Chunks,
-    backward_number,
-    chunk_and_microbatch,
-    ends_in_flight,
-    held_ahead,
-)
 from hetopt.schedule.closed_form import closed_form_ns
-from hetopt.schedule.shares import Share, Sharing
+from hetopt.schedule.orders import Orders
 from hetopt.schedule.run import simulate
-from hetopt.schedule.times import PipelineTimes
-from hetopt.schedule.warmup import warmup_counts
+from hetopt.schedule.shares import Share, Sharing
+from hetopt.schedule.times import Chunks, PipelineTimes
+from hetopt.schedule.warmup import held_ahead, held_at_ends, warmup_counts
 from tests.oracle import chunks as oracle
 
 SHAPES = [(p, p * k, v) for p in (2, 3, 4, 5) for k in (1, 2, 3) for v in (2, 3, 4)]
@@ -157,20 +151,20 @@ def as_checked(times: PipelineTimes) -> checked_times.Times:
 @pytest.mark.parametrize(("p", "q", "v"), SHAPES)
 def test_order_and_memory_are_megatrons(p: int, q: int, v: int) -> None:
     counts = oracle.warmups(p, v)
+    orders = Orders(warmups=tuple(counts), microbatches=q, chunks=v)
     for i in range(p):
         ops = oracle.operations(p, q, v, i)
-        ahead = [chunk_and_microbatch(n, p, v) for n in range(q * v)]
-        assert ahead == [(chunk, m) for forward, chunk, m in ops if forward]
-        back = [
-            chunk_and_microbatch(backward_number(n, p, v), p, v) for n in range(q * v)
+        found = [
+            (kind == "F", *orders.chunk_and_microbatch(number))
+            for kind, number in orders.of(i)
         ]
-        assert back == [(chunk, m) for forward, chunk, m in ops if not forward]
+        assert found == ops
         assert oracle.most_held(p, q, v, i, None) == min(counts[i], q * v)
         assert counts[i] - held_ahead(p, v) == 1 + 2 * (p - 1 - i)
         for chunk in range(v):
             held = oracle.most_held(p, q, v, i, chunk)
             assert held == checked.most_held(p, q, v, i, chunk)
-    first, last = ends_in_flight(p, q, v)
+    first, last = held_at_ends("interleaved-1f1b", p, q, v)
     assert first == oracle.most_held(p, q, v, 0, 0)
     assert last == oracle.most_held(p, q, v, p - 1, v - 1)
     # What bounds that know no p count on: as much as warm-ups alone.

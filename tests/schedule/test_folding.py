@@ -13,15 +13,14 @@ from hetopt.check.plan.schedule.times import Times
 from hetopt.check.plan.schedule.times import closed_form as checked_closed_form
 from hetopt.check.plan.schedule.times import simulate as checked_simulate
 from hetopt.schedule.closed_form import closed_form_ns
-from hetopt.schedule.events import BACKWARD, FORWARD, WEIGHT
-from hetopt.schedule.folding import Fold, folded_order, held_at_ends
-from hetopt.schedule.shares import Share, Sharing
+from hetopt.schedule.orders import Orders
 from hetopt.schedule.run import simulate
-from hetopt.schedule.times import PipelineTimes
+from hetopt.schedule.shares import Share, Sharing
+from hetopt.schedule.times import Fold, PipelineTimes
+from hetopt.schedule.warmup import held_at_ends
 from tests.oracle import folding as oracle
 from tests.schedule.pipelines import Edge, Event, longest_paths
 
-NAMES = {FORWARD: "F", BACKWARD: "B", WEIGHT: "W"}
 SHAPES = [(p, q) for p in range(1, 7) for q in (p + 1, 2 * p, 3 * p + 1, 5 * p)]
 
 
@@ -104,12 +103,11 @@ def agrees(times: PipelineTimes) -> None:
     )
     starts, run = longest_paths(folded_graph(free)), simulate(free)
     assert run.makespan_ns == starts["end", 0, 0]
-    assert run.weight_start_ns is not None
     for stage in range(times.stages):
         for number in range(times.passes):
-            assert run.forward_start_ns[stage, number] == starts["F", stage, number]
-            assert run.backward_start_ns[stage, number] == starts["B", stage, number]
-            assert run.weight_start_ns[stage, number] == starts["W", stage, number]
+            assert run.starts_ns["F"][stage, number] == starts["F", stage, number]
+            assert run.starts_ns["B"][stage, number] == starts["B", stage, number]
+            assert run.starts_ns["W"][stage, number] == starts["W", stage, number]
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -126,8 +124,10 @@ def test_simulation_is_the_longest_path_of_many(first: int) -> None:
 
 @pytest.mark.parametrize(("p", "q"), SHAPES)
 def test_the_order_is_that_of_the_checker_and_of_the_oracle(p: int, q: int) -> None:
+    warmups = tuple(range(2 * p, p, -1))
+    orders = Orders(warmups=warmups, microbatches=q, chunks=2, folded=True, splits=True)
     for stage in range(p):
-        ours = [(NAMES[kind], n % 2, n // 2) for kind, n in folded_order(stage, p, q)]
+        ours = [(kind, n % 2, n // 2) for kind, n in orders.of(stage)]
         assert ours == oracle.operations(p, q, stage)
         assert ours == [
             (name[0].upper(), int(up), m) for name, up, m in folded_passes(stage, p, q)
@@ -152,7 +152,7 @@ def test_a_stage_holds_no_more_than_is_said(p: int, q: int) -> None:
             most = p * (down + up) + min(p - stage, q - p) * max(0, down - up)
             assert oracle.most_bytes(p, q, stage, kept, waits) <= most
             if not stage:
-                first, second = held_at_ends(p, q)
+                first, second = held_at_ends("zb-v", p, q, 2)
                 at_ends = first * down + second * up
                 assert oracle.most_bytes(p, q, 0, kept, waits) <= at_ends
     # What is said is what alike units hold.

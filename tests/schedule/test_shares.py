@@ -13,8 +13,8 @@ from hetopt.check.plan.schedule.meeting import Alone, ways_of
 from hetopt.check.plan.schedule.times import Times
 from hetopt.check.plan.schedule.times import simulate as checked
 from hetopt.schedule.closed_form import closed_form_ns
-from hetopt.schedule.shares import Share, SharedLinks, Sharing, sharing_of
 from hetopt.schedule.run import simulate
+from hetopt.schedule.shares import Share, SharedLinks, Sharing, sharing_of
 from hetopt.schedule.times import PipelineTimes
 from tests.schedule.pipelines import pipeline
 
@@ -62,8 +62,8 @@ def test_transfers_take_turns() -> None:
     # The stage in the middle sends activations on and gradients back.
     gaps = [
         later - earlier
-        for starts in (alone.starts_ns, together.starts_ns)
-        for earlier, later in pairwise(sorted([*starts[2, 1], *starts[3, 1]]))
+        for sent in (alone.sent_ns, together.sent_ns)
+        for earlier, later in pairwise(sorted([*sent["F"][1], *sent["B"][1]]))
     ]
     assert min(gaps[:11]) < 10 <= min(gaps[11:])
     assert alone.makespan_ns < together.makespan_ns

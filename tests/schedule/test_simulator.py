@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import given, settings
 
-from hetopt.schedule import simulator
+from hetopt.schedule import run as running
 from hetopt.schedule.run import simulate
 from tests.schedule.pipelines import (
     event_graph,
@@ -29,8 +29,8 @@ def test_every_start_is_the_longest_path_to_it(times: PipelineTimes) -> None:
     assert simulation.makespan_ns == start["end", 0, 0]
     for stage in range(times.stages):
         for m in range(times.microbatches):
-            assert simulation.forward_start_ns[stage, m] == start["F", stage, m]
-            assert simulation.backward_start_ns[stage, m] == start["B", stage, m]
+            assert simulation.starts_ns["F"][stage, m] == start["F", stage, m]
+            assert simulation.starts_ns["B"][stage, m] == start["B", stage, m]
 
 
 def edge_of(times: PipelineTimes, event: CriticalEvent) -> tuple[str, int]:
@@ -72,10 +72,12 @@ def test_critical_path_is_a_path_of_the_graph(times: PipelineTimes) -> None:
 def test_compiled_events_are_those_of_plain_python(times: PipelineTimes) -> None:
     plain, path = simulate(times), simulate(times).critical_path()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(simulator, "PAYS_FROM", 0)
+        patch.setattr(running, "PAYS_FROM", 0)
         fast = simulate(times)
         assert fast.makespan_ns == plain.makespan_ns
-        assert (fast.starts_ns == plain.starts_ns).all()
+        for kind, starts in plain.starts_ns.items():
+            assert (fast.starts_ns[kind] == starts).all()
+            assert (fast.sent_ns[kind] == plain.sent_ns[kind]).all()
         assert list(fast.critical_path()) == list(path)
 
 
@@ -84,33 +86,34 @@ def test_a_million_microbatches_take_seconds() -> None:
     q = 1_000_003
     run = simulate(pipeline([3, 4], [5, 7], [1], microbatches=q, warmups=[2, 1]))
     assert run.makespan_ns == 3 + 1 + q * 11 + 1 + 5
-    assert run.critical_path().duration_ns()["forward"] > 0
+    assert len(run.critical_path()) > q
 
 
 @settings(max_examples=200, deadline=None)
 @given(pipelines())
 def test_activity_and_order_of_a_stage(times: PipelineTimes) -> None:
     simulation = simulate(times)
-    for stage, activity in enumerate(simulation.stages):
+    for stage, busy_ns in enumerate(simulation.busy_ns):
         events = [
             (
-                simulation.forward_start_ns[stage, m],
-                simulation.forward_end_ns[stage, m],
+                simulation.starts_ns["F"][stage, m],
+                simulation.ends_ns["F"][stage, m],
             )
             if kind == "F"
             else (
-                simulation.backward_start_ns[stage, m],
-                simulation.backward_end_ns[stage, m],
+                simulation.starts_ns["B"][stage, m],
+                simulation.ends_ns["B"][stage, m],
             )
             for kind, m in stage_order(times.warmups[stage], times.microbatches)
         ]
         assert all(end <= start for (_, end), (start, _) in pairwise(events))
         computing = sum(int(end - start) for start, end in events)
-        assert activity.busy_ns == computing + times.sync_ns[stage]
-        assert 0 <= activity.idle_share <= 1
+        assert busy_ns == computing + times.sync_ns[stage]
+        idle_share = simulation.idle_share[stage]
+        assert 0 <= idle_share <= 1
         if simulation.makespan_ns:
-            idle = simulation.makespan_ns - activity.busy_ns
-            assert activity.idle_share == pytest.approx(idle / simulation.makespan_ns)
+            idle = simulation.makespan_ns - busy_ns
+            assert idle_share == pytest.approx(idle / simulation.makespan_ns)
 
 
 def test_1f1b_of_two_stages_by_hand() -> None:
@@ -120,11 +123,11 @@ def test_1f1b_of_two_stages_by_hand() -> None:
     stage 1: F0 1-2, B0 2-4, F1 4-5, B1 5-7, F2 7-8, B2 8-10
     """
     simulation = simulate(pipeline([1, 1], [2, 2], [0], microbatches=3, warmups=[2, 1]))
-    assert simulation.forward_start_ns.tolist() == [[0, 1, 6], [1, 4, 7]]
-    assert simulation.backward_start_ns.tolist() == [[4, 7, 10], [2, 5, 8]]
+    assert simulation.starts_ns["F"].tolist() == [[0, 1, 6], [1, 4, 7]]
+    assert simulation.starts_ns["B"].tolist() == [[4, 7, 10], [2, 5, 8]]
     assert simulation.makespan_ns == 12
-    assert [stage.busy_ns for stage in simulation.stages] == [9, 9]
-    assert [stage.idle_share for stage in simulation.stages] == [0.25, 0.25]
+    assert simulation.busy_ns == (9, 9)
+    assert simulation.idle_share == (0.25, 0.25)
     kinds = [(e.kind, e.stage, e.microbatch) for e in simulation.critical_path()]
     assert kinds[:3] == [
         ("forward", 0, 0),
@@ -147,8 +150,8 @@ def test_gpipe_of_two_stages_by_hand() -> None:
     simulation = simulate(
         pipeline([1, 1], [2, 2], [1], microbatches=3, warmups=[3, 3], schedule="gpipe")
     )
-    assert simulation.forward_start_ns.tolist() == [[0, 1, 2], [2, 3, 4]]
-    assert simulation.backward_start_ns.tolist() == [[8, 10, 12], [5, 7, 9]]
+    assert simulation.starts_ns["F"].tolist() == [[0, 1, 2], [2, 3, 4]]
+    assert simulation.starts_ns["B"].tolist() == [[8, 10, 12], [5, 7, 9]]
     assert simulation.makespan_ns == 14
 
 
@@ -158,12 +161,12 @@ def test_hapt_warmups_of_three_stages_by_hand() -> None:
     simulation = simulate(times)
     # F0 0-2, arrives 6; stage 1 F0 6-8; stage 2 F0 8-10, B0 10-14; stage 1 B0
     # 14-18, arrives 22; stage 0 waits from 10 to 22.
-    assert simulation.forward_start_ns[0].tolist() == [0, 2, 4, 6, 8, 26]
-    assert simulation.backward_start_ns[0, 0] == 22
-    assert simulation.backward_start_ns[1, 0] == 14
-    assert simulation.backward_start_ns[2, 0] == 10
+    assert simulation.starts_ns["F"][0].tolist() == [0, 2, 4, 6, 8, 26]
+    assert simulation.starts_ns["B"][0, 0] == 22
+    assert simulation.starts_ns["B"][1, 0] == 14
+    assert simulation.starts_ns["B"][2, 0] == 10
     # From then on stage 1 is never idle until its last backward.
-    gaps = simulation.backward_start_ns[1, 1:5] - simulation.backward_end_ns[1, :4]
+    gaps = simulation.starts_ns["B"][1, 1:5] - simulation.ends_ns["B"][1, :4]
     assert gaps.tolist() == [2, 2, 2, 2]
 
 
@@ -173,9 +176,9 @@ def test_occupied_link_delays_the_next_transfer() -> None:
         pipeline([1, 1], [1, 1], [10], microbatches=3, warmups=[3, 3], occupancy=[4])
     )
     # Sends at 1, 5, 9 arrive at 11, 15, 19.
-    assert simulation.forward_start_ns[1].tolist() == [11, 15, 19]
+    assert simulation.starts_ns["F"][1].tolist() == [11, 15, 19]
     # B0 20-21, B1 21-22, B2 22-23: sends at 21, 25, 29.
-    assert simulation.backward_start_ns[0].tolist() == [31, 35, 39]
+    assert simulation.starts_ns["B"][0].tolist() == [31, 35, 39]
     assert simulation.makespan_ns == 40
     kinds = [event.kind for event in simulation.critical_path()]
     assert kinds.count("occupy-forward") == 2
@@ -186,8 +189,8 @@ def test_occupied_link_delays_the_next_transfer() -> None:
 def test_directions_do_not_disturb_each_other() -> None:
     simulation = simulate(pipeline([5, 1], [5, 1], [5], microbatches=2, warmups=[2, 1]))
     # F1 is sent from 10 to 15 while the gradient of 0 travels from 12 to 17.
-    assert simulation.forward_start_ns[1].tolist() == [10, 15]
-    assert simulation.backward_start_ns[0].tolist() == [17, 22]
+    assert simulation.starts_ns["F"][1].tolist() == [10, 15]
+    assert simulation.starts_ns["B"][0].tolist() == [17, 22]
 
 
 def test_latest_sync_decides() -> None:
@@ -195,19 +198,19 @@ def test_latest_sync_decides() -> None:
     simulation = simulate(times)
     assert simulation.makespan_ns == 19
     assert simulation.critical_path()[-1] == ("sync", 1, 2, 10, 19)
-    assert simulation.stages[1].busy_ns == 18
+    assert simulation.busy_ns[1] == 18
 
 
 def test_one_stage_is_never_idle() -> None:
     simulation = simulate(pipeline([3], [5], microbatches=4, warmups=[1], sync=[2]))
     assert simulation.makespan_ns == 34
-    assert simulation.stages[0].idle_share == 0
+    assert simulation.idle_share[0] == 0
 
 
 def test_nothing_takes_time() -> None:
     simulation = simulate(pipeline([0, 0], [0, 0], [0], microbatches=2, warmups=[2, 1]))
     assert simulation.makespan_ns == 0
-    assert [stage.idle_share for stage in simulation.stages] == [0, 0]
+    assert simulation.idle_share == (0, 0)
 
 
 def test_times_beyond_32_bits() -> None:
@@ -215,7 +218,7 @@ def test_times_beyond_32_bits() -> None:
     simulation = simulate(
         pipeline([day, day], [day, day], [day], microbatches=50, warmups=[2, 1])
     )
-    assert simulation.backward_end_ns.max() == simulation.makespan_ns > 100 * day
+    assert simulation.ends_ns["B"].max() == simulation.makespan_ns > 100 * day
 
 
 def test_rising_warmups_deadlock() -> None:

@@ -14,14 +14,13 @@ from hetopt.check.plan.schedule.times import Times
 from hetopt.check.plan.schedule.times import closed_form as checked_closed_form
 from hetopt.check.plan.schedule.times import simulate as checked_simulate
 from hetopt.check.plan.schedule.weights import split_bytes
-from hetopt.schedule import simulator
+from hetopt.schedule import run as running
 from hetopt.schedule.closed_form import closed_form_ns
-from hetopt.schedule.events import BACKWARD, FORWARD, WEIGHT
+from hetopt.schedule.orders import Orders
 from hetopt.schedule.period import period_by_recursion
-from hetopt.schedule.shares import Share, Sharing
 from hetopt.schedule.run import simulate
+from hetopt.schedule.shares import Share, Sharing
 from hetopt.schedule.times import PipelineTimes
-from hetopt.schedule.weights import held_and_waiting, split_order
 from tests.oracle import weights as oracle
 from tests.schedule.pipelines import Edge, Event, longest_paths
 
@@ -105,12 +104,11 @@ def agrees(times: PipelineTimes) -> None:
     starts = longest_paths(split_graph(times))
     run = simulate(times)
     assert run.makespan_ns == starts["end", 0, 0]
-    assert run.weight_start_ns is not None
     for stage in range(times.stages):
         for m in range(times.microbatches):
-            assert run.forward_start_ns[stage, m] == starts["F", stage, m]
-            assert run.backward_start_ns[stage, m] == starts["B", stage, m]
-            assert run.weight_start_ns[stage, m] == starts["W", stage, m]
+            assert run.starts_ns["F"][stage, m] == starts["F", stage, m]
+            assert run.starts_ns["B"][stage, m] == starts["B", stage, m]
+            assert run.starts_ns["W"][stage, m] == starts["W", stage, m]
 
 
 @pytest.mark.parametrize("seed", range(60))
@@ -138,22 +136,21 @@ def test_critical_path_has_no_gap(seed: int) -> None:
 @pytest.mark.parametrize("p", range(1, 6))
 @pytest.mark.parametrize("q", [1, 3, 5, 8])
 def test_every_stage_holds_as_many_as_there_are(p: int, q: int) -> None:
+    orders = Orders(warmups=tuple(range(p, 0, -1)), microbatches=q, splits=True)
     for stage in range(p):
         warmup = p - stage
-        held, waiting = held_and_waiting(warmup, p, q)
-        assert held + waiting == min(p, q)
         before = behind = most = 0
         kept, waits = Random(stage).choice(((5, 3), (3, 5), (4, 4)))
-        for kind, _ in split_order(min(warmup, q), stage, q):
-            if kind == FORWARD:
+        for kind, _ in orders.of(stage):
+            if kind == "F":
                 before += 1
-            elif kind == BACKWARD:
+            elif kind == "B":
                 # What waits is made while the activation is still there.
                 before, behind = before - 1, behind + 1
             else:
-                assert kind == WEIGHT
+                assert kind == "W"
                 behind -= 1
-            assert before <= held
+            assert before <= min(warmup, q)
             assert before + behind <= min(p, q)
             most = max(most, before * kept + behind * waits)
         assert most <= split_bytes(kept, waits, warmup, p, q)
@@ -177,7 +174,7 @@ def test_closed_form_and_simulation_are_those_of_the_checker(seed: int) -> None:
     plain = simulate(times)
     assert checked_simulate(checked, times.warmups) == plain.makespan_ns
     with pytest.MonkeyPatch.context() as patch:
-        for module in (checked_times, simulator):
+        for module in (checked_times, running):
             patch.setattr(module, "PAYS_FROM", 0)
         assert checked_simulate(checked, times.warmups) == plain.makespan_ns
         events = list(simulate(times).critical_path())

@@ -25,8 +25,8 @@ def test_rows_are_in_the_order_in_which_the_simulator_runs(
     )
     run = simulate(times)
     for stage, row in enumerate(schedule_text(warmups, q).splitlines()):
-        starts = {f"{stage}F{n}": run.forward_start_ns[stage, n] for n in range(q)}
-        starts |= {f"{stage}B{n}": run.backward_start_ns[stage, n] for n in range(q)}
+        starts = {f"{stage}F{n}": run.starts_ns["F"][stage, n] for n in range(q)}
+        starts |= {f"{stage}B{n}": run.starts_ns["B"][stage, n] for n in range(q)}
         assert row.split(",") == sorted(starts, key=lambda cell: starts[cell])
 
 

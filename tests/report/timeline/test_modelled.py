@@ -36,23 +36,21 @@ def test_every_event_is_there_when_the_simulator_has_it(seed: int) -> None:
         own = Lane(stage, "stage")
         for m in range(times.microbatches):
             forward = found.pop((own, "forward", m))
-            assert forward.start_s == pytest.approx(
-                run.forward_start_ns[stage, m] * 1e-9
-            )
-            assert forward.end_s == pytest.approx(run.forward_end_ns[stage, m] * 1e-9)
+            assert forward.start_s == pytest.approx(run.starts_ns["F"][stage, m] * 1e-9)
+            assert forward.end_s == pytest.approx(run.ends_ns["F"][stage, m] * 1e-9)
             backward = found.pop((own, "backward", m))
-            assert backward.end_s == pytest.approx(run.backward_end_ns[stage, m] * 1e-9)
+            assert backward.end_s == pytest.approx(run.ends_ns["B"][stage, m] * 1e-9)
             if stage < last and times.transfer_ns[stage]:
                 sent = found.pop((Lane(stage, "downstream"), "send-forward", m))
-                needed = run.forward_start_ns[stage + 1, m] * 1e-9
+                needed = run.starts_ns["F"][stage + 1, m] * 1e-9
                 assert forward.end_s <= sent.start_s < sent.end_s <= needed + 1e-12
             if stage and times.transfer_ns[stage - 1]:
                 sent = found.pop((Lane(stage, "upstream"), "send-backward", m))
-                needed = run.backward_start_ns[stage - 1, m] * 1e-9
+                needed = run.starts_ns["B"][stage - 1, m] * 1e-9
                 assert backward.end_s <= sent.start_s < sent.end_s <= needed + 1e-12
         if times.sync_ns[stage]:
             sync = found.pop((own, "sync", None))
-            end = (run.backward_end_ns[stage, -1] + times.sync_ns[stage]) * 1e-9
+            end = (run.ends_ns["B"][stage, -1] + times.sync_ns[stage]) * 1e-9
             assert sync.end_s == pytest.approx(end)
     assert found == {}
 
@@ -63,14 +61,13 @@ def test_gradients_of_weights_have_events_of_their_own(seed: int) -> None:
     run = simulate(times)
     timeline = timeline_of(times)
     assert timeline.end_s("modelled") == pytest.approx(run.makespan_ns * 1e-9)
-    assert run.weight_start_ns is not None
     for stage in range(times.stages):
         own = [e for e in timeline.events if e.lane == Lane(stage, "stage")]
         assert all(a.end_s <= b.start_s + 1e-12 for a, b in pairwise(own))
         weights = [e for e in own if e.activity == "weight"]
         assert len(weights) == times.microbatches
         for event in weights:
-            expected = run.weight_start_ns[stage, event.microbatch] * 1e-9
+            expected = run.starts_ns["W"][stage, event.microbatch] * 1e-9
             assert event.start_s == pytest.approx(expected)
             lasts = times.later_ns[stage] * 1e-9
             assert event.end_s - event.start_s == pytest.approx(lasts)

@@ -168,7 +168,7 @@ def ends_of(times: PipelineTimes, stages: int) -> list[int]:
 @given(pipelines())
 def test_the_compiled_simulation_is_the_simulation(times: PipelineTimes) -> None:
     simulation = simulate(times)
-    assert ends_of(times, times.stages) == simulation.backward_end_ns[:, -1].tolist()
+    assert ends_of(times, times.stages) == simulation.ends_ns["B"][:, -1].tolist()
 
 
 @settings(max_examples=300, deadline=None)
