@@ -152,12 +152,8 @@ def shared(first: NDArray[np.int64], second: NDArray[np.int64]) -> int:
 def computing(simulation: Simulation, stage: int) -> NDArray[np.int64]:
     """Return when a stage computes."""
     return spans(
-        np.hstack(
-            (simulation.starts_ns["F"][stage], simulation.starts_ns["B"][stage])
-        ),
-        np.hstack(
-            (simulation.ends_ns["F"][stage], simulation.ends_ns["B"][stage])
-        ),
+        np.hstack((simulation.starts_ns["F"][stage], simulation.starts_ns["B"][stage])),
+        np.hstack((simulation.ends_ns["F"][stage], simulation.ends_ns["B"][stage])),
     )
 
 

@@ -109,7 +109,7 @@ def test_price_of_a_plan() -> None:
     assert cost.closed_form_s == pytest.approx(float(closed_form_ns(cost.times)) * 1e-9)
     simulation = simulate(cost.times)
     assert cost.iteration_time_s == pytest.approx(simulation.makespan_ns * 1e-9)
-    assert cost.idle_share == tuple(s.idle_share for s in simulation.stages)
+    assert cost.idle_share == simulation.idle_share
     # Four of the six warm-ups exist; the largest temporary counts once.
     assert cost.memory_bytes == (
         2000 + (25 + 250) + 4 * (1 + 4) + 3,

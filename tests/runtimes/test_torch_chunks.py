@@ -16,9 +16,9 @@ from hetopt.check.plan.schedule.chunks import most_held
 from hetopt.export.torch.program.job import Job as ProgramJob
 from hetopt.export.torch.program.passes import Passes
 from hetopt.problem.training.choices import INTERLEAVED
-from hetopt.schedule.chunks import Chunks, chunk_and_microbatch
+from hetopt.schedule.orders import chunk_and_microbatch
 from hetopt.schedule.run import simulate
-from hetopt.schedule.times import PipelineTimes
+from hetopt.schedule.times import Chunks, PipelineTimes
 from hetopt.schedule.warmup import warmup_counts
 from tests.runtimes.test_torch_execution import batch_of, exported, watched
 from tests.runtimes.torch_plans import CASES, ONE, Case
@@ -105,10 +105,10 @@ def test_pytorchs_interleaved_1f1b_orders_the_same_actions(
     warmups = warmups_of(p, q, v)
     passes = Passes(warmups=warmups, microbatches=q, chunks=v)
     for stage, ours in enumerate(simulated(p, q, v)):
-        assert list(passes.order(stage)) == ours
+        assert list(passes.of(stage)) == ours
         actions = []
         for kind, number in ours:
-            chunk, microbatch = chunk_and_microbatch(number, p, v)
+            chunk, microbatch = chunk_and_microbatch(number, p, v, folded=False)
             assert (chunk, microbatch) == passes.chunk_and_microbatch(number)
             actions.append((kind, chunk * p + stage, microbatch))
         assert actions == theirs[stage]
@@ -142,7 +142,7 @@ def test_losses_are_those_of_1f1b_and_of_one_process(tmp_path: Path) -> None:
     for stage, order in enumerate(orders):
         held: Counter[int] = Counter()
         for kind, number in order:
-            chunk, _ = chunk_and_microbatch(number, p, v)
+            chunk, _ = chunk_and_microbatch(number, p, v, folded=False)
             held[chunk] += 1 if kind == "F" else -1
             assert held[chunk] <= most_held(p, q, v, stage, chunk)
             assert held.total() <= warmups_of(p, q, v)[stage]

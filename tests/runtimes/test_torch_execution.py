@@ -18,7 +18,8 @@ from hetopt.cost.memory import activation_bytes
 from hetopt.cost.shapes import Shape
 from hetopt.export.bundle import bundle, write_folder
 from hetopt.export.torch.launcher import LAUNCHER
-from hetopt.schedule.chunks import backward_number, chunk_and_microbatch, ends_in_flight
+from hetopt.schedule.orders import Orders, chunk_and_microbatch
+from hetopt.schedule.warmup import held_at_ends
 from tests.runtimes.torch_experts import is_routed, mixture, whole_experts
 from tests.runtimes.torch_plans import CASES, CUTS, Case, job_of, launch
 
@@ -227,14 +228,18 @@ def check_training(job: Job, found: list[dict[str, Any]], batch: Any) -> None:
 
 def check_schedule(job: Job, found: list[dict[str, Any]]) -> None:
     """Passes run in the plan's order, so that no more are in flight than planned."""
-    p, v = len(job.stages), job.plan.chunks
+    v = job.plan.chunks
     passes = job.microbatches * v
-    backwards = [backward_number(place, p, v) for place in range(passes)]
+    orders = Orders(
+        warmups=tuple(stage.warmup for stage in job.stages),
+        microbatches=job.microbatches,
+        chunks=v,
+    )
     for each in found:
         warmup = min(job.stages[each["where"][0]].warmup, passes)
         order = each["order"]
         assert [number for kind, number in order if kind == "F"] == list(range(passes))
-        assert [number for kind, number in order if kind == "B"] == backwards
+        assert order == list(orders.of(each["where"][0]))
         flights = np.cumsum([1 if kind == "F" else -1 for kind, _ in order])
         assert max(flights) == flights[warmup - 1] == warmup
         steady = order[warmup : 2 * passes - warmup]
@@ -258,7 +263,11 @@ def planned_bytes(job: Job, stage: Stage) -> float:
     )
     model, p, v = job.problem.model, len(job.stages), job.plan.chunks
     passes = min(stage.warmup, job.microbatches * v)
-    ends = [passes] * 2 if v == 1 else ends_in_flight(p, job.microbatches, v)
+    ends = (
+        [passes] * 2
+        if v == 1
+        else held_at_ends(job.plan.schedule, p, job.microbatches, v)
+    )
     held = {"embedding": ends[0], "head": ends[1]}
     return sum(
         held.get(kind, passes)
@@ -310,7 +319,9 @@ def check_messages(job: Job, found: list[dict[str, Any]]) -> None:
                 if each["where"][0] == side:
                     for message in each["messages"]:
                         moved[message[1]] += (message[0] == kind) * message[column]
-            chunks = [chunk_and_microbatch(n, p, v)[0] for n in range(q * v)]
+            chunks = [
+                chunk_and_microbatch(n, p, v, folded=False)[0] for n in range(q * v)
+            ]
             expected = [0 if back and c == left_out else size for c in chunks]
             assert moved == expected, (kind, side)
 

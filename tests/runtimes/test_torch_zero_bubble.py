@@ -18,9 +18,8 @@ from hetopt.export.torch.program.experts import Grouped, Logits
 from hetopt.export.torch.program.operations import Columns, Rows, linear
 from hetopt.export.torch.program.region import Region
 from hetopt.export.torch.program.stage import _split_linears
-from hetopt.schedule.events import BACKWARD, FORWARD, WEIGHT
-from hetopt.schedule.folding import folded_order, held_at_ends, sends_to
-from hetopt.schedule.weights import split_order
+from hetopt.schedule.orders import Orders
+from hetopt.schedule.warmup import held_at_ends
 from tests.runtimes.test_torch_execution import (
     batch_of,
     check_training,
@@ -38,8 +37,6 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.torch
 
-KINDS = {FORWARD: "F", BACKWARD: "B", WEIGHT: "W"}
-
 #: What is not the weight of a multiplication.
 VECTORS = ("norm_weight", "tokens", "positions", "_bias")
 
@@ -54,13 +51,14 @@ def is_folded(job: Job) -> bool:
     return job.plan.schedule == "zb-v"
 
 
-def planned_order(job: Job, stage: int) -> list[tuple[str, int]]:
-    p, q = len(job.stages), job.microbatches
-    if is_folded(job):
-        order = folded_order(stage, p, q)
-    else:
-        order = split_order(min(job.stages[stage].warmup, q), stage, q)
-    return [(KINDS[kind], number) for kind, number in order]
+def planned_orders(job: Job) -> Orders:
+    return Orders(
+        warmups=tuple(stage.warmup for stage in job.stages),
+        microbatches=job.microbatches,
+        chunks=2 if is_folded(job) else 1,
+        folded=is_folded(job),
+        splits=True,
+    )
 
 
 def check_order(job: Job, found: list[dict[str, Any]]) -> None:
@@ -68,7 +66,7 @@ def check_order(job: Job, found: list[dict[str, Any]]) -> None:
     p, q = len(job.stages), job.microbatches
     for each in found:
         stage, order = each["where"][0], each["order"]
-        assert order == planned_order(job, stage)
+        assert order == list(planned_orders(job).of(stage))
         held: Counter[str] = Counter()
         for kind, number in order:
             if kind == "B":
@@ -116,7 +114,7 @@ def planned_bytes(job: Job, number: int) -> float:
     for unit in units:
         down, up = max(of(unit)), max(of(len(model.units) - 1 - unit))
         if unit == 0:
-            ends = held_at_ends(p, q)
+            ends = held_at_ends("zb-v", p, q, 2)
             total += ends[0] * down + ends[1] * up
         else:
             more = min(p - number, q - p)
@@ -156,15 +154,12 @@ def check_messages(job: Job, found: list[dict[str, Any]]) -> None:
             moved[name, each["where"][0], number] += sent if end == "send" else received
     expected: dict[tuple[str, int, int], int] = {}
     for stage in range(p):
-        for kind, way in ((FORWARD, "forward"), (BACKWARD, "backward")):
+        for kind, way in (("F", "forward"), ("B", "backward")):
             for number in range(q * (2 if is_folded(job) else 1)):
-                to: int | None = stage + (1 if kind == FORWARD else -1)
-                if is_folded(job):
-                    target = sends_to(kind, stage, number, p)
-                    to = None if target is None else target[0]
-                if to is not None and to in range(p):
+                target = planned_orders(job).target(kind, stage, number)
+                if target is not None and target[0] != stage:
                     expected[f"send-{way}", stage, number] = size
-                    expected[f"receive-{way}", to, number] = size
+                    expected[f"receive-{way}", target[0], number] = size
     if all(stage.resharding in ("p2p", None) for stage in job.stages):
         assert moved == expected
     else:

@@ -33,6 +33,7 @@ from hetopt.export.torch.devices import (
 )
 from hetopt.export.torch.reading import is_torch, read_torch
 from hetopt.problem.training.choices import RESHARDING, SCHEDULE_CHOICES
+from hetopt.schedule import orders
 from hetopt.schedule.schedules import rule_of
 
 if TYPE_CHECKING:
@@ -80,6 +81,8 @@ def files(job: Job) -> Mapping[str, str]:
     for path in sorted(Path(__file__).with_name("program").glob("*.py")):
         name = path.name if path.name == _EXAMPLE else f"program/{path.name}"
         program[name] = path.read_text("utf-8")
+    # The program imports nothing of hetopt.
+    program["program/orders.py"] = Path(orders.__file__).read_text("utf-8")
     return {
         "job.json": _job_json(job),
         "train.py": _TRAIN,

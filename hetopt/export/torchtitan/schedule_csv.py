@@ -2,15 +2,17 @@
 
 One row per pipeline rank; a cell is ``<stage><F|B><micro-batch>`` (B: the whole
 backward pass), an empty cell is idle. hetopt's stages run F_1..F_W, B_1, F_(W+1), B_2,
-... (MODEL.md section 4).
+... (``hetopt.schedule.orders``).
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hetopt.schedule.orders import Orders
+
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
 
 def schedule_text(warmups: Sequence[int], microbatches: int) -> str:
@@ -18,17 +20,8 @@ def schedule_text(warmups: Sequence[int], microbatches: int) -> str:
 
     Stages and micro-batches count from 0.
     """
+    orders = Orders(warmups=tuple(warmups), microbatches=microbatches)
     return "".join(
-        ",".join(_passes(stage, warmup, microbatches)) + "\n"
-        for stage, warmup in enumerate(warmups)
+        ",".join(f"{stage}{kind}{number}" for kind, number in orders.of(stage)) + "\n"
+        for stage in range(orders.stages)
     )
-
-
-def _passes(stage: int, warmup: int, microbatches: int) -> Iterator[str]:
-    first = min(warmup, microbatches)
-    for number in range(first):
-        yield f"{stage}F{number}"
-    for number in range(microbatches):
-        yield f"{stage}B{number}"
-        if first + number < microbatches:
-            yield f"{stage}F{first + number}"

@@ -241,8 +241,8 @@ class Boundaries:
         for side, channel in self.into.items():
             sender = (self.place.stage + (1 if side == "behind" else -1)) % stages
             facing = "before" if side == "behind" else "behind"
-            for kind, number in self.passes.order(sender):
-                if kind == "W" or self.passes.target(kind, sender, number) != facing:
+            for kind, number in self.passes.of(sender):
+                if kind == "W" or self.passes.goes_to(kind, sender, number) != facing:
                     continue
                 self.coming[side, kind, number] = channel.receive(kind, number)
 
@@ -256,7 +256,7 @@ class Boundaries:
         kind
             ``F`` or ``B``.
         """
-        source = self.passes.source(kind, self.place.stage, number)
+        source = self.passes.comes_from(kind, self.place.stage, number)
         assert source is not None
         side, sent = source
         if side == "here":
@@ -282,7 +282,7 @@ class Boundaries:
         ValueError
             A unit has returned something else.
         """
-        side = self.passes.target(kind, self.place.stage, number)
+        side = self.passes.goes_to(kind, self.place.stage, number)
         assert side is not None
         if side == "here":
             self.staying[kind, number] = x

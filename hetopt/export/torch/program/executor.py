@@ -93,7 +93,7 @@ class Executor:
         self.boundaries.start()
         own = batch[job.first_sequence : job.first_sequence + job.batch]
         microbatches = own.chunk(job.microbatches)
-        for kind, number in self.passes.order(self.place.stage):
+        for kind, number in self.passes.of(self.place.stage):
             chunk, microbatch = self.passes.chunk_and_microbatch(number)
             is_last = microbatch == job.microbatches - 1
             if kind == "F":

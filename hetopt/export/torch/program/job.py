@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .passes import FoldedPasses, Passes, SplitPasses
+from .passes import Passes
 
 #: Units of a layer where stages may begin inside of it (granularity ``block``).
 BLOCKS = ("attention", "mlp-up", "mlp-down")
@@ -253,11 +253,12 @@ class Job:
     @property
     def passes(self) -> Passes:
         """The order in which stages run their passes."""
-        kinds = {None: Passes, "zb-h1": SplitPasses, "zb-v": FoldedPasses}
-        return kinds[self.zero_bubble](
+        return Passes(
             warmups=tuple(stage.warmup for stage in self.stages),
             microbatches=self.microbatches,
             chunks=self.chunks,
+            folded=self.is_folded,
+            splits=self.zero_bubble is not None,
         )
 
     @property
