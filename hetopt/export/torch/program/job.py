@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .orders import FOLDED_CHUNKS
 from .passes import Passes
 
 #: Units of a layer where stages may begin inside of it (granularity ``block``).
@@ -256,7 +257,7 @@ class Job:
         return Passes(
             warmups=tuple(stage.warmup for stage in self.stages),
             microbatches=self.microbatches,
-            chunks=self.chunks,
+            chunks=FOLDED_CHUNKS if self.is_folded else self.chunks,
             folded=self.is_folded,
             splits=self.zero_bubble is not None,
         )
