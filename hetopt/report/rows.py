@@ -117,7 +117,7 @@ def boundary_rows(
             clusters=(stage.cluster, after.cluster),
             resharding=stage.resharding or "",
             transfer_ms=times.every_transfer_ns[index] / NS_PER_MS,
-            occupancy_ms=times.every_occupancy_ns[index] / NS_PER_MS,
+            occupancy_ms=times.occupancy_ns[index] // times.merged / NS_PER_MS,
         )
         use = None if problem is None else boundary_use(problem, stage, after)
         if use is not None:

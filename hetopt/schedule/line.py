@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from hetopt.schedule.orders import FOLDED_CHUNKS
 from hetopt.schedule.schedules import rule_of
 
 if TYPE_CHECKING:
@@ -124,7 +123,6 @@ def _routes(times: PipelineTimes) -> tuple[list[int], list[list[tuple[int, int]]
     every: list[list[tuple[int, int]]] = []
     p = times.stages
     shares = () if times.sharing is None else times.sharing.shares
-    halves = 1 if times.fold is None else FOLDED_CHUNKS
     for each in times.lengths:
         omegas = each.alone_occupancy_ns
         for boundary, down in np.ndindex(p, 2):
@@ -138,7 +136,7 @@ def _routes(times: PipelineTimes) -> tuple[list[int], list[list[tuple[int, int]]
                 if boundary in share.boundaries:
                     outward = share.outward[share.boundaries.index(boundary)]
                     way = 2 * (p + number) + (bool(down) == outward)
-                    ways.append((way, share.service_ns // halves))
+                    ways.append((way, share.service_ns // times.merged))
             every.append(ways)
     return kappas, every
 

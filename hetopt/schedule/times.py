@@ -11,6 +11,8 @@ from hetopt.schedule.orders import FOLDED_CHUNKS, Orders
 from hetopt.schedule.schedules import rule_of
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from hetopt.problem.training.choices import ScheduleName
     from hetopt.schedule.shares import Sharing
 
@@ -154,86 +156,62 @@ class PipelineTimes:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "microbatches", index(self.microbatches))
-        if self.microbatches < 1:
-            msg = f"microbatches is {self.microbatches}, expected at least 1"
-            raise ValueError(msg)
-        stages = len(self.forward_ns)
-        if not stages:
-            msg = "a pipeline needs at least one stage"
-            raise ValueError(msg)
-        if rule_of(self.schedule).interleaved != (self.chunks is not None):
-            msg = f"{self.schedule} with {'no' if self.chunks is None else 'several'}"
-            raise ValueError(f"{msg} chunks")
-        self._check_weights()
-        self._check_fold()
-        if self.chunks is not None and (stages == 1 or self.microbatches % stages):
-            msg = (
-                f"{stages} stages of several chunks and {self.microbatches} "
-                "micro-batches, expected a multiple of at least 2 stages"
-            )
-            raise ValueError(msg)
-        for name in _PER_STAGE + _PER_BOUNDARY:
-            values = tuple(map(index, getattr(self, name)))
-            object.__setattr__(self, name, values)
-            length = stages - (name in _PER_BOUNDARY)
-            if len(values) != length:
-                msg = (
-                    f"{name} has {len(values)} entries, "
-                    f"expected {length} for {stages} stages"
-                )
-                raise ValueError(msg)
-            least = 1 if name == "warmups" else 0
-            if values and min(values) < least:
-                msg = f"{name} holds {min(values)}, expected at least {least}"
-                raise ValueError(msg)
-        self._check_mixed()
+        for name in (*_PER_STAGE, *_PER_BOUNDARY, "weight_ns"):
+            if (values := getattr(self, name)) is not None:
+                object.__setattr__(self, name, tuple(map(index, values)))
+        for fault in self._faults():
+            raise ValueError(fault)
 
-    def _check_mixed(self) -> None:
-        """Raise ValueError if ``mixed`` is inconsistent with this pipeline."""
-        if not self.mixed:
-            return
-        if not rule_of(self.schedule).mixes:
-            msg = f"{self.schedule} with sequences of several lengths"
-            raise ValueError(msg)
+    def _faults(self) -> Iterator[str]:
+        """Yield what does not fit, in order of importance."""
+        rule, p, q = rule_of(self.schedule), self.stages, self.microbatches
+        if q < 1:
+            yield f"microbatches is {q}, expected at least 1"
+        if not p:
+            yield "a pipeline needs at least one stage"
+        if rule.interleaved != (self.chunks is not None):
+            several = "no" if self.chunks is None else "several"
+            yield f"{self.schedule} with {several} chunks"
+        if rule.splits != (self.weight_ns is not None):
+            apart = "not apart" if self.weight_ns is None else "apart"
+            yield f"{self.schedule} with gradients of weights {apart}"
+        if rule.folded != (self.fold is not None):
+            folded = "not folded" if self.fold is None else "folded"
+            yield f"{self.schedule} with stages that are {folded}"
+        if self.fold is not None and q <= p:
+            yield (
+                f"{p} folded stages and {q} micro-batches, expected more micro-batches "
+                "than stages"
+            )
+        if self.chunks is not None and (p == 1 or q % p):
+            yield (
+                f"{p} stages of several chunks and {q} micro-batches, expected a "
+                "multiple of at least 2 stages"
+            )
+        for name in (*_PER_STAGE, *_PER_BOUNDARY, "weight_ns"):
+            values = getattr(self, name)
+            count = p - (name in _PER_BOUNDARY)
+            least = 1 if name == "warmups" else 0
+            if values is None:
+                continue
+            if len(values) != count:
+                yield (
+                    f"{name} has {len(values)} entries, expected {count} for {p} stages"
+                )
+            if values and min(values) < least:
+                yield f"{name} holds {min(values)}, expected at least {least}"
+        for weight, backward in zip(self.later_ns, self.backward_ns, strict=True):
+            if 2 * weight > backward:
+                yield f"weight_ns holds {weight}, expected at most half of {backward}"
+        if self.mixed and not rule.mixes:
+            yield f"{self.schedule} with sequences of several lengths"
         for each in self.mixed:
             same = (each.schedule, each.warmups) == (self.schedule, self.warmups)
             if not same or each.mixed or each.sharing is not None:
-                raise ValueError("lengths differ in their stages, warm-ups or schedule")
+                yield "lengths differ in their stages, warm-ups or schedule"
         total = sum(each.microbatches for each in self.mixed)
-        if total != self.microbatches:
-            msg = f"lengths have {total} micro-batches, expected {self.microbatches}"
-            raise ValueError(msg)
-
-    def _check_weights(self) -> None:
-        """Convert ``weight_ns`` to Python integers; ValueError if it is invalid."""
-        weights = self.weight_ns
-        if rule_of(self.schedule).splits != (weights is not None):
-            apart = "not apart" if weights is None else "apart"
-            msg = f"{self.schedule} with gradients of weights {apart}"
-            raise ValueError(msg)
-        if weights is None:
-            return
-        object.__setattr__(self, "weight_ns", tuple(map(index, weights)))
-        if len(weights) != len(self.backward_ns):
-            msg = f"weight_ns has {len(weights)} entries"
-            raise ValueError(f"{msg}, expected {len(self.backward_ns)}")
-        for weight, backward in zip(weights, self.backward_ns, strict=True):
-            if not 0 <= 2 * weight <= backward:
-                msg = f"weight_ns holds {weight}, expected at most half of {backward}"
-                raise ValueError(msg)
-
-    def _check_fold(self) -> None:
-        """Raise ValueError if ``fold`` does not suit the schedule or the counts."""
-        if rule_of(self.schedule).folded != (self.fold is not None):
-            folded = "not folded" if self.fold is None else "folded"
-            msg = f"{self.schedule} with stages that are {folded}"
-            raise ValueError(msg)
-        if self.fold is not None and self.microbatches <= self.stages:
-            msg = (
-                f"{self.stages} folded stages and {self.microbatches} micro-batches, "
-                "expected more micro-batches than stages"
-            )
-            raise ValueError(msg)
+        if self.mixed and total != q:
+            yield f"lengths have {total} micro-batches, expected {q}"
 
     @property
     def stages(self) -> int:
@@ -276,53 +254,34 @@ class PipelineTimes:
         )
 
     @property
-    def every_transfer_ns(self) -> tuple[int, ...]:
-        """Kappa of each single transfer; with several chunks the way back's last."""
-        if self.fold is not None:
-            return tuple(both // FOLDED_CHUNKS for both in self.transfer_ns)
-        if self.chunks is None:
-            return self.transfer_ns
-        return *self.transfer_ns, self.chunks.way_back_ns
+    def merged(self) -> int:
+        """How many transfers the times of a boundary are the sum of: 2 if folded."""
+        return 1 if self.fold is None else FOLDED_CHUNKS
 
     @property
-    def every_occupancy_ns(self) -> tuple[int, ...]:
-        """Omega of each single transfer, without the way back's."""
-        if self.fold is None:
-            return self.occupancy_ns
-        return tuple(both // FOLDED_CHUNKS for both in self.occupancy_ns)
+    def every_transfer_ns(self) -> tuple[int, ...]:
+        """Kappa of each single transfer; with several chunks the way back's last."""
+        back = () if self.chunks is None else (self.chunks.way_back_ns,)
+        return tuple(kappa // self.merged for kappa in (*self.transfer_ns, *back))
 
     @property
     def alone_occupancy_ns(self) -> tuple[int, ...]:
         """Omega of each single transfer, if nothing is shared; the way back's last."""
+        back = () if self.chunks is None else (self.chunks.way_back_occupancy_ns,)
+        found = (*self.occupancy_ns, *back)
         if self.sharing is not None:
             found = self.sharing.occupancy_ns
-        elif self.chunks is not None:
-            found = (*self.occupancy_ns, self.chunks.way_back_occupancy_ns)
-        else:
-            found = self.occupancy_ns
-        halves = 1 if self.fold is None else FOLDED_CHUNKS
-        return tuple(omega // halves for omega in found)
+        return tuple(omega // self.merged for omega in found)
 
     @property
     def round_trip_ns(self) -> tuple[int, ...]:
         """Forward plus backward time of each stage (tau of MODEL.md); length p."""
-        return tuple(
-            forward + backward
-            for forward, backward in zip(self.forward_ns, self.backward_ns, strict=True)
-        )
+        return tuple(map(sum, zip(self.forward_ns, self.backward_ns, strict=True)))
 
     @property
     def later_ns(self) -> tuple[int, ...]:
         """Part of each stage's backward time that runs later (w); 0 if none does."""
         return self.weight_ns or (0,) * self.stages
-
-    @property
-    def postponed(self) -> tuple[int, ...]:
-        """By how many micro-batches each stage's weight gradients are late; length p.
-
-        As many as there are stages before it, so that all stages hold p micro-batches.
-        """
-        return tuple(max(0, self.stages - warmup) for warmup in self.warmups)
 
     def durations_ns(self, stage: int) -> tuple[list[int], list[int]]:
         """Return forward and backward time of each chunk of a stage.
