@@ -12,7 +12,7 @@ from hetopt.check import check_plan
 from hetopt.check.plan.schedule import times as checked_times
 from hetopt.check.plan.schedule.times import Times, closed_form, simulate, warmups
 from hetopt.pricing.price import price
-from hetopt.schedule import simulator
+from hetopt.schedule import run as running
 from tests.oracle import brute_force
 from tests.oracle.instances import make_instance
 from tests.schedule.pipelines import pipelines
@@ -74,7 +74,7 @@ def test_compiled_passes_end_as_plain_python_ones(drawn: PipelineTimes) -> None:
         sync=drawn.sync_ns,
     )
     plain = simulate(times, drawn.warmups)
-    assert plain == simulator.simulate(drawn).makespan_ns
+    assert plain == running.simulate(drawn).makespan_ns
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(checked_times, "PAYS_FROM", 0)
         assert simulate(times, drawn.warmups) == plain
