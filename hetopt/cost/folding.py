@@ -15,6 +15,8 @@ gradients. Then a stage holds at most
 
 and with p known the first term counts as state (``with_both_chunks``). The bound is not
 tight if in some of a stage's pairs the first unit takes more and in others the second.
+Under schedules that repeat a building block, a stage holds at most h passes, and h' on
+one of its chunks, so at most (h - h') (A + A') + (2 h' - h) max(A, A'), all as state.
 """
 
 from __future__ import annotations
@@ -29,8 +31,7 @@ from hetopt.cost.table.cluster import ClusterTable
 from hetopt.cost.table.ticks import TOO_LONG_NS
 from hetopt.errors import InputError
 from hetopt.problem.quantity import TOO_MANY_BYTES
-from hetopt.problem.training.choices import FOLDED
-from hetopt.schedule.orders import FOLDED_CHUNKS
+from hetopt.schedule.orders import BLOCKS, FOLDED_CHUNKS, most_ahead
 from hetopt.schedule.shares import SharedLinks
 from hetopt.schedule.warmup import held_at_ends
 
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
 
     from hetopt.cost.table.slice import TableSlice
     from hetopt.cost.table.table import CostTable
+    from hetopt.problem.training.choices import ScheduleName
 
     Ints = NDArray[np.int64]
 
@@ -119,7 +121,7 @@ def pairs_of(units: Sequence[str], cuts: Sequence[str]) -> list[tuple[str, str]]
 
 
 def _refuse(fault: str) -> None:
-    msg = f"zb-v folds the model in two, {fault}; or use another schedule"
+    msg = f"the schedule folds the model in two, {fault}; or use another schedule"
     raise InputError(msg, field="training.schedule")
 
 
@@ -148,12 +150,14 @@ def folded(table: CostTable) -> CostTable:
         body=(*table.body, *inside),
         units=tuple(own + pairs.index(pair) for pair in found),
         cuts=table.cuts[: len(found) - 1],
-        slices=tuple(_slice(part, numbers) for part in table.slices),
+        slices=tuple(_slice(part, numbers, table.schedule) for part in table.slices),
         pairs=numbers,
     )
 
 
-def _slice(part: TableSlice, pairs: tuple[tuple[int, int], ...]) -> TableSlice:
+def _slice(
+    part: TableSlice, pairs: tuple[tuple[int, int], ...], schedule: ScheduleName
+) -> TableSlice:
     shared = part.shared
     if shared is not None:
         shared = SharedLinks(
@@ -168,6 +172,7 @@ def _slice(part: TableSlice, pairs: tuple[tuple[int, int], ...]) -> TableSlice:
         tied_ns=None,
         shared=shared,
         pairs=pairs,
+        folds=schedule,
     )
 
 
@@ -216,16 +221,26 @@ def with_both_chunks(
         p, less than q.
     """
     assert part.pairs is not None
+    assert part.folds is not None
     first, second = np.array(part.pairs).T
     at_ends = ends[-len(first) :]
-    down, up = held_at_ends(FOLDED, stages, part.microbatches, FOLDED_CHUNKS)
+    down, up = held_at_ends(part.folds, stages, part.microbatches, FOLDED_CHUNKS)
+    block = BLOCKS[part.folds]
 
     def hold(own: ClusterTable) -> ClusterTable:
         assert own.weight_bytes is not None
         held = np.maximum(own.activation_bytes, own.weight_bytes)
         here, back = held[:, first], held[:, second]
-        rest = np.where(at_ends, down * here + up * back, stages * (here + back))
-        more = np.where(at_ends, 0, np.maximum(here - back, 0))
+        both, more = stages * (here + back), np.maximum(here - back, 0)
+        if block:
+            passes, first_passes = map(
+                max, zip(*most_ahead(block, stages), strict=True)
+            )
+            both = (passes - first_passes) * (here + back)
+            both += (2 * first_passes - passes) * np.maximum(here, back)
+            more = np.zeros_like(more)
+        rest = np.where(at_ends, down * here + up * back, both)
+        more = np.where(at_ends, 0, more)
         state, activation = own.state_bytes.copy(), own.activation_bytes.copy()
         state[:, -len(first) :] += rest
         activation[:, -len(first) :] = more

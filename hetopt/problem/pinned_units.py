@@ -26,7 +26,7 @@ def units_fault(
     """
     path: FieldPath = ("pin", "units")
     total = len(model.units)
-    is_folded = training.schedule == FOLDED
+    is_folded = training.schedule in FOLDED
     if total % 2 if is_folded else (total - 2) % training.chunks:
         return None
     placed, what = _placed(total, training)
@@ -50,7 +50,7 @@ def _placed(total: int, training: Training) -> tuple[int, str]:
     total
         Units of the model.
     """
-    if training.schedule == FOLDED:
+    if training.schedule in FOLDED:
         pairs = total // 2
         return pairs, f"{pairs} pairs (embedding and head, {pairs - 1} of layers)"
     inside = (total - 2) // training.chunks

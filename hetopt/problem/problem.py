@@ -122,7 +122,7 @@ class Problem(Shown):
         At least 2 with several chunks: these go on from the last stage to the first.
         """
         chunks = self.training.chunks
-        parts = 2 if self.training.schedule == FOLDED else chunks
+        parts = 2 if self.training.schedule in FOLDED else chunks
         body = (len(self.model.units) - 2) // parts
         devices = sum(cluster.devices for cluster in self.clusters)
         return tuple(
@@ -146,7 +146,7 @@ class Problem(Shown):
 
     def has_program(self, p: int, q: int) -> bool:
         """Whether a plan may have this p of ``stage_counts`` and q."""
-        if self.training.schedule == FOLDED:
+        if self.training.schedule in FOLDED:
             return q > p
         return self.training.chunks == 1 or q % p == 0
 

@@ -13,10 +13,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from hetopt.cost.table.ticks import TICK_S
-from hetopt.problem.training.choices import INTERLEAVED
 from hetopt.schedule.orders import FOLDED_CHUNKS
 from hetopt.schedule.run import simulate
-from hetopt.schedule.schedules import FREE
 from hetopt.schedule.times import Chunks, Fold, PipelineTimes
 
 if TYPE_CHECKING:
@@ -96,18 +94,19 @@ def explain_run(times: PipelineTimes, measured: Measured) -> Explained:
     )
 
 
-def replayed_s(measured: Measured, warmups: Sequence[int], microbatches: int) -> float:
+def replayed_s(
+    measured: Measured,
+    warmups: Sequence[int],
+    microbatches: int,
+    schedule: ScheduleName,
+) -> float:
     """Return the simulated time of an iteration with measured durations only."""
     transfer, fold, weight_ns = (
         _boundaries(measured),
         _fold(measured),
         _weights(measured),
     )
-    schedule: ScheduleName = FREE.name if measured.chunks is None else INTERLEAVED
-    if weight_ns is not None:
-        schedule = "zb-h1" if fold is None else "zb-v"
     times = PipelineTimes(
-        # Only the closed form depends on it, and that is not used here.
         schedule=schedule,
         microbatches=microbatches,
         forward_ns=_ticks([stage.forward_s for stage in measured.stages]),

@@ -13,6 +13,7 @@ This file imports nothing of hetopt, so that training programs can take it along
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 
 #: Chunks of a folded stage.
 FOLDED_CHUNKS = 2
+#: Building blocks of schedules that fold the model in two; ZB-V has none.
+BLOCKS = {"zb-v": "", "v-half": "half", "v-min": "min"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -46,6 +49,9 @@ class Orders:
         of folded stages does not depend on it. Length p.
     microbatches, chunks
         q and v; with v > 1, q is a multiple of p unless stages are folded (v = 2).
+    block
+        Of folded stages: the building block that their order repeats (``half`` or
+        ``min``); empty under ZB-V.
     splits
         Whether gradients of weights are passes of their own.
     blocking
@@ -56,6 +62,7 @@ class Orders:
     microbatches: int
     chunks: int = 1
     folded: bool = False
+    block: str = ""
     splits: bool = False
     blocking: bool = False
 
@@ -71,6 +78,8 @@ class Orders:
 
     def of(self, stage: int) -> Iterator[Pass]:
         """Yield the passes of a stage, in order."""
+        if self.block:
+            return iter(_repeated(self.block, self.stages, self.microbatches)[stage])
         if self.folded:
             return _folded(stage, self.stages, self.microbatches)
         if self.blocking and self.stages > 1:
@@ -187,6 +196,15 @@ class Orders:
         """
         return self.target("B" if kind == "F" else "F", stage, number)
 
+    def ahead(self, stage: int) -> int:
+        """Return the forwards of a stage's first chunk before its first backward."""
+        kinds = [
+            kind
+            for kind, number in self.of(stage)
+            if not self.chunk_and_microbatch(number)[0]
+        ]
+        return kinds.index("B")
+
     def most_held(self, stage: int, chunk: int, until: str) -> int:
         """Return how many micro-batches a chunk of a stage holds at once, at most.
 
@@ -241,3 +259,121 @@ def _folded(stage: int, stages: int, microbatches: int) -> Iterator[Pass]:
     yield from run(*[("B", 0), ("B", 1)] * stage)
     yield from run(*[("B", 0), ("W", 0)] * rest)
     yield from run(*[("W", 1)] * stage, *[("W", 0)] * stage)
+
+
+def _starts(block: str, stage: int, stages: int) -> dict[tuple[str, int], int]:
+    """Return when a stage runs the passes of micro-batch 0, by kind and chunk.
+
+    All passes take 1, and a micro-batch follows every 6 (Qi et al., "Pipeline
+    Parallelism with Controllable Memory", 2024, section 3: V-Half and V-Min).
+    """
+    p, i = stages, stage
+    if block == "half":
+        late = 0 if p % 2 else 3
+        at = 2 * i, 3 * p - i - 2, 3 * p + late + 2 * i - 1, 6 * p + late - i - 2
+    else:
+        late = 0 if p % 3 else 2
+        at = i, 2 * p - i - 1, 2 * p + late + i, 4 * p + late - i - 1
+    return dict(zip((("F", 0), ("F", 1), ("B", 1), ("B", 0)), at, strict=True))
+
+
+@lru_cache(maxsize=256)
+def most_ahead(block: str, stages: int) -> tuple[tuple[int, int], ...]:
+    """Return how many passes each stage holds at most, and how many on its first chunk.
+
+    Those of the repeated block, with each ``W`` in the first free place after its
+    ``B``.
+    """
+    found = []
+    for stage in range(stages):
+        begun = sorted(
+            (6 * m + at, kind, chunk)
+            for (kind, chunk), at in _starts(block, stage, stages).items()
+            for m in range(2 * stages + 2)
+        )
+        held, most, waiting, now = [0, 0], [0, 0], [], 0
+        for at, kind, chunk in begun:
+            while waiting and now < at:
+                held[waiting.pop(0)] -= 1
+                now += 1
+            now = at + 1
+            if kind == "F":
+                held[chunk] += 1
+            else:
+                waiting.append(chunk)
+            most = [max(most[0], sum(held)), max(most[1], held[0])]
+        found.append((most[0], most[1]))
+    return tuple(found)
+
+
+@lru_cache(maxsize=64)
+def _repeated(
+    block: str, stages: int, microbatches: int
+) -> tuple[tuple[Pass, ...], ...]:
+    """Return the passes of all stages that repeat a building block.
+
+    All passes take 1. A stage runs the pass that the block has first of those that it
+    can run; ``W`` when there is none. Before the first stage's first ``B`` on its first
+    chunk and after its last ``F``, passes may run earlier than in the block, but a
+    stage never holds more (the paper's reordering of warm-up and cool-down, greedy).
+    """
+    orders: list[list[Pass]] = [[] for _ in range(stages)]
+    starts = [_starts(block, stage, stages) for stage in range(stages)]
+    numbers = [dict.fromkeys(each, 0) for each in starts]
+    waiting: list[list[int]] = [[] for _ in range(stages)]
+    held = [[0, 0] for _ in range(stages)]
+    most = most_ahead(block, stages)
+    steady = range(starts[0]["B", 0], starts[0]["F", 0] + 6 * (microbatches - 1) + 1)
+    whole = Orders(
+        warmups=(1,) * stages,
+        microbatches=microbatches,
+        chunks=FOLDED_CHUNKS,
+        folded=True,
+    )
+    done: set[tuple[str, int, int]] = set()
+
+    def can_run(stage: int, kind: str, chunk: int, now: int) -> bool:
+        m = numbers[stage][kind, chunk]
+        if m == microbatches:
+            return False
+        if now in steady and starts[stage][kind, chunk] + 6 * m > now:
+            return False
+        if kind == "F":
+            room = most[stage][0] - sum(held[stage])
+            other = ("F", 1 - chunk)
+            due = starts[stage][other] + 6 * numbers[stage][other]
+            # The last place is for the one that the block has first.
+            if room < 1 or (room == 1 and due < starts[stage][kind, chunk] + 6 * m):
+                return False
+            if chunk == 0 and held[stage][0] >= most[stage][1]:
+                return False
+        number = FOLDED_CHUNKS * m + chunk
+        needed = whole.source(kind, stage, number)
+        if needed is None:
+            return kind == "F" or ("F", stage, number) in done
+        return (kind, *needed) in done
+
+    now = 0
+    while any(len(each) < 6 * microbatches for each in orders):
+        ran = []
+        for stage, own in enumerate(starts):
+            ready = [key for key in own if can_run(stage, *key, now)]
+            if ready:
+                kind, chunk = min(
+                    ready, key=lambda key: own[key] + 6 * numbers[stage][key]
+                )
+                number = FOLDED_CHUNKS * numbers[stage][kind, chunk] + chunk
+                numbers[stage][kind, chunk] += 1
+                held[stage][chunk] += kind == "F"
+                if kind == "B":
+                    waiting[stage].append(number)
+            elif waiting[stage]:
+                kind, number = "W", waiting[stage].pop(0)
+                held[stage][number % FOLDED_CHUNKS] -= 1
+            else:
+                continue
+            orders[stage].append((kind, number))
+            ran.append((kind, stage, number))
+        done.update(ran)
+        now += 1
+    return tuple(map(tuple, orders))

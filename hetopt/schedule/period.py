@@ -115,6 +115,8 @@ def _violated_window(times: PipelineTimes, period: Fraction) -> Fraction | None:
     # Everything is multiplied by the denominator, so that the recursion uses integers.
     limit, scale = period.numerator, period.denominator
     deltas = [here - after for here, after in pairwise(times.warmups)]
+    if times.fold is not None:
+        deltas = [rule_of(times.schedule).inside] * (times.stages - 1)
     worst: Fraction | None = None
     length = shift = 0
     apart = times.later_ns

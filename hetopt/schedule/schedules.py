@@ -58,7 +58,8 @@ class ScheduleRule:
     folded
         Whether stages hold two chunks, the second on the way back
         (``hetopt.schedule.orders``); ``splits`` is then true as well. W counts
-        micro-batches on the first chunk, and every stage runs p of them ahead.
+        micro-batches on the first chunk, as the order has them; the closed form has
+        deltas of 1.
     """
 
     name: ScheduleName
@@ -143,6 +144,9 @@ _ALL = (
     ScheduleRule(name="interleaved-1f1b", inside=2, across=2, interleaved=True),
     ScheduleRule(name="zb-h1", inside=1, across=1, splits=True),
     ScheduleRule(name="zb-v", inside=1, across=1, splits=True, folded=True),
+    # Qi et al., "Pipeline Parallelism with Controllable Memory" (2024).
+    ScheduleRule(name="v-half", inside=1, across=1, splits=True, folded=True),
+    ScheduleRule(name="v-min", inside=1, across=1, splits=True, folded=True),
     ScheduleRule(name="gpipe", inside=0, across=0, all_first=True),
     ScheduleRule(name="auto", inside=0, across=0, free=True, also="gpipe"),
 )

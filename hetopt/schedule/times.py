@@ -7,7 +7,7 @@ from operator import index
 from typing import TYPE_CHECKING
 
 from hetopt.base.words import counted
-from hetopt.schedule.orders import FOLDED_CHUNKS, Orders
+from hetopt.schedule.orders import BLOCKS, FOLDED_CHUNKS, Orders, most_ahead
 from hetopt.schedule.schedules import rule_of
 
 if TYPE_CHECKING:
@@ -249,6 +249,7 @@ class PipelineTimes:
             microbatches=self.microbatches,
             chunks=self.passes // self.microbatches,
             folded=self.fold is not None,
+            block=BLOCKS.get(self.schedule, ""),
             splits=self.weight_ns is not None,
             blocking=bool(rule_of(self.schedule).blocking),
         )
@@ -335,6 +336,8 @@ class PipelineTimes:
         """Most passes a stage holds at once: forwards whose backward has not run."""
         if self.fold is None:
             return self.inflight
+        if block := self.orders.block:
+            return tuple(passes for passes, _ in most_ahead(block, self.stages))
         return (FOLDED_CHUNKS * self.stages,) * self.stages
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from hetopt.schedule.orders import Orders
+from hetopt.schedule.orders import BLOCKS, FOLDED_CHUNKS, Orders
 from hetopt.schedule.schedules import rule_of
 
 if TYPE_CHECKING:
@@ -64,6 +64,17 @@ def warmup_counts(
         raise ValueError(msg)
     if rule.all_first:
         return (microbatches,) * stages
+    if block := BLOCKS.get(schedule):
+        orders = Orders(
+            warmups=(1,) * stages,
+            # Counts are the same for all larger q.
+            microbatches=stages + 1,
+            chunks=FOLDED_CHUNKS,
+            folded=True,
+            block=block,
+            splits=True,
+        )
+        return tuple(map(orders.ahead, range(stages)))
     longest = max(*round_trip_ns, *transfer_ns, 0)
     counts = [1 + (stages if rule.folded else held_ahead(stages, chunks))]
     for kappa, crossing in zip(reversed(transfer_ns), reversed(crosses), strict=True):
@@ -105,6 +116,7 @@ def held_at_ends(
         microbatches=microbatches,
         chunks=chunks,
         folded=rule.folded,
+        block=BLOCKS.get(schedule, ""),
         splits=rule.splits,
     )
     until = "W" if rule.splits else "B"

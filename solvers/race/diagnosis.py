@@ -75,7 +75,7 @@ def why_infeasible(
 
 def _without_stages(problem: Problem) -> str:
     """Say why no number of stages is possible."""
-    chunks, is_folded = problem.training.chunks, problem.training.schedule == FOLDED
+    chunks, is_folded = problem.training.chunks, problem.training.schedule in FOLDED
     least = min(chunks, 2)
     body = (len(problem.model.units) - 2) // (2 if is_folded else chunks)
     devices = sum(cluster.devices for cluster in problem.clusters)
@@ -101,9 +101,9 @@ def _without_stages(problem: Problem) -> str:
 
 def _without_programs(problem: Problem) -> str:
     """Say why no permitted numbers of stages and micro-batches go together."""
-    if problem.training.schedule == FOLDED:
+    if problem.training.schedule in FOLDED:
         return (
-            "training.schedule: zb-v needs more micro-batches than stages, but no "
+            f"training.schedule: {problem.training.schedule} needs more micro-batches than stages, but no "
             "permitted number of micro-batches exceeds a permitted number of stages; "
             "permit more micro-batches, or use another schedule"
         )

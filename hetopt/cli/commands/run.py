@@ -108,7 +108,7 @@ def _run_folder(options: argparse.Namespace) -> int:
     read = read_bundle(Path(options.problem))
     found = _measure(Path(options.problem), options)
     warmups = [stage.warmup or 1 for stage in read.stages]
-    replayed = replayed_s(found.measured, warmups, read.microbatches)
+    replayed = replayed_s(found.measured, warmups, read.microbatches, read.schedule)
     emit(draw(measured_report(found.measured, replayed), sys.stdout))
     emit(f"wrote {options.measured}")
     return 0

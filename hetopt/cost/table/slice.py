@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hetopt.cost.table.cluster import ClusterTable
+    from hetopt.problem.training.choices import ScheduleName
     from hetopt.schedule.shares import SharedLinks
 
 
@@ -55,6 +56,8 @@ class TableSlice:
         With folded stages (``hetopt.cost.folding``), the kinds of the two units that
         each of the last kinds stands for; times of boundaries are then those of both
         chunks. None with any other schedule.
+    folds
+        The schedule, if it folds; what stages hold depends on it.
     way_back
         With several chunks, the cut class from the last stage back to the first.
     shared
@@ -75,6 +78,7 @@ class TableSlice:
     ahead: int = 0
     way_back: int | None = None
     pairs: tuple[tuple[int, int], ...] | None = None
+    folds: ScheduleName | None = None
 
     @property
     def passes(self) -> int:

@@ -77,7 +77,13 @@ class TableReader(PairReader):
         chunks, way_back = self._chunks(top, cut_classes)
         pairs = self._pairs(top)
         slices = tuple(
-            replace(part, chunks=chunks, way_back=way_back, pairs=pairs)
+            replace(
+                part,
+                chunks=chunks,
+                way_back=way_back,
+                pairs=pairs,
+                folds=None if pairs is None else self.schedule,
+            )
             for part in self._folded(slices, pairs)
         )
         return CostTable(

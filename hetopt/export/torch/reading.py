@@ -82,7 +82,7 @@ def read_torch(folder: Path) -> PipelineReadBack:
     says = _says(job, experts)
     read = stages_of(
         _places(folder, degrees),
-        _layers(job, chunks, folded=zero_bubble == "zb-v"),
+        _layers(job, chunks, folded=zero_bubble in FOLDED),
         degrees,
         [job.choice(n, "recompute", RECOMPUTE) for n in stages],
     )

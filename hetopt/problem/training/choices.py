@@ -20,6 +20,8 @@ ScheduleName = Literal[
     "interleaved-1f1b",
     "zb-h1",
     "zb-v",
+    "v-half",
+    "v-min",
     "gpipe",
     "auto",
 ]
@@ -35,6 +37,6 @@ SCHEDULES: tuple[ScheduleName, ...] = SCHEDULE_CHOICES[:-1]
 INTERLEAVED: ScheduleName = "interleaved-1f1b"
 #: The only schedule whose warm-ups depend on times: ``Training.warmup_epsilon``.
 ADAPTIVE: ScheduleName = "h-1f1b"
-#: The only schedule that folds the model in two: every stage has two chunks.
-FOLDED: ScheduleName = "zb-v"
+#: Schedules that fold the model in two: every stage has two chunks.
+FOLDED: tuple[ScheduleName, ...] = ("zb-v", "v-half", "v-min")
 RESHARDING: tuple[Resharding, ...] = get_args(Resharding)

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .orders import FOLDED_CHUNKS
+from .orders import BLOCKS, FOLDED_CHUNKS
 from .passes import Passes
 
 #: Units of a layer where stages may begin inside of it (granularity ``block``).
@@ -134,8 +134,8 @@ class Job:
     chunks
         Parts of the model that every stage holds.
     zero_bubble
-        ``zb-h1`` or ``zb-v`` if gradients of weights run later; else None. Under
-        ``zb-v`` the pipeline is folded: each stage holds a second chunk of the model.
+        The schedule, if gradients of weights run later; else None. Under ``zb-v``,
+        ``v-half`` and ``v-min`` the pipeline is folded: each stage holds a second chunk of the model.
     """
 
     model: dict[str, Any]
@@ -259,13 +259,14 @@ class Job:
             microbatches=self.microbatches,
             chunks=FOLDED_CHUNKS if self.is_folded else self.chunks,
             folded=self.is_folded,
+            block=BLOCKS.get(self.zero_bubble or "", ""),
             splits=self.zero_bubble is not None,
         )
 
     @property
     def is_folded(self) -> bool:
         """Whether micro-batches come back up the pipeline."""
-        return self.zero_bubble == "zb-v"
+        return self.zero_bubble in BLOCKS
 
     @property
     def ties_ends(self) -> bool:
