@@ -31,7 +31,7 @@ from hetopt.cost.table.cluster import ClusterTable
 from hetopt.cost.table.ticks import TOO_LONG_NS
 from hetopt.errors import InputError
 from hetopt.problem.quantity import TOO_MANY_BYTES
-from hetopt.schedule.orders import BLOCKS, FOLDED_CHUNKS, most_ahead
+from hetopt.schedule.orders import FOLDED_CHUNKS, FOLDS, most_ahead
 from hetopt.schedule.shares import SharedLinks
 from hetopt.schedule.warmup import held_at_ends
 
@@ -225,7 +225,7 @@ def with_both_chunks(
     first, second = np.array(part.pairs).T
     at_ends = ends[-len(first) :]
     down, up = held_at_ends(part.folds, stages, part.microbatches, FOLDED_CHUNKS)
-    block = BLOCKS[part.folds]
+    block = FOLDS[part.folds]
 
     def hold(own: ClusterTable) -> ClusterTable:
         assert own.weight_bytes is not None

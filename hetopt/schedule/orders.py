@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 #: Chunks of a folded stage.
 FOLDED_CHUNKS = 2
 #: Building blocks of schedules that fold the model in two; ZB-V has none.
-BLOCKS = {"zb-v": "", "v-half": "half", "v-min": "min"}
+FOLDS = {"zb-v": "", "v-half": "half", "v-min": "min"}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,7 +7,7 @@ from operator import index
 from typing import TYPE_CHECKING
 
 from hetopt.base.words import counted
-from hetopt.schedule.orders import BLOCKS, FOLDED_CHUNKS, Orders, most_ahead
+from hetopt.schedule.orders import FOLDED_CHUNKS, FOLDS, Orders, most_ahead
 from hetopt.schedule.schedules import rule_of
 
 if TYPE_CHECKING:
@@ -249,7 +249,7 @@ class PipelineTimes:
             microbatches=self.microbatches,
             chunks=self.passes // self.microbatches,
             folded=self.fold is not None,
-            block=BLOCKS.get(self.schedule, ""),
+            block=FOLDS.get(self.schedule, ""),
             splits=self.weight_ns is not None,
             blocking=bool(rule_of(self.schedule).blocking),
         )

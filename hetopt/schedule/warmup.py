@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from hetopt.schedule.orders import BLOCKS, FOLDED_CHUNKS, Orders
+from hetopt.schedule.orders import FOLDED_CHUNKS, FOLDS, Orders
 from hetopt.schedule.schedules import rule_of
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def warmup_counts(
         raise ValueError(msg)
     if rule.all_first:
         return (microbatches,) * stages
-    if block := BLOCKS.get(schedule):
+    if block := FOLDS.get(schedule):
         orders = Orders(
             warmups=(1,) * stages,
             # Counts are the same for all larger q.
@@ -116,7 +116,7 @@ def held_at_ends(
         microbatches=microbatches,
         chunks=chunks,
         folded=rule.folded,
-        block=BLOCKS.get(schedule, ""),
+        block=FOLDS.get(schedule, ""),
         splits=rule.splits,
     )
     until = "W" if rule.splits else "B"

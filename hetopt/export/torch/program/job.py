@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .orders import BLOCKS, FOLDED_CHUNKS
+from .orders import FOLDED_CHUNKS, FOLDS
 from .passes import Passes
 
 #: Units of a layer where stages may begin inside of it (granularity ``block``).
@@ -135,7 +135,8 @@ class Job:
         Parts of the model that every stage holds.
     zero_bubble
         The schedule, if gradients of weights run later; else None. Under ``zb-v``,
-        ``v-half`` and ``v-min`` the pipeline is folded: each stage holds a second chunk of the model.
+        ``v-half`` and ``v-min`` the pipeline is folded: each stage holds a second chunk
+        of the model.
     """
 
     model: dict[str, Any]
@@ -259,14 +260,14 @@ class Job:
             microbatches=self.microbatches,
             chunks=FOLDED_CHUNKS if self.is_folded else self.chunks,
             folded=self.is_folded,
-            block=BLOCKS.get(self.zero_bubble or "", ""),
+            block=FOLDS.get(self.zero_bubble or "", ""),
             splits=self.zero_bubble is not None,
         )
 
     @property
     def is_folded(self) -> bool:
         """Whether micro-batches come back up the pipeline."""
-        return self.zero_bubble in BLOCKS
+        return self.zero_bubble in FOLDS
 
     @property
     def ties_ends(self) -> bool:
