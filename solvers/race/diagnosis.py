@@ -103,9 +103,9 @@ def _without_programs(problem: Problem) -> str:
     """Say why no permitted numbers of stages and micro-batches go together."""
     if problem.training.schedule in FOLDED:
         return (
-            f"training.schedule: {problem.training.schedule} needs more micro-batches than stages, but no "
-            "permitted number of micro-batches exceeds a permitted number of stages; "
-            "permit more micro-batches, or use another schedule"
+            f"training.schedule: {problem.training.schedule} needs more micro-batches "
+            "than stages, but no permitted number of micro-batches exceeds a permitted "
+            "number of stages; permit more micro-batches, or use another schedule"
         )
     return (
         f"training.chunks: is {problem.training.chunks}, so the number of "

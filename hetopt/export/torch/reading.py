@@ -15,6 +15,7 @@ from hetopt.export.pipeline import MOST_STAGES, PipelineReadBack, stages_of
 from hetopt.export.shared.hosts import MOST_RANKS, rank_hosts, stage_places
 from hetopt.problem.model.experts import Experts
 from hetopt.problem.training.choices import (
+    FOLDED,
     INTERLEAVED,
     RECOMPUTE,
     RESHARDING,
