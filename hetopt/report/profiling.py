@@ -1,10 +1,10 @@
-"""The progress bar of profiling, with the remaining time, on a terminal only."""
+"""The progress of profiling, on a terminal with the remaining time."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hetopt.report.drawing.bar import TerminalBar
+from hetopt.report.drawing.bar import ShownProgress
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -14,9 +14,10 @@ if TYPE_CHECKING:
     from hetopt.profile.task_loop import MeasuringProgress
 
 
-class ProfilingBar(TerminalBar):
+class ProfilingBar(ShownProgress):
     """Shows how much was measured, the current task, and the remaining time."""
 
+    DOING = "measuring"
     REFRESHES_PER_S = 2
     # Tasks differ a lot in length, so the estimate uses the last minutes.
     PERIOD_S = 180.0

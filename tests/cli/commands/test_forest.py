@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import csv
 import json
+import time
 from pathlib import Path
 
 import pytest
 
 from hetopt.base.machine_code import kept_folder
+from hetopt.cli import main
 from hetopt.cost.profiles.file import write_profile
+from hetopt.errors import InputError
+from hetopt.report.drawing.bar import ShownProgress
 from tests.cli.conftest import SMALL, RunHetopt
 from tests.cost.profiling import make_profile
 
@@ -148,3 +152,23 @@ def test_no_folder_without_a_profile(tmp_path: Path, run_hetopt: RunHetopt) -> N
     done = run_hetopt(*arguments, cwd=tmp_path)
     assert done.returncode == 2
     assert not (tmp_path / "scores").exists()
+
+
+def test_evaluating_says_what_it_does_where_there_is_no_terminal(
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def judge(profile: object, params: object = None, *, file: str) -> None:
+        time.sleep(0.1)
+        if params is not None:
+            # The second forest: enough.
+            raise InputError("stop", file=file)
+
+    monkeypatch.setattr("hetopt.cost.sources.evaluation.evaluate", judge)
+    monkeypatch.setattr(ShownProgress, "EVERY_S", 0.03)
+    asked = ["forest", "evaluate", str(folder / "profile.csv"), "--compare"]
+    assert main(asked) == 2
+    said = capsys.readouterr().err.splitlines()
+    assert said[0] == "judging forests, 0 s: the one that plans use"
+    assert said[-2].startswith("judging forests, 0 s: target ")
