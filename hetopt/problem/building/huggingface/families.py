@@ -16,6 +16,7 @@ from hetopt.problem.building.huggingface.readers import (
     regular_windows,
     root_of_hidden,
     uniform_window,
+    unturned_layers,
 )
 from hetopt.problem.building.huggingface.rotary import rotary
 
@@ -145,6 +146,22 @@ FAMILIES: Mapping[str, Family] = {
             regular_windows,
         ),
     ),
+    "smollm3": Family(
+        defaults={
+            **_SILU,
+            "num_key_value_heads": 4,
+            "tie_word_embeddings": True,
+            "rope_theta": 2e6,
+            "no_rope_layer_interval": 4,
+        },
+        fixed={"gated": True, "norm": "rms"},
+        readers=(
+            *_LLAMA_LIKE,
+            _ATTENTION_BIAS,
+            flag("mlp_bias", "mlp_bias"),
+            unturned_layers,
+        ),
+    ),
     "olmo2": Family(
         defaults={**_SILU, "rms_norm_eps": 1e-5},
         fixed={**_RMS, "norm_place": "after", "qk_norm": "all"},
@@ -235,4 +252,5 @@ HARMLESS_OF: Mapping[str, frozenset[str]] = {
         }
     ),
     "phi3": frozenset({"original_max_position_embeddings"}),
+    "smollm3": frozenset({"max_window_layers", "sliding_window"}),
 }
