@@ -57,8 +57,7 @@ def architecture_losses(model: Model, said: Model) -> Iterator[Loss]:
         wanted, given = stated(model, field), stated(said, field)
         if wanted == given or (field == "activation" and wanted is None):
             continue
-        lost = said.architecture.reach is None and said.architecture.rotary_full_layers
-        if field == "full_layers" and lost:
+        if field == "full_layers" and not said.architecture.full_layers:
             # The loss of the window, or of layers without rotary embedding, covers it.
             continue
         if field == "rotary_local_base" and not model.architecture.differs(field):

@@ -28,6 +28,7 @@ _SCORES_DROPOUT = number("attention_dropout", "attention_dropout")
 _ATTENTION_BIAS = flag("attention_bias", "qkv_bias", "out_bias")
 _SILU_LAYER = (_RMS_EPS, activation("hidden_act"), _SCORES_DROPOUT)
 _LLAMA_LIKE = (*_SILU_LAYER, rotary())
+_LLAMA = (*_LLAMA_LIKE, _ATTENTION_BIAS, flag("mlp_bias", "mlp_bias"))
 _PARTLY_TURNED = (*_SILU_LAYER, rotary(fractions=("partial_rotary_factor",)))
 _GEMMA_LIKE = (_RMS_EPS, _SCORES_DROPOUT, _ATTENTION_BIAS, root_of_hidden)
 _SOFTCAPS = (
@@ -62,7 +63,7 @@ FAMILIES: Mapping[str, Family] = {
     "llama": Family(
         defaults=_SILU,
         fixed={"gated": True, "norm": "rms"},
-        readers=(*_LLAMA_LIKE, _ATTENTION_BIAS, flag("mlp_bias", "mlp_bias")),
+        readers=_LLAMA,
     ),
     "mistral": Family(
         defaults={**_SILU, "num_key_value_heads": 8, "sliding_window": 4096},
@@ -155,12 +156,7 @@ FAMILIES: Mapping[str, Family] = {
             "no_rope_layer_interval": 4,
         },
         fixed={"gated": True, "norm": "rms"},
-        readers=(
-            *_LLAMA_LIKE,
-            _ATTENTION_BIAS,
-            flag("mlp_bias", "mlp_bias"),
-            unturned_layers,
-        ),
+        readers=(*_LLAMA, unturned_layers),
     ),
     "olmo2": Family(
         defaults={**_SILU, "rms_norm_eps": 1e-5},
