@@ -10,6 +10,7 @@ import math
 from dataclasses import dataclass, fields
 from typing import Literal
 
+from hetopt.base.checked import checked
 from hetopt.base.least import ensure_least
 
 Activation = Literal["silu", "gelu", "gelu-tanh", "quick-gelu", "relu", "squared-relu"]
@@ -25,6 +26,7 @@ def _check_above_zero(of: object, field: str) -> None:
         raise ValueError(msg)
 
 
+@checked
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RotaryScaling:
     """How rotary frequencies are scaled for longer sequences.
@@ -61,6 +63,7 @@ class RotaryScaling:
             raise ValueError(msg)
 
 
+@checked
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Architecture:
     """What every layer of a model computes, and with which constants.
