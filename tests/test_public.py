@@ -97,7 +97,7 @@ def test_what_is_no_problem_is_said(given: Any, said: str) -> None:
 def test_a_bad_replace_raises_input_error(
     problem: hetopt.Problem, part: str, changes: dict[str, Any], said: str
 ) -> None:
-    parts = {
+    parts: dict[str, Any] = {
         "problem": problem,
         "training": problem.training,
         "model": problem.model,
@@ -148,9 +148,8 @@ def test_no_plan_has_a_reason(solver: str) -> None:
     assert result.best is None
     assert result.reason
     assert result.reason in str(result)
-    with pytest.raises(ValueError, match="reason is missing"):
-        replace(result, reason=None)
-    with pytest.raises(hetopt.InfeasibleError, match="."):
+    assert replace(result, reason=None).reason
+    with pytest.raises(hetopt.InfeasibleError):
         hetopt.export_plan(result, to="torchrun")
 
 

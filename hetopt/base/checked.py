@@ -47,7 +47,7 @@ def checked(record: type[_Record]) -> type[_Record]:
         except ValueError as error:
             raise RecordError(str(error)) from error
 
-    record.__init__ = init  # type: ignore[method-assign]
+    record.__init__ = init  # type: ignore[assignment,method-assign]
     return record
 
 

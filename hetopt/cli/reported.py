@@ -42,7 +42,6 @@ def plan_text(
         problem,
         table,
         result,
-        result.best,
         following=following,
         launcher=options.launcher,
         explain=shlex.join(["hetopt", "explain", options.problem, *plan]),

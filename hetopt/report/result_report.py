@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from hetopt.cost.table.table import CostTable
     from hetopt.problem.problem import Problem
     from hetopt.report.drawing.sheet import Part
-    from hetopt.results.priced_plan import PricedPlan
     from hetopt.results.result import Result
 
 
@@ -28,7 +27,6 @@ def result_report(
     problem: Problem,
     table: CostTable,
     result: Result,
-    best: PricedPlan,
     *,
     following: Callable[[str | None], str],
     launcher: str | None = None,
@@ -36,7 +34,7 @@ def result_report(
     own_table: bool = False,
     verbose: bool = False,
 ) -> list[Part]:
-    """Return the report on a result with a plan.
+    """Return the report on a result; nothing without a plan.
 
     Parameters
     ----------
@@ -52,6 +50,9 @@ def result_report(
     verbose
         See ``plan_report``.
     """
+    best = result.best
+    if best is None:
+        return []
     if len(best.plan.pipelines) > 1 or problem.training.lengths is not None:
         prices = price_several(problem, best.plan).prices
     else:

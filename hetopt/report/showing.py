@@ -83,9 +83,7 @@ def _(result: Result) -> list[Part]:
         return [headline(result)]
     if result.problem is None or result.table is None:
         return plan_report(result, result.best)
-    return result_report(
-        result.problem, result.table, result, result.best, following=_following
-    )
+    return result_report(result.problem, result.table, result, following=_following)
 
 
 def _following(launcher: str | None) -> str:

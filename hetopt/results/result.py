@@ -126,8 +126,11 @@ class Result(Shown):
 
     def __post_init__(self) -> None:
         if self.best is None and not self.reason:
-            msg = "reason is missing, expected why there is no plan"
-            raise ValueError(msg)
+            ended = self.status == "infeasible"
+            reason = (
+                "the solver does not say why" if ended else "stopped without a plan"
+            )
+            object.__setattr__(self, "reason", reason)
 
     @property
     def ranks_are_proven(self) -> bool:

@@ -88,7 +88,7 @@ def turned_layers(config: Config) -> list[int]:
     """Read for each layer 1 if it has rotary embeddings, else 0 (Llama-4, SmolLM3)."""
     layers = config.whole("num_hidden_layers") or 0
     every = config.whole("no_rope_layer_interval") or layers + 1
-    turned = config.value("no_rope_layers")
+    turned: Any = config.value("no_rope_layers")
     if not turned:
         turned = [int((layer + 1) % every != 0) for layer in range(layers)]
     known = isinstance(turned, list) and all(each in (0, 1) for each in turned)
@@ -98,7 +98,7 @@ def turned_layers(config: Config) -> list[int]:
             f"{counted(layers, 'layer')}"
         )
         raise config.wrong("no_rope_layers", msg)
-    return turned[:layers]
+    return [int(each) for each in turned[:layers]]
 
 
 def unturned_layers(config: Config) -> Fields:
