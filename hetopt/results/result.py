@@ -126,10 +126,8 @@ class Result(Shown):
 
     def __post_init__(self) -> None:
         if self.best is None and not self.reason:
-            ended = self.status == "infeasible"
-            reason = (
-                "the solver does not say why" if ended else "stopped without a plan"
-            )
+            open_ = self.status != "infeasible"
+            reason = "stopped without a plan" if open_ else "the solver gives no reason"
             object.__setattr__(self, "reason", reason)
 
     @property
