@@ -5,11 +5,12 @@ from __future__ import annotations
 import platform
 from dataclasses import asdict, dataclass
 from statistics import fmean, median
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from hetopt.base.reading import read_json
 from hetopt.base.words import describe
 from hetopt.errors import InputError
+from hetopt.running.conditions import noise_of
 from hetopt.schedule.chunks import chunk_and_microbatch
 from hetopt.schedule.folding import CHUNKS as FOLDED_CHUNKS
 from hetopt.version import __version__
@@ -17,6 +18,7 @@ from hetopt.version import __version__
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from hetopt.running.conditions import Conditions
     from hetopt.running.records import Iteration, Span
 
 MEASURED_SCHEMA = "hetopt-measured/1"
@@ -96,6 +98,8 @@ class Measured:
         FILE:FUNCTION that made the model's units; None for the plan's own model.
     chunks
         None if stages hold one chunk.
+    conditions
+        None if they are not known: of a bundle that an older hetopt wrote.
     """
 
     plan_digest: str
@@ -108,17 +112,28 @@ class Measured:
     versions: dict[str, str]
     units: str | None
     chunks: MeasuredChunks | None = None
+    conditions: Conditions | None = None
 
     @property
     def time_s(self) -> float:
         """Median of the iteration times, in seconds."""
         return median(self.iteration_s)
 
+    @property
+    def noise(self) -> tuple[str, ...]:
+        """Why the times are unreliable; nothing if nothing says so."""
+        known = self.conditions
+        if known is None:
+            return noise_of(self.iteration_s, None, None)
+        return noise_of(self.iteration_s, known.load, known.cores)
+
     def to_json(self) -> dict[str, Any]:
         """Return the run as plain JSON data; see ``hetopt schema measured``."""
         data = asdict(self) | {"stages": [each.to_json() for each in self.stages]}
-        if self.chunks is None:
-            del data["chunks"]
+        for name in ("chunks", "conditions"):
+            if data[name] is None:
+                del data[name]
+        data["noise"] = self.noise
         return {"schema": MEASURED_SCHEMA, **data}
 
 
@@ -225,8 +240,23 @@ def _mean(spans: Sequence[Span]) -> float:
     return fmean(span.length_s for span in spans)
 
 
-def read_iterations(path: str, plan_digest: str) -> tuple[float, ...]:
-    """Return the iteration times of a file that ``hetopt run`` wrote.
+class Timed(NamedTuple):
+    """What ``hetopt run`` wrote on a run's time.
+
+    Attributes
+    ----------
+    time_s
+        Median of the iteration times, in seconds.
+    noise
+        As of ``Measured``; a load that the file does not have is no noise.
+    """
+
+    time_s: float
+    noise: tuple[str, ...]
+
+
+def read_timed(path: str, plan_digest: str) -> Timed:
+    """Return the time of a run from a file that ``hetopt run`` wrote.
 
     Raises
     ------
@@ -246,8 +276,23 @@ def read_iterations(path: str, plan_digest: str) -> tuple[float, ...]:
         msg = f"is {describe(times)}, expected a list of seconds"
         raise InputError(msg, file=path, field="iteration_s")
     for number, each in enumerate(times):
-        known = isinstance(each, (int, float)) and not isinstance(each, bool)
-        if not known or not 0 < each < float("inf"):
+        if not _is_number(each) or each <= 0:
             msg = f"is {describe(each)}, expected seconds above 0"
             raise InputError(msg, file=path, field=f"iteration_s.{number}")
-    return tuple(map(float, times))
+    # Older files do not have them.
+    known = data.get("conditions", {})
+    if not isinstance(known, dict):
+        msg = f"is {describe(known)}, expected load and cores by name"
+        raise InputError(msg, file=path, field="conditions")
+    for name in ("load", "cores"):
+        if known.get(name) is not None and not _is_number(known[name]):
+            msg = f"is {describe(known[name])}, expected a number or null"
+            raise InputError(msg, file=path, field=f"conditions.{name}")
+    noise = noise_of(times, known.get("load"), known.get("cores"))
+    return Timed(median(times), noise)
+
+
+def _is_number(value: object) -> bool:
+    """Whether a value of JSON is a finite number of at least 0."""
+    known = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return known and 0 <= value < float("inf")  # type: ignore[operator]

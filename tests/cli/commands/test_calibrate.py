@@ -225,13 +225,20 @@ def test_a_run_that_cannot_tell_is_said(
     )
 
 
-def measured(folder: Path, *iterations: float) -> str:
-    """Write what `hetopt run` would of the folder's plan; return PLAN=FILE."""
+def measured(
+    folder: Path, *iterations: float, load: float | None = None, cores: int = 2
+) -> str:
+    """Write what `hetopt run` would of the folder's plan; return PLAN=FILE.
+
+    Without a load, what an older hetopt wrote.
+    """
     problem = read_problem(str(folder / "problem.yaml"))
     plan = Plan.from_json(json.loads((folder / "plan.json").read_text())["plan"])
     digest = LAUNCHER.launched(Job.of(problem, plan)).plan.digest
     data = {"schema": "hetopt-measured/1", "plan_digest": digest}
-    (folder / "m.json").write_text(json.dumps({**data, "iteration_s": iterations}))
+    about = {} if load is None else {"conditions": {"load": load, "cores": cores}}
+    text = json.dumps({**data, "iteration_s": iterations, **about})
+    (folder / "m.json").write_text(text)
     return "plan.json=m.json"
 
 
@@ -239,7 +246,7 @@ def measured(folder: Path, *iterations: float) -> str:
 def test_a_measured_run_is_its_median(
     planned: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run = measured(planned, 9.0, 2.0, 3.0)
+    run = measured(planned, 3.1, 2.9, 3.0)
     for given in (["--run", run], ["plan.json", "--measured", "3 s"]):
         capsys.readouterr()
         assert main(["calibrate", "problem.yaml", *given, "--out", "c.yaml"]) == 0
@@ -250,6 +257,47 @@ def test_a_measured_run_is_its_median(
     said = capsys.readouterr().out
     assert "run 1: 2.5 s measured" in said
     assert "run 2: 3 s measured" in said
+
+
+@pytest.mark.parametrize(
+    ("iterations", "load", "noise"),
+    [
+        ([3e3, 3.6e3, 3.7e3], None, "iterations that differ by 19% of their median"),
+        ([3.6e3], 8.0, "a load of 8.0 on 2 cores"),
+    ],
+)
+def test_a_noisy_run_does_not_reach_a_bound(
+    planned: Path,
+    capsys: pytest.CaptureFixture[str],
+    iterations: list[float],
+    load: float | None,
+    noise: str,
+) -> None:
+    run = measured(planned, *iterations, load=load)
+    capsys.readouterr()
+    command = ["calibrate", "problem.yaml", "--run", run, "--out", "noisy.yaml"]
+    assert main(command) == 2
+    assert capsys.readouterr().err == (
+        f"m.json: has {noise}, and efficiency of fast would be at its bound of 0.25: "
+        "run again on a quiet machine, or calibrate with --force\n"
+    )
+    assert not (planned / "noisy.yaml").exists()
+    assert main([*command[:-1], "forced.yaml", "--force"]) == 0
+    said = capsys.readouterr()
+    assert "at the bound of efficiency (0.25 to 2)" in said.out
+    assert f"warning: m.json has {noise}: factors are as uncertain" in said.err
+
+
+def test_a_noisy_run_within_bounds_is_used_and_said(
+    planned: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    time_s = json.loads((planned / "plan.json").read_text())["iteration_time_s"]
+    capsys.readouterr()
+    for load, warned in ((None, False), (2.0, False), (5.0, True)):
+        run = measured(planned, 1.2 * time_s, 1.21 * time_s, load=load)
+        command = ["calibrate", "problem.yaml", "--run", run, "--out", "c.yaml"]
+        assert main(command) == 0
+        assert ("m.json has a load of 5.0" in capsys.readouterr().err) == warned
 
 
 def test_a_run_of_another_plan_is_refused(
