@@ -10,7 +10,7 @@ from hetopt.errors import InputError
 #: what torchrun sets if it starts several processes on a node. With one process it
 #: sets nothing, and PyTorch would use all cores.
 THREADS = "OMP_NUM_THREADS"
-THREADS_UNSET = 1
+UNSET = 1
 
 
 def threads() -> int:
@@ -21,7 +21,7 @@ def threads() -> int:
     InputError
         The variable is no whole number above 0.
     """
-    text = os.environ.get(THREADS) or str(THREADS_UNSET)
+    text = os.environ.get(THREADS) or str(UNSET)
     # Of a list, as OpenMP permits, the first number is that of the outermost level.
     text = text.partition(",")[0].strip()
     if not (text.isascii() and text.isdecimal() and int(text) > 0):

@@ -151,23 +151,12 @@ def _about(measured: Measured) -> Iterator[tuple[str, str]]:
     yield "ran on", f"{', '.join(measured.devices)}; {versions}"
     if (known := measured.conditions) is not None:
         yield "threads per rank", str(known.threads)
-        load = "not known" if known.load is None else f"{known.load:.1f}"
-        yield (
-            "load",
-            f"{load} on {counted(known.cores, 'core')}, mean of the iterations",
-        )
-        least, middle, most = (
-            f"{100 * share(known.cpu_shares):.0f}%" for share in (min, median, max)
-        )
+        yield "load", f"{known.load_text}, mean of the iterations"
+        low, middle, high = (f"{of(known.cpu_shares):.0%}" for of in (min, median, max))
         ranks = counted(len(known.cpu_shares), "rank")
-        yield (
-            "CPU time over wall time",
-            f"{least} to {most}, median {middle} of {ranks}",
-        )
+        yield "CPU time over wall time", f"{low} to {high}, median {middle} of {ranks}"
     if measured.noise:
-        yield (
-            "unreliable",
-            f"the run has {' and '.join(measured.noise)}: run again on a quiet machine",
-        )
+        said = f"the run has {' and '.join(measured.noise)}"
+        yield "unreliable", f"{said}: run again on a quiet machine"
     if measured.units is not None:
         yield "model", f"units of {measured.units}, not the plan's own"

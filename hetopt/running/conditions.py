@@ -42,6 +42,12 @@ class Conditions:
     load: float | None
     cpu_shares: tuple[float, ...]
 
+    @property
+    def load_text(self) -> str:
+        """The load and the cores, in words."""
+        load = "not known" if self.load is None else f"{self.load:.1f}"
+        return f"{load} on {counted(self.cores, 'core')}"
+
 
 def running_threads() -> int | None:
     """Return how many other threads of this machine run or wait for a core.
@@ -88,19 +94,19 @@ def conditions_of(
 
 
 def noise_of(
-    iteration_s: Sequence[float], load: float | None, cores: int | None
+    iteration_s: Sequence[float], conditions: Conditions | None
 ) -> tuple[str, ...]:
     """Return why a run's times are unreliable; nothing if nothing says so.
 
     Parameters
     ----------
-    load, cores
-        As of ``Conditions``; None if they are not known.
+    conditions
+        None if they are not known: then only the iterations can say.
     """
     found = []
     spread = (max(iteration_s) - min(iteration_s)) / median(iteration_s)
     if spread > MOST_SPREAD:
         found.append(f"iterations that differ by {spread:.0%} of their median")
-    if load is not None and cores is not None and load > MOST_LOAD * cores:
-        found.append(f"a load of {load:.1f} on {counted(cores, 'core')}")
+    if conditions and (conditions.load or 0) > MOST_LOAD * conditions.cores:
+        found.append(f"a load of {conditions.load_text}")
     return tuple(found)

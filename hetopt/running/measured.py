@@ -122,10 +122,7 @@ class Measured:
     @property
     def noise(self) -> tuple[str, ...]:
         """Why the times are unreliable; nothing if nothing says so."""
-        known = self.conditions
-        if known is None:
-            return noise_of(self.iteration_s, None, None)
-        return noise_of(self.iteration_s, known.load, known.cores)
+        return noise_of(self.iteration_s, self.conditions)
 
     def to_json(self) -> dict[str, Any]:
         """Return the run as plain JSON data; see ``hetopt schema measured``."""
@@ -248,7 +245,7 @@ class Timed(NamedTuple):
     time_s
         Median of the iteration times, in seconds.
     noise
-        As of ``Measured``; a load that the file does not have is no noise.
+        As of ``Measured``; nothing in a file of an older hetopt, which does not say.
     """
 
     time_s: float
@@ -276,23 +273,12 @@ def read_timed(path: str, plan_digest: str) -> Timed:
         msg = f"is {describe(times)}, expected a list of seconds"
         raise InputError(msg, file=path, field="iteration_s")
     for number, each in enumerate(times):
-        if not _is_number(each) or each <= 0:
+        known = isinstance(each, (int, float)) and not isinstance(each, bool)
+        if not known or not 0 < each < float("inf"):
             msg = f"is {describe(each)}, expected seconds above 0"
             raise InputError(msg, file=path, field=f"iteration_s.{number}")
-    # Older files do not have them.
-    known = data.get("conditions", {})
-    if not isinstance(known, dict):
-        msg = f"is {describe(known)}, expected load and cores by name"
-        raise InputError(msg, file=path, field="conditions")
-    for name in ("load", "cores"):
-        if known.get(name) is not None and not _is_number(known[name]):
-            msg = f"is {describe(known[name])}, expected a number or null"
-            raise InputError(msg, file=path, field=f"conditions.{name}")
-    noise = noise_of(times, known.get("load"), known.get("cores"))
-    return Timed(median(times), noise)
-
-
-def _is_number(value: object) -> bool:
-    """Whether a value of JSON is a finite number of at least 0."""
-    known = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return known and 0 <= value < float("inf")  # type: ignore[operator]
+    noise = data.get("noise", [])
+    if not (isinstance(noise, list) and all(isinstance(each, str) for each in noise)):
+        msg = f"is {describe(noise)}, expected a list of texts"
+        raise InputError(msg, file=path, field="noise")
+    return Timed(median(times), tuple(noise))

@@ -9,7 +9,12 @@ from typing import Any
 
 import pytest
 
-from hetopt.running.conditions import conditions_of, noise_of, running_threads
+from hetopt.running.conditions import (
+    Conditions,
+    conditions_of,
+    noise_of,
+    running_threads,
+)
 
 
 def rank(*cpu_s: float, threads: int = 1) -> dict[str, Any]:
@@ -58,20 +63,20 @@ def test_busy_processes_are_counted() -> None:
 @pytest.mark.parametrize(
     ("iterations", "load", "cores", "noise"),
     [
-        ([1.0], None, None, []),
+        ([1.0], None, 2, []),
         ([1.0, 1.05, 1.1], 2.2, 2, []),
-        (
-            [1.0, 1.0, 1.2],
-            None,
-            None,
-            ["iterations that differ by 20% of their median"],
-        ),
+        ([1.0, 1.0, 1.2], None, 2, ["iterations that differ by 20% of their median"]),
         ([1.0, 1.0], 2.3, 2, ["a load of 2.3 on 2 cores"]),
         ([1.0, 1.0], 1.5, 1, ["a load of 1.5 on 1 core"]),
-        ([1.0, 1.0], 9.0, None, []),
     ],
 )
 def test_what_makes_times_unreliable(
-    iterations: list[float], load: float | None, cores: int | None, noise: list[str]
+    iterations: list[float], load: float | None, cores: int, noise: list[str]
 ) -> None:
-    assert list(noise_of(iterations, load, cores)) == noise
+    conditions = Conditions(threads=1, cores=cores, load=load, cpu_shares=(1.0,))
+    assert list(noise_of(iterations, conditions)) == noise
+
+
+def test_iterations_alone_say_that_they_differ() -> None:
+    assert not noise_of([1.0, 1.0], None)
+    assert len(noise_of([1.0, 2.0], None)) == 1

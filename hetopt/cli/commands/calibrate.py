@@ -88,7 +88,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         command,
         "--force",
         "let a run set a factor to its bound although its iterations differ by more "
-        "than 10% or the machine was busy",
+        "than 10%% or the machine was busy",
     )
     add_file(
         command,
@@ -116,8 +116,7 @@ def run(options: argparse.Namespace) -> int:
     )
     runs = _runs(options)
     clusters = _clusters(options.clusters, runs)
-    fitted = _one if len(runs) == 1 else _several
-    found = fitted(runs, options.correct, clusters, options.force)
+    found = (_one if len(runs) == 1 else _several)(runs, options, clusters)
     overhead = None
     if options.memory is not None:
         overhead = fit_overhead(runs[0], options.memory)
@@ -171,17 +170,14 @@ class _Found(NamedTuple):
 
 
 def _one(
-    runs: Sequence[MeasuredRun],
-    correct: Corrected | None,
-    clusters: tuple[str, ...],
-    force: bool,
+    runs: Sequence[MeasuredRun], options: argparse.Namespace, clusters: tuple[str, ...]
 ) -> _Found:
     from hetopt.calibrating.factors import factors_of
     from hetopt.calibrating.one_run import fit
 
     (run,) = runs
-    correct = correct or "efficiency"
-    found = fit(run, correct=correct, clusters=clusters, force=force)
+    correct: Corrected = options.correct or "efficiency"
+    found = fit(run, correct=correct, clusters=clusters, force=options.force)
     return _Found(
         calibration=found.calibration,
         factors=tuple(factors_of([correct], clusters or run.clusters)),
@@ -197,14 +193,13 @@ def _one(
 
 
 def _several(
-    runs: Sequence[MeasuredRun],
-    correct: Corrected | None,
-    clusters: tuple[str, ...],
-    force: bool,
+    runs: Sequence[MeasuredRun], options: argparse.Namespace, clusters: tuple[str, ...]
 ) -> _Found:
     from hetopt.calibrating.several_runs import fit_jointly
 
-    found = fit_jointly(runs, correct=correct, clusters=clusters, force=force)
+    found = fit_jointly(
+        runs, correct=options.correct, clusters=clusters, force=options.force
+    )
     lines = [
         f"run {number}: {run.measured_s:.4g} s measured, {before:.4g} s planned, "
         f"{after:.4g} s corrected"

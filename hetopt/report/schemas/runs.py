@@ -72,15 +72,12 @@ _CONDITIONS = described(
             "cores": described(whole(1), "Of the machine."),
             "load": described(
                 or_null(NOT_NEGATIVE),
-                "Mean number of the machine's threads that ran or waited for a core "
-                "during the timed iterations; null where the system does not say.",
+                "Mean number of threads that ran or waited for a core; null: not known.",
             ),
-            "cpu_shares": described(
-                row(NOT_NEGATIVE, 1), "CPU time over wall time of each rank."
-            ),
+            "cpu_shares": described(row(NOT_NEGATIVE), "CPU over wall time, by rank."),
         }
     ),
-    "Absent from runs of bundles that an older hetopt wrote.",
+    "During the timed iterations; absent if an older hetopt wrote the bundle.",
 )
 
 MEASURED: Schema = document(
