@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 #: Largest difference between the longest and the shortest iteration, as a share of the
 #: median.
 MOST_SPREAD = 0.1
-#: Largest load, as a multiple of the cores: ranks that keep all cores busy are a load as
+#: Largest load as a multiple of the cores: ranks that keep all cores busy are a load as
 #: large as their number, and hetopt itself adds a little.
 MOST_LOAD = 1.1
 

@@ -72,7 +72,7 @@ _CONDITIONS = described(
             "cores": described(whole(1), "Of the machine."),
             "load": described(
                 or_null(NOT_NEGATIVE),
-                "Mean number of threads that ran or waited for a core; null: not known.",
+                "Mean number of threads that ran or waited for a core, or null.",
             ),
             "cpu_shares": described(row(NOT_NEGATIVE), "CPU over wall time, by rank."),
         }
