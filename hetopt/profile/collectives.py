@@ -73,6 +73,7 @@ def run_collectives(path: str, device_kind: str | None = None) -> str | None:
         raise InputError(msg, field="--collectives")
     ensure_writable(path)
     device = find_device(device_kind)
+    device.waits = True
     own = {}
     if device.kind != "cpu":
         device.select(int(os.environ.get("LOCAL_RANK", "0")))

@@ -1,8 +1,8 @@
 """The device that PyTorch uses: its description, its clock, its memory.
 
 ``torch.npu`` (Ascend, from torch_npu) and ROCm's ``torch.cuda`` have the interface of
-``torch.cuda``. A CPU is timed by wall-clock time, or with a single thread by CPU time,
-which other programs do not affect.
+``torch.cuda``. A CPU is timed by wall-clock time, or with a single thread that waits
+for no other process by CPU time, which other programs do not affect.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from hetopt.base.words import counted
 from hetopt.errors import InputError
 from hetopt.version import __version__
 
@@ -42,11 +43,14 @@ class Device:
     ----------
     kind
         cuda (also ROCm), npu or cpu.
+    waits
+        Whether what is timed waits for other processes.
     """
 
     kind: str
     torch_device: torch.device
     _api: Any = field(repr=False)
+    waits: bool = False
 
     @property
     def has_bf16(self) -> bool:
@@ -117,8 +121,8 @@ class Device:
 
     def _mark(self) -> Any:
         if self.kind == "cpu":
-            single = torch.get_num_threads() == 1
-            return time.process_time() if single else time.perf_counter()
+            alone = torch.get_num_threads() == 1 and not self.waits
+            return time.process_time() if alone else time.perf_counter()
         event = self._api.Event(enable_timing=True)
         event.record()
         return event
@@ -159,7 +163,7 @@ def describe(device: Device) -> dict[str, str]:
     if device.kind == "cpu":
         return {
             "accelerator": "CPU",
-            "device": f"{cpu_name()}, {_threads()}",
+            "device": f"{cpu_name()}, {_threads(device)}",
             "driver": f"{platform.system()} {platform.machine()}",
             "libraries": ", ".join(libraries),
             "clocks": _cpu_clocks(),
@@ -232,9 +236,9 @@ def free_cpu_bytes() -> int | None:
     return free
 
 
-def _threads() -> str:
-    threads = torch.get_num_threads()
-    return "1 thread (CPU time)" if threads == 1 else f"{threads} threads"
+def _threads(device: Device) -> str:
+    threads = counted(torch.get_num_threads(), "thread")
+    return threads if threads != "1 thread" or device.waits else f"{threads} (CPU time)"
 
 
 def _cpu_clocks() -> str:

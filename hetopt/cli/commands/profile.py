@@ -15,6 +15,7 @@ import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
+from hetopt.base.threads import threads
 from hetopt.base.words import counted
 from hetopt.cli.inputs import add_count, add_file, add_switch, whole
 from hetopt.cli.output import emit
@@ -109,9 +110,9 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
     add_count(
         command,
         "--threads",
-        "on a CPU (default: 1, timed by the CPU's time, so that other programs "
-        "do not count)",
-        default=1,
+        "on a CPU (default: OMP_NUM_THREADS of the environment, else 1, as the ranks "
+        "of a plan have; 1 is timed by the CPU's time, so that other programs do not "
+        "count)",
     )
     add_switch(
         command,
@@ -131,6 +132,10 @@ def run(options: argparse.Namespace) -> int:
     if importlib.util.find_spec("torch") is None:
         msg = "measuring needs PyTorch: pip install '.[profile]' in hetopt's source"
         raise InputError(msg)
+
+    import torch
+
+    torch.set_num_threads(options.threads or threads())
     if options.collectives:
         if options.operators:
             raise InputError("is not for --collectives", field="--operators")
@@ -140,11 +145,8 @@ def run(options: argparse.Namespace) -> int:
     if options.operators:
         _refuse_grid(options)
 
-    import torch
-
     from hetopt.profile.device import find_device
 
-    torch.set_num_threads(options.threads)
     device = find_device(options.device)
     if options.operators:
         return _operators(options, path, device)
