@@ -67,6 +67,7 @@ def _told(
 ) -> Told:
     """Return what the report says beside the result."""
     from hetopt.cost.sources.accuracy import accuracies, latency_notes
+    from hetopt.cost.sources.coverage import coverage_notes
     from hetopt.export.choosing import launcher_of
     from hetopt.report.head import device_errors, next_command
     from hetopt.report.plan_report import Told
@@ -80,6 +81,10 @@ def _told(
     given = options.table is not None
     plan = [] if options.out is None else [options.out]
     told = [*unused_clusters(problem, table, result)]
+    notes = []
+    if options.verbose and not given:
+        notes += latency_notes(problem, best, result.alternatives)
+        notes += coverage_notes(problem, table)
     open_ = not given and any(each.more is None for each in told)
     explain = shlex.join(["hetopt", "explain", options.problem, *plan])
     return Told(
@@ -87,5 +92,5 @@ def _told(
         next=f"next: {first}{command}",
         unused={each.cluster: text for each in told if (text := unused_text(each))},
         explain=explain if open_ else "",
-        notes=[] if given else latency_notes(problem, best, result.alternatives),
+        notes=notes,
     )
