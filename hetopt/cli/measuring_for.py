@@ -81,7 +81,8 @@ def measure_for(options: argparse.Namespace, path: str, device: Device) -> None:
         precision = problem.training.precision
         emit(ready_line(from_here, name, precision, file, clusters[file]))
     if name not in accelerators():
-        emit(accelerator_line(name, best_rates(device, shapes[-1].dtype)))
+        dtype = shapes[-1].dtype
+        emit(accelerator_line(name, dtype, best_rates(device, dtype)))
 
 
 def _left_out(profile: Profile) -> str:

@@ -107,8 +107,9 @@ def ready_line(
     return f"in {problem}: latency: {{{named}}}  # {needs}"
 
 
-def accelerator_line(name: str, rates: Mapping[str, str]) -> str:
+def accelerator_line(name: str, dtype: str, rates: Mapping[str, str]) -> str:
     """Return the line of a problem that states measured rates of a device."""
-    stated = ", ".join(f"{key}: {value}" for key, value in rates.items())
+    peak, bandwidth = rates["peak_flops"], rates["memory_bandwidth"]
+    stated = f"peak_flops: {{{dtype}: {peak}}}, memory_bandwidth: {bandwidth}"
     others = "memory, intra_node and host_device, or like"
     return f"in a problem: accelerator: {{name: {name}, {stated}}}  # add {others}"

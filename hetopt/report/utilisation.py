@@ -27,7 +27,7 @@ def beyond_peak(result: Result) -> str | None:
         f"{name} {kind}" for name, kind in result.table_kinds.items() if name in used
     )
     return (
-        "above 100%, which no device reaches: most likely the accelerator's peak_flops "
-        f"is too low, by a factor of {most:.2f} at least; else latencies ({sources}) "
-        "are too short"
+        f"above 100%, which no device reaches: latencies ({sources}) are shorter than "
+        "peak_flops permits; most likely an accelerator's peak_flops is too low, by a "
+        f"factor of {most:.2f} at least"
     )

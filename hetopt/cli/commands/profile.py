@@ -215,7 +215,7 @@ def _operators(options: argparse.Namespace, path: str, device: Device) -> None:
     emit(kernels_text(path, outcome))
     emit(ready_line(path, about["accelerator"], dtype))
     if rates := mended_peak(path):
-        emit(accelerator_line(about["accelerator"], rates))
+        emit(accelerator_line(about["accelerator"], dtype, rates))
 
 
 def _refuse(options: argparse.Namespace) -> None:

@@ -158,7 +158,7 @@ class OperatorSource:
     ) -> Iterator[Sizes]:
         """Yield the sizes of the forward kernels of the user's classes."""
         units = [unit_operations(model, training, kind, shape) for kind in kinds]
-        for name in _SIZES.keys() & {*self.own}:
+        for name in filter(self.own.__contains__, _SIZES):
             rates = self._rates(name)
             rows = [r for r in self.measured[name].rows if r.layout in (None, "TN")]
             known = work.work_of_rows(name, rows, rates)
