@@ -67,8 +67,9 @@ def test_the_verdict_says_how_far_off_the_forest_is(evaluation: Evaluation) -> N
         for score in evaluation.scores
     )
     assert verdict(replace(evaluation, scores=worst)) == (
-        "21.4% off on unseen shapes (the mean of unseen hidden, the worst split): plans "
-        "closer than that are not told apart; better than both baselines on every split"
+        "21.4% off on unseen shapes (the mean of unseen hidden, the worst split): "
+        "plans closer than that are not told apart; better than both baselines on "
+        "every split"
     )
 
 

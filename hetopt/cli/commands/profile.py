@@ -21,6 +21,7 @@ from hetopt.cli.output import emit
 from hetopt.cli.paths import ensure_outputs
 from hetopt.cost.shard_shape import DTYPES, UNITS
 from hetopt.errors import InputError
+from hetopt.problem.catalogue import accelerators
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -182,7 +183,13 @@ def _layers(options: argparse.Namespace, path: str, device: Device) -> None:
     from hetopt.profile.device import default_dtype, describe
     from hetopt.profile.grid import distinct_shapes
     from hetopt.profile.measuring import measure_grid
-    from hetopt.report.profiling import ProfilingBar, ready_line, shards_text
+    from hetopt.profile.operators import best_rates
+    from hetopt.report.profiling import (
+        ProfilingBar,
+        accelerator_line,
+        ready_line,
+        shards_text,
+    )
 
     dtype, about = options.dtype or default_dtype(device), describe(device)
     shapes = distinct_shapes(_grid(options, dtype))
@@ -195,6 +202,9 @@ def _layers(options: argparse.Namespace, path: str, device: Device) -> None:
         outcome = measure_grid(path, shapes, device, about, bar.update)
     emit(shards_text(path, outcome))
     emit(ready_line(path, about["accelerator"], dtype))
+    if about["accelerator"] not in accelerators():
+        rates = best_rates(device, dtype)
+        emit(accelerator_line(about["accelerator"], dtype, rates))
 
 
 def _operators(options: argparse.Namespace, path: str, device: Device) -> None:
