@@ -44,7 +44,8 @@ def measure_for(options: argparse.Namespace, path: str, device: Device) -> None:
         shards_text,
     )
 
-    ensure_outputs((path,), problems=options.problems)
+    # A profile that they name already is continued.
+    ensure_outputs((path,), options.problems)
     problems = {
         file: load_problem(file, lengths=True, divided=False)
         for file in dict.fromkeys(options.problems)

@@ -85,7 +85,8 @@ def test_plans_of_two_problems_are_of_measured_times(
             ("name: CPU", "name: Mine"),
             [],
             "clusters: are here (Mine), gpus (A100-80GB), and not one of this "
-            "machine's CPU: name those that this machine stands for, as in --cluster here",
+            "machine's CPU: name those that this machine stands for, as in "
+            "--cluster here",
         ),
         (
             ("", ""),
