@@ -61,7 +61,7 @@ def measure_for(options: argparse.Namespace, path: str, device: Device) -> None:
     rate = measured_rate(shapes, device)
     whole_s = sum(expected_s(shape, rate, MOST_S) for shape in shapes)
     emit(
-        f"{counted(len(shapes), 'shape')}, about {whole_s:.0f} s"
+        f"{counted(len(shapes), 'shape')}, about {whole_s:.0f} s if nothing else runs"
         + (f", of which {limit_s:g} s are measured" if whole_s > limit_s else "")
     )
     with ProfilingBar(sys.stderr) as bar:

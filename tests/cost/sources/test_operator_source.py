@@ -396,7 +396,7 @@ def test_a_file_may_name_its_accelerator_as_profiles_of_layers_do(
         assert isinstance(one, OperatorSource)
         assert one.borrowed["matmul"] == "X1"
         found.append(one.shard_times(asked(("layer",), (2, 1, 1))).forward_s)
-    assert np.array_equal(*found)
+    assert np.array_equal(found[0], found[1])
 
 
 def test_sizes_beyond_a_users_operators_are_warned_about(tmp_path: Path) -> None:
