@@ -120,7 +120,7 @@ def _plan_shape(problem: Problem, plan: Plan, name: str) -> Shape:
         for stage in pipeline.stages:
             for own in stage.unit_strategies or (stage.strategy,):
                 if stage.cluster == name:
-                    b = batch // pipeline.microbatches // own.dp
+                    b = max(batch // pipeline.microbatches // own.dp, 1)
                     rows.add((b, own.cp, own.tp, own.ep, own.etp))
     parallel = problem.training.sequence_parallel
     return Shape.of(sorted(rows), sequence_parallel=parallel)
