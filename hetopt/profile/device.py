@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from hetopt.base.words import counted
 from hetopt.errors import InputError
 from hetopt.version import __version__
 
@@ -44,7 +43,8 @@ class Device:
     kind
         cuda (also ROCm), npu or cpu.
     waits
-        Whether what is timed waits for other processes.
+        Whether what is timed waits for others: then not even a CPU of one thread is
+        timed by its own time.
     """
 
     kind: str
@@ -121,8 +121,8 @@ class Device:
 
     def _mark(self) -> Any:
         if self.kind == "cpu":
-            alone = torch.get_num_threads() == 1 and not self.waits
-            return time.process_time() if alone else time.perf_counter()
+            single = torch.get_num_threads() == 1 and not self.waits
+            return time.process_time() if single else time.perf_counter()
         event = self._api.Event(enable_timing=True)
         event.record()
         return event
@@ -151,6 +151,11 @@ def find_device(wanted: str | None = None) -> Device:
         if api is not None and api.is_available():
             return Device(kind, torch.device(kind, api.current_device()), api)
     raise InputError(f"PyTorch finds no device of kind {wanted}", field="--device")
+
+
+def default_dtype(device: Device) -> str:
+    """Return the precision that is measured unless another is asked for."""
+    return "bf16" if device.has_bf16 else "fp16"
 
 
 def describe(device: Device) -> dict[str, str]:
@@ -237,8 +242,10 @@ def free_cpu_bytes() -> int | None:
 
 
 def _threads(device: Device) -> str:
-    threads = counted(torch.get_num_threads(), "thread")
-    return threads if threads != "1 thread" or device.waits else f"{threads} (CPU time)"
+    threads = torch.get_num_threads()
+    if threads > 1:
+        return f"{threads} threads"
+    return "1 thread" if device.waits else "1 thread (CPU time)"
 
 
 def _cpu_clocks() -> str:

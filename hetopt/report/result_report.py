@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hetopt.cost.sources.accuracy import accuracies, latency_notes
+from hetopt.cost.sources.coverage import coverage_notes
 from hetopt.export.choosing import launcher_of
 from hetopt.pricing.price import price
 from hetopt.pricing.several import price_several
@@ -60,12 +61,16 @@ def result_report(
     unused = [*unused_clusters(problem, table, result)]
     open_ = not own_table and any(each.more is None for each in unused)
     errors = {} if own_table else accuracies(problem, best.plan)
+    notes = []
+    if verbose and not own_table:
+        notes += latency_notes(problem, best, result.alternatives)
+        notes += coverage_notes(problem, table)
     told = Told(
         errors=device_errors(problem, errors),
         next=following(launcher_of(problem, best.plan, launcher)),
         unused={each.cluster: text for each in unused if (text := unused_text(each))},
         explain=explain if open_ else "",
-        notes=[] if own_table else latency_notes(problem, best, result.alternatives),
+        notes=notes,
     )
     parts = plan_report(
         result, best, problem=problem, prices=prices, told=told, verbose=verbose

@@ -43,8 +43,12 @@ def test_a_profile_from_the_command_line(
     assert {row.unit for row in profile.rows} == set(UNITS)
     assert {row.gated for row in profile.rows} == {True, False}
     assert {(row.cp, row.tp) for row in profile.rows} == {(1, 1), (2, 2)}
-    assert {row.dtype for row in profile.rows} == {"fp32"}
+    assert {row.dtype for row in profile.rows} == {"bf16"}
     assert profile.header["kind"] == "measured"
+    line, rates = out.splitlines()[1:]
+    needs = "of accelerator CPU, training.precision bf16"
+    assert line == f"in a problem: latency: {{CLUSTER: {path}}}  # {needs}"
+    assert rates.startswith("in a problem: accelerator: {name: CPU, peak_flops: {bf16")
 
     assert main([*TINY, "--out", path]) == 0
     assert capsys.readouterr().out.startswith(f"{path}: 0 shards measured; ")
