@@ -16,7 +16,7 @@ from random import Random
 from hetopt.cost.build import build_table
 from hetopt.planning.plan import plan
 from hetopt.pricing.price import pipeline_times
-from hetopt.problem.named import named_problem
+from hetopt.problem.reading import read_problem
 from hetopt.problem.training.choices import ScheduleName
 from hetopt.schedule.closed_form import closed_form_ns
 from hetopt.schedule.run import simulate
@@ -38,7 +38,7 @@ def blocked(times: PipelineTimes, schedule: ScheduleName) -> PipelineTimes:
 
 def planned(name: str, schedule: ScheduleName) -> PipelineTimes:
     """Plan a problem under a schedule; return the times of the best plan."""
-    problem = named_problem(name)
+    problem = read_problem(name)
     training = replace(problem.training, schedule=schedule)
     problem = replace(problem, training=training)
     table = build_table(problem)

@@ -184,7 +184,7 @@ def shoot(order: Order) -> Shot:
         seed=entry.seed,
         exploration=entry.exploration,
         limit_s=entry.time_limit_s,
-        status=run.status or "failed",
+        status=run.outcome,
         closed_form_s=run.closed_form_s,
         iteration_time_s=run.iteration_time_s,
         tokens=problem.training.global_batch * problem.training.seq_len,

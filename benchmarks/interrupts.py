@@ -62,9 +62,9 @@ OWN_WORDS = (
     r"stopped: interrupted",
     r"stopped before a plan was found(; none takes less than .* s)?",
     r"warning: cluster '.*",
-    r"compiling the searches, once",
-    r"[━╸╺ ]*\d+/(\d+|\?) settled \S+ "
-    r"(reading the table|no plan yet|best|bound).*",
+    r"compiling the searches, once; this takes about a minute",
+    r"(searching|compiling), \d+ s: .*",
+    r"[━╸╺ ]*\S+ (reading the table|\d+ of \d+ programs settled, ).*",
 )
 _COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 _CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|[\r\n]")

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import hetopt
-from hetopt.problem.named import named_problem
+from hetopt.problem.reading import read_problem
 
 if TYPE_CHECKING:
     from hetopt.problem.problem import Problem
@@ -28,7 +28,7 @@ def packed(problem: Problem) -> Problem:
 
 def main(name: str = "hetu-32b-32h20-lengths", pipelines: str = "2") -> None:
     """Print both times, their bounds and their ratio."""
-    problem = named_problem(name)
+    problem = read_problem(name)
     whole = packed(problem)
     times = []
     for label, one, most in (

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from benchmarks.speed import CLOSED, load_average, timed
 from hetopt.base.files import write_text
-from hetopt.problem.named import named_problem
+from hetopt.problem.reading import read_problem
 
 if TYPE_CHECKING:
     from benchmarks.speed import Run
@@ -67,7 +67,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 def changes(problem: str) -> list[str]:
     """Return options for eight variants: first of clusters, then of links."""
-    clusters = named_problem(problem).clusters
+    clusters = read_problem(problem).clusters
     asked = ["--drop-each"]
     # --drop-each drops each cluster if there are several, and a node if it has several.
     count = sum((len(clusters) > 1) + (each.nodes > 1) for each in clusters)

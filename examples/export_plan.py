@@ -1,15 +1,14 @@
 """Export a plan to torchrun, and a plan within Megatron-LM's limits to Megatron-LM."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import hetopt
-from hetopt import Problem, Result, build_table
+from hetopt import Result, build_table
 from hetopt.base.deadline import Deadline
-from hetopt.export.bundle import bundle, write_folder
-from hetopt.export.job import Job
 from hetopt.export.planning.limits import fitted
 from hetopt.export.planning.search import solve_for
-from hetopt.export.registry import launcher, limits_of
+from hetopt.export.registry import limits_of
 from hetopt.problem.example import EXAMPLE
 from hetopt.problem.reading import read_problem_text
 from hetopt.solvers.loading import load
@@ -19,7 +18,7 @@ from hetopt.solvers.request import Request
 def main() -> None:
     """Write the folders bundle-torchrun and bundle-megatron."""
     problem = read_problem_text(EXAMPLE)
-    export(problem, hetopt.plan(problem), "torchrun")
+    export(hetopt.plan(problem), "torchrun")
     limited = fitted(limits_of("megatron"), problem, None)
     within = solve_for(
         Request(
@@ -29,17 +28,16 @@ def main() -> None:
         asked=problem,
         solve=load("auto"),
     )
-    export(limited, within, "megatron")
+    export(replace(within, problem=limited), "megatron")
 
 
-def export(problem: Problem, result: Result, name: str) -> None:
+def export(result: Result, name: str) -> None:
     """Write the files of the result's plan for a launcher."""
     assert result.best is not None
-    files = bundle(Job.of(problem, result.best.plan), launcher(name), allow_lossy=False)
     folder = f"bundle-{name}"
-    write_folder(folder, files)
+    files = hetopt.export_plan(result, to=name, out=folder)
     print(f"{folder}: {result.best.iteration_time_s:.3f} s per iteration, simulated")
-    for path in sorted(files):
+    for path in files:
         print(f"  {Path(folder) / path}")
 
 

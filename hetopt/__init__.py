@@ -15,19 +15,20 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from hetopt.base.shown import Shown
+from hetopt.errors import (
+    CheckError,
+    DigestError,
+    HetoptError,
+    InfeasibleError,
+    InputError,
+    SolverError,
+)
 from hetopt.version import __version__
 
 if TYPE_CHECKING:
     from hetopt.cost.build import build_table
     from hetopt.cost.table.table import CostTable
-    from hetopt.errors import (
-        CheckError,
-        DigestError,
-        HetoptError,
-        InfeasibleError,
-        InputError,
-        SolverError,
-    )
+    from hetopt.export.exporting import export_plan
     from hetopt.planning.plan import plan
     from hetopt.plans.plan import Pipeline, Plan, Stage
     from hetopt.plans.strategy import Strategy
@@ -54,27 +55,23 @@ __all__ = [
     "Strategy",
     "__version__",
     "build_table",
+    "export_plan",
     "plan",
     "price",
     "read_problem",
 ]
 
 _HOMES = {
-    "CheckError": "hetopt.errors",
     "CostTable": "hetopt.cost.table.table",
-    "DigestError": "hetopt.errors",
-    "HetoptError": "hetopt.errors",
-    "InfeasibleError": "hetopt.errors",
-    "InputError": "hetopt.errors",
     "Pipeline": "hetopt.plans.plan",
     "Plan": "hetopt.plans.plan",
     "Problem": "hetopt.problem.problem",
     "RaceParams": "hetopt.solvers.params",
     "Result": "hetopt.results.result",
-    "SolverError": "hetopt.errors",
     "Stage": "hetopt.plans.plan",
     "Strategy": "hetopt.plans.strategy",
     "build_table": "hetopt.cost.build",
+    "export_plan": "hetopt.export.exporting",
     "plan": "hetopt.planning.plan",
     "price": "hetopt.pricing.price",
     "read_problem": "hetopt.problem.reading",
@@ -93,4 +90,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__})
+    return sorted(__all__)

@@ -5,6 +5,7 @@ Exit codes are those of the command line.
     HetoptError
     +-- InputError          what the user wrote is wrong (exit code 2)
     |   +-- DigestError     a plan was made from another problem or table
+    |   +-- RecordError     a record cannot have this value (also a ValueError)
     +-- InfeasibleError     no plan exists, and why (exit code 1)
     +-- CheckError          a claim about a plan does not hold (exit code 1)
     +-- SolverError         a solver library failed
@@ -83,6 +84,21 @@ class DigestError(InputError):
     ... except hetopt.DigestError as error:
     ...     print(error.field)
     problem_digest
+    """
+
+
+class RecordError(InputError, ValueError):
+    """A part of a problem cannot have a value, in ``dataclasses.replace`` or otherwise.
+
+    Examples
+    --------
+    >>> from dataclasses import replace
+    >>> import hetopt
+    >>> problem = hetopt.read_problem("problem.yaml")
+    >>> replace(problem.training, seq_len="long")
+    Traceback (most recent call last):
+        ...
+    hetopt.errors.RecordError: seq_len is 'long', expected int
     """
 
 

@@ -7,6 +7,7 @@ code that numba keeps on disk is made before (``warm_up``), as a user pays for i
 There are two clocks. The first starts when ``solve`` is called, after the problem is
 read, the table built and the solver's module imported: it times improvements and the
 search. The second starts with the process and ends when its checked answer arrives.
+Both show more than a solver needs if other programs use its cores, which is recorded.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from hetopt.base import interruption
 from hetopt.base.deadline import Deadline
+from hetopt.base.load import Load
 from hetopt.errors import HetoptError, InputError, SolverError
 from hetopt.problem.training.choices import SCHEDULES
 from hetopt.problem.training.principles import PRUNED, Principles
@@ -156,6 +158,9 @@ class Run:
         As reported by the solver, for its own space.
     search_time_s, process_time_s
         Times by the two clocks; that of the search is None without an answer.
+    taken_share
+        Most that other programs can have taken of the cores' time that its workers
+        could use; None where the system does not say.
     failure
         Why there is no plan, in one line.
     broken
@@ -173,13 +178,19 @@ class Run:
     gap: float | None = None
     search_time_s: float | None = None
     process_time_s: float
+    taken_share: float | None = None
     failure: str | None = None
     broken: bool = False
+
+    @property
+    def outcome(self) -> str:
+        """The status; without one, whether its solver refused the problem or broke."""
+        return self.status or ("failed" if self.broken else "refused")
 
 
 def run_apart(problem: Problem, entry: Entry) -> Run:
     """Run a solver in a new process and wait for it; a failure is returned as a Run."""
-    clock = Deadline()
+    clock, load = Deadline(), Load()
     ours, theirs = _SPAWN.Pipe(duplex=False)
     # Not a daemon: solvers start workers of their own.
     args = (theirs, problem, entry, solver(entry.solver))
@@ -207,6 +218,7 @@ def run_apart(problem: Problem, entry: Entry) -> Run:
         process.terminate()
         process.join()
         ours.close()
+    answer["taken_share"] = load.taken_share(entry.jobs)
     return Run(entry=entry, process_time_s=process_time_s, **answer)
 
 

@@ -22,10 +22,14 @@ def machine() -> str:
 
 def processor() -> str:
     """Return the number and kind of cores, and the system."""
-    cores = os.cpu_count() or 1
+    return f"{counted(cores(), 'core')} ({_name()}, {platform.system()})"
+
+
+def cores() -> int:
+    """Return the number of cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
-        cores = len(os.sched_getaffinity(0))
-    return f"{counted(cores, 'core')} ({_name()}, {platform.system()})"
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def _name() -> str:

@@ -103,7 +103,7 @@ def closest(name: str, known: Iterable[str], alike: float = 0.6) -> str | None:
 
     by_lower = {item.lower(): item for item in known}
     wanted = name[:80].lower()
-    near = difflib.get_close_matches(wanted, by_lower, n=3, cutoff=alike)
+    near = difflib.get_close_matches(wanted, by_lower, n=10, cutoff=alike)
     if not near:
         return None
     # For A100, A100-40GB is a better suggestion than H100.

@@ -20,6 +20,7 @@ from hetopt.calibrating.factors import (
     value_of,
     with_values,
 )
+from hetopt.calibrating.noise import ensure_reliable
 from hetopt.calibrating.runs import Repriced
 from hetopt.errors import InputError
 
@@ -60,6 +61,7 @@ def fit(
     *,
     correct: Corrected = "efficiency",
     clusters: tuple[str, ...] = (),
+    force: bool = False,
 ) -> Fit:
     """Find the factor with which the plan's simulated iteration takes ``measured_s``.
 
@@ -69,11 +71,14 @@ def fit(
         The kind of factor that is corrected.
     clusters
         Clusters whose efficiency is corrected; those of the plan by default.
+    force
+        Let a noisy run set a factor to its bound.
 
     Raises
     ------
     InputError
-        The plan's time does not depend on these factors.
+        The plan's time does not depend on these factors, or the run is noisy and sets
+        one to its bound.
     """
     plan = Repriced(run.problem, run.plan)
     old = run.problem.calibration
@@ -94,6 +99,7 @@ def fit(
     if seconds(low / high) == seconds(high / low):
         raise InputError(f"the plan's iteration time does not depend on {correct}")
     ratio = _bisected(seconds, run.measured_s, low / high, high / low)
+    ensure_reliable([run], corrected(ratio), factors, force=force)
     after_s = seconds(ratio)
     off = abs(after_s / run.measured_s - 1) > 10 * PRECISION
     return Fit(

@@ -34,12 +34,17 @@ class MeasuredRun:
         The problem's name in errors: its file.
     measured_s
         Seconds of an iteration, above 0.
+    file, noise
+        The file that has the time, and why it is unreliable; None and nothing for a
+        time without a file.
     """
 
     name: str
     problem: Problem
     plan: Plan
     measured_s: float
+    file: str | None = None
+    noise: tuple[str, ...] = ()
 
     @property
     def clusters(self) -> tuple[str, ...]:

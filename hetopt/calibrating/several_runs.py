@@ -17,6 +17,7 @@ from scipy.optimize import least_squares
 
 from hetopt.calibrating.alike import ensure_alike
 from hetopt.calibrating.factors import factors_of, rounded, value_of, with_values
+from hetopt.calibrating.noise import ensure_reliable
 from hetopt.calibrating.runs import Repriced
 from hetopt.calibrating.shares import time_shares
 from hetopt.errors import InputError
@@ -71,6 +72,7 @@ def fit_jointly(
     *,
     correct: Corrected | None = None,
     clusters: tuple[str, ...] = (),
+    force: bool = False,
 ) -> JointFit:
     """Fit the factors so that all plans' simulated iterations are near the measured.
 
@@ -82,12 +84,15 @@ def fit_jointly(
         The only kind of factor that is corrected; None for all kinds.
     clusters
         Clusters whose efficiency is corrected; those of the plans by default.
+    force
+        Let noisy runs set a factor to its bound.
 
     Raises
     ------
     InputError
-        Clusters, links, latency sources or calibrations of two problems differ, or no
-        plan's time depends on these factors.
+        Clusters, links, latency sources or calibrations of two problems differ, no
+        plan's time depends on these factors, or a run is noisy and a factor at its
+        bound.
     """
     for run in runs[1:]:
         ensure_alike(runs[0], run)
@@ -100,6 +105,7 @@ def fit_jointly(
         raise InputError(f"no plan's iteration time depends on {correct}")
     measured = np.array([run.measured_s for run in runs])
     found = _fitted(plans, measured, factors, old)
+    ensure_reliable(runs, found, factors, force=force)
     left_out = []
     for row, plan in enumerate(plans):
         others = [other for other in plans if other is not plan]

@@ -330,9 +330,9 @@ def load_problem_of(
 
 
 def _read(name: str, *, lengths: bool) -> Problem:
-    from hetopt.problem.named import named_problem
+    from hetopt.problem.reading import read_problem
 
-    problem = named_problem(name)
+    problem = read_problem(name)
     if problem.training.lengths is not None and not lengths:
         msg = "this command takes sequences of one length: leave it out"
         raise InputError(msg, file=name, field="training.lengths")

@@ -47,6 +47,6 @@ class _Shown:
         if self._bar is None:
             from hetopt.report.progress import CompilingBar
 
-            complain("compiling the searches, once")
+            complain("compiling the searches, once; this takes about a minute")
             self._bar = self._stack.enter_context(CompilingBar(sys.stderr))
         self._bar.update(done, count)

@@ -17,12 +17,19 @@ if TYPE_CHECKING:
 
 
 def warn(
-    problem: Problem, table: CostTable, result: Result, *, own_table: bool
+    problem: Problem, name: str, table: CostTable, result: Result, *, own_table: bool
 ) -> None:
-    """Warn of what is unusual about the devices, their latencies and the result."""
+    """Warn of what is unusual about the devices, their latencies and the result.
+
+    Parameters
+    ----------
+    name
+        As the user named the problem.
+    """
     if result.best is None:
         return
-    from hetopt.cost.sources.by_cluster import far_outside, of_other_devices
+    from hetopt.cost.sources.by_cluster import of_other_devices
+    from hetopt.cost.sources.coverage import extrapolated
     from hetopt.report.utilisation import beyond_peak
     from hetopt.solvers.race.diagnosis import unusable
 
@@ -40,7 +47,7 @@ def warn(
     if not own_table:
         warnings += _of_unknown_devices(problem)
         warnings += of_other_devices(problem)
-        warnings += far_outside(problem, result.best.plan)
+        warnings += extrapolated(problem, table, result.best.plan, name)
     complain(*(f"warning: {text}" for text in warnings))
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 #: Solvers that settle any space or give a lower bound: these need no reference.
 _ANY_SPACE = ("dp", "auto")
-_REFERENCE = "dp"
+REFERENCE = "dp"
 #: Share by which the cutoff is above the best known plan, so that one as good is found.
 _ROOM = 1e-9
 
@@ -76,6 +76,16 @@ def compare(
     )
 
 
+def most_runs(problems: Sequence[Problem], entries: Sequence[Entry]) -> int:
+    """Return the most runs that a comparison makes, with those for reference."""
+    count = 0
+    for problem in problems:
+        own = [entry for entry in entries if _fits(entry, problem)]
+        settled = {entry.space for entry in own if entry.solver in _ANY_SPACE}
+        count += len(own) + len({entry.space for entry in own} - settled)
+    return count
+
+
 def _references(
     runs: Sequence[Run], time_limit_s: float, jobs: int | None
 ) -> Iterator[Entry]:
@@ -84,7 +94,7 @@ def _references(
         known = reference(runs, space)
         if known is not None:
             yield Entry(
-                solver=_REFERENCE,
+                solver=REFERENCE,
                 principles=space.principles,
                 every_cluster=space.every_cluster,
                 asked=space.principles,

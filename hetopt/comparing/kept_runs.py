@@ -41,6 +41,7 @@ _NUMBERS = (
     "gap",
     "search_time_s",
     "process_time_s",
+    "taken_share",
 )
 #: Largest relative difference, by rounding, of closed forms that are the same.
 _SAME = 1e-9

@@ -10,7 +10,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from hetopt.inventory.node import MIG, NO_DEVICE, PARTLY_USED, Devices, Node
+from hetopt.inventory.node import MIG, NO_DEVICE, Devices, Node
+from hetopt.inventory.states import USED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -90,21 +91,17 @@ def slurm_node(
     places: Iterable[str],
     devices: tuple[Devices, ...],
     used: tuple[Devices, ...],
-    left_out: str | None,
+    states: frozenset[str],
 ) -> Node:
     """Return a node of Slurm, left out if its devices cannot be used."""
-    if not devices:
-        left_out = NO_DEVICE
-    elif left_out is None and _total(used):
-        left_out = PARTLY_USED
-    elif left_out is None and any(
-        item.label and MIG_PROFILE.search(item.label) for item in devices
-    ):
-        left_out = MIG
+    cut = any(item.label and MIG_PROFILE.search(item.label) for item in devices)
+    if _total(used) and not states & USED:
+        states |= {"allocated" if _total(used) == _total(devices) else "mixed"}
     return Node(
         host=host,
         # sinfo marks the default partition.
         places=frozenset(place.rstrip("*") for place in places if place.rstrip("*")),
         devices=devices,
-        left_out=left_out,
+        states=states,
+        left_out=NO_DEVICE if not devices else MIG if cut else None,
     )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from hetopt.inventory.naming import Match, match_accelerator
 from hetopt.inventory.reading import merge_nodes
+from hetopt.inventory.states import reason_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -33,6 +34,8 @@ class Draft:
         Devices of each node.
     place
         The partition or zone of all its nodes, or None.
+    also
+        Each other partition or zone -> those of the nodes that belong to it, too.
     hosts
         In the inventory's order.
     optional
@@ -43,6 +46,7 @@ class Draft:
     match: Match
     devices: Devices
     place: str | None
+    also: dict[str, tuple[str, ...]]
     hosts: tuple[str, ...]
     optional: bool = False
 
@@ -61,6 +65,9 @@ class Inventory:
         The clusters, optional ones last.
     left_out
         Reason -> hosts.
+    keepers
+        Reason -> the states that have to be included to keep its hosts; a reason that
+        no state gives is not there.
     remarks
         Remark -> hosts of clusters.
     """
@@ -69,15 +76,26 @@ class Inventory:
     nodes: int
     drafts: tuple[Draft, ...]
     left_out: dict[str, tuple[str, ...]]
+    keepers: dict[str, tuple[str, ...]]
     remarks: dict[str, tuple[str, ...]]
 
 
-def group_nodes(readings: Sequence[Reading]) -> Inventory:
-    """Return the clusters of some files' nodes."""
+def group_nodes(
+    readings: Sequence[Reading], include: frozenset[str] = frozenset()
+) -> Inventory:
+    """Return the clusters of some files' nodes.
+
+    Parameters
+    ----------
+    include
+        States in which a node is used, although it is not idle.
+    """
     nodes = merge_nodes(node for reading in readings for node in reading.nodes)
-    whole = [n for n in nodes if n.left_out is None and len(n.devices) == 1]
-    several = [n for n in nodes if n.left_out is None and len(n.devices) > 1]
-    left_out = _hosts_by((node.left_out, node) for node in nodes)
+    reasons = [(n.left_out or reason_of(n.states - include), n) for n in nodes]
+    used = [node for reason, node in reasons if reason is None]
+    whole = [node for node in used if len(node.devices) == 1]
+    several = [node for node in used if len(node.devices) > 1]
+    left_out = _grouped((reason, node.host) for reason, node in reasons)
     if several:
         left_out[SEVERAL_KINDS] = tuple(node.host for node in several)
     drafts = [
@@ -89,18 +107,30 @@ def group_nodes(readings: Sequence[Reading]) -> Inventory:
         nodes=len(nodes),
         drafts=_named(drafts),
         left_out=left_out,
-        remarks=_hosts_by((node.remark, node) for node in whole),
+        keepers=_grouped(
+            (None if node.left_out else reason, state)
+            for reason, node in reasons
+            for state in sorted(node.states - include)
+        ),
+        remarks=_grouped(
+            (remark, node.host) for node in whole for remark in _remarks(node)
+        ),
     )
 
 
-def _hosts_by(
-    pairs: Iterable[tuple[str | None, Node]],
-) -> dict[str, tuple[str, ...]]:
-    found: dict[str, list[str]] = {}
-    for reason, node in pairs:
+def _remarks(node: Node) -> Iterator[str | None]:
+    yield node.remark
+    if node.states:
+        yield f"included though {', '.join(sorted(node.states))}"
+
+
+def _grouped(pairs: Iterable[tuple[str | None, str]]) -> dict[str, tuple[str, ...]]:
+    """Return what belongs to each text, once; what belongs to None is left out."""
+    found: dict[str, dict[str, None]] = {}
+    for reason, each in pairs:
         if reason is not None:
-            found.setdefault(reason, []).append(node.host)
-    return {reason: tuple(hosts) for reason, hosts in found.items()}
+            found.setdefault(reason, {})[each] = None
+    return {reason: tuple(each) for reason, each in found.items()}
 
 
 def _drafts(
@@ -115,27 +145,30 @@ def _drafts(
         alike.setdefault(key, []).append((devices, node))
     for same in alike.values():
         devices = same[0][0]
-        for place, hosts in _by_place([node for _, node in same]):
+        for place, nodes in _by_place([node for _, node in same]):
             yield Draft(
                 name="",
                 match=match_accelerator(devices.label, devices.memory_bytes),
                 devices=devices,
                 place=place,
-                hosts=hosts,
+                also=_grouped(
+                    (each, n.host) for n in nodes for each in sorted(n.places - {place})
+                ),
+                hosts=tuple(node.host for node in nodes),
                 optional=optional,
             )
 
 
-def _by_place(nodes: list[Node]) -> Iterator[tuple[str | None, tuple[str, ...]]]:
+def _by_place(nodes: list[Node]) -> Iterator[tuple[str | None, list[Node]]]:
     """Yield each place with its nodes; of several places the largest gets a node."""
     left = list(nodes)
     while left:
         sizes = Counter(place for node in left for place in node.places)
         place = min(sizes, key=lambda name: (-sizes[name], name), default=None)
         if place is None:
-            yield None, tuple(node.host for node in left)
+            yield None, left
             return
-        yield place, tuple(node.host for node in left if place in node.places)
+        yield place, [node for node in left if place in node.places]
         left = [node for node in left if place not in node.places]
 
 

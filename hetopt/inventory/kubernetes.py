@@ -13,11 +13,9 @@ from pydantic import Field
 
 from hetopt.inventory.gres import MIG_PROFILE
 from hetopt.inventory.node import (
-    CORDONED,
     INCOMPLETE,
     MIG,
     NO_DEVICE,
-    NOT_READY,
     SHARED,
     Devices,
     Node,
@@ -128,9 +126,25 @@ def _node(source: Source, index: int, node: _Node) -> Node:
         host=source.host(node.metadata.name, field=f"{field}.metadata.name"),
         places=frozenset() if zone is None else frozenset({zone}),
         devices=devices,
+        states=_states(node),
         left_out=_left_out(source, field, node, devices),
         remark=f"needs a toleration of {', '.join(taints)}" if taints else None,
     )
+
+
+def _states(node: _Node) -> frozenset[str]:
+    ready = [item.status for item in node.status.conditions if item.type == "Ready"]
+    tainted = any(
+        taint.key.startswith("node.kubernetes.io/")
+        and taint.key != "node.kubernetes.io/unschedulable"
+        and taint.effect != "PreferNoSchedule"
+        for taint in node.spec.taints
+    )
+    there = {
+        "not_ready": "True" not in ready or tainted,
+        "cordoned": node.spec.unschedulable,
+    }
+    return frozenset(name for name, holds in there.items() if holds)
 
 
 def _left_out(
@@ -150,16 +164,6 @@ def _left_out(
     )
     if not devices and not slices:
         return INCOMPLETE if there else NO_DEVICE
-    ready = [item.status for item in node.status.conditions if item.type == "Ready"]
-    if "True" not in ready or any(
-        taint.key.startswith("node.kubernetes.io/")
-        and taint.key != "node.kubernetes.io/unschedulable"
-        and taint.effect != "PreferNoSchedule"
-        for taint in node.spec.taints
-    ):
-        return NOT_READY
-    if node.spec.unschedulable:
-        return CORDONED
     if slices or MIG_PROFILE.search(product) or "-MIG-" in product:
         return MIG
     if product.endswith("-SHARED") or labels.get(

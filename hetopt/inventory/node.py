@@ -51,8 +51,11 @@ class Node:
         Partitions or zones that it belongs to; empty if the format has none.
     devices
         Its accelerators, one entry for each kind.
+    states
+        Names of the states (see ``states``) in which a plan does not use it, unless the
+        user includes all of them.
     left_out
-        Why a plan cannot use it; None: it can.
+        Why a plan cannot use it, whatever is included; None: it can.
     remark
         A further remark for the user, or None.
     """
@@ -60,6 +63,7 @@ class Node:
     host: str
     places: frozenset[str] = frozenset()
     devices: tuple[Devices, ...] = ()
+    states: frozenset[str] = frozenset()
     left_out: str | None = None
     remark: str | None = None
 

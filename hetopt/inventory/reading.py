@@ -62,7 +62,7 @@ def read_source(source: Source) -> Reading:
 
 
 def merge_nodes(nodes: Iterable[Node]) -> tuple[Node, ...]:
-    """Return each host once, with all its places and the first reason to leave it out.
+    """Return each host once, with all its places and states, and the first reason.
 
     A host is listed once per partition, and perhaps in several files.
     """
@@ -81,6 +81,7 @@ def _merged(first: Node, second: Node) -> Node:
     return replace(
         first,
         places=first.places | second.places,
+        states=first.states | second.states,
         devices=first.devices if devices is None else devices,
         left_out=left_out,
         remark=first.remark or second.remark,

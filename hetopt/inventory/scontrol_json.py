@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from hetopt.inventory.gres import parse_gres, parse_tres, slurm_node, typed
-from hetopt.inventory.slurm_state import reason_to_leave_out
 from hetopt.inventory.source import Lenient, parse
+from hetopt.inventory.states import excluding
 
 if TYPE_CHECKING:
     from hetopt.inventory.node import Node
@@ -58,5 +58,5 @@ def _node(source: Source, index: int, node: _Node) -> Node:
         node.partitions,
         devices,
         used,
-        left_out=reason_to_leave_out(*states, *node.state_flags),
+        states=excluding(*states, *node.state_flags),
     )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from hetopt.inventory.fields import read_fields
 from hetopt.inventory.gres import parse_gres, parse_tres, slurm_node, typed
-from hetopt.inventory.slurm_state import reason_to_leave_out
+from hetopt.inventory.states import excluding
 
 if TYPE_CHECKING:
     from hetopt.inventory.node import Node
@@ -57,5 +57,5 @@ def _node(source: Source, number: int, words: list[str]) -> Node:
         fields.get("Partitions", "").split(","),
         devices,
         used,
-        left_out=reason_to_leave_out(fields["State"]),
+        states=excluding(fields["State"]),
     )

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from hetopt.inventory.gres import parse_gres, slurm_node
 from hetopt.inventory.hostlist import expand_hosts
-from hetopt.inventory.slurm_state import reason_to_leave_out
 from hetopt.inventory.source import Lenient, parse
+from hetopt.inventory.states import excluding
 
 if TYPE_CHECKING:
     from hetopt.inventory.node import Node
@@ -74,7 +74,7 @@ def read(source: Source) -> list[Node]:
                 [row.partition.name],
                 devices,
                 used,
-                left_out=reason_to_leave_out(*states),
+                states=excluding(*states),
             )
             for host in hosts
         ]

@@ -72,14 +72,24 @@ def summary(inventory: Inventory) -> list[str]:
         f"{counted(inventory.nodes, 'node')} read, {used} of them in "
         f"{counted(clusters, 'cluster')}, {inventory.nodes - used} left out"
     ]
-    for reason, hosts in inventory.left_out.items():
-        lines.append(f"left out: {len(hosts)} {reason}: {_some(hosts)}")
+    lines += left_out(inventory)
     for remark, hosts in inventory.remarks.items():
         lines.append(f"{counted(len(hosts), 'node')} {remark}: {_some(hosts)}")
     for reading in inventory.readings:
         for unknown in reading.unknown:
             lines.append(f"{reading.file} ({reading.form}) does not say {unknown}")
     return [_printable(line) for line in lines]
+
+
+def left_out(inventory: Inventory) -> Iterator[str]:
+    """Yield for each reason which nodes it leaves out, and the option to keep them."""
+    for reason, hosts in inventory.left_out.items():
+        line = f"left out: {len(hosts)} {reason}: {_some(hosts)}"
+        if reason in inventory.keepers:
+            kept = "it" if len(hosts) == 1 else "them"
+            states = ",".join(sorted(inventory.keepers[reason]))
+            line += f"; --include {states} keeps {kept}"
+        yield _printable(line)
 
 
 def _head(inventory: Inventory) -> Iterator[str]:
@@ -98,7 +108,13 @@ def _head(inventory: Inventory) -> Iterator[str]:
 def _entry(draft: Draft, *, alone: bool) -> Iterator[str]:
     """Yield the lines of one cluster."""
     yield f"  - name: {_text(draft.name)}"
-    origin = [draft.devices.label or "", f"in {draft.place}" if draft.place else ""]
+    everywhere = len(draft.hosts)
+    others = ", ".join(
+        name if len(hosts) == everywhere else f"{name} ({_some(hosts)})"
+        for name, hosts in sorted(draft.also.items())
+    )
+    places = ("in", draft.place), ("also in", others)
+    origin = [draft.devices.label, *(f"{word} {it}" for word, it in places if it)]
     if any(origin):
         yield from _comment(", ".join(filter(None, origin)), "    ")
     yield from (f"    {line}" for line in _accelerator(draft))

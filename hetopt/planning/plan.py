@@ -6,14 +6,14 @@ import math
 import os
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from hetopt.base.deadline import Deadline
 from hetopt.errors import CheckError, InputError
 from hetopt.planning.objective import PATIENCE_S, decided
 from hetopt.planning.refusals import ensure_best, ensure_searchable, ensure_spends
-from hetopt.problem.named import named_problem
 from hetopt.problem.problem import Problem
+from hetopt.problem.reading import read_problem
 from hetopt.problem.training.choices import SCHEDULE_CHOICES
 from hetopt.problem.training.principles import Principles
 from hetopt.results.money import cost_of
@@ -27,7 +27,7 @@ from hetopt.solvers.refusals import ensure_packs, ensure_plans
 from hetopt.solvers.request import Request
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     from hetopt.cost.table.table import CostTable
     from hetopt.problem.training.choices import ScheduleName
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 # One keyword, with its description and checks, for each option of the command.
 def plan(
-    problem: Problem | str | os.PathLike[str],
+    problem: Problem | str | os.PathLike[str] | Mapping[str, Any],
     *,
     table: CostTable | str | os.PathLike[str] | None = None,
     schedule: ScheduleName | Literal["best"] | None = None,
@@ -66,7 +66,8 @@ def plan(
     Parameters
     ----------
     problem
-        A problem, the path of a file, or the name of a problem that ships with hetopt.
+        A problem, or what ``read_problem`` reads: the path of a file, the name of a
+        problem that ships with hetopt, or the sections of a file as plain data.
     table
         Its latency table, or the path of a table file; built from the problem by
         default.
@@ -137,7 +138,7 @@ def plan(
     except ValueError as error:
         raise InputError(str(error), field="relax") from error
     if not isinstance(problem, Problem):
-        problem = named_problem(os.fspath(problem))
+        problem = read_problem(problem)
     ensure_searchable(solver, objective, principles, field="solver")
     given = objective not in (None, "closed")
     spending = spending_of(objective, budget, min_tokens_per_s)
@@ -221,7 +222,8 @@ def plan(
             pipelines=pipelines,
         )
     ensure_holds(problem, costs, result)
-    return result
+    # A report says how far off the times of hetopt's own tables are, not of a user's.
+    return replace(result, problem=problem, table=costs if table is None else None)
 
 
 def search(

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from hetopt.base.checked import checked
 
 #: Ranges of corrections. A factor outside means that something else is wrong.
 EFFICIENCY_BOUNDS = (0.25, 2.0)
@@ -26,6 +25,7 @@ def _check(name: str, factor: float, bounds: tuple[float, float]) -> None:
         raise ValueError(msg)
 
 
+@checked
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Calibration:
     """Factors by which the latency table of a problem is corrected.

@@ -1,4 +1,4 @@
-"""Problems by the path of their file, or by the name of a shipped one."""
+"""Paths of problems, also by the names of those that ship with hetopt."""
 
 from __future__ import annotations
 
@@ -8,25 +8,14 @@ from typing import TYPE_CHECKING
 from hetopt.base.words import suggest
 from hetopt.errors import InputError
 from hetopt.problem.catalogue import problem_files
-from hetopt.problem.problem import Problem
-from hetopt.problem.reading import SUFFIXES, read_problem
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+#: Endings of the names of problem files, and of files that their sections name.
+SUFFIXES = (".yaml", ".yml", ".json")
 #: Most characters of a problem's name that an error shows.
 _MOST_NAME = 80
-
-
-def named_problem(name: str) -> Problem:
-    """Read a problem file, or the shipped problem of this name.
-
-    Raises
-    ------
-    InputError
-        There is neither, or the file cannot be used.
-    """
-    return read_problem(problem_path(name))
 
 
 def problem_path(name: str) -> str:

@@ -2,27 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from itertools import permutations
-from typing import TYPE_CHECKING
 
+from hetopt.base.checked import checked
 from hetopt.base.shown import Shown
 from hetopt.errors import InputError
 from hetopt.problem.calibration import NO_CALIBRATION, Calibration
+from hetopt.problem.cluster.cluster import Cluster, ClusterLinks
 from hetopt.problem.meshes import divisors
+from hetopt.problem.model.model import Model
 from hetopt.problem.pinned_units import units_fault
-from hetopt.problem.training.choices import FOLDED
+from hetopt.problem.training.choices import FOLDED, ScheduleName
 from hetopt.problem.training.pins import Pins
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from hetopt.problem.cluster.cluster import Cluster, ClusterLinks
-    from hetopt.problem.model.model import Model
-    from hetopt.problem.training.choices import ScheduleName
-    from hetopt.problem.training.training import Training
+from hetopt.problem.training.training import Training
 
 
+@checked
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Problem(Shown):
     """Model, clusters, links, training settings and pins.

@@ -174,5 +174,10 @@ def parse_flops(value: object) -> float:
     return float(parse_quantity(value, FLOPS))
 
 
+def tflops(flops_per_s: float) -> str:
+    """Return a rate with its unit, rounded up: a peak must not be exceeded."""
+    return f"{math.ceil(flops_per_s / 1e9) / 1e3:.10g} TFLOPS"
+
+
 def _short(value: str) -> str:
     return repr(value if len(value) <= _MAX_TEXT else value[:_MAX_TEXT] + "...")

@@ -5,12 +5,16 @@ Every mistake in them becomes one InputError with file, line and field.
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
+from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
 from hetopt.base.words import describe, readable
+from hetopt.errors import InputError
 from hetopt.problem.building.huggingface.fields import model_fields
 from hetopt.problem.building.problem import build_problem
 from hetopt.problem.building.wrong import FieldError
@@ -22,27 +26,30 @@ from hetopt.problem.document.document import (
     load_document,
     parse_document,
 )
+from hetopt.problem.named import SUFFIXES, problem_path
 from hetopt.problem.schema.fields import unknown
 from hetopt.problem.schema.places import meant
 from hetopt.problem.schema.problem import LATENCY_SOURCES, SECTIONS, ProblemSpec
 from hetopt.problem.training.lengths import read_histogram
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from hetopt.errors import InputError
     from hetopt.problem.problem import Problem
 
-#: Endings of the names of problem files, and of files that their sections name.
-SUFFIXES = (".yaml", ".yml", ".json")
 #: How the schemas of files begin that hetopt writes; a problem has none.
 _SCHEMAS = "hetopt-"
 #: Longest chain of files that name each other; a longer one is a mistake.
 _MAX_DEPTH = 8
 
 
-def read_problem(path: str | Path) -> Problem:
-    """Read a problem file.
+def read_problem(source: str | PathLike[str] | Mapping[str, Any]) -> Problem:
+    """Read a problem.
+
+    Parameters
+    ----------
+    source
+        The path of a file, the name of a problem that ships with hetopt, or the
+        sections of a file as plain data; files that these name are relative to the
+        current folder.
 
     Raises
     ------
@@ -54,8 +61,20 @@ def read_problem(path: str | Path) -> Problem:
     >>> import hetopt
     >>> [cluster.name for cluster in hetopt.read_problem("problem.yaml").clusters]
     ['fast', 'slow']
+    >>> hetopt.read_problem("hetauto-exp1").model.layers
+    48
     """
-    return problem_of(load_document(path), str(path))
+    if isinstance(source, str | PathLike):
+        path = problem_path(fspath(source))
+        return problem_of(load_document(path), path)
+    expected = "expected a path, a name, or a mapping of plain data as in a YAML file"
+    if not isinstance(source, Mapping):
+        raise InputError(f"is {describe(source)}, {expected}", field="problem")
+    try:
+        data = json.loads(json.dumps(dict(source)))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InputError(f"{expected}: {error}", field="problem") from error
+    return problem_of(Document(data), "problem")
 
 
 def read_problem_text(text: str, name: str = "problem.yaml") -> Problem:

@@ -16,6 +16,7 @@ import os
 import statistics
 from dataclasses import asdict, fields
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING
 
 import torch
@@ -26,7 +27,7 @@ from hetopt.cost.profiles.file import interquartile_range
 from hetopt.errors import InputError
 from hetopt.problem.catalogue import accelerators
 from hetopt.problem.cluster.facts import UNKNOWN_INTRA_NODE_SHARE
-from hetopt.profile.device import Device, describe, find_device
+from hetopt.profile.device import Device, default_dtype, describe, find_device
 from hetopt.profile.link_fits import (
     SEND_RECV,
     CollectiveRow,
@@ -35,9 +36,13 @@ from hetopt.profile.link_fits import (
     traffic_bytes,
 )
 from hetopt.profile.measuring import REPETITIONS, WARM_UP
+from hetopt.profile.units.edges import DTYPES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+
+    #: Makes a buffer of so many ones, on the device and in the precision measured.
+    _Ones = Callable[[int], torch.Tensor]
 
 COLLECTIVES_SCHEMA = "hetopt-collectives/1"
 BACKENDS = {"cuda": "nccl", "npu": "hccl", "cpu": "gloo"}
@@ -49,11 +54,16 @@ SIZES = {
     "cpu": tuple(4**power for power in range(6, 13)),
 }
 
-ELEMENT_BYTES = 4
 
-
-def run_collectives(path: str, device_kind: str | None = None) -> str | None:
+def run_collectives(
+    path: str, device_kind: str | None = None, dtype: str | None = None
+) -> str | None:
     """Measure all collectives; rank 0 writes the file.
+
+    Parameters
+    ----------
+    dtype
+        Precision of the buffers; by default the device's, see ``default_dtype``.
 
     Returns
     -------
@@ -73,13 +83,15 @@ def run_collectives(path: str, device_kind: str | None = None) -> str | None:
         raise InputError(msg, field="--collectives")
     ensure_writable(path)
     device = find_device(device_kind)
+    device.waits = True
+    dtype = dtype or default_dtype(device)
     own = {}
     if device.kind != "cpu":
         device.select(int(os.environ.get("LOCAL_RANK", "0")))
         own = {"device_id": device.torch_device}
     dist.init_process_group(BACKENDS[device.kind], **own)
     try:
-        rows, missing = _measure_all(device, ranks)
+        rows, missing = _measure_all(device, ranks, DTYPES[dtype])
         if dist.get_rank() != 0:
             return None
     finally:
@@ -94,6 +106,7 @@ def run_collectives(path: str, device_kind: str | None = None) -> str | None:
         "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         "backend": BACKENDS[device.kind],
         "ranks": f"{ranks}, {here} per node",
+        "dtype": dtype,
     }
     if missing:
         header["notes"] = f"not offered by this backend: {', '.join(missing)}"
@@ -124,14 +137,17 @@ def collectives_text(
     return "\n".join(lines) + "\n" + text.getvalue()
 
 
-def _measure_all(device: Device, ranks: int) -> tuple[list[CollectiveRow], list[str]]:
+def _measure_all(
+    device: Device, ranks: int, dtype: torch.dtype
+) -> tuple[list[CollectiveRow], list[str]]:
     rows: list[CollectiveRow] = []
     missing: list[str] = []
+    ones = partial(torch.ones, device=device.torch_device, dtype=dtype)
     for name, make in _COLLECTIVES.items():
         for size in SIZES[device.kind]:
-            elements = -(-size // (ELEMENT_BYTES * ranks)) * ranks
+            elements = -(-size // (dtype.itemsize * ranks)) * ranks
             try:
-                call = make(elements, ranks, device)
+                call = make(elements, ranks, ones)
                 call()
             except RuntimeError as error:
                 # The backend lacks this collective: it fails on every rank.
@@ -141,7 +157,7 @@ def _measure_all(device: Device, ranks: int) -> tuple[list[CollectiveRow], list[
                 break
             taking_part = 2 if name == SEND_RECV else ranks
             rows.append(
-                _timed(name, taking_part, elements * ELEMENT_BYTES, call, device)
+                _timed(name, taking_part, elements * dtype.itemsize, call, device)
             )
     return rows, missing
 
@@ -171,30 +187,30 @@ def _timed(
     )
 
 
-def _all_reduce(elements: int, ranks: int, device: Device) -> Callable[[], None]:
+def _all_reduce(elements: int, ranks: int, ones: _Ones) -> Callable[[], None]:
     del ranks
     # Zeros, so that repeated sums do not overflow.
-    buffer = torch.zeros(elements, device=device.torch_device)
+    buffer = ones(elements).zero_()
     return lambda: _discard(dist.all_reduce(buffer))
 
 
-def _all_gather(elements: int, ranks: int, device: Device) -> Callable[[], None]:
-    whole = torch.ones(elements, device=device.torch_device)
-    part = torch.ones(elements // ranks, device=device.torch_device)
+def _all_gather(elements: int, ranks: int, ones: _Ones) -> Callable[[], None]:
+    whole = ones(elements)
+    part = ones(elements // ranks)
     gather = _named("all_gather_single", "all_gather_into_tensor")
     return lambda: _discard(gather(whole, part))
 
 
-def _reduce_scatter(elements: int, ranks: int, device: Device) -> Callable[[], None]:
-    whole = torch.ones(elements, device=device.torch_device)
-    part = torch.ones(elements // ranks, device=device.torch_device)
+def _reduce_scatter(elements: int, ranks: int, ones: _Ones) -> Callable[[], None]:
+    whole = ones(elements)
+    part = ones(elements // ranks)
     scatter = _named("reduce_scatter_single", "reduce_scatter_tensor")
     return lambda: _discard(scatter(part, whole))
 
 
-def _send_recv(elements: int, ranks: int, device: Device) -> Callable[[], None]:
+def _send_recv(elements: int, ranks: int, ones: _Ones) -> Callable[[], None]:
     """Return a call that sends from the first rank to the last, across nodes if any."""
-    buffer = torch.ones(elements, device=device.torch_device)
+    buffer = ones(elements)
 
     def call() -> None:
         if dist.get_rank() == 0:

@@ -1,8 +1,8 @@
 """The device that PyTorch uses: its description, its clock, its memory.
 
 ``torch.npu`` (Ascend, from torch_npu) and ROCm's ``torch.cuda`` have the interface of
-``torch.cuda``. A CPU is timed by wall-clock time, or with a single thread by CPU time,
-which other programs do not affect.
+``torch.cuda``. A CPU is timed by wall-clock time, or with a single thread that waits
+for no other process by CPU time, which other programs do not affect.
 """
 
 from __future__ import annotations
@@ -42,11 +42,15 @@ class Device:
     ----------
     kind
         cuda (also ROCm), npu or cpu.
+    waits
+        Whether what is timed waits for others: then not even a CPU of one thread is
+        timed by its own time.
     """
 
     kind: str
     torch_device: torch.device
     _api: Any = field(repr=False)
+    waits: bool = False
 
     @property
     def has_bf16(self) -> bool:
@@ -117,7 +121,7 @@ class Device:
 
     def _mark(self) -> Any:
         if self.kind == "cpu":
-            single = torch.get_num_threads() == 1
+            single = torch.get_num_threads() == 1 and not self.waits
             return time.process_time() if single else time.perf_counter()
         event = self._api.Event(enable_timing=True)
         event.record()
@@ -149,6 +153,11 @@ def find_device(wanted: str | None = None) -> Device:
     raise InputError(f"PyTorch finds no device of kind {wanted}", field="--device")
 
 
+def default_dtype(device: Device) -> str:
+    """Return the precision that is measured unless another is asked for."""
+    return "bf16" if device.has_bf16 else "fp16"
+
+
 def describe(device: Device) -> dict[str, str]:
     """Return the header lines about a device: its names, driver, libraries, clocks."""
     libraries = [
@@ -159,7 +168,7 @@ def describe(device: Device) -> dict[str, str]:
     if device.kind == "cpu":
         return {
             "accelerator": "CPU",
-            "device": f"{cpu_name()}, {_threads()}",
+            "device": f"{cpu_name()}, {_threads(device)}",
             "driver": f"{platform.system()} {platform.machine()}",
             "libraries": ", ".join(libraries),
             "clocks": _cpu_clocks(),
@@ -232,9 +241,11 @@ def free_cpu_bytes() -> int | None:
     return free
 
 
-def _threads() -> str:
+def _threads(device: Device) -> str:
     threads = torch.get_num_threads()
-    return "1 thread (CPU time)" if threads == 1 else f"{threads} threads"
+    if threads > 1:
+        return f"{threads} threads"
+    return "1 thread" if device.waits else "1 thread (CPU time)"
 
 
 def _cpu_clocks() -> str:

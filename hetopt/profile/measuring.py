@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import math
 import statistics
 from contextlib import contextmanager
 from dataclasses import fields
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
 #: HetAuto, section 7.6.
 WARM_UP = 5
 REPETITIONS = 10
+#: Least number of repetitions of a shape that takes long.
+FEWEST = 3
 
 #: Text for the notes of profiles.
 HOW_OFTEN = f"{REPETITIONS} repetitions after {WARM_UP} to warm up"
@@ -55,6 +58,10 @@ def measure_grid(
     device: Device,
     description: Mapping[str, str],
     on_progress: Callable[[MeasuringProgress], None] = lambda progress: None,
+    *,
+    flops_per_s: float | None = None,
+    most_s: float = math.inf,
+    budget_s: float = math.inf,
 ) -> MeasuringOutcome[ProfileRow]:
     """Measure those of ``shapes`` that ``path`` lacks, appending row by row.
 
@@ -66,12 +73,19 @@ def measure_grid(
         A new profile, or one of the same device to continue.
     description
         Header lines about the device.
+    flops_per_s
+        Rate for estimates of the time left; by default a usual one.
+    most_s
+        Long shapes are repeated less often, so that one takes about this long.
+    budget_s
+        See ``measure_tasks``; one shape may take all of it.
 
     Raises
     ------
     InputError
         The file cannot be written, is no profile, or is another device's.
     """
+    rate = flops_per_s or NOMINAL_FLOPS[device.kind]
     known = {shard_key(row) for row in _open(path, description).rows}
     todo = [shape for shape in shapes if shard_key(shape) not in known]
     return measure_tasks(
@@ -79,8 +93,8 @@ def measure_grid(
             Task(
                 label=shape_label(shape),
                 kind=shape.unit,
-                expected_s=_expected_s(shape, device),
-                measure=partial(measure, shape, device),
+                expected_s=expected_s(shape, rate, most_s),
+                measure=partial(measure, shape, device, most_s),
             )
             for shape in todo
         ],
@@ -88,11 +102,18 @@ def measure_grid(
         on_progress,
         found=len(shapes) - len(todo),
         what="shards",
+        budget_s=budget_s,
+        most_share=1.0,
     )
 
 
-def measure(shape: ShardShape, device: Device) -> ProfileRow:
+def measure(shape: ShardShape, device: Device, most_s: float = math.inf) -> ProfileRow:
     """Time one shard; a shard that runs out of memory has a row with status oom.
+
+    Parameters
+    ----------
+    most_s
+        See ``measure_grid``.
 
     Raises
     ------
@@ -100,7 +121,7 @@ def measure(shape: ShardShape, device: Device) -> ProfileRow:
         PyTorch failed for another reason, such as an unsupported type.
     """
     times = time_if_it_fits(
-        lambda: time_unit(ShardUnit(shape, device.torch_device), device),
+        lambda: time_unit(ShardUnit(shape, device.torch_device), device, most_s),
         device,
         estimated_bytes(shape),
         shape_label(shape),
@@ -148,18 +169,43 @@ def time_if_it_fits(
     return times
 
 
-def time_unit(unit: Unit, device: Device) -> list[list[float]]:
-    """Return the seconds of forward and of backward, after warm-up repetitions."""
-    return time_steps((unit.forward, unit.backward), device)
+def time_unit(
+    unit: Unit, device: Device, most_s: float = math.inf
+) -> list[list[float]]:
+    """Return the seconds of forward and of backward; see ``time_steps``."""
+    return time_steps((unit.forward, unit.backward), device, most_s)
 
 
 def time_steps(
-    steps: tuple[Callable[[], None], ...], device: Device
+    steps: tuple[Callable[[], None], ...], device: Device, most_s: float = math.inf
 ) -> list[list[float]]:
-    """Return every step's seconds by repetition, after warm-up repetitions."""
+    """Return every step's seconds by repetition, after warm-up repetitions.
+
+    Parameters
+    ----------
+    most_s
+        Long steps are repeated less often, so that all takes about this long.
+    """
     with _no_garbage_collection():
-        device.seconds_between(steps, WARM_UP)
-        return device.seconds_between(steps, REPETITIONS)
+        first = device.seconds_between(steps, 1)
+        warm_up, often = _repetitions(sum(part[0] for part in first), most_s)
+        device.seconds_between(steps, warm_up)
+        return device.seconds_between(steps, often)
+
+
+def _repetitions(once_s: float, most_s: float) -> tuple[int, int]:
+    """Return how often to warm up after the first time, and how often to time."""
+    often = int(min(max(most_s / max(once_s, 1e-9), FEWEST), REPETITIONS))
+    return min(WARM_UP - 1, often - FEWEST), often
+
+
+def measured_rate(shapes: Sequence[ShardShape], device: Device) -> float:
+    """Return the FLOP/s that forward and backward of the middle shape reach."""
+    shape = sorted(shapes, key=forward_flops)[len(shapes) // 2]
+    once = measure(shape, device, 0.0)
+    if once.forward_s is None or once.backward_s is None:
+        return NOMINAL_FLOPS[device.kind]
+    return 3 * forward_flops(shape) / (once.forward_s + once.backward_s)
 
 
 def shape_label(shape: ShardShape) -> str:
@@ -220,10 +266,10 @@ def drop_unfinished_row(path: str) -> None:
         raise InputError(f"cannot be written: {reason}", file=path) from error
 
 
-def _expected_s(shape: ShardShape, device: Device) -> float:
+def expected_s(shape: ShardShape, flops_per_s: float, most_s: float) -> float:
     """Estimate a shard's time over all repetitions; backward is twice forward."""
-    once = 3 * forward_flops(shape) / NOMINAL_FLOPS[device.kind]
-    return OVERHEAD_S + (WARM_UP + REPETITIONS) * once
+    once = 3 * forward_flops(shape) / flops_per_s
+    return OVERHEAD_S + (1 + sum(_repetitions(once, most_s))) * once
 
 
 def _rounded(of: Callable[[list[float]], float], values: list[float]) -> float | None:

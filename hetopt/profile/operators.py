@@ -21,6 +21,7 @@ from hetopt.cost.operators.file import (
 )
 from hetopt.cost.operators.relatives import rates_of_header
 from hetopt.errors import InputError
+from hetopt.problem.quantity import tflops
 from hetopt.profile.kernels import expected_s, kernel_label, kernels, rows_of
 from hetopt.profile.measuring import (
     HOW_OFTEN,
@@ -53,7 +54,7 @@ QUICK_S, WHOLE_S = 480.0, 2400.0
 _SLOWER = 4.0
 
 #: Header keys about the device, which must agree before rows are added.
-SAME_DEVICE = ("device", "hardware", "driver", "libraries")
+SAME_DEVICE = ("accelerator", "device", "driver", "libraries")
 
 #: A kernel that measures a peak rate takes this long, or has a tensor this large.
 _LONG_ENOUGH_S, _LARGE_ENOUGH_BYTES = 0.02, 2**29
@@ -175,13 +176,12 @@ def _open(
     """Read the profile to continue, or begin one."""
     from hetopt.problem.catalogue import accelerators
 
-    about = dict(description)
-    about["hardware"], about["device"] = about["device"], about.pop("accelerator")
     if Path(path).exists():
         drop_unfinished_row(path)
         text = read_text(path, "an operator profile")
         profile = parse_operators(text, path)
-        ensure_same_device(path, profile.header, about, SAME_DEVICE)
+        found = _named_alike(profile.header)
+        ensure_same_device(path, found, description, SAME_DEVICE)
         for row in profile.rows:
             if row.dtype != dtype:
                 msg = (
@@ -193,23 +193,55 @@ def _open(
             write_operators(path, profile.header, profile.rows)
         return profile
     rates, notes = {}, ""
-    if about["device"] not in accelerators():
+    if description["accelerator"] not in accelerators():
         rates = best_rates(device, dtype)
         notes = "; peak_flops and memory_bandwidth are the best that was measured"
     header = {
         "schema": OPERATORS_SCHEMA,
-        "device": about.pop("device"),
         "kind": "measured",
         "source": "hetopt profile --operators",
         "licence": "chosen by whoever measured",
+        **description,
         **rates,
-        **about,
         "date": today(),
         "notes": f"medians of {HOW_OFTEN}; weight gradients are added to an fp32 "
         f"buffer; bytes of memory operators are what hetopt counts for them{notes}",
     }
     write_operators(path, header, ())
     return read_operators(path)
+
+
+def _named_alike(header: Mapping[str, str]) -> dict[str, str]:
+    """Return a header whose keys are today's: ``accelerator`` was ``device`` once."""
+    if "hardware" not in header:
+        return dict(header)
+    return {**header, "accelerator": header["device"], "device": header["hardware"]}
+
+
+def mended_peak(path: str) -> dict[str, str]:
+    """Return the rates that a file states; none if its device is in the catalogue.
+
+    A peak that some multiplication of the file exceeds is no peak: it is replaced, in
+    the file too, by the most that was measured.
+    """
+    profile = read_operators(path)
+    rates = {
+        key: profile.header[key]
+        for key in ("peak_flops", "memory_bandwidth")
+        if key in profile.header
+    }
+    reached = max(
+        (
+            2e6 * (row.groups or 1) * row.m * row.k * row.n / row.time_us
+            for row in profile.rows
+            if row.m and row.k and row.n
+        ),
+        default=0.0,
+    )
+    if rates and reached > rates_of_header(profile.header, path).flops:
+        rates["peak_flops"] = tflops(reached)
+        write_operators(path, {**profile.header, **rates}, profile.rows)
+    return rates
 
 
 def _key(row: OperatorRow) -> tuple[object, ...]:

@@ -98,6 +98,7 @@ def measure_tasks(
     found: int,
     what: str,
     budget_s: float = math.inf,
+    most_share: float = MOST_SHARE,
 ) -> MeasuringOutcome[Row]:
     """Measure one task after the other; Ctrl-C stops and keeps finished tasks.
 
@@ -109,11 +110,11 @@ def measure_tasks(
         Number of further tasks that the file had before; name of the things measured.
     budget_s
         Time budget. A task that is expected to exceed it, or to take more than
-        ``MOST_SHARE`` of it, is postponed, and left out if that is still so after the
+        ``most_share`` of it, is postponed, and left out if that is still so after the
         others. Expected times are scaled by those of earlier tasks of the same kind.
     """
     measured: list[Row] = []
-    pacing = _Pacing(budget_s)
+    pacing = _Pacing(budget_s, most_share)
     interrupted = False
 
     def report(label: str | None) -> None:
@@ -150,8 +151,8 @@ def measure_tasks(
 class _Pacing:
     """Choice of tasks within a time budget, by the times of finished tasks."""
 
-    def __init__(self, budget_s: float) -> None:
-        self.budget_s = budget_s
+    def __init__(self, budget_s: float, most_share: float) -> None:
+        self.most_s = most_share * budget_s
         self.end = time.monotonic() + budget_s
         self.taken_s: dict[str, float] = defaultdict(float)
         self.guessed_s: dict[str, float] = defaultdict(float)
@@ -168,7 +169,7 @@ class _Pacing:
             for task in tuple(turn):
                 begun = time.monotonic()
                 expected_s = task.expected_s * self._pace(task.kind)
-                if expected_s > min(self.end - begun, MOST_SHARE * self.budget_s):
+                if expected_s > min(self.end - begun, self.most_s):
                     waiting.append(task)
                     continue
                 yield task

@@ -1,54 +1,56 @@
-"""The progress bar of a search, on a terminal only."""
+"""The progress of searches, of compiling them, and of a command's steps."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
-from hetopt.report.drawing.bar import TerminalBar
+from hetopt.report.drawing.bar import ShownProgress
 from hetopt.report.summary import gap_text
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from rich.progress import ProgressColumn
-
     from hetopt.solvers.progress import Progress
 
 
-class ProgressBar(TerminalBar):
+class ProgressBar(ShownProgress):
     """Shows settled programs, incumbent, bound and gap while a search runs."""
 
+    DOING = "searching"
     BEGINNING = "reading the table"
-
-    def columns(self) -> Sequence[ProgressColumn]:
-        """Return the programs that are done and the time taken."""
-        from rich.progress import MofNCompleteColumn, TextColumn, TimeElapsedColumn
-
-        return (
-            MofNCompleteColumn(),
-            TextColumn("settled"),
-            TimeElapsedColumn(),
-        )
 
     def update(self, progress: Progress) -> None:
         """Show the state of the search; safe to call often."""
-        self.show(progress.settled, progress.programs, state(progress))
+        settled, programs = progress.settled, progress.programs
+        counts = f"{settled} of {programs} programs settled"
+        self.show(settled, programs, f"{counts}, {state(progress)}")
 
 
-class CompilingBar(TerminalBar):
+class CompilingBar(ShownProgress):
     """Shows how many functions are compiled."""
 
+    DOING = "compiling"
     BEGINNING = "starting"
-
-    def columns(self) -> Sequence[ProgressColumn]:
-        """Return the functions that are compiled and the time taken."""
-        from rich.progress import MofNCompleteColumn, TextColumn, TimeElapsedColumn
-
-        return MofNCompleteColumn(), TextColumn("functions"), TimeElapsedColumn()
 
     def update(self, done: int, count: int) -> None:
         """Show how many of all functions are compiled."""
-        self.show(done, count, "")
+        self.show(done, count, f"{done} of {count} functions")
+
+
+class StepBar(ShownProgress):
+    """Shows which step of a command runs.
+
+    Parameters
+    ----------
+    doing
+        What the command does, in a participle.
+    """
+
+    def __init__(self, stream: IO[str] | None, doing: str) -> None:
+        super().__init__(stream)
+        self.DOING = doing
+
+    def update(self, step: str) -> None:
+        """Show the step that begins."""
+        self.show(0, None, step)
 
 
 def state(progress: Progress) -> str:

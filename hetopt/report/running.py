@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from statistics import median
 from typing import TYPE_CHECKING
 
 from hetopt.base.words import counted
@@ -148,5 +149,14 @@ def _about(measured: Measured) -> Iterator[tuple[str, str]]:
     yield "memory", _MEMORY[measured.memory]
     versions = ", ".join(f"{name} {text}" for name, text in measured.versions.items())
     yield "ran on", f"{', '.join(measured.devices)}; {versions}"
+    if (known := measured.conditions) is not None:
+        yield "threads per rank", str(known.threads)
+        yield "load", f"{known.load_text}, mean of the iterations"
+        low, middle, high = (f"{of(known.cpu_shares):.0%}" for of in (min, median, max))
+        ranks = counted(len(known.cpu_shares), "rank")
+        yield "CPU time over wall time", f"{low} to {high}, median {middle} of {ranks}"
+    if measured.noise:
+        said = f"the run has {' and '.join(measured.noise)}"
+        yield "unreliable", f"{said}: run again on a quiet machine"
     if measured.units is not None:
         yield "model", f"units of {measured.units}, not the plan's own"

@@ -15,6 +15,7 @@ from hetopt.report.drawing.html import html
 from hetopt.report.drawing.sheet import labelled, sheet
 from hetopt.report.head import answer, layout
 from hetopt.report.plan_report import BYTES_PER_GB, plan_report, stage_tables
+from hetopt.report.result_report import result_report
 from hetopt.report.summary import headline, named_schedule, offloads
 from hetopt.results.result import Result
 
@@ -80,7 +81,16 @@ def _(result: Result) -> str:
 def _(result: Result) -> list[Part]:
     if result.best is None:
         return [headline(result)]
-    return plan_report(result, result.best)
+    if result.problem is None or result.table is None:
+        return plan_report(result, result.best)
+    return result_report(result.problem, result.table, result, following=_following)
+
+
+def _following(launcher: str | None) -> str:
+    """Return the line on what to do next, in Python."""
+    if launcher is None:
+        return ""
+    return f'next: hetopt.export_plan(result, to="{launcher}", out="bundle")'
 
 
 @_line.register(CostTable)

@@ -57,10 +57,9 @@ def headline(result: Result) -> str:
         return f"at most {percent(result.gap)} from the best possible{_among(result)}"
     if result.status == "infeasible":
         return f"no feasible plan{_among(result)}: {result.reason}"
-    stopped = result.reason or "stopped without a plan"
     if result.lower_bound_s is None:
-        return stopped
-    return f"{stopped}; none takes less than {rounded(result.lower_bound_s)} s"
+        return str(result.reason)
+    return f"{result.reason}; none takes less than {rounded(result.lower_bound_s)} s"
 
 
 def offloads(clusters: Iterable[Cluster]) -> tuple[str, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from hetopt.base.shown import Shown
@@ -19,8 +19,9 @@ from hetopt.results.spending import Spent
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from hetopt.cost.table.table import SourceKind
+    from hetopt.cost.table.table import CostTable, SourceKind
     from hetopt.errors import InputError
+    from hetopt.problem.problem import Problem
     from hetopt.problem.training.principles import Relaxable
 
 RESULT_SCHEMA = "hetopt-result/1"
@@ -75,11 +76,14 @@ class Result(Shown):
         Bound of each schedule, if the best of all was asked for. Status, bound and gap
         are for all that were searched; settlements are for the reported plan's.
     reason
-        Why there is no plan, in one line; None if there is one.
+        Why there is no plan, in one line; None only if there is one.
     interrupted
         Whether the user stopped the search; not part of the file.
     journal_failure
         Why the journal could not be written to the end; not part of the file.
+    problem, table
+        What was planned, under the plan's schedule; None if unknown. ``hetopt.plan``
+        gives them, for reports and exports; not part of the file.
 
     Examples
     --------
@@ -117,6 +121,14 @@ class Result(Shown):
     reason: str | None = None
     interrupted: bool = False
     journal_failure: InputError | None = None
+    problem: Problem | None = field(default=None, compare=False)
+    table: CostTable | None = field(default=None, compare=False)
+
+    def __post_init__(self) -> None:
+        if self.best is None and not self.reason:
+            open_ = self.status != "infeasible"
+            reason = "stopped without a plan" if open_ else "the solver gives no reason"
+            object.__setattr__(self, "reason", reason)
 
     @property
     def ranks_are_proven(self) -> bool:

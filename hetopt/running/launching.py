@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from hetopt.base import interruption
 from hetopt.errors import HetoptError, InputError
+from hetopt.running.conditions import running_threads
 from hetopt.running.devices import devices_of
 
 if TYPE_CHECKING:
@@ -48,7 +49,9 @@ def scripts_of(folder: Path) -> list[Path]:
     return scripts
 
 
-def launch(folder: Path, arguments: Sequence[str], logs: Path) -> None:
+def launch(
+    folder: Path, arguments: Sequence[str], logs: Path
+) -> list[tuple[float, int]]:
     """Run a bundle's scripts here until all have ended.
 
     If this ends early, by Ctrl-C for example, all ranks are ended first.
@@ -59,6 +62,10 @@ def launch(folder: Path, arguments: Sequence[str], logs: Path) -> None:
         Arguments of the program.
     logs
         Folder for the scripts' output.
+
+    Returns
+    -------
+    Times of ``time.perf_counter``, and the machine's ``running_threads`` then.
 
     Raises
     ------
@@ -88,7 +95,7 @@ def launch(folder: Path, arguments: Sequence[str], logs: Path) -> None:
                             start_new_session=True,
                         )
                     )
-        _wait(started)
+        loads = _wait(started)
     except OSError as error:
         reason = error.strerror or str(error)
         raise InputError(f"cannot be started: {reason}", file=str(folder)) from error
@@ -98,6 +105,7 @@ def launch(folder: Path, arguments: Sequence[str], logs: Path) -> None:
     codes = [each.returncode for each in started]
     if any(codes):
         raise _failure(codes, paths)
+    return loads
 
 
 def _slots(script: Path) -> int:
@@ -119,15 +127,21 @@ def _environment() -> dict[str, str]:
     return {**meeting, **os.environ, "PATH": path}
 
 
-def _wait(started: Sequence[subprocess.Popen[bytes]]) -> None:
-    """Wait until all have ended, or for some seconds after one has failed."""
-    deadline = None
+def _wait(started: Sequence[subprocess.Popen[bytes]]) -> list[tuple[float, int]]:
+    """Wait until all have ended, or for some seconds after one has failed.
+
+    Returns the machine's running threads by time.
+    """
+    deadline, loads = None, []
     while None in (codes := [each.poll() for each in started]):
         if deadline is None and any(codes):
             deadline = time.monotonic() + _PATIENCE_S
         if deadline is not None and time.monotonic() > deadline:
-            return
+            break
+        if (load := running_threads()) is not None:
+            loads.append((time.perf_counter(), load))
         time.sleep(_POLL_S)
+    return loads
 
 
 def _end(started: Sequence[subprocess.Popen[bytes]]) -> None:

@@ -5,17 +5,19 @@ from __future__ import annotations
 import platform
 from dataclasses import asdict, dataclass
 from statistics import fmean, median
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from hetopt.base.reading import read_json
 from hetopt.base.words import describe
 from hetopt.errors import InputError
+from hetopt.running.conditions import noise_of
 from hetopt.schedule.orders import FOLDED_CHUNKS, chunk_and_microbatch
 from hetopt.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from hetopt.running.conditions import Conditions
     from hetopt.running.records import Iteration, Span
 
 MEASURED_SCHEMA = "hetopt-measured/1"
@@ -95,6 +97,8 @@ class Measured:
         FILE:FUNCTION that made the model's units; None for the plan's own model.
     chunks
         None if stages hold one chunk.
+    conditions
+        None if they are not known: of a bundle that an older hetopt wrote.
     """
 
     plan_digest: str
@@ -107,17 +111,25 @@ class Measured:
     versions: dict[str, str]
     units: str | None
     chunks: MeasuredChunks | None = None
+    conditions: Conditions | None = None
 
     @property
     def time_s(self) -> float:
         """Median of the iteration times, in seconds."""
         return median(self.iteration_s)
 
+    @property
+    def noise(self) -> tuple[str, ...]:
+        """Why the times are unreliable; nothing if nothing says so."""
+        return noise_of(self.iteration_s, self.conditions)
+
     def to_json(self) -> dict[str, Any]:
         """Return the run as plain JSON data; see ``hetopt schema measured``."""
         data = asdict(self) | {"stages": [each.to_json() for each in self.stages]}
-        if self.chunks is None:
-            del data["chunks"]
+        for name in ("chunks", "conditions"):
+            if data[name] is None:
+                del data[name]
+        data["noise"] = self.noise
         return {"schema": MEASURED_SCHEMA, **data}
 
 
@@ -224,8 +236,23 @@ def _mean(spans: Sequence[Span]) -> float:
     return fmean(span.length_s for span in spans)
 
 
-def read_iterations(path: str, plan_digest: str) -> tuple[float, ...]:
-    """Return the iteration times of a file that ``hetopt run`` wrote.
+class Timed(NamedTuple):
+    """What ``hetopt run`` wrote on a run's time.
+
+    Attributes
+    ----------
+    time_s
+        Median of the iteration times, in seconds.
+    noise
+        As of ``Measured``; nothing in a file of an older hetopt, which does not say.
+    """
+
+    time_s: float
+    noise: tuple[str, ...]
+
+
+def read_timed(path: str, plan_digest: str) -> Timed:
+    """Return the time of a run from a file that ``hetopt run`` wrote.
 
     Raises
     ------
@@ -249,4 +276,8 @@ def read_iterations(path: str, plan_digest: str) -> tuple[float, ...]:
         if not known or not 0 < each < float("inf"):
             msg = f"is {describe(each)}, expected seconds above 0"
             raise InputError(msg, file=path, field=f"iteration_s.{number}")
-    return tuple(map(float, times))
+    noise = data.get("noise", [])
+    if not (isinstance(noise, list) and all(isinstance(each, str) for each in noise)):
+        msg = f"is {describe(noise)}, expected a list of texts"
+        raise InputError(msg, file=path, field="noise")
+    return Timed(median(times), tuple(noise))

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hetopt.base.reading import read_json
 from hetopt.errors import InputError
 from hetopt.export.torch.reading import read_torch
+from hetopt.running.conditions import conditions_of
 from hetopt.running.devices import ensure_torch, has_gpus
 from hetopt.running.launching import launch, scripts_of
 from hetopt.running.measured import measured_of
@@ -90,12 +91,13 @@ def run_bundle(
     if not has_gpus():
         arguments.append("--cpu")
     with tempfile.TemporaryDirectory(prefix="hetopt-run-") as kept:
-        launch(folder, [*arguments, f"--times={kept}"], Path(kept))
+        loads = launch(folder, [*arguments, f"--times={kept}"], Path(kept))
         wrote = read_ranks(Path(kept), ranks)
     folded = rule_of(read.schedule).folded
     found = tuple(iterations_of(wrote, read.chunks, folded=folded))
+    measured = measured_of(digest, wrote, found, units, read.chunks, folded=folded)
     return Run(
-        measured=measured_of(digest, wrote, found, units, read.chunks, folded=folded),
+        measured=replace(measured, conditions=conditions_of(wrote, loads)),
         iterations=found,
     )
 

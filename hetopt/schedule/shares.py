@@ -10,7 +10,7 @@ fit into a period, so the closed form has (MODEL.md, section 4)
 where ``service`` is the time for which one transfer alone occupies what is shared. If
 all forwards come first, activations and gradients do not meet, and n counts only
 transfers of one kind in the same direction. Kappa is unchanged: in the steady state
-transfers mostly run at different times. ``hetopt.schedule.shared_run`` simulates this.
+transfers mostly run at different times. ``hetopt.schedule.run`` simulates this.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Any
 
+from hetopt.base.machine import cores
 from hetopt.solvers.pools.growing import ALONE_S, GrowingPool
 from hetopt.solvers.pools.process import InlinePool, Pool
 
@@ -58,16 +58,9 @@ def open_pool(
 
 def worker_count(jobs: int | None) -> int:
     """Return the number of workers for ``jobs``; None: one per core."""
-    return _cores() if jobs is None else min(max(jobs, 1), most_workers())
+    return cores() if jobs is None else min(max(jobs, 1), most_workers())
 
 
 def most_workers() -> int:
     """Return the most workers that this machine gets, even if the user wants more."""
-    return _PER_CORE * _cores()
-
-
-def _cores() -> int:
-    """Return the cores this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    return _PER_CORE * cores()

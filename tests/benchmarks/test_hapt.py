@@ -6,12 +6,12 @@ import hetopt
 from benchmarks.hapt import Case, line
 from hetopt.cost.build import build_table
 from hetopt.pricing.balance import balance
-from hetopt.problem.named import named_problem
+from hetopt.problem.reading import read_problem
 
 
 def test_balance_is_weighted_by_peak_flops() -> None:
     """The plain mean over stages, without HAPT's weights, is another number."""
-    problem = named_problem("a100-h100-v100")
+    problem = read_problem("a100-h100-v100")
     case = Case(name="as it is", problem=problem, table=build_table(problem))
     best = hetopt.plan(problem, table=case.table, objective="closed", jobs=1).best
     assert best is not None

@@ -12,7 +12,7 @@ import pytest
 import hetopt
 from benchmarks.published import HETAUTO, best_single_stage, figures
 from hetopt.problem.catalogue import problem_files
-from hetopt.problem.named import named_problem
+from hetopt.problem.reading import read_problem
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -81,7 +81,7 @@ def test_a_file_states_its_optimum_and_the_published_strategy(name: str) -> None
     assert tuple(map(float, at_top.groups())) == (*degrees, microbatch, tokens)
     best, published = stated(name, "optimum"), stated(name, "published")
     assert (published.degrees, published.microbatch) == (degrees, microbatch)
-    ranked = list(solved(named_problem(f"hetauto-table1-{name}")))
+    ranked = list(solved(read_problem(f"hetauto-table1-{name}")))
     first_s = ranked[0][2]
     assert (*ranked[0][:2], f"{first_s:.2f}") == best[:3]
     theirs_s = next(s for *which, s in ranked if which == [degrees, microbatch])
@@ -107,7 +107,7 @@ def changed(name: str, old: str, new: str, tmp_path: Path) -> Problem:
     assert old in text
     path = tmp_path / "problem.yaml"
     path.write_text(text.replace(old, new), "utf-8")
-    return named_problem(str(path))
+    return read_problem(str(path))
 
 
 def test_with_the_sizes_of_llama_7b_a_whole_sequence_per_device_is_best(

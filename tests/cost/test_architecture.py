@@ -40,6 +40,7 @@ COUNTED = {
     "qwen2.5-7b": 7615616512,
     "qwen3-0.6b": 596049920,
     "qwen3-8b": 8190735360,
+    "smollm3-3b": 3075098624,
 }
 TRAINING = Training(global_batch=8, seq_len=512)
 ONE = shape((2, 1, 1))
@@ -154,6 +155,23 @@ def test_layers_with_chunks_attend_within_them() -> None:
         with_architecture(attention_chunk=64), TRAINING
     )
     assert lost == pytest.approx(alone * 30 / 32)
+
+
+def test_layers_without_rotary_embedding_move_less_and_compute_the_same() -> None:
+    model = with_architecture(full_layers=(3, 31), rotary_full_layers=False)
+    plain, turned = make_model(), model.units.count(LAYER_WINDOW)
+    assert (model.units.count(LAYER), turned) == (2, 30)
+    without, has = (
+        unit_operations(model, TRAINING, kind, ONE) for kind in (LAYER, LAYER_WINDOW)
+    )
+    layer = unit_operations(plain, TRAINING, LAYER, ONE)
+    assert np.array_equal(has.elementwise_bytes, layer.elementwise_bytes)
+    assert np.sum(has.elementwise_bytes - without.elementwise_bytes) == (
+        2 * 512 * 2 * 2 * (4096 + 4096)
+    )
+    for each in (without, has):
+        assert each.attention_flops == layer.attention_flops
+    assert model_flops(model, TRAINING) == model_flops(plain, TRAINING)
 
 
 def test_layers_with_a_window_compute_less_attention() -> None:

@@ -174,14 +174,35 @@ def test_inventories(case: Case) -> None:
 @pytest.mark.parametrize(
     ("text", "error"),
     [
-        ("n1 idle gpu:a100:4\n", "f:1: has 3 fields, expected 6 (NODELIST, STATE"),
-        (HEAD + "n1 idle gpu:2 8 9\n", "f:2: has 5 fields, expected 6"),
+        (
+            "n1 idle gpu:a100:4\n",
+            "f:1: has 3 fields (n1 idle gpu:a100:4), expected 6 (NODELIST, STATE",
+        ),
+        (
+            HEAD + "n1 idle gpu:2 8 9\n",
+            "f:2: has 5 fields (n1 idle gpu:2 8 9), expected 6",
+        ),
         ("n[1-2 idle gpu:2 8 9 p\n", "f:1: NODELIST: is 'n[1-2', expected hosts"),
         ("n1 idle gpu:a:b:c:2 8 9 p\n", "f:1: GRES: is 'gpu:a:b:c:2', expected"),
         ("n;1 idle gpu:2 8 9 p\n", "f:1: NODELIST: is 'n;1', expected a host name"),
         (
             "PARTITION AVAIL TIMELIMIT NODES STATE NODELIST\ngpu* up 1 2 idle n[1-2]\n",
-            "f:1: has no column GRES, expected those of sinfo -h --Node -o",
+            "f:1: has the columns PARTITION, AVAIL, TIMELIMIT, NODES, STATE, NODELIST "
+            "but not GRES, expected NODELIST, STATE, GRES, PARTITION, as of sinfo -h",
+        ),
+        (
+            "Thu Nov 26 10:00:00 2026\nNODELIST NODES PARTITION STATE CPUS REASON\n",
+            "f:2: has the columns NODELIST, NODES, PARTITION, STATE, CPUS, REASON but "
+            "not GRES, expected",
+        ),
+        (
+            "PARTITION AVAIL TIMELIMIT NODES(A/I/O/T) NODELIST\ngpu up 1 1/1/0/2 n1\n",
+            "f:1: has the columns PARTITION, AVAIL, TIMELIMIT, NODES(A/I/O/T), "
+            "NODELIST but not STATE, GRES, expected",
+        ),
+        (
+            "gpu* up infinite 2 idle n[1-2]\n",
+            "f:1: has 6 fields (gpu* up infinite 2 idle n[1-2]), expected 6 (NODELIST",
         ),
         (HEAD, "f: holds no node (sinfo)"),
     ],

@@ -23,7 +23,7 @@ def test_one_cluster_as_a_whole() -> None:
 # Clusters of nodes.txt (sinfo), as `hetopt inventory` reads it.
 #
 # 3 nodes read, 2 of them in 1 cluster, 1 left out
-# left out: 1 down: g3
+# left out: 1 down: g3; --include down keeps it
 #
 # Each QUESTION is about something that the inventory does not tell: put the answer in
 #   place of <...>, or choose a line, and remove its '# '.
@@ -39,6 +39,15 @@ clusters:
     # inter_node: {bandwidth: <such as 100 Gbps>}
 """
     )
+
+
+def test_a_node_in_two_partitions_lists_both() -> None:
+    text = written(
+        "n1 idle gpu:h800:8 9 9 all\nn1 idle gpu:h800:8 9 9 long\n"
+        "n2 idle gpu:h800:8 9 9 all\nn2 idle gpu:h800:8 9 9 debug\n"
+        "n2 idle gpu:h800:8 9 9 long\n"
+    )
+    assert "    # h800, in all, also in debug (n2), long\n" in text
 
 
 def test_hosts_that_yaml_would_read_as_something_else() -> None:

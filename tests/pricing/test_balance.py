@@ -8,12 +8,12 @@ import hetopt
 from hetopt.cost.build import build_table
 from hetopt.pricing.balance import balance
 from hetopt.pricing.price import price
-from hetopt.problem.named import named_problem
+from hetopt.problem.reading import read_problem
 
 
 def test_balance_weighs_devices_by_their_peak() -> None:
     """Devices that wait count as much as their peak FLOP/s (HAPT, Eq. 25)."""
-    problem = named_problem("a100-h100-v100")
+    problem = read_problem("a100-h100-v100")
     table = build_table(problem)
     found = hetopt.plan(problem, table=table).best
     assert found is not None
@@ -37,7 +37,7 @@ def test_balance_weighs_devices_by_their_peak() -> None:
 
 def test_equal_stages_are_in_balance() -> None:
     """Stages of one time are in perfect balance, whatever their devices."""
-    problem = named_problem("a100-h100-v100")
+    problem = read_problem("a100-h100-v100")
     table = build_table(problem)
     found = hetopt.plan(problem, table=table).best
     assert found is not None

@@ -1,6 +1,7 @@
 """The progress bar says how far a profile is."""
 
 import io
+import time
 
 import pytest
 
@@ -43,8 +44,13 @@ def test_a_terminal_sees_the_time_left(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "3/6 shards" in stream.getvalue()
 
 
-def test_a_file_sees_nothing() -> None:
+def test_a_file_gets_a_line_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
     stream = io.StringIO()
     with ProfilingBar(stream) as bar:
         bar.update(HALF)
     assert stream.getvalue() == ""
+    monkeypatch.setattr(ProfilingBar, "EVERY_S", 0.02)
+    with ProfilingBar(stream) as bar:
+        bar.update(HALF)
+        time.sleep(0.2)
+    assert {*stream.getvalue().splitlines()} == {f"measuring, 0 s: {state(HALF)}"}

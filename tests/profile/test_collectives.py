@@ -71,7 +71,12 @@ def test_two_processes(tmp_path: Path) -> None:
     assert LinkSpec.model_validate(link).latency is not None
     assert header[0] == "# schema: hetopt-collectives/1"
     assert "# ranks: 2, 2 per node" in header
+    # CPU time would leave out what they wait for each other.
+    assert any(line.endswith(", 1 thread") for line in header)
     assert "# backend: gloo" in header
+    assert "# dtype: bf16" in header
+    # Waiting for others takes no time of the CPU's own.
+    assert not any("(CPU time)" in line for line in header)
     rows = list(csv.DictReader(lines[len(header) :]))
     assert {item["collective"] for item in rows} == set(NAMES)
     for item in rows:

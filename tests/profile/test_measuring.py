@@ -1,6 +1,7 @@
 """Rows are kept as they are measured, whatever happens between them."""
 
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -235,6 +236,11 @@ def test_single_threads_are_timed_by_the_work_they_do() -> None:
     assert torch.get_num_threads() == 1
     asleep = CPU.seconds_between((lambda: time.sleep(0.05),), 3)[0]
     assert max(asleep) < 0.04
+
+
+def test_what_waits_for_other_processes_is_timed_by_the_clock() -> None:
+    asleep = replace(CPU, waits=True).seconds_between((lambda: time.sleep(0.05),), 3)[0]
+    assert min(asleep) >= 0.05
 
 
 def test_several_threads_are_timed_by_the_clock() -> None:

@@ -16,7 +16,12 @@ from hetopt.errors import HetoptError, InputError
 from hetopt.profile import operators
 from hetopt.profile.device import Device, describe, find_device
 from hetopt.profile.kernels import Attention, Elementwise, Kernel, Product
-from hetopt.profile.operators import best_rates, measure_kernel, measure_operators
+from hetopt.profile.operators import (
+    best_rates,
+    measure_kernel,
+    measure_operators,
+    mended_peak,
+)
 from hetopt.profile.task_loop import MeasuringProgress
 
 pytestmark = pytest.mark.torch
@@ -72,14 +77,17 @@ def test_the_command_writes_what_a_problem_takes(
     command = ["profile", "--operators", "--quick", "--device", "cpu"]
     assert main([*command, "--out", str(path)]) == 0
     out, err = capsys.readouterr()
-    assert out.startswith(f"{path}: 7 kernels measured, {ROWS} rows\nin a problem: ")
-    assert "as measured for a device without preset, and scaled by peaks" in out
+    done, line, rates = out.splitlines()
+    assert done == f"{path}: 7 kernels measured, {ROWS} rows"
+    needs = "of accelerator CPU, training.precision bf16"
+    assert line == f"in a problem: latency: {{CLUSTER: {path}}}  # {needs}"
+    assert rates.startswith("in a problem: accelerator: {name: CPU, peak_flops: {bf16")
     assert err == ""
     profile = read_operators(str(path))
     assert {row.op for row in profile.rows} == set(CLASSES)
     assert {row.dtype for row in profile.rows} == {"bf16"}
-    assert profile.header["device"] == "CPU"
-    assert "thread" in profile.header["hardware"]
+    assert profile.header["accelerator"] == "CPU"
+    assert "thread" in profile.header["device"]
     problem = tmp_path / "problem.yaml"
     problem.write_text(
         "model: {layers: 4, hidden: 256, heads: 4, ffn: 512, vocab: 1000}\n"
@@ -157,11 +165,43 @@ def test_kernels_that_move_as_much_are_told_apart(tmp_path: Path) -> None:
     assert len(measure_operators(str(path), CPU, "bf16", ABOUT).measured) == 1
 
 
-@pytest.mark.parametrize("key", ["device", "hardware", "driver", "libraries"])
+def test_a_peak_that_kernels_exceed_is_not_written(tmp_path: Path) -> None:
+    """It is replaced by the most that was measured, whatever was measured first."""
+    path = tmp_path / "o.csv"
+    measure_operators(str(path), CPU, "bf16", ABOUT)
+    low = path.read_text().replace("peak_flops: 0.1 TFLOPS", "peak_flops: 1 MFLOPS")
+    path.write_text(low)
+    rows = read_operators(str(path)).rows
+    rates = mended_peak(str(path))
+    found = read_operators(str(path))
+    assert found.rows == rows
+    assert {key: found.header[key] for key in rates} == rates
+    reached = [
+        2 * (row.groups or 1) * row.m * row.k * row.n / (row.time_us * 1e-6)
+        for row in rows
+        if row.m and row.k and row.n
+    ]
+    peak = rates_of_header(found.header, "o.csv").flops
+    assert max(reached) <= peak <= max(reached) + 1e9
+    assert mended_peak(str(path)) == rates
+
+
+def test_a_file_that_names_the_accelerator_device_is_continued(tmp_path: Path) -> None:
+    path = tmp_path / "o.csv"
+    measure_operators(str(path), CPU, "bf16", ABOUT)
+    text = path.read_text()
+    old = text.replace("# device:", "# hardware:").replace(
+        "# accelerator:", "# device:"
+    )
+    path.write_text(old)
+    assert measure_operators(str(path), CPU, "bf16", ABOUT).measured == ()
+    assert path.read_text() == old
+
+
+@pytest.mark.parametrize("key", ["accelerator", "device", "driver", "libraries"])
 def test_another_devices_profile_is_refused(tmp_path: Path, key: str) -> None:
     path = tmp_path / "o.csv"
-    about = {"device": "accelerator", "hardware": "device"}.get(key, key)
-    measure_operators(str(path), CPU, "bf16", {**ABOUT, about: "another"})
+    measure_operators(str(path), CPU, "bf16", {**ABOUT, key: "another"})
     before = path.read_bytes()
     said = f"{key}: is 'another' in the file but .*; choose another"
     with pytest.raises(InputError, match=said):

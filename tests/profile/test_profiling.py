@@ -43,12 +43,46 @@ def test_a_profile_from_the_command_line(
     assert {row.unit for row in profile.rows} == set(UNITS)
     assert {row.gated for row in profile.rows} == {True, False}
     assert {(row.cp, row.tp) for row in profile.rows} == {(1, 1), (2, 2)}
-    assert {row.dtype for row in profile.rows} == {"fp32"}
+    assert {row.dtype for row in profile.rows} == {"bf16"}
     assert profile.header["kind"] == "measured"
+    line, rates = out.splitlines()[1:]
+    needs = "of accelerator CPU, training.precision bf16"
+    assert line == f"in a problem: latency: {{CLUSTER: {path}}}  # {needs}"
+    assert rates.startswith("in a problem: accelerator: {name: CPU, peak_flops: {bf16")
 
     assert main([*TINY, "--out", path]) == 0
     assert capsys.readouterr().out.startswith(f"{path}: 0 shards measured; ")
     assert read_profile(path).rows == profile.rows
+
+
+@pytest.mark.parametrize(
+    ("text", "threads"), [(None, "1 thread (CPU time)"), ("2", "2 threads")]
+)
+def test_threads_are_those_of_ranks(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    text: str | None,
+    threads: str,
+) -> None:
+    """The environment's, else one; the file says how many."""
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    if text is not None:
+        monkeypatch.setenv("OMP_NUM_THREADS", text)
+    path = str(tmp_path / "p.csv")
+    few = [each for each in TINY if each not in ("--threads", "1")]
+    assert main([*few, "--units", "embedding", "--out", path]) == 0
+    assert read_profile(path).header["device"].endswith(f", {threads}")
+
+
+def test_threads_that_are_no_number(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "all")
+    few = [each for each in TINY if each not in ("--threads", "1")]
+    assert main(few) == 2
+    assert capsys.readouterr().err == (
+        "OMP_NUM_THREADS: is 'all', expected a whole number above 0\n"
+    )
 
 
 def test_a_grid_without_shapes(capsys: pytest.CaptureFixture[str]) -> None:

@@ -53,8 +53,24 @@ def test_the_verdict_names_what_a_baseline_does_better(evaluation: Evaluation) -
             "unseen seq_len",
         ),
     )
-    assert verdict(worse).startswith("a baseline is at least as good on: 80/20 (")
+    assert "; a baseline is at least as good on: 80/20 (" in verdict(worse)
     assert "roofline 0.0%" in verdict(worse)
+
+
+def test_the_verdict_says_how_far_off_the_forest_is(evaluation: Evaluation) -> None:
+    """By the split of unseen shapes where its mean error is largest."""
+    assert "unseen hidden" not in evaluation.skipped
+    worst = tuple(
+        replace(score, mape=0.214, method=score.method)
+        if (score.split, score.method) == ("unseen hidden", "forest")
+        else replace(score, mape=0.05 if score.method == "forest" else 0.9)
+        for score in evaluation.scores
+    )
+    assert verdict(replace(evaluation, scores=worst)) == (
+        "21.4% off on unseen shapes (the mean of unseen hidden, the worst split): "
+        "plans closer than that are not told apart; better than both baselines on "
+        "every split"
+    )
 
 
 def test_unknown_noise(evaluation: Evaluation) -> None:

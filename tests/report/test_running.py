@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from hetopt.report.drawing.console import draw
 from hetopt.report.running import measured_report, run_report
+from hetopt.running.conditions import Conditions
 from hetopt.running.explaining import explain_run
 from tests.report.timeline.making import balanced, plan_of, price_of
 from tests.running.making import measured_as
@@ -57,3 +58,19 @@ def test_a_bundle_alone_has_no_prediction() -> None:
     assert "units of a.py:b, not the plan's own" in text
     assert "planned" not in text
     assert "boundary" not in text
+    # Of a program that does not say them.
+    assert "threads" not in text
+
+
+def test_threads_load_and_cpu_time_are_said() -> None:
+    conditions = Conditions(threads=1, cores=2, load=1.6, cpu_shares=(0.97, 0.41, 0.6))
+    measured = replace(measured_as(balanced(2, 3)), conditions=conditions)
+    lines = draw(measured_report(measured, 0.2), io.StringIO()).splitlines()
+    said = {line[:33].strip(): line[33:].strip() for line in lines}
+    assert said["threads per rank"] == "1"
+    assert said["load"] == "1.6 on 2 cores, mean of the iterations"
+    assert said["CPU time over wall time"] == "41% to 97%, median 60% of 3 ranks"
+    assert "unreliable" not in said
+    busy = replace(measured, conditions=replace(conditions, load=4.0))
+    text = draw(measured_report(busy, 0.2), io.StringIO())
+    assert "the run has a load of 4.0 on 2 cores: run again on a quiet machine" in text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import time
 from dataclasses import replace
 
 import pytest
@@ -11,10 +12,11 @@ from hetopt.plans.plan import Pipeline, Plan, Stage
 from hetopt.plans.strategy import Strategy
 from hetopt.pricing.price import Price
 from hetopt.problem.model.model import Model
+from hetopt.report.drawing.bar import ShownProgress
 from hetopt.report.drawing.console import PIPE_WIDTH, draw
 from hetopt.report.head import answer
 from hetopt.report.plan_report import Told, plan_report
-from hetopt.report.progress import ProgressBar, state
+from hetopt.report.progress import CompilingBar, ProgressBar, StepBar, state
 from hetopt.report.rows import (
     boundary_rows,
     chain,
@@ -274,6 +276,47 @@ def test_progress_on_a_terminal_only(monkeypatch: pytest.MonkeyPatch) -> None:
         assert bool(stream.getvalue()) is shown
     with ProgressBar(None) as bar:
         bar.update(PROGRESS)
+
+
+def test_a_file_gets_a_line_of_progress_now_and_then(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(ShownProgress, "EVERY_S", 0.02)
+    stream = io.StringIO()
+    with ProgressBar(stream) as searching:
+        time.sleep(0.1)
+        searching.update(PROGRESS)
+        time.sleep(0.2)
+    said = stream.getvalue().splitlines()
+    assert said[0] == "searching, 0 s: reading the table"
+    assert said[-1] == (
+        "searching, 0 s: 3 of 9 programs settled, best 2.5000 s, bound 2.0000 s, "
+        "gap 20.00%"
+    )
+    # Nothing after the end.
+    time.sleep(0.1)
+    assert stream.getvalue().splitlines() == said
+    with CompilingBar(stream) as compiling:
+        compiling.update(3, 40)
+        time.sleep(0.2)
+    assert stream.getvalue().endswith("\ncompiling, 0 s: 3 of 40 functions\n")
+
+
+def test_a_closed_file_does_not_stop_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ShownProgress, "EVERY_S", 0.01)
+    stream = io.StringIO()
+    with StepBar(stream, "comparing"):
+        stream.close()
+        time.sleep(0.05)
+
+
+def test_steps_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "120")
+    stream = Terminal()
+    with StepBar(stream, "comparing") as bar:
+        bar.update("run 1 of 2: p, dp")
+    assert "run 1 of 2: p, dp" in stream.getvalue()
 
 
 def test_progress_before_anything_is_known() -> None:

@@ -42,6 +42,15 @@ def test_all_scripts_run_with_the_arguments(tmp_path: Path) -> None:
         assert f"{number}-here.sh --steps=3 127.0.0.1" in text
 
 
+def test_the_load_is_sampled_all_the_time(tmp_path: Path) -> None:
+    begin = time.perf_counter()
+    loads = launch(bundle(tmp_path / "out", "sleep 0.6"), [], tmp_path)
+    assert len(loads) >= 5
+    times = [at for at, _ in loads]
+    assert begin < times[0] <= times[-1] < time.perf_counter()
+    assert times[-1] - times[0] > 0.3
+
+
 def test_a_place_to_meet_of_the_users_own_is_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -12,7 +13,8 @@ import pytest
 
 from hetopt.errors import InputError
 from hetopt.report.schemas.runs import MEASURED
-from hetopt.running.measured import measured_of, read_iterations
+from hetopt.running.conditions import Conditions
+from hetopt.running.measured import measured_of, read_timed
 from hetopt.running.records import iterations_of
 from tests.running.making import measured_as, ranks_of
 from tests.schedule.pipelines import pipeline, random_pipeline
@@ -66,7 +68,23 @@ def written(folder: Path, data: Any) -> str:
 
 
 def test_iterations_are_read(tmp_path: Path) -> None:
-    assert read_iterations(written(tmp_path, GOOD), "a" * 64) == (2.0, 1.5)
+    # Of an older hetopt, which does not say whether it was noisy.
+    assert read_timed(written(tmp_path, GOOD), "a" * 64) == (1.75, ())
+
+
+def test_a_busy_machine_is_read_again(tmp_path: Path) -> None:
+    times = random_pipeline(Random(1), max_stages=4, microbatches=3)
+    busy = Conditions(threads=4, cores=2, load=8.0, cpu_shares=(0.5, 1.5))
+    measured = replace(measured_as(times), conditions=busy)
+    data = json.loads(json.dumps(measured.to_json()))
+    jsonschema.validate(data, MEASURED)
+    assert data["conditions"]["threads"] == 4
+    assert data["noise"] == ["a load of 8.0 on 2 cores"]
+    assert read_timed(written(tmp_path, data), "0" * 64).noise == measured.noise
+    unknown = replace(measured, conditions=replace(busy, load=None))
+    data = json.loads(json.dumps(unknown.to_json()))
+    jsonschema.validate(data, MEASURED)
+    assert not read_timed(written(tmp_path, data), "0" * 64).noise
 
 
 @pytest.mark.parametrize(
@@ -84,13 +102,15 @@ def test_iterations_are_read(tmp_path: Path) -> None:
         ({**GOOD, "iteration_s": [True]}, "iteration_s.0: is "),
         ({**GOOD, "iteration_s": ["1 s"]}, "iteration_s.0: is '1 s'"),
         ({**GOOD, "iteration_s": [float("inf")]}, "iteration_s.0: is "),
+        ({**GOOD, "noise": "a load"}, "noise: is 'a load', expected a list of texts"),
+        ({**GOOD, "noise": [2]}, "noise: is .*, expected a list of texts"),
     ],
 )
 def test_what_is_no_run(tmp_path: Path, data: Any, message: str) -> None:
     with pytest.raises(InputError, match=message):
-        read_iterations(written(tmp_path, data), "a" * 64)
+        read_timed(written(tmp_path, data), "a" * 64)
 
 
 def test_a_file_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no such file"):
-        read_iterations(str(tmp_path / "none.json"), "a" * 64)
+        read_timed(str(tmp_path / "none.json"), "a" * 64)

@@ -54,14 +54,18 @@ def command(*arguments: str) -> list[str]:
 
 def variables() -> dict[str, str]:
     root = str(Path(__file__).parents[2])
-    return {**os.environ, "PYTHONPATH": root, "CUDA_VISIBLE_DEVICES": ""}
+    own = {**os.environ, "PYTHONPATH": root, "CUDA_VISIBLE_DEVICES": ""}
+    own.pop("OMP_NUM_THREADS", None)
+    return own
 
 
-def hetopt(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+def hetopt(
+    folder: Path, *arguments: str, **more: str
+) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         command(*arguments),
         cwd=folder,
-        env=variables(),
+        env={**variables(), **more},
         capture_output=True,
         text=True,
         timeout=180,
@@ -95,6 +99,14 @@ def test_a_plan_runs_and_calibrates(folder: Path) -> None:
         assert 0 < stage["forward_s"] < data["iteration_s"][0]
         assert stage["peak_bytes"] > 0
     assert data["boundaries_s"][0] > 0
+    # One thread, also in the stage of one rank, whose torchrun would not limit it.
+    conditions = data["conditions"]
+    assert conditions["threads"] == 1
+    assert len(conditions["cpu_shares"]) == 3
+    assert all(0 < share < 1.5 for share in conditions["cpu_shares"])
+    for said in ("threads per rank", " 1\n", "load", "CPU time over wall time"):
+        assert said in done.stdout
+    assert ("run again on a quiet machine" in done.stdout) == bool(data["noise"])
     # What autograd kept is what the plan counts, within a tenth.
     rows = [line.split() for line in done.stdout.splitlines() if "  two  " in line]
     assert float(rows[0][-1]) == pytest.approx(float(rows[0][-2]), rel=0.1)
@@ -104,12 +116,14 @@ def test_a_plan_runs_and_calibrates(folder: Path) -> None:
     assert "Lower half: measured times." in (folder / "run.svg").read_text()
 
     # The bundle runs alone, and both runs calibrate.
-    done = hetopt(folder, "run", "out", "--iterations", "1", "--measured", "d.json")
+    alone = ["run", "out", "--iterations", "1", "--measured", "d.json"]
+    done = hetopt(folder, *alone, OMP_NUM_THREADS="2")
     assert done.returncode == 0, done.stderr
     assert "simulated with measured durations" in done.stdout
-    alone = json.loads((folder / "d.json").read_text())
-    assert alone["plan_digest"] == data["plan_digest"]
-    runs = ["--run", "plan.json=m.json", "--run", "plan.json=d.json"]
+    second = json.loads((folder / "d.json").read_text())
+    assert second["plan_digest"] == data["plan_digest"]
+    assert second["conditions"]["threads"] == 2
+    runs = ["--run", "plan.json=m.json", "--run", "plan.json=d.json", "--force"]
     done = hetopt(folder, "calibrate", "problem.yaml", *runs)
     assert done.returncode == 0, done.stderr
     assert "run 2: " in done.stdout

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from hetopt.base.deadline import Deadline
+from hetopt.base.load import Load
 from hetopt.errors import SolverError
 from hetopt.problem.reading import read_problem_text
 from hetopt.problem.training.choices import INTERLEAVED
@@ -106,3 +107,19 @@ def test_tree_search_is_stopped_like_that() -> None:
 def test_a_first_run_may_have_chunks() -> None:
     entry = Entry(solver="dp", time_limit_s=None)
     assert warm_up(entry, INTERLEAVED) > 0
+
+
+@pytest.mark.parametrize("share", [None, 0.25])
+def test_a_run_knows_what_other_programs_took(
+    share: float | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int | None] = []
+
+    def taken(load: Load, jobs: int | None) -> float | None:
+        asked.append(jobs)
+        return share
+
+    monkeypatch.setattr(Load, "taken_share", taken)
+    run = run_apart(TINY, Entry(solver="dp", time_limit_s=60, jobs=1))
+    assert asked == [1]
+    assert run.taken_share == share

@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 import os
 from pathlib import Path
-from statistics import mean, median
+from statistics import mean
 from typing import TYPE_CHECKING, NamedTuple
 
-from hetopt.cli.inputs import add_file, add_problem, load_problem_of
+from hetopt.cli.inputs import add_file, add_problem, add_switch, load_problem_of
 from hetopt.cli.output import complain, emit
 from hetopt.cli.paths import ensure_outputs
 from hetopt.errors import InputError
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from hetopt.plans.plan import Plan
     from hetopt.problem.calibration import Calibration
     from hetopt.problem.problem import Problem
+    from hetopt.running.measured import Timed
 
 CORRECTED = ("efficiency", "intra_node", "bandwidth")
 
@@ -83,6 +84,12 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         metavar="NAME,...",
         help="whose efficiency is corrected (default: all that the plans use)",
     )
+    add_switch(
+        command,
+        "--force",
+        "let a run set a factor to its bound although its iterations differ by more "
+        "than 10%% or the machine was busy",
+    )
     add_file(
         command,
         "--out",
@@ -109,7 +116,7 @@ def run(options: argparse.Namespace) -> int:
     )
     runs = _runs(options)
     clusters = _clusters(options.clusters, runs)
-    found = (_one if len(runs) == 1 else _several)(runs, options.correct, clusters)
+    found = (_one if len(runs) == 1 else _several)(runs, options, clusters)
     overhead = None
     if options.memory is not None:
         overhead = fit_overhead(runs[0], options.memory)
@@ -132,6 +139,12 @@ def run(options: argparse.Namespace) -> int:
         emit(f"not corrected in full, at the bound of {bound}: something else is wrong")
     named = _as_named(options.out, options.problem)
     emit(f"wrote {options.out}; name it in the problem (calibration: {named})")
+    for run in runs:
+        if run.noise:
+            complain(
+                f"warning: {run.file} has {' and '.join(run.noise)}: factors are as "
+                "uncertain; run again on a quiet machine"
+            )
     doubt = doubts(runs, found.calibration, found.factors)
     if doubt is not None:
         complain(f"warning: {doubt}")
@@ -157,14 +170,14 @@ class _Found(NamedTuple):
 
 
 def _one(
-    runs: Sequence[MeasuredRun], correct: Corrected | None, clusters: tuple[str, ...]
+    runs: Sequence[MeasuredRun], options: argparse.Namespace, clusters: tuple[str, ...]
 ) -> _Found:
     from hetopt.calibrating.factors import factors_of
     from hetopt.calibrating.one_run import fit
 
     (run,) = runs
-    correct = correct or "efficiency"
-    found = fit(run, correct=correct, clusters=clusters)
+    correct: Corrected = options.correct or "efficiency"
+    found = fit(run, correct=correct, clusters=clusters, force=options.force)
     return _Found(
         calibration=found.calibration,
         factors=tuple(factors_of([correct], clusters or run.clusters)),
@@ -180,11 +193,13 @@ def _one(
 
 
 def _several(
-    runs: Sequence[MeasuredRun], correct: Corrected | None, clusters: tuple[str, ...]
+    runs: Sequence[MeasuredRun], options: argparse.Namespace, clusters: tuple[str, ...]
 ) -> _Found:
     from hetopt.calibrating.several_runs import fit_jointly
 
-    found = fit_jointly(runs, correct=correct, clusters=clusters)
+    found = fit_jointly(
+        runs, correct=options.correct, clusters=clusters, force=options.force
+    )
     lines = [
         f"run {number}: {run.measured_s:.4g} s measured, {before:.4g} s planned, "
         f"{after:.4g} s corrected"
@@ -241,22 +256,30 @@ def _run(name: str, path: str, measured: float | Path) -> MeasuredRun:
 
     _, plan = load_checked(name, path, None)
     problem = load_problem_of(name, plan, path)
-    if isinstance(measured, Path):
-        measured = _median(problem, plan, measured)
-    return MeasuredRun(name=name, problem=problem, plan=plan, measured_s=measured)
+    if not isinstance(measured, Path):
+        return MeasuredRun(name=name, problem=problem, plan=plan, measured_s=measured)
+    timed = _timed(problem, plan, measured)
+    return MeasuredRun(
+        name=name,
+        problem=problem,
+        plan=plan,
+        measured_s=timed.time_s,
+        file=str(measured),
+        noise=timed.noise,
+    )
 
 
-def _median(problem: Problem, plan: Plan, path: Path) -> float:
-    """Return the median iteration time of a plan that `hetopt run` measured."""
+def _timed(problem: Problem, plan: Plan, path: Path) -> Timed:
+    """Return the time of a plan that `hetopt run` measured."""
     from hetopt.export.job import Job
     from hetopt.export.torch.launcher import LAUNCHER
-    from hetopt.running.measured import read_iterations
+    from hetopt.running.measured import read_timed
 
     job = Job.of(problem, plan)
     if lost := [loss.what for loss in LAUNCHER.losses(job) if loss.instead is None]:
         raise InputError(f"cannot be of this plan, with {lost[0]}", file=str(path))
     launched = LAUNCHER.launched(job).plan
-    return median(read_iterations(str(path), launched.digest))
+    return read_timed(str(path), launched.digest)
 
 
 def _clusters(text: str | None, runs: Sequence[MeasuredRun]) -> tuple[str, ...]:

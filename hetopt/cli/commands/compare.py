@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import sys
+from math import ceil
 from typing import TYPE_CHECKING
 
 from hetopt.base import interruption
 from hetopt.base.files import make_folder, write_bytes, write_text
+from hetopt.base.words import counted
 from hetopt.cli.exit_codes import STOPPED
 from hetopt.cli.inputs import (
     add_chunks,
@@ -38,6 +40,10 @@ ENDINGS = ("csv", "json", "md", "png", "svg")
 RUNS = f"{NAME}.runs.jsonl"
 DEFAULT_SOLVERS = "auto,mcts"
 DEFAULT_LIMIT_S = 120.0
+#: About the seconds of a run before and after its search, and of warm-ups, for each.
+STARTING_S = 5.0
+#: One draw says little: the median of three is the least that shows a spread.
+DEFAULT_SEEDS = 3
 
 
 # One statement for each option.
@@ -69,9 +75,10 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--seeds",
         type=whole(1),
-        default=1,
+        default=DEFAULT_SEEDS,
         metavar="K",
-        help=f"run {sampling_names()} K times, with the seeds N, N + 1, ...",
+        help=f"run {sampling_names()} K times, with the seeds N, N + 1, ... "
+        f"(default: {DEFAULT_SEEDS})",
     )
     command.add_argument(
         "--jobs",
@@ -109,9 +116,10 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Run everything, write the files, and print the tables."""
-    from hetopt.comparing.compare import compare, entries_of
+    from hetopt.comparing.compare import REFERENCE, compare, entries_of, most_runs
     from hetopt.comparing.kept_runs import KeptRuns
-    from hetopt.report.drawing.console import draw, is_terminal
+    from hetopt.report.drawing.console import draw
+    from hetopt.report.progress import StepBar
 
     solvers = _solvers(options.solvers)
     principles = principles_of(options.relax)
@@ -133,19 +141,27 @@ def run(options: argparse.Namespace) -> int:
         time_limit_s=options.time_limit,
         jobs=jobs,
     )
-    prepare([kernel for name in solvers for kernel in kernels_for(name, limited=True)])
+    longest = most_runs(problems, entries)
+    minutes = ceil(longest * (options.time_limit + STARTING_S) / 60)
+    complain(
+        f"at most {counted(longest, 'run')} of {options.time_limit:g} s: about "
+        f"{counted(minutes, 'minute')}, less for every search that ends sooner"
+    )
+    used = (*solvers, REFERENCE)
+    prepare([kernel for name in used for kernel in kernels_for(name, limited=True)])
     # From here on a signal ends only the current run; finished runs are kept.
     interruption.hold()
     kept = KeptRuns(str(folder / RUNS), said=complain, fresh=options.fresh)
     try:
-        comparison = compare(
-            problems,
-            entries,
-            time_limit_s=options.time_limit,
-            jobs=jobs,
-            told=complain if is_terminal(sys.stderr) else lambda line: None,
-            kept=kept,
-        )
+        with StepBar(sys.stderr, "comparing") as bar:
+            comparison = compare(
+                problems,
+                entries,
+                time_limit_s=options.time_limit,
+                jobs=jobs,
+                told=bar.update,
+                kept=kept,
+            )
     except KeyboardInterrupt:
         complain(kept.summary())
         return STOPPED

@@ -165,7 +165,7 @@ def _convert_operators(options: argparse.Namespace) -> tuple[int, str]:
         source, notes = f"SimuMax, {name}", SIMUMAX_NOTES
     header = {
         "schema": OPERATORS_SCHEMA,
-        "device": options.accelerator,
+        "accelerator": options.accelerator,
         "kind": "measured",
         "source": source,
         "licence": options.licence or _NO_LICENCE,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
@@ -15,7 +16,7 @@ from hetopt.errors import InputError
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from hetopt.cost.profiles.file import Profile
     from hetopt.cost.sources.evaluation import Evaluation
@@ -61,13 +62,16 @@ def run(options: argparse.Namespace) -> int:
     from hetopt.base.files import make_folder
     from hetopt.cost.sources.evaluation import evaluate
     from hetopt.report.forest import evaluation_data
+    from hetopt.report.progress import StepBar
 
     file, profile = _read(options.profile)
     folder = None if options.out is None else make_folder(options.out)
     if folder is not None:
         ensure_outputs((str(folder / each) for each in FILES), (options.profile,))
-    evaluation = evaluate(profile, file=file)
-    compared = _compare(profile, file) if options.compare else []
+    with StepBar(sys.stderr, "judging forests") as bar:
+        bar.update("the one that plans use")
+        evaluation = evaluate(profile, file=file)
+        compared = _compare(profile, file, bar.update) if options.compare else []
     data = evaluation_data(Path(file).name, profile, evaluation, compared)
     text = json.dumps(data, indent=2, allow_nan=False)
     if options.json:
@@ -98,17 +102,18 @@ def _read(name: str) -> tuple[str, Profile]:
     return name, parse_profile(shipped[name].read_text("utf-8-sig"), name)
 
 
-def _compare(profile: Profile, file: str) -> list[Evaluation]:
+def _compare(
+    profile: Profile, file: str, told: Callable[[str], None]
+) -> list[Evaluation]:
     from hetopt.cost.sources.evaluation import evaluate
     from hetopt.cost.sources.forest import DEFAULT_PARAMS, FeatureSet, Target
 
-    return [
-        evaluate(
-            profile, replace(DEFAULT_PARAMS, target=target, features=which), file=file
-        )
-        for target in get_args(Target)
-        for which in get_args(FeatureSet)
-    ]
+    compared = []
+    for target, which in product(get_args(Target), get_args(FeatureSet)):
+        told(f"target {target}, features {which}")
+        params = replace(DEFAULT_PARAMS, target=target, features=which)
+        compared.append(evaluate(profile, params, file=file))
+    return compared
 
 
 def _report(

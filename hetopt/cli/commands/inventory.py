@@ -28,6 +28,12 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         "node` (both also with --json), `kubectl get nodes -o json` or "
         "json.dumps(ray.nodes()) printed, or a hostfile",
     )
+    command.add_argument(
+        "--include",
+        metavar="STATE,...",
+        help="also use nodes in these states, such as allocated,mixed, as if they "
+        "were idle; all: in any state",
+    )
     add_file(
         command,
         "--out",
@@ -41,14 +47,15 @@ def run(options: argparse.Namespace) -> int:
     from hetopt.base.files import write_text
     from hetopt.inventory.grouping import group_nodes
     from hetopt.inventory.reading import read_inventory
-    from hetopt.inventory.writing import clusters_yaml, summary
+    from hetopt.inventory.states import included
+    from hetopt.inventory.writing import clusters_yaml, left_out, summary
     from hetopt.problem.document.document import QUESTION
 
     ensure_outputs((options.out,), options.files)
-    inventory = group_nodes([read_inventory(path) for path in options.files])
+    include = included(options.include)
+    inventory = group_nodes([read_inventory(path) for path in options.files], include)
     if not inventory.drafts:
-        reasons = (f"{len(who)} {why}" for why, who in inventory.left_out.items())
-        msg = f"no node can be planned on: {', '.join(reasons)}"
+        msg = "; ".join(("no node can be planned on", *left_out(inventory)))
         raise InputError(msg, file=", ".join(options.files))
     text = clusters_yaml(inventory)
     if options.out == STDOUT:

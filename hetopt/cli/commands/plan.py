@@ -107,7 +107,7 @@ def _conclude(
 ) -> int:
     """Report the result; return the exit code."""
     failures = list(_deliver(problem, table, result, options))
-    warn(problem, table, result, own_table=options.table is not None)
+    warn(problem, options.problem, table, result, own_table=options.table is not None)
     if options.launcher is not None and result.best is not None:
         note(problem, [result.best.plan], launcher(options.launcher))
     if result.best is None:

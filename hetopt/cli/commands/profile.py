@@ -2,34 +2,33 @@
 
 Times single kernels (``--operators``), whose sums are times of layers of any model; or
 forward and backward of a transformer's units, as one device holds them under
-context and tensor parallelism, and writes them as a CSV. The file is written row by
-row: after Ctrl-C the same command goes on where it stopped.
+context and tensor parallelism, of a grid or of problems (``--for``), and writes them as
+a CSV. The file is written row by row: after Ctrl-C the same command goes on where it
+stopped.
 """
 
 from __future__ import annotations
 
 import argparse
 import importlib.util
-import statistics
 import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
-from hetopt.base.words import counted
-from hetopt.cli.inputs import add_count, add_file, add_switch, whole
+from hetopt.base.threads import threads
+from hetopt.cli.inputs import add_count, add_file, add_switch, add_time_limit, whole
+from hetopt.cli.measuring_for import LIMIT_S
 from hetopt.cli.output import emit
 from hetopt.cli.paths import ensure_outputs
 from hetopt.cost.shard_shape import DTYPES, UNITS
 from hetopt.errors import InputError
+from hetopt.problem.catalogue import accelerators
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from hetopt.cost.operators.file import OperatorRow
-    from hetopt.cost.profiles.file import ProfileRow
     from hetopt.profile.device import Device
     from hetopt.profile.grid import Grid
-    from hetopt.profile.task_loop import MeasuringOutcome
 
 T = TypeVar("T")
 
@@ -52,10 +51,39 @@ SIZES = {
     "seq_len": "tokens per sequence",
 }
 
+#: Options that say which layers are measured.
+_OF_GRID = ("units", "layers", "degrees", *SIZES)
+_OF_LAYERS = ("quick", *_OF_GRID)
+_MEASURES = {
+    "--for": "which measures the layers of problems in their precision",
+    "--collectives": "which measures links",
+    "--operators": "which measures single kernels of all sizes",
+}
+
 
 # One statement for each option.
 def add_arguments(command: argparse.ArgumentParser) -> None:
     """Add this command's options."""
+    command.add_argument(
+        "--for",
+        action="append",
+        dest="problems",
+        metavar="PROBLEM",
+        help="measure exactly the shapes that this problem needs; for several problems "
+        "once each",
+    )
+    command.add_argument(
+        "--cluster",
+        type=_several(str),
+        metavar="NAME,...",
+        help="of --for: the clusters that this machine stands for (default: those "
+        "whose accelerator has the name of its device, on a CPU `CPU`)",
+    )
+    add_time_limit(
+        command,
+        "of --for: seconds of measuring, smallest shapes first (default: "
+        f"{LIMIT_S:.0f})",
+    )
     add_switch(
         command,
         "--quick",
@@ -97,8 +125,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         "--dtype",
         choices=DTYPES,
         metavar="TYPE",
-        help=f"{', '.join(DTYPES)} (default: bf16; of layers on a CPU fp32, of "
-        "operators fp16 where the device lacks bf16)",
+        help=f"{', '.join(DTYPES)} (default: bf16, or fp16 where the device lacks it)",
     )
     command.add_argument(
         "--device",
@@ -109,9 +136,9 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
     add_count(
         command,
         "--threads",
-        "on a CPU (default: 1, timed by the CPU's time, so that other programs "
-        "do not count)",
-        default=1,
+        "on a CPU (default: OMP_NUM_THREADS of the environment, else 1, as the ranks "
+        "of a plan have; 1 is timed by the CPU's time, so that other programs do not "
+        "count)",
     )
     add_switch(
         command,
@@ -128,36 +155,44 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Measure what the file does not have yet."""
+    _refuse(options)
     if importlib.util.find_spec("torch") is None:
         msg = "measuring needs PyTorch: pip install '.[profile]' in hetopt's source"
         raise InputError(msg)
-    if options.collectives:
-        if options.operators:
-            raise InputError("is not for --collectives", field="--operators")
-        return _collectives(options)
-    path = options.out or (OPERATORS_OUT if options.operators else DEFAULT_OUT)
-    ensure_outputs((path,))
-    if options.operators:
-        _refuse_grid(options)
-
     import torch
 
     from hetopt.profile.device import find_device
 
-    torch.set_num_threads(options.threads)
+    torch.set_num_threads(options.threads or threads())
+    if options.collectives:
+        return _collectives(options)
+    path = options.out or (OPERATORS_OUT if options.operators else DEFAULT_OUT)
+    ensure_outputs((path,))
     device = find_device(options.device)
-    if options.operators:
-        return _operators(options, path, device)
-    return _layers(options, path, device)
+    if options.problems:
+        from hetopt.cli.measuring_for import measure_for
+
+        measure_for(options, path, device)
+    elif options.operators:
+        _operators(options, path, device)
+    else:
+        _layers(options, path, device)
+    return 0
 
 
-def _layers(options: argparse.Namespace, path: str, device: Device) -> int:
-    from hetopt.profile.device import describe
+def _layers(options: argparse.Namespace, path: str, device: Device) -> None:
+    from hetopt.profile.device import default_dtype, describe
     from hetopt.profile.grid import distinct_shapes
     from hetopt.profile.measuring import measure_grid
-    from hetopt.report.profiling import ProfilingBar
+    from hetopt.profile.operators import best_rates
+    from hetopt.report.profiling import (
+        ProfilingBar,
+        accelerator_line,
+        ready_line,
+        shards_text,
+    )
 
-    dtype = options.dtype or ("fp32" if device.kind == "cpu" else "bf16")
+    dtype, about = options.dtype or default_dtype(device), describe(device)
     shapes = distinct_shapes(_grid(options, dtype))
     if not shapes:
         raise InputError(
@@ -165,68 +200,57 @@ def _layers(options: argparse.Namespace, path: str, device: Device) -> int:
             "heads, ffn and seq_len"
         )
     with ProfilingBar(sys.stderr) as bar:
-        outcome = measure_grid(path, shapes, device, describe(device), bar.update)
-    emit(_summary(path, outcome))
-    return 0
+        outcome = measure_grid(path, shapes, device, about, bar.update)
+    emit(shards_text(path, outcome))
+    emit(ready_line(path, about["accelerator"], dtype))
+    if about["accelerator"] not in accelerators():
+        rates = best_rates(device, dtype)
+        emit(accelerator_line(about["accelerator"], dtype, rates))
 
 
-def _operators(options: argparse.Namespace, path: str, device: Device) -> int:
-    from hetopt.problem.catalogue import accelerators
-    from hetopt.profile.device import describe
-    from hetopt.profile.operators import measure_operators
-    from hetopt.report.profiling import ProfilingBar
+def _operators(options: argparse.Namespace, path: str, device: Device) -> None:
+    from hetopt.profile.device import default_dtype, describe
+    from hetopt.profile.operators import measure_operators, mended_peak
+    from hetopt.report.profiling import (
+        ProfilingBar,
+        accelerator_line,
+        kernels_text,
+        ready_line,
+    )
 
-    dtype = options.dtype or ("bf16" if device.has_bf16 else "fp16")
-    about = describe(device)
+    dtype, about = options.dtype or default_dtype(device), describe(device)
     with ProfilingBar(sys.stderr) as bar:
         outcome = measure_operators(
             path, device, dtype, about, bar.update, quick=options.quick
         )
-    emit(_operators_summary(path, outcome))
-    name = about["accelerator"]
-    own = f"preset {name}" if name in accelerators() else "a device without preset"
-    emit(
-        f"in a problem: latency: {{CLUSTER: {path}}}; times are as measured for {own}, "
-        "and scaled by peaks for others"
-    )
-    return 0
+    emit(kernels_text(path, outcome))
+    emit(ready_line(path, about["accelerator"], dtype))
+    if rates := mended_peak(path):
+        emit(accelerator_line(about["accelerator"], dtype, rates))
 
 
-def _refuse_grid(options: argparse.Namespace) -> None:
-    """Raise InputError for options that apply only to layers."""
-    given = ("units", "layers", "degrees", *SIZES)
-    for name in given:
-        if getattr(options, name) is not None:
-            msg = "is for layers: --operators measures single kernels of all sizes"
-            raise InputError(msg, field=f"--{name.replace('_', '-')}")
-    if options.dtype is not None and options.dtype not in OPERATOR_DTYPES:
+def _refuse(options: argparse.Namespace) -> None:
+    """Raise InputError for options that do not go together."""
+    modes = {
+        "--for": (options.problems, ("operators", "collectives", *_OF_LAYERS, "dtype")),
+        "--collectives": (options.collectives, ("operators", *_OF_LAYERS)),
+        "--operators": (options.operators, _OF_GRID),
+    }
+    wrong: dict[str, str] = {}
+    for mode, (asked, others) in modes.items():
+        if asked:
+            why = f"does not go with {mode}, {_MEASURES[mode]}: leave it out"
+            wrong |= dict.fromkeys(others, why)
+    if not options.problems:
+        why = "goes with --for PROBLEM alone: leave it out, or name the problem"
+        wrong |= dict.fromkeys(("cluster", "time_limit"), why)
+    for name, why in wrong.items():
+        if getattr(options, name):
+            raise InputError(why, field=f"--{name.replace('_', '-')}")
+    if options.operators and options.dtype not in (None, *OPERATOR_DTYPES):
         known = ", ".join(OPERATOR_DTYPES)
         msg = f"is {options.dtype}, expected {known} with --operators"
         raise InputError(msg, field="--dtype")
-
-
-def _operators_summary(
-    path: str, outcome: MeasuringOutcome[tuple[OperatorRow, ...]]
-) -> str:
-    kernels = outcome.measured
-    parts = [
-        f"{counted(len(kernels), 'kernel')} measured, "
-        f"{counted(sum(map(len, kernels)), 'row')}"
-    ]
-    if outcome.found:
-        parts.append(f"{outcome.found} were there already")
-    missing = sum(not rows for rows in kernels)
-    if missing:
-        parts.append(f"{missing} out of memory")
-    if outcome.interrupted:
-        parts.append(
-            f"stopped with {outcome.remaining} to go: the same command continues"
-        )
-    elif outcome.remaining:
-        parts.append(
-            f"{outcome.remaining} left out for lack of time: the same command continues"
-        )
-    return f"{path}: {'; '.join(parts)}"
 
 
 def _grid(options: argparse.Namespace, dtype: str) -> Grid:
@@ -242,34 +266,11 @@ def _grid(options: argparse.Namespace, dtype: str) -> Grid:
     return replace(grid, **{name: value for name, value in wanted.items() if value})
 
 
-def _summary(path: str, outcome: MeasuringOutcome[ProfileRow]) -> str:
-    rows = outcome.measured
-    oom = sum(row.status == "oom" for row in rows)
-    parts = [f"{counted(len(rows), 'shard')} measured"]
-    if outcome.found:
-        parts.append(f"{outcome.found} were there already")
-    if oom:
-        parts.append(f"{oom} out of memory")
-    spreads = [
-        row.forward_spread_s / row.forward_s
-        for row in rows
-        if row.forward_s is not None and row.forward_spread_s is not None
-    ]
-    if spreads:
-        parts.append(
-            f"median spread of repetitions {100 * statistics.median(spreads):.1f}%"
-        )
-    if outcome.remaining:
-        parts.append(
-            f"stopped with {outcome.remaining} to go: the same command continues"
-        )
-    return f"{path}: {'; '.join(parts)}"
-
-
 def _collectives(options: argparse.Namespace) -> int:
     from hetopt.profile.collectives import run_collectives
 
-    text = run_collectives(options.out or "collectives.csv", options.device)
+    out = options.out or "collectives.csv"
+    text = run_collectives(out, options.device, options.dtype)
     if text is not None:
         emit(text)
     return 0

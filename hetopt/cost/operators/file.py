@@ -3,7 +3,10 @@
 A file starts with header lines ``# key: value``:
 
     schema          hetopt-operators/1
-    device          the accelerator's name in the catalogue, or free text
+    accelerator     its name in the catalogue, or free text; in files without it,
+                    ``device`` is that name
+    device, driver, libraries, clocks, date
+                    what was measured, with what and when
     kind            measured, published or modelled
     source          who measured it, or the formula
     licence         under which the numbers may be used
@@ -86,7 +89,7 @@ _KNOWN_VALUES = {
     "schema": (OPERATORS_SCHEMA,),
     "kind": ("measured", "published", "modelled"),
 }
-REQUIRED = ("schema", "device", "kind", "source", "licence")
+REQUIRED = ("schema", "kind", "source", "licence")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,6 +197,9 @@ def parse_operators(text: str, name: str) -> OperatorProfile:
         required=REQUIRED,
         known_values=_KNOWN_VALUES,
     )
+    if not accelerator_of(found.header):
+        msg = "the header lacks it, expected a line '# accelerator: ...'"
+        raise InputError(msg, file=name, field="accelerator")
     rows = []
     for number, cells in found.rows:
         try:
@@ -203,6 +209,11 @@ def parse_operators(text: str, name: str) -> OperatorProfile:
             field, _, message = str(error).partition(": ")
             raise InputError(message, file=name, line=number, field=field) from error
     return OperatorProfile(header=found.header, rows=tuple(rows))
+
+
+def accelerator_of(header: Mapping[str, str]) -> str:
+    """Return the name of the accelerator that a header states; empty if none."""
+    return header.get("accelerator") or header.get("device", "")
 
 
 def read_operators(path: str) -> OperatorProfile:

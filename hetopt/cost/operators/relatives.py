@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
 
-from hetopt.cost.operators.file import OperatorProfile, parse_operators
+from hetopt.cost.operators.file import OperatorProfile, accelerator_of, parse_operators
 from hetopt.cost.operators.work import CLASSES, Rates
 from hetopt.cost.profiles.csv_text import header_of
 from hetopt.errors import InputError
@@ -103,7 +103,7 @@ def by_class(text: str, name: str) -> Mapping[str, Measured]:
         does not multiply in 16 bits.
     """
     header = header_of(text)
-    device, rates = header.get("device", ""), rates_of_header(header, name)
+    device, rates = accelerator_of(header), rates_of_header(header, name)
     return {
         op: Measured(op=op, device=device, rates=rates, name=name, text=text)
         for op in CLASSES
@@ -119,11 +119,11 @@ def rates_of_header(header: Mapping[str, str], name: str) -> Rates:
     InputError
         As ``by_class``.
     """
-    known = accelerators().get(header.get("device", ""))
+    known = accelerators().get(accelerator_of(header))
     try:
         return _given_rates(header, name) if known is None else rates_of(known)
     except ValueError as error:
-        raise InputError(str(error), file=name, field="device") from error
+        raise InputError(str(error), file=name, field="accelerator") from error
 
 
 def _given_rates(header: Mapping[str, str], name: str) -> Rates:
@@ -135,8 +135,8 @@ def _given_rates(header: Mapping[str, str], name: str) -> Rates:
         text = header.get(key)
         if text is None:
             msg = (
-                f"the header lacks it, and device {header.get('device')!r} is not "
-                f"in the catalogue: add a line '# {key}: ...' with its unit"
+                f"the header lacks it, and {accelerator_of(header)!r} is not in the "
+                f"catalogue: add a line '# {key}: ...' with its unit"
             )
             raise InputError(msg, file=name, field=key)
         try:
@@ -147,11 +147,11 @@ def _given_rates(header: Mapping[str, str], name: str) -> Rates:
 
 
 @cache
-def _shipped() -> tuple[tuple[str, str | None, str], ...]:
+def _shipped() -> tuple[tuple[str, str, str], ...]:
     """Return name, device and text of the shipped files."""
     texts = {name: file.read_text("utf-8") for name, file in operator_files().items()}
     return tuple(
-        (name, header_of(text).get("device"), text) for name, text in texts.items()
+        (name, accelerator_of(header_of(text)), text) for name, text in texts.items()
     )
 
 

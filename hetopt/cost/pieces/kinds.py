@@ -85,7 +85,7 @@ def pieces_of(model: Model, training: Training, kind: str) -> tuple[Piece, ...]:
     routed = kind in WITHOUT_EXPERTS
     kind, window = WITHOUT_EXPERTS.get(kind, kind), 0
     if kind in WITHOUT_WINDOW:
-        kind, window = WITHOUT_WINDOW[kind], model.architecture.reach or 0
+        kind, window = WITHOUT_WINDOW[kind], model.architecture.reach or seq_len
     if kind in _OF_A_LAYER:
         return (piece(_OF_A_LAYER[kind], 0, window=window),)
     index, first = model.place_of(kind)

@@ -21,9 +21,8 @@ from hetopt.cost.operators.file import MATMUL, OPERATORS_SCHEMA, parse_operators
 from hetopt.cost.operators.relatives import by_class, shipped_operators
 from hetopt.cost.profiles.csv_text import header_of
 from hetopt.cost.profiles.file import KINDS
-from hetopt.cost.shapes import Shape
 from hetopt.cost.sources.forest_source import ForestSource
-from hetopt.cost.sources.operator_source import OperatorSource
+from hetopt.cost.sources.operator_source import MEASURE, OperatorSource
 from hetopt.cost.sources.roofline import Roofline
 from hetopt.errors import InputError
 from hetopt.problem.catalogue import PROFILE_SUFFIX, profile_contents
@@ -35,7 +34,6 @@ if TYPE_CHECKING:
     from hetopt.cost.operators.relatives import Measured
     from hetopt.cost.sources.source import LatencySource, ShardQuery, ShardTimes
     from hetopt.cost.table.table import SourceKind
-    from hetopt.plans.plan import Plan
     from hetopt.problem.cluster.cluster import Cluster
     from hetopt.problem.problem import Problem
 
@@ -43,7 +41,6 @@ AUTO = "auto"
 ROOFLINE = "roofline"
 OPERATORS = "operators"
 _WHAT = "a profile"
-_REMEDY = "use roofline, or the path of a profile"
 
 
 class ClusterSources:
@@ -84,41 +81,6 @@ def latency_sources(problem: Problem, *, cache: Path | None = None) -> ClusterSo
     )
 
 
-def far_outside(problem: Problem, plan: Plan) -> list[str]:
-    """Return warnings on clusters whose shapes are far outside their profiles."""
-    sources = latency_sources(problem).by_cluster
-    found: dict[str, str] = {}
-    for pipeline, stage in (
-        (each, stage) for each in plan.pipelines for stage in each.stages
-    ):
-        taken = problem.training.global_batch
-        if pipeline.share is not None:
-            taken = pipeline.share.batch
-        batch = taken // pipeline.microbatches
-        source = sources[stage.cluster]
-        if not isinstance(source, ForestSource) or stage.cluster in found:
-            continue
-        units = problem.model.units[stage.first_unit : stage.end_unit]
-        strategies = stage.unit_strategies or (stage.strategy,) * len(units)
-        for strategy in dict.fromkeys(strategies):
-            kinds = tuple(
-                dict.fromkeys(
-                    kind
-                    for kind, other in zip(units, strategies, strict=True)
-                    if other == strategy
-                )
-            )
-            shape = Shape.of([(batch // strategy.dp, strategy.cp, strategy.tp)])
-            how = source.far_outside(problem.model, problem.training, kinds, shape)
-            if how is not None:
-                found[stage.cluster] = (
-                    f"cluster {stage.cluster!r}: the plan uses shapes far outside "
-                    f"the profile {source.name}: {how}"
-                )
-                break
-    return list(found.values())
-
-
 def of_other_devices(problem: Problem) -> list[str]:
     """Return warnings on clusters whose profile is of another accelerator."""
     sources = latency_sources(problem).by_cluster
@@ -131,7 +93,8 @@ def of_other_devices(problem: Problem) -> list[str]:
         if profiled not in (cluster.accelerator.preset, cluster.accelerator.name):
             found.append(
                 f"cluster {cluster.name!r}: its latencies come from the profile "
-                f"{source.name} of {profiled}, not of {cluster.accelerator.name}"
+                f"{source.name} of {profiled}, not of {cluster.accelerator.name}: if "
+                f"that is the device, write accelerator: {{name: {profiled}, ...}}"
             )
     return found
 
@@ -160,7 +123,7 @@ def _source(
         if header_of(text).get("schema") == OPERATORS_SCHEMA:
             parse_operators(text, name)
             if not (measured := by_class(text, name)):
-                msg = "has no operators, expected rows such as matmul ones; " + _REMEDY
+                msg = "has no operators, expected rows such as matmul ones: " + MEASURE
                 raise InputError(msg, file=name, field=f"latency.{cluster.name}")
             return _operators(problem, cluster, measured, name, cache)
         return _read(name, content, read, cache)
@@ -202,13 +165,13 @@ def _operators(
         msg = f"no operators of {device} or a relative were measured"
         if file is not None:
             msg = f"has no matmul operators, and none of {device} or a relative ship"
-        raise InputError(f"{msg}; {_REMEDY}", file=file, field=field)
+        raise InputError(f"{msg}: {MEASURE}", file=file, field=field)
     source = OperatorSource(
         cluster.accelerator, found, own=tuple(measured), cache=cache
     )
     reason = source.lacks(problem.model, problem.training)
     if reason is not None:
-        raise InputError(f"{reason}; use roofline", file=file, field=field)
+        raise InputError(reason, file=file, field=field)
     return source
 
 

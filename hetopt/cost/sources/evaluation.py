@@ -36,7 +36,7 @@ from hetopt.errors import InputError
 from hetopt.problem.catalogue import accelerators
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -45,11 +45,14 @@ if TYPE_CHECKING:
 
 PASSES = ("forward", "backward")
 FOLDS = 5
+#: Most shapes that are left out one by one: growing each forest takes 0.1 s.
+MOST_LEFT_OUT = 80
 #: Least number of shards of a unit for a rank correlation.
 FEWEST_RANKED = 3
 
 SPLIT_BY_SHAPE = "80/20"
 SPLIT_BATCH = "larger batch"
+SPLIT_ONE = "one left out"
 #: The value of a row by which rows are left out, one value after the other.
 LEFT_OUT: dict[str, Callable[[ProfileRow], object]] = {
     "unseen (c, t)": lambda row: (row.cp, row.tp),
@@ -174,7 +177,13 @@ def evaluate(
     InputError
         The profile has too few shards to leave any out.
     """
-    known = _Measured(profile, file)
+    known = _Measured(profile)
+    if len({shard_key(row) for row in known.rows}) < 2 * FOLDS:
+        msg = (
+            f"has {counted(len(known.rows), 'timed row')}, expected at least "
+            f"{2 * FOLDS} shapes"
+        )
+        raise InputError(msg, file=file)
     judged: list[Judged] = []
     skipped = []
     for split in SPLITS:
@@ -209,10 +218,25 @@ def evaluate(
     )
 
 
+def leave_one_out(profile: Profile) -> Score | None:
+    """Return the errors on shapes that are left out of the forest one by one.
+
+    Of more than ``MOST_LEFT_OUT`` shapes, so many are left out. None if there are none.
+    """
+    known = _Measured(profile)
+    judged = [
+        item
+        for learn, test in splits(known.rows, SPLIT_ONE)
+        for item in known.judge(SPLIT_ONE, learn, test, DEFAULT_PARAMS)
+    ]
+    return score_of(judged, SPLIT_ONE, FOREST, 0) if judged else None
+
+
 def splits(
     rows: Sequence[ProfileRow], split: str
 ) -> Iterator[tuple[NDArray[np.intp], NDArray[np.intp]]]:
     """Yield indices of training and test rows; none if there are too few values."""
+    values: Iterable[int]
     numbers: dict[object, int] = {}
     shapes = np.array(
         [numbers.setdefault(shard_key(row), len(numbers)) for row in rows]
@@ -221,6 +245,10 @@ def splits(
         fold = np.random.default_rng(0).permutation(len(numbers)) % FOLDS
         labels = fold[shapes]
         values = range(FOLDS)
+    elif split == SPLIT_ONE:
+        labels, count = shapes, len(numbers)
+        most = min(count, MOST_LEFT_OUT)
+        values = np.linspace(0, count - 1, most).astype(np.int64).tolist()
     elif split == SPLIT_BATCH:
         batches = np.array([row.microbatch for row in rows])
         labels = (batches == batches.max()).astype(np.int64)
@@ -240,14 +268,8 @@ def splits(
 class _Measured:
     """The rows of a profile that have times, and predictions from some of them."""
 
-    def __init__(self, profile: Profile, file: str) -> None:
+    def __init__(self, profile: Profile) -> None:
         rows = [row for row in profile.rows if row.status == "ok"]
-        if len({shard_key(row) for row in rows}) < 2 * FOLDS:
-            msg = (
-                f"has {counted(len(rows), 'timed row')}, expected at least {2 * FOLDS} "
-                "shapes"
-            )
-            raise InputError(msg, file=file)
         self.rows = rows
         self.units = tuple(dict.fromkeys(row.unit for row in rows))
         self._accelerator = accelerators().get(profile.header["accelerator"])

@@ -17,7 +17,7 @@ Most sizes are base-2 logarithms: a tree splits half-way between two values, whi
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -31,7 +31,7 @@ from hetopt.cost.shapes import (
     query_width,
     vocab_shard,
 )
-from hetopt.cost.shard_shape import ATTENTION_CORE, MODEL_SIZES
+from hetopt.cost.shard_shape import ATTENTION_CORE, MODEL_SIZES, ShardShape
 from hetopt.cost.sources.roofline import ATTENTION_BACKWARD
 from hetopt.cost.units import unit_operations, unit_parameters
 from hetopt.problem.model.kinds import ATTENTION
@@ -139,6 +139,27 @@ def shards_of(unit: str, model: Model, training: Training, shape: Shape) -> Shar
         values |= dict.fromkeys(_NOT_OF_CORE, 0.0)
     columns = {name: nothing + value for name, value in values.items()}
     return Shards(unit=unit, columns=columns)
+
+
+def shapes_of(
+    unit: str, model: Model, training: Training, shape: Shape
+) -> list[ShardShape | None]:
+    """Return the shards of one unit of a model as profiles state them.
+
+    None for shards that profiles cannot state: of fp8, or of degrees that do not divide
+    the model.
+    """
+    known: dict[str, Any] = {name: getattr(model, name) for name in MODEL_SIZES}
+    known |= {"gated": model.gated, "dtype": training.precision}
+    found: list[ShardShape | None] = []
+    for row in zip(shape.microbatch, shape.cp, shape.tp, strict=True):
+        b, cp, tp = map(int, row)
+        known |= {"seq_len": training.seq_len, "microbatch": b, "cp": cp, "tp": tp}
+        try:
+            found.append(ShardShape(unit=unit, **known))
+        except ValueError:
+            found.append(None)
+    return found
 
 
 def shards_of_rows(unit: str, rows: Sequence[ProfileRow]) -> Shards:

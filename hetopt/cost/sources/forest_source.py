@@ -1,6 +1,7 @@
-"""Latencies of a cluster from its profile: a forest's predictions.
+"""Latencies of a cluster from its profile: measured times, else a forest's predictions.
 
-Times that a profile lacks are derived:
+A shard that was profiled has its measured time; the forest predicts all others. Times
+that a profile lacks altogether are derived:
 
 embedding, head     from the roofline of the cluster's accelerator, if the profile has
                     no such rows (HetAuto, section 4.2: "not requiring profiling")
@@ -26,14 +27,19 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 
 from hetopt.cost.profiles.file import Profile, ProfileRow, parse_profile
-from hetopt.cost.profiles.units import place_columns
+from hetopt.cost.profiles.units import place_columns, shard_key
 from hetopt.cost.shapes import Floats, Shape
-from hetopt.cost.shard_shape import ATTENTION_CORE
+from hetopt.cost.shard_shape import ATTENTION_CORE, DTYPES
 from hetopt.cost.sources import prediction_cache
-from hetopt.cost.sources.features import Shards, shards_of, shards_of_rows
+from hetopt.cost.sources.features import (
+    Shards,
+    shapes_of,
+    shards_of,
+    shards_of_rows,
+)
 from hetopt.cost.sources.forest import DEFAULT_PARAMS, Forest, ForestParams
 from hetopt.cost.sources.roofline import Roofline
-from hetopt.cost.sources.source import ShardQuery, ShardTimes
+from hetopt.cost.sources.source import ShardQuery, ShardTimes, Sizes
 from hetopt.errors import InputError
 from hetopt.problem.model.kinds import (
     ATTENTION,
@@ -46,6 +52,7 @@ from hetopt.problem.model.model import Model
 from hetopt.version import __version__
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -54,9 +61,12 @@ if TYPE_CHECKING:
     from hetopt.problem.cluster.cluster import Cluster
     from hetopt.problem.training.training import Training
 
-#: A shape is far outside a profile if every profiled shape differs from it by more
-#: than this factor in some dimension.
+#: A shape is outside a profile if every profiled shape differs from it by more than
+#: this factor in some size, even if each size is within its range.
 FAR = 2.0
+
+#: What measures layers, as errors say it.
+MEASURE_LAYERS = "measure them with hetopt profile --for PROBLEM"
 
 #: Libraries on whose versions a prediction depends.
 LIBRARIES = ("numpy", "scikit-learn", "scipy")
@@ -70,7 +80,9 @@ _NAMES = {
     "query": "width of all heads per device",
     "inner": "ffn per device",
     "logits": "vocabulary per device",
+    "gated": "gated (1: as in Llama, 0: as in GPT)",
 }
+_APART = "factor from the nearest shape"
 
 
 class ForestSource:
@@ -110,6 +122,11 @@ class ForestSource:
             if row.status == "ok":
                 key = (row.unit, row.dtype == "fp32")
                 self._rows.setdefault(key, []).append(row)
+        self._measured = {
+            shard_key(row): (row.forward_s, row.backward_s)
+            for rows in self._rows.values()
+            for row in rows
+        }
 
     def source_kind(self, cluster: Cluster) -> SourceKind:
         """Return the profile's kind."""
@@ -120,18 +137,18 @@ class ForestSource:
         self, model: Model, training: Training, kinds: tuple[str, ...]
     ) -> str | None:
         """Return why the profile does not cover a model's units; None if it does."""
-        reason = not_profiled(model)
+        reason = not_covered(model, training)
         if reason:
             return reason
-        if training.attention == "unfused" or not training.sequence_parallel:
-            return "only covers fused attention with sequence parallelism"
         fp32 = training.precision == "fp32"
-        measured = any(key[1] == fp32 for key in self._rows)
-        if training.precision == "fp8" or not measured:
-            return f"has no {training.precision} rows"
+        if not any(key[1] == fp32 for key in self._rows):
+            dtypes = sorted({r.dtype for rows in self._rows.values() for r in rows})
+            write = f"write training: {{precision: {dtypes[0]}}}, or " if dtypes else ""
+            return f"has no {training.precision} rows: {write}{MEASURE_LAYERS}"
         for kind in kinds:
             if kind not in END_KINDS and not self._parts(kind, fp32):
-                return f"has no {training.precision} rows of unit {kind!r}"
+                what = f"{training.precision} rows of unit {kind!r}"
+                return f"has no {what}: {MEASURE_LAYERS}"
         return None
 
     def shard_times(self, query: ShardQuery) -> ShardTimes:
@@ -146,16 +163,13 @@ class ForestSource:
         kinds = query.kinds
         reason = self.lacks(model, training, kinds)
         if reason is not None:
-            advice = "use" if not_profiled(model) else "profile them, or use"
-            raise InputError(f"{reason}; {advice} latency: roofline", file=self.name)
+            raise InputError(reason, file=self.name)
         fp32 = training.precision == "fp32"
         parts = {kind: self._parts(kind, fp32) for kind in kinds}
         needed = dict.fromkeys(unit for units in parts.values() for unit in units)
         if (ATTENTION_CORE, fp32) in self._rows:
             needed[ATTENTION_CORE] = None
-        seconds = self._predict(
-            {unit: shards_of(unit, model, training, shape) for unit in needed}, fp32
-        )
+        seconds = self._seconds(tuple(needed), model, training, shape)
         asked = tuple(dict.fromkeys((*kinds, LAYER, ATTENTION)))
         roofline = Roofline().shard_times(replace(query, kinds=asked))
         modelled = np.stack([roofline.forward_s, roofline.backward_s], axis=2)
@@ -191,29 +205,39 @@ class ForestSource:
             update_s_per_parameter=self.profile.optimizer_s_per_parameter,
         )
 
-    def far_outside(
+    def predicted(
         self, model: Model, training: Training, kinds: tuple[str, ...], shape: Shape
-    ) -> str | None:
-        """Describe how shards are far outside of the profile; None if they are not.
+    ) -> NDArray[np.bool_]:
+        """Whether shards were not measured, so that a forest predicts them; (R,)."""
+        found = np.zeros(len(shape.tp), dtype=np.bool_)
+        for unit in self._units(kinds, training):
+            found |= np.isnan(self._known(unit, model, training, shape)[:, 0])
+        return found
 
-        A shard is far outside if no profiled shard of its unit is within a factor
-        of ``FAR`` in every dimension, or none has its kind of layer.
+    def sizes(
+        self, model: Model, training: Training, kinds: tuple[str, ...], shape: Shape
+    ) -> Iterator[Sizes]:
+        """Yield the sizes on which the times of each unit depend, known and wanted.
+
+        The last is a factor: every known shard differs by it or more in some size.
         """
+        for unit in self._units(kinds, training):
+            known = shards_of_rows(unit, self._rows[unit, training.precision == "fp32"])
+            wanted = shards_of(unit, model, training, shape)
+            apart = np.abs(wanted.place()[:, None, :] - known.place()[None, :, :])
+            names = (*place_columns(unit), "gated")
+            yield Sizes(
+                what=unit,
+                names=(*(_NAMES[name] for name in names), _APART),
+                known=_columns(known, names, np.resize((1.0, FAR), len(known))),
+                wanted=_columns(wanted, names, 2 ** apart.max(axis=2).min(axis=1)),
+            )
+
+    def _units(self, kinds: tuple[str, ...], training: Training) -> tuple[str, ...]:
+        """Return the profiled units on which the times of kinds depend."""
         fp32 = training.precision == "fp32"
-        for kind in kinds:
-            for unit in self._parts(kind, fp32):
-                rows = self._rows[unit, fp32]
-                known = shards_of_rows(unit, rows)
-                wanted = shards_of(unit, model, training, shape)
-                if kind not in END_KINDS and not np.any(
-                    known.column("gated") == float(model.gated)
-                ):
-                    variant = "gated (Llama)" if model.gated else "GPT"
-                    return f"no {variant} {unit} was profiled"
-                far = far_shards(known, wanted)
-                if far.any():
-                    return _describe_far(known, wanted.select(far))
-        return None
+        parts = (unit for kind in kinds for unit in self._parts(kind, fp32))
+        return tuple(dict.fromkeys(parts))
 
     def _parts(self, kind: str, fp32: bool) -> tuple[str, ...]:
         """Return the profiled units that a kind consists of or is part of."""
@@ -236,6 +260,36 @@ class ForestSource:
         degrees = [{row.tp for row in self._rows[unit, fp32]} for unit in parts]
         held = set.intersection(*degrees) if degrees else set()
         return np.isin(shape.tp, [*held]) & self.profile.communicates
+
+    def _seconds(
+        self, units: tuple[str, ...], model: Model, training: Training, shape: Shape
+    ) -> dict[str, Floats]:
+        """Return seconds of both passes by unit, measured or predicted; (R, 2)."""
+        found = {unit: self._known(unit, model, training, shape) for unit in units}
+        left = {unit: np.isnan(times[:, 0]) for unit, times in found.items()}
+        shards = {
+            unit: shards_of(unit, model, training, shape).select(left[unit])
+            for unit in units
+            if left[unit].any()
+        }
+        if shards:
+            predicted = self._predict(shards, training.precision == "fp32")
+            for unit, times in predicted.items():
+                found[unit][left[unit]] = times
+        return found
+
+    def _known(
+        self, unit: str, model: Model, training: Training, shape: Shape
+    ) -> Floats:
+        """Return the measured seconds of shards, NaN where there are none; (R, 2)."""
+        none = (np.nan, np.nan)
+        return np.array(
+            [
+                none if each is None else self._measured.get(shard_key(each), none)
+                for each in shapes_of(unit, model, training, shape)
+            ],
+            dtype=np.float64,
+        ).reshape(-1, 2)
 
     def _predict(self, wanted: dict[str, Shards], fp32: bool) -> dict[str, Floats]:
         """Return forward and backward seconds by unit, from the cache if possible."""
@@ -264,15 +318,28 @@ class ForestSource:
         return prediction_cache.digest(*parts)
 
 
-def not_profiled(model: Model) -> str:
-    """Return why profiles of layers cannot cover a model; empty if they can."""
+def not_covered(model: Model, training: Training) -> str:
+    """Return why no profile of layers can cover a model, and what to write instead.
+
+    Empty if one can.
+    """
+    kernels = "write latency: {CLUSTER: auto}, which adds up kernels where it can"
     if not model.is_decoder_only:
-        return f"only covers decoder-only models, but {model.name!r} is not one"
+        what = f"only covers decoder-only models, but {model.name!r} is not one"
+        return f"{what}: {kernels}"
     if model.experts is not None or model.latent is not None or model.predictions:
         return (
             "only covers layers with plain attention and one MLP, but "
-            f"{model.name!r} has experts, latent attention or predicting layers"
+            f"{model.name!r} has experts, latent attention or predicting layers: "
+            f"{kernels}"
         )
+    if training.attention == "unfused" or not training.sequence_parallel:
+        return (
+            "only covers fused attention with sequence parallelism: write training: "
+            "{attention: fused, sequence_parallel: true}"
+        )
+    if training.precision not in DTYPES:
+        return f"has no {training.precision} rows: write training: {{precision: bf16}}"
     return ""
 
 
@@ -288,24 +355,6 @@ def _whole(kind: str, parts: tuple[str, ...]) -> str | None:
     return None if whole == kind else whole
 
 
-def far_shards(known: Shards, wanted: Shards) -> NDArray[np.bool_]:
-    """Whether each wanted shard is far outside of the known shards; (R,)."""
-    apart = np.abs(wanted.place()[:, None, :] - known.place()[None, :, :])
-    nearest = apart.max(axis=2).min(axis=1)
-    # The logarithm of exactly the factor may be rounded up.
-    far: NDArray[np.bool_] = nearest > np.log2(FAR) + 1e-9
-    return far
-
-
-def _describe_far(known: Shards, far: Shards) -> str:
-    """Return the dimensions in which shards are outside of the profiled range."""
-    found = []
-    for column in place_columns(known.unit):
-        least, most = known.column(column).min(), known.column(column).max()
-        values = far.column(column)
-        value = values.max() if values.max() > most else values.min()
-        if not least <= value <= most:
-            found.append(f"{_NAMES[column]} {value:g}, profiled {least:g} to {most:g}")
-    if not found:
-        found = ["between profiled sizes that are far apart"]
-    return f"{known.unit} ({'; '.join(found)})"
+def _columns(shards: Shards, names: tuple[str, ...], last: Floats) -> Floats:
+    """Return columns of shards, and one more; (R, D)."""
+    return np.stack([*(shards.column(name) for name in names), last], axis=1)

@@ -32,14 +32,14 @@ from hetopt.cost.operators.relatives import rates_of
 from hetopt.cost.operators.shipped import grown, shipped_forest
 from hetopt.cost.shapes import distinct_rows
 from hetopt.cost.sources import prediction_cache
-from hetopt.cost.sources.source import ShardQuery, ShardTimes
+from hetopt.cost.sources.source import ShardQuery, ShardTimes, Sizes
 from hetopt.cost.units import unit_operations
 from hetopt.errors import InputError
 from hetopt.problem.catalogue import accelerators
 from hetopt.version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Collection, Iterable, Iterator, Mapping
     from pathlib import Path
 
     from hetopt.cost.operators.relatives import Measured
@@ -56,6 +56,18 @@ if TYPE_CHECKING:
 #: Classes of operators that every model needs, and models with experts.
 NEEDED = (MATMUL, SDP_FORWARD, SDP_BACKWARD, MEMORY)
 WITH_EXPERTS = (*NEEDED, GROUP_MATMUL)
+
+#: What the first of ``Work.sizes`` are, by class.
+_SIZES = {
+    MATMUL: ("tokens", "input width", "output width"),
+    SDP_FORWARD: ("rows of all heads", "keys of a row", "width of a head"),
+}
+
+#: What measures operators, as errors say it.
+MEASURE = (
+    "measure them with hetopt profile --operators, and write "
+    "latency: {CLUSTER: operators.csv}"
+)
 
 #: Libraries on whose versions a prediction depends.
 LIBRARIES = ("numpy", "scikit-learn", "scipy")
@@ -93,6 +105,11 @@ class OperatorSource:
         self.sustained = sustained or _as_measured(accelerator.sustained, own)
         self._cache = cache
 
+    @property
+    def name(self) -> str:
+        """The user's file; empty for the operators that ship."""
+        return next((self.measured[each].name for each in self.own), "")
+
     def source_kind(self, cluster: Cluster) -> SourceKind:
         """Return "modelled" if some class is modelled, else "operators"."""
         del cluster
@@ -119,14 +136,44 @@ class OperatorSource:
     def lacks(self, model: Model, training: Training) -> str | None:
         """Return why the operators do not cover a model; None if they do."""
         if training.precision not in ("bf16", "fp16"):
-            return f"has no {training.precision} operators"
+            return (
+                f"has no {training.precision} operators: write training: {{precision: "
+                "bf16}, or measure layers: hetopt profile --for PROBLEM"
+            )
         if self.accelerator.lacks(training.precision):
-            return f"{self.accelerator.name} has no {training.precision}"
+            return (
+                f"{self.accelerator.name} has no {training.precision}: write training: "
+                f"{{precision: {self.accelerator.peak_flops.known[0]}}}"
+            )
         if training.attention == "unfused":
-            return "has no unfused attention"
+            return "has no unfused attention: write training: {attention: fused}"
         needed = NEEDED if model.experts is None else WITH_EXPERTS
         missing = [name for name in needed if name not in self.measured]
-        return f"has no {missing[0]} operators" if missing else None
+        if missing:
+            return f"has no {missing[0]} operators: {MEASURE}"
+        return None
+
+    def sizes(
+        self, model: Model, training: Training, kinds: tuple[str, ...], shape: Shape
+    ) -> Iterator[Sizes]:
+        """Yield the sizes of the forward kernels of the user's classes."""
+        units = [unit_operations(model, training, kind, shape) for kind in kinds]
+        for name in filter(self.own.__contains__, _SIZES):
+            rates = self._rates(name)
+            rows = [r for r in self.measured[name].rows if r.layout in (None, "TN")]
+            known = work.work_of_rows(name, rows, rates)
+            wanted = [
+                work.product(part, "TN", rates)
+                for unit in units
+                for part in unit.multiplications
+                if name == MATMUL and part.groups is None
+            ]
+            if name == SDP_FORWARD:
+                cores = (core for unit in units for core in unit.cores)
+                wanted = [work.core(core, rates, backward=False) for core in cores]
+            for part in wanted:
+                pair = (np.exp(each.sizes[:, :3]) for each in (known, part))
+                yield Sizes(name, _SIZES[name], *pair)
 
     def shard_times(self, query: ShardQuery) -> ShardTimes:
         """Return the compute times of a query.
@@ -138,7 +185,7 @@ class OperatorSource:
         """
         reason = self.lacks(query.model, query.training)
         if reason is not None:
-            raise InputError(f"{reason}; use latency: roofline")
+            raise InputError(reason)
         units = [
             unit_operations(query.model, query.training, kind, query.shape)
             for kind in query.kinds

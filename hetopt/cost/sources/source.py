@@ -10,7 +10,7 @@ milliseconds per call, for one row as for thousands.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 
@@ -88,6 +88,15 @@ class ShardTimes:
         if not self.communicates.size:
             nowhere = np.zeros(self.forward_s.shape, dtype=np.bool_)
             object.__setattr__(self, "communicates", nowhere)
+
+
+class Sizes(NamedTuple):
+    """Sizes on which times depend: those measured (K, D), and those wanted (R, D)."""
+
+    what: str
+    names: tuple[str, ...]
+    known: NDArray[np.float64]
+    wanted: NDArray[np.float64]
 
 
 class LatencySource(Protocol):

@@ -57,8 +57,8 @@ def architecture_losses(model: Model, said: Model) -> Iterator[Loss]:
         wanted, given = stated(model, field), stated(said, field)
         if wanted == given or (field == "activation" and wanted is None):
             continue
-        if field == "full_layers" and said.architecture.sliding_window is None:
-            # The loss of the window covers this.
+        if field == "full_layers" and not said.architecture.full_layers:
+            # The loss of the window, or of layers without rotary embedding, covers it.
             continue
         if field == "rotary_local_base" and not model.architecture.differs(field):
             continue

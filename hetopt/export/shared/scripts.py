@@ -6,6 +6,7 @@ import json
 import shlex
 from typing import TYPE_CHECKING
 
+from hetopt.base.threads import THREADS, UNSET
 from hetopt.export.job import MASTER_PORT
 
 if TYPE_CHECKING:
@@ -81,7 +82,8 @@ def _script(
     last = node.first_rank + node.slots - 1
     held = range(node.first_device, node.first_device + node.slots)
     devices = ",".join(map(str, held))
-    exports = {job.visible_devices(node): devices, **environment}
+    # Threads as torchrun sets them by itself only if it starts several processes.
+    exports = {job.visible_devices(node): devices, THREADS: UNSET, **environment}
     lines = [
         "#!/usr/bin/env bash",
         f"# Ranks {node.first_rank} to {last} of {job.world_size}, on {node.host} "

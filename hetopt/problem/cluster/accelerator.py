@@ -6,22 +6,21 @@ Bandwidths are per device and per direction, in decimal bytes per second.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, get_args
+from typing import Literal, Self, get_args
 
+from hetopt.base.checked import checked
 from hetopt.problem.cluster.facts import (
     AS_MEASURED,
     CUDA_VISIBLE_DEVICES,
     UNKNOWN_EFFICIENCY,
     UNKNOWN_INTRA_NODE_SHARE,
+    Accuracy,
+    Efficiency,
+    Sustained,
 )
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Self
-
-    from hetopt.problem.cluster.facts import Accuracy, Efficiency, Sustained
-    from hetopt.problem.training.choices import Precision
+from hetopt.problem.training.choices import Precision
 
 #: Share of a device's memory that is overhead if the overhead is unknown: we assume it.
 UNKNOWN_OVERHEAD = 0.06
@@ -31,6 +30,7 @@ Arithmetic = Literal["bf16", "fp16", "fp32", "tf32", "fp8"]
 ARITHMETIC: tuple[Arithmetic, ...] = get_args(Arithmetic)
 
 
+@checked
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Link:
     """An alpha-beta link: ``latency_s + bytes / bandwidth_bytes_per_s``."""
@@ -47,6 +47,7 @@ class Link:
             raise ValueError(msg)
 
 
+@checked
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PeakFlops:
     """Dense FLOP/s of one device by the format it multiplies in; None: it cannot.
@@ -81,6 +82,7 @@ class PeakFlops:
         return tuple(name for name in ARITHMETIC if getattr(self, name) is not None)
 
 
+@checked
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accelerator:
     """One device type.

@@ -9,17 +9,15 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
+from hetopt.base.checked import checked
 from hetopt.base.least import ensure_least
 from hetopt.base.words import counted
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from hetopt.problem.cluster.accelerator import Accelerator, Link
+from hetopt.problem.cluster.accelerator import Accelerator, Link
 
 Staging = Literal["host", "device"]
 
@@ -45,6 +43,7 @@ def host_fault(host: str) -> str | None:
     )
 
 
+@checked
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeviceGroup:
     """Devices of a node that share a faster link (pairs, NUMA domains, switches)."""
@@ -53,7 +52,8 @@ class DeviceGroup:
     link: Link
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@checked
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Cluster:
     """A homogeneous cluster: ``nodes`` x ``devices_per_node`` of one accelerator.
 
@@ -173,6 +173,10 @@ class Cluster:
             msg = f"hosts names one of {', '.join(hosts)} twice"
             raise ValueError(msg)
 
+    def __repr__(self) -> str:
+        sizes = " and ".join(f"{nodes} x {size}" for size, nodes in self.sizes)
+        return f"<Cluster: {self.name}, {sizes} {self.accelerator.name}>"
+
     @property
     def devices(self) -> int:
         """Number of devices in the cluster."""
@@ -196,6 +200,7 @@ def _counted(sizes: tuple[int, ...]) -> tuple[tuple[int, int], ...]:
     return tuple(sorted(Counter(sizes).items(), reverse=True))
 
 
+@checked
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterLink:
     """The network between two clusters, per direction.
@@ -240,6 +245,7 @@ class ClusterLink:
                 raise ValueError(msg)
 
 
+@checked
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterLinks:
     """Links between clusters: a default, and exceptions by unordered pair.

@@ -10,7 +10,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from hetopt.base.checked import checked
 
+
+@checked
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Efficiency:
     """Shares of its nominal rates that a device reaches in the roofline.
@@ -43,6 +46,7 @@ class Efficiency:
 UNKNOWN_EFFICIENCY = Efficiency()
 
 
+@checked
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sustained:
     """Shares of the rates of single kernels that whole iterations reach.
@@ -79,6 +83,7 @@ class Sustained:
 AS_MEASURED = Sustained()
 
 
+@checked
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Accuracy:
     """Errors of iteration times, as shares of the measured time.

@@ -10,6 +10,7 @@ import math
 from dataclasses import dataclass, fields
 from typing import Literal
 
+from hetopt.base.checked import checked
 from hetopt.base.least import ensure_least
 
 Activation = Literal["silu", "gelu", "gelu-tanh", "quick-gelu", "relu", "squared-relu"]
@@ -25,6 +26,7 @@ def _check_above_zero(of: object, field: str) -> None:
         raise ValueError(msg)
 
 
+@checked
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RotaryScaling:
     """How rotary frequencies are scaled for longer sequences.
@@ -61,6 +63,7 @@ class RotaryScaling:
             raise ValueError(msg)
 
 
+@checked
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Architecture:
     """What every layer of a model computes, and with which constants.
@@ -98,7 +101,7 @@ class Architecture:
     rotary_scaling
         None: frequencies are not scaled.
     rotary_full_layers
-        Whether ``full_layers`` have rotary embeddings too (not in Llama-4).
+        Whether ``full_layers`` have rotary embeddings too (not in Llama-4, SmolLM3).
     attention_scale
         Scores are multiplied with it; above 0; None: ``head_dim ** -0.5``.
     attention_softcap, logit_softcap
@@ -112,7 +115,8 @@ class Architecture:
         Tokens of a chunk: a token attends to itself and those before it in its chunk
         (Llama-4); None: no chunks. Not beside ``sliding_window``.
     full_layers
-        Layers without window or chunks, counted from 0 and ascending.
+        Layers without window or chunks, counted from 0 and ascending. If no layer has
+        either: those without rotary embeddings (SmolLM3).
     attention_temperature
         In layers without rotary embeddings, the query at position i is multiplied with
         1 + 0.1 log(1 + floor((i + 1) / this)) (Llama-4); None: it is not.
@@ -191,11 +195,12 @@ class Architecture:
         if self.rotary_local_base is not None and self.sliding_window is None:
             msg = "rotary_local_base is given, but there is no sliding_window"
             raise ValueError(msg)
-        if self.reach is None:
-            for field, unset in (("full_layers", ()), ("rotary_full_layers", True)):
-                if getattr(self, field) != unset:
-                    msg = f"{field} is given, but there is no sliding_window"
-                    raise ValueError(msg)
+        if self.reach is None and bool(self.full_layers) == self.rotary_full_layers:
+            given, lacks = "full_layers", "sliding_window or rotary_full_layers: false"
+            if not self.full_layers:
+                given, lacks = "rotary_full_layers", "sliding_window or full_layers"
+            msg = f"{given} is given, but there is no {lacks}"
+            raise ValueError(msg)
         if self.attention_temperature and self.rotary_full_layers:
             msg = "attention_temperature is given, but rotary_full_layers is not false"
             raise ValueError(msg)
@@ -210,8 +215,11 @@ class Architecture:
         return self.sliding_window or self.attention_chunk
 
     def windows(self, layers: int) -> tuple[bool, ...]:
-        """Return for each layer whether it has the sliding window or the chunks."""
-        if self.reach is None:
+        """Return for each layer whether it has the sliding window or the chunks.
+
+        If no layer has either, but some lack rotary embeddings: whether it has these.
+        """
+        if self.reach is None and self.rotary_full_layers:
             return (False,) * layers
         full = frozenset(self.full_layers)
         return tuple(layer not in full for layer in range(layers))

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
+from hetopt.base.checked import checked
 from hetopt.base.least import ensure_least
 from hetopt.problem.model.kinds import FIRST, TAKEN
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 Attention = Literal["causal", "bidirectional"]
 
@@ -18,6 +17,7 @@ Attention = Literal["causal", "bidirectional"]
 SIZES = ("layers", "hidden", "heads", "kv_heads", "head_dim", "ffn")
 
 
+@checked
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Block:
     """Layers of one kind, one after the other.

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
+from hetopt.base.checked import checked
 from hetopt.base.least import ensure_least
 
 Scores = Literal["softmax", "sigmoid"]
@@ -14,6 +15,7 @@ _COUNTS = ("number", "per_token", "ffn")
 _LATER_COUNTS = ("shared_ffn", "groups", "groups_per_token")
 
 
+@checked
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Experts:
     """Experts of every routed layer, of which a router chooses some for each token.

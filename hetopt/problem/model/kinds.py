@@ -10,7 +10,7 @@ ATTENTION = "attention"
 MLP_UP = "mlp-up"
 MLP_DOWN = "mlp-down"
 HEAD = "head"
-#: The same for layers with a sliding window.
+#: The same for layers with a sliding window; see ``Architecture.windows``.
 LAYER_WINDOW = "layer-window"
 ATTENTION_WINDOW = "attention-window"
 #: Layers whose MLP is routed experts, without and with a sliding window.

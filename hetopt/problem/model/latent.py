@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from hetopt.base.checked import checked
 from hetopt.base.least import ensure_least
 
 _COUNTS = ("kv_lora", "qk_dim", "rope_dim", "v_dim")
 
 
+@checked
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Latent:
     """Sizes of multi-head latent attention (DeepSeek-V2, section 2.1).

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from hetopt.base.checked import checked
 from hetopt.problem.model.architecture import PLAIN, Architecture
 from hetopt.problem.model.block import (
     SIZES,
@@ -40,6 +41,7 @@ Granularity = Literal["layer", "block"]
 Norm = Literal["rms", "layer"]
 
 
+@checked
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Model:
     """A transformer, decoder-only by default.

@@ -113,7 +113,8 @@ class ArchitectureSpec(Strict):
         "How frequencies are scaled; default: not."
     )
     rotary_full_layers: OptionalFlag = optional(
-        "full_layers have rotary embeddings, too (not in Llama-4); default: true."
+        "full_layers have rotary embeddings, too (not in Llama-4, SmolLM3); "
+        "default: true."
     )
     attention_scale: OptionalNumber = optional(
         "Factor of scores; default: 1 / sqrt(head_dim)."
@@ -137,7 +138,8 @@ class ArchitectureSpec(Strict):
         "alone (Llama-4); default: sequences are whole."
     )
     full_layers: LayerNumbers = optional(
-        "Layers, counted from 0, without the window or chunks; default: none."
+        "Layers, counted from 0, without the window or chunks, or without rotary "
+        "embeddings alone if there are neither; default: none."
     )
     attention_temperature: OptionalCount = optional(
         "Number of tokens after which queries without rotary embedding are "

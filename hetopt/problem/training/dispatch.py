@@ -5,7 +5,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from hetopt.base.checked import checked
 
+
+@checked
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dispatch:
     """Dispatch and combination of the tokens of routed experts.

@@ -15,9 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    #: Pairs of tokens of a sequence and the share of such sequences; ascending.
-    Lengths = tuple[tuple[int, float], ...]
-
+#: Pairs of tokens of a sequence and the share of such sequences; ascending.
+Lengths = tuple[tuple[int, float], ...]
 #: Suffix and columns of a histogram's file.
 HISTOGRAM_SUFFIX = ".csv"
 COLUMNS = ("tokens", "count")

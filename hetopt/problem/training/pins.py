@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from collections.abc import Hashable, Mapping
+from hetopt.base.checked import checked
 
 
+@checked
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Domain:
     """The values of one decision that the user permits.
@@ -34,6 +34,7 @@ class Domain:
 ANY = Domain()
 
 
+@checked
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterPins:
     """Pinned and forbidden decisions of one cluster.
@@ -61,6 +62,7 @@ class ClusterPins:
 NO_CLUSTER_PINS = ClusterPins()
 
 
+@checked
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pins:
     """Every decision of a plan that the user fixes or forbids.

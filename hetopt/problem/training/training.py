@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from hetopt.base.checked import checked
 from hetopt.base.words import describe
 from hetopt.errors import InputError
-from hetopt.problem.training.choices import ADAPTIVE, INTERLEAVED
+from hetopt.problem.training.choices import (
+    ADAPTIVE,
+    INTERLEAVED,
+    Emulated,
+    Gradients,
+    Kernel,
+    Optimizer,
+    Precision,
+    Recompute,
+    ScheduleName,
+)
 from hetopt.problem.training.dispatch import EVEN, Dispatch
-from hetopt.problem.training.lengths import lengths_fault, sequences_of
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from hetopt.problem.training.choices import (
-        Emulated,
-        Gradients,
-        Kernel,
-        Optimizer,
-        Precision,
-        Recompute,
-        ScheduleName,
-    )
-    from hetopt.problem.training.lengths import Lengths
+from hetopt.problem.training.lengths import Lengths, lengths_fault, sequences_of
 
 #: Share of device memory kept free besides the overhead (MODEL.md section 5).
 DEFAULT_RESERVE = 0.0
@@ -93,6 +91,7 @@ def written_epsilon(
     return epsilon
 
 
+@checked
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Training:
     """How the model is trained.

@@ -28,6 +28,8 @@ WITHIN: Mapping[str, float] = {"5%": 0.05, "1%": 0.01, "0.1%": 0.001}
 MARK = "†"
 #: Relative difference of closed forms that counts as rounding.
 _SAME = 1e-9
+#: Share of its cores that other programs may take without slowing a run much.
+MOST_TAKEN = 0.1
 _SHARINGS = ("one", "falling-tp", "any")
 
 
@@ -160,6 +162,8 @@ class Row:
         When a plan so close to the reference was known, by the names of ``WITHIN``.
     proof_s
         When the search ended with a proof of optimality.
+    taken_share
+        Most that other programs can have taken of the cores' time that it could use.
     above
         Share by which the plan is above the reference of its space.
     """
@@ -187,6 +191,7 @@ class Row:
     gap: float | None
     search_time_s: float | None
     process_time_s: float
+    taken_share: float | None
     failure: str | None
 
     @property
@@ -274,7 +279,7 @@ def _row(contest: Contest, run: Run, known: Reference | None) -> Row:
         seed=entry.seed,
         space=entry.space,
         extra=extra,
-        status=run.status or "failed",
+        status=run.outcome,
         closed_form_s=run.closed_form_s,
         iteration_time_s=run.iteration_time_s,
         stages=len(plan.pipeline.stages) if plan else None,
@@ -295,6 +300,7 @@ def _row(contest: Contest, run: Run, known: Reference | None) -> Row:
         gap=run.gap,
         search_time_s=run.search_time_s,
         process_time_s=run.process_time_s,
+        taken_share=run.taken_share,
         failure=run.failure,
     )
 
@@ -341,6 +347,7 @@ def _run_json(run: Run, row: Row) -> dict[str, Any]:
         "gap": row.gap,
         "search_time_s": row.search_time_s,
         "process_time_s": row.process_time_s,
+        "taken_share": row.taken_share,
         "failure": row.failure,
         "trace": [[each.elapsed_s, each.closed_form_s] for each in run.trace],
         "plan": run.plan.to_json() if run.plan else None,

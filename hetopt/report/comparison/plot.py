@@ -1,7 +1,9 @@
 """Best plan so far against time, one step line per solver.
 
 Lines differ in colour, dash and marker, so that they can be told apart in black and
-white and by the colour-blind (Okabe and Ito's palette, without its yellow).
+white and by the colour-blind. The colours are Okabe and Ito's without yellow, and
+indigo and wine of Tol's scheme "muted" (P. Tol, Colour Schemes, SRON/EPS/TN/09-002).
+Both runs of a solver, with and without every cluster, have its colour.
 """
 
 from __future__ import annotations
@@ -36,7 +38,12 @@ _COLOURS = (
     "#E69F00",
     "#56B4E9",
     "#000000",
+    "#332288",
+    "#882255",
 )
+#: Marks on lines and their faces in the legend, by what they mean.
+_BETTER, _PROVEN, _OPEN = "better plan", "end with a proof", "end without a proof"
+_MARKS = {_BETTER: ("o", "white"), _PROVEN: ("o", "0.35"), _OPEN: ("|", "0.35")}
 _DASHES = ("-", (0, (5, 1.5)), (0, (1, 1)), (0, (6, 1.5, 1, 1.5)))
 _MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", ">", "p", "h", "*")
 _OPTIMUM_DASHES = ((0, (8, 3)), (0, (2, 2)), (0, (8, 2, 2, 2)))
@@ -68,6 +75,8 @@ def best_so_far(comparison: Comparison) -> Figure:
         draw_contest(axis, contest, names, dashes, handles)
     for axis in axes[len(contests) :]:
         axis.set_axis_off()
+    # What marks mean is at the end.
+    handles = dict(sorted(handles.items(), key=lambda each: each[0] in _MARKS))
     figure.legend(
         handles.values(),
         handles.keys(),
@@ -124,7 +133,7 @@ def draw_contest(
     ends = [known.value_s for known in references]
     for run in contest.runs:
         if run.trace:
-            _draw_run(axis, run, names.index(label(run)), handles)
+            _draw_run(axis, run, names, handles)
             ends.append(run.trace[-1].closed_form_s)
     axis.set_xscale("log")
     plain = FuncFormatter(lambda value, _: f"{value:g}")
@@ -142,11 +151,16 @@ def draw_contest(
     axis.set_axisbelow(True)
 
 
-def _draw_run(axis: Axes, run: Run, number: int, handles: dict[str, Line2D]) -> None:
+def _draw_run(
+    axis: Axes, run: Run, names: Sequence[str], handles: dict[str, Line2D]
+) -> None:
+    number = names.index(label(run))
+    solvers = list(dict.fromkeys(each.replace(EVERY_CLUSTER, "") for each in names))
     times = [max(each.elapsed_s, _LEAST_S) for each in run.trace]
     values = [each.closed_form_s for each in run.trace]
     ended = max(run.search_time_s or times[-1], times[-1])
-    colour = _COLOURS[number % len(_COLOURS)]
+    place = solvers.index(label(run).replace(EVERY_CLUSTER, ""))
+    colour = _COLOURS[place % len(_COLOURS)]
     marker = _MARKERS[number % len(_MARKERS)]
     (line,) = axis.plot(
         [*times, ended],
@@ -173,6 +187,10 @@ def _draw_run(axis: Axes, run: Run, number: int, handles: dict[str, Line2D]) -> 
         zorder=4,
     )
     handles.setdefault(label(run), line)
+    for what in (_BETTER, _PROVEN if proven else _OPEN):
+        mark, face = _MARKS[what]
+        drawn = Line2D([], [], color="0.35", marker=mark, mfc=face, linestyle="none")
+        handles.setdefault(what, drawn)
 
 
 def _spread(times: Sequence[float]) -> list[int]:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import csv
 import io
+from itertools import groupby
+from math import inf
 from typing import TYPE_CHECKING, Any
 
 from hetopt.report.comparison.comparison import (
     MARK,
+    MOST_TAKEN,
     WITHIN,
     Comparison,
     Contest,
@@ -20,6 +23,8 @@ from hetopt.report.summary import cost_text, gap_text
 from hetopt.solvers.side_by_side import EVERY_CLUSTER
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
     from hetopt.report.drawing.sheet import Part
 
 COLUMNS = (
@@ -60,6 +65,7 @@ CSV_COLUMNS = (
     "gap",
     "search_time_s",
     "process_time_s",
+    "taken_share",
     "failure",
 )
 
@@ -91,8 +97,8 @@ def comparison_markdown(comparison: Comparison) -> str:
         parts.append(f"|{'---|' * len(_LEFT)}{'--:|' * (len(COLUMNS) - len(_LEFT))}")
         found = rows(contest)
         parts += [
-            f"| {' | '.join(cell.replace('|', '/') for cell in cells(row))} |"
-            for row in found
+            f"| {' | '.join(cell.replace('|', '/') for cell in line)} |"
+            for line in table(found)
         ]
         parts.append("")
         parts += [f"- {line}" for line in footnotes(contest, found)]
@@ -108,7 +114,7 @@ def comparison_parts(comparison: Comparison) -> list[Part]:
         found = rows(contest)
         parts += [
             f"{contest.problem}, {contest.schedule}",
-            sheet(COLUMNS, (cells(row) for row in found), left=_LEFT),
+            sheet(COLUMNS, table(found), left=_LEFT),
             *footnotes(contest, found),
             "",
         ]
@@ -116,30 +122,65 @@ def comparison_parts(comparison: Comparison) -> list[Part]:
     return parts
 
 
-def cells(row: Row) -> tuple[str, ...]:
-    """Return a row's cells for ``COLUMNS``."""
-    return (
-        name_of(row),
-        row.status,
-        "-" if row.closed_form_s is None else rounded(row.closed_form_s),
-        "-" if row.iteration_time_s is None else rounded(row.iteration_time_s),
-        "-" if row.above is None else percent(row.above),
-        _seconds(row.first_s),
-        *(_seconds(row.within_s[name]) for name in WITHIN),
-        _seconds(row.proof_s),
-        "-" if row.gap is None else gap_text(row.gap),
-        _seconds(row.process_time_s),
+def table(found: Iterable[Row]) -> list[tuple[str, ...]]:
+    """Return cells for ``COLUMNS``: a line per solver, and three for several seeds.
+
+    Of several, each column has its own median, least and most. What a seed did not
+    reach is more than all else; the median of an even number is the lower one.
+    """
+    lines = []
+    for name, group in groupby(found, key=_name):
+        seeds = list(group)
+        status = ", ".join(dict.fromkeys(row.status for row in seeds))
+        columns = [sorted(each) for each in zip(*map(_values, seeds), strict=True)]
+        places = {name_of(seeds[0]): 0}
+        if (count := len(seeds)) > 1:
+            middle = f"{name}, median of {count} seeds"
+            places = {
+                middle: (count - 1) // 2,
+                f"{name}, least": 0,
+                f"{name}, most": -1,
+            }
+        for label, at in places.items():
+            lines.append((label, status, *_written([each[at] for each in columns])))
+    return lines
+
+
+def _written(values: Iterable[float]) -> Iterator[str]:
+    """Yield the cells of ``_values``."""
+    times = [_seconds] * (2 + len(WITHIN))
+    texts: tuple[Callable[[float], str], ...]
+    texts = (rounded, rounded, percent, *times, gap_text, _seconds)
+    for value, text in zip(values, texts, strict=True):
+        yield "-" if value == inf else text(value)
+
+
+def _values(row: Row) -> list[float]:
+    """Return the values of all columns with numbers, infinite where there is none."""
+    values = (
+        row.closed_form_s,
+        row.iteration_time_s,
+        row.above,
+        row.first_s,
+        *(row.within_s[name] for name in WITHIN),
+        row.proof_s,
+        row.gap,
+        row.process_time_s,
     )
+    return [inf if value is None else value for value in values]
+
+
+def _name(row: Row) -> str:
+    """Return the solver's name, marked if its space is wider."""
+    name = row.solver + (MARK if row.marked else "")
+    if row.extra:
+        return f"{name} (for reference{row.space.label})"
+    return name + (EVERY_CLUSTER if row.every_cluster else "")
 
 
 def name_of(row: Row) -> str:
     """Return the solver's name with its seed, marked if its space is wider."""
-    name = row.solver + (MARK if row.marked else "")
-    if row.extra:
-        name += f" (for reference{row.space.label})"
-    elif row.every_cluster:
-        name += EVERY_CLUSTER
-    return name if row.seed is None else f"{name} seed {row.seed}"
+    return _name(row) + ("" if row.seed is None else f" seed {row.seed}")
 
 
 def footnotes(contest: Contest, found: list[Row]) -> list[str]:
@@ -154,6 +195,11 @@ def footnotes(contest: Contest, found: list[Row]) -> list[str]:
         lines.append(
             "for reference: started from the best plan of the others, to prove it or "
             "to find what is better; its times are not comparable with theirs"
+        )
+    if len({row.seed for row in found} - {None}) > 1:
+        lines.append(
+            "several seeds: median, least and most of each column, where what a seed "
+            "did not reach is the most; CSV and JSON have every seed"
         )
     if names := dict.fromkeys(row.solver for row in found if row.every_cluster):
         lines.append(
@@ -175,8 +221,15 @@ def footnotes(contest: Contest, found: list[Row]) -> list[str]:
         f"{name_of(row)}: {row.failure}"
         for row in found
         # An extra run that found nothing better has not failed.
-        if row.failure and (not row.extra or row.status == "failed")
+        if row.failure and (not row.extra or row.status in {"refused", "failed"})
     ]
+    if slowed := [row for row in found if (row.taken_share or 0.0) > MOST_TAKEN]:
+        which = ", ".join(map(name_of, slowed)) if slowed != found else "all"
+        most = max(row.taken_share or 0.0 for row in slowed)
+        lines.append(
+            f"times of {which} are unreliable: other programs took up to {most:.0%} of "
+            "the cores meanwhile; compare again while nothing else runs"
+        )
     return lines
 
 
@@ -189,6 +242,8 @@ def conditions(comparison: Comparison) -> list[str]:
         "times run from the start of the search, with the problem read and the table "
         "of costs built; 'process' is all of it, from the start of the interpreter to "
         "the checked answer",
+        "plans are ranked by closed form, as with `hetopt plan --objective closed`; by "
+        "default `hetopt plan` minimises the simulated time where that is searched",
         "'above' is about the proven optimum (or best plan known) of the solver's "
         "space, 'gap' what the solver itself can say; both in closed form",
     ]
@@ -205,10 +260,8 @@ def conditions(comparison: Comparison) -> list[str]:
     return lines
 
 
-def _seconds(value: float | None) -> str:
+def _seconds(value: float) -> str:
     """Return seconds, with fewer decimals for larger values."""
-    if value is None:
-        return "-"
     return f"{value:.{3 if value < 1 else 2 if value < 10 else 1}f}"
 
 

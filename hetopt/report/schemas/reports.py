@@ -54,7 +54,7 @@ _COMPARED = record(
             "type": "boolean",
             "description": "Run only for its optimum, which others are measured by.",
         },
-        "status": one_of((*get_args(Status), "failed")),
+        "status": one_of((*get_args(Status), "refused", "failed")),
         "closed_form_s": _TIME,
         "iteration_time_s": _TIME,
         "above": described(or_null(NUMBER), "Share above the reference of its space."),
@@ -75,7 +75,14 @@ _COMPARED = record(
         ),
         "plan": or_null(PLAN_RECORD),
     },
-    {"cost": COST, **_EVERY_CLUSTER},
+    {
+        "cost": COST,
+        **_EVERY_CLUSTER,
+        "taken_share": described(
+            or_null(NUMBER),
+            "Share of its cores that other programs may have taken; null: not known.",
+        ),
+    },
 )
 
 COMPARISON: Schema = document(

@@ -6,6 +6,7 @@ from typing import get_args
 
 from hetopt.report.schemas.words import (
     DIGEST,
+    NOT_NEGATIVE,
     NUMBER,
     POSITIVE,
     SECONDS,
@@ -64,6 +65,21 @@ _MEASURED_CHUNKS = described(
     "Where stages hold several.",
 )
 
+_CONDITIONS = described(
+    record(
+        {
+            "threads": described(whole(1), "Of each rank, on a CPU."),
+            "cores": described(whole(1), "Of the machine."),
+            "load": described(
+                or_null(NOT_NEGATIVE),
+                "Mean number of threads that ran or waited for a core, or null.",
+            ),
+            "cpu_shares": described(row(NOT_NEGATIVE), "CPU over wall time, by rank."),
+        }
+    ),
+    "During the timed iterations; absent if an older hetopt wrote the bundle.",
+)
+
 MEASURED: Schema = document(
     "hetopt measured run",
     "What `hetopt run` writes, and `hetopt calibrate --run` reads: what iterations of "
@@ -102,5 +118,13 @@ MEASURED: Schema = document(
             "model.",
         ),
     },
-    {"chunks": _MEASURED_CHUNKS},
+    {
+        "chunks": _MEASURED_CHUNKS,
+        "conditions": _CONDITIONS,
+        "noise": described(
+            row(TEXT),
+            "Why the times are unreliable: iterations that differ by more than 10% of "
+            "their median, or a load above the cores by more than 10%.",
+        ),
+    },
 )

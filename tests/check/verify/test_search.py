@@ -16,7 +16,7 @@ from hetopt.check.verify.bound import PS_PER_NS, unproven, unproven_ranges
 from hetopt.check.verify.dominance import without_replaced
 from hetopt.check.verify.fills import NEVER
 from hetopt.check.verify.search import Found, search
-from hetopt.problem.named import named_problem
+from hetopt.problem.reading import read_problem
 from hetopt.problem.training.pins import Domain
 from tests.oracle import brute_force
 from tests.oracle.instances import Instance, make_instance
@@ -170,7 +170,7 @@ def test_stage_counts_that_have_too_many_labels_together_are_settled_alone(
 
 @pytest.mark.slow
 def test_no_program_of_a_thousand_chips_of_four_kinds_is_left_open() -> None:
-    problem = named_problem("h2-exp-b-2")
+    problem = read_problem("h2-exp-b-2")
     # What the best plan of all has.
     stages, q = 16, 256
     pins = replace(

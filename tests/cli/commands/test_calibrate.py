@@ -225,13 +225,18 @@ def test_a_run_that_cannot_tell_is_said(
     )
 
 
-def measured(folder: Path, *iterations: float) -> str:
-    """Write what `hetopt run` would of the folder's plan; return PLAN=FILE."""
+def measured(folder: Path, *iterations: float, noise: list[str] | None = None) -> str:
+    """Write what `hetopt run` would of the folder's plan; return PLAN=FILE.
+
+    Without noise, what an older hetopt wrote.
+    """
     problem = read_problem(str(folder / "problem.yaml"))
     plan = Plan.from_json(json.loads((folder / "plan.json").read_text())["plan"])
     digest = LAUNCHER.launched(Job.of(problem, plan)).plan.digest
     data = {"schema": "hetopt-measured/1", "plan_digest": digest}
-    (folder / "m.json").write_text(json.dumps({**data, "iteration_s": iterations}))
+    about = {} if noise is None else {"noise": noise}
+    text = json.dumps({**data, "iteration_s": iterations, **about})
+    (folder / "m.json").write_text(text)
     return "plan.json=m.json"
 
 
@@ -250,6 +255,38 @@ def test_a_measured_run_is_its_median(
     said = capsys.readouterr().out
     assert "run 1: 2.5 s measured" in said
     assert "run 2: 3 s measured" in said
+
+
+def test_a_noisy_run_does_not_reach_a_bound(
+    planned: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    noise = "a load of 8.0 on 2 cores"
+    run = measured(planned, 3600.0, noise=[noise])
+    capsys.readouterr()
+    command = ["calibrate", "problem.yaml", "--run", run, "--out", "noisy.yaml"]
+    assert main(command) == 2
+    assert capsys.readouterr().err == (
+        f"m.json: has {noise}, and efficiency of fast would be at its bound of 0.25: "
+        "run again on a quiet machine, or calibrate with --force\n"
+    )
+    assert not (planned / "noisy.yaml").exists()
+    assert main([*command[:-1], "forced.yaml", "--force"]) == 0
+    said = capsys.readouterr()
+    assert "at the bound of efficiency (0.25 to 2)" in said.out
+    assert f"warning: m.json has {noise}: factors are as uncertain" in said.err
+
+
+def test_a_noisy_run_within_bounds_is_used_and_said(
+    planned: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    time_s = json.loads((planned / "plan.json").read_text())["iteration_time_s"]
+    capsys.readouterr()
+    for noise in (None, [], ["a load of 5.0 on 2 cores"]):
+        run = measured(planned, 1.2 * time_s, 1.21 * time_s, noise=noise)
+        command = ["calibrate", "problem.yaml", "--run", run, "--out", "c.yaml"]
+        assert main(command) == 0
+        said = capsys.readouterr().err
+        assert ("m.json has a load of 5.0" in said) == bool(noise)
 
 
 def test_a_run_of_another_plan_is_refused(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import shutil
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,17 +13,25 @@ import jsonschema
 import pytest
 
 from hetopt.cli import main
+from hetopt.cli.commands import compare as command
 from hetopt.comparing import compare as comparing
 from hetopt.problem.reading import read_problem
 from hetopt.report.comparison.comparison import rows
 from hetopt.report.comparison.text import conditions
+from hetopt.report.drawing.bar import ShownProgress
 from hetopt.report.schemas.reports import COMPARISON
 from hetopt.solvers.side_by_side import run_apart
 from tests.cli.conftest import RunHetopt
+from tests.report.comparisons import made_run
 
 if TYPE_CHECKING:
     from hetopt.problem.problem import Problem
     from hetopt.solvers.side_by_side import Entry, Run
+
+
+ESTIMATE = (
+    "at most %d runs of %d s: about %d minutes, less for every search that ends sooner"
+)
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +42,8 @@ def compared(small: Path, run_hetopt: RunHetopt) -> tuple[Path, str]:
         *("--time-limit", "60", "--jobs", "1", "--out", "new/folder"),
         cwd=small,
     )
-    assert (done.returncode, done.stderr) == (0, "")
+    # cp-sat, dfs and uniap, and references of both spaces, as none is sure of a proof.
+    assert (done.returncode, done.stderr) == (0, f"{ESTIMATE % (5, 60, 6)}\n")
     return small / "new" / "folder", done.stdout
 
 
@@ -48,12 +58,13 @@ def test_files(compared: tuple[Path, str]) -> None:
     assert [(run["solver"], run["extra"], run["status"]) for run in runs] == [
         ("cp-sat", False, "optimal"),
         ("dfs", False, "feasible"),
-        ("uniap", False, "failed"),
+        ("uniap", False, "refused"),
         # For what dfs need not keep.
         ("dp", True, "optimal"),
     ]
     assert runs[1]["relaxed"] == runs[3]["relaxed"] == ["p4-falling-tp"]
     assert "UniAP plans for one" in runs[2]["failure"]
+    assert "failed" not in (folder / "compare.md").read_text("utf-8")
     with (folder / "compare.csv").open(encoding="utf-8") as stream:
         assert [line["solver"] for line in csv.DictReader(stream)] == [
             run["solver"] for run in runs
@@ -185,6 +196,7 @@ class TestGoingOn:
         assert self.compare() == 3
         assert capsys.readouterr() == (
             "",
+            f"{ESTIMATE % (4, 60, 5)}\n"
             "stopped: interrupted; out/compare.runs.jsonl keeps 1 run, and the same "
             "command goes on from there\n",
         )
@@ -198,7 +210,7 @@ class TestGoingOn:
         name = json.loads(Path("out/compare.json").read_text())["problems"][0][
             "problem"
         ]
-        assert said == [f"{name}: dp: reused from out/compare.runs.jsonl"]
+        assert said[1:] == [f"{name}: dp: reused from out/compare.runs.jsonl"]
         # Both variants, and the best plan that uses every cluster.
         assert made == ["dp", "uniform", "uniform", "uniform", "dp"]
         data = json.loads(Path("out/compare.json").read_text("utf-8"))
@@ -251,3 +263,61 @@ class TestGoingOn:
             assert self.compare() == 2
             assert "is not a line of kept runs" in capsys.readouterr().err
             assert Path("out/compare.runs.jsonl").read_text() == text
+
+
+class TestBeforeTheFirstRun:
+    """What ``hetopt compare`` says and does before it runs anything."""
+
+    @pytest.fixture(autouse=True)
+    def begun(
+        self, small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> dict[str, list[str]]:
+        """Return what is compiled, and the runs that would be made."""
+        begun: dict[str, list[str]] = {"compiled": [], "runs": []}
+
+        def compare(problems: object, entries: list[Entry], **how: object) -> None:
+            begun["runs"] = [f"{each.solver} {each.seed}" for each in entries]
+            raise KeyboardInterrupt
+
+        monkeypatch.setattr(comparing, "compare", compare)
+        monkeypatch.setattr(command, "prepare", begun["compiled"].extend)
+        shutil.copy(small / "problem.yaml", tmp_path / "p.yaml")
+        monkeypatch.chdir(tmp_path)
+        return begun
+
+    def test_solvers_that_sample_have_three_seeds(
+        self, begun: dict[str, list[str]], capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        chosen = ["compare", "p.yaml", "--out", "out", "--solvers", "dp,mcts"]
+        assert main([*chosen, "--time-limit", "90"]) == 3
+        assert begun["runs"] == ["dp None", "mcts 0", "mcts 1", "mcts 2"]
+        # ``dp`` bounds what ``mcts`` finds: no further run is needed.
+        assert capsys.readouterr().err.splitlines()[0] == ESTIMATE % (4, 90, 7)
+        assert main([*chosen, "--seed", "5", "--seeds", "1"]) == 3
+        assert begun["runs"] == ["dp None", "mcts 5"]
+
+    def test_what_references_need_is_compiled_as_well(
+        self, begun: dict[str, list[str]]
+    ) -> None:
+        main(["compare", "p.yaml", "--out", "out", "--solvers", "milp"])
+        assert {"bounds", "dp"} <= {*begun["compiled"]}
+
+
+def test_a_file_gets_a_line_of_progress_now_and_then(
+    small: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def run(problem: Problem, entry: Entry) -> Run:
+        time.sleep(0.3)
+        return made_run(entry.solver, (1, 10), status="optimal")
+
+    monkeypatch.setattr(comparing, "run_apart", run)
+    monkeypatch.setattr(comparing, "warm_up", lambda entry, schedule: 1.5)
+    monkeypatch.setattr(ShownProgress, "EVERY_S", 0.05)
+    chosen = ("--solvers", "dp", "--out", str(tmp_path / "out"))
+    assert main(["compare", str(small / "problem.yaml"), *chosen]) == 0
+    said = capsys.readouterr().err.splitlines()
+    assert said[1:]
+    assert {*said[1:]} == {"comparing, 0 s: run 1 of 1: problem, dp"}

@@ -55,15 +55,16 @@ def test_from_inventories_to_a_plan(
     assert printed.out == ""
     assert printed.err.splitlines() == [
         "6 nodes read, 4 of them in 2 clusters, 2 left out",
-        "left out: 1 partly or wholly used: dgx03",
-        "left out: 1 drained: dgx04",
+        "left out: 1 partly or wholly used: dgx03; --include mixed keeps it",
+        "left out: 1 drained: dgx04; --include drained keeps it",
         "hostfile (hostfile) does not say whether the hosts are up and free",
         "clusters.yaml: 5 questions to answer",
     ]
     text = written.read_text()
     assert text.count("QUESTION: ") == 5
+    joined = text.replace("\n#   ", " ")
     for line in printed.err.splitlines()[:-1]:
-        assert f"# {line}" in text
+        assert f"# {line}" in joined
     (site / "problem.yaml").write_text(REST)
 
     # Nothing is guessed: as it is, it is no problem, and neither is a placeholder.
@@ -108,7 +109,8 @@ def test_standard_output(site: Path, capsys: pytest.CaptureFixture[str]) -> None
     ("text", "error"),
     [
         ("n1 drain gpu:h100:8 9 9 p\nn2 mix gpu:2 9 9 p\n",
-         "nodes: no node can be planned on: 1 drained, 1 partly or wholly used"),
+         "nodes: no node can be planned on; left out: 1 drained: n1; --include drained "
+         "keeps it; left out: 1 partly or wholly used: n2; --include mixed keeps it"),
         ("what is this\n", "nodes:1: is no inventory that hetopt knows"),
         ("{'nodes': []}", "nodes:1: is not JSON"),
         (json.dumps({"nodes": [{"name": 1}]}), "nodes: nodes.0.name: is 1, expected"),
@@ -125,6 +127,36 @@ def test_malformed(
     assert printed.err.startswith(error)
     assert printed.err.count("\n") == 1
     assert not (site / "out.yaml").exists()
+
+
+def test_busy_nodes_are_kept_if_asked(
+    site: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["inventory", "sinfo.txt", "--include", "mixed"]) == 0
+    printed = capsys.readouterr()
+    assert "hosts: [dgx01, dgx02, dgx03]" in printed.out
+    assert printed.err.splitlines()[:3] == [
+        "4 nodes read, 3 of them in 1 cluster, 1 left out",
+        "left out: 1 drained: dgx04; --include drained keeps it",
+        "1 node included though mixed: dgx03",
+    ]
+    assert main(["inventory", "sinfo.txt", "--include", "all"]) == 0
+    assert "4 nodes read, 4 of them in 1 cluster, 0 left" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [("mixd,drained", "'mixd' (did you mean 'mixed'?)"), ("", "''"), ("all,idle", "")],
+)
+def test_a_state_that_is_none_is_refused_with_the_choices(
+    site: Path, asked: str, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["inventory", "sinfo.txt", "--include", asked]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"--include: there is no state {said}")
+    assert ", expected all, down, fail, " in line
+    assert ", allocated, mixed, " in line
+    assert ", not_ready, cordoned" in line
 
 
 def test_what_cannot_be_read_or_written(

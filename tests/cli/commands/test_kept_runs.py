@@ -26,5 +26,8 @@ def test_a_plan_without_some_cluster_is_made_again(tmp_path: Path) -> None:
     for entry in (some, every):
         kept.add(problem, replace(run, entry=entry), 0.0)
     again = KeptRuns(path, said=said.append)
-    assert again.find(problem, some) is not None
+    found = again.find(problem, some)
+    assert found is not None
+    # What other programs took is a part of the run.
+    assert found.run.taken_share == run.taken_share
     assert again.find(problem, every) is None

@@ -11,6 +11,7 @@ import jsonschema
 import pytest
 
 from hetopt.cli import main
+from hetopt.report.drawing.bar import ShownProgress
 from hetopt.report.schemas.plan import PLAN
 from hetopt.report.schemas.result import RESULT
 from hetopt.report.schemas.table import TABLE
@@ -351,3 +352,15 @@ def test_interrupted_before_the_search(
     pretend(monkeypatch, interrupt)
     assert main(["plan", str(small / "problem.yaml"), "--jobs", "1"]) == 3
     assert capsys.readouterr().err == "stopped: interrupted\n"
+
+
+def test_planning_says_how_far_it_is_where_there_is_no_terminal(
+    small: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(ShownProgress, "EVERY_S", 0.005)
+    assert main(["plan", str(small / "problem.yaml"), "--solver", "cp-sat"]) == 0
+    said = capsys.readouterr().err.splitlines()
+    assert said[0].startswith("searching, 0 s: ")
+    assert any(" programs settled, best " in line for line in said)

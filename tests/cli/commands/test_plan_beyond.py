@@ -43,6 +43,9 @@ def test_the_report_says_why_and_standard_error_warns(
     out, err = capsys.readouterr()
     assert WRONG in " ".join(out.split())
     assert f"warning: the MFU is above 100%, which no device reaches: {WRONG}" in err
+    factor = max(found["mfu"], found["mfu_used"])
+    likely = f"an accelerator's peak_flops is too low, by a factor of {factor:.2f}"
+    assert f"most likely {likely} at least" in err
     files = ["problem.yaml", "plan.json", "--table", quick]
     assert main(["report", *files, "--out", "page.html"]) == 0
     assert WRONG in Path("page.html").read_text()

@@ -253,7 +253,7 @@ def test_automatic_sources_fall_back_to_operators() -> None:
     sources = latency_sources(problem)
     assert sources.source_kind(problem.clusters[0]) == "operators"
     named = replace(problem, latency={"a": "cpu-measured"})
-    with pytest.raises(InputError, match="use latency: roofline"):
+    with pytest.raises(InputError, match=r"write latency: \{CLUSTER: auto\}"):
         build_table(named)
 
 

@@ -15,7 +15,8 @@ from hetopt.cost.build import build_table
 from hetopt.cost.profiles.file import profile_text
 from hetopt.cost.shard_shape import ATTENTION_CORE
 from hetopt.cost.sources import by_cluster, forest_source
-from hetopt.cost.sources.by_cluster import far_outside, latency_sources
+from hetopt.cost.sources.by_cluster import latency_sources
+from hetopt.cost.sources.coverage import coverage_notes, extrapolated
 from hetopt.cost.sources.forest import ForestParams
 from hetopt.cost.sources.forest_source import ForestSource
 from hetopt.cost.sources.operator_source import OperatorSource
@@ -28,12 +29,14 @@ from hetopt.plans.strategy import Strategy
 from hetopt.problem.model.architecture import Architecture
 from hetopt.problem.model.model import Model
 from hetopt.problem.problem import Problem
+from hetopt.problem.training.pins import ClusterPins, Pins
 from hetopt.problem.training.training import Training
 from tests.cost.making import (
     make_cluster,
     make_links,
     make_model,
     make_problem,
+    only,
     query,
     shape,
 )
@@ -43,6 +46,8 @@ TRAINING = Training(global_batch=8, seq_len=256)
 ROWS = shape((1, 1, 1), (2, 1, 2), (4, 2, 1))
 CLUSTER = make_cluster()
 KINDS = ("embedding", "layer", "head")
+#: Hidden sizes of profiles without that of ``small_model``.
+OTHERS = (256, 1024)
 BLOCK_KINDS = ("embedding", "attention", "mlp-up", "mlp-down", "head")
 
 
@@ -83,8 +88,21 @@ def roofline(kinds: tuple[str, ...]) -> ShardTimes:
     return Roofline().shard_times(query(small_model(), TRAINING, CLUSTER, kinds, ROWS))
 
 
-def test_profiled_units_take_their_measured_times(tmp_path: Path) -> None:
+def test_profiled_shapes_take_their_measured_times(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Exactly; no forest is grown for them."""
+    monkeypatch.delattr(forest_source, "Forest")
     times = times_of(tmp_path, make_text(LAYER_UNITS, noise=0.0))
+    for number, kind in enumerate(KINDS):
+        true = true_seconds(kind)
+        assert times.forward_s[:, number] == pytest.approx(true[:, 0], rel=1e-12)
+        assert times.backward_s[:, number] == pytest.approx(true[:, 1], rel=1e-12)
+
+
+def test_other_shapes_of_profiled_units_are_predicted(tmp_path: Path) -> None:
+    text = make_text(LAYER_UNITS, noise=0.0, microbatch=(1, 3, 5))
+    times = times_of(tmp_path, text)
     for number, kind in enumerate(KINDS):
         true = true_seconds(kind)
         assert times.forward_s[:, number] == pytest.approx(true[:, 0], rel=0.1)
@@ -232,7 +250,7 @@ def test_half_precisions_learn_from_each_other(tmp_path: Path) -> None:
 def test_a_second_run_answers_from_the_cache(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    text = make_text(LAYER_UNITS)
+    text = make_text(LAYER_UNITS, hidden=OTHERS)
     first = times_of(tmp_path, text)
     monkeypatch.delattr(forest_source, "Forest")
     again = times_of(tmp_path, text)
@@ -246,14 +264,15 @@ def test_another_profile_query_or_version_is_another_answer(
     def files() -> int:
         return len(list(tmp_path.glob("*.json")))
 
-    times_of(tmp_path, make_text(("layer",)))
-    times_of(tmp_path, make_text(("layer",), factor=2.0))
+    text = make_text(("layer",), hidden=OTHERS)
+    times_of(tmp_path, text)
+    times_of(tmp_path, make_text(("layer",), hidden=OTHERS, factor=2.0))
     assert files() == 2
     longer = replace(TRAINING, seq_len=512)
-    times_of(tmp_path, make_text(("layer",)), training=longer)
+    times_of(tmp_path, text, training=longer)
     assert files() == 3
     monkeypatch.setattr(metadata, "version", lambda name: f"0 {name}")
-    times_of(tmp_path, make_text(("layer",)))
+    times_of(tmp_path, text)
     assert files() == 4
 
 
@@ -277,7 +296,7 @@ def test_a_damaged_cache_is_ignored_and_written_again(
     tmp_path: Path, damage: object
 ) -> None:
     assert callable(damage)
-    text = make_text(("layer",))
+    text = make_text(("layer",), hidden=OTHERS)
     first = times_of(tmp_path, text)
     (file,) = tmp_path.glob("*.json")
     good = file.read_text()
@@ -289,7 +308,8 @@ def test_a_damaged_cache_is_ignored_and_written_again(
 
 def test_a_cache_that_cannot_be_written_is_no_error(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
-    times_of(tmp_path / "file" / "folder", make_text(("layer",)))
+    text = make_text(("layer",), hidden=OTHERS)
+    times_of(tmp_path / "file" / "folder", text)
 
 
 def test_the_user_s_cache_folder(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -363,7 +383,8 @@ def test_auto_passes_over_a_profile_of_another_precision(
     text = make_text(("layer",), dtype="fp32", accelerator="A100-80GB")
     ship(shipped, tmp_path, "a100-measured", text)
     assert kinds_of(problem_of()) == ("operators", "operators")
-    with pytest.raises(InputError, match="has no bf16 rows; profile them"):
+    write = r"has no bf16 rows: write training: \{precision: fp32\}, or measure them"
+    with pytest.raises(InputError, match=write):
         build_table(problem_of(a="a100-measured"))
 
 
@@ -392,11 +413,11 @@ def test_unknown_sources_and_files_are_refused(shipped: dict[str, Path]) -> None
         latency_sources(problem_of(a="nowhere.csv"))
 
 
-# Far outside ---------------------------------------------------------------------
+# Outside -------------------------------------------------------------------------
 
 
-def plan_of(tp: int = 1, microbatches: int = 8) -> Plan:
-    strategy = Strategy(dp=1, cp=1, tp=tp, recompute="none")
+def plan_of() -> Plan:
+    strategy = Strategy(dp=1, cp=1, tp=1, recompute="none")
     stages = tuple(
         Stage(cluster=name, first_unit=first, end_unit=end, strategy=strategy, warmup=1)
         for name, first, end in (("a", 0, 3), ("b", 3, 6))
@@ -405,35 +426,72 @@ def plan_of(tp: int = 1, microbatches: int = 8) -> Plan:
         problem_digest="",
         table_digest="",
         schedule="1f1b",
-        pipelines=(Pipeline(microbatches=microbatches, stages=stages),),
+        pipelines=(Pipeline(microbatches=8, stages=stages),),
     )
 
 
-def test_a_plan_inside_its_profile_is_not_warned_about(
+def warnings_of(problem: Problem, most_batch: int = 4) -> list[str]:
+    """Return the warnings on a problem whose micro-batches are limited on ``a``."""
+    own = ClusterPins(cp=only(1), tp=only(1, 2))
+    counts = only(*(q for q in (1, 2, 4, 8) if 8 // q <= most_batch))
+    problem = replace(problem, pins=Pins(microbatches=counts, clusters={"a": own}))
+    table = build_table(problem, Roofline())
+    return extrapolated(problem, table, plan_of(), "my problem.yaml")
+
+
+def test_a_problem_inside_its_profile_is_not_warned_about(
     tmp_path: Path, shipped: dict[str, Path]
 ) -> None:
     ship(shipped, tmp_path, "mine", make_text(LAYER_UNITS))
-    assert far_outside(problem_of(a="mine"), plan_of()) == []
-    assert far_outside(problem_of(), plan_of()) == []
+    assert warnings_of(problem_of(a="mine")) == []
+    assert warnings_of(problem_of()) == []
 
 
-def test_a_plan_far_outside_its_profile_is(
+def test_a_plan_outside_its_profile_is_warned_about(
+    tmp_path: Path, shipped: dict[str, Path]
+) -> None:
+    """A third beyond the range: no factor of two is needed."""
+    ship(shipped, tmp_path, "mine", make_text(LAYER_UNITS))
+    problem = problem_of(a="mine")
+    wide = replace(problem, model=small_model(hidden=1280, head_dim=160))
+    (warning,) = warnings_of(wide)
+    assert warning.startswith("cluster 'a': the plan uses shapes outside of mine, ")
+    assert "(hidden size 1280, measured 256 to 1024)" in warning
+    assert warning.endswith("them with `hetopt profile --for 'my problem.yaml'`")
+    gpt = replace(problem, model=small_model(gated=False, norm="layer"))
+    (warning,) = warnings_of(gpt)
+    assert "gated (1: as in Llama, 0: as in GPT) 0, measured 1 to 1" in warning
+
+
+def test_shapes_that_the_plan_was_compared_with_are_warned_about(
+    tmp_path: Path, shipped: dict[str, Path]
+) -> None:
+    ship(shipped, tmp_path, "mine", make_text(LAYER_UNITS))
+    (warning,) = warnings_of(problem_of(a="mine"), most_batch=8)
+    assert "'a': 2 of 8 shapes that were compared are outside of mine, " in warning
+    assert "micro-batch 8, measured 1 to 4" in warning
+
+
+def test_a_hole_in_a_profile_is_outside(
+    tmp_path: Path, shipped: dict[str, Path]
+) -> None:
+    ship(shipped, tmp_path, "mine", make_text(LAYER_UNITS, hidden=(64, 8192)))
+    (warning,) = warnings_of(problem_of(a="mine"))
+    assert "factor from the nearest shape 8, measured 1 to 2" in warning
+
+
+def test_a_report_says_what_was_measured(
     tmp_path: Path, shipped: dict[str, Path]
 ) -> None:
     ship(shipped, tmp_path, "mine", make_text(LAYER_UNITS))
     problem = problem_of(a="mine")
-    wide = replace(problem, model=small_model(hidden=4096, head_dim=512))
-    (warning,) = far_outside(wide, plan_of())
-    assert warning.startswith("cluster 'a': the plan uses shapes far outside")
-    assert "hidden size 4096, profiled 256 to 1024" in warning
-    gpt = replace(problem, model=small_model(gated=False, norm="layer"))
-    (warning,) = far_outside(gpt, plan_of())
-    assert "no GPT layer was profiled" in warning
-
-
-def test_a_hole_in_a_profile_is_far_outside(
-    tmp_path: Path, shipped: dict[str, Path]
-) -> None:
-    ship(shipped, tmp_path, "mine", make_text(LAYER_UNITS, hidden=(64, 8192)))
-    (warning,) = far_outside(problem_of(a="mine"), plan_of())
-    assert "between profiled sizes that are far apart" in warning
+    own = ClusterPins(cp=only(1), tp=only(1, 2))
+    small = replace(
+        problem,
+        training=replace(problem.training, global_batch=4),
+        pins=Pins(clusters={"a": own}),
+    )
+    (note,) = coverage_notes(small, build_table(small, Roofline()))
+    assert note == "a: all 6 shapes that were compared are measured (mine)"
+    (note,) = coverage_notes(problem, build_table(problem, Roofline()))
+    assert "shapes that were compared are measured, a forest predicts the oth" in note

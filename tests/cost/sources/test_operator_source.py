@@ -13,11 +13,13 @@ from hetopt.cost.operators.relatives import by_class, shipped_operators
 from hetopt.cost.shapes import Shape
 from hetopt.cost.sources import operator_source
 from hetopt.cost.sources.by_cluster import latency_sources
+from hetopt.cost.sources.coverage import extrapolated
 from hetopt.cost.sources.forest_source import ForestSource
 from hetopt.cost.sources.operator_source import OperatorSource
 from hetopt.cost.sources.roofline import Roofline
 from hetopt.cost.units import unit_operations
 from hetopt.errors import InputError
+from hetopt.plans.plan import Pipeline, Plan, Stage
 from hetopt.problem.catalogue import accelerators
 from hetopt.problem.cluster.accelerator import PeakFlops
 from hetopt.problem.cluster.facts import AS_MEASURED
@@ -341,7 +343,7 @@ def test_a_users_operators_come_before_those_that_ship(tmp_path: Path) -> None:
     ("left", "message"),
     [
         ("memory", r"mine\.csv: latency\.a: has no matmul operators, and none of V100"),
-        ("matmul", r"mine\.csv: latency\.a: has no sdp_fwd operators; use roofline"),
+        ("matmul", r"mine\.csv: latency\.a: has no sdp_fwd operators: measure them"),
     ],
 )
 def test_what_a_file_lacks_is_named(tmp_path: Path, left: str, message: str) -> None:
@@ -368,3 +370,59 @@ def test_a_file_without_operators_is_refused(tmp_path: Path) -> None:
     plain = make_problem((make_cluster("a", "H100"),))
     with pytest.raises(InputError, match=r"latency\.a: has no operators, expected"):
         latency_sources(replace(plain, latency={"a": str(path)}))
+
+
+def test_operators_of_another_precision_say_what_to_write(tmp_path: Path) -> None:
+    path = tmp_path / "mine.csv"
+    path.write_text(operators())
+    problem = make_problem()
+    fp32 = replace(problem.training, precision="fp32")
+    problem = replace(problem, training=fp32, latency={"a": str(path)})
+    write = r"no fp32 operators: write training: \{precision: bf16\}, or measure"
+    with pytest.raises(InputError, match=write):
+        latency_sources(problem)
+
+
+def test_a_file_may_name_its_accelerator_as_profiles_of_layers_do(
+    tmp_path: Path,
+) -> None:
+    """In a file without ``accelerator``, ``device`` is that name."""
+    found = []
+    for name, head in (("old", "# device: X1\n"), ("new", "# accelerator: X1\n")):
+        path = tmp_path / f"{name}.csv"
+        path.write_text(operators().replace("# device: X1\n", head))
+        problem = replace(make_problem(), latency={"a": str(path)})
+        one = latency_sources(problem, cache=tmp_path).by_cluster["a"]
+        assert isinstance(one, OperatorSource)
+        assert one.borrowed["matmul"] == "X1"
+        found.append(one.shard_times(asked(("layer",), (2, 1, 1))).forward_s)
+    assert np.array_equal(found[0], found[1])
+
+
+def test_sizes_beyond_a_users_operators_are_warned_about(tmp_path: Path) -> None:
+    """Of 1024 to 4096 each; with the operators that ship nothing is said."""
+    path = tmp_path / "mine.csv"
+    path.write_text(operators())
+    narrow = make_model(hidden=1024, heads=8, kv_heads=8, ffn=1536, vocab=4096)
+    pins = pinned(2, dp=4, cp=1, tp=1, recompute="none")
+    training = Training(global_batch=8, seq_len=4096)
+    problem = make_problem(model=narrow, training=training, pins=pins)
+    problem = replace(problem, latency={"a": str(path)})
+    wide = replace(problem, model=replace(narrow, ffn=2560))
+    for each, expected in ((problem, ""), (wide, "(output width 5120, measured ")):
+        table = build_table(each, Roofline())
+        (part,) = table.slices
+        (strategy,) = part.clusters[0].strategies
+        stage = Stage(
+            cluster="a", first_unit=0, end_unit=6, strategy=strategy, warmup=1
+        )
+        plan = Plan(
+            problem_digest="",
+            table_digest="",
+            schedule="1f1b",
+            pipelines=(Pipeline(microbatches=2, stages=(stage,)),),
+        )
+        warnings = extrapolated(each, table, plan, "p.yaml")
+        assert len(warnings) == bool(expected)
+        assert all(expected in text for text in warnings)
+        assert extrapolated(replace(each, latency={}), table, plan, "p.yaml") == []

@@ -176,6 +176,14 @@ CHECKLISTS = {
         "--num-query-groups 10 --norm-epsilon 1e-5 --swiglu --rotary-base 250000",
         "",
     ),
+    "smollm3-3b": (
+        # Layers 4, 8, ... have no rotary embeddings.
+        PLAIN + "--num-layers 36 --hidden-size 2048 --ffn-hidden-size 11008 "
+        "--num-attention-heads 16 --kv-channels 128 --group-query-attention "
+        "--num-query-groups 4 --norm-epsilon 1e-6 --swiglu --rotary-base 5000000 "
+        "--no-rope-freq 4",
+        "",
+    ),
 }
 
 

@@ -21,12 +21,14 @@ RELEASES = {
 }
 
 
-def started(folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+def started(
+    folder: Path, says: str = "echo started", **environment: str
+) -> subprocess.CompletedProcess[str]:
     """Run a bundle's script with a torchrun that says that it was called."""
     programs = folder.parent / "bin"
     programs.mkdir(exist_ok=True)
     torchrun = programs / "torchrun"
-    torchrun.write_text("#!/bin/sh\necho started\n")
+    torchrun.write_text(f"#!/bin/sh\n{says}\n")
     torchrun.chmod(0o755)
     python = programs / "python"
     python.unlink(missing_ok=True)
@@ -67,6 +69,19 @@ def test_another_version_ends_the_script_in_one_line(name: str, tmp_path: Path) 
     assert f"`{module}` {release[: release.rindex('.')]}" in (
         folder / "README.md"
     ).read_text("utf-8")
+
+
+@pytest.mark.parametrize("name", ["torch", "torchrun"])
+def test_ranks_have_one_thread_unless_the_environment_says(
+    name: str, tmp_path: Path
+) -> None:
+    """Also where torchrun starts a single process, and so would not limit it."""
+    job = draw_job(4, alike=True, cp=False, recompute=("none",))
+    folder = tmp_path / "bundle"
+    write_folder(str(folder), bundle(job, launcher(name), allow_lossy=True))
+    says = "echo threads $OMP_NUM_THREADS"
+    assert started(folder, says).stdout == "threads 1\n"
+    assert started(folder, says, OMP_NUM_THREADS="3").stdout == "threads 3\n"
 
 
 def test_what_is_tested_is_what_the_marked_suite_installs() -> None:

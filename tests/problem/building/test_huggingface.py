@@ -244,6 +244,18 @@ def test_gpt_neox(load: Any) -> None:
             without(LLAMA, model_type="gemma", hidden_activation="gelu"),
             {"activation": "gelu", "norm_place": "before"},
         ),
+        (
+            without(LLAMA, model_type="smollm3", sliding_window=None),
+            {"rotary_base": 2e6, "full_layers": (3,), "rotary_full_layers": False},
+        ),
+        (
+            without(LLAMA, model_type="smollm3", no_rope_layers=[0, 1] * 3),
+            {"full_layers": (0, 2, 4), "rotary_full_layers": False},
+        ),
+        (
+            without(LLAMA, model_type="smollm3", no_rope_layers=[1] * 6),
+            {"full_layers": (), "rotary_full_layers": True},
+        ),
     ],
 )
 def test_what_layers_compute(
@@ -337,6 +349,18 @@ def test_overrides(load: Any) -> None:
             "use_bidirectional_attention: is true, expected false: attention has",
         ),
         (without(GPT2, scale_attn_weights=False), "scale_attn_weights: is false, exp"),
+        (
+            without(LLAMA, model_type="smollm3", no_rope_layers=[1, 0]),
+            "no_rope_layers: is a list, expected 0 or 1 for each of 6 layers",
+        ),
+        (
+            without(LLAMA, model_type="smollm3", use_sliding_window=True),
+            "use_sliding_window: is true, expected false: a window without rotary",
+        ),
+        (
+            without(LLAMA, model_type="smollm3", layer_types=["sliding_attention"] * 6),
+            "layer_types: holds sliding_attention, expected full_attention: a window",
+        ),
         ([], "is a list, expected the mapping of a config.json"),
     ],
 )

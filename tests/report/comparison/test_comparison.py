@@ -5,9 +5,11 @@ from __future__ import annotations
 import csv
 import io
 from dataclasses import replace
-from itertools import product
+from itertools import combinations, product
+from typing import TYPE_CHECKING
 
 import jsonschema
+import numpy as np
 import pytest
 
 from hetopt.problem.training.principles import Principles
@@ -15,11 +17,11 @@ from hetopt.report.comparison.comparison import MARK, Row, first_within, holds, 
 from hetopt.report.comparison.plot import best_so_far
 from hetopt.report.comparison.text import (
     COLUMNS,
-    cells,
     comparison_csv,
     comparison_markdown,
     comparison_parts,
     footnotes,
+    table,
 )
 from hetopt.report.drawing import plots
 from hetopt.report.drawing.console import draw
@@ -33,6 +35,11 @@ from tests.report.comparisons import (
     made_run,
     trace,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import ArrayLike, NDArray
 
 ANY, EVERY = Space(), Space(every_cluster=True)
 #: ``uniform`` in both variants, and the best plans of both spaces.
@@ -80,7 +87,9 @@ def test_rows() -> None:
     assert metis.marked
     assert metis.reference_s == 9.5
     assert metis.within_s["5%"] == 0.1
-    assert found["milp", None, False].status == "failed"
+    assert found["milp", None, False].status == "refused"
+    broken = replace(made_run("milp", status=None, failure="died"), broken=True)
+    assert rows(made_contest(broken))[0].status == "failed"
     # It started from what others had found.
     extra = found["dp", None, True]
     assert (extra.first_s, extra.within_s["5%"], extra.proof_s) == (None, None, 4.0)
@@ -169,8 +178,8 @@ def test_files_agree() -> None:
     ]
     runs = data["problems"][0]["runs"]
     assert len(runs) == len(lines) == 6
-    assert [cells_ for cells_ in markdown if cells_[0] != "solver"] == [
-        list(cells(row)) for row in rows(MIXED)
+    assert [cells for cells in markdown if cells[0] != "solver"] == [
+        list(cells) for cells in table(rows(MIXED))
     ]
     for run, line in zip(runs, lines, strict=True):
         for name in ("closed_form_s", "first_s", "proof_s", "search_time_s", "above"):
@@ -182,11 +191,12 @@ def test_files_agree() -> None:
 
 def test_marks_and_footnotes() -> None:
     found = rows(MIXED)
-    names = [cells(row)[0] for row in found]
+    names = [cells[0] for cells in table(found)]
     assert names == [
         "dp",
-        "mcts seed 0",
-        "mcts seed 1",
+        "mcts, median of 2 seeds",
+        "mcts, least",
+        "mcts, most",
         f"metis{MARK}",
         "milp",
         f"dp{MARK} (for reference with p4 relaxed)",
@@ -201,11 +211,68 @@ def test_marks_and_footnotes() -> None:
     assert all(name.split()[0] in printed for name in COLUMNS)
 
 
+def test_seeds_have_their_median_and_their_spread() -> None:
+    (dp, mcts, other, *_) = MIXED.runs
+    third = replace(made_run("mcts", (0.75, 20), seed=2), status="unknown")
+    contest = made_contest(dp, mcts, other, third)
+    lines = table(rows(contest))[1:]
+    found = [dict(zip(COLUMNS, line, strict=True)) for line in lines]
+    assert {name: [line[name] for line in found] for name in COLUMNS} == {
+        "solver": ["mcts, median of 3 seeds", "mcts, least", "mcts, most"],
+        "status": ["feasible, unknown"] * 3,
+        "closed form s": ["10.1", "10.0", "20.0"],
+        "simulated s": ["10.1", "10.0", "20.0"],
+        "above": ["0.50%", "0%", "100%"],
+        "first plan s": ["0.500", "0.250", "0.750"],
+        # What one of them, or two, do not reach.
+        "within 5% s": ["9.00", "1.50", "-"],
+        "within 1% s": ["9.00", "8.00", "-"],
+        "within 0.1% s": ["-", "9.00", "-"],
+        "proof s": ["-"] * 3,
+        "gap": ["10.00%", "10.00%", "-"],
+        "process s": ["20.5"] * 3,
+    }
+    (single,) = table(rows(made_contest(made_run("mcts", (1, 12), seed=3))))
+    assert single[:3] == ("mcts seed 3", "feasible", "12.0")
+    assert any("several seeds" in line for line in footnotes(contest, rows(contest)))
+    assert not any("several seeds" in line for line in footnotes(BOTH, rows(BOTH)))
+
+
+def test_times_under_load_are_called_unreliable_everywhere() -> None:
+    quiet = replace(made_run("dp", (1, 10), status="optimal"), taken_share=0.1)
+    loaded = replace(made_run("mcts", (1, 12), seed=0), taken_share=0.62)
+    unknown = made_run("dfs", (1, 13))
+    comparison = made_comparison(made_contest(quiet, loaded, unknown))
+    line = (
+        "times of mcts seed 0 are unreliable: other programs took up to 62% of the "
+        "cores meanwhile; compare again while nothing else runs"
+    )
+    assert f"- {line}\n" in comparison_markdown(comparison)
+    assert line in draw(comparison_parts(comparison), None)
+    data = comparison.to_json()
+    jsonschema.validate(data, report_schemas.COMPARISON)
+    runs = data["problems"][0]["runs"]
+    assert [run["taken_share"] for run in runs] == [0.1, 0.62, None]
+    lines = csv.DictReader(io.StringIO(comparison_csv(comparison)))
+    assert [each["taken_share"] for each in lines] == ["0.1", "0.62", ""]
+    every = made_contest(replace(quiet, taken_share=0.3), loaded)
+    assert "times of all are unreliable" in "\n".join(footnotes(every, rows(every)))
+    alone = comparison_markdown(made_comparison(made_contest(quiet, unknown)))
+    assert "unreliable" not in alone
+
+
+def test_the_report_says_what_plans_are_ranked_by() -> None:
+    text = comparison_markdown(made_comparison(MIXED))
+    assert "ranked by closed form" in text
+    assert "`hetopt plan --objective closed`" in text
+
+
 def test_plans_that_use_every_cluster_are_labelled_and_compared_alone() -> None:
     found = BOTH.references()
     assert (found[ANY].value_s, found[EVERY].value_s) == (10, 12.5)
     made = rows(BOTH)
-    assert [(cells(row)[0], row.above) for row in made] == [
+    names = [cells[0] for cells in table(made)]
+    assert [(name, row.above) for name, row in zip(names, made, strict=True)] == [
         ("dp", 0),
         ("uniform", pytest.approx(0.2)),
         ("uniform, every cluster", pytest.approx(0.28)),
@@ -241,16 +308,86 @@ def test_the_picture_names_everything() -> None:
     # Seeds share one entry; every label of the legend has a line of its own.
     (legend,) = single.legends
     labels = [entry.get_text() for entry in legend.get_texts()]
-    assert len(labels) == len(set(labels)) == 5
-    drawn = [
-        (line.get_color(), line.get_linestyle(), line.get_marker())
-        for line in legend.get_lines()
-    ]
-    assert len(set(drawn)) >= 4
+    marks = ["better plan", "end with a proof", "end without a proof"]
+    assert len(labels) == len(set(labels)) == 5 + len(marks)
+    assert labels[-len(marks) :] == marks
+    # Of the marks only those that are drawn.
+    proven = best_so_far(made_comparison(made_contest(*MIXED.runs[:1])))
+    (legend,) = proven.legends
+    assert [entry.get_text() for entry in legend.get_texts()][-2:] == marks[:2]
     many = [made_contest(*MIXED.runs, problem=f"problem {i}") for i in range(4)]
     several = best_so_far(made_comparison(*many, made_contest(problem="empty")))
     assert plots.png(several).startswith(b"\x89PNG")
     assert all(f"problem {i}" in plots.svg(several).decode() for i in range(4))
+
+
+def test_nine_solvers_differ_in_every_way_and_both_runs_of_one_share_its_colour() -> (
+    None
+):
+    runs = [made_run(f"solver {i}", (1, 12 - i)) for i in range(9)]
+    runs.append(made_run("solver 8", (1, 12), every_cluster=True))
+    (legend,) = best_so_far(made_comparison(made_contest(*runs))).legends
+    lines = dict(
+        zip(
+            [entry.get_text() for entry in legend.get_texts()],
+            legend.get_lines(),
+            strict=True,
+        )
+    )
+    nine = [lines[f"solver {i}"] for i in range(9)]
+    colours = [str(line.get_color()) for line in nine]
+    assert len(set(colours)) == 9
+    assert len({line.get_marker() for line in nine}) == 9
+    both = lines["solver 8, every cluster"]
+    assert both.get_color() == nine[8].get_color()
+    assert both.get_marker() not in {line.get_marker() for line in nine}
+    assert _nearest(colours) > 15
+
+
+#: Linear RGB as the colour-blind see it: Machado, Oliveira and Fernandes, 2009, "A
+#: Physiologically-based Model for Simulation of Color Vision Deficiency", severity 1.
+SEEN = (
+    np.eye(3),
+    [
+        [0.152286, 1.052583, -0.204868],
+        [0.114503, 0.786281, 0.099216],
+        [-0.003882, -0.048116, 1.051998],
+    ],
+    [
+        [0.367322, 0.860646, -0.227968],
+        [0.280085, 0.672501, 0.047413],
+        [-0.011820, 0.042940, 0.968881],
+    ],
+    [
+        [1.255528, -0.076749, -0.178779],
+        [-0.078411, 0.930809, 0.147602],
+        [0.004733, 0.691367, 0.303900],
+    ],
+)
+#: CIE XYZ of linear sRGB (IEC 61966-2-1), divided by that of white.
+XYZ = np.array(
+    [[0.4124, 0.3576, 0.1805], [0.2126, 0.7152, 0.0722], [0.0193, 0.1192, 0.9505]]
+)
+
+
+def _nearest(colours: Sequence[str]) -> float:
+    """Return the least distance of two colours (CIELAB, 1976), to any eyes."""
+    return min(
+        float(np.linalg.norm(_lab(a, eyes) - _lab(b, eyes)))
+        for eyes in SEEN
+        for a, b in combinations(colours, 2)
+    )
+
+
+def _lab(colour: str, eyes: ArrayLike) -> NDArray[np.float64]:
+    coded = np.array([int(colour[at : at + 2], 16) for at in (1, 3, 5)]) / 255
+    light = np.where(coded <= 0.04045, coded / 12.92, ((coded + 0.055) / 1.055) ** 2.4)
+    seen = np.clip(np.asarray(eyes) @ light, 0, 1)
+    shares = (XYZ @ seen) / XYZ.sum(axis=1)
+    x, y, z = np.where(
+        shares > (6 / 29) ** 3, np.cbrt(shares), shares * (29 / 6) ** 2 / 3 + 4 / 29
+    )
+    return np.array([116 * y - 16, 500 * (x - y), 200 * (y - z)])
 
 
 def test_one_line_for_spaces_with_the_same_best_plan() -> None:

@@ -96,7 +96,7 @@ def test_what_was_stopped_alone_is_settled_by_workers(
         submit(self, task, content)
 
     monkeypatch.setattr(GrowingPool, "submit", grow_late)
-    monkeypatch.setattr(opening, "_cores", lambda: 2)
+    monkeypatch.setattr(opening, "cores", lambda: 2)
     problem = read_problem_text(
         "model: {layers: 4, hidden: 1024, heads: 8, ffn: 4096, vocab: 32000}\n"
         "clusters: [{name: a, accelerator: A40, nodes: 1, devices_per_node: 2}]\n"

@@ -125,7 +125,7 @@ def test_what_a_task_found_until_its_time_was_up_counts() -> None:
 def test_more_workers_than_pay_are_not_started(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(opening, "_cores", lambda: 2)
+    monkeypatch.setattr(opening, "cores", lambda: 2)
     assert most_workers() == 8
     assert worker_count(100_000) == 8
     assert worker_count(5) == 5

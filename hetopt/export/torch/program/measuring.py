@@ -50,13 +50,13 @@ class Recorder:
         if self.is_first and not self.api:
             self.counting = self.kept.watching()
             self.counting.__enter__()
-        self.start_s = time.perf_counter()
+        self.start_s, self.start_cpu_s = time.perf_counter(), time.process_time()
 
     def end(self, loss: float | None) -> None:
         """End an iteration, after the optimizer's step."""
         if self.api:
             self.api.synchronize()
-        end_s = time.perf_counter()
+        end_s, end_cpu_s = time.perf_counter(), time.process_time()
         if self.counting is not None:
             self.counting.__exit__(None, None, None)
             self.counting = None
@@ -67,6 +67,7 @@ class Recorder:
             {
                 "start_s": self.start_s,
                 "end_s": end_s,
+                "cpu_s": end_cpu_s - self.start_cpu_s,
                 "loss": loss,
                 "passes": _rows(self.executor.ran),
                 "transfers": _rows(self.executor.boundaries.transfers),
@@ -81,6 +82,7 @@ class Recorder:
             "dp": place.dp,
             "device": self.api.get_device_name(self.device) if self.api else "CPU",
             "torch": torch.__version__,
+            "threads": torch.get_num_threads(),
             "memory": "allocated" if self.api else "activations",
             "peak_bytes": (
                 self.api.max_memory_allocated(self.device)

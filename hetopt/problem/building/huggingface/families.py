@@ -16,6 +16,7 @@ from hetopt.problem.building.huggingface.readers import (
     regular_windows,
     root_of_hidden,
     uniform_window,
+    unturned_layers,
 )
 from hetopt.problem.building.huggingface.rotary import rotary
 
@@ -27,6 +28,7 @@ _SCORES_DROPOUT = number("attention_dropout", "attention_dropout")
 _ATTENTION_BIAS = flag("attention_bias", "qkv_bias", "out_bias")
 _SILU_LAYER = (_RMS_EPS, activation("hidden_act"), _SCORES_DROPOUT)
 _LLAMA_LIKE = (*_SILU_LAYER, rotary())
+_LLAMA = (*_LLAMA_LIKE, _ATTENTION_BIAS, flag("mlp_bias", "mlp_bias"))
 _PARTLY_TURNED = (*_SILU_LAYER, rotary(fractions=("partial_rotary_factor",)))
 _GEMMA_LIKE = (_RMS_EPS, _SCORES_DROPOUT, _ATTENTION_BIAS, root_of_hidden)
 _SOFTCAPS = (
@@ -61,7 +63,7 @@ FAMILIES: Mapping[str, Family] = {
     "llama": Family(
         defaults=_SILU,
         fixed={"gated": True, "norm": "rms"},
-        readers=(*_LLAMA_LIKE, _ATTENTION_BIAS, flag("mlp_bias", "mlp_bias")),
+        readers=_LLAMA,
     ),
     "mistral": Family(
         defaults={**_SILU, "num_key_value_heads": 8, "sliding_window": 4096},
@@ -144,6 +146,17 @@ FAMILIES: Mapping[str, Family] = {
             query_scale,
             regular_windows,
         ),
+    ),
+    "smollm3": Family(
+        defaults={
+            **_SILU,
+            "num_key_value_heads": 4,
+            "tie_word_embeddings": True,
+            "rope_theta": 2e6,
+            "no_rope_layer_interval": 4,
+        },
+        fixed={"gated": True, "norm": "rms"},
+        readers=(*_LLAMA, unturned_layers),
     ),
     "olmo2": Family(
         defaults={**_SILU, "rms_norm_eps": 1e-5},
@@ -235,4 +248,5 @@ HARMLESS_OF: Mapping[str, frozenset[str]] = {
         }
     ),
     "phi3": frozenset({"original_max_position_embeddings"}),
+    "smollm3": frozenset({"max_window_layers", "sliding_window"}),
 }

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hetopt.base.words import counted, describe
 from hetopt.problem.building.huggingface.readers import (
     Family,
     Fields,
@@ -17,6 +16,7 @@ from hetopt.problem.building.huggingface.readers import (
     layer_numbers,
     needed,
     number,
+    turned_layers,
 )
 from hetopt.problem.building.huggingface.rotary import rotary
 
@@ -51,19 +51,7 @@ def _experts(config: Config) -> Fields:
 
 def _attention(config: Config) -> Fields:
     """Read the chunk size and the layers of full attention without rotary."""
-    layers = config.whole("num_hidden_layers") or 0
-    every = config.whole("no_rope_layer_interval") or layers + 1
-    turned = config.value("no_rope_layers")
-    if not turned:
-        turned = [int((layer + 1) % every != 0) for layer in range(layers)]
-    known = isinstance(turned, list) and all(each in (0, 1) for each in turned)
-    if not known or len(turned) < layers:
-        msg = (
-            f"is {describe(turned)}, expected 0 or 1 for each of "
-            f"{counted(layers, 'layer')}"
-        )
-        raise config.wrong("no_rope_layers", msg)
-    turned = turned[:layers]
+    turned = turned_layers(config)
     types = ["chunked_attention" if each else "full_attention" for each in turned]
     why = "layers attend within chunks if they have rotary embeddings"
     if config.value("layer_types") is not None:

@@ -84,6 +84,35 @@ def layer_numbers(config: Config, key: str, layers: int) -> frozenset[int]:
     return frozenset(listed)
 
 
+def turned_layers(config: Config) -> list[int]:
+    """Read for each layer 1 if it has rotary embeddings, else 0 (Llama-4, SmolLM3)."""
+    layers = config.whole("num_hidden_layers") or 0
+    every = config.whole("no_rope_layer_interval") or layers + 1
+    turned: Any = config.value("no_rope_layers")
+    if not turned:
+        turned = [int((layer + 1) % every != 0) for layer in range(layers)]
+    known = isinstance(turned, list) and all(each in (0, 1) for each in turned)
+    if not known or len(turned) < layers:
+        msg = (
+            f"is {describe(turned)}, expected 0 or 1 for each of "
+            f"{counted(layers, 'layer')}"
+        )
+        raise config.wrong("no_rope_layers", msg)
+    return [int(each) for each in turned[:layers]]
+
+
+def unturned_layers(config: Config) -> Fields:
+    """Read the layers without rotary embeddings, all of full attention (SmolLM3)."""
+    turned, types = turned_layers(config), config.value("layer_types")
+    why = "a window without rotary embeddings is not supported"
+    config.must_be("use_sliding_window", False, why)
+    layers = len(turned)
+    if types is not None and len(_full_by_type(config, types, layers)) < layers:
+        raise config.wrong("layer_types", f"holds {SLIDING}, expected {FULL}: {why}")
+    full = tuple(layer for layer, each in enumerate(turned) if not each)
+    return {"full_layers": full, "rotary_full_layers": False} if full else {}
+
+
 def hidden_dropout(*keys: str) -> Callable[[Config], Fields]:
     """Return a reader of one probability for embeddings and residuals."""
 
