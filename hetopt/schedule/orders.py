@@ -341,9 +341,11 @@ def _repeated(
         if kind == "F":
             room = most[stage][0] - sum(held[stage])
             other = ("F", 1 - chunk)
+            left = numbers[stage][other] < microbatches
             due = starts[stage][other] + 6 * numbers[stage][other]
             # The last place is for the one that the block has first.
-            if room < 1 or (room == 1 and due < starts[stage][kind, chunk] + 6 * m):
+            is_first = not left or due > starts[stage][kind, chunk] + 6 * m
+            if room < 1 or (room == 1 and not is_first):
                 return False
             if chunk == 0 and held[stage][0] >= most[stage][1]:
                 return False

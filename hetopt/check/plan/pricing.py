@@ -8,7 +8,11 @@ from typing import TYPE_CHECKING
 
 from hetopt.check.plan.rules import pin_findings
 from hetopt.check.plan.schedule.meeting import Alone, ways_of
-from hetopt.check.plan.schedule.orders import most_held
+from hetopt.check.plan.schedule.orders import (
+    Position,
+    most_held,
+    most_until_weight,
+)
 from hetopt.check.plan.schedule.schedules import STEPS
 from hetopt.check.plan.schedule.times import Times, warmups
 from hetopt.problem.training.choices import RESHARDING
@@ -16,6 +20,7 @@ from hetopt.problem.training.choices import RESHARDING
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from hetopt.check.plan.schedule.schedules import Steps
     from hetopt.cost.table.cluster import ClusterTable
     from hetopt.cost.table.slice import TableSlice
     from hetopt.cost.table.table import CostTable
@@ -213,6 +218,9 @@ class PricedStages:
                 max(int(own.activation_bytes[k, unit]), int(own.weight_bytes[k, unit]))
                 for unit in self._pair(kind)
             )
+            steps = STEPS[self.times.schedule]
+            if steps.room is not None:
+                return self._in_blocks(steps, kind, down, up)
             if not self.table.body[kind]:
                 # The first stage runs B and w of the head directly after its forward.
                 return min(2 * p, q) * down + up
@@ -220,6 +228,20 @@ class PricedStages:
             ahead = min(self.warmups[i], q) - p
             return p * (down + up) + ahead * max(down - up, 0)
         return split_bytes(each, waits, self.warmups[i], p, q)
+
+    def _in_blocks(self, steps: Steps, kind: int, down: int, up: int) -> int:
+        """Return the bytes of a pair if stages repeat a building block."""
+        p, q = len(self.rows), self.pipeline.microbatches
+        if not self.table.body[kind]:
+            passes = steps.order(Position(0, p, q, 2, 0))
+            held = [most_until_weight(passes, chunk) for chunk in (0, 1)]
+            return held[0] * down + held[1] * up
+        assert steps.room is not None
+        rooms = [steps.room(p, i) for i in range(p)]
+        every, first = max(room[0] for room in rooms), max(room[1] for room in rooms)
+        # Of so many passes at most ``first`` are of one chunk.
+        both = (every - first) * (down + up)
+        return both + (2 * first - every) * max(down, up)
 
     def _held(self, i: int, kind: int) -> int:
         """Return how many activations of a unit the stage holds at once."""

@@ -7,8 +7,9 @@ reached it, and both wait until it has arrived.
 
 from __future__ import annotations
 
+from functools import cache
 from itertools import chain, pairwise
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 #: Kinds of passes. BACKWARD computes all gradients, or before WEIGHT those of inputs.
 FORWARD, BACKWARD, WEIGHT = range(3)
@@ -81,6 +82,21 @@ def most_held(p: int, q: int, v: int, i: int, chunk: int) -> int:
     return most
 
 
+def run_ahead(passes: list[Pass]) -> int:
+    """Return the forwards of a stage's first chunk before its first backward."""
+    return [kind for kind, chunk, _ in passes if chunk == 0].index(BACKWARD)
+
+
+def most_until_weight(passes: list[Pass], chunk: int) -> int:
+    """Return the most micro-batches that a chunk holds, each until its w."""
+    held = most = 0
+    for kind, own, _ in passes:
+        if own == chunk:
+            held += {FORWARD: 1, BACKWARD: 0, WEIGHT: -1}[kind]
+            most = max(most, held)
+    return most
+
+
 def folded(at: Position) -> list[Pass]:
     """Return ZB-V: chunk 0 on the way down, chunk 1 up (Qi et al., section 6)."""
     i, p, down, up = at.i, at.p, 0, 1
@@ -104,6 +120,126 @@ def folded(at: Position) -> list[Pass]:
         if m < at.q:
             listed.append((*step, m))
     return listed
+
+
+def v_half(at: Position) -> list[Pass]:
+    """Return V-Half, at half of 1F1B's activations (Qi et al. 2024, section 3)."""
+    return list(_by_clock(True, at.p, at.q)[at.i])
+
+
+def v_min(at: Position) -> list[Pass]:
+    """Return V-Min, at a third of 1F1B's activations (Qi et al. 2024, section 3)."""
+    return list(_by_clock(False, at.p, at.q)[at.i])
+
+
+def _due(half: bool, p: int, i: int) -> list[tuple[int, int, int]]:
+    """Return when stage i is due to run F, F, B, B of micro-batch 0, kind and chunk.
+
+    Every pass takes 1, and the next micro-batch is due 6 later.
+    """
+    if half:
+        gap = 3 - 3 * (p % 2)
+        at = [2 * i, 3 * p - 2 - i, 3 * p + gap - 1 + 2 * i, 6 * p + gap - 2 - i]
+    else:
+        gap = 0 if p % 3 else 2
+        at = [i, 2 * p - 1 - i, 2 * p + gap + i, 4 * p + gap - 1 - i]
+    return [
+        (at[0], FORWARD, 0),
+        (at[1], FORWARD, 1),
+        (at[2], BACKWARD, 1),
+        (at[3], BACKWARD, 0),
+    ]
+
+
+@cache
+def v_room(half: bool, p: int, i: int) -> tuple[int, int]:
+    """Return the most passes that stage i holds, and the most of its first chunk.
+
+    If every pass runs when it is due, and w as soon as nothing else does.
+    """
+    due = {at + 6 * m: each for m in range(2 * p + 2) for at, *each in _due(half, p, i)}
+    held, late, most, most_down = [0, 0], list[int](), 0, 0
+    for now in range(min(due), max(due) + 1):
+        if now not in due:
+            if late:
+                held[late.pop(0)] -= 1
+            continue
+        kind, chunk = due[now]
+        if kind == BACKWARD:
+            late.append(chunk)
+        else:
+            held[chunk] += 1
+        most, most_down = max(most, sum(held)), max(most_down, held[0])
+    return most, most_down
+
+
+# One loop over time, so that its rules are in one place.
+@cache
+def _by_clock(half: bool, p: int, q: int) -> tuple[tuple[Pass, ...], ...]:
+    """Return the passes of all stages if each takes 1 and none sends late.
+
+    At every time a stage runs the first due pass that it can, else a w. Between the
+    first B on the first stage's first chunk and its last F, none runs before it is due.
+    A stage holds no more than ``v_room``, and its last place is for the first F due.
+    """
+    listed: list[list[Pass]] = [[] for _ in range(p)]
+    plans = [_due(half, p, i) for i in range(p)]
+    counts = [[0] * 4 for _ in range(p)]
+    late: list[list[tuple[int, int]]] = [[] for _ in range(p)]
+    held = [[0, 0] for _ in range(p)]
+    start, end = plans[0][0][0], plans[0][-1][0]
+    ended: dict[Pass | tuple[int, int, int, int], int] = {}
+    now = 0
+
+    def is_ready(i: int, kind: int, chunk: int, m: int) -> bool:
+        up = chunk == 1
+        if (i, chunk) == (0, 0) and kind == FORWARD:
+            return True
+        if (i, chunk) == (0, 1) and kind == BACKWARD:
+            needed = FORWARD, 0, 1, m
+        elif i == p - 1 and up == (kind == FORWARD):
+            needed = kind, i, 1 - chunk, m
+        else:
+            needed = kind, i + (1 if up == (kind == FORWARD) else -1), chunk, m
+        return ended.get(needed, now + 1) <= now
+
+    def may_run(i: int, each: tuple[int, int, int, int], first: Any) -> bool:
+        at, kind, chunk, m = each
+        if end <= now <= start + 6 * (q - 1) and at > now:
+            return False
+        if kind == FORWARD:
+            most, most_down = v_room(half, p, i)
+            left = most - sum(held[i])
+            if left == 0 or (left == 1 and each != first):
+                return False
+            if chunk == 0 and held[i][0] == most_down:
+                return False
+        return is_ready(i, kind, chunk, m)
+
+    while any(len(own) < 6 * q for own in listed):
+        ran = []
+        for i in range(p):
+            pairs = zip(plans[i], counts[i], strict=True)
+            heads = sorted((at + 6 * m, *each, m) for (at, *each), m in pairs if m < q)
+            first = next((each for each in heads if each[1] == FORWARD), None)
+            found = next((each for each in heads if may_run(i, each, first)), None)
+            if found is not None:
+                _, kind, chunk, m = found
+                counts[i][2 * (kind == BACKWARD) + (chunk != (kind == BACKWARD))] += 1
+                if kind == BACKWARD:
+                    late[i].append((chunk, m))
+                else:
+                    held[i][chunk] += 1
+            elif late[i]:
+                kind, (chunk, m) = WEIGHT, late[i].pop(0)
+                held[i][chunk] -= 1
+            else:
+                continue
+            listed[i].append((kind, chunk, m))
+            ran.append((kind, i, chunk, m))
+        now += 1
+        ended |= dict.fromkeys(ran, now)
+    return tuple(map(tuple, listed))
 
 
 def batched(at: Position) -> list[Pass]:

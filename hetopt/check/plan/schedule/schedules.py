@@ -5,6 +5,7 @@ It shares nothing with ``hetopt.schedule``, so that an error in one of them is f
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from hetopt.check.plan.schedule import orders
@@ -43,6 +44,9 @@ class Steps(NamedTuple):
         Whether stages hold two chunks, the second on the way back.
     order
         The passes of a stage.
+    room
+        If stages repeat a building block: the most passes that stage i of p holds, and
+        of its first chunk. Warm-ups are then counted in the order.
     """
 
     inside: int
@@ -56,6 +60,7 @@ class Steps(NamedTuple):
     splits: bool = False
     folded: bool = False
     order: Callable[[Position], list[Pass]] = orders.one_by_one
+    room: Callable[[int, int], tuple[int, int]] | None = None
 
     @property
     def mixes(self) -> bool:
@@ -104,6 +109,24 @@ STEPS = {
     "zb-h1": Steps(inside=1, across=1, most=1, splits=True, order=orders.weights_later),
     "zb-v": Steps(
         inside=1, across=1, most=1, splits=True, folded=True, order=orders.folded
+    ),
+    "v-half": Steps(
+        inside=1,
+        across=1,
+        most=1,
+        splits=True,
+        folded=True,
+        order=orders.v_half,
+        room=partial(orders.v_room, True),
+    ),
+    "v-min": Steps(
+        inside=1,
+        across=1,
+        most=1,
+        splits=True,
+        folded=True,
+        order=orders.v_min,
+        room=partial(orders.v_room, False),
     ),
     "gpipe": Steps(inside=0, across=0, most=0, all_first=True),
     "auto": Steps(inside=0, across=0, most=0, free=True),

@@ -95,6 +95,9 @@ def warmups(
     steps, p = STEPS[times.schedule], len(clusters)
     if steps.all_first:
         return (times.microbatches,) * p
+    if steps.room is not None:
+        at = [Position(i, p, times.microbatches, 2, 0) for i in range(p)]
+        return tuple(orders.run_ahead(steps.order(each)) for each in at)
     slowest = max(*times.both, *times.transfer, 0)
     # With several chunks every stage is another p passes ahead for each but one.
     counts = [1 + (len(times.forward) - 1) * p]
@@ -153,7 +156,8 @@ def _period(times: Times, counts: Sequence[int]) -> Fraction:
         length = tau[i]
         for k in range(i + 1, p):
             length += 2 * kappa[k - 1] + handed[k]
-            steady = max(steady, Fraction(length, counts[i] - counts[k] + 1))
+            ahead = k - i if rule.room else counts[i] - counts[k]
+            steady = max(steady, Fraction(length, ahead + 1))
     if rule.interleaved:
         v = times.periods
         kept = Fraction((v - 1) * times.occupancy[-1], v)
