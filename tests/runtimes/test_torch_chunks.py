@@ -12,7 +12,7 @@ torch = pytest.importorskip("torch")
 
 from torch.distributed.pipelining.schedules import ScheduleInterleaved1F1B
 
-from hetopt.check.plan.schedule.chunks import most_held
+from hetopt.check.plan.schedule.orders import most_held
 from hetopt.export.torch.program.job import Job as ProgramJob
 from hetopt.export.torch.program.passes import Passes
 from hetopt.problem.training.choices import INTERLEAVED

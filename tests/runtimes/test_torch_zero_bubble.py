@@ -10,7 +10,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-from hetopt.check.plan.schedule.weights import split_bytes
+from hetopt.check.plan.pricing import split_bytes
 from hetopt.cost.memory import activation_bytes, weight_bytes
 from hetopt.cost.shapes import Shape
 from hetopt.export.torch.program import later

@@ -9,7 +9,6 @@ from random import Random
 
 import pytest
 
-from hetopt.check.plan.schedule import times as checked
 from hetopt.problem.training.choices import ScheduleName
 from hetopt.schedule import simulator
 from hetopt.schedule.closed_form import closed_form_ns
@@ -17,6 +16,7 @@ from hetopt.schedule.period import period_by_recursion
 from hetopt.schedule.schedules import rule_of
 from hetopt.schedule.simulator import simulate
 from hetopt.schedule.times import PipelineTimes
+from tests.schedule.as_checked import closed_form_of, makespan_of
 from tests.schedule.pipelines import pipeline
 
 SCHEDULES: tuple[ScheduleName, ...] = ("1f1b-batched", "1f1b-blocking")
@@ -88,17 +88,8 @@ def test_simulations_are_the_longest_path(seed: int) -> None:
     times = drawn(seed)
     simulation = simulate(times)
     assert simulation.makespan_ns == longest_path(times)
-    told = checked.Times(
-        schedule=times.schedule,
-        microbatches=times.microbatches,
-        forward=times.forward_ns,
-        backward=times.backward_ns,
-        transfer=times.transfer_ns,
-        occupancy=times.occupancy_ns,
-        sync=times.sync_ns,
-    )
-    assert checked.simulate(told, times.warmups) == simulation.makespan_ns
-    assert checked.closed_form(told, times.warmups) == closed_form_ns(times)
+    assert makespan_of(times) == simulation.makespan_ns
+    assert closed_form_of(times) == closed_form_ns(times)
     path = simulation.critical_path()
     assert path[0].start_ns == 0
     assert path[-1].end_ns == simulation.makespan_ns

@@ -8,8 +8,7 @@ from random import Random
 
 import pytest
 
-from hetopt.check.plan.schedule import chunks as checked
-from hetopt.check.plan.schedule import times as checked_times
+from hetopt.check.plan.schedule.orders import most_held
 from hetopt.plans.plan import Pipeline, Plan, Stage
 from hetopt.plans.strategy import Strategy
 from hetopt.schedule.chunks import (
@@ -25,6 +24,7 @@ from hetopt.schedule.simulator import simulate
 from hetopt.schedule.times import PipelineTimes
 from hetopt.schedule.warmup import warmup_counts
 from tests.oracle import chunks as oracle
+from tests.schedule.as_checked import closed_form_of, makespan_of
 
 SHAPES = [(p, p * k, v) for p in (2, 3, 4, 5) for k in (1, 2, 3) for v in (2, 3, 4)]
 
@@ -131,29 +131,6 @@ def longest_path(times: PipelineTimes) -> int:
     )
 
 
-def as_checked(times: PipelineTimes) -> checked_times.Times:
-    """Return what the checker makes of such a pipeline."""
-    assert times.chunks is not None
-    back = times.chunks.way_back_ns, times.chunks.way_back_occupancy_ns
-    return checked_times.Times(
-        schedule=times.schedule,
-        microbatches=times.microbatches,
-        forward=times.forward_ns,
-        backward=times.backward_ns,
-        transfer=times.transfer_ns,
-        occupancy=times.occupancy_ns,
-        sync=times.sync_ns,
-        rounds=checked.Rounds(
-            chunks=times.chunks.count,
-            back=back,
-            first=times.chunks.lead_ns,
-            last=times.chunks.trail_ns,
-            occupancy=(*times.occupancy_ns, back[1]),
-            ways=((),) * times.stages,
-        ),
-    )
-
-
 @pytest.mark.parametrize(("p", "q", "v"), SHAPES)
 def test_order_and_memory_are_megatrons(p: int, q: int, v: int) -> None:
     counts = oracle.warmups(p, v)
@@ -169,7 +146,7 @@ def test_order_and_memory_are_megatrons(p: int, q: int, v: int) -> None:
         assert counts[i] - held_ahead(p, v) == 1 + 2 * (p - 1 - i)
         for chunk in range(v):
             held = oracle.most_held(p, q, v, i, chunk)
-            assert held == checked.most_held(p, q, v, i, chunk)
+            assert held == most_held(p, q, v, i, chunk)
     first, last = ends_in_flight(p, q, v)
     assert first == oracle.most_held(p, q, v, 0, 0)
     assert last == oracle.most_held(p, q, v, p - 1, v - 1)
@@ -193,10 +170,8 @@ def _ensure_longest(rng: Random) -> None:
     times = draw(rng, spread=rng.choice((0.0, 0.1, 0.6)), slow=rng.choice((0, 0.3, 3)))
     simulation = simulate(times)
     assert simulation.makespan_ns == longest_path(times)
-    mirrored = as_checked(times)
-    assert checked_times.simulate(mirrored, times.warmups) == simulation.makespan_ns
-    exact = checked_times.closed_form(mirrored, times.warmups)
-    assert exact == closed_form_ns(times)
+    assert makespan_of(times) == simulation.makespan_ns
+    assert closed_form_of(times) == closed_form_ns(times)
     path = simulation.critical_path()
     assert path[0].start_ns == 0
     assert path[-1].end_ns == simulation.makespan_ns

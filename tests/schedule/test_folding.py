@@ -8,10 +8,7 @@ from typing import Any
 
 import pytest
 
-from hetopt.check.plan.schedule.folding import Folded, folded_passes
-from hetopt.check.plan.schedule.times import Times
-from hetopt.check.plan.schedule.times import closed_form as checked_closed_form
-from hetopt.check.plan.schedule.times import simulate as checked_simulate
+from hetopt.check.plan.schedule.orders import Position, folded
 from hetopt.schedule.closed_form import closed_form_ns
 from hetopt.schedule.events import BACKWARD, FORWARD, WEIGHT
 from hetopt.schedule.folding import Fold, folded_order, held_at_ends
@@ -19,6 +16,7 @@ from hetopt.schedule.shares import Share, Sharing
 from hetopt.schedule.simulator import simulate
 from hetopt.schedule.times import PipelineTimes
 from tests.oracle import folding as oracle
+from tests.schedule.as_checked import closed_form_of, makespan_of
 from tests.schedule.pipelines import Edge, Event, longest_paths
 
 NAMES = {FORWARD: "F", BACKWARD: "B", WEIGHT: "W"}
@@ -130,7 +128,8 @@ def test_the_order_is_that_of_the_checker_and_of_the_oracle(p: int, q: int) -> N
         ours = [(NAMES[kind], n % 2, n // 2) for kind, n in folded_order(stage, p, q)]
         assert ours == oracle.operations(p, q, stage)
         assert ours == [
-            (name[0].upper(), int(up), m) for name, up, m in folded_passes(stage, p, q)
+            ("FBW"[kind], chunk, m)
+            for kind, chunk, m in folded(Position(stage, p, q, 2, 2 * p - stage))
         ]
         assert len(ours) == 6 * q
 
@@ -172,31 +171,8 @@ def test_critical_path_has_no_gap(seed: int) -> None:
 @pytest.mark.parametrize("seed", range(80))
 def test_closed_form_and_simulation_are_those_of_the_checker(seed: int) -> None:
     times = folded_pipeline(Random(seed))
-    stages = range(times.stages)
-    assert times.fold is not None
-    checked = Times(
-        schedule="zb-v",
-        microbatches=times.microbatches,
-        forward=times.forward_ns,
-        backward=times.backward_ns,
-        transfer=times.transfer_ns,
-        occupancy=times.occupancy_ns,
-        sync=times.sync_ns,
-        folded=Folded(
-            took=tuple(
-                {
-                    (name, bool(chunk)): lasts(times, name[0].upper(), stage, chunk)
-                    for name in ("forward", "backward", "weight")
-                    for chunk in (0, 1)
-                }
-                for stage in stages
-            ),
-            between=times.fold.handed_on_ns,
-            fill=times.fold.fill_ns,
-        ),
-    )
-    assert checked_closed_form(checked, times.warmups) == closed_form_ns(times)
-    assert checked_simulate(checked, times.warmups) == simulate(times).makespan_ns
+    assert closed_form_of(times) == closed_form_ns(times)
+    assert makespan_of(times) == simulate(times).makespan_ns
     triples = zip(times.forward_ns, times.backward_ns, times.later_ns, strict=True)
     _, exact = oracle.closed_form(
         times.microbatches,

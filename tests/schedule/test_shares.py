@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from hetopt.check.plan.schedule.meeting import Alone, ways_of
-from hetopt.check.plan.schedule.times import Times
-from hetopt.check.plan.schedule.times import simulate as checked
+from hetopt.check.plan.schedule.times import Times, last_ends
 from hetopt.schedule.closed_form import closed_form_ns
 from hetopt.schedule.shares import Share, SharedLinks, Sharing, sharing_of
 from hetopt.schedule.simulator import simulate
 from hetopt.schedule.times import PipelineTimes
+from tests.schedule.as_checked import makespan_of
 from tests.schedule.pipelines import pipeline
 
 if TYPE_CHECKING:
@@ -104,8 +104,8 @@ def drawn(rng: Random) -> tuple[PipelineTimes, Times, list[int]]:
     other = Times(
         schedule="1f1b",
         microbatches=q,
-        forward=forward,
-        backward=backward,
+        forward=(forward,),
+        backward=(backward,),
         transfer=transfer,
         occupancy=alone.together(),
         sync=times.sync_ns,
@@ -119,7 +119,9 @@ def test_simulator_and_checker_agree(seed: int) -> None:
     times, other, _ = drawn(Random(seed))
     simulation = simulate(times)
     assert other.occupancy == times.occupancy_ns
-    assert checked(other, times.warmups) == simulation.makespan_ns
+    ended = last_ends([other], times.warmups)
+    together = [end + g for end, g in zip(ended, times.sync_ns, strict=True)]
+    assert max(together) == makespan_of(times) == simulation.makespan_ns
     # Waiting for others never helps.
     bare = replace(times, sharing=None, occupancy_ns=other.alone.occupancy)  # type: ignore[union-attr]
     assert simulate(bare).makespan_ns <= simulation.makespan_ns

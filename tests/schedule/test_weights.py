@@ -9,11 +9,8 @@ from typing import Any
 
 import pytest
 
-from hetopt.check.plan.schedule import times as checked_times
-from hetopt.check.plan.schedule.times import Times
-from hetopt.check.plan.schedule.times import closed_form as checked_closed_form
-from hetopt.check.plan.schedule.times import simulate as checked_simulate
-from hetopt.check.plan.schedule.weights import split_bytes
+from hetopt.check.plan.pricing import split_bytes
+from hetopt.check.plan.schedule import run
 from hetopt.schedule import simulator
 from hetopt.schedule.closed_form import closed_form_ns
 from hetopt.schedule.events import BACKWARD, FORWARD, WEIGHT
@@ -23,6 +20,7 @@ from hetopt.schedule.simulator import simulate
 from hetopt.schedule.times import PipelineTimes
 from hetopt.schedule.weights import held_and_waiting, split_order
 from tests.oracle import weights as oracle
+from tests.schedule.as_checked import closed_form_of, makespan_of
 from tests.schedule.pipelines import Edge, Event, longest_paths
 
 
@@ -163,23 +161,13 @@ def test_every_stage_holds_as_many_as_there_are(p: int, q: int) -> None:
 @pytest.mark.parametrize("seed", range(80))
 def test_closed_form_and_simulation_are_those_of_the_checker(seed: int) -> None:
     times = split_pipeline(Random(seed))
-    checked = Times(
-        schedule="zb-h1",
-        microbatches=times.microbatches,
-        forward=times.forward_ns,
-        backward=times.backward_ns,
-        transfer=times.transfer_ns,
-        occupancy=times.occupancy_ns,
-        sync=times.sync_ns,
-        later=times.weight_ns,
-    )
-    assert checked_closed_form(checked, times.warmups) == closed_form_ns(times)
+    assert closed_form_of(times) == closed_form_ns(times)
     plain = simulate(times)
-    assert checked_simulate(checked, times.warmups) == plain.makespan_ns
+    assert makespan_of(times) == plain.makespan_ns
     with pytest.MonkeyPatch.context() as patch:
-        for module in (checked_times, simulator):
+        for module in (run, simulator):
             patch.setattr(module, "PAYS_FROM", 0)
-        assert checked_simulate(checked, times.warmups) == plain.makespan_ns
+        assert makespan_of(times) == plain.makespan_ns
         events = list(simulate(times).critical_path())
         assert events == list(plain.critical_path())
     _, exact = oracle.closed_form(

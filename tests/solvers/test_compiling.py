@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 #: A module with one small kernel, and the set that it is in here.
-_MODULE = "hetopt.check.plan.schedule.times"
+_MODULE = "hetopt.check.plan.schedule.run"
 _SET: Any = "small"
 
 

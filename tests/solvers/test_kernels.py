@@ -87,7 +87,7 @@ def test_every_kernel_is_in_one_set() -> None:
     in_sets = [name for each in KERNELS.values() for name in each.modules]
     assert len(in_sets) == len(set(in_sets))
     # Compiling these pays off within one run, or they are not called at all.
-    while_running = {"hetopt.schedule.events", "hetopt.check.plan.schedule.times"}
+    while_running = {"hetopt.schedule.events", "hetopt.check.plan.schedule.run"}
     assert found == {*in_sets, *while_running}
 
 

@@ -13,16 +13,13 @@ from typing import TYPE_CHECKING, NamedTuple
 from hetopt.base.words import counted
 from hetopt.check.plan.pricing import rows_of
 from hetopt.check.plan.schedule.schedules import STEPS
-from hetopt.check.plan.schedule.times import closed_form
 from hetopt.check.plan.several import ensure_own_table, several_findings
 from hetopt.cost.divided import by_length, sources_by_length
 from hetopt.problem.division import pins_fault
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from fractions import Fraction
+    from collections.abc import Iterator
 
-    from hetopt.check.plan.schedule.times import Times
     from hetopt.cost.table.table import CostTable
     from hetopt.plans.mix import Mix
     from hetopt.plans.plan import Pipeline, Plan
@@ -148,73 +145,3 @@ def _alone(
         replace(table, slices=tuple(slices)),
         replace(pipeline, microbatches=held, share=None, mix=None),
     )
-
-
-def closed_form_of(
-    each: Sequence[tuple[Times, int]], counts: Sequence[int]
-) -> Fraction:
-    """Return the closed form of a pipeline in nanoseconds, exactly.
-
-    Parameters
-    ----------
-    each
-        Times and micro-batches of each length, the longest first.
-    counts
-        Warm-ups per stage.
-    """
-    paces = []
-    for times, number in each:
-        one, two = (closed_form(replace(times, microbatches=q), counts) for q in (1, 2))
-        paces.append((number, two - one))
-    first = closed_form(replace(each[0][0], microbatches=1), counts)
-    return first - paces[0][1] + sum(number * pace for number, pace in paces)
-
-
-def last_ends_of(each: Sequence[tuple[Times, int]], counts: Sequence[int]) -> list[int]:
-    """Return the end of every stage's last pass, in nanoseconds.
-
-    Parameters
-    ----------
-    each, counts
-        See ``closed_form_of``.
-    """
-    order = [times for times, number in each for _ in range(number)]
-    p, q = len(counts), len(order)
-    # Arrival of each micro-batch's activations and gradients at each stage.
-    here: dict[tuple[bool, int, int], int] = {
-        (back, p - 1 if back else 0, m): 0 for back in (False, True) for m in range(q)
-    }
-    passes = [_passes(min(count, q), q) for count in counts]
-    free, ran = [0] * p, [0] * p
-    ready = {(back, b): 0 for back in (False, True) for b in range(p - 1)}
-    while any(ran[i] < len(passes[i]) for i in range(p)):
-        before = sum(ran)
-        for i in range(p):
-            while ran[i] < len(passes[i]):
-                back, m = passes[i][ran[i]]
-                if (back, i, m) not in here:
-                    break
-                times = order[m]
-                took = times.backward[i] if back else times.forward[i]
-                free[i] = max(free[i], here[back, i, m]) + took
-                ran[i] += 1
-                to = i - 1 if back else i + 1
-                if 0 <= to < p:
-                    b = min(i, to)
-                    start = max(free[i], ready[back, b])
-                    ready[back, b] = start + times.occupancy[b]
-                    here[back, to, m] = start + times.transfer[b]
-        if sum(ran) == before:
-            msg = f"warm-ups {tuple(counts)} block each other"
-            raise ValueError(msg)
-    return free
-
-
-def _passes(warm: int, q: int) -> list[tuple[bool, int]]:
-    """Return the passes of a stage: whether it is a backward, and its micro-batch."""
-    listed = [(False, m) for m in range(warm)]
-    for m in range(q):
-        listed.append((True, m))
-        if warm + m < q:
-            listed.append((False, warm + m))
-    return listed

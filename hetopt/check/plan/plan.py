@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING
 
 from hetopt.base.words import counted
 from hetopt.check.plan.lengths import (
-    closed_form_of,
-    last_ends_of,
     length_findings,
     one_length_each,
 )
@@ -18,7 +16,7 @@ from hetopt.check.plan.packing import packing_findings
 from hetopt.check.plan.pricing import PricedStages, rows_of
 from hetopt.check.plan.rules import mesh_findings, pin_findings, table_findings
 from hetopt.check.plan.schedule.schedules import STEPS
-from hetopt.check.plan.schedule.times import Times, closed_form, last_ends, simulate
+from hetopt.check.plan.schedule.times import Times, closed_form, last_ends
 from hetopt.check.plan.several import parts_of, several_findings, together
 from hetopt.check.plan.units import PricedUnits, unit_findings
 from hetopt.cost.table.ticks import LONGEST_NS, LONGEST_S, TICK_S
@@ -86,14 +84,13 @@ def check_plan(
     if len(plan.pipelines) > 1:
         parts = parts_of(problem, table, plan)
         priced = _sound_parts(parts, plan, principles)
-        ran = [
-            (last_ends(each.times, each.warmups), each.times.sync) for each in priced
-        ]
-        simulated = together(plan, ran)
     else:
         priced = [_sound(problem, table, plan, principles)]
-        simulated = simulate(priced[0].times, priced[0].warmups)
-    closed = max(closed_form(each.times, each.warmups) for each in priced)
+    simulated = together(
+        plan,
+        [(last_ends([each.times], each.warmups), each.times.sync) for each in priced],
+    )
+    closed = max(closed_form([each.times], each.warmups) for each in priced)
     _ensure_short(closed, simulated)
     return CheckedPlan(
         closed_form_s=float(closed * _TICK),
@@ -151,11 +148,11 @@ def _checked_lengths(
         times = {tokens: stage_times(*own) for tokens, own in known.items()}
         sync = times[min(times)].sync
         each = [
-            (replace(times[tokens], sync=sync), -(-n // mix.per_microbatch))
+            replace(times[tokens], sync=sync, microbatches=-(-n // mix.per_microbatch))
             for tokens, n in mix.sequences.items()
         ]
-        closed.append(closed_form_of(each, sound.warmups))
-        ran.append((last_ends_of(each, sound.warmups), sync))
+        closed.append(closed_form(each, sound.warmups))
+        ran.append((last_ends(each, sound.warmups), sync))
         memory += sound.memory_bytes
     if findings:
         raise CheckError(findings)

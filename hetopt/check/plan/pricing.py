@@ -2,28 +2,40 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from hetopt.check.plan.rules import pin_findings
-from hetopt.check.plan.schedule.chunks import Rounds, most_held
-from hetopt.check.plan.schedule.folding import Folded, pair_bytes
 from hetopt.check.plan.schedule.meeting import Alone, ways_of
+from hetopt.check.plan.schedule.orders import most_held
 from hetopt.check.plan.schedule.schedules import STEPS
 from hetopt.check.plan.schedule.times import Times, warmups
-from hetopt.check.plan.schedule.weights import split_bytes
 from hetopt.problem.training.choices import RESHARDING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from hetopt.check.plan.schedule.folding import Step
     from hetopt.cost.table.cluster import ClusterTable
     from hetopt.cost.table.slice import TableSlice
     from hetopt.cost.table.table import CostTable
     from hetopt.plans.plan import Pipeline
     from hetopt.problem.problem import Problem
+
+
+def split_bytes(kept: int, waits: int, warm: int, p: int, q: int) -> int:
+    """Return the bytes that one unit of a stage holds if gradients of weights wait.
+
+    Parameters
+    ----------
+    kept, waits
+        Bytes of a micro-batch until B, and from then on until w.
+    warm
+        Forwards before its first backward.
+    """
+    before = min(warm, q)
+    # While B runs, one of these may already hold what waits for w.
+    return before * max(kept, waits) + (min(p, q) - before) * waits
 
 
 def rows_of(
@@ -100,129 +112,93 @@ class PricedStages:
         return cut, self._layout(len(self.rows) - 1), self._layout(0)
 
     def _times(self) -> Times:
-        p = len(self.rows)
-        forward, backward, sync = [], [], []
-        later: list[int] = []
-        for i in range(p):
-            own, k = self._costs(i)
-            kinds = self._kinds(i)
-            forward.append(sum(int(own.forward_ns[k, kind]) for kind in kinds))
-            backward.append(sum(int(own.backward_ns[k, kind]) for kind in kinds))
-            if own.weight_ns is not None:
-                later.append(sum(int(own.weight_ns[k, kind]) for kind in kinds))
-            units = sum(int(own.sync_unit_ns[k, kind]) for kind in kinds)
-            sync.append(int(own.sync_ns[k]) + units)
-        tied = self.slice.tied_ns
-        if tied is not None and p > 1:
-            extra = int(tied[self._layout(0), self._layout(p - 1)])
+        p, part, schedule = len(self.rows), self.slice, self.problem.training.schedule
+        sync = [self._sync(i) for i in range(p)]
+        if part.tied_ns is not None and p > 1:
+            extra = int(part.tied_ns[self._layout(0), self._layout(p - 1)])
             sync[0] += extra
             sync[-1] += extra
         cuts = [self._boundary(i) for i in range(p - 1)]
-        clusters = [cluster for cluster, _ in self.rows]
-        alone = Alone(
-            in_phases=STEPS[self.problem.training.schedule].all_first,
-            occupancy=tuple(int(self.slice.occupancy_ns[cut]) for cut in cuts),
-            ways=ways_of(self.slice, clusters),
-        )
+        around = [cluster for cluster, _ in self.rows]
         if self.table.way_back is not None:
-            return self._times_of_chunks(cuts, forward, backward, sync)
-        return Times(
-            schedule=self.problem.training.schedule,
-            microbatches=self.pipeline.microbatches,
-            forward=tuple(forward),
-            backward=tuple(backward),
-            transfer=tuple(int(self.slice.transfer_ns[cut]) for cut in cuts),
-            occupancy=alone.together(),
-            sync=tuple(sync),
-            alone=alone if any(alone.ways) else None,
-            later=None if self.table.pairs else tuple(later) or None,
-            folded=self._folded() if self.table.pairs else None,
+            cuts.append(self._way_back(self.table.way_back))
+            around.append(around[0])
+        alone = Alone(
+            in_phases=STEPS[schedule].all_first,
+            occupancy=tuple(int(part.occupancy_ns[cut]) for cut in cuts),
+            ways=ways_of(part, around),
         )
+        occupancy = alone.together()
+        if self.table.way_back is not None:
+            # the closed form counts links and uplinks twice, shared or not
+            every = ways_of(part, around, meeting=False)
+            occupancy = tuple(
+                max([omega, *(2 * way.keeps for way in ways)])
+                for omega, ways in zip(alone.occupancy, every, strict=True)
+            )
+        times = Times(
+            schedule=schedule,
+            microbatches=self.pipeline.microbatches,
+            forward=self._by_chunk("forward_ns"),
+            backward=self._by_chunk("backward_ns"),
+            weight=self._by_chunk("weight_ns") if STEPS[schedule].splits else (),
+            transfer=tuple(int(part.transfer_ns[cut]) for cut in cuts),
+            occupancy=occupancy,
+            sync=tuple(sync),
+            alone=alone,
+        )
+        if self.table.pairs is None:
+            return times
+        entries = [self._folded(i) for i in range(p)]
+        handed, filled = zip(*entries, strict=True)
+        return replace(times, handed=handed, filled=filled)
+
+    def _sync(self, i: int) -> int:
+        """Return the stage's g without tied embeddings."""
+        own, k = self._costs(i)
+        units = sum(int(own.sync_unit_ns[k, kind]) for kind in self._kinds(i))
+        return int(own.sync_ns[k]) + units
 
     def _pair(self, kind: int) -> tuple[int, int]:
         """Return the kinds of the two model units that a paired kind stands for."""
         assert self.table.pairs is not None
         return self.table.pairs[kind - len(self.table.kinds)]
 
-    def _folded(self) -> Folded:
-        """Return the times of folded stages, from the units of their pairs."""
-        took, between, fill = [], [], []
-        for i in range(len(self.rows)):
-            own, k = self._costs(i)
-            assert own.weight_ns is not None
-            forward, backward, weight = own.forward_ns, own.backward_ns, own.weight_ns
-            spent: dict[Step, int] = defaultdict(int)
-            between.append(0)
-            fill.append(0)
-            for kind in self._kinds(i):
-                f = b = w = 0
-                for up, unit in enumerate(self._pair(kind)):
-                    spent["forward", bool(up)] += int(forward[k, unit])
-                    later, back = int(weight[k, unit]), int(backward[k, unit])
-                    spent["weight", bool(up)] += later
-                    spent["backward", bool(up)] += back - later
-                    f, b, w = f + int(forward[k, unit]), b + back - later, w + later
-                between[-1] += max(f, b)
-                fill[-1] += max(-(-b // 2), b - w, f - b // 2)
-            took.append(spent)
-        return Folded(tuple(took), tuple(between), tuple(fill))
-
-    def _times_of_chunks(
-        self,
-        cuts: list[tuple[int, int, int]],
-        forward: list[int],
-        backward: list[int],
-        sync: list[int],
-    ) -> Times:
-        """Return the times of stages of several chunks.
-
-        Parameters
-        ----------
-        cuts
-            All boundaries but the way back.
-        forward, backward, sync
-            Times of every stage.
-        """
-        p, chunks = len(self.rows), self.table.chunks
-        assert self.table.way_back is not None
-        every = [*cuts, self._way_back(self.table.way_back)]
-        around = [cluster for cluster, _ in (*self.rows, self.rows[0])]
-        occupancy = [int(self.slice.occupancy_ns[cut]) for cut in every]
-        # the closed form counts links and uplinks twice, whether they are shared or not
-        twice = [
-            max([alone, *(2 * way.keeps for way in ways)])
-            for alone, ways in zip(
-                occupancy, ways_of(self.slice, around, meeting=False), strict=True
-            )
-        ]
-        transfer = [int(self.slice.transfer_ns[cut]) for cut in every]
-        rounds = Rounds(
-            chunks=chunks,
-            back=(transfer[-1], twice[-1]),
-            first=self._end_times(0),
-            last=self._end_times(p - 1),
-            occupancy=tuple(occupancy),
-            ways=ways_of(self.slice, around),
-        )
-        return Times(
-            schedule=self.problem.training.schedule,
-            microbatches=self.pipeline.microbatches,
-            forward=tuple(forward),
-            backward=tuple(backward),
-            transfer=tuple(transfer[:-1]),
-            occupancy=tuple(twice[:-1]),
-            sync=tuple(sync),
-            rounds=rounds,
+    def _by_chunk(self, column: str) -> tuple[tuple[int, ...], ...]:
+        """Return the times of passes of one kind, by chunk and stage."""
+        chunks = self.table.chunks if self.table.pairs is None else 2
+        return tuple(
+            tuple(self._pass_ns(column, chunk, i) for i in range(len(self.rows)))
+            for chunk in range(chunks)
         )
 
-    def _end_times(self, i: int) -> tuple[int, int]:
-        """Return v times the table's times of the stage's units outside the body."""
+    def _pass_ns(self, column: str, chunk: int, i: int) -> int:
         own, k = self._costs(i)
-        kinds = [kind for kind in self._kinds(i) if not self.table.body[kind]]
-        return (
-            self.table.chunks * sum(int(own.forward_ns[k, kind]) for kind in kinds),
-            self.table.chunks * sum(int(own.backward_ns[k, kind]) for kind in kinds),
-        )
+        spent, v = 0, self.table.chunks
+        for kind in self._kinds(i):
+            unit, times = kind, 1
+            if self.table.pairs is not None:
+                unit = self._pair(kind)[chunk]
+            elif v > 1 and not self.table.body[kind]:
+                # The table spreads its time over all chunks, but one holds it.
+                times = v if chunk == (0 if i == 0 else v - 1) else 0
+            spent += times * int(getattr(own, column)[k, unit])
+        return spent
+
+    def _folded(self, i: int) -> tuple[int, int]:
+        """Return what a folded stage adds to windows before it and to the fill."""
+        own, k = self._costs(i)
+        assert own.weight_ns is not None
+        handed = filled = 0
+        for kind in self._kinds(i):
+            f, both, w = (
+                sum(int(each[k, unit]) for unit in self._pair(kind))
+                for each in (own.forward_ns, own.backward_ns, own.weight_ns)
+            )
+            b = both - w
+            handed += max(f, b)
+            filled += max(-(-b // 2), b - w, f - b // 2)
+        return handed, filled
 
     def _activations(self, i: int, kind: int) -> int:
         """Return the bytes of a unit's activations in flight, with what waits for w."""
@@ -233,8 +209,16 @@ class PricedStages:
         waits, p = int(own.weight_bytes[k, kind]), len(self.rows)
         q = self.pipeline.microbatches
         if self.table.pairs is not None:
-            held = p, q, self.warmups[i], not self.table.body[kind]
-            return pair_bytes(own, k, self._pair(kind), held)
+            down, up = (
+                max(int(own.activation_bytes[k, unit]), int(own.weight_bytes[k, unit]))
+                for unit in self._pair(kind)
+            )
+            if not self.table.body[kind]:
+                # The first stage runs B and w of the head directly after its forward.
+                return min(2 * p, q) * down + up
+            # At most 2 p passes, of the first chunk at most those that it runs ahead.
+            ahead = min(self.warmups[i], q) - p
+            return p * (down + up) + ahead * max(down - up, 0)
         return split_bytes(each, waits, self.warmups[i], p, q)
 
     def _held(self, i: int, kind: int) -> int:

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 from hetopt.base.words import counted
 from hetopt.check.plan.packing import most_stages
-from hetopt.check.plan.schedule.chunks import units_of_chunk
 from hetopt.problem.training.choices import RECOMPUTE
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Sequence
 
     from hetopt.cost.table.table import CostTable
     from hetopt.plans.strategy import Strategy
     from hetopt.problem.cluster.cluster import Cluster
+    from hetopt.problem.model.model import Model
     from hetopt.problem.problem import Problem
     from hetopt.problem.training.pins import Domain
 
@@ -152,7 +152,7 @@ def table_findings(problem: Problem, table: CostTable) -> Iterator[str]:
                 f"table: {placed} pairs of units, the model has "
                 f"{counted(whole, 'unit')}"
             )
-    elif (units := units_of_chunk(problem.model, body, chunks)) is None or (
+    elif (units := _units_of_chunk(problem.model, body, chunks)) is None or (
         len(table.units) != len(units)
     ):
         model = "no equal chunks" if units is None else f"{len(units)}"
@@ -174,6 +174,23 @@ def table_findings(problem: Problem, table: CostTable) -> Iterator[str]:
                 f"table: {usable} usable bytes on {cluster.name!r}, the problem "
                 f"leaves {int(limit)} after overhead and reserve"
             )
+
+
+def _units_of_chunk(model: Model, body: Sequence[str], chunks: int) -> list[str] | None:
+    """Return the units of one chunk of the model; None if it has no v equal chunks.
+
+    Parameters
+    ----------
+    body
+        Kinds of units that belong to transformer layers.
+    """
+    inner = [kind for kind in model.units if kind in body]
+    length = len(inner) // chunks
+    if inner[:length] * chunks != inner:
+        return None
+    first = model.units.index(inner[0])
+    ends = model.units[:first], model.units[first + len(inner) :]
+    return [*ends[0], *inner[:length], *ends[1]]
 
 
 def _capacity_findings(

@@ -155,8 +155,8 @@ class PricedUnits:
         return Times(
             schedule=self.problem.training.schedule,
             microbatches=self.pipeline.microbatches,
-            forward=tuple(forward),
-            backward=tuple(backward),
+            forward=(tuple(forward),),
+            backward=(tuple(backward),),
             transfer=total("transfer_ns"),
             occupancy=total("occupancy_ns"),
             sync=tuple(sync),

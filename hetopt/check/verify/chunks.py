@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from hetopt.check.plan.schedule.chunks import most_held
 from hetopt.check.plan.schedule.meeting import ways_of
+from hetopt.check.plan.schedule.orders import most_held
 from hetopt.check.plan.schedule.schedules import STEPS
 from hetopt.check.verify.fills import NEVER
 from hetopt.check.verify.weights import both_chunks_at_rest, waiting_at_rest

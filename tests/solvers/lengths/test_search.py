@@ -176,7 +176,8 @@ def least(problem: Problem, parts: dict[int, Part]) -> dict[Counts, Fraction]:
                 for n in own:
                     at = [
                         closed_form(
-                            replace(times[n], sync=sync, microbatches=q), sound.warmups
+                            [replace(times[n], sync=sync, microbatches=q)],
+                            sound.warmups,
                         )
                         for q in (1, 2)
                     ]

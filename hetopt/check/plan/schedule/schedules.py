@@ -5,7 +5,14 @@ It shares nothing with ``hetopt.schedule``, so that an error in one of them is f
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+from hetopt.check.plan.schedule import orders
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hetopt.check.plan.schedule.orders import Pass, Position
 
 
 class Steps(NamedTuple):
@@ -29,12 +36,13 @@ class Steps(NamedTuple):
         Consecutive transfers per micro-batch that both stages of a boundary wait for:
         1 for an exchange, 2 for there and back; 0 if stages compute meanwhile.
     interleaved
-        Whether stages hold several chunks (``check.plan.schedule.chunks``).
+        Whether stages hold several chunks, each of which begins on the first stage.
     splits
-        Whether gradients of weights run later (``check.plan.schedule.weights``).
+        Whether gradients of weights run later.
     folded
-        Whether stages hold two chunks, the second on the way back
-        (``check.plan.schedule.folding``).
+        Whether stages hold two chunks, the second on the way back.
+    order
+        The passes of a stage.
     """
 
     inside: int
@@ -47,6 +55,7 @@ class Steps(NamedTuple):
     interleaved: bool = False
     splits: bool = False
     folded: bool = False
+    order: Callable[[Position], list[Pass]] = orders.one_by_one
 
     @property
     def mixes(self) -> bool:
@@ -82,14 +91,20 @@ class Steps(NamedTuple):
 
 STEPS = {
     "1f1b": Steps(inside=1, across=1, most=1),
-    "1f1b-batched": Steps(inside=1, across=1, most=1, blocking=1),
-    "1f1b-blocking": Steps(inside=1, across=1, most=1, blocking=2),
+    "1f1b-batched": Steps(inside=1, across=1, most=1, blocking=1, order=orders.batched),
+    "1f1b-blocking": Steps(
+        inside=1, across=1, most=1, blocking=2, order=orders.blocking
+    ),
     "eager-1f1b": Steps(inside=2, across=2, most=2),
     "virtual-1f1b": Steps(inside=1, across=2, most=1),
     "h-1f1b": Steps(inside=1, across=1, most=3, parts=20),
-    "interleaved-1f1b": Steps(inside=2, across=2, most=2, interleaved=True),
-    "zb-h1": Steps(inside=1, across=1, most=1, splits=True),
-    "zb-v": Steps(inside=1, across=1, most=1, splits=True, folded=True),
+    "interleaved-1f1b": Steps(
+        inside=2, across=2, most=2, interleaved=True, order=orders.in_groups
+    ),
+    "zb-h1": Steps(inside=1, across=1, most=1, splits=True, order=orders.weights_later),
+    "zb-v": Steps(
+        inside=1, across=1, most=1, splits=True, folded=True, order=orders.folded
+    ),
     "gpipe": Steps(inside=0, across=0, most=0, all_first=True),
     "auto": Steps(inside=0, across=0, most=0, free=True),
 }

@@ -8,75 +8,76 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import pairwise, product
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from hetopt.base.compiled import FITS, PAYS_FROM, as_written, kernel
-from hetopt.check.plan.schedule.chunks import (
-    Rounds,
-    order,
-    simulate_rounds,
-    warm_passes,
-)
-from hetopt.check.plan.schedule.folding import (
-    Folded,
-    folded_closed_form,
-    simulate_folded,
-    warm_ups,
-)
-from hetopt.check.plan.schedule.meeting import Alone
-from hetopt.check.plan.schedule.meeting_stages import Durations, simulate_blocking
+from hetopt.check.plan.schedule import orders, run
+from hetopt.check.plan.schedule.orders import BACKWARD, FORWARD, WEIGHT, Position
+from hetopt.check.plan.schedule.run import Work
 from hetopt.check.plan.schedule.schedules import STEPS
-from hetopt.check.plan.schedule.weights import split_closed_form, split_passes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from typing import Any
+    from collections.abc import Hashable, Sequence
 
+    from hetopt.check.plan.schedule.meeting import Alone
+    from hetopt.check.plan.schedule.run import Place
     from hetopt.problem.training.choices import ScheduleName
+
+    #: Of every chunk the times on all stages.
+    ByChunk = tuple[tuple[int, ...], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Times:
     """Times in whole nanoseconds: p stages, p - 1 boundaries, q micro-batches.
 
+    The closed form counts *periods*: passes if chunks are interleaved, otherwise
+    micro-batches.
+
     Attributes
     ----------
+    forward, backward, weight
+        Of one micro-batch. ``weight`` is the part of ``backward`` that runs later,
+        gradients of weights; empty if none does.
+    transfer, occupancy
+        Of every boundary in one direction, for a period. If chunks are interleaved,
+        those of the way back are last. Occupancy is as the closed form counts it.
     alone
         Links and uplinks that boundaries share, and omega without sharing; None if
         nothing is shared.
-    rounds
-        Further times if stages hold several chunks; forward and backward are then of
-        one pass, the mean over the chunks.
-    later
-        The part of the backward times that is gradients of weights, which run later;
-        None if none do, and if stages are folded.
-    folded
-        Times of folded stages; all other times are then of both chunks together.
+    handed, filled
+        What a stage adds to a window that begins before it, and to the fill; None: tau
+        less w, and less 2 w.
     """
 
     schedule: ScheduleName
     microbatches: int
-    forward: tuple[int, ...]
-    backward: tuple[int, ...]
+    forward: ByChunk
+    backward: ByChunk
+    weight: ByChunk = ()
     transfer: tuple[int, ...]
     occupancy: tuple[int, ...]
     sync: tuple[int, ...]
     alone: Alone | None = None
-    rounds: Rounds | None = None
-    later: tuple[int, ...] | None = None
-    folded: Folded | None = None
+    handed: tuple[int, ...] | None = None
+    filled: tuple[int, ...] | None = None
 
     @property
-    def passes(self) -> int:
-        """How many forwards every stage runs."""
-        return self.microbatches * (1 if self.rounds is None else self.rounds.chunks)
+    def periods(self) -> int:
+        """How many periods a micro-batch takes."""
+        return len(self.forward) if STEPS[self.schedule].interleaved else 1
 
     @property
     def both(self) -> tuple[int, ...]:
-        """Forward plus backward of every stage."""
-        return tuple(f + b for f, b in zip(self.forward, self.backward, strict=True))
+        """Tau of every stage: all that it computes in a period, on average."""
+        every = zip(*self.forward, *self.backward, strict=True)
+        return tuple(sum(own) // self.periods for own in every)
+
+    def without(self, part: int) -> tuple[int, ...]:
+        """Return tau of every stage less ``part`` times w."""
+        later = self.weight or [[0] * len(self.sync)]
+        pairs = zip(self.both, *later, strict=True)
+        return tuple(tau - part * sum(w) for tau, *w in pairs)
 
 
 def warmups(
@@ -91,17 +92,13 @@ def warmups(
     epsilon
         As of ``Steps.between``.
     """
-    steps = STEPS[times.schedule]
+    steps, p = STEPS[times.schedule], len(clusters)
     if steps.all_first:
-        return (times.microbatches,) * len(clusters)
-    if times.rounds is not None:
-        p = len(clusters)
-        return tuple(warm_passes(p, i, times.rounds.chunks) for i in range(p))
-    if times.folded is not None:
-        return tuple(warm_ups(len(clusters), i) for i in range(len(clusters)))
+        return (times.microbatches,) * p
     slowest = max(*times.both, *times.transfer, 0)
-    counts = [1]
-    for i in reversed(range(len(clusters) - 1)):
+    # With several chunks every stage is another p passes ahead for each but one.
+    counts = [1 + (len(times.forward) - 1) * p]
+    for i in reversed(range(p - 1)):
         crosses = clusters[i] != clusters[i + 1]
         step = steps.between(
             times.transfer[i], slowest, crosses=crosses, epsilon=epsilon
@@ -110,272 +107,137 @@ def warmups(
     return tuple(reversed(counts))
 
 
-def closed_form(times: Times, counts: Sequence[int]) -> Fraction:
-    """Return the closed form in nanoseconds, exactly (MODEL.md section 4)."""
-    slowest = max(times.occupancy, default=0)
-    if times.folded is not None:
-        steps = times.microbatches - 1
-        return folded_closed_form(
-            times.folded, times.transfer, slowest, times.sync, steps
-        )
-    if times.later is not None:
-        return split_closed_form(
-            times.both,
-            times.later,
-            times.transfer,
-            slowest,
-            times.sync,
-            times.microbatches - 1,
-        )
-    fill = sum(times.both) + 2 * sum(times.transfer) + max(times.sync)
-    rule = STEPS[times.schedule]
-    if rule.all_first or (rule.free and min(counts) >= times.microbatches):
-        steady = Fraction(max(*times.forward, slowest) + max(*times.backward, slowest))
-    elif rule.blocking:
-        kappa = [0, *times.transfer, 0]
-        busy = [
-            both + rule.blocking * (kappa[i] + kappa[i + 1])
-            for i, both in enumerate(times.both)
-        ]
-        steady = Fraction(max(*busy, slowest))
-    else:
-        steady = Fraction(max(*times.both, slowest))
-        for i in range(len(counts)):
-            length = times.both[i]
-            for k in range(i + 1, len(counts)):
-                length += 2 * times.transfer[k - 1] + times.both[k]
-                steady = max(steady, Fraction(length, counts[i] - counts[k] + 1))
-    late = Fraction(0)
-    if (rounds := times.rounds) is not None:
-        p, v = len(counts), rounds.chunks
-        longest = sum(times.both) + 2 * (sum(times.transfer) + rounds.back[0])
-        kept = Fraction((v - 1) * rounds.back[1], v)
-        steady = max(steady, Fraction(longest, 2 * p), kept)
-        late = (v - 1) * max(late, longest - p * steady)
-    return fill + (times.passes - 1) * steady + late
-
-
-def simulate(times: Times, counts: Sequence[int]) -> int:
-    """Return the simulated iteration time: the latest end of a stage's g, in ns.
+def closed_form(each: Sequence[Times], counts: Sequence[int]) -> Fraction:
+    """Return the closed form in nanoseconds, exactly (MODEL.md section 4).
 
     Parameters
     ----------
+    each
+        Times of the micro-batches of each length, the longest first.
     counts
-        Warm-ups per stage, not increasing along the pipeline.
+        Warm-ups per stage.
     """
-    ended = last_ends(times, counts)
-    return max(end + g for end, g in zip(ended, times.sync, strict=True))
+    times, p = each[0], len(counts)
+    periods = [_period(own, counts) for own in each]
+    filled = times.filled or times.without(2)
+    fill = sum(filled) + 2 * sum(times.transfer[: p - 1])
+    ends = zip(times.sync, times.both, filled, strict=True)
+    end = max(g + tau - early for g, tau, early in ends)
+    late = Fraction(0)
+    if STEPS[times.schedule].interleaved:
+        late = _round(times) - p * periods[0]
+        late = (times.periods - 1) * max(late, Fraction(0))
+    pairs = zip(each, periods, strict=True)
+    paced = sum(own.microbatches * own.periods * period for own, period in pairs)
+    return fill + paced - periods[0] + late + end
 
 
-def last_ends(times: Times, counts: Sequence[int]) -> list[int]:
+def _round(times: Times) -> int:
+    """Return the time of a micro-batch through a chunk of each stage, and back."""
+    return sum(times.both) + 2 * sum(times.transfer)
+
+
+def _period(times: Times, counts: Sequence[int]) -> Fraction:
+    """Return lambda, or what takes its place if all forwards come first."""
+    p, tau, rule = len(counts), times.both, STEPS[times.schedule]
+    kappa, slowest = times.transfer[: p - 1], max(times.occupancy[: p - 1], default=0)
+    if rule.all_first or (rule.free and min(counts) >= times.microbatches):
+        phases = times.forward[0], times.backward[0]
+        return Fraction(sum(max(*own, slowest) for own in phases))
+    if rule.blocking:
+        sides = zip(tau, (0, *kappa), (*kappa, 0), strict=True)
+        busy = (both + rule.blocking * (up + down) for both, up, down in sides)
+        return Fraction(max(*busy, slowest))
+    handed, steady = times.handed or times.without(1), Fraction(max(*tau, slowest))
+    for i in range(p):
+        length = tau[i]
+        for k in range(i + 1, p):
+            length += 2 * kappa[k - 1] + handed[k]
+            steady = max(steady, Fraction(length, counts[i] - counts[k] + 1))
+    if rule.interleaved:
+        v = times.periods
+        kept = Fraction((v - 1) * times.occupancy[-1], v)
+        steady = max(steady, Fraction(_round(times), 2 * p), kept)
+    return steady
+
+
+def last_ends(each: Sequence[Times], counts: Sequence[int]) -> list[int]:
     """Return the end of every stage's last pass, in nanoseconds.
 
     Every stage runs its passes in the schedule's order, each as soon as the pass
-    before it has ended and its input is there. The two directions of a boundary do not
-    affect each other; a transfer starts at least one occupancy after the previous one
-    and arrives one transfer time later.
+    before it has ended and its input is there. A transfer starts at least one occupancy
+    after the one before it in its direction, and arrives one transfer time later.
 
     Parameters
     ----------
-    counts
-        As in ``simulate``.
+    each, counts
+        As for ``closed_form``; the longest micro-batches run first.
+
+    Raises
+    ------
+    ValueError
+        Stages wait for each other.
     """
-    p, q = len(counts), times.microbatches
-    if times.rounds is not None:
-        return _simulate_rounds(times, times.rounds, counts)
-    warm = [min(count, q) for count in counts]
-    if times.folded is not None:
-        alone = times.alone or _nothing_met(times)
-        return simulate_folded(times.folded, times.transfer, alone, q)
-    if chi := STEPS[times.schedule].blocking:
-        passes = Durations(times.forward, times.backward, times.transfer, q)
-        return simulate_blocking(passes, counts, chi)
-    if times.alone is not None:
-        return _simulate_together(times, warm)
-    later = list(times.later or [0] * p)
-    durations = [
-        list(times.forward),
-        [backward - w for backward, w in zip(times.backward, later, strict=True)],
-        [*times.transfer, 0],
-        [*times.occupancy, 0],
-        later,
-    ]
-    sequential = q * (sum(times.both) + 2 * sum(times.transfer))
-    if p * q >= PAYS_FROM and sequential < FITS:
-        clocks = np.zeros((6, p), np.int64)
-        inboxes = np.zeros((2, p, q), np.int64)
-        blocked = not _run(np.array(warm), np.array(durations), inboxes, clocks)
-        free: list[int] = clocks[0].tolist()
-    else:
-        free = [0] * p
-        nothing_yet = [[[0] * q for _ in range(p)] for _ in range(2)]
-        rest = [[0] * p for _ in range(5)]
-        blocked = not as_written(_run)(warm, durations, nothing_yet, [free, *rest])
-    if blocked:
+    p, v, steps = len(counts), len(each[0].forward), STEPS[each[0].schedule]
+    lengths = [n for n, times in enumerate(each) for _ in range(times.microbatches)]
+    works: dict[Place, Work] = {}
+    for n, times in enumerate(each):
+        for i, chunk in product(range(p), range(v)):
+            backward = times.backward[chunk][i]
+            if times.weight:
+                works[WEIGHT, i, chunk, n] = Work(times.weight[chunk][i])
+                backward -= times.weight[chunk][i]
+            works[FORWARD, i, chunk, n] = Work(times.forward[chunk][i])
+            works[BACKWARD, i, chunk, n] = Work(backward)
+        (_add_messages if steps.blocking else _add_transfers)(works, times, n)
+    ended = run.last_ends(
+        [
+            steps.order(Position(i, p, len(lengths), v, count))
+            for i, count in enumerate(counts)
+        ],
+        works,
+        lengths,
+        p if steps.interleaved else 1,
+    )
+    if ended is None:
         msg = f"warm-ups {tuple(counts)} block each other"
         raise ValueError(msg)
-    return free
+    return ended
 
 
-def _simulate_rounds(times: Times, rounds: Rounds, counts: Sequence[int]) -> list[int]:
-    """Return the end of every stage's last pass if stages hold several chunks."""
-    p, q, v = len(counts), times.microbatches, rounds.chunks
-    durations = {}
-    for way, name in enumerate(("forward", "backward")):
-        means = times.backward if way else times.forward
-        for i, mean in enumerate(means):
-            ends = {0: rounds.first[way] * (i == 0)}
-            ends[v - 1] = rounds.last[way] * (i == p - 1)
-            rest = mean - sum(end // v for end in ends.values())
-            for chunk in range(v):
-                durations[name, i, chunk] = rest + ends.get(chunk, 0)
-    passes = [order(p, q, v, min(count, times.passes)) for count in counts]
-    transfer = [*times.transfer, rounds.back[0]]
-    return simulate_rounds(passes, durations, transfer, rounds)
+def _add_transfers(works: dict[Place, Work], times: Times, n: int) -> None:
+    """Add where the passes of the n-th length send their outputs."""
+    p, v, folded = len(times.sync), len(times.forward), STEPS[times.schedule].folded
+    # The way through the model: every other chunk of folded stages leads back.
+    path = [
+        (p - 1 - i if folded and chunk % 2 else i, chunk)
+        for chunk in range(v)
+        for i in range(p)
+    ]
+    # How many transfers of a period a boundary carries in one direction.
+    share = v // times.periods
+    for (i, chunk), (k, after) in pairwise(path):
+        if i == k:
+            continue
+        b, side = (min(i, k), k - i) if chunk == after else (p - 1, 1)
+        omega = times.alone.occupancy[b] if times.alone else times.occupancy[b]
+        for kind, source, to, sign in (
+            (FORWARD, (i, chunk), (k, after), side),
+            (BACKWARD, (k, after), (i, chunk), -side),
+        ):
+            keeps: dict[Hashable, int] = {(b, sign): omega // share}
+            for way in times.alone.ways[b] if times.alone else ():
+                keeps[way.place, sign * way.side] = way.keeps // share
+            took, kappa = works[kind, *source, n].took, times.transfer[b] // share
+            works[kind, *source, n] = Work(took, (kind, *to, n), kappa, keeps)
 
 
-def _simulate_together(times: Times, counts: Sequence[int]) -> list[int]:
-    """Return the end of every stage's last pass if transfers share links.
-
-    Transfers take turns: the one that is ready first goes first; of several,
-    activations before gradients, then upstream before downstream.
-
-    Parameters
-    ----------
-    counts
-        Warm-ups per stage, at most q, not increasing along the pipeline.
-    """
-    p, q = len(counts), times.microbatches
-    alone = times.alone or _nothing_met(times)
-    passes = [_passes(count, q) for count in counts]
-    took = [{"forward": f, "backward": b} for f, b in _paired(times)]
-    if times.later is not None:
-        passes = [split_passes(i, count, q) for i, count in enumerate(counts)]
-        for own, later in zip(took, times.later, strict=True):
-            own["weight"], own["backward"] = later, own["backward"] - later
-    ran, free = [0] * p, [0] * p
-    here: dict[tuple[str, int, int], int] = {}
-    for m in range(q):
-        here["forward", 0, m] = here["backward", p - 1, m] = 0
-        here |= {("weight", i, m): 0 for i in range(p)}
-    until: dict[object, int] = {}
-    waiting: list[tuple[int, int, int, int]] = []
-    while True:
-        for i in range(p):
-            while (
-                ran[i] < len(passes[i])
-                and (passes[i][ran[i]][0], i, passes[i][ran[i]][1]) in here
-            ):
-                name, m = passes[i][ran[i]]
-                free[i] = max(free[i], here[name, i, m]) + took[i][name]
-                ran[i] += 1
-                to = i + {"forward": 1, "backward": -1, "weight": p}[name]
-                if 0 <= to < p:
-                    waiting.append((free[i], 0 if name == "forward" else 1, i, m))
-        if not waiting:
-            return free
-        ready, gradients, i, m = min(waiting)
-        waiting.remove((ready, gradients, i, m))
-        b = i - gradients
-        sign = -1 if gradients else 1
-        kept: dict[object, int] = {(b, sign): alone.occupancy[b]}
-        kept |= {(way.place, sign * way.side): way.keeps for way in alone.ways[b]}
-        start = max([ready, *(until.get(key, 0) for key in kept)])
-        until |= {key: start + keeps for key, keeps in kept.items()}
-        arrives = start + times.transfer[b]
-        if gradients:
-            here["backward", i - 1, m] = arrives
-        else:
-            here["forward", i + 1, m] = arrives
-
-
-def _nothing_met(times: Times) -> Alone:
-    """Return the boundaries' data if nothing is shared."""
-    ways = ((),) * len(times.transfer)
-    return Alone(in_phases=False, occupancy=times.occupancy, ways=ways)
-
-
-def _paired(times: Times) -> Iterator[tuple[int, int]]:
-    """Yield forward and backward time of every stage."""
-    return zip(times.forward, times.backward, strict=True)
-
-
-def _passes(warm: int, q: int) -> list[tuple[str, int]]:
-    """Return F_1..F_w, B_1, F_w+1, B_2, ... of one stage."""
-    listed = [("forward", m) for m in range(warm)]
-    for m in range(q):
-        listed.append(("backward", m))
-        if warm + m < q:
-            listed.append(("forward", warm + m))
-    return listed
-
-
-# One long loop, so that it can be compared with MODEL.md section 4.
-@kernel
-def _run(warm: Any, durations: Any, inboxes: Any, clocks: Any) -> bool:
-    """Run all passes; return False if they deadlock.
-
-    Uncompiled it takes nested lists of Python integers, compiled it takes arrays.
-
-    Parameters
-    ----------
-    warm
-        Warm-ups of every stage, at most q.
-    durations
-        By stage: forward, backward, transfer and occupancy of the boundary after it
-        (0 for the last stage), and gradients of weights. Stage i, from 0, runs those of
-        a micro-batch after the backward of the i-th following one, and the remaining
-        ones at the end; shape (5, p).
-    inboxes
-        Zeros; holds when activations and gradients reach a stage; shape (2, p, q).
-    clocks
-        Zeros; holds when every stage is free again, how many passes it has run, when
-        its boundary is ready for the next activations and gradients, and how many of
-        each have been sent to it; shape (6, p).
-    """
-    forward, backward, transfer, occupancy, weight = (
-        durations[0], durations[1], durations[2], durations[3], durations[4]
-    )  # fmt: skip
-    activations, gradients = inboxes[0], inboxes[1]
-    free, ran, down, up = clocks[0], clocks[1], clocks[2], clocks[3]
-    active, grads = clocks[4], clocks[5]
-    p, q = len(warm), len(activations[0])
-    active[0] = grads[p - 1] = q
-    left = 2 * p * q
-    while left:
-        before = left
-        for i in range(p):
-            while ran[i] < 2 * q:
-                # F_1..F_w, B_1, F_w+1, B_2, ..., and backwards when no forward is left
-                k, w = ran[i], warm[i]
-                m, is_backward = k, False
-                if k >= 2 * q - w:
-                    m, is_backward = k - q, True
-                elif k >= w:
-                    m, is_backward = (k - w) // 2, (k - w) % 2 == 0
-                    m += 0 if is_backward else w
-                if m >= (grads[i] if is_backward else active[i]):
-                    break
-                if is_backward:
-                    free[i] = max(free[i], gradients[i][m]) + backward[i]
-                    if i > 0:
-                        start = max(free[i], up[i - 1])
-                        up[i - 1] = start + occupancy[i - 1]
-                        gradients[i - 1][m] = start + transfer[i - 1]
-                        grads[i - 1] += 1
-                    if m >= i:
-                        free[i] += weight[i]
-                    if m == q - 1:
-                        free[i] += min(i, q) * weight[i]
-                else:
-                    free[i] = max(free[i], activations[i][m]) + forward[i]
-                    if i < p - 1:
-                        start = max(free[i], down[i])
-                        down[i] = start + occupancy[i]
-                        activations[i + 1][m] = start + transfer[i]
-                        active[i + 1] += 1
-                ran[i] += 1
-                left -= 1
-        if left == before:
-            return False
-    return True
+def _add_messages(works: dict[Place, Work], times: Times, n: int) -> None:
+    """Add the messages for which both stages of a boundary wait."""
+    for b, spent in enumerate(times.transfer):
+        for out, into, source, to in (
+            (orders.ACTIVATION_OUT, orders.ACTIVATION_IN, b, b + 1),
+            (orders.GRADIENT_OUT, orders.GRADIENT_IN, b + 1, b),
+        ):
+            works[out, source, 0, n] = Work(spent, (into, to, 0, n))
+            works[into, to, 0, n] = Work(spent, (out, source, 0, n))

@@ -9,12 +9,13 @@ import pytest
 from hypothesis import given, settings
 
 from hetopt.check import check_plan
-from hetopt.check.plan.schedule import times as checked_times
-from hetopt.check.plan.schedule.times import Times, closed_form, simulate, warmups
+from hetopt.check.plan.schedule import run
+from hetopt.check.plan.schedule.times import Times, closed_form, last_ends, warmups
 from hetopt.pricing.price import price
 from hetopt.schedule import simulator
 from tests.oracle import brute_force
 from tests.oracle.instances import make_instance
+from tests.schedule.as_checked import makespan_of
 from tests.schedule.pipelines import pipelines
 
 if TYPE_CHECKING:
@@ -48,8 +49,8 @@ def test_simulated_by_hand() -> None:
     times = Times(
         schedule="1f1b",
         microbatches=2,
-        forward=(3, 3),
-        backward=(4, 4),
+        forward=((3, 3),),
+        backward=((4, 4),),
         transfer=(2,),
         occupancy=(1,),
         sync=(5, 0),
@@ -57,38 +58,29 @@ def test_simulated_by_hand() -> None:
     counts = warmups(times, ("a", "a"))
     assert counts == (2, 1)
     # F1 0-3, F2 3-6 | F1 5-8, B1 8-12, F2 12-15, B2 15-19 | B1 14-18, B2 21-25
-    assert simulate(times, counts) == 30
-    assert closed_form(times, counts) == 14 + 4 + Fraction(18, 2) + 5
+    assert last_ends([times], counts) == [25, 19]
+    assert closed_form([times], counts) == 14 + 4 + Fraction(18, 2) + 5
 
 
 @settings(max_examples=100, deadline=None)
 @given(pipelines())
 def test_compiled_passes_end_as_plain_python_ones(drawn: PipelineTimes) -> None:
-    times = Times(
-        schedule=drawn.schedule,
-        microbatches=drawn.microbatches,
-        forward=drawn.forward_ns,
-        backward=drawn.backward_ns,
-        transfer=drawn.transfer_ns,
-        occupancy=drawn.occupancy_ns,
-        sync=drawn.sync_ns,
-    )
-    plain = simulate(times, drawn.warmups)
+    plain = makespan_of(drawn)
     assert plain == simulator.simulate(drawn).makespan_ns
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(checked_times, "PAYS_FROM", 0)
-        assert simulate(times, drawn.warmups) == plain
+        patch.setattr(run, "PAYS_FROM", 0)
+        assert makespan_of(drawn) == plain
 
 
 def test_a_blocked_pipeline_is_an_error() -> None:
     times = Times(
         schedule="1f1b",
         microbatches=2,
-        forward=(1, 1),
-        backward=(1, 1),
+        forward=((1, 1),),
+        backward=((1, 1),),
         transfer=(0,),
         occupancy=(0,),
         sync=(0, 0),
     )
     with pytest.raises(ValueError, match="block each other"):
-        simulate(times, (1, 2))
+        last_ends([times], (1, 2))
