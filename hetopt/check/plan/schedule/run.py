@@ -93,11 +93,11 @@ def last_ends(
     longest = q * (sum(graph[0]) + sum(map(abs, graph[2])) + sum(kept))
     if passes.shape[1] >= PAYS_FROM and longest < FITS:
         arrays = [np.array(each, np.int64) for each in lists]
-        _run(*arrays, passes, here.ravel(), group, queue)
+        _run(group, queue, *arrays, passes, here.ravel())
         stages = arrays[4].tolist()
     else:
         state = passes.tolist(), here.ravel().tolist()
-        as_written(_run)(*lists, *state, group, queue)
+        as_written(_run)(group, queue, *lists, *state)
     at, ends, _, ended = stages
     return ended if at == ends else None
 
@@ -122,6 +122,8 @@ def _numbered(
 # One long loop, so that it can be read beside MODEL.md section 4.
 @compiled
 def _run(
+    group: int,
+    queue: bool,
     graph: Any,
     first: Any,
     link: Any,
@@ -130,8 +132,6 @@ def _run(
     until: Any,
     passes: Any,
     here: Any,
-    group: int,
-    queue: bool,
 ) -> None:
     """Run everything that does not wait in a circle.
 
@@ -139,6 +139,8 @@ def _run(
 
     Parameters
     ----------
+    queue
+        Whether transfers are sent in the order in which they are ready, or at once.
     graph
         By place: how long a pass takes, the place fed (-1: none), its transfer (-1:
         none), its stage, and its rank in the order of transfers.
@@ -153,8 +155,6 @@ def _run(
         Place and micro-batch of all passes, stage by stage.
     here
         When the input of each place's passes is there; -1 before that.
-    queue
-        Whether transfers are sent in the order in which they are ready, or at once.
     """
     took, fed, transfer = graph[0], graph[1], graph[2]
     stage, rank = graph[3], graph[4]

@@ -6,6 +6,7 @@ each schedule's passes wait for; the run shares nothing with it.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 from random import Random
 from typing import TYPE_CHECKING
@@ -13,16 +14,24 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hetopt.check.plan.schedule import run
+from hetopt.check.plan.schedule.meeting import Alone, Way
 from hetopt.check.plan.schedule.schedules import STEPS
 from hetopt.check.plan.schedule.times import Times, last_ends, warmups
 from hetopt.problem.training.choices import SCHEDULE_CHOICES
+from hetopt.schedule.shares import Share, Sharing
+from hetopt.schedule.simulator import simulate
 from tests.oracle import chunks as interleaved
 from tests.oracle import folding
+from tests.schedule.as_checked import makespan_of
+from tests.schedule.test_chunks import draw as chunked
+from tests.schedule.test_folding import folded_pipeline
+from tests.schedule.test_weights import split_pipeline
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from hetopt.problem.training.choices import ScheduleName
+    from hetopt.schedule.times import PipelineTimes
 
     #: Letter of the kind (F, B, W; or x, an exchange), stage, chunk, micro-batch.
     Event = tuple[str, int, int, int]
@@ -213,8 +222,63 @@ def test_a_run_is_the_longest_path(schedule: ScheduleName) -> None:
         agrees(*drawn(Random(seed), schedule))
 
 
+MIXING: tuple[ScheduleName, ...] = ("1f1b", "eager-1f1b", "virtual-1f1b")
+
+
 @pytest.mark.parametrize("lengths", [2, 3])
 def test_with_several_lengths_too(lengths: int) -> None:
     for seed in range(40):
-        schedule = Random(seed).choice(("1f1b", "eager-1f1b", "virtual-1f1b"))
+        schedule = MIXING[seed % len(MIXING)]
         agrees(*drawn(Random(seed), schedule, lengths))
+
+
+def test_activations_go_before_gradients_that_are_ready_with_them() -> None:
+    """By hand: activations of the first boundary meet gradients of the second."""
+    # F 0-10-20 | F 10-11 20-21, B 27-28 34-35 | F B 11-12-20 21-22-30; B 28-29 35-36
+    times = sharing(((10, 1, 1), (1, 1, 8)), (1, -1))
+    assert last_ends([times], (3, 2, 1)) == [36, 35, 30]
+
+
+def test_of_activations_that_are_ready_those_upstream_go_first() -> None:
+    """By hand: activations of both boundaries meet."""
+    # F 0-10-20 | F 10-20-30, B 30-31 43-44 | F B 27-28-29 34-35-36; B 36-37 50-51
+    times = sharing(((10, 10, 1), (1, 1, 1)), (1, 1))
+    assert last_ends([times], (3, 2, 1)) == [51, 44, 36]
+
+
+def sharing(passes: tuple[tuple[int, ...], ...], sides: tuple[int, int]) -> Times:
+    """Return three stages that send two micro-batches over one link, for 7 ns each."""
+    ways = tuple((Way(frozenset({0}), side, 7),) for side in sides)
+    return Times(
+        schedule="1f1b",
+        microbatches=2,
+        forward=passes[:1],
+        backward=passes[1:],
+        transfer=(0, 0),
+        occupancy=(14, 14),
+        sync=(0, 0, 0),
+        alone=Alone(in_phases=False, occupancy=(0, 0), ways=ways),
+    )
+
+
+@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("family", [split_pipeline, folded_pipeline, chunked])
+def test_shared_links_are_those_of_the_product(
+    family: Callable[[Random], PipelineTimes], seed: int
+) -> None:
+    rng = Random(seed)
+    times = family(rng)
+    boundaries = range(len(times.occupancy_ns) + (times.chunks is not None))
+    shares = []
+    for _ in range(rng.randint(1, 3)):
+        users = [b for b in boundaries if rng.random() < 0.7]
+        outward = tuple(rng.random() < 0.5 for _ in users)
+        service = 2 * rng.randint(0, 40)
+        if len(users) > 1:
+            shares.append(
+                Share(service_ns=service, boundaries=tuple(users), outward=outward)
+            )
+    omega = tuple(2 * rng.randint(0, 10) for _ in boundaries)
+    shared = Sharing(all_first=False, occupancy_ns=omega, shares=tuple(shares))
+    together = replace(times, sharing=shared)
+    assert makespan_of(together) == simulate(together).makespan_ns
