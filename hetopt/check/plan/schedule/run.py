@@ -87,8 +87,8 @@ def last_ends(
     stages = [bounds[:-1], bounds[1:], [0] * p, [0] * p]
     here = np.zeros((len(every), q), np.int64)
     here[[fed for fed in graph[1] if fed >= 0]] = -1
-    # Where every link has one user, no transfer waits for another place's.
-    queue = any(number > 1 for number in users.values())
+    # If every place has one link to itself, transfers need not queue.
+    queue = any([users[link] for link in each.keeps] not in ([], [1]) for each in every)
     lists = graph, first, link, kept, stages, [0] * len(links)
     longest = q * (sum(graph[0]) + sum(map(abs, graph[2])) + sum(kept))
     if passes.shape[1] >= PAYS_FROM and longest < FITS:
