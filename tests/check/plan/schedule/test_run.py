@@ -246,18 +246,26 @@ def test_of_activations_that_are_ready_those_upstream_go_first() -> None:
     assert last_ends([times], (3, 2, 1)) == [51, 44, 36]
 
 
-def sharing(passes: tuple[tuple[int, ...], ...], sides: tuple[int, int]) -> Times:
-    """Return three stages that send two micro-batches over one link, for 7 ns each."""
+def test_a_link_may_have_several_parts() -> None:
+    """By hand: two stages, and a part that takes 7 ns beside one that takes none."""
+    times = sharing(((1, 1), (1, 1)), (1,))
+    # F 0-1-2, B 3-4 10-11 | F B 1-2-3 8-9-10
+    assert last_ends([times], (2, 1)) == [11, 10]
+
+
+def sharing(passes: tuple[tuple[int, ...], ...], sides: tuple[int, ...]) -> Times:
+    """Return stages that send two micro-batches over one link, for 7 ns each."""
     ways = tuple((Way(frozenset({0}), side, 7),) for side in sides)
+    free = (0,) * len(sides)
     return Times(
         schedule="1f1b",
         microbatches=2,
         forward=passes[:1],
         backward=passes[1:],
-        transfer=(0, 0),
-        occupancy=(14, 14),
-        sync=(0, 0, 0),
-        alone=Alone(in_phases=False, occupancy=(0, 0), ways=ways),
+        transfer=free,
+        occupancy=free,
+        sync=(*free, 0),
+        alone=Alone(in_phases=False, occupancy=free, ways=ways),
     )
 
 
