@@ -6,12 +6,11 @@
 
 ``make`` plans 300 random problems and all shipped ones with the hetopt of a source tree
 (this one by default), in a process for each, and writes plans, times and bounds without
-versions, digests and search times. It resumes an existing file. Random problems are
-drawn by this file, whichever tree plans them; every schedule, kind of link and kind of
-search occurs. ``compare`` names each problem whose answers differ in any digit. Of a
-problem that one version did not settle in time it compares what does not depend on
-time: the times of a plan that both found, and that no plan is better than the other
-version's bound.
+versions, digests and search times. It resumes an existing file. Every schedule, kind of
+link and question is drawn, by this file whichever tree plans. ``compare`` names each
+problem whose answers differ in any digit. Of one that a version did not settle in time
+it compares what does not depend on time: the times of a plan that both found, and that
+no plan is better than the other version's bound.
 """
 
 from __future__ import annotations
@@ -94,7 +93,7 @@ def drawn(seed: int) -> tuple[dict[str, Any], list[str]]:
     schedule = SCHEDULES[seed % len(SCHEDULES)]
     chunks = draw.choice((2, 3)) if schedule == "interleaved-1f1b" else 1
     parts = 2 if schedule == "zb-v" else chunks
-    asked = ANY if chunks > 1 else ANY + SEVERAL
+    asked: tuple[str, ...] = ANY if chunks > 1 else ANY + SEVERAL
     if schedule in SEARCHED:
         asked += RELAXED + SIMULATED
     option = draw.choice(asked)
@@ -179,7 +178,7 @@ def found(
     tree: Path, problem: Path, options: list[str], limit_s: float
 ) -> dict[str, Any]:
     """Return the result of a tree's hetopt for a problem, or its error message."""
-    command = [sys.executable, "-m", "hetopt", "plan", str(problem), "--json", *options]
+    command = [sys.executable, "-m", "hetopt", "plan", str(problem), *options, "--json"]
     # In one process: for a small problem workers would take longer to start.
     command += ["--jobs", "1", "--time-limit", f"{limit_s:g}"]
     done = subprocess.run(
@@ -221,8 +220,7 @@ def compare(old: Path, new: Path) -> int:
     before, after = (json.loads(path.read_text("utf-8")) for path in (old, new))
     both = [name for name in before if name in after]
     differ = unsettled = 0
-    for name in both:
-        one, other = before[name], after[name]
+    for name, one, other in ((name, before[name], after[name]) for name in both):
         keys: Iterable[str] = KEPT
         if one["status"] in UNSETTLED or other["status"] in UNSETTLED:
             unsettled += 1
@@ -248,11 +246,11 @@ def _independent_of_time(one: dict[str, Any], other: dict[str, Any]) -> Iterator
     yield "objective"
     if one["plan"] == other["plan"]:
         yield from ("closed_form_s", "iteration_time_s")
-    value = {"closed": "closed_form_s", "simulated": "iteration_time_s"}
+    times = {"closed": "closed_form_s", "simulated": "iteration_time_s"}
+    value = times.get(one["objective"], "")
     for bound, plan in ((one, other), (other, one)):
-        least = plan.get(value.get(one["objective"])) or math.inf
         # Rounding aside.
-        if (bound["lower_bound_s"] or 0) * (1 - 1e-9) > least:
+        if (bound["lower_bound_s"] or 0) * (1 - 1e-9) > (plan.get(value) or math.inf):
             yield "lower_bound_s"
 
 
