@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 BEST = {
+    "settled": True,
     "status": "optimal",
     "objective": "closed",
     "closed_form_s": 2.0,
@@ -25,7 +26,8 @@ BEST = {
     "plan": {"schedule": "1f1b"},
     "bounds": [[1, 2, 2.0]],
 }
-OPEN = BEST | {"status": "feasible", "lower_bound_s": 1.5, "bounds": [[1, 2, 1.5]]}
+OPEN = BEST | {"settled": False, "status": "feasible", "lower_bound_s": 1.5}
+FAILED = {"settled": True, "status": "failed", "says": "wrong"}
 
 
 def test_drawn_problems_cover_what_can_be_asked() -> None:
@@ -59,7 +61,8 @@ def test_each_tree_plans_with_its_own_code(tmp_path: Path) -> None:
     package = tmp_path / "hetopt"
     package.mkdir()
     (package / "__init__.py").touch()
-    answer = {**BEST, "plan": {"table_digest": "x"}, "settlements": [], "gap": 0.0}
+    answer = {**BEST, "plan": {"table_digest": "x"}, "settlements": []}
+    answer["search_time_s"] = 0.2
     (package / "__main__.py").write_text(f"print({json.dumps(answer)!r})")
     found = same_plans.found(tmp_path, tmp_path / "problem.yaml", [], 1.0)
     assert found == BEST | {"plan": {}, "bounds": []}
@@ -73,13 +76,14 @@ def test_each_tree_plans_with_its_own_code(tmp_path: Path) -> None:
         (BEST, BEST | {"closed_form_s": 2.5}, 1, "one: closed_form_s:"),
         (BEST, BEST | {"lower_bound_s": 1.9}, 1, "one: lower_bound_s:"),
         (BEST, BEST | {"bounds": [[1, 2, 2.1]]}, 1, "one: bounds:"),
-        (BEST, {"status": "failed", "says": "wrong"}, 1, "one: status:"),
+        (BEST, FAILED, 1, "one: status:"),
         (BEST, OPEN | {"plan": {}, "closed_form_s": 2.5}, 0, "1 not settled by both"),
         (BEST, OPEN | {"closed_form_s": 2.5}, 1, "one: closed_form_s:"),
         (BEST, OPEN | {"plan": {}, "closed_form_s": 1.8}, 1, "one: lower_bound_s:"),
         (OPEN, OPEN | {"lower_bound_s": 2.1}, 1, "one: lower_bound_s:"),
-        (OPEN, {"status": "failed", "says": "wrong"}, 1, "one: status:"),
+        (OPEN, FAILED, 1, "one: status:"),
         (OPEN, BEST | {"status": "infeasible", "plan": None}, 1, "one: status:"),
+        (OPEN, BEST | {"plan": {}}, 0, "1 not settled by both"),
     ],
 )
 def test_differences_are_named(
