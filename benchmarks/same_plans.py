@@ -9,8 +9,8 @@
 versions, digests and search times. It resumes an existing file. Every schedule, kind of
 link and question is drawn, by this file whichever tree plans. ``compare`` names each
 problem whose answers differ in any digit. Of a search that took more than a quarter of
-the time limit it compares what does not depend on time: the times of a plan that both
-found, and that no plan is better than the other version's bound.
+the time limit it compares what does not depend on time: plans if both are proven, times
+if they are the same, and that neither is better than the other version's bound.
 """
 
 from __future__ import annotations
@@ -83,7 +83,8 @@ KEPT = (
     *("settled", "status", "objective", "closed_form_s", "iteration_time_s", "plan"),
     *("alternatives", "cost", "spent", "several", "lower_bound_s", "bounds", "says"),
 )
-#: Share of the time limit after which a search's bounds may depend on the time left.
+#: Share of the time limit that the first part of a search may take: of a longer search
+#: bounds may depend on time.
 SETTLED = 0.25
 
 
@@ -244,8 +245,8 @@ def _independent_of_time(one: dict[str, Any], other: dict[str, Any]) -> Iterator
         yield "status"
         return
     yield "objective"
-    if one["plan"] == other["plan"]:
-        yield from ("closed_form_s", "iteration_time_s")
+    if one["plan"] == other["plan"] or known == {"optimal"}:
+        yield from ("plan", "closed_form_s", "iteration_time_s")
     times = {"closed": "closed_form_s", "simulated": "iteration_time_s"}
     value = times.get(one["objective"], "")
     for bound, plan in ((one, other), (other, one)):

@@ -84,6 +84,8 @@ def test_each_tree_plans_with_its_own_code(tmp_path: Path) -> None:
         (OPEN, FAILED, 1, "one: status:"),
         (OPEN, BEST | {"status": "infeasible", "plan": None}, 1, "one: status:"),
         (OPEN, BEST | {"plan": {}}, 0, "1 not settled by both"),
+        (BEST | {"settled": False}, BEST | {"bounds": []}, 0, "1 of 1 the same"),
+        (BEST | {"settled": False}, BEST | {"plan": {}}, 1, "one: plan:"),
     ],
 )
 def test_differences_are_named(
