@@ -83,8 +83,7 @@ KEPT = (
     *("settled", "status", "objective", "closed_form_s", "iteration_time_s", "plan"),
     *("alternatives", "cost", "spent", "several", "lower_bound_s", "bounds", "says"),
 )
-#: Share of the time limit that the first part of a search may take: of a longer search
-#: bounds may depend on time.
+#: Share of the time limit for the first part of a search, after which bounds may vary.
 SETTLED = 0.25
 
 
