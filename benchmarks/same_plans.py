@@ -32,7 +32,7 @@ ROOT = Path(__file__).resolve().parent.parent
 DRAWN = 200
 #: All random problems are settled in far less time.
 LIMIT_S = 600.0
-SCHEDULES = ("1f1b", "eager-1f1b", "virtual-1f1b", "h-1f1b", "gpipe", "auto")
+SCHEDULES = ("1f1b", "eager-1f1b", "virtual-1f1b", "h-1f1b", "gpipe")
 #: Keys of a result that do not depend on how it was found.
 KEPT = ("status", "closed_form_s", "iteration_time_s", "plan")
 #: Statuses of a search that ran out of time.

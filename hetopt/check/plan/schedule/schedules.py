@@ -23,8 +23,7 @@ class Steps(NamedTuple):
     all_first
         Whether all forwards come before the first backward.
     free
-        Whether the plan chooses; the most then depends on kappa
-        (``check.verify.free_room``).
+        Whether the plan chooses.
     blocking
         Consecutive transfers per micro-batch that both stages of a boundary wait for:
         1 for an exchange, 2 for there and back; 0 if stages compute meanwhile.
@@ -91,5 +90,5 @@ STEPS = {
     "zb-h1": Steps(inside=1, across=1, most=1, splits=True),
     "zb-v": Steps(inside=1, across=1, most=1, splits=True, folded=True),
     "gpipe": Steps(inside=0, across=0, most=0, all_first=True),
-    "auto": Steps(inside=0, across=0, most=0, free=True),
+    "free-1f1b": Steps(inside=0, across=0, most=0, free=True),
 }
