@@ -13,10 +13,9 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from hetopt.cost.table.ticks import TICK_S
-from hetopt.problem.training.choices import INTERLEAVED
+from hetopt.problem.training.choices import FREE, INTERLEAVED
 from hetopt.schedule.orders import FOLDED_CHUNKS
 from hetopt.schedule.run import simulate
-from hetopt.schedule.schedules import FREE
 from hetopt.schedule.times import Chunks, Fold, PipelineTimes
 
 if TYPE_CHECKING:
@@ -103,7 +102,7 @@ def replayed_s(measured: Measured, warmups: Sequence[int], microbatches: int) ->
         _fold(measured),
         _weights(measured),
     )
-    schedule: ScheduleName = FREE.name if measured.chunks is None else INTERLEAVED
+    schedule: ScheduleName = FREE if measured.chunks is None else INTERLEAVED
     if weight_ns is not None:
         schedule = "zb-h1" if fold is None else "zb-v"
     times = PipelineTimes(
