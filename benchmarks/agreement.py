@@ -51,7 +51,7 @@ def is_verified(result: Result, instance: Instance) -> bool:
     check = CertificateCheck(problem, table, data, Said(plan=plan))
     if list(check.findings()):
         return False
-    _, engine = second_engine(result.solver, 0, table.schedule)
+    _, engine = second_engine(result.solver, 0)
     searched = resolve(problem, table, check.doubts, engine, deadline=Deadline())
     return all(wrong is None for _, wrong in searched)
 

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from benchmarks.speed import run
 from hetopt.base.files import write_text
 from hetopt.base.machine import machine
+from hetopt.problem.training.choices import FREE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -26,7 +27,7 @@ EXPERIMENTS = tuple(f"hetauto-exp{number}" for number in (1, 2, 3))
 H2 = ("a-1", "a-2", "b-1", "b-2", "c-1", "c-2", "d")
 #: Problems and schedules for which the least simulated time is searched.
 SIMULATED = (
-    *((name, each) for name in EXPERIMENTS for each in ("virtual-1f1b", "auto")),
+    *((name, each) for name in EXPERIMENTS for each in ("virtual-1f1b", FREE)),
     *((f"h2-exp-{name}", "1f1b") for name in H2),
     ("hapt-gpt39b", "h-1f1b"),
 )
@@ -85,7 +86,8 @@ def tables(limit: str) -> Iterator[str]:
 def _simulated(name: str, schedule: str, limit: str) -> str:
     flags = ("--schedule", schedule, "--objective", "simulated")
     closed = ("--objective", "closed", "--time-limit", limit)
-    usual = _planned(name, *flags[:2], *closed)
+    # Free warm-up counts are searched by the simulated time alone.
+    usual = {} if schedule == FREE else _planned(name, *flags[:2], *closed)
     least = run(name, *flags, "--time-limit", limit)
     found = least.result or {}
     early = found

@@ -19,7 +19,7 @@ import sys
 import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import hetopt
 from benchmarks.shaping import can_shape, move, shaped
@@ -27,6 +27,7 @@ from hetopt.cost.communication.collectives import NETWORK_SHARE
 from hetopt.export.bundle import bundle, write_folder
 from hetopt.export.job import Job
 from hetopt.export.torch.launcher import LAUNCHER
+from hetopt.problem.training.choices import FREE
 from hetopt.report.running import run_report
 from hetopt.running.explaining import explain_run
 from hetopt.running.run import run_bundle
@@ -154,9 +155,9 @@ CASES = {
     "gpipe, split sequences": Case(
         schedule="gpipe", halls=((1, (1, 2, 1)), (1, PAIR)), q=5
     ),
-    "free warm-ups": Case(schedule="auto", halls=((4, ONE),), q=6),
+    "free warm-ups": Case(schedule="free-1f1b", halls=((4, ONE),), q=6),
     "free warm-ups, unequal": Case(
-        schedule="auto", halls=((1, PAIR), (1, TWO)), q=6, each=4
+        schedule="free-1f1b", halls=((1, PAIR), (1, TWO)), q=6, each=4
     ),
     "1f1b, 8 ranks": Case(schedule="1f1b", halls=((4, PAIR),)),
     "virtual, 8 ranks": Case(schedule="virtual-1f1b", halls=((2, PAIR), (2, TWO))),
@@ -208,7 +209,10 @@ def outcome(case: Case, folder: Path, iterations: int) -> Outcome:
     (folder / "problem.json").write_text(json.dumps(case.problem()), "utf-8")
     problem = hetopt.read_problem(str(folder / "problem.json"))
     table = hetopt.build_table(problem)
-    found = hetopt.plan(problem, table=table, objective="closed", jobs=1).best
+    aim: Literal["closed", "simulated"] = "closed"
+    if case.schedule == FREE:
+        aim = "simulated"
+    found = hetopt.plan(problem, table=table, objective=aim, jobs=1).best
     assert found is not None, "a case without a plan"
     plan = found.plan
     price = hetopt.price(plan, table)

@@ -41,7 +41,7 @@ PROBLEMS = (
 )
 FOLDER = Path(__file__).parent.parent / "data" / "problems"
 ACCELERATORS = ("A100-80GB", "H20-96GB", "H100", "Ascend-A2-64GB", "V100-32GB")
-SCHEDULES = ("1f1b", "eager-1f1b", "virtual-1f1b", "gpipe", "auto")
+SCHEDULES = ("1f1b", "eager-1f1b", "virtual-1f1b", "gpipe")
 #: Largest permitted ratio of the times of verifying and planning.
 FACTOR = 2.0
 

@@ -30,8 +30,7 @@ class Decision:
     units
         Units per stage, ends included.
     warmups
-        Warm-up counts per stage; None for those that the schedule prescribes, or under
-        ``auto`` for the best ones.
+        Warm-up counts per stage; None for those that the schedule prescribes.
     """
 
     microbatches: int

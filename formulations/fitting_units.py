@@ -41,8 +41,6 @@ def units_by_warmup(
     warmups = np.arange(1, most + 1)
     if rule.all_first:
         warmups = np.array([microbatches])
-    elif rule.free:
-        warmups = np.arange(1, microbatches + 1)
     columns = []
     for ends in (
         np.zeros(len(chain.lead), dtype=np.int64),

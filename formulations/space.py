@@ -49,8 +49,6 @@ def undominated(
     If warm-up counts depend on times (``h-1f1b``), a faster strategy can change them
     for the worse, so there k' must equal k in every time.
 
-    Under ``auto`` k' must replace k both under gpipe and for any warm-up counts.
-
     Without P4 the stages of k may be beside any others of their cluster: k' must
     need no more devices. As they may then become one run with these, which the tie rule
     may like less, k' must be strictly faster or need fewer devices; if tp must not
@@ -61,8 +59,8 @@ def undominated(
     simulated
         The plans to consider, if k' must also lengthen no path through the events of
         any of them; then none of them takes longer, simulated or in closed form. Not
-        for ``auto``, where the best warm-up counts with k' may differ from those with
-        k and have a longer closed form.
+        where warm-up counts are free: the best with k' may differ from those with k
+        and have a longer closed form.
     """
     keep = []
     for j in range(len(part.clusters)):
@@ -276,7 +274,7 @@ class _Rivals:
         loses is subtracted from the saving, as it occurs once.
         """
         saved = np.minimum.reduce([ns[own] - ns[new] for ns in self.counted])
-        if self.rule.may_be_all_first:
+        if self.rule.all_first:
             # Forward and backward paces are separate terms.
             forward, backward = self.cluster.forward_ns, self.cluster.backward_ns
             slower = (forward[new] > forward[own]) | (backward[new] > backward[own])
@@ -350,12 +348,6 @@ class _Rivals:
         pace: NDArray[np.int64] = self.cluster.round_trip_ns[:, body].min(axis=1)
         if self.rule.all_first:
             pace = np.zeros_like(pace)
-        elif self.rule.may_be_all_first:
-            # Each of the two paces is then at least that of one unit.
-            forward, backward = self.cluster.forward_ns, self.cluster.backward_ns
-            pace = np.minimum(
-                forward[:, body].min(axis=1), backward[:, body].min(axis=1)
-            )
         return pace
 
     def _same_times(

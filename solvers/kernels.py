@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from types import MappingProxyType, SimpleNamespace
 from typing import TYPE_CHECKING
 
-from hetopt.problem.training.choices import SCHEDULES
-from hetopt.schedule.schedules import FREE, rule_of
+from hetopt.problem.training.choices import FREE, SCHEDULES
+from hetopt.schedule.schedules import rule_of
 from hetopt.solvers.registry import solver as registered
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ training: {global_batch: 4, seq_len: 1024, schedule: %s}
 """
 #: Schedules under which the tiny problem is solved: with given warm-up counts, and
 #: with free ones.
-_GIVEN, _FREE = SCHEDULES[0], FREE.name
+_GIVEN, _FREE = SCHEDULES[0], FREE
 #: Simulated time that any plan of the tiny problem takes at most, in seconds.
 _LONG_S = 1000.0
 #: The same in ps.
@@ -110,17 +110,16 @@ def _call_bounds() -> None:
 
     add_once()
     order_once()
-    for schedule in (_GIVEN, _FREE):
-        request = _tiny(schedule)
-        programs, q = _worker(request).programs, request.table.slices[-1].microbatches
-        box_bounds = programs.box_bounds(q)
-        root = box_bounds.root()
-        box_bounds.bounded(root, np.inf)
-        box_bounds.by_option(root)
-        relaxation = programs.relaxation(q)
-        bound = survey(relaxation, cutoff=None).bound
-        stages = int(bound.argmin())
-        focus(relaxation, stages, cutoff=float(bound[stages]))
+    request = _tiny(_GIVEN)
+    programs, q = _worker(request).programs, request.table.slices[-1].microbatches
+    box_bounds = programs.box_bounds(q)
+    root = box_bounds.root()
+    box_bounds.bounded(root, np.inf)
+    box_bounds.by_option(root)
+    relaxation = programs.relaxation(q)
+    bound = survey(relaxation, cutoff=None).bound
+    stages = int(bound.argmin())
+    focus(relaxation, stages, cutoff=float(bound[stages]))
 
 
 def _worker(request: Request) -> Worker:
@@ -142,7 +141,7 @@ def _call_dp() -> None:
     from hetopt.solvers.dp.solver import solve
 
     copy_once()
-    for request in (_tiny(_GIVEN), _tiny(_FREE), _tiny(_GIVEN, "p4")):
+    for request in (_tiny(_GIVEN), _tiny(_GIVEN, "p4")):
         solve(request)
 
 
@@ -211,7 +210,6 @@ KERNELS: Mapping[KernelSetName, KernelSet] = MappingProxyType(
         "bounds": KernelSet(
             modules=(
                 "hetopt.solvers.bounds.sums",
-                "hetopt.solvers.bounds.free_sums",
                 "hetopt.solvers.bounds.box_sums",
                 "hetopt.solvers.bounds.ordering_loop",
             ),

@@ -37,8 +37,20 @@ def can_plan(name: str, schedule: ScheduleName) -> bool:
     return True
 
 
-def ensure_plans(name: str, schedule: ScheduleName) -> None:
-    """Raise InputError if a solver does not support a schedule."""
+def ensure_plans(name: str, schedule: ScheduleName, *, closed: bool = True) -> None:
+    """Raise InputError if a solver does not support a schedule.
+
+    Parameters
+    ----------
+    closed
+        Whether the closed form is to be minimised, rather than the simulated time.
+    """
+    if closed and rule_of(schedule).free:
+        msg = (
+            f"{schedule} leaves warm-up counts to the search of simulated times: use "
+            "hetopt plan --objective simulated, or a schedule that prescribes them"
+        )
+        raise InputError(msg, field="training.schedule")
     if rule_of(schedule).blocking and not solver(name).blocks:
         able = ", ".join(each.name for each in SOLVERS.values() if each.blocks)
         msg = (
@@ -58,11 +70,6 @@ def ensure_plans(name: str, schedule: ScheduleName) -> None:
         msg = (
             f"solver {name} does not support separate gradients of weights "
             f"({schedule}): use {able}"
-        )
-        raise InputError(msg, field="training.schedule")
-    if rule_of(schedule).free and not solver(name).frees_warmups:
-        msg = (
-            f"solver {name} cannot choose warm-up counts ({schedule}): use dp or cp-sat"
         )
         raise InputError(msg, field="training.schedule")
 

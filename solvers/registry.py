@@ -42,8 +42,6 @@ class Solver:
         Whether it can prove that a plan is optimal; if not, it is a heuristic.
     relaxes
         Whether it can also search the space without P3 or P4.
-    frees_warmups
-        Whether it chooses warm-up counts as well (schedule ``auto``).
     blocks
         Whether it supports schedules in which stages wait for transfers.
     interleaves
@@ -66,7 +64,6 @@ class Solver:
     races: bool = False
     proves: bool = False
     relaxes: bool = False
-    frees_warmups: bool = False
     blocks: bool = False
     interleaves: bool = False
     splits: bool = False
@@ -89,7 +86,6 @@ def _race(
     home: str,
     *,
     relaxes: bool = False,
-    frees: bool = False,
     steps: bool = False,
     kernels: tuple[KernelSetName, ...] = ("bounds",),
 ) -> Solver:
@@ -100,7 +96,6 @@ def _race(
         races=True,
         proves=True,
         relaxes=relaxes,
-        frees_warmups=frees,
         blocks=steps,
         interleaves=steps,
         splits=steps,
@@ -112,9 +107,9 @@ def _race(
 _DP: tuple[KernelSetName, ...] = ("bounds", "dp")
 
 _ALL = (
-    _race("auto", "auto:solve", relaxes=True, frees=True, steps=True, kernels=_DP),
-    _race("cp-sat", "cp_sat:solve", frees=True, steps=True),
-    _race("dp", "dp.solver:solve", relaxes=True, frees=True, steps=True, kernels=_DP),
+    _race("auto", "auto:solve", relaxes=True, steps=True, kernels=_DP),
+    _race("cp-sat", "cp_sat:solve", steps=True),
+    _race("dp", "dp.solver:solve", relaxes=True, steps=True, kernels=_DP),
     _race("milp", "mip.milp:solve", steps=True),
     _race("miqp-highs", "mip.miqp:solve_highs", relaxes=True),
     _race("miqp-scip", "mip.miqp:solve_scip", relaxes=True),
@@ -123,28 +118,24 @@ _ALL = (
     Solver(
         name="dfs",
         home="hetopt.solvers.heuristics.dfs:solve",
-        frees_warmups=True,
         kernels=("bounds",),
         space=Principles.relaxing(["p4-falling-tp"]),
     ),
     Solver(
         name="uniform",
         home="hetopt.solvers.heuristics.one_strategy:solve_uniform",
-        frees_warmups=True,
         kernels=_DP,
         every_cluster=True,
     ),
     Solver(
         name="amp",
         home="hetopt.solvers.heuristics.one_strategy:solve_amp",
-        frees_warmups=True,
         kernels=_DP,
         every_cluster=True,
     ),
     Solver(
         name="metis",
         home="hetopt.solvers.heuristics.metis:solve",
-        frees_warmups=True,
         kernels=("bounds",),
         space=Principles.relaxing(["p4"]),
     ),

@@ -102,7 +102,6 @@ def bound_lags(
     v: Variables,
     tau: Times,
     deltas: Deltas,
-    where: Literals = (),
     *,
     handed_on: Times | None = None,
 ) -> None:
@@ -114,8 +113,6 @@ def bound_lags(
 
     Parameters
     ----------
-    where
-        Literals of a steady state, if there need not be one.
     handed_on
         The part of tau before a gradient is sent on, if that is not all: it replaces
         tau in the maximum's second case.
@@ -127,7 +124,7 @@ def bound_lags(
     }
     for (j, r), own in lag.items():
         time = PERIOD_SCALE * tau[j, r]
-        model.add(own <= v.period).only_enforce_if(where)
+        model.add(own <= v.period)
         if r > 0 or handed_on is not None:
             model.add(own >= time)
         if handed_on is not None:
@@ -166,15 +163,10 @@ def bound_blocked(v: Variables, tau: Times) -> None:
             )
 
 
-def add_up_paces(v: Variables, where: Literals = ()) -> None:
+def add_up_paces(v: Variables) -> None:
     """Let the paces of forwards and backwards add up to lambda under gpipe.
 
     ``lambda = max(max phi, max omega) + max(max beta, max omega)``.
-
-    Parameters
-    ----------
-    where
-        Literals of this schedule, if it need not be the one that is used.
     """
     model, sets = v.model, v.sets
     paces = []
@@ -184,6 +176,4 @@ def add_up_paces(v: Variables, where: Literals = ()) -> None:
             model.add(pace >= time)
         bound_occupancy(v, pace, 1)
         paces.append(pace)
-    model.add(
-        v.period == weighted(paces, [PERIOD_SCALE, PERIOD_SCALE])
-    ).only_enforce_if(where)
+    model.add(v.period == weighted(paces, [PERIOD_SCALE, PERIOD_SCALE]))

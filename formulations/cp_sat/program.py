@@ -45,7 +45,6 @@ from hetopt.formulations.cp_sat import (
     placement,
     warmups,
 )
-from hetopt.formulations.cp_sat.free import choose_warmups
 from hetopt.formulations.cp_sat.memory import fit_memory
 from hetopt.formulations.cp_sat.pins import pin
 from hetopt.formulations.cp_sat.sets import Sets
@@ -108,8 +107,6 @@ class PipelineProgram:
             period.add_up_paces(v)
             return warmups.constant_load(v)
         tau = period.stage_times(v, "tau", sets.tau)
-        if sets.rule.free:
-            return choose_warmups(v, tau)
         if sets.rule.fixed:
             deltas = warmups.fixed_deltas(v)
         else:

@@ -140,16 +140,13 @@ def constant_load(v: Variables) -> Load:
 
 def count_warmups(v: Variables, deltas: Deltas) -> Load:
     """Return the load of W_p = 1, W_i = W_(i + 1) + delta_i; memory cuts W to q."""
-    most = most_warmups(v, v.sets.stages - 1)
-    return _load(v, chain_warmups(v, deltas, most, 1))
+    return _load(v, _chain_warmups(v, deltas))
 
 
-def chain_warmups(
-    v: Variables, deltas: Deltas, most: int, closing: Expression
-) -> dict[tuple[int, int], Expression]:
-    """Return W of every slot, each at most ``most`` and the last one ``closing``."""
+def _chain_warmups(v: Variables, deltas: Deltas) -> dict[tuple[int, int], Expression]:
+    """Return W of every slot."""
     model, sets = v.model, v.sets
-    rule = sets.rule
+    rule, most = sets.rule, most_warmups(v, sets.stages - 1)
     last = {j: model.new_int_var(1, most, f"warmup_end[{j}]") for j in sets.clusters}
     warmup: dict[tuple[int, int], Expression] = {}
     for j, r in v.slots:
@@ -159,7 +156,7 @@ def chain_warmups(
         warmup[j, r] = model.new_int_var(1, most, f"warmup[{j},{r}]")
         model.add(warmup[j, r] == last[j]).only_enforce_if(v.ends(j, r))
     for j in sets.clusters:
-        model.add(last[j] == closing).only_enforce_if(v.last[j])
+        model.add(last[j] == 1).only_enforce_if(v.last[j])
     if not rule.fixed:
         for (j, r), cases in deltas.inside.items():
             for delta, literals in cases:

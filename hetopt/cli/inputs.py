@@ -192,13 +192,14 @@ def add_schedule(command: Container, *, best: bool = False) -> None:
     best
         Whether ``best`` is a choice: the best of all schedules.
     """
-    from hetopt.problem.training.choices import SCHEDULE_CHOICES
+    from hetopt.problem.training.choices import FREE, SCHEDULE_CHOICES, present_name
 
     known = ", ".join(SCHEDULE_CHOICES)
     if best:
-        known += f"; {BEST}: the best over all of these but auto"
+        known += f"; {BEST}: the best over all of these but {FREE}"
     command.add_argument(
         "--schedule",
+        type=present_name,
         choices=(*SCHEDULE_CHOICES, BEST) if best else SCHEDULE_CHOICES,
         metavar="NAME",
         help=f"instead of the problem's: {known}",

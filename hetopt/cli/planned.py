@@ -10,6 +10,7 @@ from hetopt.base.words import counted
 from hetopt.cli.inputs import add_problem, add_table, load_problem_of, load_table
 from hetopt.errors import CheckError, InputError
 from hetopt.plans.plan import PLAN_SCHEMA
+from hetopt.problem.training.choices import with_present_names
 from hetopt.results.result import RESULT_SCHEMA, Result
 
 if TYPE_CHECKING:
@@ -270,7 +271,8 @@ def read_json(path: str) -> dict[str, Any]:
         raise InputError("is not a JSON object, expected a plan", file=path)
     if "clusters" in data and "training" in data:
         raise InputError(f"is a problem, {order}", file=path)
-    return data
+    renamed: dict[str, Any] = with_present_names(data)
+    return renamed
 
 
 @contextmanager

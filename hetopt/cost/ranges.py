@@ -71,7 +71,7 @@ def ensure_sums_fit(table: CostTable, file: str | None = None) -> None:
     counts = np.bincount(table.units, minlength=len(table.kinds)).astype(np.float64)
     for field, part in slices_of(table):
         in_flight, rule = part.passes, rule_of(table.schedule)
-        if not (rule.may_be_all_first or rule.interleaved):
+        if not (rule.all_first or rule.free or rule.interleaved):
             in_flight = min(in_flight, MAX_DELTA * len(table.units))
         longest = 2.0 * len(table.units) * float(part.transfer_ns.max(initial=0))
         for number, cluster in enumerate(part.clusters):

@@ -4,6 +4,7 @@ The simulated time is nearer to the truth; the closed form is what most programs
 express. By default ``auto`` minimises the simulated time. It minimises the closed form
 if the schedule's simulated times are not searched, if there are too many clusters for
 that or they share links or uplinks, or if principles are relaxed or a journal is kept.
+Plans with free warm-up counts are searched by the simulated time alone.
 """
 
 from __future__ import annotations
@@ -11,6 +12,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hetopt.cost.boundaries.places import searched_table
+from hetopt.schedule.schedules import rule_of
+from hetopt.solvers.refusals import ensure_plans
 
 if TYPE_CHECKING:
     from hetopt.cost.table.table import CostTable
@@ -41,7 +44,16 @@ def decided(
     several
         Whether the search is one of several: over fleets, pipelines, lengths, schedules
         or the plans of a launcher.
+
+    Raises
+    ------
+    InputError
+        The closed form is asked for, but warm-up counts are free.
     """
+    schedule = problem.training.schedule
+    if rule_of(schedule).free:
+        ensure_plans(solver, schedule, closed=objective not in (None, "simulated"))
+        return "simulated"
     if objective is not None:
         return objective
     if solver != "auto" or several or problem.training.lengths is not None:

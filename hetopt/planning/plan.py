@@ -14,7 +14,7 @@ from hetopt.planning.objective import PATIENCE_S, decided
 from hetopt.planning.refusals import ensure_best, ensure_searchable, ensure_spends
 from hetopt.problem.problem import Problem
 from hetopt.problem.reading import read_problem
-from hetopt.problem.training.choices import SCHEDULE_CHOICES
+from hetopt.problem.training.choices import SCHEDULE_CHOICES, present_name
 from hetopt.problem.training.principles import Principles
 from hetopt.results.money import cost_of
 from hetopt.results.per_schedule import BEST
@@ -153,7 +153,8 @@ def plan(
             msg = f"is {chunks!r}, expected one number, or the schedule {BEST}"
             raise InputError(msg, field="chunks")
         problem = _scheduled(problem, schedule, chunks)
-        ensure_plans(solver, problem.training.schedule)
+        named = problem.training.schedule
+        ensure_plans(solver, named, closed=objective not in (None, "simulated"))
     if problem.training.lengths is not None:
         from hetopt.solvers.lengths.outcome import ensure_lengths
 
@@ -309,6 +310,7 @@ def _scheduled(
     """Return the problem with a schedule; None: its own."""
     if schedule is None and chunks is None:
         return problem
+    schedule = present_name(schedule)
     if schedule is not None and schedule not in SCHEDULE_CHOICES:
         known = ", ".join((BEST, *SCHEDULE_CHOICES))
         msg = f"is {schedule!r}, expected one of {known}"

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from hetopt.problem.catalogue import PROFILE_SUFFIX
 from hetopt.problem.cluster.cluster import HOST_MEMORY_BYTES_PER_S
 from hetopt.problem.model.architecture import PLAIN
+from hetopt.problem.training.choices import first_name
 from hetopt.problem.training.dispatch import EVEN
 from hetopt.problem.training.pins import ANY
 from hetopt.problem.training.training import FORMER_EPSILON
@@ -90,7 +91,9 @@ def problem_digest(problem: Problem) -> str:
     if epsilon == FORMER_EPSILON:
         epsilon = None
     training = replace(problem.training, warmup_epsilon=epsilon)
-    text = _text(_canonical(replace(problem, latency=latency, training=training)))
+    canonical = _canonical(replace(problem, latency=latency, training=training))
+    canonical["training"]["schedule"] = first_name(training.schedule)
+    text = _text(canonical)
     return hashlib.sha256(text.encode("ascii")).hexdigest()
 
 

@@ -16,9 +16,6 @@ if TYPE_CHECKING:
 
     from hetopt.problem.training.choices import ScheduleName
 
-#: A delta so large that no window across the boundary ever limits the period.
-_ANY = 1 << 20
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScheduleRule:
@@ -40,9 +37,8 @@ class ScheduleRule:
         Whether every stage runs all q forwards before its first backward: W = q. There
         is no steady state; the times per forward and per backward add up.
     free
-        Whether the plan chooses the warm-up counts; every delta is then at least 0.
-    also
-        For a free schedule: the ``all_first`` schedule whose plans it includes.
+        Whether the plan chooses the warm-up counts, which only the search of simulated
+        times does: everything else has the least, W = 1.
     blocking
         How many consecutive transfers a boundary needs for an activation and a gradient
         while both of its stages wait (chi): 1 if they are exchanged at once, 2 if one
@@ -68,7 +64,6 @@ class ScheduleRule:
     thresholds: tuple[int, ...] = ()
     all_first: bool = False
     free: bool = False
-    also: ScheduleName | None = None
     blocking: int = 0
     interleaved: bool = False
     splits: bool = False
@@ -77,31 +72,26 @@ class ScheduleRule:
     @property
     def fixed(self) -> bool:
         """Whether delta depends only on whether a boundary joins two clusters."""
-        return not (self.thresholds or self.all_first or self.free)
+        return not (self.thresholds or self.all_first)
 
     @property
     def mixes(self) -> bool:
         """Whether micro-batches may have sequences of several lengths."""
-        apart = self.blocking or self.interleaved or self.splits
+        apart = self.blocking or self.interleaved or self.splits or self.free
         return self.fixed and not apart
-
-    @property
-    def may_be_all_first(self) -> bool:
-        """Whether a plan may have stages that run all q forwards first."""
-        return self.all_first or self.also is not None
 
     @property
     def most_inside(self) -> int:
         """The largest delta within a cluster."""
-        return _ANY if self.free else self.inside + len(self.thresholds)
+        return self.inside + len(self.thresholds)
 
     @property
     def most_across(self) -> int:
         """The largest delta between two clusters."""
-        return _ANY if self.free else self.across + len(self.thresholds)
+        return self.across + len(self.thresholds)
 
     def delta(self, kappa: int, longest: int, *, crosses: bool) -> int:
-        """Return the delta of a boundary; not for a free or ``all_first`` schedule.
+        """Return the delta of a boundary; not for an ``all_first`` schedule.
 
         Parameters
         ----------
@@ -148,16 +138,12 @@ _ALL = (
     ScheduleRule(name="v-half", inside=1, across=1, splits=True, folded=True),
     ScheduleRule(name="v-min", inside=1, across=1, splits=True, folded=True),
     ScheduleRule(name="gpipe", inside=0, across=0, all_first=True),
-    ScheduleRule(name="auto", inside=0, across=0, free=True, also="gpipe"),
+    ScheduleRule(name="free-1f1b", inside=0, across=0, free=True),
 )
 #: Every schedule by name, as in ``hetopt.problem.training.choices.ScheduleName``.
 RULES: Mapping[str, ScheduleRule] = MappingProxyType({each.name: each for each in _ALL})
-#: The schedule whose plans choose their own warm-ups.
-FREE = next(each for each in _ALL if each.free)
 #: The largest delta of any schedule that prescribes warm-ups.
-MAX_DELTA = max(
-    max(each.most_inside, each.most_across) for each in _ALL if not each.free
-)
+MAX_DELTA = max(max(each.most_inside, each.most_across) for each in _ALL)
 
 
 def rule_of(schedule: str, epsilon: float | None = None) -> ScheduleRule:

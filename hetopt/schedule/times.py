@@ -316,7 +316,7 @@ class PipelineTimes:
     def has_steady_state(self) -> bool:
         """Whether stages alternate between forwards and backwards in a steady state.
 
-        False if all q forwards come first: gpipe, or all W = q under ``auto``.
+        False if all q forwards come first: gpipe, or all W = q if they are free.
         """
         rule = rule_of(self.schedule)
         if rule.free:

@@ -28,7 +28,8 @@ def warmup_counts(
 
     The last stage has 1, plus what every stage runs ahead if stages hold several
     chunks, and each other stage has ``delta`` more than the next (HAPT, Eq. 1); every
-    stage has q if all forwards come first.
+    stage has q if all forwards come first. The least of a free schedule, 1, is enough
+    for any plan that fits at all.
 
     Parameters
     ----------
@@ -49,7 +50,7 @@ def warmup_counts(
     Raises
     ------
     ValueError
-        If the schedule is unknown or free, or the lengths do not fit.
+        If the schedule is unknown, or the lengths do not fit.
     """
     stages = len(round_trip_ns)
     if not stages or not len(crosses) == len(transfer_ns) == stages - 1:
@@ -59,9 +60,6 @@ def warmup_counts(
         )
         raise ValueError(msg)
     rule = rule_of(schedule, epsilon)
-    if rule.free:
-        msg = f"schedule {schedule} prescribes no warm-up counts"
-        raise ValueError(msg)
     if rule.all_first:
         return (microbatches,) * stages
     if block := FOLDS.get(schedule):

@@ -166,7 +166,7 @@ class ArrayBuilder:
             Fact.LEADS: sum(chain.lead),
             Fact.TRAILS: sum(chain.trail),
             Fact.PRICED: priced,
-            Fact.AUTO: data.rule.free,
+            Fact.FREE: data.rule.free,
             Fact.BLOCKING: data.rule.blocking,
             Fact.CHUNKS: data.part.chunks,
             Fact.WAY_BACK: way_back[Edge.KAPPA].min(initial=LONGEST_NS),

@@ -69,7 +69,7 @@ class Fact(IntEnum):
     """Positions in ``Costs.facts``."""
 
     P, Q, L, TIED, GPIPE, CONSECUTIVE, SHARED, LEADS, TRAILS, PRICED = range(10)
-    AUTO, BLOCKING, CHUNKS, WAY_BACK = range(10, 14)
+    FREE, BLOCKING, CHUNKS, WAY_BACK = range(10, 14)
 
 
 class Costs(NamedTuple):

@@ -90,7 +90,7 @@ class ProgramOptions:
 
         They differ only if delta depends on times (``h-1f1b``) and the range of
         lambda_0 has a threshold: the first is the least delta over the range, the
-        second the largest. Free warm-ups have delta 0, their least.
+        second the largest. Free warm-ups have delta 0.
 
         Parameters
         ----------

@@ -215,20 +215,12 @@ class BoxBounds:
     def _longest_period(self) -> float:
         """Return a lambda that no plan exceeds, in ns.
 
-        If every boundary adds a warm-up, lambda is at most one stage and one boundary
-        both ways; if transfers block, one stage and both its boundaries. Free warm-ups
-        may all be 1: then lambda is all stages and all boundaries between them.
+        As every boundary adds a warm-up, lambda is at most one stage and one boundary
+        both ways; if transfers block, one stage and both its boundaries.
         """
         slowest = float(self.part.transfer_ns.max(initial=0))
-        if not self._rule.free:
-            boundaries = max(1, self._rule.blocking)
-            return float(self._whole.max(initial=0.0)) + 2 * boundaries * slowest
-        chain = self.chain
-        units = chain.prefix[-1] + np.array(chain.lead) + np.array(chain.trail)
-        used = [own for own in self.part.clusters if len(own.strategies)]
-        each = [own.round_trip_ns.max(axis=0) for own in used]
-        stages = float(np.max(each, axis=0) @ units.astype(float)) if used else 0.0
-        return stages + 2 * max(1, self._most_stages - 1) * slowest
+        boundaries = max(1, self._rule.blocking)
+        return float(self._whole.max(initial=0.0)) + 2 * boundaries * slowest
 
     def bounded(self, box: Box, cutoff: float) -> Box | None:
         """Return the box with its bound, narrowed to what may be within the cutoff.

@@ -12,7 +12,6 @@ from weakref import proxy
 import numpy as np
 
 from hetopt.schedule.schedules import rule_of
-from hetopt.solvers.bounds.free_sums import limit_freely
 from hetopt.solvers.bounds.sums import capped, capped_first, cheapest, cheapest_with
 
 if TYPE_CHECKING:
@@ -100,10 +99,6 @@ class ClusterCosts:
         self._whole = np.full(self.count, chain.length, dtype=np.int64)
         self._memory = self._fitting_units()
         self._memory_first = self._fitting_by_position(most_stages)
-        self._freely: NDArray[np.int64] | None = None
-        if self.rule.free and self.passes > 1 and consecutive:
-            self.elsewhere = self._least_elsewhere(part, j)
-            self._freely = self._fitting_freely(most_stages)
         self._pinned = {role: self._permitted(role) for role in self.roles}
         own = proxy(self)
         # A bound method would make a reference cycle, which keeps megabytes for longer.
@@ -195,23 +190,6 @@ class ClusterCosts:
             rows[:, i] = known[warmup]
         return rows
 
-    def _least_elsewhere(self, part: TableSlice, j: int) -> float:
-        """Return the least time of a body unit on other clusters; 0 without any."""
-        kinds = list(self.chain.kinds)
-        others = [
-            (cluster.forward_ns + cluster.backward_ns)[:, kinds].min()
-            for i, cluster in enumerate(part.clusters)
-            if i != j and len(cluster.strategies)
-        ]
-        return float(min(others, default=0))
-
-    def _fitting_freely(self, most_stages: int) -> NDArray[np.int64]:
-        """Return the most body units of a stage by warm-up count; last: or any more."""
-        count = min(self.passes, 2 * most_stages + 2)
-        known = {w: self.units_at(w) for w in map(self.in_flight, range(1, count + 1))}
-        rows = [known[self.in_flight(warmup)] for warmup in range(1, count + 1)]
-        return np.ascontiguousarray(np.stack(rows, axis=1))
-
     def in_flight(self, warmup: int) -> int:
         """Return a lower bound on the micro-batches that a stage holds in memory."""
         warmup = self.rule.in_flight(warmup, self.most_held)
@@ -273,15 +251,6 @@ class ClusterCosts:
             self._most,
             caps,
         )
-        if self._freely is not None and np.isfinite(period):
-            limit_freely(
-                self.run,
-                self._freely,
-                self._within(period),
-                self.elsewhere if role == FIRST else 0.0,
-                period,
-                caps,
-            )
         return caps
 
     def _within(self, room: float | Costs) -> NDArray[np.int64]:

@@ -96,9 +96,6 @@ class Ordering:
         self._period = box.high if not single else 1e18
         self._windows = bool(options.steps[BoxFact.WINDOWS])
         steps = options.steps[[BoxFact.STEP, BoxFact.GAP]]
-        if rule_of(table.schedule).free:
-            # Warm-up counts are chosen later, for the finished plan; these are a guess.
-            steps = np.array([1, 2])
         self._steps = steps.astype(np.int64)
         self._data = OrderingData(
             first=self._first,

@@ -15,7 +15,7 @@ from hetopt.errors import CheckError
 from hetopt.formulations.ceiling import objective_ceiling, within
 from hetopt.formulations.chain import Chain
 from hetopt.formulations.program import ProgramData
-from hetopt.formulations.scale import PERIOD_SCALE
+from hetopt.formulations.scale import LONGEST, PERIOD_SCALE
 from hetopt.formulations.space import undominated
 from hetopt.problem.training.pins import Domain
 from hetopt.problem.training.principles import PRUNED
@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from hetopt.check.verify.findings import Doubt
     from hetopt.cost.table.table import CostTable
     from hetopt.problem.problem import Problem
-    from hetopt.problem.training.choices import ScheduleName
     from hetopt.problem.training.principles import Principles
     from hetopt.solvers.race.engine import Answer, Engine
 
@@ -52,23 +51,14 @@ _ENGINES = (
 
 
 def second_engine(
-    solver: str,
-    seed: int,
-    schedule: ScheduleName,
-    principles: Principles = PRUNED,
+    solver: str, seed: int, principles: Principles = PRUNED
 ) -> tuple[str, Engine]:
-    """Return an engine, and its name, that is not the solver's own.
-
-    Only dp supports free warm-up counts together with relaxed principles: there it has
-    to search its own programs again, but whole ones, and without bounds of the race.
-    """
-    able = [
+    """Return an engine, and its name, that is not the solver's own."""
+    name, path = next(
         pair
         for pair in _ENGINES
-        if (not rule_of(schedule).free or SOLVERS[pair[0]].frees_warmups)
-        and (not principles.relaxed or SOLVERS[pair[0]].relaxes)
-    ]
-    name, path = next((pair for pair in able if pair[0] != solver), able[0])
+        if pair[0] != solver and (not principles.relaxed or SOLVERS[pair[0]].relaxes)
+    )
     module, _, attribute = path.partition(":")
     return name, getattr(import_module(module), attribute)(seed)
 
@@ -169,11 +159,13 @@ def resolve_simulated(
     """Do the same as ``resolve`` for bounds on simulated times.
 
     There is only one search for those: it searches the whole program again, without
-    bounds of the race. Another engine checks claims that there is no plan.
+    bounds of the race. Another engine checks claims that there is no plan, unless
+    warm-up counts are free.
     """
+    free = rule_of(table.schedule).free
     for doubt in doubts:
-        if doubt.bound_ps is None:
-            _, engine = second_engine("", 0, table.schedule)
+        if doubt.bound_ps is None and not free:
+            _, engine = second_engine("", 0)
             yield from resolve(problem, table, [doubt], engine, deadline=deadline)
             continue
         verdict = _search_simulated(problem, table, doubt, deadline)
@@ -192,7 +184,8 @@ def _search_simulated(
         cutoff=0,
     )
     # Simulated times are whole ns: the longest that is shorter than the bound.
-    limit = -(-(doubt.bound_ps or 0) // PERIOD_SCALE) - 1
+    bound = LONGEST if doubt.bound_ps is None else doubt.bound_ps
+    limit = -(-bound // PERIOD_SCALE) - 1
     found: list[int] = []
     search = SimulatedSearch(
         data,

@@ -16,9 +16,8 @@ from hetopt.pricing.price import pipeline_times
 from hetopt.problem.training.choices import RESHARDING
 from hetopt.schedule.closed_form import closed_form_at, closed_form_ns
 from hetopt.schedule.period import period_by_recursion
-from hetopt.schedule.schedules import rule_of
 from hetopt.schedule.warmup import warmup_counts
-from hetopt.solvers.decisions.free_warmups import free_warmups, most_in_flight
+from hetopt.solvers.decisions.stages import most_in_flight
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -47,23 +46,17 @@ def plan_of(decision: Decision, table: CostTable, table_digest: str) -> Plan:
     warmups = decision.warmups
     if warmups is None:
         times = pipeline_times(bare, table)
-        if rule_of(table.schedule).free:
-            most = room_in_flight(stages, table, decision.microbatches)
-            # A plan that does not fit into memory still needs some counts.
-            warmups = free_warmups(times, most) or (1,) * len(stages)
-        else:
-            warmups = warmup_counts(
-                table.schedule,
-                microbatches=decision.microbatches,
-                crosses=[
-                    before.cluster != after.cluster
-                    for before, after in pairwise(stages)
-                ],
-                round_trip_ns=times.round_trip_ns,
-                transfer_ns=times.transfer_ns,
-                chunks=table.chunks,
-                epsilon=table.warmup_epsilon,
-            )
+        warmups = warmup_counts(
+            table.schedule,
+            microbatches=decision.microbatches,
+            crosses=[
+                before.cluster != after.cluster for before, after in pairwise(stages)
+            ],
+            round_trip_ns=times.round_trip_ns,
+            transfer_ns=times.transfer_ns,
+            chunks=table.chunks,
+            epsilon=table.warmup_epsilon,
+        )
     pipeline = Pipeline(
         microbatches=decision.microbatches,
         stages=tuple(

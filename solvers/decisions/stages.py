@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from hetopt.schedule.times import Chunks, Fold, PipelineTimes
 from hetopt.schedule.warmup import warmup_counts
-from hetopt.solvers.decisions.free_warmups import most_in_flight
 
 if TYPE_CHECKING:
     from hetopt.cost.table.cluster import ClusterTable
@@ -27,6 +26,20 @@ def hosts_of(decision: Decision, data: ProgramData) -> list[Host]:
         table = data.part.clusters[j]
         hosts += [(j, table, table.row(strategy))] * hosted
     return hosts
+
+
+def most_in_flight(usable: int, base: int, each: int, microbatches: int) -> int:
+    """Return how many micro-batches fit on a stage, at most q.
+
+    Parameters
+    ----------
+    usable, base, each
+        Bytes of memory, of the stage without activations, and of one micro-batch.
+    """
+    if base + microbatches * each <= usable:
+        return microbatches
+    # Micro-batches without bytes do not fit either if ``base`` exceeds the memory.
+    return max(0, (usable - base) // each) if each else 0
 
 
 def most_held(
@@ -145,8 +158,8 @@ def _warmups(
     round_trip: list[int],
     transfer: list[int],
 ) -> tuple[int, ...]:
-    if decision.warmups is not None or data.rule.free:
-        return decision.warmups or (1,) * len(hosts)
+    if decision.warmups is not None:
+        return decision.warmups
     return warmup_counts(
         data.schedule,
         microbatches=decision.microbatches,

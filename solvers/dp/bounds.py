@@ -261,8 +261,7 @@ def _cap_runs(costs: Costs, short: Ints, limits: RangeLimits, o: int) -> None:
             gain = max(gain, hidden)
     for m in range(1, costs.facts[Fact.P] + 1):
         limits.caps[Cap.WINDOW, o, m] = costs.facts[Fact.L]
-        # With enough warm-ups no window is too long.
-        if period < INFINITE and not costs.facts[Fact.AUTO]:
+        if period < INFINITE:
             span = _span(period, gain, m)
             if blocked and period <= _LARGEST // m:
                 # Each stage is busy with its own boundaries as well.

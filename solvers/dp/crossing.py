@@ -55,10 +55,6 @@ def cross(
     if costs.facts[Fact.GPIPE]:
         target[Label.DELAY] = max(source[Label.DELAY], omega)
         target[Label.FLAG] = max(source[Label.FLAG], omega)
-    elif costs.facts[Fact.AUTO]:
-        if period < INFINITE and source[Label.WARMUP] < costs.facts[Fact.Q]:
-            target[Label.DELAY] += 2 * PERIOD_SCALE * kappa
-            _warm_up(costs, limits, target)
     else:
         more = limits.delta[Delta.LIGHT, x, a, b]
         target[Label.WARMUP] = min(costs.facts[Fact.Q], source[Label.WARMUP] + more)
@@ -79,19 +75,6 @@ def cross(
             costs, source[Label.SHAPES], source[Label.RUNS], source[Label.IN_RUN], ends
         )
     return True
-
-
-@step
-def _warm_up(costs: Costs, limits: RangeLimits, label: Ints) -> None:
-    """Add the warm-ups without which E exceeds lambda before any tau is added."""
-    period = limits.scalars[Scalar.PERIOD]
-    if label[Label.DELAY] > period:
-        more = (label[Label.DELAY] - 1) // period
-        label[Label.DELAY] -= more * period
-        label[Label.WARMUP] += more
-    if label[Label.WARMUP] >= costs.facts[Fact.Q]:
-        label[Label.WARMUP] = costs.facts[Fact.Q]
-        label[Label.DELAY] = 0
 
 
 @step

@@ -184,8 +184,7 @@ def _replaces(costs: Costs, value: Ints, a: int, b: int) -> bool:
     """Whether label a is at least as good as b for every completion.
 
     Both are of one state. A larger g costs at most the difference, once; under gpipe a
-    slower pace costs at most q - 1 times the difference. If warm-ups are free, one more
-    at the next boundary makes up for any DELAY (``free_warmups``).
+    slower pace costs at most q - 1 times the difference.
     """
     if value[a, Label.WARMUP] > value[b, Label.WARMUP]:
         return False
@@ -197,8 +196,6 @@ def _replaces(costs: Costs, value: Ints, a: int, b: int) -> bool:
         value[a, Label.LAST_SYNC] - value[b, Label.LAST_SYNC],
     )
     delay = value[a, Label.DELAY] - value[b, Label.DELAY]
-    if costs.facts[Fact.AUTO] and value[a, Label.WARMUP] < value[b, Label.WARMUP]:
-        delay = 0
     flag = value[a, Label.FLAG] - value[b, Label.FLAG]
     if costs.facts[Fact.GPIPE]:
         more += (costs.facts[Fact.Q] - 1) * (max(0, delay) + max(0, flag))

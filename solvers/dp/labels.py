@@ -12,13 +12,11 @@ DELAY     E of MODEL.md section 4, at lambda = the search's upper end
 SYNC      the largest g; with tied embeddings without the last stage's
 LAST_SYNC g of the last stage of a tied model, 0 otherwise
 FLAG      h-1f1b: 1 until some tau or kappa has reached lambda_0's lower end
-WARMUP    min(W, q), which memory depends on; under auto the least W
+WARMUP    min(W, q), which memory depends on
 SHAPES    excluded shapes that this label may still complete, as bits
 ========  ==================================================================
 
 Under gpipe DELAY and FLAG are the slowest forward and backward, boundaries included.
-Under auto a stage has the fewest warm-ups that lambda allows (``free_warmups``), and
-once W has reached q, E does not matter: it is 0.
 
 *Why label a may replace label b.* Every completion of b completes a as well: as E and W
 of a are no larger, no E, and no memory need, of any earlier stage is larger (both grow

@@ -60,6 +60,7 @@ def place_stages(
     period, peak = limits.scalars[Scalar.PERIOD], ends.peak
     tau, inside = costs.sums[Sum.TAU, o], costs.sums[Sum.INSIDE, o]
     state, active = costs.sums[Sum.STATE, o], costs.sums[Sum.ACTIVE, o]
+    flight = base[Label.WARMUP]
     for units in range(1, most + 1):
         left = right - units
         time = tau[right] - tau[left] + ends.tau
@@ -67,7 +68,7 @@ def place_stages(
             break
         # Gradients of weights that run later delay no other stage.
         later = PERIOD_SCALE * (time - inside[right] + inside[left] - ends.inside)
-        delay, flight = _delay(costs, period, base, PERIOD_SCALE * time - later)
+        delay = base[Label.DELAY] + PERIOD_SCALE * time - later
         if period < INFINITE and delay > period - later:
             break
         peak = max(peak, costs.temporary[o, left])
@@ -114,27 +115,6 @@ def _shapes(costs: Costs, base: Ints, o: int) -> int:
             if costs.shapes[i, base[Label.RUNS] - 1, Shape.OPTION] != o:
                 shapes &= ~(1 << i)
     return int(shapes)
-
-
-@step
-def _delay(costs: Costs, period: int, base: Ints, own: int) -> tuple[int, int]:
-    """Return E and W of a stage before a label.
-
-    Parameters
-    ----------
-    own
-        The stage's tau without gradients of weights that run later, in
-        1 / PERIOD_SCALE ticks, as the period.
-    """
-    delay, flight = base[Label.DELAY] + own, base[Label.WARMUP]
-    if period < INFINITE and costs.facts[Fact.AUTO] and own <= period:
-        # ``cross`` left E at most lambda, so one more warm-up is enough.
-        if delay > period:
-            delay = max(own, delay - period)
-            flight += 1
-        if flight >= costs.facts[Fact.Q]:
-            flight, delay = costs.facts[Fact.Q], 0
-    return delay, flight
 
 
 @step

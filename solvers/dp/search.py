@@ -21,9 +21,6 @@ Lambdas are multiples of 1 / PERIOD_SCALE ticks, so the search ends. Under gpipe
 paces are part of a label, and one label setting closes its node; with a single
 micro-batch lambda does not count.
 
-Under ``auto`` warm-up counts follow from lambda (``free_warmups``), except gpipe's,
-which are another program.
-
 Under ``h-1f1b`` delta depends on lambda_0 = max(max tau, max kappa), and a node has a
 range of lambda_0 too. If some delta changes inside that range, the label setting uses
 the least delta for memory and the largest for the period: F is then a lower bound,
@@ -46,7 +43,7 @@ from hetopt.formulations.scale import PERIOD_SCALE
 from hetopt.solvers.arrays.costs import Edge, Fact, HostColumn
 from hetopt.solvers.arrays.options import ProgramOptions
 from hetopt.solvers.arrays.windows import INFINITE
-from hetopt.solvers.decisions.exact import exact_value, with_warmups
+from hetopt.solvers.decisions.exact import exact_value
 from hetopt.solvers.dp.bounds import RangeLimits, Scalar, empty_limits, limit, shortest
 from hetopt.solvers.dp.budget import Cursor
 from hetopt.solvers.dp.buffers import most_new
@@ -361,9 +358,6 @@ class LabelSearch:
             total = PERIOD_SCALE * (total + self._more * pace)
         whole_round = PERIOD_SCALE * (fill + 2 * int(best[Label.WAY_BACK]))
         decision = decision_of(pool.label, self._options)
-        if self.data.rule.free:
-            # The warm-ups of the plan's own least lambda, which may be below ``low``.
-            decision = with_warmups(decision, self.data, steady=True)
         return Labelled(
             decision=decision,
             total=total,

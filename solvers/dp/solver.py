@@ -1,16 +1,10 @@
-"""The ``dp`` solver: an exact dynamic program per (p, q), in the race.
-
-Under ``auto`` a (p, q) has two programs: one with a steady state and free warm-up
-counts, and gpipe's, with all forwards first.
-"""
+"""The ``dp`` solver: an exact dynamic program per (p, q), in the race."""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from hetopt.base.deadline import Deadline, Interrupted
-from hetopt.solvers.decisions.exact import with_warmups
 from hetopt.solvers.pools.memory import share_bytes
 from hetopt.solvers.race.engine import Answer, Engine
 from hetopt.solvers.race.solve import racing
@@ -46,32 +40,15 @@ class DpEngine(Engine):
         start: Decision | None = None,
     ) -> Answer:
         """Find the least objective within the cutoff; see ``Engine``."""
-        best: Decision | None = None
-        cutoff = data.cutoff
-        for program in _programs(data):
-            search = self._search(
-                replace(program, cutoff=cutoff),
-                excluded,
-                False,
-                lambda decision: found(_whole(decision, data)),
-                stop,
-                deadline,
-            )
-            try:
-                search.run()
-            except Interrupted:
-                bound = search.bound
-                if program.rule.free:
-                    # gpipe's program has no better bound yet.
-                    bound = data.objective_min
-                best = search.best or best
-                return Answer(verdict="stopped", bound=bound, decision=best)
-            if search.best is not None and search.value is not None:
-                best = _whole(search.best, data)
-                cutoff = search.value - 1
-        if best is None:
-            return Answer(verdict="infeasible", bound=cutoff + 1, decision=None)
-        return Answer(verdict="optimal", bound=cutoff + 1, decision=best)
+        search = self._search(data, excluded, False, found, stop, deadline)
+        try:
+            search.run()
+        except Interrupted:
+            return Answer(verdict="stopped", bound=search.bound, decision=search.best)
+        if search.best is None or search.value is None:
+            bound = data.cutoff + 1
+            return Answer(verdict="infeasible", bound=bound, decision=None)
+        return Answer(verdict="optimal", bound=search.value, decision=search.best)
 
     def settle_tie(
         self, data: ProgramData, value: int, *, excluded: Sequence[Decision]
@@ -80,26 +57,13 @@ class DpEngine(Engine):
 
         None also if labels fill the memory; the plan found before is kept then.
         """
-        best: tuple[tuple[object, ...], Decision] | None = None
-        for program in _programs(data):
-            search = self._search(
-                program,
-                excluded,
-                True,
-                lambda decision: None,
-                lambda: False,
-                Deadline(),
-            )
-            try:
-                decision = search.first(value)
-            except Interrupted:
-                return None
-            if decision is None:
-                continue
-            key = search.key(decision)
-            if best is None or key < best[0]:
-                best = key, decision
-        return None if best is None else _whole(best[1], data)
+        search = self._search(
+            data, excluded, True, lambda decision: None, lambda: False, Deadline()
+        )
+        try:
+            return search.first(value)
+        except Interrupted:
+            return None
 
     def _search(
         self,
@@ -125,19 +89,6 @@ class DpEngine(Engine):
             deadline=deadline,
             buffers=self._buffers,
         )
-
-
-def _programs(data: ProgramData) -> list[ProgramData]:
-    """Return the programs to search, one after the other."""
-    also = data.rule.also
-    if also is None or data.part.microbatches == 1:
-        return [data]
-    return [data, replace(data, schedule=also)]
-
-
-def _whole(decision: Decision, data: ProgramData) -> Decision:
-    """Return a decision with the warm-up counts that are to be reported."""
-    return with_warmups(decision, data) if data.rule.free else decision
 
 
 solve = racing("dp", "hetopt.solvers.dp.solver:DpEngine", quick=True)

@@ -129,9 +129,6 @@ class Loads:
         period_ns
             Lower bound on the longest stage's time.
         """
-        if self._rule.free:
-            # They are chosen later; with these no stage waits within a cluster.
-            return tuple(range(len(hosts), 0, -1))
         pairs = list(pairwise(hosts))
         return warmup_counts(
             self._rule.name,

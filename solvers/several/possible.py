@@ -9,7 +9,7 @@ from hetopt.errors import InputError
 from hetopt.plans.plan import MOST_PIPELINES
 from hetopt.problem.division import part_of, pins_fault
 from hetopt.problem.meshes import meshes
-from hetopt.solvers.refusals import ensure_fills, ensure_races
+from hetopt.solvers.refusals import ensure_fills, ensure_plans, ensure_races
 from hetopt.solvers.several.divisions import divisions
 
 if TYPE_CHECKING:
@@ -48,6 +48,7 @@ def ensure_several(
             msg = "applies to plans of one pipeline only: leave it out, or ask for one"
             raise InputError(msg, field=other)
     ensure_races(name, field)
+    ensure_plans(name, problem.training.schedule)
     chunks = problem.training.chunks
     if chunks > 1:
         msg = (

@@ -14,7 +14,7 @@ section 4). ``w`` is min(W, q); every path ends with g of the first stage.
   the sum of tau and 2 kappa inside the window, and w_k + r s <= q:
   F + (w_k - 1) phi_i + r C + (q - w_k - r s) beta_i.
 
-If warm-up counts are free (``auto``), W is the most that fits into memory beside the
+If warm-up counts are free, W is the most that fits into memory beside the
 units of the stage, 1 for the last stage (``simulated.warmups``), and windows are not
 used.
 
@@ -197,7 +197,7 @@ def _limit(
                 light, heavy = min(light, q), min(heavy, q)
                 if costs.facts[Fact.GPIPE]:
                     light, heavy = q, 1
-                if costs.facts[Fact.AUTO]:
+                if costs.facts[Fact.FREE]:
                     caps[c, o, i] = _free_cap(costs, short, room, quick, excess, o, i)
                     continue
                 left = excess

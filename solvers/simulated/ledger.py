@@ -57,8 +57,8 @@ class SimulatedLedger(Ledger):
         return program.bound / PERIOD_SCALE * TICK_S
 
     def start(self, plan: Plan) -> Found:
-        """Simulate a plan, under ``auto`` with the best warm-up counts."""
-        found = self.value_of(decision_of_plan(plan, self.table))
+        """Simulate a plan, with the best warm-up counts if they are free."""
+        found = self.as_planned(plan)
         if not rule_of(self.table.schedule).free:
             return found
         pipeline = plan.pipeline
@@ -67,7 +67,18 @@ class SimulatedLedger(Ledger):
             room_in_flight(pipeline.stages, self.table, pipeline.microbatches),
             found.value // PERIOD_SCALE,
         )
+        if warmups is None:
+            return found
         return self.value_of(replace(found.decision, warmups=warmups))
+
+    def as_planned(self, plan: Plan) -> Found:
+        """Simulate a plan with its own warm-up counts."""
+        q, stages = plan.pipeline.microbatches, plan.pipeline.stages
+        warmups = tuple(min(stage.warmup, q) for stage in stages)
+        decision = decision_of_plan(plan, self.table)
+        if rule_of(self.table.schedule).free:
+            decision = replace(decision, warmups=warmups)
+        return self.value_of(decision)
 
     def value_of(self, decision: Decision) -> Found:
         """Simulate a decision."""

@@ -44,7 +44,7 @@ def run_cap(runs: Runs, o: int, ended: int, at: int, m: int) -> int:
     """
     facts, steps, level = runs.costs.facts, runs.steps[Delta.HEAVY], runs.level
     q, length = facts[Fact.Q], facts[Fact.L]
-    if m < 2 or facts[Fact.GPIPE] or facts[Fact.AUTO]:
+    if m < 2 or facts[Fact.GPIPE] or facts[Fact.FREE]:
         return int(length)
     inside, across = steps[Boundary.INSIDE], steps[Boundary.ACROSS]
     heavy = 1 + (at - 1 - ended) * inside + ended * across

@@ -1,7 +1,9 @@
 """``--objective simulated``: the plan of least simulated time, and its proof.
 
 First, the solver that the user names finds the plan of least closed form. Its simulated
-time is the first limit: the best plan takes no longer. Then
+time is the first limit: the best plan takes no longer. Free warm-up counts have no
+closed form of their own: there it is the simulated time of the best plan under a
+schedule that prescribes them (``_STARTS``), with the best counts. Then
 
 1. every (p, q) is bounded, roughly (``simulated.bounds``);
 2. the most promising (p, q) are searched for a few seconds each (``simulated.walk``):
@@ -9,9 +11,8 @@ time is the first limit: the best plan takes no longer. Then
 3. the (p, q) still open are bounded closely;
 4. they are searched, best bound first; each better plan lowers the limit for all.
 
-Under ``auto`` warm-up counts are chosen as well (``simulated.warmups``): among those
-of a plan's least simulated time the ones of least sum, then the lexicographically
-smallest.
+Free warm-up counts are chosen as well (``simulated.warmups``): among those of a plan's
+least simulated time the ones of least sum, then the lexicographically smallest.
 
 With too many clusters for tables over their subsets, bounds use only the capacity of
 all devices, and nothing is searched: the result has a gap.
@@ -31,11 +32,11 @@ from hetopt.base.run_until import run_until
 from hetopt.cost.table.ticks import TICK_S
 from hetopt.errors import InputError
 from hetopt.formulations.scale import PERIOD_SCALE
+from hetopt.problem.digest import problem_digest
 from hetopt.problem.training.principles import PRUNED
 from hetopt.schedule.schedules import rule_of
 from hetopt.solvers import registry
 from hetopt.solvers.arrays.windows import INFINITE
-from hetopt.solvers.decisions.assembly import decision_of_plan
 from hetopt.solvers.loading import load
 from hetopt.solvers.pools.opening import open_pool
 from hetopt.solvers.race.messages import NO_CUTOFF, cutoff_of
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
     from hetopt.base.deadline import Deadline
     from hetopt.cost.table.table import CostTable
     from hetopt.plans.plan import Plan
+    from hetopt.problem.training.choices import ScheduleName
     from hetopt.problem.training.principles import Principles
     from hetopt.results.result import Result
     from hetopt.solvers.arrays.costs import Ints
@@ -71,6 +73,11 @@ _RAISE = 0.1
 #: Widths of the excess's intervals as shares of the limit: for the rough bounds, and
 #: for the close ones.
 _ROUGH, _CLOSE = 1 / 8, 1 / 32
+#: Schedules whose best plan a search with free warm-up counts starts from: the first
+#: that has one. The second needs less memory.
+_STARTS: tuple[ScheduleName, ...] = ("virtual-1f1b", "1f1b")
+#: Seconds that proving that plan may take if there is no time limit.
+_PATIENCE_S = 10.0
 #: Why a proof ended.
 _ENDED = (
     "which stops proving a simulated time after %g s: set a time limit for a longer "
@@ -154,8 +161,9 @@ def solve_simulated(
     first = deadline.within(
         None if limit_s is None else max(_START_S, limit_s * _START_SHARE)
     )
-    started = load(solver)(
-        replace(request, params=replace(params, top=1), deadline=first, cutoff_s=None)
+    started = _started(
+        replace(request, params=replace(params, top=1), deadline=first, cutoff_s=None),
+        solver,
     )
     if started.status == "infeasible":
         return replace(started, objective="simulated")
@@ -175,6 +183,26 @@ def solve_simulated(
     if patient and not stopped and result.status != "optimal":
         return replace(result, choice=_ENDED % patience_s)
     return result
+
+
+def _started(request: Request, solver: str) -> Result:
+    """Return the result that the search starts from, with what it proves for that."""
+    problem, table = request.problem, request.table
+    if not rule_of(table.schedule).free:
+        return load(solver)(request)
+    for schedule in _STARTS:
+        other = problem.of_plan(schedule)
+        digest = problem_digest(other)
+        own = replace(table, schedule=schedule, problem_digest=digest)
+        started = solve_simulated(
+            replace(request, problem=other, table=own),
+            solver=solver,
+            patience_s=_PATIENCE_S,
+        )
+        if started.status != "infeasible":
+            break
+    # If none of them has a plan, there may still be one with fewer warm-ups.
+    return replace(started, status="unknown", settlements=(), lower_bound_s=None)
 
 
 def search_within(request: Request, limit_s: float) -> Result:
@@ -256,9 +284,7 @@ def _start(ledger: SimulatedLedger, plan: Plan, deadline: Deadline | None) -> Fo
     if deadline is not None:
         with suppress(Stopped):
             return run_until(deadline, lambda: ledger.start(plan))
-    decision = decision_of_plan(plan, ledger.table)
-    warmups = tuple(stage.warmup for stage in plan.pipeline.stages)
-    return ledger.value_of(replace(decision, warmups=warmups))
+    return ledger.as_planned(plan)
 
 
 class _SimulatedRace(TaskLoop):

@@ -39,7 +39,7 @@ def stage_fits(costs: Costs, levels: Levels, walk: Walk, depth: int) -> bool:
     option = costs.option[row[Placed.OPTION]]
     flight = q if facts[Fact.GPIPE] else min(warmup, q)
     left = option[Option.FREE_BYTES] - held.state - held.peak
-    if facts[Fact.AUTO] and depth > 1:
+    if facts[Fact.FREE] and depth > 1:
         # As many warm-ups as fit give the least excess.
         flight = q
         if q * held.active > left:
@@ -61,7 +61,7 @@ def stage_fits(costs: Costs, levels: Levels, walk: Walk, depth: int) -> bool:
     if not within(levels, limit, fill + ahead, tied + ahead, excess, rest):
         return False
     walk.times[depth, StageTime.FLIGHT] = flight
-    if facts[Fact.AUTO]:
+    if facts[Fact.FREE]:
         if depth == p:
             exact = _tied(costs, walk)
             return warm_up_whole(levels, walk, depth, q, flight, fill + ahead, exact)

@@ -1,4 +1,4 @@
-"""Warm-up counts of a pipeline's least simulated time, if they are free (``auto``).
+"""Warm-up counts of a pipeline's least simulated time, if they are free.
 
 Stages are given counts from the end of the pipeline. When the last stages return
 gradients for the forwards that arrive is a table, their *answer*

@@ -98,8 +98,8 @@ class SimulatedWorker:
 
     def useful(self, part: TableSlice, limit: int, stages: int) -> TableSlice:
         """Return a slice without dominated strategies."""
-        # The next best plans may use dominated strategies; under ``auto`` so may the
-        # best plan, with other warm-up counts.
+        # The next best plans may use dominated strategies; if warm-up counts are free,
+        # so may the best plan, with other counts.
         if self.top > 1 or rule_of(self.table.schedule).free:
             return part
         of_interest = Simulated(limit, stages)

@@ -13,7 +13,7 @@ from tests.cost.making import make_cluster, make_problem
 
 
 # One of each kind that compares strategies in its own way.
-@pytest.mark.parametrize("schedule", ["1f1b", "h-1f1b", "gpipe", "auto"])
+@pytest.mark.parametrize("schedule", ["1f1b", "h-1f1b", "gpipe"])
 def test_pairs_are_compared_in_any_number(
     schedule: ScheduleName, monkeypatch: pytest.MonkeyPatch
 ) -> None:

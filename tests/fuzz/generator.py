@@ -10,8 +10,8 @@ from random import Random
 from typing import Any
 
 from hetopt.export.registry import SHIPPED
-from hetopt.problem.training.choices import INTERLEAVED, RECOMPUTE
-from hetopt.schedule.schedules import FREE, RULES
+from hetopt.problem.training.choices import FREE, INTERLEAVED, RECOMPUTE
+from hetopt.schedule.schedules import RULES
 from tests.oracle.instances import OVERLAPPING
 
 #: Schedules whose stages wait for transfers.
@@ -163,7 +163,7 @@ def _training(rng: Random) -> dict[str, Any]:
     training: dict[str, Any] = {
         "global_batch": rng.choice(BATCHES),
         "seq_len": rng.choice(LENGTHS),
-        "schedule": rng.choice((*OVERLAPPING, FREE.name)),
+        "schedule": rng.choice((*OVERLAPPING, FREE)),
         "zero": rng.choice((0, 1, 2, 3)),
         "precision": rng.choice(("bf16", "fp32")),
         "optimizer": rng.choice(("adam", "sgd")),

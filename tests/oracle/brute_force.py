@@ -14,8 +14,8 @@ How the open ends of the model are read:
 * ``stages`` and ``units`` pins of a cluster that is not used see the value 0;
   ``dp``, ``cp``, ``tp`` and ``recompute`` pins are already in the table.
 * A forbidden pair (a, b) says that b does not directly follow a along the pipeline.
-* Under ``auto`` every plan is tried with all warm-up counts that may matter; of the
-  best ones it has those of least sum, then the lexicographically smallest. For the
+* Under ``free-1f1b`` every plan is tried with all warm-up counts that may matter; of
+  the best ones it has those of least sum, then the lexicographically smallest. For the
   simulated time all counts up to q are tried, the last stage's too.
 * Tied embeddings add ``tied_ns[first, last]`` to g of the first and the last stage
   when p > 1, and nothing when p = 1.
@@ -319,7 +319,7 @@ def _splits(
             in_phases=schedule == "gpipe",
         )
         warmups = [q] * p
-        if schedule == "auto":
+        if schedule == "free-1f1b":
             caps = [
                 max(
                     (
@@ -386,7 +386,7 @@ def _splits(
             for need, (j, _) in zip(needs, hosts, strict=True)
         ):
             continue
-        all_first = schedule == "auto" and min(warmups) >= q
+        all_first = schedule == "free-1f1b" and min(warmups) >= q
         if v > 1:
             tau = [f + b for f, b in zip(forward, backward, strict=True)]
             around = pieces.way_back(hosts[-1], hosts[0])

@@ -94,7 +94,7 @@ def make_instance(
     rng = Random(seed)
     schedule = schedule or OVERLAPPING[seed % len(OVERLAPPING)]
     if most is None:
-        most = MAX_FREE_PLANS if schedule == "auto" else MAX_PLANS
+        most = MAX_FREE_PLANS if schedule == "free-1f1b" else MAX_PLANS
     pinned = rng.random() < 0.5 if pinned is None else pinned
     size = 1.0
     while True:

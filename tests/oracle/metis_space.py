@@ -2,7 +2,7 @@
 
 What the definition says of stages before their warm-up counts are known: a stage's
 pace is its mean time per body unit; memory takes every body unit for the largest of
-its stage's strategy; warm-up counts are those of the schedule (1f1b's under ``auto``)
+its stage's strategy; warm-up counts are those of the schedule
 where some stage takes as long as all would that share the units without loss.
 """
 
@@ -181,7 +181,7 @@ def _warmups(
         kappa.append(max(int(part.transfer_ns[x, a, b]) for x in classes))
     counts = [1]
     for i in reversed(range(len(hosts) - 1)):
-        step = {"1f1b": 1, "auto": 1, "eager-1f1b": 2}.get(table.schedule)
+        step = {"1f1b": 1, "eager-1f1b": 2}.get(table.schedule)
         if table.schedule == "virtual-1f1b":
             step = 1 + (hosts[i][0] != hosts[i + 1][0])
         if step is None:

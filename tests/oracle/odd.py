@@ -37,7 +37,7 @@ def make_odd(seed: int, *, widest: bool = False) -> Instance:
     """
     rng = Random(seed)
     schedule = OVERLAPPING[seed % len(OVERLAPPING)]
-    most = MAX_FREE_PLANS if schedule == "auto" else MAX_PLANS
+    most = MAX_FREE_PLANS if schedule == "free-1f1b" else MAX_PLANS
     size = 1.0
     while True:
         drawn = draw_problem(rng, schedule, None, pinned=False, size=size)

@@ -108,7 +108,7 @@ def draw_problem(
             ),
         ),
         training=training,
-        pins=_draw_pins(rng, drawn, model, training) if pinned else Pins(),
+        pins=draw_pins(rng, drawn, model, training) if pinned else Pins(),
     )
 
 
@@ -123,7 +123,7 @@ def _draw_experts(rng: Random, layers: int) -> Experts:
     )
 
 
-def _draw_pins(
+def draw_pins(
     rng: Random, clusters: Sequence[Cluster], model: Model, training: Training
 ) -> Pins:
     """One to three pins of different kinds; not all of them can be met."""

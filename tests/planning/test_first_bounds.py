@@ -11,7 +11,7 @@ import yaml
 import hetopt
 from hetopt.problem.problem import Problem
 from hetopt.problem.reading import read_problem_text
-from hetopt.problem.training.choices import SCHEDULE_CHOICES
+from hetopt.problem.training.choices import FREE, SCHEDULES
 from hetopt.results.result import Result
 from hetopt.solvers.race.merging import value_of
 
@@ -19,11 +19,12 @@ from hetopt.solvers.race.merging import value_of
 SOON_S = 1e-9
 #: Keywords of ``hetopt.plan`` by name of a kind of search.
 SEARCHES: dict[str, dict[str, Any]] = {
-    **{name: {"schedule": name, "objective": "closed"} for name in SCHEDULE_CHOICES},
+    **{name: {"schedule": name, "objective": "closed"} for name in SCHEDULES},
     **{name: {"solver": name} for name in ("cp-sat", "milp", "mcts", "dfs", "metis")},
     "interleaved-1f1b": {"schedule": "interleaved-1f1b", "chunks": 2},
     "best": {"schedule": "best"},
     "simulated": {"objective": "simulated"},
+    FREE: {"schedule": FREE, "objective": "simulated"},
     "p4": {"relax": ["p4"]},
     "p4-falling-tp": {"relax": ["p4-falling-tp"]},
     "p3": {"relax": ["p3"]},

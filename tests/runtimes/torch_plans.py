@@ -34,7 +34,7 @@ class Case:
     """A plan: its stages, each (d, c, t) on a cluster of one node.
 
     ``experts`` are (ep, etp) of each stage; ``layers`` are of one chunk; ``warmups``
-    are given for the schedule ``auto`` alone; ``each`` are the sequences of a
+    are given for the schedule ``free-1f1b`` alone; ``each`` are the sequences of a
     micro-batch on a replica where dp is largest; ``blocks`` are those of each stage, in
     place of ``layers``, where stages begin inside layers.
     """
@@ -92,7 +92,7 @@ CASES = {
         training={"gradients": "bf16"},
     ),
     "own warm-ups": Case(
-        schedule="auto",
+        schedule="free-1f1b",
         degrees=(ONE, ONE, ONE, ONE),
         layers=(2, 1, 1, 1),
         q=6,
@@ -107,7 +107,7 @@ CASES = {
         training={"overlap_gradients": False},
     ),
     "inner-dp": Case(
-        schedule="auto",
+        schedule="free-1f1b",
         degrees=((2, 1, 2), (4, 1, 1)),
         warmups=(3, 2),
         ways=("inner-dp",),

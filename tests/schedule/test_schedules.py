@@ -18,7 +18,7 @@ from hetopt.problem.digest import problem_digest
 from hetopt.problem.reading import read_problem_text
 from hetopt.problem.training.choices import SCHEDULE_CHOICES, SCHEDULES
 from hetopt.schedule import schedules
-from hetopt.schedule.schedules import FREE, MAX_DELTA, RULES, ScheduleRule, rule_of
+from hetopt.schedule.schedules import MAX_DELTA, RULES, ScheduleRule, rule_of
 from hetopt.schedule.warmup import warmup_counts
 from hetopt.solvers.loading import load
 from hetopt.solvers.params import RaceParams
@@ -48,7 +48,6 @@ HOMES = {
     "export/shared/megatron/common.py",
     "export/hetu/launcher.py",
     "export/hetu/reading.py",
-    "export/megatron/deepspeed.py",
     "export/shared/megatron/pipeline.py",
     "export/flagscale/launcher.py",
     "export/flagscale/reading.py",
@@ -57,25 +56,8 @@ HOMES = {
     "export/torchtitan/reading.py",
     "export/hexiscale/launcher.py",
     "export/hexiscale/reading.py",
-}
-#: Where ``auto`` is something else: a solver, a source of latencies, a policy.
-OTHER_AUTO = {
-    "solvers/lengths/outcome.py",
-    "comparing/compare.py",
-    "planning/objective.py",
-    "planning/plan.py",
-    "solvers/kernels.py",
-    "cli/remedy.py",
+    # Where a search with free warm-up counts starts from.
     "solvers/simulated/solver.py",
-    "report/showing.py",
-    "cli/commands/explain.py",
-    "cli/commands/verify.py",
-    "cli/inputs.py",
-    "export/shared/megatron/says.py",
-    "problem/schema/fields.py",
-    "cost/sources/by_cluster.py",
-    "solvers/registry.py",
-    "whatif/solving.py",
 }
 #: Each has its own words for warm-ups.
 PROGRAMS = ("cp-sat", "milp", "miqp-highs", "dp")
@@ -102,8 +84,6 @@ def test_every_name_has_a_record() -> None:
         assert not rule.thresholds or rule.inside == rule.across
         assert rule.thresholds == tuple(sorted(rule.thresholds, reverse=True))
         assert len(rule.thresholds) in (0, 2)
-    assert FREE.also is not None
-    assert rule_of(FREE.also).all_first
 
 
 @pytest.mark.parametrize("name", SCHEDULES)
@@ -224,6 +204,4 @@ def test_no_other_file_knows_a_schedule_by_name() -> None:
         "solvers",
     }
     knowing = {path: named(file) for path, file in files.items() if named(file)}
-    for path in OTHER_AUTO:
-        assert knowing.pop(path) == {"auto"}, path
     assert set(knowing) == HOMES

@@ -143,7 +143,7 @@ def test_heuristic_is_chosen_by_the_units() -> None:
 
 
 @pytest.mark.parametrize(
-    ("schedule", "chunks"), [("interleaved-1f1b", 2), ("zb-h1", None), ("auto", None)]
+    ("schedule", "chunks"), [("interleaved-1f1b", 2), ("zb-h1", None)]
 )
 def test_a_heuristic_that_cannot_plan_the_schedule_is_not_asked(
     asked: list[str], schedule: ScheduleName, chunks: int | None

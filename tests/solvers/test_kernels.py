@@ -67,7 +67,7 @@ def test_no_search_compiles_anything_of_its_own(name: str) -> None:
         for options in (
             {},
             {"objective": "closed", "top": 3},
-            {"schedule": "auto"},
+            {"schedule": "free-1f1b"},
             {"schedule": "zb-h1"},
             {"relax": ["p3", "p4"]},
         )
@@ -99,6 +99,6 @@ def test_solvers_name_kernels_that_there_are() -> None:
 def test_only_free_warm_ups_need_their_kernels() -> None:
     simulated = kernels_for("auto", objective="simulated", schedules=["1f1b"])
     assert "free warm-ups" not in simulated
-    free = kernels_for("auto", objective="simulated", schedules=["1f1b", "auto"])
+    free = kernels_for("auto", objective="simulated", schedules=["1f1b", "free-1f1b"])
     assert {*free} == {*simulated, "free warm-ups"}
     assert "tree" in kernels_for("auto", limited=True)

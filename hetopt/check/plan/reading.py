@@ -10,7 +10,12 @@ from typing import TYPE_CHECKING, Any, get_args
 from hetopt.base.words import counted
 from hetopt.errors import InputError
 from hetopt.plans.plan import MOST_PIPELINES, PLAN_SCHEMA, Plan
-from hetopt.problem.training.choices import RECOMPUTE, RESHARDING, SCHEDULE_CHOICES
+from hetopt.problem.training.choices import (
+    RECOMPUTE,
+    RESHARDING,
+    SCHEDULE_CHOICES,
+    with_present_names,
+)
 from hetopt.problem.training.principles import Principles
 from hetopt.problem.training.training import chunks_fault, written_epsilon
 
@@ -29,7 +34,7 @@ def read_plan(data: object, field: str) -> Plan:
     InputError
         A key is missing, or its value has the wrong type; the field names it.
     """
-    plan = mapping(data, field)
+    plan = with_present_names(mapping(data, field))
     choice(plan, "schema", (PLAN_SCHEMA,), field)
     choice(plan, "schedule", SCHEDULE_CHOICES, field)
     if "chunks" in plan:

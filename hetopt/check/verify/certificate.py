@@ -20,6 +20,7 @@ from hetopt.check.plan.reading import (
     text,
     whole,
 )
+from hetopt.check.plan.schedule.schedules import STEPS
 from hetopt.check.verify.bound import OutOfTime
 from hetopt.check.verify.chunks import counted_twice, is_sized
 from hetopt.check.verify.findings import Doubt, Finding
@@ -124,9 +125,16 @@ class CertificateCheck:
         Raises
         ------
         InputError
-            Memory depends on p, but the time is simulated or principles are relaxed.
+            Memory depends on p, but the time is simulated or principles are relaxed, or
+            warm-up counts are free, but the time is that in closed form.
         """
         simulated = self.objective == "simulated"
+        if STEPS[self.table.schedule].free and not simulated:
+            msg = (
+                f"no certificate covers this with {self.table.schedule}: plan again "
+                "for the simulated time"
+            )
+            raise InputError(msg, field="objective")
         relaxed = bool(self.principles.relaxed)
         for field, claimed in (("objective", simulated), ("relaxed", relaxed)):
             if claimed and is_sized(self.table):

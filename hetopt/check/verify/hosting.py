@@ -15,7 +15,6 @@ import numpy as np
 from hetopt.check.plan.schedule.schedules import STEPS
 from hetopt.check.verify.body_units import Units
 from hetopt.check.verify.fills import NEVER, StageCosts, cheapest, spared
-from hetopt.check.verify.free_room import FreeRoom
 from hetopt.check.verify.weights import unit_times
 
 if TYPE_CHECKING:
@@ -29,9 +28,6 @@ if TYPE_CHECKING:
     from hetopt.problem.problem import Problem
 
     Ints = NDArray[np.int64]
-
-#: Numbers of micro-batches in flight that are distinguished, per stage, under ``auto``.
-_MOST_FLIGHTS = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -83,13 +79,11 @@ class Host:
         self.least_sync = int((rows.sync_ns + sync).min(initial=NEVER))
         self._cross(table, part, j)
         self.most_stages = most
-        self.free = self._free_room(part, j)
         self.within = lru_cache(maxsize=3)(self._within_beside)
         self.rooms = lru_cache(maxsize=1)(self._rooms)
         self.fitting = lru_cache(maxsize=None)(self._fitting)
         self.opening_slots = lru_cache(maxsize=1)(self._opening_slots)
         self.opened = lru_cache(maxsize=1)(partial(self._opened, stages=most))
-        self.opening_freely = lru_cache(maxsize=1)(self._opening_freely)
 
     def _cross(self, table: CostTable, part: TableSlice, j: int) -> None:
         """Find the least boundary times within the cluster, into it and out of it."""
@@ -158,10 +152,6 @@ class Host:
         if self.most:
             slots[:, 0] = np.minimum(slots[:, 0], self.within(period, "trail"))
         last = self._cumulated(slots, period)
-        if self.free is not None:
-            after = np.stack([self.after_middle, self.trail], axis=1)
-            free = self._freely(self.free, period, after)
-            middle, last = np.minimum(middle, free[:, 0]), np.minimum(last, free[:, 1])
         return self._limits(period), middle[:, None], last[:, None]
 
     def opening(self, period: int, stages: int) -> Ints:
@@ -180,8 +170,6 @@ class Host:
         slots[:, -1:] = np.minimum(slots[:, -1:], within[:, None])
         most = min(self.most, stages - 1)
         room = self._cumulated(slots[:, ::-1][:, :most], period)[:, None]
-        if self.free is not None:
-            room = np.minimum(room, self.opening_freely(period)[:, :, : most + 1])
         return self._least(self._limits(period), room, _FIRST)
 
     def _opening_slots(self, period: int) -> Ints:
@@ -196,9 +184,6 @@ class Host:
         """Return the least fill of p stages with all body units, p = 0..most."""
         warmups = 1 + self.steps.inside * np.arange(self.most)
         room = self._cumulated(self._slots(period, warmups), period)
-        if self.free is not None:
-            free = self._freely(self.free, period, self.trail[:, None])
-            room = np.minimum(room, free[:, 0])
         least = np.full(self.most_stages + 1, NEVER, dtype=np.int64)
         fills = self._least(self._limits(period), room[:, None], _ALONE)
         least[: self.most + 1] = fills[:, self.units.length]
@@ -243,53 +228,6 @@ class Host:
             stages_ok=self.stages_ok,
             units_ok=self.units_ok[held:],
         )
-
-    def _free_room(self, part: TableSlice, j: int) -> FreeRoom | None:
-        """Return the room that memory leaves if warm-ups are free; otherwise None."""
-        rows, units = self.rows, self.units
-        if not self.steps.free or self.microbatches == 1 or not self.most:
-            return None
-        others = [
-            (cluster.forward_ns + cluster.backward_ns).min(axis=0)
-            for i, cluster in enumerate(part.clusters)
-            if i != j and len(cluster.strategies)
-        ]
-        # Without other clusters, later units count as free; this one is then alone.
-        least = np.min(others, axis=0) if others else np.zeros_like(units.lead)
-        following = (units.prefix[-1] - units.prefix + units.trail) @ least
-        self.after_middle = 2 * self.out + int(least[units.kinds].min(initial=0))
-        self.after_first = 2 * self.out[:, None] + following
-        state = units.runs(rows.state_bytes)
-        activation = units.runs(rows.activation_bytes)
-        flights = min(self.microbatches, _MOST_FLIGHTS * (self.most_stages + 1))
-        fits = [
-            (state + flight * activation <= self._room()[:, None]).sum(axis=1) - 1
-            for flight in range(1, flights + 1)
-        ]
-        return FreeRoom(
-            run=self.run,
-            inner=self.inner,
-            fits=np.maximum(np.stack(fits, axis=1), 0),
-            stages=np.minimum(rows.max_stages, self.most),
-        )
-
-    def _freely(self, free: FreeRoom, period: int, after: Ints) -> Ints:
-        """Return the most units on the last m stages if warm-ups are free.
-
-        Shape (K, N, M + 1) for N cases of what follows, shape (K, N).
-        """
-        within = self.within(period)
-        return free.most_units(period, within, after)
-
-    def _opening_freely(self, period: int) -> Ints:
-        """Return what fits if all other units follow; (K, length + 1, M + 1).
-
-        The second index is the number of body units on the cluster.
-        """
-        if self.free is None:
-            size = self.units.length + 1
-            return np.full((self.count, size, self.most + 1), size, dtype=np.int64)
-        return self._freely(self.free, period, self.after_first)
 
     def _cumulated(self, slots: Ints, period: int) -> Ints:
         """Return the most units on the first m slots; 0 if impossible; (K, M + 1)."""
@@ -339,7 +277,7 @@ class Host:
 
     def _limits(self, period: int) -> Ints:
         """Return the longest window over m stages of the cluster; (M + 1,)."""
-        if self.microbatches == 1 or self.steps.all_first or self.steps.free:
+        if self.microbatches == 1 or self.steps.all_first:
             return np.full(self.most + 1, NEVER, dtype=np.int64)
         step = self.steps.most
         # Python integers, as lambda comes from a certificate and may be huge.

@@ -278,7 +278,7 @@ class _Search:
 
     def _priced(self, row: int, node: Node) -> tuple[Plan | None, int]:
         """Return a label's plan and its closed form in ps; no plan if it is invalid."""
-        plan = self._plan(row, node.high)
+        plan = self._plan(row)
         try:
             checked = check_plan(self.problem, self.table, plan)
         except HetoptError:
@@ -373,7 +373,7 @@ class _Search:
 
     # --- the plan of a label --------------------------------------------------------
 
-    def _plan(self, row: int, period_ps: int) -> Plan:
+    def _plan(self, row: int) -> Plan:
         hosts, units = [], []
         while row >= 0:
             label = self.pool[row]
@@ -383,9 +383,7 @@ class _Search:
             hosts.append((j, self.part.clusters[j].strategies[k]))
             units.append(int(label[At.HELD]))
             row = int(label[At.PARENT])
-        return written(
-            self.problem, self.table, self.part.microbatches, hosts, units, period_ps
-        )
+        return written(self.problem, self.table, self.part.microbatches, hosts, units)
 
 
 def _thin(layer: Ints, left: Left, placed: int) -> None:

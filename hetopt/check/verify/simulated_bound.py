@@ -22,7 +22,6 @@ from hetopt.check.verify.hosting import Host
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from hetopt.check.verify.free_room import FreeRoom
     from hetopt.cost.table.slice import TableSlice
     from hetopt.cost.table.table import CostTable
     from hetopt.problem.problem import Problem
@@ -45,7 +44,7 @@ class SimulatedHost(Host):
     def _heaviest(self, clusters: int) -> Ints:
         """Return the most warm-ups of a stage with l body units; (K, length + 1).
 
-        Under ``auto`` only memory limits them; under gpipe 1 gives the excess.
+        If they are free only memory limits them; under gpipe 1 gives the excess.
         """
         shape = (self.count, self.units.length + 1)
         steps = self.steps
@@ -83,6 +82,3 @@ class SimulatedHost(Host):
 
     def _limits(self, period: int) -> Ints:
         return np.full(self.most + 1, NEVER, dtype=np.int64)
-
-    def _free_room(self, part: TableSlice, j: int) -> FreeRoom | None:
-        return None

@@ -6,8 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from hetopt.check.plan.plan import stage_times
-from hetopt.check.plan.schedule.schedules import STEPS
-from hetopt.check.plan.schedule.times import Times, warmups
+from hetopt.check.plan.schedule.times import warmups
 from hetopt.cost.table_file.file import table_digest
 from hetopt.plans.plan import Pipeline, Plan, Stage
 from hetopt.problem.digest import problem_digest
@@ -27,7 +26,6 @@ def written(
     microbatches: int,
     hosts: Sequence[tuple[int, Strategy]],
     units: Sequence[int],
-    period_ps: int,
 ) -> Plan:
     """Return the plan with these stages, first to last.
 
@@ -37,17 +35,12 @@ def written(
         Cluster and strategy of each stage.
     units
         Body units of each stage.
-    period_ps
-        Lambda, which determines the warm-up counts if they are free.
     """
     stages = _stages(table, microbatches, hosts, units)
     pipeline = Pipeline(microbatches=microbatches, stages=tuple(stages))
     times = stage_times(problem, table, pipeline)
-    if STEPS[times.schedule].free:
-        counts = _least_warmups(times, period_ps)
-    else:
-        on = [stage.cluster for stage in stages]
-        counts = warmups(times, on, table.warmup_epsilon)
+    on = [stage.cluster for stage in stages]
+    counts = warmups(times, on, table.warmup_epsilon)
     return Plan(
         schedule=table.schedule,
         chunks=table.chunks,
@@ -100,16 +93,3 @@ def _stages(
         )
         first = end
     return stages
-
-
-def _least_warmups(times: Times, period_ps: int) -> tuple[int, ...]:
-    """Return the fewest warm-ups that keep to a period (MODEL.md section 4)."""
-    p = len(times.both)
-    counts = [1] * p
-    for i in reversed(range(p - 1)):
-        length, most = times.both[i], counts[i + 1]
-        for k in range(i + 1, p):
-            length += 2 * times.transfer[k - 1] + times.both[k]
-            most = max(most, counts[k] - 1 - (-1000 * length // period_ps))
-        counts[i] = most
-    return tuple(counts)

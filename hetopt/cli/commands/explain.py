@@ -26,6 +26,7 @@ from hetopt.cli.planned import load_made, load_reported
 from hetopt.cli.preparing import prepare
 from hetopt.errors import InputError
 from hetopt.solvers.kernels import kernels_for
+from hetopt.solvers.refusals import ensure_plans
 
 if TYPE_CHECKING:
     import argparse
@@ -155,6 +156,7 @@ def _run_alone(options: argparse.Namespace) -> int:
         )
         if result is not None and result.objective == "simulated":
             objective = "simulated"
+    ensure_plans("auto", problem.training.schedule)
     _prepare(problem, objective, options.jobs)
     asked = list(questions(problem, plan))
     variants = [

@@ -17,6 +17,7 @@ from hetopt.cli.output import emit
 from hetopt.cli.paths import ensure_outputs
 from hetopt.errors import CheckError, InputError
 from hetopt.schedule.schedules import rule_of
+from hetopt.solvers.refusals import ensure_plans
 
 if TYPE_CHECKING:
     import argparse
@@ -93,12 +94,7 @@ def _load(options: argparse.Namespace) -> tuple[Problem, CostTable]:
     """Read problem and table; refuse schedules that a formulation lacks."""
     form = options.formulation
     problem = load_problem(options.problem, "gpipe" if form == "uniap" else None)
-    if problem.training.schedule == "auto" and form != "cp-sat":
-        msg = (
-            f"{form} cannot choose warm-up counts (auto): use cp-sat, "
-            "or name a schedule that prescribes them"
-        )
-        raise InputError(msg, field="training.schedule")
+    ensure_plans("cp-sat", problem.training.schedule)
     if rule_of(problem.training.schedule).blocking and form == "miqp":
         msg = "miqp does not support blocking transfers: use cp-sat or intervals"
         raise InputError(msg, field="training.schedule")

@@ -25,6 +25,7 @@ from hetopt.cli.warned import note, warn
 from hetopt.errors import InputError
 from hetopt.export.registry import launcher, limits_of
 from hetopt.results.per_schedule import BEST
+from hetopt.schedule.schedules import rule_of
 from hetopt.solvers.params import RaceParams
 from hetopt.solvers.refusals import ensure_packs, ensure_plans
 from hetopt.solvers.registry import solver
@@ -87,7 +88,11 @@ def run(options: argparse.Namespace) -> int:
         from hetopt.export.planning.limits import fitted
 
         problem = fitted(limits_of(options.launcher), asked, schedule_of(options))
-    ensure_plans(options.solver, problem.training.schedule)
+    # The best plan for a launcher is compared with the best under the asked schedule.
+    for each in (asked, problem):
+        other = options.pareto or not rule_of(problem.training.schedule).free
+        closed = options.objective != "simulated" and (options.objective or other)
+        ensure_plans(options.solver, each.training.schedule, closed=bool(closed))
     fit_pipelines(options, problem, principles)
     table = load_table(problem, options.table)
     ensure_packs(problem, table, principles)
@@ -187,7 +192,9 @@ def _search(
             )
 
     objective = options.objective
-    if objective is None and (options.certificate is not None or options.stability):
+    free = rule_of(problem.training.schedule).free
+    other = options.certificate is not None or options.stability
+    if objective is None and other and not free:
         # For the closed form, independent programs can confirm the certificate, and
         # planning the many variants of a problem takes little time.
         objective = "closed"

@@ -13,6 +13,7 @@ from hetopt.cli.output import emit
 from hetopt.cli.planned import add_planned, load_planned
 from hetopt.cli.preparing import prepare
 from hetopt.errors import CheckError, InputError
+from hetopt.problem.training.choices import with_present_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -63,8 +64,9 @@ def run(options: argparse.Namespace) -> int:
     try:
         if not isinstance(document.data, dict):
             raise InputError("is not a JSON object, expected a certificate")
-        ensure_shape(document.data, CERTIFICATE)
-        check = CertificateCheck(problem, table, document.data, planned.said)
+        data = with_present_names(document.data)
+        ensure_shape(data, CERTIFICATE)
+        check = CertificateCheck(problem, table, data, planned.said)
     except InputError as error:
         raise _placed(document, options.certificate, error) from error
     prepare(_kernels(check))
@@ -98,7 +100,7 @@ def _kernels(check: CertificateCheck) -> tuple[KernelSetName, ...]:
     if check.objective == "simulated":
         own = kernels_for("auto", objective="simulated", schedules=[schedule])
         return ("verification", *own)
-    name, _ = second_engine(check.solver, 0, schedule, check.principles)
+    name, _ = second_engine(check.solver, 0, check.principles)
     return ("verification", *kernels_for(name))
 
 
@@ -213,10 +215,7 @@ class _Verifier:
         from hetopt.solvers.certificate.search_again import resolve, second_engine
 
         name, engine = second_engine(
-            self.check.solver,
-            self.options.seed or 0,
-            self.table.schedule,
-            self.check.principles,
+            self.check.solver, self.options.seed or 0, self.check.principles
         )
         self._confirm(
             resolve(

@@ -121,7 +121,11 @@ def run(options: argparse.Namespace) -> int:
     )
     for each in variants:
         if each.problem is not None:
-            ensure_plans(options.solver, each.problem.training.schedule)
+            ensure_plans(
+                options.solver,
+                each.problem.training.schedule,
+                closed=options.objective != "simulated",
+            )
     asked = Asked(
         solver=options.solver,
         objective=options.objective,

@@ -75,7 +75,7 @@ from hetopt.cost.table_file.parsing import TABLE_SCHEMA, TableReader
 from hetopt.errors import DigestError, InputError
 from hetopt.plans.strategy import DEGREES, expert_degrees_to_json
 from hetopt.problem.digest import problem_digest
-from hetopt.problem.training.choices import RECOMPUTE, RESHARDING
+from hetopt.problem.training.choices import RECOMPUTE, RESHARDING, first_name
 from hetopt.problem.training.training import FORMER_EPSILON
 
 if TYPE_CHECKING:
@@ -211,6 +211,7 @@ def table_digest(table: CostTable) -> str:
 
 def _digest(table: CostTable) -> str:
     data = _to_json(table, _strategies_digest)
+    data["schedule"] = first_name(table.schedule)
     text = json.dumps(data, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
 

@@ -21,7 +21,12 @@ from hetopt.cost.table_file.columns import (
 from hetopt.cost.table_file.pairs import PairReader
 from hetopt.plans.strategy import EXPERT_DEGREES, Strategy
 from hetopt.problem.quantity import TOO_MANY_BYTES
-from hetopt.problem.training.choices import RECOMPUTE, RESHARDING, SCHEDULE_CHOICES
+from hetopt.problem.training.choices import (
+    RECOMPUTE,
+    RESHARDING,
+    SCHEDULE_CHOICES,
+    present_name,
+)
 from hetopt.problem.training.training import written_epsilon
 from hetopt.schedule.shares import SharedLinks
 
@@ -53,7 +58,8 @@ class TableReader(PairReader):
         """Read the whole document."""
         top = self._object(data, "")
         self._chosen(top, "", "schema", (TABLE_SCHEMA,))
-        self.schedule = self._chosen(top, "", "schedule", SCHEDULE_CHOICES)
+        named = present_name(self._get(top, "", "schedule"))
+        self.schedule = self._choice(named, "schedule", SCHEDULE_CHOICES)
         self.kinds = kinds = self._names(top, "kinds")
         cut_classes = self._names(top, "cut_classes")
         body = self._list(top, "", "body", length=len(kinds))

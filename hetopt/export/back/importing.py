@@ -2,7 +2,7 @@
 
 What the files leave open is decided as elsewhere in hetopt: the schedule gives the
 warm-up counts, and every boundary has the cheapest resharding of the latency table.
-``warm_ups`` chooses the plan's schedule: the problem's, the runtime's or ``auto``.
+``warm_ups`` chooses the plan's schedule: the problem's, the runtime's or ``free-1f1b``.
 """
 
 from __future__ import annotations

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from hetopt.base.words import counted
 from hetopt.errors import InputError
-from hetopt.schedule.schedules import FREE, rule_of
+from hetopt.problem.training.choices import FREE
+from hetopt.schedule.schedules import rule_of
 from hetopt.schedule.warmup import warmup_counts
 
 if TYPE_CHECKING:
@@ -21,11 +22,12 @@ if TYPE_CHECKING:
 def scheduled(
     pipeline: PipelineReadBack, problem: Problem, clusters: Sequence[str]
 ) -> tuple[Problem, tuple[int, ...] | None]:
-    """Return the problem under the plan's schedule, and warm-ups if that is ``auto``.
+    """Return the problem under the plan's schedule, and warm-ups if those are free.
 
     The files' schedule is taken if it has chunks, splits backward passes, or its
-    warm-ups depend on times. Otherwise the problem's is kept if it is ``auto`` or has
-    the files' warm-ups; else the files' is taken, or ``auto`` if its warm-ups differ.
+    warm-ups depend on times. Otherwise the problem's is kept if its warm-ups are free,
+    or those of the files; else the files' is taken, or ``free-1f1b`` if its warm-ups
+    differ.
     """
     given = tuple(stage.warmup for stage in pipeline.stages)
     q, stages = pipeline.microbatches, len(pipeline.stages)
@@ -67,7 +69,7 @@ def scheduled(
         named = _prescribed(schedule, q, clusters)
         if named is not None and _clipped(named, q) == _clipped(found, q):
             return problem.of_plan(schedule), None
-    return problem.of_plan(FREE.name), found
+    return problem.of_plan(FREE), found
 
 
 def is_folded(pipeline: PipelineReadBack) -> bool:

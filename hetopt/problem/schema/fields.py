@@ -39,6 +39,7 @@ from hetopt.problem.training.choices import (
     Recompute,
     Resharding,
     ScheduleName,
+    present_name,
 )
 from hetopt.problem.training.training import EPSILON_EXPECTED, is_epsilon
 
@@ -318,7 +319,12 @@ KernelName = Annotated[Kernel, BeforeValidator(choice(get_args(Kernel)))]
 GradientsName = Annotated[Gradients, BeforeValidator(choice(get_args(Gradients)))]
 OptimizerName = Annotated[Optimizer, BeforeValidator(choice(get_args(Optimizer)))]
 ZeroStage = Annotated[Literal[0, 1, 2, 3], BeforeValidator(choice((0, 1, 2, 3)))]
-Schedule = Annotated[ScheduleName, BeforeValidator(choice(SCHEDULE_CHOICES))]
+Schedule = Annotated[
+    ScheduleName,
+    # The last one is called first.
+    BeforeValidator(choice(SCHEDULE_CHOICES)),
+    BeforeValidator(present_name),
+]
 
 AUTO = "auto"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 Precision = Literal["bf16", "fp16", "fp32", "fp8"]
 Emulated = Literal["fp32"]
@@ -23,16 +23,20 @@ ScheduleName = Literal[
     "v-half",
     "v-min",
     "gpipe",
-    "auto",
+    "free-1f1b",
 ]
 Resharding = Literal["p2p", "leader", "inner-dp", "send-recv-all-gather"]
 
 RECOMPUTE: tuple[Recompute, ...] = get_args(Recompute)
-#: Names of schedules; ``hetopt.schedule.schedules`` has their rules. Under ``auto`` the
-#: warm-up counts are decisions.
+#: Names of schedules; ``hetopt.schedule.schedules`` has their rules. Under the last one
+#: the warm-up counts are decisions.
 SCHEDULE_CHOICES: tuple[ScheduleName, ...] = get_args(ScheduleName)
 #: Schedules that prescribe the warm-up counts.
 SCHEDULES: tuple[ScheduleName, ...] = SCHEDULE_CHOICES[:-1]
+#: The only schedule whose plans choose their warm-up counts, and its name in problems,
+#: plans and tables of earlier versions, which are still read.
+FREE: ScheduleName = SCHEDULE_CHOICES[-1]
+FREE_BEFORE = "auto"
 #: The only schedule whose stages hold several chunks of the model.
 INTERLEAVED: ScheduleName = "interleaved-1f1b"
 #: The only schedule whose warm-ups depend on times: ``Training.warmup_epsilon``.
@@ -40,3 +44,25 @@ ADAPTIVE: ScheduleName = "h-1f1b"
 #: Schedules that fold the model in two: every stage has two chunks.
 FOLDED: tuple[ScheduleName, ...] = ("zb-v", "v-half", "v-min")
 RESHARDING: tuple[Resharding, ...] = get_args(Resharding)
+
+
+def present_name(schedule: Any) -> Any:
+    """Return a schedule's present name for a name of earlier versions, or any other."""
+    return FREE if schedule == FREE_BEFORE else schedule
+
+
+def with_present_names(data: Any) -> Any:
+    """Return JSON data in which schedules of earlier versions have present names."""
+    if isinstance(data, list):
+        return [with_present_names(item) for item in data]
+    if not isinstance(data, dict):
+        return data
+    return {
+        key: present_name(value) if key == "schedule" else with_present_names(value)
+        for key, value in data.items()
+    }
+
+
+def first_name(schedule: str) -> str:
+    """Return the first name that a schedule had, which digests keep."""
+    return FREE_BEFORE if schedule == FREE else schedule

@@ -30,12 +30,9 @@ training: {global_batch: 2, seq_len: 1024, schedule: %s}
 
 
 @pytest.mark.quick_seeds(2)
-@pytest.mark.parametrize("schedule", [None, "auto"])
 @pytest.mark.parametrize("seed", range(900, 915))
-def test_nothing_above_an_optimum_is_proven(
-    seed: int, schedule: ScheduleName | None
-) -> None:
-    instance = make_instance(seed, schedule=schedule)
+def test_nothing_above_an_optimum_is_proven(seed: int) -> None:
+    instance = make_instance(seed)
     problem, table = instance.problem, instance.table
     programs = brute_force.solve(problem, table).programs
     for (p, q), found in programs.items():
@@ -56,13 +53,10 @@ def test_no_claim_is_so_large_that_it_overflows(schedule: ScheduleName) -> None:
         assert unproven(problem, table, 2, {8: claim}) == [8]
 
 
-@pytest.mark.parametrize("schedule", [None, "auto"])
-def test_most_bounds_near_the_optimum_are_proven(
-    schedule: ScheduleName | None,
-) -> None:
+def test_most_bounds_near_the_optimum_are_proven() -> None:
     near = proven = 0
     for seed in range(925, 930):
-        instance = make_instance(seed, pinned=False, schedule=schedule)
+        instance = make_instance(seed, pinned=False)
         problem, table = instance.problem, instance.table
         for (p, q), found in brute_force.solve(problem, table).programs.items():
             if found is None:

@@ -40,7 +40,7 @@ def test_plan_and_check(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
         ("mcts", ["--executor", "ray"], "--executor: solver mcts does not race"),
         ("mcts", ["--relax", "p4"], "--relax: solver mcts cannot relax p4"),
         ("mcts", ["--objective", "simulated"], "mcts does not prove the optimum"),
-        ("mcts", ["--schedule", "auto"], "mcts cannot choose warm-up counts"),
+        ("mcts", ["--schedule", "free-1f1b"], "mcts does not prove the optimum"),
         ("mcts-guided", ["--journal", "x"], "--journal: solver mcts-guided does not"),
         (
             "dp",

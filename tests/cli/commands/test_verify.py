@@ -230,7 +230,7 @@ def _planned(certified: Path, folder: Path, *more: str) -> Path:
 def freely(certified: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a folder with a plan whose warm-up counts were chosen."""
     folder = tmp_path_factory.mktemp("freely")
-    return _planned(certified, folder, "--schedule", "auto")
+    return _planned(certified, folder, "--schedule", "free-1f1b")
 
 
 @pytest.fixture(scope="module")

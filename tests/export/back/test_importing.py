@@ -217,7 +217,12 @@ def test_pins_do_not_keep_a_configuration_from_being_priced() -> None:
 
 @pytest.mark.parametrize(
     ("schedule", "expected"),
-    [("1f1b", "1f1b"), ("auto", "auto"), ("virtual-1f1b", "1f1b"), ("gpipe", "1f1b")],
+    [
+        ("1f1b", "1f1b"),
+        ("free-1f1b", "free-1f1b"),
+        ("virtual-1f1b", "1f1b"),
+        ("gpipe", "1f1b"),
+    ],
 )
 def test_the_problems_schedule_stays_where_it_does_the_same(
     schedule: ScheduleName, expected: str
@@ -238,7 +243,8 @@ def test_the_problems_schedule_stays_where_it_does_the_same(
 def test_warm_ups_of_no_schedule_are_autos() -> None:
     read_back, job = two_stages()
     read_back = named(read_back, "hall0", "hall1")
-    for warmups, expected in (((2, 1), "1f1b"), ((3, 1), "auto"), ((7, 2), "auto")):
+    free = "free-1f1b"
+    for warmups, expected in (((2, 1), "1f1b"), ((3, 1), free), ((7, 2), free)):
         given = replace(
             read_back,
             stages=tuple(

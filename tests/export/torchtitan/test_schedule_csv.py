@@ -14,7 +14,7 @@ def test_rows_are_in_the_order_in_which_the_simulator_runs(
 ) -> None:
     warmups = tuple(sorted(counts, reverse=True))
     times = PipelineTimes(
-        schedule="auto",
+        schedule="free-1f1b",
         microbatches=q,
         warmups=warmups,
         forward_ns=(3,) * len(warmups),

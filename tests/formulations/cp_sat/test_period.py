@@ -57,13 +57,6 @@ def test_slow_boundary_between_balanced_stages(
     assert plan(costs, 2, 8, HALVES).value == expected
 
 
-@pytest.mark.parametrize("transfer_ns", [100, 4651, 20000])
-def test_free_warm_ups_hide_any_boundary(transfer_ns: int) -> None:
-    costs = with_slices(table(schedule="auto", transfer_ns=transfer_ns), occupancy_ns=0)
-    expected = value(FILL + 2 * transfer_ns, 8, TAU)
-    assert plan(costs, 2, 8, HALVES).value == expected
-
-
 @pytest.mark.parametrize(("transfer_ns", "delta"), [(465, 1), (466, 2), (4651, 3)])
 def test_slow_boundary_under_h_1f1b(transfer_ns: int, delta: int) -> None:
     costs = with_slices(

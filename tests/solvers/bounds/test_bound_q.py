@@ -9,20 +9,14 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from hetopt.cost.build import build_table
 from hetopt.formulations.chain import Chain
 from hetopt.formulations.scale import PERIOD_SCALE
-from hetopt.pricing.price import pipeline_times
-from hetopt.problem.reading import read_problem_text
 from hetopt.problem.training.choices import ScheduleName
 from hetopt.problem.training.pins import Domain, Pins
 from hetopt.solvers.bounds.bound_q import BoundTask, QBounds, explore
 from hetopt.solvers.bounds.boxes import BoxBounds
-from hetopt.solvers.dp.solver import solve
-from hetopt.solvers.params import RaceParams
 from hetopt.solvers.race.messages import NO_CUTOFF, Found, Payload
 from hetopt.solvers.race.worker import Worker
-from hetopt.solvers.request import Request
 from tests.oracle import brute_force
 from tests.oracle.instances import (
     OTHERS,
@@ -32,15 +26,6 @@ from tests.oracle.instances import (
 )
 
 SEEDS = range(900, 960)
-LITTLE_MEMORY = """\
-model: {{layers: 6, hidden: 4096, heads: 32, ffn: 16384, vocab: 1000}}
-clusters:
-  - {{name: a, accelerator: A100-80GB, nodes: 6, devices_per_node: 1,
-      memory: {memory}, inter_node: {{bandwidth: 1 Gbps, latency: 5 us}}}}
-training: {{global_batch: 8, seq_len: 4096, schedule: auto, recompute: none}}
-pin:
-  {{microbatches: 8, stages: 6, units: [2, 1, 1, 1, 1, 2], clusters: {{a: {{cp: 1}}}}}}
-"""
 
 
 def _all_box_bounds(instance: Instance) -> list[BoxBounds]:
@@ -96,38 +81,6 @@ def test_periods_of_two_slow_boundaries_are_not_left_out(seed: int) -> None:
             table=replace(instance.table, slices=slices),
         )
     )
-
-
-@pytest.mark.parametrize("memory", ["8.4 GB", "9 GB"])
-def test_periods_of_free_warmups_are_not_left_out(memory: str) -> None:
-    """Memory for one or two micro-batches: windows have several stages and links."""
-    problem = read_problem_text(LITTLE_MEMORY.format(memory=memory))
-    table = build_table(problem)
-    # The race begins with no plan, and with a cutoff that excludes none.
-    request = Request(
-        problem=problem, table=table, params=RaceParams(jobs=0), cutoff_s=100.0
-    )
-    result = solve(request)
-    assert result.status == "optimal"
-    best = result.best
-    assert best is not None
-    times = pipeline_times(best.plan, table)
-    assert min(times.warmups) == 1
-    (bounds,) = (
-        BoxBounds(
-            table=table,
-            part=part,
-            chain=Chain.of(table),
-            pins=problem.pins,
-            most_stages=6,
-        )
-        for part in table.slices
-        if part.microbatches == 8
-    )
-    longest = (
-        sum(times.forward_ns) + sum(times.backward_ns) + 2 * sum(times.transfer_ns)
-    )
-    assert bounds.root().high >= longest
 
 
 def _ensure_true(instance: Instance) -> None:

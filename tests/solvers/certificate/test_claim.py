@@ -53,7 +53,7 @@ def _ensure_certified(instance: Instance) -> None:
     plan = None if result.best is None else result.best.plan
     check = CertificateCheck(problem, table, data, Said(plan=plan))
     assert list(check.findings()) == []
-    _, engine = second_engine("cp-sat", 0, table.schedule)
+    _, engine = second_engine("cp-sat", 0)
     for doubt, wrong in resolve(
         problem, check.searched, check.doubts, engine, deadline=Deadline()
     ):
@@ -76,7 +76,7 @@ def test_certificates_of_wider_spaces_hold(solver: str, seed: int) -> None:
         problem, table, data, Said(plan=plan, relaxed=tuple(names))
     )
     assert list(check.findings()) == []
-    _, engine = second_engine(solver, 0, table.schedule, principles)
+    _, engine = second_engine(solver, 0, principles)
     for doubt, wrong in resolve(
         problem,
         table,
@@ -90,7 +90,7 @@ def test_certificates_of_wider_spaces_hold(solver: str, seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(630, 638))
 def test_certificates_of_simulated_times_hold(seed: int) -> None:
-    instance = make_instance(seed, schedule="auto" if seed % 4 == 3 else None)
+    instance = make_instance(seed, schedule="free-1f1b" if seed % 4 == 3 else None)
     problem, table = instance.problem, instance.table
     result = solve_simulated(
         Request(problem=problem, table=table, params=RaceParams(jobs=0)), solver="dp"

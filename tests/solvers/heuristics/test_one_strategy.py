@@ -93,12 +93,6 @@ def test_best_of_the_plans_that_use_every_cluster(name: str, seed: int) -> None:
 
 
 @pytest.mark.parametrize("name", SOLVES)
-@pytest.mark.parametrize("seed", range(5))
-def test_free_warmups(name: str, seed: int) -> None:
-    check_against_brute_force(name, make_instance(seed, schedule="auto"))
-
-
-@pytest.mark.parametrize("name", SOLVES)
 @pytest.mark.parametrize("seed", [10, 12, 23, 31])
 def test_the_next_best_are_other_shapes(name: str, seed: int) -> None:
     instance = make_instance(seed, pinned=False)

@@ -93,7 +93,8 @@ def last_ends(
     longest = q * (sum(graph[0]) + sum(map(abs, graph[2])) + sum(kept))
     if passes.shape[1] >= PAYS_FROM and longest < FITS:
         arrays = [np.array(each, np.int64) for each in lists]
-        _run(group, queue, *arrays, passes, here.ravel())
+        arrays += passes, here.ravel()
+        _run(group, queue, *arrays)
         stages = arrays[4].tolist()
     else:
         state = passes.tolist(), here.ravel().tolist()

@@ -31,8 +31,7 @@ class Steps(NamedTuple):
     all_first
         Whether all forwards come before the first backward.
     free
-        Whether the plan chooses; the most then depends on kappa
-        (``check.verify.free_room``).
+        Whether the plan chooses.
     blocking
         Consecutive transfers per micro-batch that both stages of a boundary wait for:
         1 for an exchange, 2 for there and back; 0 if stages compute meanwhile.
@@ -129,5 +128,5 @@ STEPS = {
         room=partial(orders.v_room, False),
     ),
     "gpipe": Steps(inside=0, across=0, most=0, all_first=True),
-    "auto": Steps(inside=0, across=0, most=0, free=True),
+    "free-1f1b": Steps(inside=0, across=0, most=0, free=True),
 }

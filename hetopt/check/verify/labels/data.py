@@ -42,7 +42,7 @@ class Round(IntEnum):
 class Rule(IntEnum):
     """How the schedule limits lambda and warm-ups; ONCE: there is one micro-batch."""
 
-    STEADY, ALL_FIRST, FREE, ONCE = range(4)
+    STEADY, ALL_FIRST, ONCE = range(3)
 
 
 class Facts(NamedTuple):

@@ -107,8 +107,6 @@ def _rule(steps: Steps, microbatches: int) -> Rule:
     """Return how warm-up counts follow from the schedule."""
     if microbatches == 1:
         return Rule.ONCE
-    if steps.free:
-        return Rule.FREE
     return Rule.ALL_FIRST if steps.all_first else Rule.STEADY
 
 

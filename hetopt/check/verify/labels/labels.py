@@ -9,9 +9,9 @@ beyond what every boundary hides (``left_to_pay.calm``). F plus the least remain
 must keep to a budget. With several chunks a stage a label also stores the last stage's
 layout, for the way back.
 
-All labels are for one upper limit on lambda. If warm-ups depend on times (``h-1f1b``,
-``auto``), memory is for the fewest possible and E for the most, and tied embeddings add
-the least possible g: every plan has its label, so what no label reaches, no plan does.
+All labels are for one upper limit on lambda. If warm-ups depend on times (``h-1f1b``),
+memory is for the fewest possible and E for the most, and tied embeddings add the least
+possible g: every plan has its label, so what no label reaches, no plan does.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     LAST,
 ) = map(int, At)
 FORWARD, BACKWARD, STATE, ACTIVE, TEMPORARY, G, LATER, IN_FILL = map(int, Cost)
-STEADY, ALL_FIRST, FREE, ONCE = map(int, Rule)
+STEADY, ALL_FIRST, ONCE = map(int, Rule)
 
 
 @kernel
@@ -145,8 +145,6 @@ def _leaves_no_worse(
         return True
     if slowest * PS_PER_NS > high_ps:
         return False
-    if facts.rule == FREE:
-        return True
     if facts.blocking:
         return bool(more <= 0 and one[CARRY] <= other[CARRY])
     # E makes no difference up to what the boundary hides.
@@ -208,7 +206,7 @@ def _place(
         if not _priced(facts, pool, at[2], row, o, held, tied, high_ps):
             return True
         label = pool[at[2]]
-        if not _fits(facts, o, held, warmup, label[FILL], high_ps):
+        if not _fits(facts, o, held, warmup):
             return True
         label[MASK], label[OPTION], label[IN_RUN] = mask, o, in_run
         label[UNITS], label[PARENT], label[HELD] = units + n, row, n
@@ -248,16 +246,11 @@ def _warmup(facts: Facts, mask: int, stages: int) -> int:
 
 
 @step
-def _fits(
-    facts: Facts, o: int, held: Ints, warmup: int, fill: int, high_ps: int
-) -> bool:
+def _fits(facts: Facts, o: int, held: Ints, warmup: int) -> bool:
     """Whether the fewest micro-batches that a stage may hold fit into its memory."""
-    flight = warmup
-    if facts.rule == ALL_FIRST:
-        flight = facts.flights
-    elif facts.rule == FREE:
-        flight = max(-(-fill * PS_PER_NS // high_ps), 1)
-    flight = min(flight, facts.flights)
+    flight = facts.flights
+    if facts.rule != ALL_FIRST:
+        flight = min(warmup, flight)
     bytes_ = held[STATE] + flight * held[ACTIVE] + held[TEMPORARY]
     return bool(bytes_ <= facts.room[o])
 
@@ -325,7 +318,7 @@ def _priced(
     if facts.rule == ALL_FIRST:
         label[CARRY], label[OTHER] = forward, backward
         return bool((forward + backward) * PS_PER_NS <= high_ps)
-    if facts.rule in (ONCE, FREE):
+    if facts.rule == ONCE:
         label[CARRY] = 0
     return True
 

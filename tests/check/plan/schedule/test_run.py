@@ -290,3 +290,19 @@ def test_shared_links_are_those_of_the_product(
     shared = Sharing(all_first=False, occupancy_ns=omega, shares=tuple(shares))
     together = replace(times, sharing=shared)
     assert makespan_of(together) == simulate(together).makespan_ns
+
+
+def test_passes_that_take_no_time_send_in_the_order_of_forwards() -> None:
+    """Only the embedding takes time."""
+    for seed in range(60):
+        times = chunked(Random(seed))
+        assert times.chunks is not None
+        rest = (0,) * (times.stages - 1)
+        forward, backward = (2 * times.chunks.count, 3 * times.chunks.count)
+        times = replace(
+            times,
+            forward_ns=(2, *rest),
+            backward_ns=(3, *rest),
+            chunks=replace(times.chunks, lead_ns=(forward, backward), trail_ns=(0, 0)),
+        )
+        assert makespan_of(times) == simulate(times).makespan_ns

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 from typing import TYPE_CHECKING
 
@@ -60,6 +61,29 @@ def test_simulated_by_hand() -> None:
     # F1 0-3, F2 3-6 | F1 5-8, B1 8-12, F2 12-15, B2 15-19 | B1 14-18, B2 21-25
     assert last_ends([times], counts) == [25, 19]
     assert closed_form([times], counts) == 14 + 4 + Fraction(18, 2) + 5
+
+
+def test_closed_form_of_two_lengths_by_hand() -> None:
+    """Lambda is (24 + 6) / 2 of two micro-batches, (7 + 2) / 2 of the three others."""
+    longer = Times(
+        schedule="1f1b",
+        microbatches=2,
+        forward=((4, 6),),
+        backward=((8, 6),),
+        transfer=(3,),
+        occupancy=(3,),
+        sync=(5, 0),
+    )
+    shorter = replace(
+        longer,
+        microbatches=3,
+        forward=((2, 1),),
+        backward=((2, 2),),
+        transfer=(1,),
+        occupancy=(1,),
+    )
+    expected = 24 + 6 + 15 + 3 * Fraction(9, 2) + 5
+    assert closed_form([longer, shorter], (2, 1)) == expected
 
 
 @settings(max_examples=100, deadline=None)

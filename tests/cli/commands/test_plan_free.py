@@ -1,0 +1,95 @@
+"""``--schedule free-1f1b``: warm-up counts are chosen by the simulated time."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import jsonschema
+import pytest
+
+from hetopt.cli import main
+from hetopt.report.schemas.result import RESULT
+
+FREE = ("--schedule", "free-1f1b")
+
+
+@pytest.mark.slow
+def test_plan_check_verify(
+    planned: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    problem = str(planned / "problem.yaml")
+    plan, proof = str(tmp_path / "plan.json"), str(tmp_path / "proof.json")
+    options = [*FREE, "--jobs", "1", "--out", plan]
+    assert main(["plan", problem, *options, "--certificate", proof]) == 0
+    answer = capsys.readouterr().out
+    assert ": proven optimal" in answer.split("\n")[0]
+    assert ", free-1f1b\n" in answer
+    result = json.loads((tmp_path / "plan.json").read_text())
+    jsonschema.validate(result, RESULT)
+    assert result["objective"] == "simulated"
+    named = json.loads((planned / "plan.json").read_text())
+    assert result["iteration_time_s"] <= named["iteration_time_s"] * (1 + 1e-9)
+    assert main(["check", problem, plan]) == 0
+    assert main(["simulate", problem, plan]) == 0
+    assert main(["verify", problem, plan, proof, "--sample", "1"]) == 0
+
+
+def test_its_old_name_is_read_in_problems_plans_and_options(
+    planned: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = (planned / "problem.yaml").read_text()
+    assert "training: {" in text
+    assert "schedule" not in text
+    problem, plan = tmp_path / "problem.yaml", tmp_path / "plan.json"
+    problem.write_text(text.replace("training: {", "training: {schedule: auto, "))
+    options = ["--jobs", "1", "--time-limit", "60", "--json"]
+    assert main(["plan", str(problem), *options]) == 0
+    written = capsys.readouterr().out
+    assert json.loads(written)["plan"]["schedule"] == "free-1f1b"
+    # Digests do not depend on the name, so old files still belong together.
+    plan.write_text(written.replace("free-1f1b", "auto"))
+    for name in (problem, planned / "problem.yaml"):
+        assert main(["check", str(name), str(plan)]) == 0
+    assert main(["table", str(problem), "--out", str(tmp_path / "table.json")]) == 0
+    old = (tmp_path / "table.json").read_text().replace("free-1f1b", "auto")
+    (tmp_path / "table.json").write_text(old)
+    table = ["--table", str(tmp_path / "table.json")]
+    assert main(["check", str(problem), str(plan), *table]) == 0
+    asked = ["plan", str(planned / "problem.yaml"), "--schedule", "auto"]
+    capsys.readouterr()
+    assert main([*asked, *options]) == 0
+    assert json.loads(capsys.readouterr().out)["plan"]["schedule"] == "free-1f1b"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["plan", "PROBLEM", *FREE, "--objective", "closed"],
+        ["plan", "PROBLEM", *FREE, "--solver", "milp", "--objective", "closed"],
+        ["plan", "PROBLEM", *FREE, "--pareto"],
+        ["plan", "PROBLEM", *FREE, "--pipelines", "2"],
+        ["whatif", "PROBLEM", *FREE, "--drop-each"],
+    ],
+)
+def test_what_needs_the_closed_form_is_refused(
+    command: list[str], planned: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    problem = str(planned / "problem.yaml")
+    assert main([problem if word == "PROBLEM" else word for word in command]) == 2
+    err = capsys.readouterr().err
+    assert "free-1f1b leaves warm-up counts to the search of simulated times" in err
+    assert err.count("\n") == 1
+
+
+def test_formulations_do_not_have_it(
+    planned: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = (planned / "problem.yaml").read_text()
+    problem = tmp_path / "problem.yaml"
+    problem.write_text(text.replace("training: {", "training: {schedule: free-1f1b, "))
+    for form, name in (("cp-sat", "a.proto"), ("miqp", "a.lp"), ("intervals", "b.lp")):
+        out = str(tmp_path / name)
+        arguments = ["--formulation", form, "--p", "1", "--q", "1", "--out", out]
+        assert main(["formulate", str(problem), *arguments]) == 2
+        assert "leaves warm-up counts to the search" in capsys.readouterr().err
