@@ -43,7 +43,7 @@ def test_what_was_measured_explains_itself(seed: int) -> None:
     assert sum(part for _, part in found.parts_s) == pytest.approx(
         found.measured_s - found.predicted_s
     )
-    alone = replayed_s(measured, really.warmups, really.microbatches)
+    alone = replayed_s(measured, really.warmups, really.microbatches, really.schedule)
     assert alone == pytest.approx(found.measured_s)
 
 
@@ -59,7 +59,7 @@ def test_stages_of_several_chunks_explain_themselves(seed: int) -> None:
     assert found.predicted_s == simulate(planned).makespan_ns * 1e-9
     assert found.measured_s == pytest.approx(simulate(really).makespan_ns * 1e-9)
     assert found.replayed_s == pytest.approx(found.measured_s)
-    alone = replayed_s(measured, really.warmups, really.microbatches)
+    alone = replayed_s(measured, really.warmups, really.microbatches, really.schedule)
     assert alone == pytest.approx(found.measured_s)
 
 
@@ -87,7 +87,7 @@ def test_gradients_of_weights_that_run_later_explain_themselves(
     assert found.predicted_s == simulate(planned).makespan_ns * 1e-9
     assert found.measured_s == pytest.approx(simulate(really).makespan_ns * 1e-9)
     assert found.replayed_s == pytest.approx(found.measured_s)
-    alone = replayed_s(measured, really.warmups, really.microbatches)
+    alone = replayed_s(measured, really.warmups, really.microbatches, really.schedule)
     assert alone == pytest.approx(found.measured_s)
 
 
