@@ -18,7 +18,7 @@ from hetopt.export.torch.program.experts import Grouped, Logits
 from hetopt.export.torch.program.operations import Columns, Rows, linear
 from hetopt.export.torch.program.region import Region
 from hetopt.export.torch.program.stage import _split_linears
-from hetopt.schedule.orders import Orders
+from hetopt.schedule.orders import FOLDS, Orders, most_ahead
 from hetopt.schedule.warmup import held_at_ends
 from tests.runtimes.test_torch_execution import (
     batch_of,
@@ -48,7 +48,11 @@ ALONE = Case(schedule="1f1b", degrees=(ONE,), layers=(8,), q=6)
 
 
 def is_folded(job: Job) -> bool:
-    return job.plan.schedule == "zb-v"
+    return job.plan.schedule in FOLDS
+
+
+def block_of(job: Job) -> str:
+    return FOLDS.get(job.plan.schedule, "")
 
 
 def planned_orders(job: Job) -> Orders:
@@ -57,6 +61,7 @@ def planned_orders(job: Job) -> Orders:
         microbatches=job.microbatches,
         chunks=2 if is_folded(job) else 1,
         folded=is_folded(job),
+        block=block_of(job),
         splits=True,
     )
 
@@ -79,11 +84,15 @@ def check_order(job: Job, found: list[dict[str, Any]]) -> None:
                 held["waiting"] -= 1
                 held[f"chunk {number % 2}"] -= 1
             both = held["in flight"] + held["waiting"]
-            assert both <= (2 * p if is_folded(job) else min(p, q))
             ahead = min(job.stages[stage].warmup, q)
-            assert held["in flight"] <= (2 * p if is_folded(job) else ahead)
+            most = min(p, q)
             if is_folded(job):
-                assert held["chunk 0"] <= ahead
+                most, first = 2 * p, ahead
+                if block_of(job):
+                    most, first = most_ahead(block_of(job), p)[stage]
+                assert held["chunk 0"] <= first
+            assert both <= most
+            assert held["in flight"] <= (most if is_folded(job) else ahead)
 
 
 def planned_bytes(job: Job, number: int) -> float:
@@ -114,8 +123,12 @@ def planned_bytes(job: Job, number: int) -> float:
     for unit in units:
         down, up = max(of(unit)), max(of(len(model.units) - 1 - unit))
         if unit == 0:
-            ends = held_at_ends("zb-v", p, q, 2)
+            ends = held_at_ends(job.plan.schedule, p, q, 2)
             total += ends[0] * down + ends[1] * up
+        elif block_of(job):
+            most, first = most_ahead(block_of(job), p)[number]
+            both = (most - first) * (down + up)
+            total += both + (2 * first - most) * max(down, up)
         else:
             more = min(p - number, q - p)
             total += p * (down + up) + more * max(0, down - up)

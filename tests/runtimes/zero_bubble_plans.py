@@ -34,6 +34,10 @@ ZERO_BUBBLE = {
         schedule="zb-h1", degrees=(ONE,), layers=(2,), q=2, model={"tied": True}
     ),
     "zb-v": Case(schedule="zb-v", degrees=(ONE,) * 3, layers=(2, 1, 1), q=7),
+    "v-half": Case(schedule="v-half", degrees=(ONE,) * 4, layers=(1,) * 4, q=9),
+    "v-min, tied": Case(
+        schedule="v-min", degrees=(ONE,) * 3, q=7, model={"tied": True}
+    ),
     "zb-v, tensors to replicas, tied": Case(
         schedule="zb-v",
         degrees=(PAIR, (2, 1, 1)),
