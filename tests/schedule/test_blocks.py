@@ -49,7 +49,9 @@ def test_orders_are_whole_and_those_of_the_checker(
         own = list(orders.of(stage))
         theirs = THEIRS[schedule](checked.Position(stage, p, q, 2, 0))
         assert [(KINDS[kind], n % 2, n // 2) for kind, n in own] == theirs
-        assert Counter(own) == Counter((kind, n) for kind in KINDS for n in range(2 * q))
+        assert Counter(own) == Counter(
+            (kind, n) for kind in KINDS for n in range(2 * q)
+        )
         assert orders.ahead(stage) == counts[stage]
         held, first = [0], [0]
         for kind, number in own:
