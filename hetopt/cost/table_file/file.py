@@ -45,9 +45,10 @@ with a list ``strategies`` of
                         gradients, at most half, and ``weight_bytes`` kept for them
 ======================  ==========================================================
 
-With ``zb-v`` ``units`` and ``cuts`` are those of pairs: ``pairs`` names the two kinds
-that each of the last kinds stands for, whose costs are added, and times of boundaries
-are those of both chunks in one direction (``hetopt.cost.folding``).
+If stages are folded (``zb-v``, ``v-half``, ``v-min``), ``units`` and ``cuts`` are those
+of pairs: ``pairs`` names the two kinds that each of the last kinds stands for, whose
+costs are added, and times of boundaries are those of both chunks in one direction
+(``hetopt.cost.folding``).
 
 Problems with one cluster and schedule gpipe also have ``per_unit``, for plans with one
 strategy per unit: ``tensors``, the classes of tensors between units; ``edges``, each

@@ -64,7 +64,7 @@ class PinSpec(Strict):
     )
     units: CountList = optional(
         "Units per stage in pipeline order, embedding and head included; of one "
-        "chunk where a stage has several, pairs of units with zb-v."
+        "chunk where a stage has several, pairs with zb-v, v-half and v-min."
     )
     clusters: Annotated[
         dict[str, ClusterPinSpec],

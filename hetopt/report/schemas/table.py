@@ -118,8 +118,8 @@ TABLE: Schema = document(
         "way_back": described(TEXT, "Cut class from the last stage back to the first."),
         "pairs": described(
             row({**row(TEXT, 2), "maxItems": 2}, 1),
-            "With zb-v, the kinds of the two units that each of the last kinds stands "
-            "for; units are then pairs.",
+            "With zb-v, v-half and v-min, the kinds of the two units that each of the "
+            "last kinds stands for; units are then pairs.",
         ),
     },
 )

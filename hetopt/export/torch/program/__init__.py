@@ -41,7 +41,8 @@ schedule executor (``passes``, ``executor``)
     F_1 .. F_W, then B_1, F_(W+1), B_2, ... with the plan's own warm-up count W. Most
     schedules of hetopt are given by one W per stage; all forwards first is W = q. With
     several chunks a stage, W counts passes: one micro-batch on one chunk each. Under
-    zero bubble a backward pass is split in two; under zb-v the pipeline is folded.
+    zero bubble a backward pass is split in two; under zb-v, v-half and v-min the
+    pipeline is folded.
 gradients of weights (``later``)
     Under zero bubble, a multiplication's backward pass stores its factors, and a W pass
     multiplies them.
