@@ -291,7 +291,8 @@ def most_ahead(block: str, stages: int) -> tuple[tuple[int, int], ...]:
             for (kind, chunk), at in _starts(block, stage, stages).items()
             for m in range(2 * stages + 2)
         )
-        held, most, waiting, now = [0, 0], [0, 0], [], 0
+        held, most, now = [0, 0], [0, 0], 0
+        waiting: list[int] = []
         for at, kind, chunk in begun:
             while waiting and now < at:
                 held[waiting.pop(0)] -= 1
@@ -306,6 +307,7 @@ def most_ahead(block: str, stages: int) -> tuple[tuple[int, int], ...]:
     return tuple(found)
 
 
+# One loop over time, with the rules that it applies.
 @lru_cache(maxsize=64)
 def _repeated(
     block: str, stages: int, microbatches: int

@@ -22,7 +22,7 @@ from hetopt.cost.table.cluster import ClusterTable
 from hetopt.cost.table.table import CostTable
 from hetopt.problem.digest import problem_digest
 from hetopt.problem.problem import Problem
-from hetopt.problem.training.choices import FOLDED, INTERLEAVED, SCHEDULES, ScheduleName
+from hetopt.problem.training.choices import INTERLEAVED, SCHEDULES, ScheduleName
 from hetopt.problem.training.principles import Principles
 from hetopt.problem.training.training import EPSILONS
 from hetopt.schedule.schedules import rule_of
@@ -223,7 +223,7 @@ def make_folded(seed: int, **options: Any) -> Instance:
     problem = replace(
         problem,
         model=replace(problem.model, layers=2 * problem.model.layers),
-        training=replace(problem.training, schedule=FOLDED),
+        training=replace(problem.training, schedule="zb-v"),
         pins=pins,
     )
     first, *body, last = table.units
@@ -231,7 +231,7 @@ def make_folded(seed: int, **options: Any) -> Instance:
     table = replace(
         table,
         problem_digest=problem_digest(problem),
-        schedule=FOLDED,
+        schedule="zb-v",
         units=(first, *body, *reversed(back), last),
         cuts=(0,) * (2 * len(body) + 1),
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from itertools import pairwise
 from random import Random
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -15,12 +16,15 @@ from hetopt.schedule.times import Fold, PipelineTimes
 from hetopt.schedule.warmup import warmup_counts
 from tests.schedule.as_checked import makespan_of
 
+if TYPE_CHECKING:
+    from hetopt.problem.training.choices import ScheduleName
+
 KINDS = {"F": checked.FORWARD, "B": checked.BACKWARD, "W": checked.WEIGHT}
 THEIRS = {"v-half": checked.v_half, "v-min": checked.v_min}
 SHAPES = [(p, q) for p in range(1, 8) for q in (p + 1, 2 * p + 1, 4 * p)]
 
 
-def orders_of(schedule: str, p: int, q: int) -> Orders:
+def orders_of(schedule: ScheduleName, p: int, q: int) -> Orders:
     return Orders(
         warmups=(1,) * p,
         microbatches=q,
@@ -34,7 +38,7 @@ def orders_of(schedule: str, p: int, q: int) -> Orders:
 @pytest.mark.parametrize("schedule", THEIRS)
 @pytest.mark.parametrize(("p", "q"), SHAPES)
 def test_orders_are_whole_and_those_of_the_checker(
-    schedule: str, p: int, q: int
+    schedule: ScheduleName, p: int, q: int
 ) -> None:
     orders = orders_of(schedule, p, q)
     counts = warmup_counts(
@@ -63,7 +67,7 @@ def test_orders_are_whole_and_those_of_the_checker(
         assert max(first) <= most_first
 
 
-def alike(schedule: str, p: int, q: int) -> PipelineTimes:
+def alike(schedule: ScheduleName, p: int, q: int) -> PipelineTimes:
     """Passes of 1 each, and transfers that take no time."""
     return PipelineTimes(
         schedule=schedule,
@@ -94,7 +98,7 @@ def alike(schedule: str, p: int, q: int) -> PipelineTimes:
 @pytest.mark.parametrize(("schedule", "share"), [("v-half", 1 / 2), ("v-min", 1 / 3)])
 @pytest.mark.parametrize("p", [4, 8, 12])
 def test_activations_are_a_share_of_those_of_1f1b(
-    schedule: str, share: float, p: int
+    schedule: ScheduleName, share: float, p: int
 ) -> None:
     """Within two of its passes, and no micro-batch waits in the steady state."""
     most = max(passes for passes, _ in most_ahead(FOLDS[schedule], p))
@@ -108,7 +112,7 @@ def test_activations_are_a_share_of_those_of_1f1b(
 
 @pytest.mark.parametrize("schedule", THEIRS)
 @pytest.mark.parametrize("seed", range(20))
-def test_simulation_is_that_of_the_checker(schedule: str, seed: int) -> None:
+def test_simulation_is_that_of_the_checker(schedule: ScheduleName, seed: int) -> None:
     rng = Random(seed)
     p = rng.randint(1, 6)
     q = rng.randint(p + 1, 3 * p + 2)

@@ -19,7 +19,7 @@ from hetopt.cost.build import build_table
 from hetopt.errors import InputError
 from hetopt.planning.plan import search, search_front
 from hetopt.problem.reading import read_problem_text
-from hetopt.problem.training.choices import FOLDED, INTERLEAVED, SCHEDULE_CHOICES
+from hetopt.problem.training.choices import INTERLEAVED, SCHEDULE_CHOICES
 from hetopt.results.spending import Spending
 from hetopt.solvers.params import RaceParams
 from hetopt.solvers.race.device_time import least_times_s
@@ -234,7 +234,7 @@ def test_device_time_lies_between_the_solvers_bound_and_every_plan(
 
 
 @pytest.mark.parametrize("objective", ["closed", "cost"])
-@pytest.mark.parametrize(("schedule", "chunks"), [(INTERLEAVED, 2), (FOLDED, 1)])
+@pytest.mark.parametrize(("schedule", "chunks"), [(INTERLEAVED, 2), ("zb-v", 1)])
 def test_prices_decide_where_stages_hold_several_chunks(
     schedule: ScheduleName, chunks: int, objective: Objective
 ) -> None:
