@@ -25,6 +25,7 @@ from hetopt.cli.preparing import prepare
 from hetopt.errors import CheckError, InputError
 from hetopt.problem.training.choices import SCHEDULE_CHOICES, present_name
 from hetopt.solvers.kernels import kernels_for
+from hetopt.solvers.refusals import ensure_plans
 from hetopt.solvers.registry import SOLVERS, relaxing_names, sampling_names, solver
 
 if TYPE_CHECKING:
@@ -128,6 +129,11 @@ def run(options: argparse.Namespace) -> int:
         load_problem(name, options.schedule, options.chunks)
         for name in options.problems
     ]
+    for name, problem in zip(options.problems, problems, strict=True):
+        try:
+            ensure_plans("auto", problem.training.schedule)
+        except InputError as error:
+            raise InputError(error.message, file=name, field=error.field) from None
     _ensure_different([problem.name for problem in problems])
     folder = make_folder(options.out)
     ensure_outputs(
