@@ -15,6 +15,7 @@ from hetopt.check.verify.certificate import CertificateCheck
 from hetopt.check.verify.said import Said
 from hetopt.cost.boundaries.places import searched_table
 from hetopt.errors import InputError
+from hetopt.problem.training.pins import ANY
 from hetopt.solvers.certificate.claim import certify
 from hetopt.solvers.certificate.search_again import resolve, second_engine
 from hetopt.solvers.loading import load, sharing_links
@@ -47,6 +48,8 @@ LIMIT_S = 300
 CERTIFIED = 3
 #: Python modules of solvers that need not be installed.
 _NEEDED = {"miqp-scip": "pyscipopt", "miqp-gurobi": "gurobipy"}
+#: Heuristics that divide the units by rules of their own.
+_DIVIDING = ("dfs", "metis")
 
 
 class Comparison:
@@ -86,7 +89,11 @@ class Comparison:
         needed = _NEEDED.get(solver.name, "json")
         if solver.name == "uniap" or importlib.util.find_spec(needed) is None:
             return False  # it minimises something else, or is not installed
-        if solver.name == "metis" and any(own.unequal for own in self.problem.clusters):
+        clusters, pins = self.problem.clusters, self.problem.pins
+        if solver.name == "metis" and any(own.unequal for own in clusters):
+            return False
+        units = [pins.of(own.name).units for own in clusters]
+        if solver.name in _DIVIDING and (pins.units or set(units) != {ANY}):
             return False
         if self.features.objective == "simulated":
             # The race for simulated times begins with any solver's plan.

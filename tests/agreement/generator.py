@@ -102,10 +102,11 @@ def features_of(seed: int) -> Features:
     rule = rule_of(schedule)
     simulated = rule.free or (simulates(schedule) and rng.random() < 0.25)
     relaxes = not (simulated or rule.interleaved or rule.splits)
+    relaxed = rng.choice(RELAXED) if relaxes and rng.random() < 0.35 else ()
     clusters = rng.choice((1, 2, 2, 2) if rule.free else (1, 2, 2, 2, 3))
     kinds: tuple[Links, ...] = ("drawn", "slow")
-    if clusters > 1:
-        # Blocking transfers share no uplinks.
+    if clusters > 1 and not (rule.blocking and relaxed):
+        # Blocking transfers share no uplinks, and no links that are met again.
         kinds += ("missing",) if rule.blocking else ("missing", "shared")
     return Features(
         seed=seed,
@@ -118,7 +119,7 @@ def features_of(seed: int) -> Features:
         odd=rng.random() < 0.3,
         experts=rng.random() < 0.25,
         links=rng.choice(kinds),
-        relaxed=rng.choice(RELAXED) if relaxes and rng.random() < 0.35 else (),
+        relaxed=relaxed,
         top=rng.choice((1, 1, 3)),
     )
 

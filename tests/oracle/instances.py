@@ -184,11 +184,15 @@ def chunked(instance: Instance, chunks: int) -> Instance:
     layers.
     """
     problem, table = instance.problem, instance.table
-    problem = replace(
-        problem,
-        model=replace(problem.model, layers=problem.model.layers * chunks),
-        training=replace(problem.training, schedule=INTERLEAVED, chunks=chunks),
-    )
+    layers, experts = problem.model.layers, problem.model.experts
+    if experts is not None:
+        # Every chunk is like the first.
+        starts = range(0, layers * chunks, layers)
+        dense = tuple(own + start for start in starts for own in experts.dense_layers)
+        experts = replace(experts, dense_layers=dense)
+    model = replace(problem.model, layers=layers * chunks, experts=experts)
+    training = replace(problem.training, schedule=INTERLEAVED, chunks=chunks)
+    problem = replace(problem, model=model, training=training)
     # Between two chunks as between two layers.
     first = [table.body[kind] for kind in table.units].index(True)
     length = sum(table.body[kind] for kind in table.units)
