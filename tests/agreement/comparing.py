@@ -1,10 +1,9 @@
-"""One drawn instance: every solver that its features permit, and all that they claim."""
+"""All that solvers claim of one drawn instance, by the records of the solvers."""
 
 from __future__ import annotations
 
 import importlib.util
 import json
-from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 from typing import TYPE_CHECKING
@@ -24,6 +23,8 @@ from hetopt.solvers.refusals import ensure_can, ensure_plans
 from hetopt.solvers.registry import SOLVERS
 from hetopt.solvers.request import Request
 from hetopt.solvers.simulated.solver import solve_simulated
+from tests.agreement.lengths import divided
+from tests.agreement.prices import bought
 from tests.oracle import brute_force
 
 if TYPE_CHECKING:
@@ -73,6 +74,9 @@ class Comparison:
 
     def findings(self) -> Iterator[str]:
         """Yield all that is wrong."""
+        if self.features.lengths:
+            yield from divided(self.problem)
+            return
         for name in self.solvers():
             try:
                 result = self.solved(SOLVERS[name])
@@ -80,6 +84,8 @@ class Comparison:
                     yield f"{name}: {wrong}"
             except Exception as error:
                 yield f"{name}: {type(error).__name__}: {error}"
+        if self.features.prices:
+            yield from bought(self.problem, self.table, self.features.seed)
 
     def solvers(self) -> list[str]:
         """Return the solvers that support the instance, by their records."""
@@ -265,5 +271,3 @@ class Comparison:
         # Searches of wider spaces, and of copies, do not round the period.
         q = max(plan.plan.pipeline.microbatches, found.shape[1])
         return exact + q * self.table.chunks * float(TICK)
-
-

@@ -6,10 +6,13 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import TYPE_CHECKING, Literal
 
+from hetopt.cost.build import build_table
 from hetopt.problem.training.choices import SCHEDULE_CHOICES, ScheduleName
 from hetopt.problem.training.principles import PRUNED, Principles
 from hetopt.problem.training.training import EPSILONS
 from hetopt.schedule.schedules import rule_of
+from tests.agreement.lengths import drawn
+from tests.agreement.modelled import make_modelled
 from tests.oracle import wide
 from tests.oracle.instances import (
     SLOWNESS,
@@ -31,9 +34,14 @@ if TYPE_CHECKING:
     from hetopt.problem.training.principles import Relaxable
 
 #: Plans an instance may have before memory and pins, and where warm-ups are free.
-MOST_PLANS, MOST_FREE_PLANS = 300, 40
+MOST_PLANS, MOST_FREE_PLANS = 200, 40
 #: Where the costs of boundaries come from.
 Links = Literal["drawn", "slow", "missing", "shared"]
+#: Kinds of layers of a modelled problem.
+Model = Literal["plain", "t5", "swin"]
+#: Share of the instances that are modelled, and of those with two lengths, where
+#: schedules permit them.
+MODELLED, LENGTHS = 0.12, 0.1
 #: What may be relaxed together.
 RELAXED: tuple[tuple[Relaxable, ...], ...] = (
     ("p4",),
@@ -64,6 +72,14 @@ class Features:
         Boundaries cost what is drawn, or many times as much, or what the cost model
         makes of drawn links: some of them missing, or every cluster in use and behind
         an uplink.
+    model
+        None if costs are drawn straight into the table; otherwise the cost model
+        builds it for layers of one, two or three kinds.
+    offload, prices
+        Whether clusters of a modelled problem keep the optimizer in the host's memory,
+        and whether their nodes have prices.
+    lengths
+        Whether sequences have two lengths; up to two pipelines are then planned.
     relaxed
         Principles that plans need not keep.
     top
@@ -80,6 +96,10 @@ class Features:
     odd: bool
     experts: bool
     links: Links
+    model: Model | None
+    offload: bool
+    prices: bool
+    lengths: bool
     relaxed: tuple[Relaxable, ...]
     top: int
 
@@ -108,6 +128,14 @@ def features_of(seed: int) -> Features:
     if clusters > 1 and not (rule.blocking and relaxed):
         # Blocking transfers share no uplinks, and no links that are met again.
         kinds += ("missing",) if rule.blocking else ("missing", "shared")
+    model: Model | None = None
+    if rng.random() < MODELLED and not rule.free:
+        # Chunks are alike only where layers are.
+        alike = rule.interleaved or rule.folded
+        model = "plain" if alike else rng.choice(("plain", "plain", "t5", "swin"))
+        clusters = min(clusters, 2)
+    is_drawn = model is None
+    lengths = is_drawn and rule.mixes and not (simulated or relaxed)
     return Features(
         seed=seed,
         schedule=schedule,
@@ -115,10 +143,14 @@ def features_of(seed: int) -> Features:
         chunks=rng.choice((2, 3, 4)) if rule.interleaved else 1,
         epsilon=rng.choice(EPSILONS) if rule.thresholds else None,
         clusters=clusters,
-        pinned=rng.random() < 0.4,
-        odd=rng.random() < 0.3,
-        experts=rng.random() < 0.25,
-        links=rng.choice(kinds),
+        pinned=is_drawn and rng.random() < 0.4,
+        odd=is_drawn and rng.random() < 0.3,
+        experts=model in (None, "plain") and rng.random() < 0.25,
+        links=rng.choice(kinds) if is_drawn else "drawn",
+        model=model,
+        offload=not is_drawn and rng.random() < 0.5,
+        prices=not is_drawn and not (simulated or relaxed) and rng.random() < 0.5,
+        lengths=lengths and rng.random() < LENGTHS,
         relaxed=relaxed,
         top=rng.choice((1, 1, 3)),
     )
@@ -126,6 +158,11 @@ def features_of(seed: int) -> Features:
 
 def make(features: Features) -> Instance:
     """Draw the instance."""
+    if features.lengths:
+        problem = drawn(features.seed, features.schedule, odd=features.odd)
+        return Instance(seed=features.seed, problem=problem, table=build_table(problem))
+    if features.model is not None:
+        return make_modelled(features)
     rng, size = Random(f"instance {features.seed}"), 1.0
     while True:
         problem = _problem(features, rng, size)
@@ -166,9 +203,7 @@ def _problem(features: Features, rng: Random, size: float) -> Problem:
     if features.epsilon is not None:
         problem = problem.under(plain, epsilon=features.epsilon)
     if features.odd:
-        clusters = tuple(
-            with_nodes(own, rng.choice(ODD)) for own in problem.clusters
-        )
+        clusters = tuple(with_nodes(own, rng.choice(ODD)) for own in problem.clusters)
         batch = rng.choice((6, 8, 10, 12))
         training = replace(problem.training, global_batch=batch)
         problem = replace(problem, clusters=clusters, training=training)

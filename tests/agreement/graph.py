@@ -49,7 +49,7 @@ class Graph:
         ends = [sum(found.units[:i]) for i in range(p + 1)]
         self.units = [table.units[a:b] for a, b in pairwise(ends)]
         self.cuts = [table.cuts[end - 1] for end in ends[1:-1]]
-        #: Every event, and the events that start before it, with the least time between.
+        #: Of every event those that start before it, and the least time between.
         self.after: dict[Event, list[tuple[Event, int]]] = defaultdict(list)
         #: The last pass of every stage, and how long it takes.
         self.last: list[tuple[Event, int]] = []
@@ -107,18 +107,19 @@ class Graph:
             total += times * spent[kind]
         return total
 
-    def _boundary(self, i: int, to: int) -> tuple[int, int]:
-        """Return kappa and omega between two stages, for one chunk."""
-        a, b = (i, to) if i < to or self.rule.folded else (to, i)
-        if self.v > 1 and not self.rule.folded and abs(i - to) != 1:
-            a, b, cut = self.p - 1, 0, self.table.way_back
-        elif self.v > 1 and not self.rule.folded and self.p == 2 and i > to:
-            a, b, cut = 1, 0, self.table.way_back
+    def _boundary(self, before: int, after: int) -> tuple[int, int]:
+        """Return kappa and omega of one chunk between two stages of the path."""
+        way_back = after == 0 and before == self.p - 1 and not self.rule.folded
+        if way_back:
+            cut, ends = self.table.way_back, (before, after)
         else:
-            a, b = min(i, to), max(i, to)
-            cut = self.cuts[a]
-        ends = (int(self.part.clusters[j].layout[k]) for j, k in map(self.hosts.__getitem__, (a, b)))
-        place, share = (cut, *ends), 2 if self.rule.folded else 1
+            ends = min(before, after), max(before, after)
+            cut = self.cuts[ends[0]]
+        layouts = [
+            int(self.part.clusters[j].layout[k])
+            for j, k in (self.hosts[end] for end in ends)
+        ]
+        place, share = (cut, *layouts), 2 if self.rule.folded else 1
         kappa, omega = self.part.transfer_ns[place], self.part.occupancy_ns[place]
         return int(kappa) // share, int(omega) // share
 

@@ -7,12 +7,11 @@ Nothing here is shared with hetopt.
 
 from __future__ import annotations
 
-from fractions import Fraction
 from functools import cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    pass
 
 
 def warmups(p: int, v: int) -> list[int]:

@@ -12,9 +12,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from hetopt.cost.table.slice import TableSlice
-    from hetopt.cost.table.table import CostTable
-
 
 @cache
 def operations(p: int, q: int, i: int) -> list[tuple[str, int, int]]:

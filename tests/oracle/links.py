@@ -1,4 +1,4 @@
-"""Links as they are: with capacities, costs of nodes, connections and messages, or none.
+"""Drawn links: with capacities, costs of nodes, connections and messages, or none.
 
 Boundaries of a drawn instance become what the cost model makes of drawn links, and
 clusters may have an uplink that its boundaries share.

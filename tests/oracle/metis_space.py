@@ -11,8 +11,9 @@ from __future__ import annotations
 from itertools import groupby, pairwise, permutations, product
 from typing import TYPE_CHECKING
 
-from tests.oracle import brute_force
 from tests.oracle.plan_times import Pieces
+
+from tests.oracle import brute_force
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -12,9 +12,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from hetopt.cost.table.slice import TableSlice
-    from hetopt.cost.table.table import CostTable
-
 
 def closed_form(
     q: int,
