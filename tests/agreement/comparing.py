@@ -6,10 +6,12 @@ import importlib.util
 import json
 from fractions import Fraction
 from functools import partial
+from math import floor
 from typing import TYPE_CHECKING
 
 from hetopt.base.deadline import Deadline
 from hetopt.check import check_result
+from hetopt.check.verify.bound import PS_PER_NS, unproven
 from hetopt.check.verify.certificate import CertificateCheck
 from hetopt.check.verify.said import Said
 from hetopt.cost.boundaries.places import searched_table
@@ -78,14 +80,17 @@ class Comparison:
             yield from divided(self.problem)
             return
         for name in self.solvers():
-            try:
-                result = self.solved(SOLVERS[name])
-                for wrong in self._findings(SOLVERS[name], result):
-                    yield f"{name}: {wrong}"
-            except Exception as error:
-                yield f"{name}: {type(error).__name__}: {error}"
+            yield from self.of(name)
         if self.features.prices:
             yield from bought(self.problem, self.table, self.features.seed)
+
+    def of(self, name: str) -> list[str]:
+        """Return what is wrong with a solver's answer."""
+        try:
+            result = self.solved(SOLVERS[name])
+            return [f"{name}: {each}" for each in self._findings(SOLVERS[name], result)]
+        except Exception as error:
+            return [f"{name}: {type(error).__name__}: {error}"]
 
     def solvers(self) -> list[str]:
         """Return the solvers that support the instance, by their records."""
@@ -129,6 +134,7 @@ class Comparison:
                 table=self.table,
                 params=params,
                 deadline=Deadline.after(LIMIT_S),
+                seed=features.seed,
             )
         )
 
@@ -221,6 +227,11 @@ class Comparison:
         )
         check = CertificateCheck(problem, table, data, said)
         yield from (f"certificate: {each}" for each in check.findings())
+        for (p, q), found in self.answer.programs.items():
+            above = {p: floor(self._exact_ns(found) * PS_PER_NS) + 1}
+            args = (problem, check.searched, q, above, check.principles)
+            if unproven(*args, objective=features.objective) != [p]:
+                yield f"certificate: a bound above a plan of {(p, q)} is proven"
         if features.objective == "simulated":
             return
         principles = features.principles
@@ -252,10 +263,13 @@ class Comparison:
 
     def _seconds(self, found: Found) -> float:
         """Return the exact time of a plan that brute force found."""
+        return float(self._exact_ns(found) * TICK)
+
+    def _exact_ns(self, found: Found) -> Fraction:
         if self.features.objective == "simulated":
             assert found.simulated_ns is not None
-            return float(found.simulated_ns * TICK)
-        return float(found.closed_form_ns * TICK)
+            return Fraction(found.simulated_ns)
+        return found.closed_form_ns
 
     def _least(self, found: Found) -> float:
         """Return the time by which plans of one (p, q) are ranked."""

@@ -33,8 +33,10 @@ if TYPE_CHECKING:
     from hetopt.problem.problem import Problem
     from hetopt.problem.training.principles import Relaxable
 
-#: Plans an instance may have before memory and pins, and where warm-ups are free.
-MOST_PLANS, MOST_FREE_PLANS = 200, 40
+#: Plans an instance may have before memory and pins; where warm-ups are free; and if
+#: it is large, as such a share of the instances is.
+MOST_PLANS, MOST_FREE_PLANS, MOST_LARGE_PLANS = 200, 40, 4000
+LARGE = 0.05
 #: Where the costs of boundaries come from.
 Links = Literal["drawn", "slow", "missing", "shared"]
 #: Kinds of layers of a modelled problem.
@@ -80,6 +82,8 @@ class Features:
         and whether their nodes have prices.
     lengths
         Whether sequences have two lengths; up to two pipelines are then planned.
+    large
+        Whether there may be many times as many plans.
     relaxed
         Principles that plans need not keep.
     top
@@ -100,6 +104,7 @@ class Features:
     offload: bool
     prices: bool
     lengths: bool
+    large: bool
     relaxed: tuple[Relaxable, ...]
     top: int
 
@@ -151,6 +156,7 @@ def features_of(seed: int) -> Features:
         offload=not is_drawn and rng.random() < 0.5,
         prices=not is_drawn and not (simulated or relaxed) and rng.random() < 0.5,
         lengths=lengths and rng.random() < LENGTHS,
+        large=not (relaxed or simulated) and rng.random() < LARGE,
         relaxed=relaxed,
         top=rng.choice((1, 1, 3)),
     )
@@ -226,6 +232,7 @@ def _is_small(features: Features, problem: Problem, table: CostTable) -> bool:
     """Whether brute force is quick, and the features permit the table."""
     rule, principles = rule_of(features.schedule), features.principles
     most = MOST_FREE_PLANS if rule.free else MOST_PLANS
+    most = MOST_LARGE_PLANS if features.large else most
     if rule.folded and len(set(table.cuts)) > 1:
         # What crosses a boundary up would not be what crosses it down.
         return False

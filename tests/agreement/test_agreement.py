@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.agreement.answers import answers
+from hetopt.solvers.race import programs
+from tests.agreement.answers import answer_to, answers
 from tests.agreement.comparing import Comparison
 from tests.agreement.generator import features_of, make
 
@@ -29,3 +30,15 @@ def test_all_that_solvers_say_is_so(batch: range) -> None:
         comparison = Comparison(features, make(features), known[seed])
         wrong += [f"{features}: {each}" for each in comparison.findings()]
     assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize("seed", [7, 14, 18, 26, 55, 83])
+def test_bounds_leave_out_what_others_replace(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where there are many strategies."""
+    monkeypatch.setattr(programs, "_MANY", 0)
+    features = features_of(seed)
+    instance = make(features)
+    comparison = Comparison(features, instance, answer_to(features, instance))
+    assert comparison.of("dp") == []
