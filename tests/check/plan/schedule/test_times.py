@@ -8,13 +8,39 @@ from typing import TYPE_CHECKING
 import pytest
 from hypothesis import given, settings
 
+from hetopt.check import check_plan
 from hetopt.check.plan.schedule import times as checked_times
 from hetopt.check.plan.schedule.times import Times, closed_form, simulate, warmups
-from hetopt.schedule import simulator
+from hetopt.pricing.price import price
+from hetopt.schedule import run as running
+from tests.oracle import brute_force
+from tests.oracle.instances import make_instance
 from tests.schedule.pipelines import pipelines
 
 if TYPE_CHECKING:
     from hetopt.schedule.times import PipelineTimes
+
+
+@pytest.mark.parametrize("schedule_index", range(5))
+def test_checker_oracle_and_pricing_agree(schedule_index: int) -> None:
+    feasible = 0
+    for seed in range(1000 + schedule_index, 1000 + schedule_index + 5 * 24, 5):
+        instance = make_instance(seed)
+        problem, table = instance.problem, instance.table
+        answer = brute_force.solve(problem, table)
+        for found in answer.shapes[:: max(1, len(answer.shapes) // 5)]:
+            plan = brute_force.to_plan(problem, table, found)
+            checked = check_plan(problem, table, plan)
+            priced = price(plan, table)
+            exact = float(found.closed_form_ns * Fraction(1, 10**9))
+            assert checked.closed_form_s == pytest.approx(exact, rel=1e-12)
+            assert priced.closed_form_s == pytest.approx(exact, rel=1e-12)
+            assert checked.iteration_time_s == pytest.approx(
+                priced.iteration_time_s, rel=1e-12
+            )
+            assert checked.memory_bytes == tuple(priced.memory_bytes)
+            feasible += 1
+    assert feasible > 30
 
 
 def test_simulated_by_hand() -> None:
@@ -48,7 +74,7 @@ def test_compiled_passes_end_as_plain_python_ones(drawn: PipelineTimes) -> None:
         sync=drawn.sync_ns,
     )
     plain = simulate(times, drawn.warmups)
-    assert plain == simulator.simulate(drawn).makespan_ns
+    assert plain == running.simulate(drawn).makespan_ns
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(checked_times, "PAYS_FROM", 0)
         assert simulate(times, drawn.warmups) == plain
