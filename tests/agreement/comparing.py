@@ -46,7 +46,7 @@ EQUAL = 1e-12
 #: Rollouts of solvers that sample.
 ROLLOUTS = 30
 #: Seconds that no solver needs.
-LIMIT_S = 300
+LIMIT_S = 120
 #: One certificate in so many is verified, and all of its programs searched again.
 CERTIFIED = 3
 #: Python modules of solvers that need not be installed.

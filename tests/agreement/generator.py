@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from hetopt.problem.training.principles import Relaxable
 
 #: Plans an instance may have before memory and pins; where warm-ups are free; and if
-#: it is large, as such a share of the instances is.
-MOST_PLANS, MOST_FREE_PLANS, MOST_LARGE_PLANS = 200, 40, 4000
+#: it is large, as this share of the instances is.
+MOST_PLANS, MOST_FREE_PLANS, MOST_LARGE_PLANS = 200, 40, 1500
 LARGE = 0.05
 #: Where the costs of boundaries come from.
 Links = Literal["drawn", "slow", "missing", "shared"]
@@ -43,7 +43,7 @@ Links = Literal["drawn", "slow", "missing", "shared"]
 Model = Literal["plain", "t5", "swin"]
 #: Share of the instances that are modelled, and of those with two lengths, where
 #: schedules permit them.
-MODELLED, LENGTHS = 0.12, 0.1
+MODELLED, LENGTHS = 0.18, 0.3
 #: What may be relaxed together.
 RELAXED: tuple[tuple[Relaxable, ...], ...] = (
     ("p4",),
@@ -137,7 +137,7 @@ def features_of(seed: int) -> Features:
     if rng.random() < MODELLED and not rule.free:
         # Chunks are alike only where layers are.
         alike = rule.interleaved or rule.folded
-        model = "plain" if alike else rng.choice(("plain", "plain", "t5", "swin"))
+        model = "plain" if alike else rng.choice(("plain", "t5", "swin"))
         clusters = min(clusters, 2)
     is_drawn = model is None
     lengths = is_drawn and rule.mixes and not (simulated or relaxed)

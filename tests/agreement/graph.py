@@ -165,34 +165,36 @@ class Graph:
 
     def _exchange(self) -> None:
         """Add passes, and exchanges for which both stages of a boundary wait."""
-        lengths = {
-            (b, n): self._boundary(b, b + 1)[0]
-            * (self.rule.blocking if n < self.q and n >= self.p - b - 1 else 1)
-            for b in range(self.p - 1)
-            for n in range(self.q + self.p)
-        }
         for i in range(self.p):
-            ahead, tasks = self.p - 1 - i, []
+            ahead = self.p - 1 - i
+            # Kind, and its number; exchanges also have a boundary.
+            tasks: list[tuple[str, int, int]] = []
             for m in range(min(ahead, self.q)):
-                tasks += [("meet", i - 1, m), ("F", m), ("meet", i, m)]
+                tasks += [("meet", m, i - 1), ("F", m, 0), ("meet", m, i)]
             if ahead < self.q:
-                tasks.append(("meet", i - 1, ahead))
+                tasks.append(("meet", ahead, i - 1))
             for m in range(self.q):
-                tasks += [("F", m + ahead)] * (m + ahead < self.q)
-                tasks += [("meet", i, m + ahead), ("B", m)]
-                tasks.append(("meet", i - 1, m + ahead + 1))
+                tasks += [("F", m + ahead, 0)] * (m + ahead < self.q)
+                tasks += [("meet", m + ahead, i), ("B", m, 0)]
+                tasks.append(("meet", m + ahead + 1, i - 1))
             before: tuple[Event, int] | None = None
-            for task in tasks:
-                if task[0] == "meet" and not 0 <= task[1] < self.p - 1:
+            for kind, m, boundary in tasks:
+                meets = kind == "meet"
+                if meets and not 0 <= boundary < self.p - 1:
                     continue
-                meets = task[0] == "meet"
-                event: Event = task if meets else (i, *task)
+                event: Event = (kind, m, boundary if meets else i)
                 if before is not None:
                     self.after[event].append(before)
-                took = lengths[task[1:]] if meets else self._took(i, str(task[0]), 0)
+                took = self._meeting(boundary, m) if meets else self._took(i, kind, 0)
                 before = (event, took)
-                if task == ("B", self.q - 1):
+                if (kind, m) == ("B", self.q - 1):
                     self.last.append(before)
+
+    def _meeting(self, boundary: int, number: int) -> int:
+        """Return how long an exchange takes: of activations, gradients or both."""
+        both = self.p - 1 - boundary <= number < self.q
+        kappa, _ = self._boundary(boundary, boundary + 1)
+        return kappa * (self.rule.blocking if both else 1)
 
     def _sync(self) -> Sequence[int]:
         found = []
