@@ -158,7 +158,7 @@ def features_of(seed: int) -> Features:
         lengths=lengths and rng.random() < LENGTHS,
         large=not (relaxed or simulated) and rng.random() < LARGE,
         relaxed=relaxed,
-        top=rng.choice((1, 1, 3)),
+        top=rng.choice((1, 1, 1, 1, 3)),
     )
 
 

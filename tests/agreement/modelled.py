@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tests.agreement.generator import Features
 
 #: Plans an instance may have before memory, and where principles are relaxed.
-_MOST_PLANS, _MOST_RELAXED = 500, 100
+_MOST_PLANS, _MOST_RELAXED = 400, 40
 _SWIN = (
     {"name": "stage-1", "layers": 1, "hidden": 128, "heads": 4, "window": 49},
     {"name": "stage-2", "layers": 2, "hidden": 256, "heads": 8, "window": 49},
