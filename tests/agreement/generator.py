@@ -132,7 +132,11 @@ def features_of(seed: int) -> Features:
     kinds: tuple[Links, ...] = ("drawn", "slow")
     if clusters > 1 and not (rule.blocking and relaxed):
         # Blocking transfers share no uplinks, and no links that are met again.
-        kinds += ("missing",) if rule.blocking else ("missing", "shared")
+        kinds += ("missing",) if rule.blocking else ("missing", "shared", "shared")
+    links = rng.choice(kinds)
+    if links == "shared" and not rule.free:
+        # Both boundaries of the cluster in the middle share its uplink.
+        clusters = 3
     model: Model | None = None
     if rng.random() < MODELLED and not rule.free:
         # Chunks are alike only where layers are.
@@ -151,7 +155,7 @@ def features_of(seed: int) -> Features:
         pinned=is_drawn and rng.random() < 0.4,
         odd=is_drawn and rng.random() < 0.3,
         experts=model in (None, "plain") and rng.random() < 0.25,
-        links=rng.choice(kinds) if is_drawn else "drawn",
+        links=links if is_drawn else "drawn",
         model=model,
         offload=not is_drawn and rng.random() < 0.5,
         prices=not is_drawn and not (simulated or relaxed) and rng.random() < 0.5,
