@@ -39,7 +39,12 @@ def _model(features: Features, rng: Random) -> dict[str, Any]:
         merging = [{**each, "merge": 4} for each in _SWIN[1:]]
         rest = {"gated": False, "attention": "bidirectional", "patch": 48}
         return {**rest, "classes": 1000, "blocks": [_SWIN[0], *merging]}
-    model = {"layers": layers, "hidden": 1024, "heads": 8, "vocab": 8000}
+    model: dict[str, Any] = {
+        "layers": layers,
+        "hidden": 1024,
+        "heads": 8,
+        "vocab": 8000,
+    }
     model["tied"] = rng.random() < 0.3
     if features.experts:
         model["experts"] = {"number": 4, "per_token": 2, "ffn": 512}
