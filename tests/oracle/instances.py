@@ -112,7 +112,7 @@ def make_instance(
 
 
 #: How much longer transfers take, and which share of that the link is busy.
-_SLOWNESS = ((0.02, 1.0), (1.0, 0.3), (8.0, 1.0), (60.0, 0.01))
+SLOWNESS = ((0.02, 1.0), (1.0, 0.3), (8.0, 1.0), (60.0, 0.01))
 
 
 def make_slow(seed: int, **options: Any) -> Instance:
@@ -126,8 +126,24 @@ def make_slow(seed: int, **options: Any) -> Instance:
         As of ``make_instance``.
     """
     drawn = {"schedule": "h-1f1b", "pinned": seed % 3 == 0, **options}
-    instance = make_instance(seed, **drawn)
-    times, busy = _SLOWNESS[seed % len(_SLOWNESS)]
+    epsilon = EPSILONS[seed // len(SLOWNESS) % len(EPSILONS)]
+    return slowed(
+        make_instance(seed, **drawn), *SLOWNESS[seed % len(SLOWNESS)], epsilon
+    )
+
+
+def slowed(
+    instance: Instance, times: float, busy: float, epsilon: float | None
+) -> Instance:
+    """Return the instance with links that are so many times as slow.
+
+    Parameters
+    ----------
+    busy
+        Share of its transfers for which a link is busy, at most.
+    epsilon
+        As of ``Training``.
+    """
     slices = tuple(
         replace(
             part,
@@ -138,35 +154,45 @@ def make_slow(seed: int, **options: Any) -> Instance:
         )
         for part in instance.table.slices
     )
-    epsilon = EPSILONS[seed // len(_SLOWNESS) % len(EPSILONS)]
-    problem = instance.problem.under("h-1f1b", epsilon=epsilon)
+    problem = instance.problem.under(
+        instance.problem.training.schedule, epsilon=epsilon
+    )
     table = replace(
         instance.table,
         slices=slices,
         warmup_epsilon=epsilon,
         problem_digest=problem_digest(problem),
     )
-    return Instance(seed=seed, problem=problem, table=table)
+    return replace(instance, problem=problem, table=table)
 
 
 def make_chunked(seed: int, chunks: int, **options: Any) -> Instance:
     """Draw an instance whose stages hold so many chunks.
-
-    What is drawn for a model stands for one chunk of one that has as many times its
-    layers.
 
     Parameters
     ----------
     options
         As of ``make_instance``.
     """
-    instance = make_instance(seed, schedule="eager-1f1b", **options)
+    return chunked(make_instance(seed, schedule="eager-1f1b", **options), chunks)
+
+
+def chunked(instance: Instance, chunks: int) -> Instance:
+    """Return the instance with so many chunks a stage.
+
+    What is drawn for a model stands for one chunk of one that has as many times its
+    layers.
+    """
     problem, table = instance.problem, instance.table
-    problem = replace(
-        problem,
-        model=replace(problem.model, layers=problem.model.layers * chunks),
-        training=replace(problem.training, schedule=INTERLEAVED, chunks=chunks),
-    )
+    layers, experts = problem.model.layers, problem.model.experts
+    if experts is not None:
+        # Every chunk is like the first.
+        starts = range(0, layers * chunks, layers)
+        dense = tuple(own + start for start in starts for own in experts.dense_layers)
+        experts = replace(experts, dense_layers=dense)
+    model = replace(problem.model, layers=layers * chunks, experts=experts)
+    training = replace(problem.training, schedule=INTERLEAVED, chunks=chunks)
+    problem = replace(problem, model=model, training=training)
     # Between two chunks as between two layers.
     first = [table.body[kind] for kind in table.units].index(True)
     length = sum(table.body[kind] for kind in table.units)
@@ -181,7 +207,7 @@ def make_chunked(seed: int, chunks: int, **options: Any) -> Instance:
             replace(part, chunks=chunks, way_back=way_back) for part in table.slices
         ),
     )
-    return Instance(seed=seed, problem=problem, table=table)
+    return replace(instance, problem=problem, table=table)
 
 
 def make_split(seed: int, schedule: ScheduleName = "zb-h1", **options: Any) -> Instance:
@@ -192,19 +218,20 @@ def make_split(seed: int, schedule: ScheduleName = "zb-h1", **options: Any) -> I
     options
         As of ``make_instance``.
     """
-    instance = make_instance(seed, schedule="1f1b", **options)
+    return split(make_instance(seed, schedule="1f1b", **options), schedule)
+
+
+def split(instance: Instance, schedule: ScheduleName) -> Instance:
+    """Return the instance with gradients of weights that run apart."""
     problem, table = instance.problem, instance.table
     training = replace(problem.training, schedule=schedule)
     problem = replace(problem, training=training)
     table = replace(table, problem_digest=problem_digest(problem), schedule=schedule)
-    return Instance(seed=seed, problem=problem, table=with_weights(table))
+    return replace(instance, problem=problem, table=with_weights(table))
 
 
 def make_folded(seed: int, **options: Any) -> Instance:
     """Draw an instance whose stages hold two chunks, the second on the way back.
-
-    What is drawn for a model stands for its first half; in the second half units of the
-    same kinds may come in another order.
 
     Parameters
     ----------
@@ -212,11 +239,19 @@ def make_folded(seed: int, **options: Any) -> Instance:
         As of ``make_instance``.
     """
     instance = make_instance(seed, schedule="1f1b", **options)
-    problem, table = instance.problem, instance.table
-    if len(set(table.cuts)) > 1:
+    if len(set(instance.table.cuts)) > 1:
         # What crosses a boundary up would not be what crosses it down.
         return make_folded(seed + 100_000, **options)
-    rng, pins = Random(seed), problem.pins
+    return folded_back(instance, Random(seed))
+
+
+def folded_back(instance: Instance, rng: Random) -> Instance:
+    """Return the instance, which has one class of cuts, as half of a folded one.
+
+    What is drawn for a model stands for its first half; in the second half units of the
+    same kinds may come in another order.
+    """
+    problem, table, pins = instance.problem, instance.table, instance.problem.pins
     if pins.units is not None and len(table.units) - 1 == sum(pins.units) - 1:
         # Embedding and head are one pair.
         pins = replace(pins, units=(*pins.units[:-1], pins.units[-1] - 1))
@@ -235,7 +270,8 @@ def make_folded(seed: int, **options: Any) -> Instance:
         units=(first, *body, *reversed(back), last),
         cuts=(0,) * (2 * len(body) + 1),
     )
-    return Instance(seed=seed, problem=problem, table=folded(with_weights(table)))
+    table = folded(with_weights(table))
+    return replace(instance, problem=problem, table=table)
 
 
 def with_weights(table: CostTable) -> CostTable:
