@@ -19,14 +19,17 @@ import pytest
 
 from hetopt.base.deadline import Deadline
 from hetopt.check import check_result
+from hetopt.cost.boundaries.places import searched_table
 from hetopt.cost.boundaries.resharding import permitted_strategies
 from hetopt.cost.boundaries.slices import table_slices
+from hetopt.cost.table.slice import TableSlice
 from hetopt.errors import CheckError
 from hetopt.problem.cluster.cluster import ClusterLink, ClusterLinks
 from hetopt.problem.digest import problem_digest
 from hetopt.problem.problem import Problem
+from hetopt.problem.training.choices import INTERLEAVED, ScheduleName
 from hetopt.problem.training.pins import Domain
-from hetopt.problem.training.principles import Principles, Relaxable
+from hetopt.problem.training.principles import PRUNED, Principles, Relaxable
 from hetopt.results.result import Result
 from hetopt.solvers.loading import load, sharing_links
 from hetopt.solvers.params import RaceParams
@@ -34,7 +37,7 @@ from hetopt.solvers.registry import SOLVERS
 from hetopt.solvers.request import Request
 from tests.oracle import brute_force
 from tests.oracle.brute_force import Answer, Found
-from tests.oracle.instances import Instance, make_instance
+from tests.oracle.instances import Instance, make_apart, make_instance
 from tests.solvers.race.agreeing import ensure_best
 
 SEEDS = range(300)
@@ -115,8 +118,43 @@ def crossing(drawn: Instance, problem: Problem) -> Instance:
         table.cut_classes,
         permitted_strategies(problem.pins.resharding),
     )
+    slices = [
+        replace(
+            made if old.pairs is None else _of_both_chunks(made),
+            chunks=old.chunks,
+            way_back=old.way_back,
+            pairs=old.pairs,
+        )
+        for made, old in zip(slices, table.slices, strict=True)
+    ]
     table = replace(table, slices=tuple(slices), problem_digest=problem_digest(problem))
     return replace(drawn, problem=problem, table=table)
+
+
+def _of_both_chunks(part: TableSlice) -> TableSlice:
+    """Return a slice whose boundaries carry the tensors of two chunks."""
+    shared = part.shared
+    if shared is not None:
+        shared = replace(
+            shared, uplink_ns=2 * shared.uplink_ns, link_ns=2 * shared.link_ns
+        )
+    return replace(
+        part,
+        transfer_ns=2 * part.transfer_ns,
+        occupancy_ns=2 * part.occupancy_ns,
+        tied_ns=None,
+        shared=shared,
+    )
+
+
+def linked_as(seed: int, kind: ScheduleName) -> Instance:
+    """As ``linked``, for another schedule and with little need of memory."""
+    drawn = make_apart(seed, kind)
+    rng = Random(f"links {seed}")
+    problem = with_links(drawn.problem, rng)
+    if seed % 2:
+        problem = with_a_middle(problem, rng)
+    return crossing(drawn, problem)
 
 
 def at_rate(seed: int, bytes_per_s: float) -> Instance:
@@ -167,6 +205,36 @@ def test_solvers_agree_with_brute_force(seed: int) -> None:
             assert result.best.plan == brute_force.to_plan(problem, table, best)
         data = json.loads(json.dumps(result.to_json()))
         assert check_result(problem, table, data) == []
+
+
+@pytest.mark.parametrize("kind", ["zb-v", "zb-h1", INTERLEAVED])
+@pytest.mark.parametrize(
+    "seed",
+    [*range(3), *(pytest.param(n, marks=pytest.mark.slow) for n in range(3, 99))],
+)
+def test_stages_of_several_passes_share_too(seed: int, kind: ScheduleName) -> None:
+    instance = linked_as(seed, kind)
+    problem, table = instance.problem, instance.table
+    # Of several chunks, each boundary counts as if the way back were on its link.
+    counted = searched_table(table, PRUNED) if kind == INTERLEAVED else table
+    best = brute_force.solve(problem, counted).best
+    for name in ("dp", "cp-sat"):
+        result = load(name)(
+            Request(
+                problem=problem,
+                table=table,
+                params=RaceParams(jobs=0),
+                deadline=Deadline.after(60),
+            )
+        )
+        if best is None:
+            assert result.status == "infeasible", name
+            continue
+        assert result.status == "optimal", name
+        assert result.best is not None
+        exact = float(best.closed_form_ns * TICK)
+        assert result.best.closed_form_s == pytest.approx(exact, rel=1e-12)
+        assert check_result(problem, table, result.to_json()) == []
 
 
 @pytest.mark.parametrize("seed", range(20))
