@@ -17,12 +17,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hetopt.cost.folding import folded
+from hetopt.cost.folding import folded, pair_columns
 from hetopt.cost.table.cluster import ClusterTable
 from hetopt.cost.table.table import CostTable
 from hetopt.problem.digest import problem_digest
 from hetopt.problem.problem import Problem
 from hetopt.problem.training.choices import FOLDED, INTERLEAVED, SCHEDULES, ScheduleName
+from hetopt.problem.training.pins import Domain
 from hetopt.problem.training.principles import Principles
 from hetopt.problem.training.training import EPSILONS
 from hetopt.schedule.schedules import rule_of
@@ -300,15 +301,108 @@ def _split(own: ClusterTable) -> ClusterTable:
     return replace(own, weight_ns=weight_ns, weight_bytes=waiting.astype(np.int64))
 
 
-def make_other(seed: int, kind: ScheduleName) -> Instance:
-    """Draw an instance of any schedule, of two to four chunks where it has several."""
+def make_other(seed: int, kind: ScheduleName, **options: Any) -> Instance:
+    """Draw an instance of any schedule, of two to four chunks where it has several.
+
+    Parameters
+    ----------
+    options
+        As of ``make_instance``.
+    """
     if rule_of(kind).interleaved:
-        return make_chunked(seed, 2 + seed % 3)
+        return make_chunked(seed, 2 + seed % 3, **options)
     if rule_of(kind).folded:
-        return make_folded(seed)
+        return make_folded(seed, **options)
     if rule_of(kind).splits:
-        return make_split(seed, kind)
-    return make_instance(seed, schedule=kind)
+        return make_split(seed, kind, **options)
+    return make_instance(seed, schedule=kind, **options)
+
+
+def make_apart(seed: int, kind: ScheduleName) -> Instance:
+    """Draw an instance of unequal clusters, all used, with slow links between them.
+
+    All stages of one cluster may take many times as long, and boundaries to another
+    cluster as long as its slowest units. So windows of the period are as long as its
+    busiest stage. Plans need little memory, and the ends of the model little time.
+    """
+    instance = make_other(seed, kind, clusters=2 + seed % 2, most=3000, pinned=False)
+    problem, rng = instance.problem, Random(f"apart {seed}")
+    own = {
+        each.name: replace(
+            problem.pins.of(each.name), stages=Domain(allowed=frozenset({1, 2}))
+        )
+        for each in problem.clusters
+    }
+    problem = replace(problem, pins=replace(problem.pins, clusters=own))
+    slowest, times = rng.choice(problem.clusters).name, rng.choice((1, 3, 10, 30))
+    link, weight = rng.choice((0.1, 0.3, 1.0, 2.0)), rng.choice((0, 1, 2))
+    slices = []
+    for part in instance.table.slices:
+        clusters = tuple(
+            _apart(
+                each,
+                times=times if name == slowest else 1,
+                quarters=weight,
+                ends=~np.array(instance.table.body),
+                pairs=part.pairs,
+            )
+            for name, each in zip(
+                instance.table.cluster_names, part.clusters, strict=True
+            )
+        )
+        longest = max(int(each.round_trip_ns.max(initial=1)) for each in clusters)
+        home = np.array([layout.cluster for layout in part.layouts])
+        across = int(link * longest) + part.transfer_ns % 97
+        transfer = np.where(home[:, None] == home[None, :], part.transfer_ns, across)
+        slices.append(
+            replace(
+                part,
+                clusters=clusters,
+                transfer_ns=transfer,
+                occupancy_ns=np.minimum(transfer, part.occupancy_ns),
+            )
+        )
+    table = replace(
+        instance.table, problem_digest=problem_digest(problem), slices=tuple(slices)
+    )
+    return Instance(seed=seed, problem=problem, table=table)
+
+
+def _apart(
+    own: ClusterTable,
+    *,
+    times: int,
+    quarters: int,
+    ends: NDArray[np.bool_],
+    pairs: tuple[tuple[int, int], ...] | None,
+) -> ClusterTable:
+    """Return a cluster as ``make_apart`` has it.
+
+    Parameters
+    ----------
+    quarters
+        Of the backward pass that gradients of weights take, if they are apart.
+    ends
+        Which kinds are at the ends of the model; shape (N,).
+    """
+    columns = own.columns()
+    changed = {name: column.copy() for name, column in columns.items()}
+    for name in ("forward_ns", "backward_ns"):
+        changed[name] *= times
+        changed[name][:, ends] //= 20
+    if own.weight_ns is not None:
+        changed["weight_ns"] = changed["backward_ns"] * quarters // 4
+    for name in changed:
+        if name.endswith("_bytes"):
+            changed[name] //= 8
+        elif name.startswith("sync"):
+            changed[name] //= 10
+    made = replace(own, strategies=own.strategies, **changed)
+    if pairs is None:
+        return made
+    for name, column in pair_columns(made, pairs).items():
+        changed[name][:, -len(pairs) :] = column
+    return replace(own, strategies=own.strategies, **changed)
 
 
 def count_plans(table: CostTable) -> int:
