@@ -170,7 +170,8 @@ class Comparison:
             yield from self._optimal(result, expected)
             yield from self._next_best(result)
         yield from self._settled(result)
-        if solver.races and self.features.seed % CERTIFIED == 0:
+        certified = self.exact and self.features.seed % CERTIFIED == 0
+        if solver.races and certified:
             yield from self._certified(result)
 
     def _optimal(self, result: Result, expected: Found) -> Iterator[str]:
@@ -252,9 +253,14 @@ class Comparison:
             return
         principles = features.principles
         _, engine = second_engine(result.solver, 0, principles)
-        doubts = check.doubts
+        # Programs of the table that solvers search.
         searched = resolve(
-            problem, table, doubts, engine, deadline=Deadline(), principles=principles
+            problem,
+            check.searched,
+            check.doubts,
+            engine,
+            deadline=Deadline(),
+            principles=principles,
         )
         for doubt, wrong in searched:
             if wrong is not None:

@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 #: it is large, as this share of the instances is.
 MOST_PLANS, MOST_FREE_PLANS, MOST_LARGE_PLANS = 200, 40, 1500
 LARGE = 0.05
+#: Bytes per second of uplinks that are busy for about as long as stages, as exponents.
+SLOW_UPLINKS = (5.0, 7.5)
 #: Where the costs of boundaries come from.
 Links = Literal["drawn", "slow", "missing", "shared"]
 #: Kinds of layers of a modelled problem.
@@ -180,6 +182,8 @@ def make(features: Features) -> Instance:
         size = size * 0.85 if size > 0.1 else 1.0
         if _is_small(features, problem, table):
             break
+    if features.links == "shared":
+        problem, table = _with_room(problem, table)
     instance = Instance(seed=features.seed, problem=problem, table=table)
     if features.links in ("missing", "shared"):
         instance = crossing(instance, problem)
@@ -220,7 +224,22 @@ def _problem(features: Features, rng: Random, size: float) -> Problem:
     if features.links == "missing":
         problem = with_links(problem, rng)
         return with_uplinks(problem, rng, 0) if rule.blocking else problem
-    return with_a_middle(problem, rng) if features.links == "shared" else problem
+    return (
+        with_a_middle(problem, rng, SLOW_UPLINKS)
+        if features.links == "shared"
+        else problem
+    )
+
+
+def _with_room(problem: Problem, table: CostTable) -> tuple[Problem, CostTable]:
+    """Return both with so much memory that most plans of all clusters fit."""
+    clusters = tuple(
+        replace(own, memory_bytes=8 * own.memory_bytes) for own in problem.clusters
+    )
+    left = 1 - problem.training.reserve
+    usable = (int(own.memory_bytes * left) - own.overhead_bytes for own in clusters)
+    problem = replace(problem, clusters=clusters)
+    return problem, replace(table, usable_bytes=tuple(usable))
 
 
 def _sizes(features: Features, rng: Random) -> range | tuple[int, ...] | None:

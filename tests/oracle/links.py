@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 #: Shares of the cases that are drawn.
 _NONE, _LIMIT, _UPLINK = 0.25, 0.5, 0.3
+#: Exponents of the bytes per second of uplinks.
+_RATES = (7.0, 9.0)
 
 
 def draw_link(rng: Random, missing: float = _NONE) -> ClusterLink | None:
@@ -44,12 +46,20 @@ def draw_link(rng: Random, missing: float = _NONE) -> ClusterLink | None:
     )
 
 
-def with_uplinks(problem: Problem, rng: Random, share: float) -> Problem:
-    """Return it with uplinks of this share of its clusters, and without the others."""
+def with_uplinks(
+    problem: Problem,
+    rng: Random,
+    share: float,
+    rates: tuple[float, float] = _RATES,
+) -> Problem:
+    """Return it with uplinks of this share of its clusters, and without the others.
+
+    ``rates``: the least and the largest, as exponents of bytes per second.
+    """
     clusters = tuple(
         replace(
             each,
-            uplink_bytes_per_s=10 ** rng.uniform(7, 9)
+            uplink_bytes_per_s=10 ** rng.uniform(*rates)
             if rng.random() < share
             else None,
         )
@@ -65,9 +75,11 @@ def with_links(problem: Problem, rng: Random) -> Problem:
     return replace(problem, links=ClusterLinks(default=draw_link(rng), pairs=pairs))
 
 
-def with_a_middle(problem: Problem, rng: Random) -> Problem:
+def with_a_middle(
+    problem: Problem, rng: Random, rates: tuple[float, float] = _RATES
+) -> Problem:
     """Return it with no link missing and every cluster used, so that one is between."""
-    problem = with_uplinks(problem, rng, share=1)
+    problem = with_uplinks(problem, rng, 1, rates)
     names = [cluster.name for cluster in problem.clusters]
     pairs = {
         frozenset(pair): draw_link(rng, missing=0) for pair in combinations(names, 2)

@@ -30,6 +30,7 @@ CORRECTED = ("efficiency", "intra_node", "bandwidth")
 FILE_SUFFIXES = (".yaml", ".yml", ".json")
 
 
+# One statement for each option.
 def add_arguments(command: argparse.ArgumentParser) -> None:
     """Add this command's options."""
     add_problem(command)

@@ -129,12 +129,7 @@ def run(options: argparse.Namespace) -> int:
         load_problem(name, options.schedule, options.chunks)
         for name in options.problems
     ]
-    for name, problem in zip(options.problems, problems, strict=True):
-        try:
-            ensure_plans("auto", problem.training.schedule)
-        except InputError as error:
-            raise InputError(error.message, file=name, field=error.field) from None
-    _ensure_different([problem.name for problem in problems])
+    _ensure_planned(options.problems, problems)
     folder = make_folder(options.out)
     ensure_outputs(
         [str(folder / f"{NAME}.{each}") for each in ENDINGS] + [str(folder / RUNS)],
@@ -181,6 +176,16 @@ def run(options: argparse.Namespace) -> int:
     if findings := comparison.findings():
         raise CheckError(findings)
     return 0
+
+
+def _ensure_planned(files: Sequence[str], problems: Sequence[Problem]) -> None:
+    """Raise InputError unless closed forms rank the plans of all, by their names."""
+    for name, problem in zip(files, problems, strict=True):
+        try:
+            ensure_plans("auto", problem.training.schedule)
+        except InputError as error:
+            raise InputError(error.message, file=name, field=error.field) from None
+    _ensure_different([problem.name for problem in problems])
 
 
 def write_comparison(folder: Path, comparison: Comparison) -> None:

@@ -12,6 +12,7 @@ from math import inf
 
 import numpy as np
 import pytest
+from tests.solvers.race.agreeing import ensure_best
 
 from hetopt.formulations.chain import Chain
 from hetopt.formulations.restricting import restrict
@@ -24,7 +25,6 @@ from hetopt.solvers.bounds.relaxation import Relaxation
 from tests.oracle import brute_force
 from tests.oracle.brute_force import Found
 from tests.oracle.instances import Instance, make_apart
-from tests.solvers.race.agreeing import ensure_best
 
 #: Schedules with a period, whose warm-up counts follow from the plan.
 KINDS = [
