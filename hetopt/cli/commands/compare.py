@@ -30,8 +30,10 @@ from hetopt.solvers.registry import SOLVERS, relaxing_names, sampling_names, sol
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Sequence
     from pathlib import Path
 
+    from hetopt.problem.problem import Problem
     from hetopt.report.comparison.comparison import Comparison
 
 #: Name and endings of the files written to DIR.

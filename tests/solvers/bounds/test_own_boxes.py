@@ -12,7 +12,6 @@ from math import inf
 
 import numpy as np
 import pytest
-from tests.solvers.race.agreeing import ensure_best
 
 from hetopt.formulations.chain import Chain
 from hetopt.formulations.restricting import restrict
@@ -22,6 +21,9 @@ from hetopt.schedule.period import period_by_recursion
 from hetopt.schedule.schedules import rule_of
 from hetopt.solvers.bounds.boxes import Box, BoxBounds
 from hetopt.solvers.bounds.relaxation import Relaxation
+from hetopt.solvers.dp.solver import solve
+from hetopt.solvers.params import RaceParams
+from hetopt.solvers.request import Request
 from tests.oracle import brute_force
 from tests.oracle.brute_force import Found
 from tests.oracle.instances import Instance, make_apart
@@ -55,7 +57,13 @@ def test_no_more_plans_are_better(seed: int, kind: ScheduleName) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("seed", range(100))
 def test_the_best_plan_is_found(seed: int, kind: ScheduleName) -> None:
-    ensure_best("dp", make_apart(seed, kind))
+    instance = make_apart(seed, kind)
+    problem, table = instance.problem, instance.table
+    best = brute_force.solve(problem, table).best
+    found = solve(Request(problem=problem, table=table, params=RaceParams(jobs=0)))
+    assert found.status == ("infeasible" if best is None else "optimal")
+    if best is not None and found.best is not None:
+        assert found.best.plan == brute_force.to_plan(problem, table, best)
 
 
 @pytest.mark.parametrize("kind", EARLY)
