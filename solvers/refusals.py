@@ -47,8 +47,8 @@ def ensure_plans(name: str, schedule: ScheduleName, *, closed: bool = True) -> N
     """
     if closed and rule_of(schedule).free:
         msg = (
-            f"{schedule} leaves warm-up counts to the search of simulated times: use "
-            "hetopt plan --objective simulated, or a schedule that prescribes them"
+            f"{schedule} leaves warm-up counts to hetopt plan --objective simulated: "
+            "use that, or a schedule that prescribes them"
         )
         raise InputError(msg, field="training.schedule")
     if rule_of(schedule).blocking and not solver(name).blocks:

@@ -34,7 +34,7 @@ class MeasuredRun:
         The problem's name in errors: its file.
     measured_s
         Seconds of an iteration, above 0.
-    file, noise
+    file, noise, on_cpu
         The file that has the time, and why it is unreliable; None and nothing for a
         time without a file.
     """
@@ -45,6 +45,7 @@ class MeasuredRun:
     measured_s: float
     file: str | None = None
     noise: tuple[str, ...] = ()
+    on_cpu: bool = False
 
     @property
     def clusters(self) -> tuple[str, ...]:

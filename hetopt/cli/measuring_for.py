@@ -14,8 +14,10 @@ from hetopt.problem.catalogue import accelerators
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Sequence
 
     from hetopt.cost.profiles.file import Profile
+    from hetopt.cost.shard_shape import ShardShape
     from hetopt.profile.device import Device
 
 #: Seconds of measuring, if no limit is given, and about how long one shape may take.
@@ -34,7 +36,7 @@ def measure_for(options: argparse.Namespace, path: str, device: Device) -> None:
     """
     from hetopt.cost.profiles.file import read_profile
     from hetopt.profile.device import describe
-    from hetopt.profile.measuring import expected_s, measure_grid, measured_rate
+    from hetopt.profile.measuring import measure_grid, measured_rate
     from hetopt.profile.needed import clusters_here, needed_shapes
     from hetopt.profile.operators import best_rates
     from hetopt.report.profiling import (
@@ -59,11 +61,7 @@ def measure_for(options: argparse.Namespace, path: str, device: Device) -> None:
     shapes = needed_shapes(problems, clusters)
     limit_s = options.time_limit or LIMIT_S
     rate = measured_rate(shapes, device)
-    whole_s = sum(expected_s(shape, rate, MOST_S) for shape in shapes)
-    emit(
-        f"{counted(len(shapes), 'shape')}, about {whole_s:.0f} s if nothing else runs"
-        + (f", of which {limit_s:g} s are measured" if whole_s > limit_s else "")
-    )
+    emit(_estimate(shapes, rate, limit_s))
     with ProfilingBar(sys.stderr) as bar:
         outcome = measure_grid(
             path,
@@ -84,6 +82,17 @@ def measure_for(options: argparse.Namespace, path: str, device: Device) -> None:
     if name not in accelerators():
         dtype = shapes[-1].dtype
         emit(accelerator_line(name, dtype, best_rates(device, dtype)))
+
+
+def _estimate(shapes: Sequence[ShardShape], flops_per_s: float, limit_s: float) -> str:
+    """Return how long shapes take at a rate, and how much of that is permitted."""
+    from hetopt.profile.measuring import expected_s
+
+    whole_s = sum(expected_s(shape, flops_per_s, MOST_S) for shape in shapes)
+    text = (
+        f"{counted(len(shapes), 'shape')}, about {whole_s:.0f} s if nothing else runs"
+    )
+    return text + (f", of which {limit_s:g} s are measured" * (whole_s > limit_s))
 
 
 def _left_out(profile: Profile) -> str:

@@ -10,13 +10,13 @@ from hetopt.base import interruption
 from hetopt.base.deadline import Deadline
 from hetopt.cli.preparing import prepare
 from hetopt.errors import InputError
-from hetopt.schedule.schedules import rule_of
 from hetopt.solvers.kernels import kernels_for
+from hetopt.solvers.refusals import ensure_plans
 
 if TYPE_CHECKING:
     from hetopt.export.launcher import Launcher, Limits
     from hetopt.problem.problem import Problem
-    from hetopt.results.result import Objective, Result
+    from hetopt.results.result import Result
     from hetopt.solvers.request import Solve
 
 #: Seconds in which the best plan for the launcher must be proven to be compared.
@@ -54,6 +54,7 @@ def _again(problem: Problem, target: Launcher, time_s: float | None) -> str | No
         return None
     try:
         runs = fitted(limits, problem, None)
+        ensure_plans("auto", runs.training.schedule)
     except InputError:
         return None
     again = f"plan again with --for {target.name}"
@@ -79,9 +80,7 @@ def _best(problem: Problem, limits: Limits) -> Result:
     def within_limits(solve: Solve) -> Solve:
         return partial(solve_launchable, limits=limits, solve=solve)
 
-    schedule = problem.training.schedule
-    aim: Objective = "simulated" if rule_of(schedule).free else "closed"
-    prepare(kernels_for("auto", objective=aim, schedules=[schedule], limited=True))
+    prepare(kernels_for("auto", limited=True))
     # From here on a signal ends only the search.
     interruption.hold()
     with ProgressBar(sys.stderr) as bar:
@@ -91,4 +90,4 @@ def _best(problem: Problem, limits: Limits) -> Result:
             params=RaceParams(on_progress=bar.update),
             deadline=Deadline.after(_LIMIT_S),
         )
-        return search(request, solver="auto", objective=aim, wrapped=within_limits)
+        return search(request, solver="auto", objective="closed", wrapped=within_limits)

@@ -8,7 +8,8 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from hetopt.base.words import counted
-from hetopt.cost.sources.evaluation import FOREST, METHODS, SPLIT_BY_SHAPE, SPLITS
+from hetopt.cost.sources.evaluation import FOREST, METHODS
+from hetopt.cost.sources.splits import SPLIT_BY_SHAPE, SPLITS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

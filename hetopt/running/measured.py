@@ -245,10 +245,13 @@ class Timed(NamedTuple):
         Median of the iteration times, in seconds.
     noise
         As of ``Measured``; nothing in a file of an older hetopt, which does not say.
+    on_cpu
+        Whether all ranks ran on CPUs.
     """
 
     time_s: float
     noise: tuple[str, ...]
+    on_cpu: bool
 
 
 def read_timed(path: str, plan_digest: str) -> Timed:
@@ -280,4 +283,4 @@ def read_timed(path: str, plan_digest: str) -> Timed:
     if not (isinstance(noise, list) and all(isinstance(each, str) for each in noise)):
         msg = f"is {describe(noise)}, expected a list of texts"
         raise InputError(msg, file=path, field="noise")
-    return Timed(median(times), tuple(noise))
+    return Timed(median(times), tuple(noise), data.get("devices") == ["CPU"])

@@ -105,6 +105,8 @@ class _Sides(NamedTuple):
     ----------
     base, held
         Time of both sides in the fill, and units at the ends of the model.
+    lead
+        Time of the units at the front of the model, if the run begins with them.
     ahead, behind
         Time of the run's window before its first stage and after its last one.
     place
@@ -115,6 +117,7 @@ class _Sides(NamedTuple):
 
     base: float
     held: int
+    lead: float
     ahead: float
     behind: float
     place: int
@@ -126,11 +129,11 @@ class _Sides(NamedTuple):
 def _sides(options: Options, o: int, role: int, period: float, sync: float) -> _Sides:
     edge, ends, steps = options.edge, options.ends, options.steps
     by_sync = most_within(options.sync[o], sync)
-    base, held = 0.0, 0
+    base, held, lead = 0.0, 0, 0.0
     opening, closing, place = by_sync, by_sync, 0
     if role & 1:
-        ahead = ends[OptionEnd.LEAD, o]
-        base += ahead
+        ahead = lead = ends[OptionEnd.LEAD, o]
+        base += lead
         held += steps[BoxFact.LEADS]
         # The first stage holds the units at the front as well.
         opening = most_within(options.sync[o], sync - ends[OptionEnd.LEAD_SYNC, o])
@@ -146,7 +149,7 @@ def _sides(options: Options, o: int, role: int, period: float, sync: float) -> _
         base += edge[OptionEdge.AFTER, o]
         behind = _wait(options, o, edge[OptionEdge.AFTER, o], period)
         place = steps[BoxFact.GAP]
-    return _Sides(base, held, ahead, behind, place, closing, opening)
+    return _Sides(base, held, lead, ahead, behind, place, closing, opening)
 
 
 @step
@@ -164,6 +167,17 @@ def _is_too_slow(options: Options, o: int, role: int, period: float) -> bool:
     """Whether omega of a boundary to another cluster exceeds lambda."""
     before = not role & 1 and options.edge[OptionEdge.BEFORE_PACE, o] > period
     return before or (not role & 2 and options.edge[OptionEdge.AFTER_PACE, o] > period)
+
+
+@step
+def _most_first(options: Options, o: int, sides: _Sides, room: float) -> int:
+    """Return the most units of a run's first stage, where lambda leaves ``room``.
+
+    A window may begin with the stage, which then counts with all its time. In one that
+    begins on the cluster before, it counts with what it hands on.
+    """
+    alone = most_within(options.busy[o], room - sides.lead)
+    return min(alone, most_within(options.handed_on[o], room - sides.ahead))
 
 
 @step
@@ -198,9 +212,9 @@ def cost_run(
             slot = min(slot, sides.closing)
         # At least one unit has to fit if no delay is inherited.
         last = min(slot, sides.opening)
-        if min(last, most_within(busy, period - sides.ahead - before)) < 1:
+        if min(last, _most_first(options, o, sides, period - before)) < 1:
             return
-        last = min(last, most_within(busy, period - load - sides.ahead - before))
+        last = min(last, _most_first(options, o, sides, period - load - before))
         slot = max(0, min(slot, most_within(busy, period - load - chi * inside)))
         if m == 1 and max(slot, last) < 1:
             return

@@ -119,12 +119,15 @@ class Ledger:
             shape, found = item
             known = self._ranks.get(shape)
             if known is None or known[0] is not found:
-                key = (found.value, *found.decision.tie_key(self.table))
-                known = self._ranks[shape] = (found, key)
+                known = self._ranks[shape] = (found, self.rank(found))
             return known[1]
 
         best = heapq.nsmallest(self.top, self.plans.items(), key=rank)
         return [found for _, found in best]
+
+    def rank(self, found: Found) -> tuple[object, ...]:
+        """Return the sort key of a plan: its value, then the tie rule."""
+        return (found.value, *found.decision.tie_key(self.table))
 
     def find(self, found: Found) -> bool:
         """Add a plan if it is the best of its shape; return whether it was added."""

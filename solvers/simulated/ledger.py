@@ -38,15 +38,11 @@ class SimulatedLedger(Ledger):
         self._known: dict[Decision, Fraction] = {}
         self._pricer = Pricer(problem, table)
 
-    def ranked(self) -> list[Found]:
-        """Return the best plans of different shapes; at most ``top``."""
-        return sorted(self.plans.values(), key=self._rank)[: self.top]
-
     def find(self, found: Found) -> bool:
         """Record a plan if it is the best of its shape; return whether it is."""
         known = self.plans.get(found.decision.shape)
         if found.value > self.limit or (
-            known is not None and self._rank(known) <= self._rank(found)
+            known is not None and self.rank(known) <= self.rank(found)
         ):
             return False
         self.plans[found.decision.shape] = found
@@ -85,7 +81,8 @@ class SimulatedLedger(Ledger):
         value = simulate(self._pricer.times(decision)).makespan_ns * PERIOD_SCALE
         return Found(decision=decision, value=value)
 
-    def _rank(self, found: Found) -> tuple[object, ...]:
+    def rank(self, found: Found) -> tuple[object, ...]:
+        """Return the sort key of a plan: its value, its closed form, the tie rule."""
         return (
             found.value,
             self._closed(found.decision),

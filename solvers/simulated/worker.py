@@ -121,7 +121,8 @@ class SimulatedWorker:
         return survey(data, task.limit, task.share)
 
     def _search(self, task: SearchTask) -> Verdict:
-        best: list[int] = []
+        best: dict[tuple[object, ...], int] = {}
+        within = int(self._shared.value) // PERIOD_SCALE
         groups = leaders(
             self.table,
             self.table.at(task.microbatches),
@@ -131,12 +132,14 @@ class SimulatedWorker:
 
         def limit() -> int:
             # The parent may not have handled this worker's latest plans yet.
-            known = int(self._shared.value) // PERIOD_SCALE
-            return min(known, *best[:1]) if self.top == 1 and best else known
+            return min(int(self._shared.value) // PERIOD_SCALE, within)
 
         def found(decision: Decision, value: int) -> None:
-            best[:] = [min([value, *best])]
+            nonlocal within
             own = canonical(decision, groups)
+            best[own.shape] = min(value, best.get(own.shape, value))
+            if len(best) >= self.top:
+                within = min(within, sorted(best.values())[self.top - 1])
             self._say(Found(decision=own, value=value * PERIOD_SCALE))
 
         search = SimulatedSearch(
@@ -151,5 +154,5 @@ class SimulatedWorker:
         except Interrupted:
             return Verdict(closed=False, searched=True, bound=task.bound)
         # All plans within the limit were visited: the best of them is optimal.
-        bound = min([limit() + 1, *best]) * PERIOD_SCALE
+        bound = min([limit() + 1, *best.values()]) * PERIOD_SCALE
         return Verdict(closed=True, searched=search.simulated > 0, bound=bound)

@@ -1,10 +1,10 @@
 """Brute force over the whole space of MODEL.md section 2, pruned or not: the oracle.
 
 Every micro-batch count, subset and order of clusters, strategy and stage count per
-cluster, and split of the units is tried. Windows of the period are enumerated one
-by one. Where P3 or P4 is relaxed, every sequence of stages is tried
-(``tests.oracle.wide``). Nothing here is shared with hetopt.schedule, hetopt.pricing,
-hetopt.formulations or hetopt.solvers.
+cluster, and split of the units is tried. Where P3 or P4 is relaxed, every sequence of
+stages is tried (``tests.oracle.wide``). Plans are priced by the checker's functions,
+which tests/agreement/test_longest_path.py holds against explicit graphs; nothing is
+shared with hetopt.schedule, hetopt.pricing, hetopt.formulations or hetopt.solvers.
 
 How the open ends of the model are read:
 
@@ -14,34 +14,28 @@ How the open ends of the model are read:
 * ``stages`` and ``units`` pins of a cluster that is not used see the value 0;
   ``dp``, ``cp``, ``tp`` and ``recompute`` pins are already in the table.
 * A forbidden pair (a, b) says that b does not directly follow a along the pipeline.
-* Under ``free-1f1b`` every plan is tried with all warm-up counts that may matter; of
-  the best ones it has those of least sum, then the lexicographically smallest. For the
-  simulated time all counts up to q are tried, the last stage's too.
-* Tied embeddings add ``tied_ns[first, last]`` to g of the first and the last stage
-  when p > 1, and nothing when p = 1.
+* Under a free schedule every plan is tried with all warm-up counts that may matter;
+  of the best ones it has those of least sum, then the lexicographically smallest. For
+  the simulated time all counts up to q are tried, the last stage's too.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import combinations, pairwise, permutations, product
+from math import ceil
 from typing import TYPE_CHECKING
 
+from hetopt.check.plan.pricing import PricedStages
+from hetopt.check.plan.schedule.schedules import STEPS
+from hetopt.check.plan.schedule.times import closed_form, last_ends, warmups
 from hetopt.cost.table_file.file import table_digest
 from hetopt.plans.plan import Pipeline, Plan, Stage
 from hetopt.problem.training.choices import RESHARDING
 from hetopt.problem.training.principles import PRUNED
-from tests.oracle import chunks, folding, weights, wide
+from tests.oracle import free_counts, wide
 from tests.oracle.nodes import room
-from tests.oracle.plan_times import (
-    Pieces,
-    closed_form,
-    freely,
-    freely_simulated,
-    hapt_steps,
-    simulated_ns,
-)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -71,6 +65,8 @@ class Found:
         Closed form with the period rounded up to a whole nanosecond.
     closed_form_ns
         The exact closed form.
+    period_ns
+        Lambda in it, exactly; 0 with a single micro-batch.
     warmups
         Per stage.
     simulated_ns
@@ -82,6 +78,7 @@ class Found:
     devices: int
     value_ns: int
     closed_form_ns: Fraction
+    period_ns: Fraction
     warmups: tuple[int, ...]
     simulated_ns: int | None = None
 
@@ -154,7 +151,6 @@ def every_plan(
     for part in table.slices:
         if not problem.pins.microbatches.permits(part.microbatches):
             continue
-        pieces = Pieces(table, part)
         skeletons = (
             wide.skeletons(problem, table, part, principles)
             if principles.relaxed
@@ -162,7 +158,7 @@ def every_plan(
         )
         for order, strategies, stages in skeletons:
             shape = (sum(stages), part.microbatches, order, strategies, stages)
-            yield from _splits(problem, table, pieces, shape, simulated=simulated)
+            yield from _splits(problem, table, part, shape, simulated=simulated)
 
 
 def to_plan(problem: Problem, table: CostTable, found: Found) -> Plan:
@@ -261,203 +257,126 @@ def _skeletons(
                         yield order, strategies, stages
 
 
-# Rule after rule, as MODEL.md has them: to be read beside it.
 def _splits(
     problem: Problem,
     table: CostTable,
-    pieces: Pieces,
+    part: TableSlice,
     shape: Shape,
     *,
     simulated: bool,
 ) -> Iterator[Found]:
     """Yield every feasible plan of one shape."""
-    p, q, order, strategies, stages = shape
-    pins = problem.pins
+    p, _, order, strategies, stages = shape
     total = len(table.units)
     is_body = [table.body[kind] for kind in table.units]
     hosts = _hosts(order, strategies, stages)
-    layouts = [int(pieces.part.clusters[j].layout[k]) for j, k in hosts]
-    devices = sum(pieces.part.clusters[j].strategies[k].devices for j, k in hosts)
-    schedule = table.schedule
-    steps: list[int] | None = None
-    if schedule != "h-1f1b":
-        steps = [
-            2
-            if schedule in ("eager-1f1b", "interleaved-1f1b")
-            or (schedule == "virtual-1f1b" and hosts[i][0] != hosts[i + 1][0])
-            else 1
-            for i in range(p - 1)
-        ]
+    devices = sum(part.clusters[j].strategies[k].devices for j, k in hosts)
     for cuts in combinations(range(1, total), p - 1):
         ends = (0, *cuts, total)
         units = tuple(b - a for a, b in pairwise(ends))
-        if pins.units is not None and units != pins.units:
+        if problem.pins.units not in (None, units):
             continue
         if not all(any(is_body[a:b]) for a, b in pairwise(ends)):
             continue
         if not _unit_pins_hold(problem, table, order, stages, units):
             continue
-        forward, backward, sync = [], [], []
-        for i, host in enumerate(hosts):
-            phi, beta, g = pieces.times(host, ends[i], ends[i + 1])
-            forward.append(phi)
-            backward.append(beta)
-            sync.append(g)
-        if p > 1 and pieces.tied is not None:
-            extra = pieces.tied[layouts[0]][layouts[-1]]
-            sync[0] += extra
-            sync[-1] += extra
-        kappa, omega = [], []
-        for i, cut in enumerate(cuts):
-            x = table.cuts[cut - 1]
-            kappa.append(pieces.transfer[x][layouts[i]][layouts[i + 1]])
-            omega.append(pieces.occupancy[x][layouts[i]][layouts[i + 1]])
-        _share(
-            pieces.part,
-            [j for j, _ in hosts],
-            omega,
-            in_phases=schedule == "gpipe",
+        held = _Held(problem, table, part, hosts, ends)
+        counts = held.counts()
+        if counts is not None and held.fits(counts):
+            period, exact = held.closed_form(counts)
+            yield Found(
+                shape=shape,
+                units=units,
+                devices=devices,
+                value_ns=held.rounded_up(period, exact),
+                closed_form_ns=exact,
+                period_ns=period,
+                warmups=counts,
+                simulated_ns=held.simulated(counts) if simulated else None,
+            )
+
+
+class _Held:
+    """Units on hosts, and what they take according to the checker."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        table: CostTable,
+        part: TableSlice,
+        hosts: Sequence[tuple[int, int]],
+        ends: Sequence[int],
+    ) -> None:
+        self.problem, self.table, self.part = problem, table, part
+        self.hosts, self.ends, self.q = hosts, ends, part.microbatches
+        self.usable = [table.usable_bytes[j] for j, _ in hosts]
+        alone = self._priced([1] * len(hosts))
+        self.times, self.least_bytes = alone.times, alone.memory_bytes
+
+    def _priced(self, counts: Sequence[int]) -> PricedStages:
+        stages = tuple(
+            Stage(
+                cluster=self.table.cluster_names[j],
+                first_unit=first,
+                end_unit=end,
+                strategy=self.part.clusters[j].strategies[k],
+                warmup=count,
+                resharding=None,
+            )
+            for (j, k), (first, end), count in zip(
+                self.hosts, pairwise(self.ends), counts, strict=True
+            )
         )
-        warmups = [q] * p
-        if schedule == "free-1f1b":
-            caps = [
-                max(
-                    (
-                        w
-                        for w in range(1, q + 1)
-                        if pieces.memory(host, ends[i], ends[i + 1], w)
-                        <= table.usable_bytes[host[0]]
-                    ),
-                    default=0,
-                )
-                for i, host in enumerate(hosts)
-            ]
-            if simulated:
-                chosen = freely_simulated(
-                    q, forward, backward, kappa, omega, sync, caps
-                )
-            else:
-                chosen = freely(q, forward, backward, kappa, omega, caps)
-            if chosen is None:
-                continue
-            warmups = list(chosen)
-        elif schedule != "gpipe":
-            used = steps
-            if used is None:
-                used = hapt_steps(forward, backward, kappa, problem.training.epsilon)
-            warmups = [1] * p
-            for i in range(p - 2, -1, -1):
-                warmups[i] = warmups[i + 1] + used[i]
-        v = table.chunks
-        if v > 1:
-            warmups = chunks.warmups(p, v)
-        if schedule == "zb-v":
-            warmups = [2 * p - i for i in range(p)]
-        held = [min(warmup, q * v) for warmup in warmups]
-        at_ends = [(0, 0)] * p
-        if v > 1:
-            held = [chunks.most_held(p, q, v, i, None) for i in range(p)]
-            at_ends[0] = (held[0], chunks.most_held(p, q, v, 0, 0))
-            at_ends[-1] = (held[-1], chunks.most_held(p, q, v, p - 1, v - 1))
-        needs = [
-            pieces.memory(host, ends[i], ends[i + 1], held[i], at_ends[i])
-            for i, host in enumerate(hosts)
+        pipeline = Pipeline(microbatches=self.q, stages=stages)
+        return PricedStages(self.problem, self.table, pipeline, self.hosts)
+
+    def fits(self, counts: Sequence[int]) -> bool:
+        """Whether memory suffices."""
+        needs = self._priced(counts).memory_bytes
+        return all(map(int.__le__, needs, self.usable))
+
+    def counts(self) -> tuple[int, ...] | None:
+        """Return the warm-ups; None if memory does not even suffice for one each."""
+        if not all(map(int.__le__, self.least_bytes, self.usable)):
+            return None
+        if not STEPS[self.table.schedule].free:
+            names = [self.table.cluster_names[j] for j, _ in self.hosts]
+            return warmups(self.times, names, self.problem.training.epsilon)
+        more = self._priced([2] * len(self.hosts)).memory_bytes
+        caps = [
+            min(self.q, 1 + (usable - one) // (two - one)) if two > one else self.q
+            for one, two, usable in zip(
+                self.least_bytes, more, self.usable, strict=True
+            )
         ]
-        if schedule == "zb-h1":
-            needs = [
-                weights.memory(
-                    table,
-                    pieces.part,
-                    host,
-                    (ends[i], ends[i + 1]),
-                    (held[i], min(p, q) - held[i]),
-                )
-                for i, host in enumerate(hosts)
-            ]
-        if schedule == "zb-v":
-            needs = [
-                folding.memory(
-                    table, pieces.part, host, (ends[i], ends[i + 1]), (p, q, i)
-                )
-                for i, host in enumerate(hosts)
-            ]
-        if any(
-            need > table.usable_bytes[j]
-            for need, (j, _) in zip(needs, hosts, strict=True)
-        ):
-            continue
-        all_first = schedule == "free-1f1b" and min(warmups) >= q
-        if v > 1:
-            tau = [f + b for f, b in zip(forward, backward, strict=True)]
-            around = pieces.way_back(hosts[-1], hosts[0])
-            value, exact = chunks.closed_form(q, v, tau, kappa, omega, sync, around)
-        elif schedule == "zb-v":
-            pairs = [
-                folding.pairs(table, pieces.part, host, (ends[i], ends[i + 1]))
-                for i, host in enumerate(hosts)
-            ]
-            value, exact = folding.closed_form(q, pairs, kappa, omega, sync)
-        elif schedule == "zb-h1":
-            later = [
-                weights.weights(table, pieces.part, host, ends[i], ends[i + 1])
-                for i, host in enumerate(hosts)
-            ]
-            value, exact = weights.closed_form(
-                q, forward, backward, later, kappa, omega, sync
-            )
-        else:
-            value, exact = closed_form(
-                "gpipe" if all_first else schedule,
-                q,
-                forward,
-                backward,
-                kappa,
-                omega,
-                sync,
-                warmups,
-            )
-        yield Found(
-            shape=shape,
-            units=units,
-            devices=devices,
-            value_ns=value,
-            closed_form_ns=exact,
-            warmups=tuple(warmups),
-            simulated_ns=(
-                simulated_ns(q, forward, backward, kappa, omega, sync, warmups)
-                if simulated
-                else None
-            ),
-        )
+        return free_counts.simulated(caps, self.simulated)
 
+    def closed_form(self, counts: Sequence[int]) -> tuple[Fraction, Fraction]:
+        """Return the period and the closed form, exactly."""
+        exact = closed_form([self.times], counts)
+        if self.q * self.table.chunks == 1:
+            return Fraction(0), exact
+        one_less = replace(self.times, microbatches=self.q - 1)
+        more = exact - closed_form([one_less], counts)
+        return more / self.table.chunks, exact
 
-def _share(
-    part: TableSlice, clusters: Sequence[int], omega: list[int], *, in_phases: bool
-) -> None:
-    """Have all boundaries that share an uplink or a link pass it in a period.
+    def rounded_up(self, period: Fraction, exact: Fraction) -> int:
+        """Return the closed form with the period rounded up to a whole nanosecond."""
+        up, chunks = ceil(period), self.table.chunks
+        value = exact + (self.q * chunks - 1) * (up - period)
+        if chunks > 1:
+            p, (first, *_, last) = len(self.hosts), self.hosts
+            a, b = (int(self.part.clusters[j].layout[k]) for j, k in (last, first))
+            whole = sum(self.times.both) + 2 * sum(self.times.transfer[: p - 1])
+            whole += 2 * int(self.part.transfer_ns[self.table.way_back, a, b])
+            late = [max(Fraction(0), whole - p * each) for each in (up, period)]
+            value += (chunks - 1) * (late[0] - late[1])
+        return ceil(value)
 
-    (MODEL.md, section 4.)
-    """
-    shared = part.shared
-    if shared is None:
-        return
-    crossing = [i for i, (a, b) in enumerate(pairwise(clusters)) if a != b]
-    for i in crossing:
-        a, b = clusters[i], clusters[i + 1]
-        for ends, alone in (
-            ({a}, shared.uplink_ns[a]),
-            ({b}, shared.uplink_ns[b]),
-            ({a, b}, shared.link_ns[a, b]),
-        ):
-            users = [k for k in crossing if ends <= {*clusters[k : k + 2]}]
-            n = len(users)
-            if in_phases:
-                # Activations all go one way, then gradients the other.
-                out = sum(clusters[k] == min(ends) for k in users)
-                n = max(out, n - out)
-            # One transfer alone takes the time of its own tensor, not of the largest.
-            if n > 1:
-                omega[i] = max(omega[i], n * int(alone))
+    def simulated(self, counts: Sequence[int]) -> int:
+        """Return the simulated time."""
+        ends = last_ends([self.times], counts)
+        return max(map(int.__add__, ends, self.times.sync))
 
 
 def _hosts(

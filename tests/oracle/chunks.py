@@ -7,12 +7,11 @@ Nothing here is shared with hetopt.
 
 from __future__ import annotations
 
-from fractions import Fraction
 from functools import cache
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    pass
 
 
 def warmups(p: int, v: int) -> list[int]:
@@ -46,36 +45,3 @@ def most_held(p: int, q: int, v: int, i: int, chunk: int | None) -> int:
         if chunk in (None, own):
             held.append(held[-1] + (1 if forward else -1))
     return max(held)
-
-
-def closed_form(
-    q: int,
-    v: int,
-    tau: Sequence[int],
-    kappa: Sequence[int],
-    omega: Sequence[int],
-    sync: Sequence[int],
-    back: tuple[int, int],
-) -> tuple[int, Fraction]:
-    """Return the value plans are ranked by, and the exact closed form.
-
-    ``back``: kappa and omega from the last stage to the first.
-    """
-    p = len(tau)
-    whole = sum(tau) + 2 * sum(kappa) + 2 * back[0]
-    period = max(
-        Fraction(max(*tau, *omega)),
-        Fraction(whole, 2 * p),
-        Fraction((v - 1) * back[1], v),
-    )
-    for i in range(p):
-        for k in range(i + 1, p):
-            window = sum(tau[i : k + 1]) + 2 * sum(kappa[i:k])
-            period = max(period, Fraction(window, 2 * (k - i) + 1))
-
-    def total(lam: Fraction | int) -> Fraction:
-        late = (v - 1) * max(Fraction(0), whole - p * Fraction(lam))
-        return sum(tau) + 2 * sum(kappa) + max(sync) + (q * v - 1) * lam + late
-
-    value = total(-(-period.numerator // period.denominator))
-    return -(-value.numerator // value.denominator), total(period)

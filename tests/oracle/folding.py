@@ -12,9 +12,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from hetopt.cost.table.slice import TableSlice
-    from hetopt.cost.table.table import CostTable
-
 
 @cache
 def operations(p: int, q: int, i: int) -> list[tuple[str, int, int]]:
@@ -68,55 +65,6 @@ def most_bytes(
             held -= waits[chunk]
         most = max(most, held)
     return most
-
-
-def pairs(
-    table: CostTable, part: TableSlice, host: tuple[int, int], units: tuple[int, int]
-) -> list[tuple[int, int, int]]:
-    """Return F, B and W of a stage's pairs of units, in nanoseconds."""
-    own, k = part.clusters[host[0]], host[1]
-    assert own.weight_ns is not None
-    assert table.pairs is not None
-    found = []
-    for kind in table.units[units[0] : units[1]]:
-        pair = list(table.pairs[kind - len(table.kinds) + len(table.pairs)])
-        later = int(own.weight_ns[k, pair].sum())
-        backward = int(own.backward_ns[k, pair].sum())
-        found.append((int(own.forward_ns[k, pair].sum()), backward - later, later))
-    return found
-
-
-def memory(
-    table: CostTable,
-    part: TableSlice,
-    host: tuple[int, int],
-    units: tuple[int, int],
-    counts: tuple[int, int, int],
-) -> int:
-    """Bytes a stage needs on each device; ``counts``: p, q, and the stage.
-
-    Every pair takes p times both of its chunks, and what the chunk down takes more for
-    as many micro-batches again as there are stages from here on, at most q - p. The
-    ends of the model take what the order of passes says.
-    """
-    own, k = part.clusters[host[0]], host[1]
-    assert own.weight_bytes is not None
-    assert table.pairs is not None
-    p, q, i = counts
-    total, peak = int(own.fixed_bytes[k]), 0
-    for kind in table.units[units[0] : units[1]]:
-        pair = table.pairs[kind - len(table.kinds) + len(table.pairs)]
-        down, up = (
-            max(int(own.activation_bytes[k, unit]), int(own.weight_bytes[k, unit]))
-            for unit in pair
-        )
-        total += sum(int(own.state_bytes[k, unit]) for unit in pair)
-        if table.body[kind]:
-            total += p * (down + up) + min(p - i, q - p) * max(0, down - up)
-        else:
-            total += min(2 * p, q) * down + up
-        peak = max([peak, *(int(own.temporary_bytes[k, unit]) for unit in pair)])
-    return total + peak
 
 
 def closed_form(

@@ -17,12 +17,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hetopt.cost.folding import folded
+from hetopt.cost.folding import folded, pair_columns
 from hetopt.cost.table.cluster import ClusterTable
 from hetopt.cost.table.table import CostTable
 from hetopt.problem.digest import problem_digest
 from hetopt.problem.problem import Problem
 from hetopt.problem.training.choices import INTERLEAVED, SCHEDULES, ScheduleName
+from hetopt.problem.training.pins import Domain
 from hetopt.problem.training.principles import Principles
 from hetopt.problem.training.training import EPSILONS
 from hetopt.schedule.schedules import rule_of
@@ -112,7 +113,7 @@ def make_instance(
 
 
 #: How much longer transfers take, and which share of that the link is busy.
-_SLOWNESS = ((0.02, 1.0), (1.0, 0.3), (8.0, 1.0), (60.0, 0.01))
+SLOWNESS = ((0.02, 1.0), (1.0, 0.3), (8.0, 1.0), (60.0, 0.01))
 
 
 def make_slow(seed: int, **options: Any) -> Instance:
@@ -126,8 +127,24 @@ def make_slow(seed: int, **options: Any) -> Instance:
         As of ``make_instance``.
     """
     drawn = {"schedule": "h-1f1b", "pinned": seed % 3 == 0, **options}
-    instance = make_instance(seed, **drawn)
-    times, busy = _SLOWNESS[seed % len(_SLOWNESS)]
+    epsilon = EPSILONS[seed // len(SLOWNESS) % len(EPSILONS)]
+    return slowed(
+        make_instance(seed, **drawn), *SLOWNESS[seed % len(SLOWNESS)], epsilon
+    )
+
+
+def slowed(
+    instance: Instance, times: float, busy: float, epsilon: float | None
+) -> Instance:
+    """Return the instance with links that are so many times as slow.
+
+    Parameters
+    ----------
+    busy
+        Share of its transfers for which a link is busy, at most.
+    epsilon
+        As of ``Training``.
+    """
     slices = tuple(
         replace(
             part,
@@ -138,35 +155,45 @@ def make_slow(seed: int, **options: Any) -> Instance:
         )
         for part in instance.table.slices
     )
-    epsilon = EPSILONS[seed // len(_SLOWNESS) % len(EPSILONS)]
-    problem = instance.problem.under("h-1f1b", epsilon=epsilon)
+    problem = instance.problem.under(
+        instance.problem.training.schedule, epsilon=epsilon
+    )
     table = replace(
         instance.table,
         slices=slices,
         warmup_epsilon=epsilon,
         problem_digest=problem_digest(problem),
     )
-    return Instance(seed=seed, problem=problem, table=table)
+    return replace(instance, problem=problem, table=table)
 
 
 def make_chunked(seed: int, chunks: int, **options: Any) -> Instance:
     """Draw an instance whose stages hold so many chunks.
-
-    What is drawn for a model stands for one chunk of one that has as many times its
-    layers.
 
     Parameters
     ----------
     options
         As of ``make_instance``.
     """
-    instance = make_instance(seed, schedule="eager-1f1b", **options)
+    return chunked(make_instance(seed, schedule="eager-1f1b", **options), chunks)
+
+
+def chunked(instance: Instance, chunks: int) -> Instance:
+    """Return the instance with so many chunks a stage.
+
+    What is drawn for a model stands for one chunk of one that has as many times its
+    layers.
+    """
     problem, table = instance.problem, instance.table
-    problem = replace(
-        problem,
-        model=replace(problem.model, layers=problem.model.layers * chunks),
-        training=replace(problem.training, schedule=INTERLEAVED, chunks=chunks),
-    )
+    layers, experts = problem.model.layers, problem.model.experts
+    if experts is not None:
+        # Every chunk is like the first.
+        starts = range(0, layers * chunks, layers)
+        dense = tuple(own + start for start in starts for own in experts.dense_layers)
+        experts = replace(experts, dense_layers=dense)
+    model = replace(problem.model, layers=layers * chunks, experts=experts)
+    training = replace(problem.training, schedule=INTERLEAVED, chunks=chunks)
+    problem = replace(problem, model=model, training=training)
     # Between two chunks as between two layers.
     first = [table.body[kind] for kind in table.units].index(True)
     length = sum(table.body[kind] for kind in table.units)
@@ -181,7 +208,7 @@ def make_chunked(seed: int, chunks: int, **options: Any) -> Instance:
             replace(part, chunks=chunks, way_back=way_back) for part in table.slices
         ),
     )
-    return Instance(seed=seed, problem=problem, table=table)
+    return replace(instance, problem=problem, table=table)
 
 
 def make_split(seed: int, schedule: ScheduleName = "zb-h1", **options: Any) -> Instance:
@@ -192,19 +219,20 @@ def make_split(seed: int, schedule: ScheduleName = "zb-h1", **options: Any) -> I
     options
         As of ``make_instance``.
     """
-    instance = make_instance(seed, schedule="1f1b", **options)
+    return split(make_instance(seed, schedule="1f1b", **options), schedule)
+
+
+def split(instance: Instance, schedule: ScheduleName) -> Instance:
+    """Return the instance with gradients of weights that run apart."""
     problem, table = instance.problem, instance.table
     training = replace(problem.training, schedule=schedule)
     problem = replace(problem, training=training)
     table = replace(table, problem_digest=problem_digest(problem), schedule=schedule)
-    return Instance(seed=seed, problem=problem, table=with_weights(table))
+    return replace(instance, problem=problem, table=with_weights(table))
 
 
 def make_folded(seed: int, **options: Any) -> Instance:
     """Draw an instance whose stages hold two chunks, the second on the way back.
-
-    What is drawn for a model stands for its first half; in the second half units of the
-    same kinds may come in another order.
 
     Parameters
     ----------
@@ -212,11 +240,19 @@ def make_folded(seed: int, **options: Any) -> Instance:
         As of ``make_instance``.
     """
     instance = make_instance(seed, schedule="1f1b", **options)
-    problem, table = instance.problem, instance.table
-    if len(set(table.cuts)) > 1:
+    if len(set(instance.table.cuts)) > 1:
         # What crosses a boundary up would not be what crosses it down.
         return make_folded(seed + 100_000, **options)
-    rng, pins = Random(seed), problem.pins
+    return folded_back(instance, Random(seed))
+
+
+def folded_back(instance: Instance, rng: Random) -> Instance:
+    """Return the instance, which has one class of cuts, as half of a folded one.
+
+    What is drawn for a model stands for its first half; in the second half units of the
+    same kinds may come in another order.
+    """
+    problem, table, pins = instance.problem, instance.table, instance.problem.pins
     if pins.units is not None and len(table.units) - 1 == sum(pins.units) - 1:
         # Embedding and head are one pair.
         pins = replace(pins, units=(*pins.units[:-1], pins.units[-1] - 1))
@@ -235,7 +271,8 @@ def make_folded(seed: int, **options: Any) -> Instance:
         units=(first, *body, *reversed(back), last),
         cuts=(0,) * (2 * len(body) + 1),
     )
-    return Instance(seed=seed, problem=problem, table=folded(with_weights(table)))
+    table = folded(with_weights(table))
+    return replace(instance, problem=problem, table=table)
 
 
 def with_weights(table: CostTable) -> CostTable:
@@ -264,15 +301,108 @@ def _split(own: ClusterTable) -> ClusterTable:
     return replace(own, weight_ns=weight_ns, weight_bytes=waiting.astype(np.int64))
 
 
-def make_other(seed: int, kind: ScheduleName) -> Instance:
-    """Draw an instance of any schedule, of two to four chunks where it has several."""
+def make_other(seed: int, kind: ScheduleName, **options: Any) -> Instance:
+    """Draw an instance of any schedule, of two to four chunks where it has several.
+
+    Parameters
+    ----------
+    options
+        As of ``make_instance``.
+    """
     if rule_of(kind).interleaved:
-        return make_chunked(seed, 2 + seed % 3)
+        return make_chunked(seed, 2 + seed % 3, **options)
     if rule_of(kind).folded:
-        return make_folded(seed)
+        return make_folded(seed, **options)
     if rule_of(kind).splits:
-        return make_split(seed, kind)
-    return make_instance(seed, schedule=kind)
+        return make_split(seed, kind, **options)
+    return make_instance(seed, schedule=kind, **options)
+
+
+def make_apart(seed: int, kind: ScheduleName) -> Instance:
+    """Draw an instance of unequal clusters, all used, with slow links between them.
+
+    All stages of one cluster may take many times as long, and boundaries to another
+    cluster as long as its slowest units. So windows of the period are as long as its
+    busiest stage. Plans need little memory, and the ends of the model little time.
+    """
+    instance = make_other(seed, kind, clusters=2 + seed % 2, most=3000, pinned=False)
+    problem, rng = instance.problem, Random(f"apart {seed}")
+    own = {
+        each.name: replace(
+            problem.pins.of(each.name), stages=Domain(allowed=frozenset({1, 2}))
+        )
+        for each in problem.clusters
+    }
+    problem = replace(problem, pins=replace(problem.pins, clusters=own))
+    slowest, times = rng.choice(problem.clusters).name, rng.choice((1, 3, 10, 30))
+    link, weight = rng.choice((0.1, 0.3, 1.0, 2.0)), rng.choice((0, 1, 2))
+    slices = []
+    for part in instance.table.slices:
+        clusters = tuple(
+            _apart(
+                each,
+                times=times if name == slowest else 1,
+                quarters=weight,
+                ends=~np.array(instance.table.body),
+                pairs=part.pairs,
+            )
+            for name, each in zip(
+                instance.table.cluster_names, part.clusters, strict=True
+            )
+        )
+        longest = max(int(each.round_trip_ns.max(initial=1)) for each in clusters)
+        home = np.array([layout.cluster for layout in part.layouts])
+        across = int(link * longest) + part.transfer_ns % 97
+        transfer = np.where(home[:, None] == home[None, :], part.transfer_ns, across)
+        slices.append(
+            replace(
+                part,
+                clusters=clusters,
+                transfer_ns=transfer,
+                occupancy_ns=np.minimum(transfer, part.occupancy_ns),
+            )
+        )
+    table = replace(
+        instance.table, problem_digest=problem_digest(problem), slices=tuple(slices)
+    )
+    return Instance(seed=seed, problem=problem, table=table)
+
+
+def _apart(
+    own: ClusterTable,
+    *,
+    times: int,
+    quarters: int,
+    ends: NDArray[np.bool_],
+    pairs: tuple[tuple[int, int], ...] | None,
+) -> ClusterTable:
+    """Return a cluster as ``make_apart`` has it.
+
+    Parameters
+    ----------
+    quarters
+        Of the backward pass that gradients of weights take, if they are apart.
+    ends
+        Which kinds are at the ends of the model; shape (N,).
+    """
+    columns = own.columns()
+    changed = {name: column.copy() for name, column in columns.items()}
+    for name in ("forward_ns", "backward_ns"):
+        changed[name] *= times
+        changed[name][:, ends] //= 20
+    if own.weight_ns is not None:
+        changed["weight_ns"] = changed["backward_ns"] * quarters // 4
+    for name in changed:
+        if name.endswith("_bytes"):
+            changed[name] //= 8
+        elif name.startswith("sync"):
+            changed[name] //= 10
+    made = replace(own, strategies=own.strategies, **changed)
+    if pairs is None:
+        return made
+    for name, column in pair_columns(made, pairs).items():
+        changed[name][:, -len(pairs) :] = column
+    return replace(own, strategies=own.strategies, **changed)
 
 
 def count_plans(table: CostTable) -> int:

@@ -12,7 +12,6 @@ from itertools import groupby, pairwise, permutations, product
 from typing import TYPE_CHECKING
 
 from tests.oracle import brute_force
-from tests.oracle.plan_times import Pieces
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -29,9 +28,8 @@ def plans(problem: Problem, table: CostTable) -> Iterator[Found]:
     """Yield them, feasible or not by what the pins say of stages and order."""
     for part in table.slices:
         if problem.pins.microbatches.permits(part.microbatches):
-            pieces = Pieces(table, part)
             for hosts, body in layouts(problem, table, part):
-                yield from _priced(problem, table, pieces, hosts, body)
+                yield from _priced(problem, table, part, hosts, body)
 
 
 def layouts(
@@ -196,7 +194,7 @@ def _warmups(
 def _priced(
     problem: Problem,
     table: CostTable,
-    pieces: Pieces,
+    part: TableSlice,
     hosts: Sequence[Host],
     body: Sequence[int],
 ) -> Iterator[Found]:
@@ -204,7 +202,7 @@ def _priced(
     runs = [(host, len(list(run))) for host, run in groupby(hosts)]
     shape = (
         len(hosts),
-        pieces.part.microbatches,
+        part.microbatches,
         tuple(j for (j, _), _ in runs),
         tuple(k for (_, k), _ in runs),
         tuple(count for _, count in runs),
@@ -212,6 +210,6 @@ def _priced(
     units = tuple(
         count + len(_end_kinds(table, i, len(hosts))) for i, count in enumerate(body)
     )
-    for found in brute_force._splits(problem, table, pieces, shape, simulated=False):
+    for found in brute_force._splits(problem, table, part, shape, simulated=False):
         if found.units == units:
             yield found

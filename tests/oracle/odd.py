@@ -44,7 +44,7 @@ def make_odd(seed: int, *, widest: bool = False) -> Instance:
         batch = rng.choice((6, 8, 10, 12))
         problem = replace(
             drawn,
-            clusters=tuple(_with_nodes(own, rng.choice(ODD)) for own in drawn.clusters),
+            clusters=tuple(with_nodes(own, rng.choice(ODD)) for own in drawn.clusters),
             training=replace(drawn.training, global_batch=batch),
         )
         sizes = rng.choice(CHAINS) if widest else range(1, 100)
@@ -72,7 +72,7 @@ def make_odd(seed: int, *, widest: bool = False) -> Instance:
         size *= 0.85
 
 
-def _with_nodes(cluster: Cluster, nodes: tuple[int, ...]) -> Cluster:
+def with_nodes(cluster: Cluster, nodes: tuple[int, ...]) -> Cluster:
     return replace(
         cluster,
         nodes=len(nodes),

@@ -13,7 +13,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tests.oracle import brute_force
-from tests.oracle.plan_times import Pieces
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,7 +27,6 @@ def plans(problem: Problem, table: CostTable, *, equal: bool) -> Iterator[Found]
     for part in table.slices:
         if not problem.pins.microbatches.permits(part.microbatches):
             continue
-        pieces = Pieces(table, part)
         for order, strategies, stages in brute_force._skeletons(problem, table, part):
             used = {
                 part.clusters[j].strategies[k]
@@ -38,7 +36,7 @@ def plans(problem: Problem, table: CostTable, *, equal: bool) -> Iterator[Found]
                 continue
             shape = (sum(stages), part.microbatches, order, strategies, stages)
             for found in brute_force._splits(
-                problem, table, pieces, shape, simulated=False
+                problem, table, part, shape, simulated=False
             ):
                 if not equal or _is_equal(table, found.units):
                     yield found

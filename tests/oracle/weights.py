@@ -12,42 +12,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from hetopt.cost.table.slice import TableSlice
-    from hetopt.cost.table.table import CostTable
-
-
-def weights(
-    table: CostTable, part: TableSlice, host: tuple[int, int], first: int, end: int
-) -> int:
-    """W of a stage, in nanoseconds."""
-    own, k = part.clusters[host[0]], host[1]
-    assert own.weight_ns is not None
-    return sum(int(own.weight_ns[k, kind]) for kind in table.units[first:end])
-
-
-def memory(
-    table: CostTable,
-    part: TableSlice,
-    host: tuple[int, int],
-    units: tuple[int, int],
-    counts: tuple[int, int],
-) -> int:
-    """Bytes a stage needs on each device.
-
-    ``counts``: micro-batches between forward and backward, and of those whose gradients
-    of weights wait. One of the former may turn into one of the latter at any time.
-    """
-    own, k = part.clusters[host[0]], host[1]
-    assert own.weight_bytes is not None
-    held, waiting = counts
-    total, peak = int(own.fixed_bytes[k]), 0
-    for kind in table.units[units[0] : units[1]]:
-        kept, waits = int(own.activation_bytes[k, kind]), int(own.weight_bytes[k, kind])
-        total += int(own.state_bytes[k, kind]) + held * max(kept, waits)
-        total += waiting * waits
-        peak = max(peak, int(own.temporary_bytes[k, kind]))
-    return total + peak
-
 
 def closed_form(
     q: int,

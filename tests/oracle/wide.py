@@ -100,6 +100,11 @@ def skeletons(
             continue
         if any(pair in pins.forbidden_next for pair in pairwise(named)):
             continue
+        met = set(pairwise(named))
+        if part.tied_ns is not None:
+            met.add((named[0], named[-1]))
+        if any(a != b and problem.links.between(a, b) is None for a, b in met):
+            continue
         if not _packs(problem, part, line):
             continue
         counts = [sum(j == own for own, _ in line) for j in range(len(names))]

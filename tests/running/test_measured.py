@@ -69,7 +69,7 @@ def written(folder: Path, data: Any) -> str:
 
 def test_iterations_are_read(tmp_path: Path) -> None:
     # Of an older hetopt, which does not say whether it was noisy.
-    assert read_timed(written(tmp_path, GOOD), "a" * 64) == (1.75, ())
+    assert read_timed(written(tmp_path, GOOD), "a" * 64) == (1.75, (), False)
 
 
 def test_a_busy_machine_is_read_again(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from hetopt.cli.inputs import add_file, add_problem, add_switch, load_problem_of
 from hetopt.cli.output import complain, emit
 from hetopt.cli.paths import ensure_outputs
 from hetopt.errors import InputError
+from hetopt.problem.catalogue import accelerators
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -30,6 +31,7 @@ CORRECTED = ("efficiency", "intra_node", "bandwidth")
 FILE_SUFFIXES = (".yaml", ".yml", ".json")
 
 
+# One statement for each option.
 def add_arguments(command: argparse.ArgumentParser) -> None:
     """Add this command's options."""
     add_problem(command)
@@ -145,10 +147,23 @@ def run(options: argparse.Namespace) -> int:
                 f"warning: {run.file} has {' and '.join(run.noise)}: factors are as "
                 "uncertain; run again on a quiet machine"
             )
+        if run.on_cpu:
+            complain(*_of_other_devices(run))
     doubt = doubts(runs, found.calibration, found.factors)
     if doubt is not None:
         complain(f"warning: {doubt}")
     return 0
+
+
+def _of_other_devices(run: MeasuredRun) -> list[str]:
+    """Return warnings that a run on CPUs says nothing about a cluster's devices."""
+    used = {stage.cluster for each in run.plan.pipelines for stage in each.stages}
+    return [
+        f"warning: {run.file} was measured on CPUs, but cluster {cluster.name!r} has "
+        f"{cluster.accelerator.name}: these factors are not those of its devices"
+        for cluster in run.problem.clusters
+        if cluster.name in used and cluster.accelerator.name in accelerators()
+    ]
 
 
 class _Found(NamedTuple):
@@ -266,6 +281,7 @@ def _run(name: str, path: str, measured: float | Path) -> MeasuredRun:
         measured_s=timed.time_s,
         file=str(measured),
         noise=timed.noise,
+        on_cpu=timed.on_cpu,
     )
 
 

@@ -25,12 +25,15 @@ from hetopt.cli.preparing import prepare
 from hetopt.errors import CheckError, InputError
 from hetopt.problem.training.choices import SCHEDULE_CHOICES, present_name
 from hetopt.solvers.kernels import kernels_for
+from hetopt.solvers.refusals import ensure_plans
 from hetopt.solvers.registry import SOLVERS, relaxing_names, sampling_names, solver
 
 if TYPE_CHECKING:
     import argparse
+    from collections.abc import Sequence
     from pathlib import Path
 
+    from hetopt.problem.problem import Problem
     from hetopt.report.comparison.comparison import Comparison
 
 #: Name and endings of the files written to DIR.
@@ -128,7 +131,7 @@ def run(options: argparse.Namespace) -> int:
         load_problem(name, options.schedule, options.chunks)
         for name in options.problems
     ]
-    _ensure_different([problem.name for problem in problems])
+    _ensure_planned(options.problems, problems)
     folder = make_folder(options.out)
     ensure_outputs(
         [str(folder / f"{NAME}.{each}") for each in ENDINGS] + [str(folder / RUNS)],
@@ -175,6 +178,16 @@ def run(options: argparse.Namespace) -> int:
     if findings := comparison.findings():
         raise CheckError(findings)
     return 0
+
+
+def _ensure_planned(files: Sequence[str], problems: Sequence[Problem]) -> None:
+    """Raise InputError unless closed forms rank the plans of all, by their names."""
+    for name, problem in zip(files, problems, strict=True):
+        try:
+            ensure_plans("auto", problem.training.schedule)
+        except InputError as error:
+            raise InputError(error.message, file=name, field=error.field) from None
+    _ensure_different([problem.name for problem in problems])
 
 
 def write_comparison(folder: Path, comparison: Comparison) -> None:

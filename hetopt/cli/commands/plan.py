@@ -88,11 +88,10 @@ def run(options: argparse.Namespace) -> int:
         from hetopt.export.planning.limits import fitted
 
         problem = fitted(limits_of(options.launcher), asked, schedule_of(options))
-    # The best plan for a launcher is compared with the best under the asked schedule.
+    usual = "closed" if options.pareto or options.launcher else "simulated"
+    closed = (options.objective or usual) != "simulated"
     for each in (asked, problem):
-        other = options.pareto or not rule_of(problem.training.schedule).free
-        closed = options.objective != "simulated" and (options.objective or other)
-        ensure_plans(options.solver, each.training.schedule, closed=bool(closed))
+        ensure_plans(options.solver, each.training.schedule, closed=closed)
     fit_pipelines(options, problem, principles)
     table = load_table(problem, options.table)
     ensure_packs(problem, table, principles)

@@ -18,7 +18,7 @@ from hetopt.cost.operators.file import (
 from hetopt.cost.shapes import Floats
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -260,6 +260,24 @@ def _core(
         starts=np.ones(len(rows)),
         sizes=np.log(np.stack([rows, keys, width], axis=1)),
         bound_by_compute=True,
+    )
+
+
+def joined(parts: Iterable[Work]) -> Work:
+    """Concatenate the kernels of several works."""
+    found = list(parts)
+    return Work(
+        compute_s=np.concatenate([part.compute_s for part in found]),
+        traffic_s=np.concatenate([part.traffic_s for part in found]),
+        wave_s=np.concatenate([part.wave_s for part in found]),
+        starts=np.concatenate([part.starts for part in found]),
+        sizes=np.concatenate([part.sizes for part in found]),
+        bound_by_compute=found[0].bound_by_compute,
+        kernels=(
+            None
+            if found[0].kernels is None
+            else np.concatenate([part.kernels for part in found])
+        ),
     )
 
 

@@ -1,15 +1,5 @@
 """Errors of a forest on shards of a profile that it was not trained on.
 
-There are five splits, all by shape: neither a test shard nor one that coincides with it
-under other degrees is in the training set.
-
-80/20               five folds, so that every shard is tested once by a forest that was
-                    trained on the other four
-unseen (c, t)       each pair of degrees left out in turn
-unseen hidden       each hidden size left out in turn
-unseen seq_len      each sequence length left out in turn
-larger batch        the largest micro-batch left out
-
 Errors are |predicted / measured - 1|, over all units and both passes. Spearman's rank
 correlation is computed within each unit and pass and averaged by their numbers of
 shards: over all together it would be high only because units differ in size. The repeat
@@ -32,11 +22,18 @@ from hetopt.cost.sources.baselines import (
 )
 from hetopt.cost.sources.features import Shards, shards_of_rows
 from hetopt.cost.sources.forest import DEFAULT_PARAMS, Forest, ForestParams
+from hetopt.cost.sources.splits import (
+    FOLDS,
+    SPLIT_BY_SHAPE,
+    SPLIT_ONE,
+    SPLITS,
+    splits,
+)
 from hetopt.errors import InputError
 from hetopt.problem.catalogue import accelerators
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
@@ -44,22 +41,8 @@ if TYPE_CHECKING:
     from hetopt.cost.shapes import Floats
 
 PASSES = ("forward", "backward")
-FOLDS = 5
-#: Most shapes that are left out one by one: growing each forest takes 0.1 s.
-MOST_LEFT_OUT = 80
 #: Least number of shards of a unit for a rank correlation.
 FEWEST_RANKED = 3
-
-SPLIT_BY_SHAPE = "80/20"
-SPLIT_BATCH = "larger batch"
-SPLIT_ONE = "one left out"
-#: The value of a row by which rows are left out, one value after the other.
-LEFT_OUT: dict[str, Callable[[ProfileRow], object]] = {
-    "unseen (c, t)": lambda row: (row.cp, row.tp),
-    "unseen hidden": lambda row: row.hidden,
-    "unseen seq_len": lambda row: row.seq_len,
-}
-SPLITS = (SPLIT_BY_SHAPE, *LEFT_OUT, SPLIT_BATCH)
 
 FOREST, ROOFLINE, NEIGHBOUR = "forest", "roofline", "neighbour"
 METHODS = (FOREST, ROOFLINE, NEIGHBOUR)
@@ -230,39 +213,6 @@ def leave_one_out(profile: Profile) -> Score | None:
         for item in known.judge(SPLIT_ONE, learn, test, DEFAULT_PARAMS)
     ]
     return score_of(judged, SPLIT_ONE, FOREST, 0) if judged else None
-
-
-def splits(
-    rows: Sequence[ProfileRow], split: str
-) -> Iterator[tuple[NDArray[np.intp], NDArray[np.intp]]]:
-    """Yield indices of training and test rows; none if there are too few values."""
-    values: Iterable[int]
-    numbers: dict[object, int] = {}
-    shapes = np.array(
-        [numbers.setdefault(shard_key(row), len(numbers)) for row in rows]
-    )
-    if split == SPLIT_BY_SHAPE:
-        fold = np.random.default_rng(0).permutation(len(numbers)) % FOLDS
-        labels = fold[shapes]
-        values = range(FOLDS)
-    elif split == SPLIT_ONE:
-        labels, count = shapes, len(numbers)
-        most = min(count, MOST_LEFT_OUT)
-        values = np.linspace(0, count - 1, most).astype(np.int64).tolist()
-    elif split == SPLIT_BATCH:
-        batches = np.array([row.microbatch for row in rows])
-        labels = (batches == batches.max()).astype(np.int64)
-        values = range(1, 1 + int(batches.min() < batches.max()))
-    else:
-        seen: dict[object, int] = {}
-        of = LEFT_OUT[split]
-        labels = np.array([seen.setdefault(of(row), len(seen)) for row in rows])
-        values = range(len(seen) if len(seen) > 1 else 0)
-    for value in values:
-        out = labels == value
-        learn = ~out & ~np.isin(shapes, shapes[out])
-        if learn.any() and out.any():
-            yield np.flatnonzero(learn), np.flatnonzero(out)
 
 
 class _Measured:

@@ -66,7 +66,7 @@ if TYPE_CHECKING:
 FAR = 2.0
 
 #: What measures layers, as errors say it.
-MEASURE_LAYERS = "measure them with hetopt profile --for PROBLEM"
+MEASURE_LAYERS = "measure layers with hetopt profile --for PROBLEM"
 
 #: Libraries on whose versions a prediction depends.
 LIBRARIES = ("numpy", "scikit-learn", "scipy")

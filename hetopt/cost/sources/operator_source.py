@@ -32,6 +32,7 @@ from hetopt.cost.operators.relatives import rates_of
 from hetopt.cost.operators.shipped import grown, shipped_forest
 from hetopt.cost.shapes import distinct_rows
 from hetopt.cost.sources import prediction_cache
+from hetopt.cost.sources.forest_source import MEASURE_LAYERS
 from hetopt.cost.sources.source import ShardQuery, ShardTimes, Sizes
 from hetopt.cost.units import unit_operations
 from hetopt.errors import InputError
@@ -39,7 +40,7 @@ from hetopt.problem.catalogue import accelerators
 from hetopt.version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping
     from pathlib import Path
 
     from hetopt.cost.operators.relatives import Measured
@@ -136,10 +137,8 @@ class OperatorSource:
     def lacks(self, model: Model, training: Training) -> str | None:
         """Return why the operators do not cover a model; None if they do."""
         if training.precision not in ("bf16", "fp16"):
-            return (
-                f"has no {training.precision} operators: write training: {{precision: "
-                "bf16}, or measure layers: hetopt profile --for PROBLEM"
-            )
+            what = f"has no {training.precision} operators: write training: "
+            return what + f"{{precision: bf16}}, or {MEASURE_LAYERS}"
         if self.accelerator.lacks(training.precision):
             return (
                 f"{self.accelerator.name} has no {training.precision}: write training: "
@@ -149,9 +148,7 @@ class OperatorSource:
             return "has no unfused attention: write training: {attention: fused}"
         needed = NEEDED if model.experts is None else WITH_EXPERTS
         missing = [name for name in needed if name not in self.measured]
-        if missing:
-            return f"has no {missing[0]} operators: {MEASURE}"
-        return None
+        return f"has no {missing[0]} operators: {MEASURE}" if missing else None
 
     def sizes(
         self, model: Model, training: Training, kinds: tuple[str, ...], shape: Shape
@@ -162,18 +159,17 @@ class OperatorSource:
             rates = self._rates(name)
             rows = [r for r in self.measured[name].rows if r.layout in (None, "TN")]
             known = work.work_of_rows(name, rows, rates)
-            wanted = [
-                work.product(part, "TN", rates)
-                for unit in units
-                for part in unit.multiplications
-                if name == MATMUL and part.groups is None
-            ]
-            if name == SDP_FORWARD:
-                cores = (core for unit in units for core in unit.cores)
-                wanted = [work.core(core, rates, backward=False) for core in cores]
-            for part in wanted:
-                pair = (np.exp(each.sizes[:, :3]) for each in (known, part))
-                yield Sizes(name, _SIZES[name], *pair)
+            for unit in units:
+                wanted = [
+                    work.product(part, "TN", rates)
+                    for part in unit.multiplications
+                    if part.groups is None
+                ]
+                if name == SDP_FORWARD:
+                    wanted = [work.core(c, rates, backward=False) for c in unit.cores]
+                for part in wanted:
+                    pair = (np.exp(each.sizes[:, :3]) for each in (known, part))
+                    yield Sizes(name, _SIZES[name], *pair)
 
     def shard_times(self, query: ShardQuery) -> ShardTimes:
         """Return the compute times of a query.
@@ -327,7 +323,7 @@ class OperatorSource:
             return [np.empty(0) for _ in asked]
         # Shards that differ only in experts' degrees often have equal kernels.
         different = [distinct_rows(part.columns) for part in asked]
-        whole = joined(
+        whole = work.joined(
             part.at(first) for part, (first, _) in zip(asked, different, strict=True)
         )
         folder = self._cache or prediction_cache.cache_folder()
@@ -399,22 +395,4 @@ def _digest(words: list[str], kernels: Work, *more: bytes) -> str:
         kernels.features.tobytes(),
         b"" if kernels.kernels is None else kernels.kernels.tobytes(),
         *more,
-    )
-
-
-def joined(parts: Iterable[Work]) -> Work:
-    """Concatenate the kernels of several works."""
-    found = list(parts)
-    return work.Work(
-        compute_s=np.concatenate([part.compute_s for part in found]),
-        traffic_s=np.concatenate([part.traffic_s for part in found]),
-        wave_s=np.concatenate([part.wave_s for part in found]),
-        starts=np.concatenate([part.starts for part in found]),
-        sizes=np.concatenate([part.sizes for part in found]),
-        bound_by_compute=found[0].bound_by_compute,
-        kernels=(
-            None
-            if found[0].kernels is None
-            else np.concatenate([part.kernels for part in found])
-        ),
     )

@@ -30,7 +30,6 @@ from hetopt.problem.quantity import (
 from hetopt.problem.training.choices import (
     RECOMPUTE,
     RESHARDING,
-    SCHEDULE_CHOICES,
     Emulated,
     Gradients,
     Kernel,
@@ -38,8 +37,6 @@ from hetopt.problem.training.choices import (
     Precision,
     Recompute,
     Resharding,
-    ScheduleName,
-    present_name,
 )
 from hetopt.problem.training.training import EPSILON_EXPECTED, is_epsilon
 
@@ -319,12 +316,6 @@ KernelName = Annotated[Kernel, BeforeValidator(choice(get_args(Kernel)))]
 GradientsName = Annotated[Gradients, BeforeValidator(choice(get_args(Gradients)))]
 OptimizerName = Annotated[Optimizer, BeforeValidator(choice(get_args(Optimizer)))]
 ZeroStage = Annotated[Literal[0, 1, 2, 3], BeforeValidator(choice((0, 1, 2, 3)))]
-Schedule = Annotated[
-    ScheduleName,
-    # The last one is called first.
-    BeforeValidator(choice(SCHEDULE_CHOICES)),
-    BeforeValidator(present_name),
-]
 
 AUTO = "auto"
 

@@ -39,9 +39,9 @@ from hetopt.problem.schema.fields import (
     OptionalName,
     OptionalOffload,
     PrecisionName,
-    Schedule,
     Strict,
     ZeroStage,
+    choice,
     field_error,
     optional,
     or_none,
@@ -55,7 +55,12 @@ from hetopt.problem.schema.links import LinksSpec
 from hetopt.problem.schema.model import ModelSpec
 from hetopt.problem.schema.nodes import Nodes
 from hetopt.problem.schema.pins import PinSpec
-from hetopt.problem.training.choices import RECOMPUTE
+from hetopt.problem.training.choices import (
+    RECOMPUTE,
+    SCHEDULE_CHOICES,
+    ScheduleName,
+    present_name,
+)
 from hetopt.problem.training.training import (
     DEFAULT_RESERVE,
     chunks_fault,
@@ -78,6 +83,13 @@ SECTIONS = (
 
 #: Names that `latency` accepts besides profiles.
 LATENCY_SOURCES = (AUTO, "operators", "roofline")
+
+Schedule = Annotated[
+    ScheduleName,
+    # The last one is called first.
+    BeforeValidator(choice(SCHEDULE_CHOICES)),
+    BeforeValidator(present_name),
+]
 
 
 class GroupSpec(Strict):

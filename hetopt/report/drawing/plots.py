@@ -13,7 +13,8 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
 
-from hetopt.cost.sources.evaluation import FOREST, METHODS, PASSES, SPLITS
+from hetopt.cost.sources.evaluation import FOREST, METHODS, PASSES
+from hetopt.cost.sources.splits import SPLITS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

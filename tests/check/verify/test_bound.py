@@ -29,21 +29,6 @@ training: {global_batch: 2, seq_len: 1024, schedule: %s}
 """
 
 
-@pytest.mark.quick_seeds(2)
-@pytest.mark.parametrize("seed", range(900, 915))
-def test_nothing_above_an_optimum_is_proven(seed: int) -> None:
-    instance = make_instance(seed)
-    problem, table = instance.problem, instance.table
-    programs = brute_force.solve(problem, table).programs
-    for (p, q), found in programs.items():
-        if found is None:
-            continue
-        above = floor(found.closed_form_ns * PS_PER_NS) + 1
-        assert unproven(problem, table, q, {p: above}) == [p]
-        for huge in (NEVER, PS_PER_NS * NEVER, 2**80):
-            assert unproven(problem, table, q, {p: huge}) == [p]
-
-
 @pytest.mark.parametrize("schedule", ["1f1b", "eager-1f1b", "h-1f1b"])
 def test_no_claim_is_so_large_that_it_overflows(schedule: ScheduleName) -> None:
     # With 8 stages in one cluster, windows of 8 lambda and more.

@@ -14,7 +14,6 @@ from hetopt.check.plan.plan import check_plan
 from hetopt.check.verify import search as module
 from hetopt.check.verify.bound import PS_PER_NS, unproven, unproven_ranges
 from hetopt.check.verify.chunks import Rounds, at_rest, counted_twice
-from hetopt.check.verify.fills import NEVER
 from hetopt.check.verify.search import Found, search
 from hetopt.check.verify.tasks import TOO_LONG_PS
 from hetopt.cost.chunks import with_stages, with_way_back
@@ -145,17 +144,6 @@ def test_from_the_least_lambda_on_so_much_is_spent() -> None:
         least = rounds.enough(wanted, fill)
         assert spent(least) >= wanted
         assert least <= 0 or spent(least - 1) < wanted
-
-
-@pytest.mark.parametrize("seed", range(900, 912))
-def test_nothing_above_an_optimum_is_proven(seed: int) -> None:
-    instance = _draw(seed)
-    problem, table = instance.problem, instance.table
-    programs = brute_force.solve(problem, table).programs
-    for (p, q), found in programs.items():
-        above = floor(found.closed_form_ns * PS_PER_NS) + 1
-        for bound in (above, NEVER, PS_PER_NS * NEVER, 2**80):
-            assert unproven(problem, table, q, {p: bound}) == [p]
 
 
 def test_many_bounds_near_the_optimum_are_proven() -> None:

@@ -11,7 +11,6 @@ from hetopt.check.plan.plan import check_plan
 from hetopt.check.verify import search as module
 from hetopt.check.verify.bound import PS_PER_NS, unproven, unproven_ranges
 from hetopt.check.verify.chunks import at_rest
-from hetopt.check.verify.fills import NEVER
 from hetopt.check.verify.search import Found, search
 from hetopt.check.verify.tasks import TOO_LONG_PS
 from hetopt.check.verify.weights import unit_times
@@ -47,17 +46,6 @@ def test_units_take_and_hold_what_programs_say() -> None:
                 assert np.array_equal(times.fill, own.fill_ns)
                 assert np.array_equal(times.end, own.end_unit_ns)
                 assert np.array_equal(times.handed_on, own.handed_on_ns)
-
-
-@pytest.mark.parametrize("seed", range(8300, 8308))
-def test_nothing_above_an_optimum_is_proven(seed: int) -> None:
-    instance = make_folded(seed)
-    problem, table = instance.problem, instance.table
-    programs = brute_force.solve(problem, table).programs
-    for (p, q), found in programs.items():
-        above = floor(found.closed_form_ns * PS_PER_NS) + 1
-        for bound in (above, NEVER, PS_PER_NS * NEVER, 2**80):
-            assert unproven(problem, table, q, {p: bound}) == [p]
 
 
 def test_many_bounds_near_the_optimum_are_proven() -> None:

@@ -4,26 +4,9 @@ from __future__ import annotations
 
 from math import floor
 
-import pytest
-
 from hetopt.check.verify.bound import PS_PER_NS, unproven
-from hetopt.check.verify.fills import NEVER
 from tests.oracle import brute_force
 from tests.oracle.instances import make_instance
-
-
-@pytest.mark.parametrize("seed", range(600, 612))
-def test_nothing_above_an_optimum_is_proven(seed: int) -> None:
-    instance = make_instance(seed, schedule="free-1f1b" if seed % 6 == 5 else None)
-    problem, table = instance.problem, instance.table
-    programs = brute_force.solve(problem, table, simulated=True).programs
-    for (p, q), found in programs.items():
-        if found is None:
-            continue
-        assert found.simulated_ns is not None
-        for bound in (found.simulated_ns * PS_PER_NS + 1, NEVER):
-            bounds = {p: bound}
-            assert unproven(problem, table, q, bounds, objective="simulated") == [p]
 
 
 def test_many_bounds_near_the_optimum_are_proven() -> None:

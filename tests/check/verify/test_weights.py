@@ -12,7 +12,6 @@ from hetopt.check.plan.plan import check_plan
 from hetopt.check.verify import search as module
 from hetopt.check.verify.bound import PS_PER_NS, unproven, unproven_ranges
 from hetopt.check.verify.chunks import at_rest
-from hetopt.check.verify.fills import NEVER
 from hetopt.check.verify.search import Found, search
 from hetopt.check.verify.tasks import TOO_LONG_PS
 from hetopt.cost.chunks import with_waiting
@@ -48,17 +47,6 @@ def test_units_hold_at_rest_what_waits() -> None:
                 for own, other in zip(found.clusters, expected.clusters, strict=True):
                     assert np.array_equal(own.state_bytes, other.state_bytes)
                     assert np.array_equal(own.activation_bytes, other.activation_bytes)
-
-
-@pytest.mark.parametrize("seed", range(8500, 8508))
-def test_nothing_above_an_optimum_is_proven(seed: int) -> None:
-    instance = make_split(seed)
-    problem, table = instance.problem, instance.table
-    programs = brute_force.solve(problem, table).programs
-    for (p, q), found in programs.items():
-        above = floor(found.closed_form_ns * PS_PER_NS) + 1
-        for bound in (above, NEVER, PS_PER_NS * NEVER, 2**80):
-            assert unproven(problem, table, q, {p: bound}) == [p]
 
 
 @pytest.mark.slow

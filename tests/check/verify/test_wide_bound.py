@@ -4,10 +4,7 @@ from __future__ import annotations
 
 from math import floor
 
-import pytest
-
 from hetopt.check.verify.bound import PS_PER_NS, unproven
-from hetopt.check.verify.fills import NEVER
 from hetopt.problem.training.principles import Principles
 from tests.oracle import brute_force
 from tests.oracle.instances import make_instance
@@ -18,22 +15,6 @@ SPACES = tuple(
 )
 #: Where relaxing p4 pays, or p3, or nothing else fits.
 PAYING = ((6, 0), (79, 0), (319, 2), (8, 3), (4, 3))
-
-
-@pytest.mark.quick_seeds(2)
-@pytest.mark.parametrize(
-    ("seed", "space"), [*((seed, seed % 4) for seed in range(800, 812)), *PAYING]
-)
-def test_nothing_above_an_optimum_is_proven(seed: int, space: int) -> None:
-    instance = make_instance(seed, widest=True)
-    problem, table, principles = instance.problem, instance.table, SPACES[space]
-    programs = brute_force.solve(problem, table, principles).programs
-    for (p, q), found in programs.items():
-        if found is None:
-            continue
-        above = floor(found.closed_form_ns * PS_PER_NS) + 1
-        assert unproven(problem, table, q, {p: above}, principles) == [p]
-        assert unproven(problem, table, q, {p: NEVER}, principles) == [p]
 
 
 def test_most_bounds_near_the_optimum_are_proven() -> None:

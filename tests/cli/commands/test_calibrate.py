@@ -289,6 +289,21 @@ def test_a_noisy_run_within_bounds_is_used_and_said(
         assert ("m.json has a load of 5.0" in said) == bool(noise)
 
 
+def test_a_run_on_cpus_says_nothing_of_the_devices(
+    planned: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    time_s = json.loads((planned / "plan.json").read_text())["iteration_time_s"]
+    run = measured(planned, 1.2 * time_s)
+    for devices in (["CPU"], ["NVIDIA H100"]):
+        data = json.loads((planned / "m.json").read_text())
+        (planned / "m.json").write_text(json.dumps({**data, "devices": devices}))
+        capsys.readouterr()
+        command = ["calibrate", "problem.yaml", "--run", run, "--out", "c.yaml"]
+        assert main(command) == 0
+        said = capsys.readouterr().err
+        assert ("m.json was measured on CPUs" in said) == (devices == ["CPU"])
+
+
 def test_a_run_of_another_plan_is_refused(
     planned: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

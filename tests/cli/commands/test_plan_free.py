@@ -68,17 +68,22 @@ def test_its_old_name_is_read_in_problems_plans_and_options(
         ["plan", "PROBLEM", *FREE, "--objective", "closed"],
         ["plan", "PROBLEM", *FREE, "--solver", "milp", "--objective", "closed"],
         ["plan", "PROBLEM", *FREE, "--pareto"],
+        ["plan", "PROBLEM", *FREE, "--for", "torch"],
         ["plan", "PROBLEM", *FREE, "--pipelines", "2"],
         ["whatif", "PROBLEM", *FREE, "--drop-each"],
+        ["compare", "PROBLEM", *FREE, "--time-limit", "1", "--out", "FOLDER"],
     ],
 )
 def test_what_needs_the_closed_form_is_refused(
-    command: list[str], planned: Path, capsys: pytest.CaptureFixture[str]
+    command: list[str],
+    planned: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
-    problem = str(planned / "problem.yaml")
-    assert main([problem if word == "PROBLEM" else word for word in command]) == 2
+    known = {"PROBLEM": str(planned / "problem.yaml"), "FOLDER": str(tmp_path)}
+    assert main([known.get(word, word) for word in command]) == 2
     err = capsys.readouterr().err
-    assert "free-1f1b leaves warm-up counts to the search of simulated times" in err
+    assert "free-1f1b leaves warm-up counts to hetopt plan" in err
     assert err.count("\n") == 1
 
 
@@ -92,4 +97,4 @@ def test_formulations_do_not_have_it(
         out = str(tmp_path / name)
         arguments = ["--formulation", form, "--p", "1", "--q", "1", "--out", out]
         assert main(["formulate", str(problem), *arguments]) == 2
-        assert "leaves warm-up counts to the search" in capsys.readouterr().err
+        assert "leaves warm-up counts to hetopt plan" in capsys.readouterr().err

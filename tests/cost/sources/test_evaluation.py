@@ -16,22 +16,26 @@ from hetopt.cost.sources.baselines import (
     neighbour_seconds,
 )
 from hetopt.cost.sources.evaluation import (
-    FOLDS,
     METHODS,
     PASSES,
-    SPLIT_BATCH,
-    SPLIT_BY_SHAPE,
-    SPLITS,
     Evaluation,
     Judged,
     evaluate,
+    leave_one_out,
     score_of,
     spearman,
-    splits,
 )
 from hetopt.cost.sources.features import flops_and_bytes, shards_of_rows
 from hetopt.cost.sources.forest import ForestParams
 from hetopt.cost.sources.roofline import Roofline
+from hetopt.cost.sources.splits import (
+    FOLDS,
+    SPLIT_BATCH,
+    SPLIT_BY_SHAPE,
+    SPLIT_ONE,
+    SPLITS,
+    splits,
+)
 from hetopt.errors import InputError
 from hetopt.problem.catalogue import accelerators
 from hetopt.problem.training.training import Training
@@ -226,3 +230,19 @@ def test_the_nearest_neighbour_is_scaled_by_flops() -> None:
     wanted = shards_of_rows("mlp-up", [make_row("mlp-up", hidden=320, ffn=1024)])
     found = neighbour_seconds(known, seconds, wanted)
     assert found[0] == pytest.approx([1.25, 2.5])
+
+
+def test_shapes_are_left_out_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a few, each once, by a forest that has all others; of many, some of them."""
+    profile = make_profile(("layer",), hidden=(512,), microbatch=(1, 2))
+    rows = list(profile.rows)
+    parts = list(splits(rows, SPLIT_ONE))
+    assert [test.tolist() for _, test in parts] == [[n] for n in range(len(rows))]
+    assert all(len(learn) == len(rows) - 1 for learn, _ in parts)
+    score = leave_one_out(profile)
+    assert score is not None
+    assert score.judged == 2 * len(rows)
+    assert 0.005 < score.mape < 0.1
+    monkeypatch.setattr("hetopt.cost.sources.splits.MOST_LEFT_OUT", 4)
+    assert len(list(splits(rows, SPLIT_ONE))) == 4
+    assert leave_one_out(replace(profile, rows=())) is None

@@ -383,7 +383,7 @@ def test_auto_passes_over_a_profile_of_another_precision(
     text = make_text(("layer",), dtype="fp32", accelerator="A100-80GB")
     ship(shipped, tmp_path, "a100-measured", text)
     assert kinds_of(problem_of()) == ("operators", "operators")
-    write = r"has no bf16 rows: write training: \{precision: fp32\}, or measure them"
+    write = r"has no bf16 rows: write training: \{precision: fp32\}, or measure layers"
     with pytest.raises(InputError, match=write):
         build_table(problem_of(a="a100-measured"))
 

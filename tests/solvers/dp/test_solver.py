@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import pytest
 
 from hetopt.base.deadline import Deadline
-from hetopt.check import check_result
 from hetopt.cost.build import build_table
 from hetopt.formulations.chain import Chain
 from hetopt.formulations.program import ProgramData
@@ -21,7 +19,7 @@ from hetopt.problem.training.choices import ScheduleName
 from hetopt.problem.training.principles import PRUNED, Principles
 from hetopt.schedule.closed_form import closed_form_ns
 from hetopt.solvers.decisions.assembly import plan_of, value_of
-from hetopt.solvers.dp.solver import DpEngine, solve
+from hetopt.solvers.dp.solver import DpEngine
 from hetopt.solvers.loading import load
 from hetopt.solvers.params import RaceParams
 from hetopt.solvers.request import Request
@@ -203,24 +201,6 @@ def test_shapes_one_after_the_other(engine: DpEngine, seed: int) -> None:
             excluded.append(answer.decision)
         if len(expected) <= 6:
             assert settle(engine, data, excluded=excluded).verdict == "infeasible"
-
-
-@pytest.mark.parametrize("seed", SEEDS[::3])
-def test_the_race_reports_the_plan_of_the_tie_rule(seed: int) -> None:
-    instance = make_instance(seed)
-    problem, costs = instance.problem, instance.table
-    top = 3 if seed % 2 else 1
-    result = solve(
-        Request(problem=problem, table=costs, params=RaceParams(jobs=0, top=top))
-    )
-    expected = brute_force.solve(problem, costs).shapes[:top]
-    found = [] if result.best is None else [result.best, *result.alternatives]
-    assert result.status == ("optimal" if expected else "infeasible")
-    assert [other.plan for other in found] == [
-        brute_force.to_plan(problem, costs, other) for other in expected
-    ]
-    data = json.loads(json.dumps(result.to_json()))
-    assert check_result(problem, costs, data) == []
 
 
 @pytest.mark.slow

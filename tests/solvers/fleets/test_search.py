@@ -159,36 +159,6 @@ def test_the_front_is_that_of_all_choices_of_nodes(seed: int) -> None:
     assert times == pytest.approx([time_s for _, time_s in expected], rel=1e-12)
 
 
-@pytest.mark.quick_seeds(2)
-@pytest.mark.parametrize("seed", range(50))
-def test_budget_and_cost_are_the_best_of_all_choices(seed: int) -> None:
-    rng = Random(1000 + seed)
-    data = drawn(rng)
-    known = alone(data, "closed")
-    problem = problem_of(data)
-    tokens = build_table(problem).tokens
-    prices = sorted({price for price, _ in known if price}) or [1.0]
-    budget = rng.choice(prices) * rng.choice((1, 1, 0.9, 1.1))
-    within = [time_s for price, time_s in known if price <= budget]
-    result, wrong = planned(problem, "closed", Spending(budget=budget))
-    assert wrong == []
-    assert result.status == ("optimal" if within else "infeasible")
-    if result.best is not None:
-        assert close(result.best.closed_form_s, min(within))
-        assert per_hour(result) <= budget
-    slowest = rng.choice([time_s for _, time_s in known] or [1.0])
-    spending = Spending(min_tokens_per_s=tokens / slowest / rng.choice((0.99, 1.01)))
-    longest_s = spending.longest_s(tokens)
-    costs = [price * time_s for price, time_s in known if time_s <= longest_s]
-    result, wrong = planned(problem, "cost", spending)
-    assert wrong == []
-    assert result.status == ("optimal" if costs else "infeasible")
-    if result.best is not None:
-        assert result.best.closed_form_s <= longest_s
-        paid = per_hour(result) * result.best.closed_form_s
-        assert close(paid, min(costs))
-
-
 def test_tables_of_fewer_nodes_are_those_of_smaller_problems() -> None:
     data = drawn(Random(3))
     data["clusters"][0]["nodes"] = 3

@@ -152,5 +152,5 @@ def test_other_spaces_are_refused() -> None:
     instance = make_instance(5)
     with pytest.raises(InputError, match="mcts-guided cannot relax p4"):
         run(instance, replace(HERE, principles=Principles.relaxing(["p4"])))
-    with pytest.raises(InputError, match="leaves warm-up counts to the search"):
+    with pytest.raises(InputError, match="leaves warm-up counts to hetopt plan"):
         run(make_instance(5, schedule="free-1f1b"))

@@ -395,7 +395,7 @@ def test_other_spaces_are_refused() -> None:
     with pytest.raises(InputError, match="cannot relax p4"):
         run(instance, replace(HERE, principles=Principles.relaxing(["p4"])))
     free = make_instance(BIG, schedule="free-1f1b")
-    with pytest.raises(InputError, match="leaves warm-up counts to the search"):
+    with pytest.raises(InputError, match="leaves warm-up counts to hetopt plan"):
         run(free)
 
 

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 import pytest
 
 from hetopt.base.deadline import Deadline
-from hetopt.check import check_result
 from hetopt.errors import SolverError
 from hetopt.formulations.chain import Chain
 from hetopt.formulations.intervals.program import IntervalProgram
@@ -22,10 +21,8 @@ from hetopt.solvers.decisions.assembly import plan_of
 from hetopt.solvers.decisions.exact import exact_value
 from hetopt.solvers.mip import guard as search
 from hetopt.solvers.mip.highs import HighsRun
-from hetopt.solvers.mip.milp import MilpEngine, solve
+from hetopt.solvers.mip.milp import MilpEngine
 from hetopt.solvers.mip.status import HIGHS, verdict_of
-from hetopt.solvers.params import RaceParams
-from hetopt.solvers.request import Request
 from tests.formulations.programs import data_of, hosting, table
 from tests.oracle import brute_force
 from tests.oracle.instances import make_instance
@@ -69,46 +66,6 @@ def test_optimum_or_infeasibility_of_every_program(seed: int) -> None:
             # as programs count it, lambda is rounded up to 1 / PERIOD_SCALE tick
             assert found.bound <= value * PERIOD_SCALE + q
             assert found.bound == pytest.approx(float(value * PERIOD_SCALE), rel=1e-8)
-
-
-@pytest.mark.parametrize("seed", SEEDS[::4])
-def test_same_plan_or_same_infeasibility(seed: int) -> None:
-    instance = make_instance(seed)
-    problem, costs = instance.problem, instance.table
-    best = brute_force.solve(problem, costs).best
-    result = solve(
-        Request(
-            problem=problem,
-            table=costs,
-            params=RaceParams(jobs=0),
-            deadline=Deadline.after(60),
-        )
-    )
-    if best is None:
-        assert result.status == "infeasible"
-        assert result.best is None
-    else:
-        assert result.status == "optimal"
-        assert result.best is not None
-        assert result.best.plan == brute_force.to_plan(problem, costs, best)
-    assert check_result(problem, costs, result.to_json()) == []
-
-
-@pytest.mark.parametrize("seed", [2, 5, 6])
-def test_alternatives_are_the_next_best(seed: int) -> None:
-    instance = make_instance(seed)
-    problem, costs = instance.problem, instance.table
-    params = RaceParams(jobs=0, top=3)
-    result = solve(
-        Request(
-            problem=problem, table=costs, params=params, deadline=Deadline.after(60)
-        )
-    )
-    found = [] if result.best is None else [result.best, *result.alternatives]
-    expected = brute_force.solve(problem, costs).shapes[:3]
-    assert [other.plan for other in found] == [
-        brute_force.to_plan(problem, costs, other) for other in expected
-    ]
 
 
 def settle(data: ProgramData, *, stop: Callable[[], bool] = lambda: False) -> Answer:

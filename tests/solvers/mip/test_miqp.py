@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 import os
 from dataclasses import replace
 from fractions import Fraction
@@ -12,7 +11,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from hetopt.base.deadline import Deadline
-from hetopt.check import check_result
 from hetopt.errors import InputError, SolverError
 from hetopt.formulations.scale import PERIOD_SCALE
 from hetopt.solvers.decisions.exact import exact_value
@@ -23,10 +21,8 @@ from hetopt.solvers.mip import miqp
 from hetopt.solvers.mip.backends import GurobiBackend, HighsBackend, Outcome, RunOptions
 from hetopt.solvers.mip.miqp import MiqpEngine, MiqpHighsEngine, MiqpScipEngine
 from hetopt.solvers.mip.status import verdict_of
-from hetopt.solvers.params import RaceParams
 from hetopt.solvers.request import Request
 from tests.formulations.programs import data_of, hosting, table
-from tests.oracle import brute_force
 from tests.oracle.instances import make_instance
 
 if TYPE_CHECKING:
@@ -48,33 +44,6 @@ SOLVERS = [
     pytest.param("miqp-highs", id="highs"),
     pytest.param("miqp-scip", id="scip", marks=needs_scip),
 ]
-
-
-@pytest.mark.quick_seeds(3)
-@pytest.mark.parametrize("name", SOLVERS)
-@pytest.mark.parametrize("seed", [*NARROW, *range(400, 400 + COUNT)])
-def test_same_plan_or_same_infeasibility(name: str, seed: int) -> None:
-    instance = make_instance(seed)
-    problem, costs = instance.problem, instance.table
-    best = brute_force.solve(problem, costs).best
-    result = load(name)(
-        Request(
-            problem=problem,
-            table=costs,
-            params=RaceParams(jobs=0),
-            deadline=Deadline.after(300),
-        )
-    )
-    if best is None:
-        assert result.status == "infeasible"
-    else:
-        assert result.status == "optimal"
-        assert result.best is not None
-        exact = float(best.closed_form_ns * TICK)
-        assert result.best.closed_form_s == pytest.approx(exact, rel=1e-12)
-        assert result.best.plan == brute_force.to_plan(problem, costs, best)
-    data = json.loads(json.dumps(result.to_json()))
-    assert check_result(problem, costs, data) == []
 
 
 def settled(engine: type[MiqpEngine], data: Any, **options: Any) -> Any:

@@ -204,7 +204,7 @@ def test_any_falling_counts_are_plans() -> None:
 def test_closed_forms_are_not_minimised(solver: str) -> None:
     problem = read_problem_text(LITTLE_MEMORY.format(memory="12 GB"))
     request = Request(problem=problem, table=build_table(problem))
-    with pytest.raises(InputError, match="leaves warm-up counts to the search"):
+    with pytest.raises(InputError, match="leaves warm-up counts to hetopt plan"):
         load(solver)(request)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from dataclasses import replace
@@ -74,45 +73,6 @@ def plan(instance: Instance, **changes: Any) -> Result:
 def seconds(found: brute_force.Found) -> float:
     assert found.simulated_ns is not None
     return found.simulated_ns * TICK_S
-
-
-@pytest.mark.parametrize("seed", SEEDS)
-def test_same_plan_or_same_infeasibility(seed: int) -> None:
-    instance, answer = answered(seed)
-    problem, table = instance.problem, instance.table
-    result = plan(instance)
-    assert result.objective == "simulated"
-    best = answer.best
-    if best is None:
-        assert result.status == "infeasible"
-        return
-    assert result.status == "optimal"
-    assert result.best is not None
-    assert result.best.plan == brute_force.to_plan(problem, table, best)
-    assert result.best.iteration_time_s == pytest.approx(seconds(best), rel=1e-12)
-    assert result.lower_bound_s == pytest.approx(seconds(best), rel=1e-12)
-    data = json.loads(json.dumps(result.to_json()))
-    assert check_result(problem, table, data) == []
-    known = answer.programs
-    for settlement in result.settlements:
-        found = known.get((settlement.stages, settlement.microbatches))
-        if settlement.how == "infeasible":
-            assert found is None
-        elif found is not None:
-            assert settlement.bound_s is not None
-            assert settlement.bound_s <= seconds(found) * (1 + 1e-12)
-
-
-@pytest.mark.parametrize("seed", SEEDS[::6])
-def test_alternatives_are_the_next_best(seed: int) -> None:
-    instance, answer = answered(seed)
-    result = plan(instance, top=4)
-    found = [] if result.best is None else [result.best, *result.alternatives]
-    assert [other.plan for other in found] == [
-        brute_force.to_plan(instance.problem, instance.table, other)
-        for other in answer.shapes[:4]
-    ]
-    assert check_result(instance.problem, instance.table, result.to_json()) == []
 
 
 @pytest.mark.parametrize("seed", SEEDS[3::9])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from fractions import Fraction
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,62 +15,25 @@ from hetopt.check.verify.labels.ranges import Node
 from hetopt.cost.table.ticks import LONGEST_NS
 from tests.oracle import brute_force
 from tests.oracle.instances import Instance, make_instance
-from tests.oracle.plan_times import Pieces, closed_form
 
 if TYPE_CHECKING:
+    from fractions import Fraction
+
     from hetopt.problem.training.choices import ScheduleName
-    from tests.oracle.brute_force import Found
 
     #: By stage count and micro-batches: lambda, and F with g, in ns, of every plan.
-    Costs = dict[tuple[int, int], list[tuple[Fraction, int]]]
+    Costs = dict[tuple[int, int], list[tuple[Fraction, Fraction]]]
 
 
 def _costs(instance: Instance) -> Costs:
     """Price every plan of several micro-batches."""
-    problem, table = instance.problem, instance.table
-    pieces = {part.microbatches: Pieces(table, part) for part in table.slices}
     costs: Costs = {}
-    for found in brute_force.every_plan(problem, table):
+    for found in brute_force.every_plan(instance.problem, instance.table):
         p, q = found.shape[:2]
         if q > 1:
-            cost = _priced(instance, pieces[q], found)
-            costs.setdefault((p, q), []).append(cost)
+            fill = found.closed_form_ns - (q - 1) * found.period_ns
+            costs.setdefault((p, q), []).append((found.period_ns, fill))
     return costs
-
-
-def _priced(instance: Instance, pieces: Pieces, found: Found) -> tuple[Fraction, int]:
-    table, part = instance.table, pieces.part
-    _, q, order, strategies, stages = found.shape
-    hosts = [
-        (j, k)
-        for j, k, count in zip(order, strategies, stages, strict=True)
-        for _ in range(count)
-    ]
-    ends = np.cumsum([0, *found.units])
-    times = [
-        pieces.times(host, int(ends[i]), int(ends[i + 1]))
-        for i, host in enumerate(hosts)
-    ]
-    layouts = [int(part.clusters[j].layout[k]) for j, k in hosts]
-    places = [
-        (table.cuts[ends[i + 1] - 1], layouts[i], layouts[i + 1])
-        for i in range(len(hosts) - 1)
-    ]
-    forward, backward, sync = zip(*times, strict=True)
-    total, exact = closed_form(
-        table.schedule,
-        q,
-        forward,
-        backward,
-        [pieces.transfer[x][a][b] for x, a, b in places],
-        [pieces.occupancy[x][a][b] for x, a, b in places],
-        sync,
-        found.warmups,
-    )
-    assert (total, exact) == (found.value_ns, found.closed_form_ns)
-    fill = sum(forward) + sum(backward) + max(sync)
-    fill += 2 * sum(pieces.transfer[x][a][b] for x, a, b in places)
-    return (exact - fill) / (q - 1), fill
 
 
 def _least_fills(

@@ -1,0 +1,74 @@
+"""Nodes chosen by their prices, against brute force on every choice of nodes."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from itertools import product
+from random import Random
+from typing import TYPE_CHECKING
+
+from hetopt.check import check_result
+from hetopt.cost.build import build_table
+from hetopt.planning.plan import search
+from hetopt.results.spending import Spending
+from hetopt.solvers.params import RaceParams
+from hetopt.solvers.request import Request
+from tests.oracle import brute_force
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from hetopt.cost.table.table import CostTable
+    from hetopt.problem.problem import Problem
+    from hetopt.results.result import Objective, Result
+
+
+def _choices(problem: Problem) -> list[tuple[float, float]]:
+    """Return price per hour and least time of every choice of nodes with a plan."""
+    found = []
+    for nodes in product(*(range(own.nodes + 1) for own in problem.clusters)):
+        pairs = zip(problem.clusters, nodes, strict=True)
+        clusters = tuple(replace(own, nodes=count) for own, count in pairs if count)
+        if not clusters:
+            continue
+        fewer = replace(problem, clusters=clusters)
+        best = brute_force.solve(fewer, build_table(fewer)).best
+        if best is not None:
+            price = sum(own.nodes * (own.price_per_hour or 0) for own in clusters)
+            found.append((price, float(best.closed_form_ns) * 1e-9))
+    return found
+
+
+def bought(problem: Problem, table: CostTable, seed: int) -> Iterator[str]:
+    """Yield what is wrong with the quickest plan within a budget, and the cheapest."""
+    known, rng = _choices(problem), Random(seed)
+    prices = sorted({price for price, _ in known if price}) or [1.0]
+    budget = rng.choice(prices) * rng.choice((1, 1, 0.9, 1.1))
+    slowest = rng.choice([time_s for _, time_s in known] or [1.0]) * 1.01
+    within = [time_s for price, time_s in known if price <= budget]
+    costs = [price * time_s for price, time_s in known if time_s <= slowest]
+    for objective, spending, values in (
+        ("closed", Spending(budget=budget), within),
+        ("cost", Spending(min_tokens_per_s=table.tokens / slowest), costs),
+    ):
+        request = Request(problem=problem, table=table, params=RaceParams(jobs=0))
+        aim: Objective = "closed" if objective == "closed" else "cost"
+        result = search(request, solver="dp", objective=aim, spending=spending)
+        data = json.loads(json.dumps(result.to_json()))
+        yield from (f"prices: {each}" for each in check_result(problem, table, data))
+        expected = min(values, default=None)
+        found = _value(result, aim)
+        same = found is None if expected is None else found is not None
+        if found is not None and expected is not None:
+            same = abs(found - expected) <= 1e-9 * max(expected, 1e-6)
+        if not same or result.status not in ("optimal", "infeasible"):
+            yield f"prices: {aim} {found}, expected {expected}; {result.status}"
+
+
+def _value(result: Result, objective: Objective) -> float | None:
+    if result.best is None:
+        return None
+    per_hour = None if result.cost is None else result.cost.per_hour
+    price = 1.0 if objective == "closed" else per_hour or 0.0
+    return price * result.best.closed_form_s

@@ -1,0 +1,88 @@
+"""Every solver against brute force, the checker and its own certificate.
+
+A failing instance is compared again by ``python -m tests.agreement SEED``.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from dataclasses import asdict
+
+import pytest
+
+from hetopt.problem.training.choices import SCHEDULE_CHOICES
+from hetopt.problem.training.training import EPSILONS
+from hetopt.solvers.race import programs
+from tests.agreement.answers import answer_to, answers
+from tests.agreement.comparing import Comparison
+from tests.agreement.generator import RELAXED, features_of, make
+
+#: Instances of ``make test``, and of ``make test-slow``, in batches of so many.
+QUICK, SLOW, BATCH = 100, 2000, 10
+BATCHES = [range(first, first + BATCH) for first in range(0, QUICK + SLOW, BATCH)]
+QUICK_BATCHES, SLOW_BATCHES = BATCHES[: QUICK // BATCH], BATCHES[QUICK // BATCH :]
+
+
+def compare(batch: range) -> None:
+    """Fail unless all that solvers say of these instances is so."""
+    known = answers(batch)
+    wrong = []
+    for seed in batch:
+        features = features_of(seed)
+        comparison = Comparison(features, make(features), known[seed])
+        wrong += [f"{features}: {each}" for each in comparison.findings()]
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize("batch", QUICK_BATCHES, ids=str)
+def test_all_that_solvers_say_is_so(batch: range) -> None:
+    compare(batch)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("batch", SLOW_BATCHES, ids=str)
+def test_all_that_solvers_say_of_many_is_so(batch: range) -> None:
+    compare(batch)
+
+
+@pytest.mark.parametrize("seed", [7, 14, 18, 26, 55, 83])
+def test_bounds_leave_out_what_others_replace(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where there are many strategies."""
+    monkeypatch.setattr(programs, "_MANY", 0)
+    features = features_of(seed)
+    instance = make(features)
+    comparison = Comparison(features, instance, answer_to(features, instance))
+    assert comparison.of("dp") == []
+
+
+def test_every_feature_is_drawn_on_and_off() -> None:
+    seen: defaultdict[str, Counter[object]] = defaultdict(Counter)
+    for seed in range(QUICK):
+        for name, value in asdict(features_of(seed)).items():
+            seen[name][value] += 1
+    counts = {name: len(values) for name, values in seen.items() if name != "seed"}
+    assert counts == {
+        "schedule": len(SCHEDULE_CHOICES),
+        "objective": 2,
+        "chunks": 4,
+        "epsilon": 1 + len(EPSILONS),
+        "clusters": 3,
+        "links": 4,
+        "model": 4,
+        "relaxed": 1 + len(RELAXED),
+        "top": 2,
+        **dict.fromkeys(("pinned", "odd", "experts"), 2),
+        **dict.fromkeys(("offload", "prices", "lengths", "large"), 2),
+    }
+
+
+def test_most_instances_have_plans() -> None:
+    known = {
+        seed: each for batch in QUICK_BATCHES for seed, each in answers(batch).items()
+    }
+    best = [each.best for each in known.values() if each.best is not None]
+    assert len(best) > QUICK / 2
+    assert sum(found.shape[0] > 1 for found in best) > QUICK / 3
+    assert sum(len(set(found.shape[2])) > 1 for found in best) > QUICK / 5
