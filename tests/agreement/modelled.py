@@ -28,7 +28,7 @@ _SWIN = (
 def _model(features: Features, rng: Random) -> dict[str, Any]:
     """Return a model of one, two or three kinds of layers, or one with experts."""
     # Folded, embedding and head are one pair, and so are every two layers.
-    layers = rng.choice((2, 4) if features.schedule == FOLDED else (2, 3, 4))
+    layers = rng.choice((2, 4) if features.schedule in FOLDED else (2, 3, 4))
     layers *= features.chunks
     if features.model == "t5":
         encoder = {"name": "encoder", "layers": 2, "attention": "bidirectional"}
