@@ -194,7 +194,7 @@ def make(features: Features) -> Instance:
     if rule.interleaved:
         return chunked(instance, features.chunks)
     if rule.folded:
-        return folded_back(instance, rng)
+        return folded_back(instance, rng, features.schedule)
     return split(instance, features.schedule) if rule.splits else instance
 
 

@@ -246,7 +246,9 @@ def make_folded(seed: int, **options: Any) -> Instance:
     return folded_back(instance, Random(seed))
 
 
-def folded_back(instance: Instance, rng: Random) -> Instance:
+def folded_back(
+    instance: Instance, rng: Random, schedule: ScheduleName = "zb-v"
+) -> Instance:
     """Return the instance, which has one class of cuts, as half of a folded one.
 
     What is drawn for a model stands for its first half; in the second half units of the
@@ -259,7 +261,7 @@ def folded_back(instance: Instance, rng: Random) -> Instance:
     problem = replace(
         problem,
         model=replace(problem.model, layers=2 * problem.model.layers),
-        training=replace(problem.training, schedule="zb-v"),
+        training=replace(problem.training, schedule=schedule),
         pins=pins,
     )
     first, *body, last = table.units
@@ -267,7 +269,7 @@ def folded_back(instance: Instance, rng: Random) -> Instance:
     table = replace(
         table,
         problem_digest=problem_digest(problem),
-        schedule="zb-v",
+        schedule=schedule,
         units=(first, *body, *reversed(back), last),
         cuts=(0,) * (2 * len(body) + 1),
     )
