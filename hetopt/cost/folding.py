@@ -251,4 +251,6 @@ def with_both_chunks(
             weight_bytes=np.zeros_like(own.weight_bytes),
         )
 
-    return replace(part, clusters=tuple(map(hold, part.clusters)), ahead=stages)
+    # All that a block holds counts as state, whatever the warm-ups.
+    ahead = 0 if block else stages
+    return replace(part, clusters=tuple(map(hold, part.clusters)), ahead=ahead)
