@@ -46,7 +46,7 @@ def solve(request):
     return solve_by(search, request, solver="draw")
 
 
-SOLVER = Solver(name="draw", home=solve, frees_warmups=True)
+SOLVER = Solver(name="draw", home=solve)
 
 # The code above is the module of docs/how-to/write-a-solver.md; the code below uses it.
 

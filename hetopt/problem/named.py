@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 
 #: Endings of the names of problem files, and of files that their sections name.
 SUFFIXES = (".yaml", ".yml", ".json")
-#: Most characters of a problem's name that an error shows.
-_MOST_NAME = 80
+#: Most characters of a name or path that an error shows.
+_MOST_NAME = 240
 
 
 def problem_path(name: str) -> str:
