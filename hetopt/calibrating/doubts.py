@@ -1,4 +1,4 @@
-"""Warnings where measured runs cannot tell which part was slow.
+"""Warnings where measured runs cannot tell which part was slow, or ran elsewhere.
 
 A run determines the factor of each part of a plan by the part's share of its time
 (``time_shares``). If the shares of two parts are proportional over all runs, either
@@ -14,6 +14,7 @@ import numpy as np
 from hetopt.calibrating.factors import factors_of
 from hetopt.calibrating.runs import Repriced
 from hetopt.calibrating.shares import time_shares
+from hetopt.problem.catalogue import accelerators
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -134,3 +135,14 @@ def _microbatches(run: MeasuredRun) -> list[int]:
     pipeline = run.plan.pipeline
     batch = run.problem.training.global_batch // pipeline.microbatches
     return [batch // stage.strategy.dp for stage in pipeline.stages]
+
+
+def of_other_devices(run: MeasuredRun) -> list[str]:
+    """Return warnings that a run on CPUs says nothing about a cluster's devices."""
+    used = {stage.cluster for each in run.plan.pipelines for stage in each.stages}
+    return [
+        f"warning: {run.file} was measured on CPUs, but cluster {cluster.name!r} has "
+        f"{cluster.accelerator.name}: these factors are not those of its devices"
+        for cluster in run.problem.clusters
+        if cluster.name in used and cluster.accelerator.name in accelerators()
+    ]

@@ -12,7 +12,6 @@ from hetopt.cli.inputs import add_file, add_problem, add_switch, load_problem_of
 from hetopt.cli.output import complain, emit
 from hetopt.cli.paths import ensure_outputs
 from hetopt.errors import InputError
-from hetopt.problem.catalogue import accelerators
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -103,7 +102,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Fit, write the file, and say what changed."""
     from hetopt.base.files import write_text
-    from hetopt.calibrating.doubts import doubts
+    from hetopt.calibrating.doubts import doubts, of_other_devices
     from hetopt.calibrating.overhead import fit_overhead
 
     _ensure_consistent(options)
@@ -148,22 +147,11 @@ def run(options: argparse.Namespace) -> int:
                 "uncertain; run again on a quiet machine"
             )
         if run.on_cpu:
-            complain(*_of_other_devices(run))
+            complain(*of_other_devices(run))
     doubt = doubts(runs, found.calibration, found.factors)
     if doubt is not None:
         complain(f"warning: {doubt}")
     return 0
-
-
-def _of_other_devices(run: MeasuredRun) -> list[str]:
-    """Return warnings that a run on CPUs says nothing about a cluster's devices."""
-    used = {stage.cluster for each in run.plan.pipelines for stage in each.stages}
-    return [
-        f"warning: {run.file} was measured on CPUs, but cluster {cluster.name!r} has "
-        f"{cluster.accelerator.name}: these factors are not those of its devices"
-        for cluster in run.problem.clusters
-        if cluster.name in used and cluster.accelerator.name in accelerators()
-    ]
 
 
 class _Found(NamedTuple):
