@@ -33,6 +33,7 @@ from typing import TYPE_CHECKING, Any
 from benchmarks.growing import Size, document
 from hetopt.errors import InputError
 from hetopt.problem.reading import read_problem_text
+from hetopt.problem.training.choices import FOLDED
 from tests.oracle.problems import draw_pins
 from tests.problem.writing import problem_to_data
 
@@ -47,7 +48,7 @@ LIMIT_S = 600.0
 SEARCHED = ("1f1b", "eager-1f1b", "virtual-1f1b", "h-1f1b", "gpipe", "auto")
 BLOCKING = ("1f1b-batched", "1f1b-blocking")
 #: Those that both versions know; consecutive seeds go through them.
-SCHEDULES = (*SEARCHED, *BLOCKING, "interleaved-1f1b", "zb-h1", "zb-v")
+SCHEDULES = (*SEARCHED, *BLOCKING, "interleaved-1f1b", "zb-h1", *FOLDED)
 #: Options under any schedule, without chunks, and under those of ``SEARCHED``.
 ANY = ("", "--objective closed", "--objective cost", "--top 3")
 SEVERAL = ("--pipelines 2",)
@@ -92,7 +93,7 @@ def drawn(seed: int) -> tuple[dict[str, Any], list[str]]:
     draw = random.Random(seed)
     schedule = SCHEDULES[seed % len(SCHEDULES)]
     chunks = draw.choice((2, 3)) if schedule == "interleaved-1f1b" else 1
-    parts = 2 if schedule == "zb-v" else chunks
+    parts = 2 if schedule in FOLDED else chunks
     asked: tuple[str, ...] = ANY if chunks > 1 else ANY + SEVERAL
     if schedule in SEARCHED:
         asked += RELAXED + SIMULATED

@@ -63,21 +63,26 @@ def warmup_counts(
     if rule.all_first:
         return (microbatches,) * stages
     if block := FOLDS.get(schedule):
-        orders = Orders(
-            warmups=(1,) * stages,
-            # Counts are the same for all larger q.
-            microbatches=stages + 1,
-            chunks=FOLDED_CHUNKS,
-            folded=True,
-            block=block,
-            splits=True,
-        )
-        return tuple(map(orders.ahead, range(stages)))
+        return _of_block(block, stages)
     longest = max(*round_trip_ns, *transfer_ns, 0)
     counts = [1 + (stages if rule.folded else held_ahead(stages, chunks))]
     for kappa, crossing in zip(reversed(transfer_ns), reversed(crosses), strict=True):
         counts.append(counts[-1] + rule.delta(kappa, longest, crosses=crossing))
     return tuple(reversed(counts))
+
+
+def _of_block(block: str, stages: int) -> tuple[int, ...]:
+    """Return the counts of an order that repeats a building block."""
+    orders = Orders(
+        warmups=(1,) * stages,
+        # Counts are the same for all larger q.
+        microbatches=stages + 1,
+        chunks=FOLDED_CHUNKS,
+        folded=True,
+        block=block,
+        splits=True,
+    )
+    return tuple(map(orders.ahead, range(stages)))
 
 
 def held_ahead(stages: int, chunks: int) -> int:

@@ -12,6 +12,7 @@ from collections import defaultdict
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
+from hetopt.schedule.orders import FOLDS, Orders
 from hetopt.schedule.schedules import rule_of
 from tests.oracle import chunks, folding
 
@@ -73,6 +74,16 @@ class Graph:
 
     def _order(self, i: int) -> list[Pass]:
         """Return the passes of a stage."""
+        if block := FOLDS.get(self.rule.name):
+            orders = Orders(
+                warmups=(1,) * self.p,
+                microbatches=self.q,
+                chunks=2,
+                folded=True,
+                block=block,
+                splits=True,
+            )
+            return [(kind, number % 2, number // 2) for kind, number in orders.of(i)]
         if self.rule.folded:
             return folding.operations(self.p, self.q, i)
         if self.v > 1:

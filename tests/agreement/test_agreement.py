@@ -59,7 +59,7 @@ def test_bounds_leave_out_what_others_replace(
 
 def test_every_feature_is_drawn_on_and_off() -> None:
     seen: defaultdict[str, Counter[object]] = defaultdict(Counter)
-    for seed in range(QUICK):
+    for seed in range(3 * QUICK):
         for name, value in asdict(features_of(seed)).items():
             seen[name][value] += 1
     counts = {name: len(values) for name, values in seen.items() if name != "seed"}

@@ -37,6 +37,7 @@ ROOT = Path(hetopt.__file__).parent
 #: one or two of them, and the command that writes the programs of some.
 HOMES = {
     "schedule/schedules.py",
+    "schedule/orders.py",
     "check/plan/schedule/schedules.py",
     "problem/training/choices.py",
     "problem/training/training.py",

@@ -18,6 +18,7 @@ from hetopt.check.plan.schedule.meeting import Alone, Way
 from hetopt.check.plan.schedule.schedules import STEPS
 from hetopt.check.plan.schedule.times import Times, last_ends, warmups
 from hetopt.problem.training.choices import SCHEDULE_CHOICES
+from hetopt.schedule.orders import FOLDS, Orders
 from hetopt.schedule.run import simulate
 from hetopt.schedule.shares import Share, Sharing
 from tests.oracle import chunks as interleaved
@@ -85,6 +86,17 @@ def drawn(
 def order_of(times: Times, warm: int, i: int, q: int) -> list[tuple[str, int, int]]:
     """Return letter, chunk and micro-batch of what a stage does, in order."""
     steps, p, v = STEPS[times.schedule], len(times.sync), len(times.forward)
+    if block := FOLDS.get(times.schedule):
+        # Held against the checker's in tests/schedule/test_blocks.py.
+        orders = Orders(
+            warmups=(1,) * p,
+            microbatches=q,
+            chunks=2,
+            folded=True,
+            block=block,
+            splits=True,
+        )
+        return [(kind, number % 2, number // 2) for kind, number in orders.of(i)]
     if steps.folded:
         return folding.operations(p, q, i)
     if steps.interleaved:
