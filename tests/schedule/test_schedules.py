@@ -46,8 +46,6 @@ HOMES = {
     "export/job.py",
     "export/planning/example.py",
     # What bundles hold imports nothing of hetopt; a run's shape says which it was.
-    "export/torch/program/job.py",
-    "running/explaining.py",
     "export/shared/megatron/common.py",
     "export/hetu/launcher.py",
     "export/hetu/reading.py",
