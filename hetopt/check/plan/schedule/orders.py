@@ -220,7 +220,9 @@ def _by_clock(half: bool, p: int, q: int) -> tuple[tuple[Pass, ...], ...]:
         ran = []
         for i in range(p):
             pairs = zip(plans[i], counts[i], strict=True)
-            heads = sorted((at + 6 * m, *each, m) for (at, *each), m in pairs if m < q)
+            heads = sorted(
+                (at + 6 * m, kind, chunk, m) for (at, kind, chunk), m in pairs if m < q
+            )
             first = next((each for each in heads if each[1] == FORWARD), None)
             found = next((each for each in heads if may_run(i, each, first)), None)
             if found is not None:
