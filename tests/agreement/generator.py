@@ -146,6 +146,9 @@ def features_of(seed: int) -> Features:
         model = "plain" if alike else rng.choice(("plain", "t5", "swin"))
         clusters = min(clusters, 2)
     is_drawn = model is None
+    if rule.blocking and not is_drawn:
+        # A cluster with stages in two places would share its links.
+        relaxed = ()
     lengths = is_drawn and rule.mixes and not (simulated or relaxed)
     return Features(
         seed=seed,

@@ -24,9 +24,15 @@ if TYPE_CHECKING:
     from hetopt.results.result import Objective, Result
 
 
-def _choices(problem: Problem) -> list[tuple[float, float]]:
-    """Return price per hour and least time of every choice of nodes with a plan."""
+def _choices(problem: Problem) -> list[tuple[float, float]] | None:
+    """Return price per hour and least time of every choice of nodes with a plan.
+
+    None if a choice is slower than one that it contains: coefficients, as the memory
+    that a strategy needs, may depend on the nodes that a cluster has, and a search
+    takes those of the whole cluster.
+    """
     found = []
+    least: dict[tuple[int, ...], float] = {}
     for nodes in product(*(range(own.nodes + 1) for own in problem.clusters)):
         pairs = zip(problem.clusters, nodes, strict=True)
         clusters = tuple(replace(own, nodes=count) for own, count in pairs if count)
@@ -37,12 +43,19 @@ def _choices(problem: Problem) -> list[tuple[float, float]]:
         if best is not None:
             price = sum(own.nodes * (own.price_per_hour or 0) for own in clusters)
             found.append((price, float(best.closed_form_ns) * 1e-9))
+            least[nodes] = found[-1][1]
+    for more, fewer_nodes in product(least, repeat=2):
+        contained = all(a <= b for a, b in zip(fewer_nodes, more, strict=True))
+        if contained and least[fewer_nodes] < least[more] * (1 - 1e-9):
+            return None
     return found
 
 
 def bought(problem: Problem, table: CostTable, seed: int) -> Iterator[str]:
     """Yield what is wrong with the quickest plan within a budget, and the cheapest."""
     known, rng = _choices(problem), Random(seed)
+    if known is None:
+        return
     prices = sorted({price for price, _ in known if price}) or [1.0]
     budget = rng.choice(prices) * rng.choice((1, 1, 0.9, 1.1))
     slowest = rng.choice([time_s for _, time_s in known] or [1.0]) * 1.01

@@ -18,7 +18,7 @@ from tests.agreement.comparing import Comparison
 from tests.agreement.generator import RELAXED, features_of, make
 
 #: Instances of ``make test``, and of ``make test-slow``, in batches of so many.
-QUICK, SLOW, BATCH = 100, 2000, 10
+QUICK, SLOW, BATCH = 100, 200, 10
 BATCHES = [range(first, first + BATCH) for first in range(0, QUICK + SLOW, BATCH)]
 QUICK_BATCHES, SLOW_BATCHES = BATCHES[: QUICK // BATCH], BATCHES[QUICK // BATCH :]
 

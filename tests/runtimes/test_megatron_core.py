@@ -157,7 +157,11 @@ def test_the_model_of_a_config_is_megatron_cores(
         utils.is_layer_window_attention(window, int(skipped) if skipped else None, n)
         for n in range(1, model.layers + 1)
     ]
-    assert tuple(has_window) == own.windows(model.layers)
+    if own.sliding_window is None:
+        # Layers may differ in rotary embeddings alone.
+        assert not any(has_window)
+    else:
+        assert tuple(has_window) == own.windows(model.layers)
     if window is not None:
         ones = torch.ones
         # It asks for a GPU, which nothing here needs.
