@@ -9,7 +9,7 @@ import jsonschema
 import pytest
 
 from hetopt.cli import main
-from hetopt.problem.training.choices import SCHEDULES
+from hetopt.problem.training.choices import FOLDED, SCHEDULES
 from hetopt.report.schemas.result import RESULT
 from tests.cli.conftest import SMALL
 from tests.oracle.instances import ONE_CHUNK
@@ -51,15 +51,15 @@ def test_it_is_the_best_of_one_run_for_each(
     out = tmp_path / "plan.json"
     best = plan(problem, "--schedule", "best", out=out)
     printed = " ".join(capsys.readouterr().out.split())
-    # zb-v, interleaved with 2 and with 4 chunks, h-1f1b with two more epsilons
-    number = len(ONE_CHUNK) + 5
+    # The folded ones, interleaved with 2 and with 4 chunks, h-1f1b with two more epsilons
+    number = len(ONE_CHUNK) + len(FOLDED) + 4
     assert f": proven optimal over {number} schedules; times off by" in printed
     assert "schedule status best plan lower bound search s" in printed
     assert main(["check", problem, str(out)]) == 0
     assert main(["simulate", problem, str(out)]) == 0
     alone = [
         plan(problem, "--schedule", name, out=tmp_path / "one.json")
-        for name in (*ONE_CHUNK, "zb-v")
+        for name in (*ONE_CHUNK, *FOLDED)
     ]
     chunks = ["--schedule", "interleaved-1f1b", "--chunks", "2"]
     alone.append(plan(problem, *chunks, out=tmp_path / "one.json"))
