@@ -51,7 +51,7 @@ def test_it_is_the_best_of_one_run_for_each(
     out = tmp_path / "plan.json"
     best = plan(problem, "--schedule", "best", out=out)
     printed = " ".join(capsys.readouterr().out.split())
-    # The folded ones, interleaved with 2 and with 4 chunks, h-1f1b with two more epsilons
+    # The folded ones, interleaved-1f1b twice, h-1f1b with two more epsilons
     number = len(ONE_CHUNK) + len(FOLDED) + 4
     assert f": proven optimal over {number} schedules; times off by" in printed
     assert "schedule status best plan lower bound search s" in printed
