@@ -20,7 +20,7 @@ from hetopt.cost.build import build_table
 from hetopt.errors import InputError
 from hetopt.planning.schedule_variants import run_by, schedule_variants
 from hetopt.results.per_schedule import ScheduleBound
-from hetopt.results.result import OPTIMALITY_GAP
+from hetopt.results.settlement import OPTIMALITY_GAP
 from hetopt.solvers.race.device_time import least_times_s
 from hetopt.solvers.race.merging import value_of, with_plans
 from hetopt.solvers.refusals import ensure_keeps, ensure_plans

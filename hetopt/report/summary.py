@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from hetopt.base.words import counted
 from hetopt.report.rounding import percent, rounded
-from hetopt.results.result import OPTIMALITY_GAP
+from hetopt.results.settlement import OPTIMALITY_GAP
 from hetopt.results.spending import cost_of_time
 
 if TYPE_CHECKING:

@@ -5,15 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from hetopt.results.claims import spent_of
 from hetopt.results.money import Cost
 from hetopt.results.priced_plan import PricedPlan
-from hetopt.results.spending import Spent
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from hetopt.problem.training.principles import Relaxable
+    from hetopt.results.claims import Json
     from hetopt.results.result import Objective, Status
+    from hetopt.results.spending import Spent
 
 FRONT_SCHEMA = "hetopt-front/1"
 
@@ -61,6 +63,8 @@ class Front:
         Ascending by price, and so descending by time.
     open
         Number of choices of nodes that may still have a better plan.
+    over, claims
+        See ``Result``.
     interrupted
         Whether the user stopped the search; not part of the file.
     """
@@ -71,7 +75,8 @@ class Front:
     points: tuple[FrontPoint, ...]
     search_time_s: float
     open: int
-    spent: Spent
+    over: tuple[Json, ...]
+    claims: Json
     relaxed: tuple[Relaxable, ...] = ()
     interrupted: bool = False
 
@@ -82,9 +87,17 @@ class Front:
         return cls(
             points=tuple(map(FrontPoint.from_json, data["points"])),
             relaxed=tuple(data.get("relaxed", ())),
-            spent=Spent.from_json(data["spent"]),
+            over=tuple(data["over"]),
+            claims=data["claims"],
             **{name: data[name] for name in same},
         )
+
+    @property
+    def spent(self) -> Spent:
+        """What was found about the nodes to rent."""
+        found = spent_of(self.over, self.claims, None)
+        assert found is not None
+        return found
 
     def time_s(self, point: FrontPoint) -> float:
         """Return the time of a point by the front's objective."""
@@ -102,6 +115,7 @@ class Front:
             "search_time_s": self.search_time_s,
             "open": self.open,
             **({"relaxed": list(self.relaxed)} if self.relaxed else {}),
-            "spent": self.spent.to_json(),
+            "over": list(self.over),
+            "claims": self.claims,
             "points": [point.to_json() for point in self.points],
         }

@@ -7,14 +7,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from hetopt.base.shown import Shown
+from hetopt.results.claims import schedules_of, several_of, spent_of
 from hetopt.results.crossing import Crossing
 from hetopt.results.launch import Launch
 from hetopt.results.money import Cost
-from hetopt.results.per_schedule import ScheduleBound
 from hetopt.results.priced_plan import PricedPlan
 from hetopt.results.settlement import How, Settlement
-from hetopt.results.several import Several
-from hetopt.results.spending import Spent
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -23,11 +21,12 @@ if TYPE_CHECKING:
     from hetopt.errors import InputError
     from hetopt.problem.problem import Problem
     from hetopt.problem.training.principles import Relaxable
+    from hetopt.results.claims import Json
+    from hetopt.results.per_schedule import ScheduleBound
+    from hetopt.results.several import Several
+    from hetopt.results.spending import Spent
 
 RESULT_SCHEMA = "hetopt-result/1"
-
-#: A result is optimal if its relative gap is at most this.
-OPTIMALITY_GAP = 1e-6
 
 Status = Literal["optimal", "feasible", "infeasible", "unknown"]
 #: What is minimised: the closed form, the simulated time, the price of an iteration in
@@ -64,17 +63,15 @@ class Result(Shown):
         limit. Status, bound and gap are for plans that the launcher can run.
     cost
         Cost of the plan, if the problem has prices.
-    spent
-        Bounds of the choices of nodes, if prices decide; then there are no settlements.
-    several
-        Bounds of the divisions of the nodes, if plans may have several pipelines; then
-        there are no settlements.
+    over, claims
+        What was branched over, and what is claimed (``hetopt.results.claims``); then
+        settlements are at most those of the reported plan's problem. None if nothing
+        was branched over.
+    lower_cost
+        Valid lower bound on the cost of an iteration, if that is minimised.
     stability
         How far each coefficient may move until another plan is better, if that was
         asked for.
-    schedules
-        Bound of each schedule, if the best of all was asked for. Status, bound and gap
-        are for all that were searched; settlements are for the reported plan's.
     reason
         Why there is no plan, in one line; None only if there is one.
     interrupted
@@ -114,10 +111,10 @@ class Result(Shown):
     choice: str | None = None
     launch: Launch | None = None
     cost: Cost | None = None
-    spent: Spent | None = None
-    several: Several | None = None
+    over: tuple[Json, ...] = ()
+    claims: Json | None = None
+    lower_cost: float | None = None
     stability: tuple[Crossing, ...] | None = None
-    schedules: tuple[ScheduleBound, ...] = ()
     reason: str | None = None
     interrupted: bool = False
     journal_failure: InputError | None = None
@@ -129,6 +126,22 @@ class Result(Shown):
             open_ = self.status != "infeasible"
             reason = "stopped without a plan" if open_ else "the solver gives no reason"
             object.__setattr__(self, "reason", reason)
+
+    @property
+    def spent(self) -> Spent | None:
+        """What was found about the nodes to rent; None if prices do not decide."""
+        return spent_of(self.over, self.claims, self.lower_cost)
+
+    @property
+    def several(self) -> Several | None:
+        """What was found about pipelines side by side; None if there may be one."""
+        return several_of(self.over, self.claims)
+
+    @property
+    def schedules(self) -> tuple[ScheduleBound, ...]:
+        """What was found about each schedule; none if one was asked for."""
+        best_s = None if self.best is None else self.best.time_s(self.objective)
+        return schedules_of(self.over, self.claims, best_s)
 
     @property
     def ranks_are_proven(self) -> bool:
@@ -180,17 +193,13 @@ class Result(Shown):
             **({"relaxed": list(self.relaxed)} if self.relaxed else {}),
             **({} if self.launch is None else {"launch": self.launch.to_json()}),
             **({} if self.cost is None else {"cost": self.cost.to_json()}),
-            **({} if self.spent is None else {"spent": self.spent.to_json()}),
-            **({} if self.several is None else {"several": self.several.to_json()}),
+            **({"over": list(self.over)} if self.over else {}),
+            **({} if self.claims is None else {"claims": self.claims}),
+            **({} if self.lower_cost is None else {"lower_cost": self.lower_cost}),
             **(
                 {}
                 if self.stability is None
                 else {"stability": [each.to_json() for each in self.stability]}
-            ),
-            **(
-                {"schedules": [each.to_json() for each in self.schedules]}
-                if self.schedules
-                else {}
             ),
             "table_kinds": dict(self.table_kinds),
             "reason": self.reason,
@@ -205,8 +214,7 @@ class Result(Shown):
     def from_json(cls, data: Mapping[str, Any]) -> Result:
         """Read what ``to_json`` wrote; raises KeyError, TypeError or ValueError."""
         launch, cost = data.get("launch"), data.get("cost")
-        spent, stability = data.get("spent"), data.get("stability")
-        several = data.get("several")
+        stability = data.get("stability")
         same = (
             *("status", "objective", "solver", "lower_bound_s", "gap"),
             *("search_time_s", "tokens_per_s", "mfu", "mfu_used", "table_kinds"),
@@ -219,12 +227,12 @@ class Result(Shown):
             choice=data.get("solver_choice"),
             launch=None if launch is None else Launch(**launch),
             cost=None if cost is None else Cost.from_json(cost),
-            spent=None if spent is None else Spent.from_json(spent),
-            several=None if several is None else Several.from_json(several),
+            over=tuple(data.get("over", ())),
+            claims=data.get("claims"),
+            lower_cost=data.get("lower_cost"),
             stability=None
             if stability is None
             else tuple(map(Crossing.from_json, stability)),
-            schedules=tuple(map(ScheduleBound.from_json, data.get("schedules", ()))),
             reason=data["reason"],
             **{name: data[name] for name in same},
         )

@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+#: A result is optimal if its relative gap is at most this.
+OPTIMALITY_GAP = 1e-6
+
 How = Literal[
     "solved", "refuted-by-bound", "refuted-by-search", "infeasible", "unsettled"
 ]

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from hetopt.cost.table_file.file import table_digest
 from hetopt.results.front import Front, FrontPoint
 from hetopt.results.money import known_cost
-from hetopt.results.result import OPTIMALITY_GAP, Result
+from hetopt.results.result import Result
+from hetopt.results.settlement import OPTIMALITY_GAP
 from hetopt.results.spending import Spent, cost_of_time
 from hetopt.solvers.fleets.search import FleetSearch
 from hetopt.solvers.race.merging import with_plans

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from hetopt.results.result import OPTIMALITY_GAP
+from hetopt.results.settlement import OPTIMALITY_GAP
 from hetopt.solvers.race.outcome import devices_used, mfu
 
 if TYPE_CHECKING:

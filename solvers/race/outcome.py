@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from hetopt.check import check_plan
 from hetopt.cost.table_file.file import table_digest
 from hetopt.results.priced_plan import PricedPlan
-from hetopt.results.result import OPTIMALITY_GAP, Result
-from hetopt.results.settlement import Settlement
+from hetopt.results.result import Result
+from hetopt.results.settlement import OPTIMALITY_GAP, Settlement
 from hetopt.solvers.decisions.assembly import plan_of
 from hetopt.solvers.race.diagnosis import why_infeasible
 from hetopt.solvers.race.messages import NO_CUTOFF

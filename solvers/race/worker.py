@@ -19,7 +19,7 @@ from hetopt.formulations.restricting import restrict
 from hetopt.formulations.scale import ticks_above
 from hetopt.problem.training.pins import ClusterPins, Domain, Pins
 from hetopt.problem.training.principles import PRUNED
-from hetopt.results.result import OPTIMALITY_GAP
+from hetopt.results.settlement import OPTIMALITY_GAP
 from hetopt.solvers.bounds.bound_q import BoundTask, QBounds, explore, is_narrow, plans
 from hetopt.solvers.bounds.by_count import Survey, sharpen, survey
 from hetopt.solvers.bounds.cluster_costs import FIRST, LAST

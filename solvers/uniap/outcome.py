@@ -16,8 +16,8 @@ from hetopt.plans.plan import Pipeline, Plan, Stage
 from hetopt.pricing.units import crossing
 from hetopt.problem.training.choices import RESHARDING
 from hetopt.results.priced_plan import PricedPlan
-from hetopt.results.result import OPTIMALITY_GAP, Result
-from hetopt.results.settlement import Settlement
+from hetopt.results.result import Result
+from hetopt.results.settlement import OPTIMALITY_GAP, Settlement
 from hetopt.solvers.race.outcome import mfu
 
 if TYPE_CHECKING:

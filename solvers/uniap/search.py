@@ -18,7 +18,7 @@ from hetopt.base.interruption import check
 from hetopt.cost.table.ticks import LONGEST_NS, TICK_S
 from hetopt.formulations.uniap.choice import lower_bound_ns, price
 from hetopt.formulations.uniap.program import UniapLinear
-from hetopt.results.result import OPTIMALITY_GAP
+from hetopt.results.settlement import OPTIMALITY_GAP
 from hetopt.solvers.params import RaceParams
 from hetopt.solvers.progress import Progress
 from hetopt.solvers.uniap.engine import UniapEngine

@@ -19,7 +19,7 @@ from hetopt.check.plan.schedule.schedules import STEPS
 from hetopt.problem.training.choices import SCHEDULES
 from hetopt.problem.training.training import EPSILONS, written_epsilon
 from hetopt.results.per_schedule import ScheduleBound, ScheduleStatus
-from hetopt.results.result import OPTIMALITY_GAP
+from hetopt.results.settlement import OPTIMALITY_GAP
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -20,7 +20,7 @@ from hetopt.cost.divided import depends_on, sources_by_length
 from hetopt.errors import InputError
 from hetopt.plans.plan import MOST_PIPELINES
 from hetopt.results.certificate import PS_S
-from hetopt.results.result import OPTIMALITY_GAP
+from hetopt.results.settlement import OPTIMALITY_GAP
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Iterator, Mapping

@@ -25,8 +25,8 @@ from hetopt.check.plan.spent import Spending, bound_findings
 from hetopt.cost.table.ticks import TICK_S
 from hetopt.errors import CheckError
 from hetopt.problem.training.principles import PRUNED
-from hetopt.results.result import OPTIMALITY_GAP, RESULT_SCHEMA, Objective, Status
-from hetopt.results.settlement import How
+from hetopt.results.result import RESULT_SCHEMA, Objective, Status
+from hetopt.results.settlement import OPTIMALITY_GAP, How
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

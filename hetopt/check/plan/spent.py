@@ -31,7 +31,8 @@ from hetopt.errors import CheckError, InputError
 from hetopt.problem.training.principles import PRUNED
 from hetopt.results.certificate import PS_S
 from hetopt.results.front import FRONT_SCHEMA
-from hetopt.results.result import OPTIMALITY_GAP, Status
+from hetopt.results.result import Status
+from hetopt.results.settlement import OPTIMALITY_GAP
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -31,8 +31,8 @@ from hetopt.cost.table_file.file import table_digest
 from hetopt.errors import CheckError, DigestError, InputError
 from hetopt.problem.digest import problem_digest
 from hetopt.results.certificate import CERTIFICATE_SCHEMA, PS_S
-from hetopt.results.result import OPTIMALITY_GAP, Objective, Status
-from hetopt.results.settlement import How
+from hetopt.results.result import Objective, Status
+from hetopt.results.settlement import OPTIMALITY_GAP, How
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -14,8 +14,8 @@ from hetopt.export.registry import limits_of
 from hetopt.formulations.scale import PERIOD_SCALE
 from hetopt.results.launch import Launch
 from hetopt.results.priced_plan import PricedPlan
-from hetopt.results.result import OPTIMALITY_GAP, Result
-from hetopt.results.settlement import How, Settlement
+from hetopt.results.result import Result
+from hetopt.results.settlement import OPTIMALITY_GAP, How, Settlement
 from hetopt.solvers.race.merging import best_first
 from hetopt.solvers.race.outcome import devices_used, mfu
 

@@ -1,0 +1,140 @@
+"""The reported result of a search that branched, or its front."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from hetopt.base.words import counted
+from hetopt.results.front import Front, FrontPoint
+from hetopt.results.money import cost_of, known_cost
+from hetopt.results.result import Result
+from hetopt.results.settlement import OPTIMALITY_GAP
+from hetopt.results.spending import cost_of_time
+from hetopt.solvers.race.merging import with_plans
+from hetopt.solvers.search.branchings.fleets import Fleets
+from hetopt.solvers.search.branchings.runnable import Runnable, merged
+
+if TYPE_CHECKING:
+    from hetopt.results.result import Status
+    from hetopt.results.settlement import Settlement
+    from hetopt.solvers.search.node import Found, Node
+    from hetopt.solvers.search.search import TreeSearch
+
+
+def result_of(search: TreeSearch) -> Result:
+    """Return the result for the best plans of a search."""
+    root, request = search.root, search.request
+    best = root.best[0] if root.best else None
+    leaves = list(root.searched())
+    costs = search.measure == "cost"
+    proves = search.proves
+    table = request.table if best is None else best.space.table
+    bound, possible = root.bound, not math.isinf(root.bound)
+    last = leaves[-1].result if leaves else None
+    found = Result(
+        status="unknown" if possible else "infeasible",
+        objective="cost" if costs else search.objective,
+        solver=search.solver if last is None else last.solver,
+        best=None,
+        lower_bound_s=bound if possible and proves and not costs else None,
+        gap=None,
+        search_time_s=request.deadline.elapsed_s(),
+        settlements=_settlements(search),
+        tokens_per_s=None,
+        mfu=None,
+        mfu_used=None,
+        table_kinds=dict(zip(table.cluster_names, table.sources, strict=True)),
+        relaxed=request.params.principles.relaxed,
+        choice=None if last is None else last.choice,
+        reason=_reason(search, possible=possible),
+        interrupted=search.loop.interrupted,
+        over=search.over.to_json(),
+        claims=root.claim(),
+        problem=search.problem if best is None else best.space.problem,
+        table=table,
+    )
+    if best is None:
+        return found
+    plans = [each.priced for each in root.best]
+    found = with_plans(found, plans, table)
+    one = plans[0]
+    if search.has_prices:
+        problem = best.space.problem
+        found = replace(found, cost=cost_of(problem, one.plan, one.iteration_time_s))
+    if not costs:
+        return found
+    bound = min(bound, best.value)
+    gap = (best.value - bound) / best.value if best.value else 0.0
+    status: Status = "optimal" if gap <= OPTIMALITY_GAP else "feasible"
+    return replace(found, status=status, gap=gap, lower_cost=cost_of_time(1.0, bound))
+
+
+def front_of(search: TreeSearch) -> Front:
+    """Return the plans that no other beats in both time and price."""
+    root, request = search.root, search.request
+    assert isinstance(root, Fleets)
+    points = tuple(_point(each, search) for each in root.best)
+    open_ = root.undecided()
+    last = next((each.result for each in root.searched() if each.result), None)
+    return Front(
+        status="feasible" if open_ else "optimal" if points else "infeasible",
+        objective=search.objective,
+        solver=search.solver if last is None else last.solver,
+        points=points,
+        search_time_s=request.deadline.elapsed_s(),
+        open=open_,
+        relaxed=request.params.principles.relaxed,
+        over=search.over.to_json(),
+        claims=root.claim() or {},
+        interrupted=search.loop.interrupted,
+    )
+
+
+def _point(found: Found, search: TreeSearch) -> FrontPoint:
+    priced = found.priced
+    return FrontPoint(
+        best=priced,
+        cost=known_cost(search.problem, priced.plan, priced.iteration_time_s),
+        tokens_per_s=search.request.table.tokens / priced.iteration_time_s,
+    )
+
+
+def _settlements(search: TreeSearch) -> tuple[Settlement, ...]:
+    """Return those of the reported plan's problem, if it has all nodes."""
+    if search.over.spending is not None or search.over.pipelines > 1:
+        return ()
+    node: Node | None = search.root
+    if search.over.schedules:
+        node = search.schedule_of_best()
+    if isinstance(node, Runnable):
+        return merged(node)
+    result = getattr(node, "result", None)
+    return () if result is None else result.settlements
+
+
+def _reason(search: TreeSearch, *, possible: bool) -> str:
+    """Return why there is no plan."""
+    over = search.over
+    reasons = [each.result.reason for each in search.root.searched() if each.result]
+    if possible:
+        waits = over.spending is not None or over.pipelines > 1
+        known = None if waits else next((each for each in reasons if each), None)
+        return known or "stopped before a plan was found"
+    limits = []
+    if over.spending is not None and over.spending.budget is not None:
+        limits.append(f"costs at most {over.spending.budget:g} an hour")
+    if over.spending is not None and over.spending.min_tokens_per_s is not None:
+        limits.append(f"trains {over.spending.min_tokens_per_s:g} tokens/s or more")
+    if limits:
+        return f"no plan {' and '.join(limits)}"
+    if over.spending is not None:
+        return "no plan fits any nodes"
+    if over.pipelines > 1:
+        most = counted(over.pipelines, "pipeline")
+        return f"no plan of up to {most} fits the devices"
+    first = next((each for each in reasons if each), "no plan fits the devices")
+    if over.launcher is not None:
+        return f"nothing the launcher can run fits: {first}"
+    return first

@@ -1,0 +1,1 @@
+"""Ways to split a problem into others: fleets, schedules, divisions, spaces."""

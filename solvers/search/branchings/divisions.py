@@ -1,0 +1,287 @@
+"""Pipelines side by side (Hetu v2): a child for every division of the nodes.
+
+Let V(S, n) be the least time of a pipeline that has a share S of the nodes and takes n
+sequences. A division into R shares takes max_r V(S_r, n_r), minimised over all n_r that
+add up to the global batch. Each V is a problem of its own (``hetopt.cost.divided``); it
+is bounded by device time before it is searched. Divisions have shares in common.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hetopt.cost.device_work import least_device_seconds
+from hetopt.cost.divided import depends_on
+from hetopt.cost.sources.by_cluster import latency_sources
+from hetopt.cost.sources.remembered import RememberedSource
+from hetopt.cost.table_file.file import table_digest
+from hetopt.formulations.chain import Chain
+from hetopt.plans.plan import Plan, Share
+from hetopt.pricing.several import price_several
+from hetopt.problem.division import everything
+from hetopt.results.priced_plan import PricedPlan
+from hetopt.solvers.search.branchings.batches import least_longest
+from hetopt.solvers.search.branchings.dividing import divisions
+from hetopt.solvers.search.node import Found, Node, OneOf, best_of
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from hetopt.results.result import Objective
+    from hetopt.solvers.search.branchings.dividing import Division
+    from hetopt.solvers.search.node import Floats, Leaf, Step
+    from hetopt.solvers.search.space import Space
+
+#: Bounds in floating point are lowered by this share of themselves.
+_ROUNDING = 1e-12
+
+
+class Seat(Node):
+    """Pipelines on one share of the nodes, for 1 to B sequences.
+
+    Attributes
+    ----------
+    low, known
+        By batch, 0 to B: a lower bound on V, and the time of the best known plan; inf
+        if there is none; (B + 1,).
+    """
+
+    def __init__(self, low: Floats, make: Callable[[int], Node]) -> None:
+        super().__init__()
+        self.low = low
+        self.known = np.full(len(low), np.inf)
+        self.nodes: dict[int, Node] = {}
+        self._make = make
+
+    def node(self, batch: int) -> Node:
+        """Return the node of a pipeline with so many sequences."""
+        if batch not in self.nodes:
+            node = self.nodes[batch] = self._make(batch)
+            node.parents.append((self, batch))
+        return self.nodes[batch]
+
+    def update(self, key: Any) -> bool:
+        """See ``Node``."""
+        node = self.nodes[key]
+        before = self.low[key], self.known[key]
+        self.low[key] = max(self.low[key], node.bound)
+        self.known[key] = node.value
+        return bool(before != (self.low[key], self.known[key]))
+
+
+class Together(Node):
+    """One division of the nodes among several pipelines.
+
+    In simulated time the plan takes longer than its slowest pipeline alone, as stages
+    wait for those of others; its bound is that of the slowest.
+    """
+
+    def __init__(
+        self, space: Space, way: Division, seats: Sequence[Seat], objective: Objective
+    ) -> None:
+        super().__init__()
+        self.way, self._space, self._objective = way, space, objective
+        self._seats = tuple(seats)
+        for seat in dict.fromkeys(seats):
+            seat.parents.append((self, None))
+        self._longest = math.inf
+        self.update(None)
+
+    def update(self, key: Any) -> bool:
+        """See ``Node``."""
+        before = self.bound, self.best
+        low, _ = least_longest([seat.low for seat in self._seats])
+        self.bound = max(self.bound, low)
+        self.rest = self.bound
+        longest, batches = least_longest([seat.known for seat in self._seats])
+        if longest < self._longest:
+            self._longest = longest
+            found = self._joined(batches)
+            if found.value < self.value:
+                self.best = (found,)
+        return before != (self.bound, self.best)
+
+    def _joined(self, batches: Sequence[int]) -> Found:
+        """Return the plan of the best known pipelines with so many sequences."""
+        whole = self._space.whole
+        pipelines = tuple(
+            replace(
+                seat.node(n).best[0].priced.plan.pipeline,
+                share=Share(batch=n, nodes=dict(parts)),
+            )
+            for seat, parts, n in zip(self._seats, self.way, batches, strict=True)
+        )
+        plan = Plan(
+            schedule=whole.table.schedule,
+            warmup_epsilon=whole.table.warmup_epsilon,
+            pipelines=pipelines,
+            problem_digest=whole.table.problem_digest,
+            table_digest=table_digest(whole.table),
+        )
+        known = price_several(whole.problem, plan)
+        priced = PricedPlan(
+            plan=plan,
+            closed_form_s=known.closed_form_s,
+            iteration_time_s=known.iteration_time_s,
+        )
+        time_s = priced.time_s(self._objective)
+        return Found(value=time_s, time_s=time_s, priced=priced, space=whole)
+
+    def next(self, cutoff: float) -> Step | None:
+        """See ``Node``; the part that takes longest is searched first."""
+        limit = min(cutoff, self.value)
+        low, batches = least_longest([seat.low for seat in self._seats])
+        if low >= limit * (1 - _ROUNDING):
+            return None
+        parts = [
+            (-seat.low[n], r, seat, n)
+            for r, (seat, n) in enumerate(zip(self._seats, batches, strict=True))
+        ]
+        for _, _, seat, n in sorted(parts, key=lambda part: part[:2]):
+            found = seat.node(n).next(limit)
+            if found is not None:
+                return found
+        return self._elsewhere(limit)
+
+    def _elsewhere(self, limit: float) -> Step | None:
+        """Return a leaf if the batches of the least bound are exhausted.
+
+        They need not be exact if a search was given up. Then plans are looked for with
+        the time of the best known plan where nothing is left to search.
+        """
+        open_ = []
+        for seat in self._seats:
+            left = np.ones(len(seat.low), dtype=bool)
+            for n, node in seat.nodes.items():
+                left[n] = node.next(limit) is not None
+            open_.append(left)
+        times = [
+            np.where(left, seat.low, seat.known)
+            for seat, left in zip(self._seats, open_, strict=True)
+        ]
+        low, batches = least_longest(times)
+        if not low < limit * (1 - _ROUNDING):
+            return None
+        for seat, left, n in zip(self._seats, open_, batches, strict=True):
+            if left[n]:
+                return seat.node(n).next(limit)
+        return None
+
+    def open_leaves(self, cutoff: float) -> int:
+        """See ``Node``."""
+        return int(self.next(cutoff) is not None)
+
+    def searched(self) -> Iterator[Leaf]:
+        """See ``Node``."""
+        for seat in dict.fromkeys(self._seats):
+            for node in seat.nodes.values():
+                yield from node.searched()
+
+    def claim(self) -> dict[str, Any] | None:
+        """Return the claims of the pipelines that were searched."""
+        parts, seen = [], set()
+        for number, seat in enumerate(self._seats):
+            if id(seat) in seen:
+                continue
+            seen.add(id(seat))
+            for batch, node in sorted(seat.nodes.items()):
+                claim = node.claim()
+                if claim is not None:
+                    parts.append({"pipeline": number, "batch": batch, **claim})
+        return {"parts": parts, **best_of(self)} if parts else None
+
+
+class Divisions(OneOf):
+    """Every division of the nodes among up to so many pipelines.
+
+    In the first, one pipeline has all nodes.
+
+    Attributes
+    ----------
+    ways
+        The divisions.
+
+    Parameters
+    ----------
+    below
+        Returns the node of one pipeline's problem, with the number of plans to keep.
+    objective
+        Which time is minimised.
+    cuts
+        Whether nodes may be cut in halves.
+
+    Raises
+    ------
+    InputError
+        There are too many divisions.
+    """
+
+    by = "divisions"
+
+    def __init__(
+        self,
+        space: Space,
+        below: Callable[[Space, int], Node],
+        most: int,
+        objective: Objective,
+        *,
+        cuts: bool,
+        top: int = 1,
+    ) -> None:
+        self._space, self._below, self._objective = space, below, objective
+        problem = space.own
+        whole = tuple(everything(problem).items())
+        self.ways: list[Division] = [(whole,)]
+        # Several pipelines need one chunk per stage.
+        if problem.training.chunks == 1:
+            self.ways += divisions(problem, most, cuts=cuts)
+        self._source = RememberedSource(latency_sources(problem))
+        self._work = least_device_seconds(problem, self._source)
+        self._units = Chain.of(space.table).length
+        self._known: dict[object, Seat] = {}
+        least = [
+            least_longest([self._least_s(way, r) for r in range(len(way))])[0]
+            for way in self.ways
+        ]
+        super().__init__(np.array(least), self._child, top=top)
+
+    def _least_s(self, way: Division, number: int) -> Floats:
+        """Return the device time of a pipeline by its batch, 0 to B; (B + 1,)."""
+        own, problem = dict(way[number]), self._space.own
+        devices = np.array([sum(own.get(x.name, ())) for x in problem.clusters])
+        batch = problem.training.global_batch
+        rate = devices @ (1 / self._work)
+        n = np.arange(1, batch + 1)
+        with np.errstate(divide="ignore"):
+            least = n * self._units / rate * (1 - _ROUNDING)
+        return np.concatenate(([np.inf], least))
+
+    def _child(self, index: int) -> Node:
+        way = self.ways[index]
+        if len(way) == 1:
+            return self._below(self._space, self.top)
+        seats = [self._seat(way, number) for number in range(len(way))]
+        return Together(self._space, way, seats, self._objective)
+
+    def _seat(self, way: Division, number: int) -> Seat:
+        """Return what is known of a share, which several divisions may have."""
+        nodes = [dict(parts) for parts in way]
+        key = depends_on(self._space.own, nodes, number)
+        if key not in self._known:
+
+            def make(batch: int) -> Node:
+                part = self._space.part(nodes, number, batch, self._source)
+                return self._below(part, 1)
+
+            self._known[key] = Seat(self._least_s(way, number), make)
+        return self._known[key]
+
+    def edit(self, index: int) -> Any:
+        """Return, for each pipeline and cluster, the devices of each node."""
+        return [
+            {name: list(sizes) for name, sizes in parts} for parts in self.ways[index]
+        ]

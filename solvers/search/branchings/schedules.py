@@ -1,0 +1,234 @@
+"""The best of all schedules: a child for each, with its chunks or its epsilon.
+
+The problem's own schedule comes first: of equally good plans the first is reported.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hetopt.cost.chunks import placed_units
+from hetopt.errors import InputError
+from hetopt.problem.training.choices import ADAPTIVE, INTERLEAVED, SCHEDULES
+from hetopt.problem.training.training import EPSILONS
+from hetopt.results.per_schedule import BEST, USUAL_CHUNKS
+from hetopt.solvers.race.device_time import least_times_s
+from hetopt.solvers.search.node import OneOf
+from hetopt.solvers.search.space import Space
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+
+    from hetopt.problem.problem import Problem
+    from hetopt.problem.training.choices import ScheduleName
+    from hetopt.solvers.search.node import Node
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScheduleVariant:
+    """A schedule with its chunks and epsilon, to replace those of a problem."""
+
+    schedule: ScheduleName
+    chunks: int = 1
+    warmup_epsilon: float | None = None
+
+    def of(self, problem: Problem) -> Problem:
+        """Return the problem with this schedule."""
+        return problem.under(self.schedule, self.chunks, self.warmup_epsilon)
+
+
+def schedule_variants(
+    problem: Problem, chunks: Iterable[int] = USUAL_CHUNKS
+) -> tuple[ScheduleVariant, ...]:
+    """Return every schedule that prescribes its warm-ups, the problem's own first.
+
+    One whose warm-ups depend on times is tried with each usual epsilon, unless the
+    problem chooses one.
+
+    Parameters
+    ----------
+    chunks
+        Numbers of chunks to try for a schedule with several; each at least 2.
+    """
+    training = problem.training
+    tried = list(chunks)
+    if training.schedule == INTERLEAVED and training.chunks not in tried:
+        tried = [training.chunks, *tried]
+    several = [ScheduleVariant(schedule=INTERLEAVED, chunks=v) for v in tried]
+    chosen = training.warmup_epsilon
+    epsilons = EPSILONS if chosen is None else (chosen,)
+    one = [
+        ScheduleVariant(schedule=name, warmup_epsilon=epsilon)
+        for name in SCHEDULES
+        if name != INTERLEAVED
+        for epsilon in (epsilons if name == ADAPTIVE else (None,))
+    ]
+    own = ScheduleVariant(
+        schedule=training.schedule,
+        chunks=training.chunks,
+        warmup_epsilon=training.epsilon,
+    )
+    return tuple(sorted([*one, *several], key=lambda variant: variant != own))
+
+
+def chunks_to_try(asked: Iterable[int] | None, *, field: str) -> tuple[int, ...]:
+    """Return the numbers of chunks to try for a schedule with several.
+
+    A 1 is left out: all other schedules have it, and they are searched anyway.
+
+    Parameters
+    ----------
+    asked
+        Numbers that the user gives; None: the usual ones.
+    field
+        Option that gives them.
+
+    Raises
+    ------
+    InputError
+        There is no number above 1.
+    """
+    chunks = tuple(v for v in asked or USUAL_CHUNKS if v > 1)
+    if not chunks:
+        msg = "is 1, which all other schedules have: name 2 or more, or leave it out"
+        raise InputError(msg, field=field)
+    return chunks
+
+
+def run_by(
+    variants: Iterable[ScheduleVariant],
+    launcher: str,
+    schedules: Collection[ScheduleName],
+) -> tuple[ScheduleVariant, ...]:
+    """Return the variants that a launcher can run, which has these schedules.
+
+    Raises
+    ------
+    InputError
+        It can run none of them.
+    """
+    tried = tuple(variants)
+    able = tuple(each for each in tried if each.schedule in schedules)
+    if not able:
+        names = ", ".join(dict.fromkeys(each.schedule for each in tried))
+        msg = f"is {BEST}, but {launcher} runs none of {names}: use another launcher"
+        raise InputError(msg, field="schedule")
+    return able
+
+
+def under_any(problem: Problem, variants: Iterable[ScheduleVariant]) -> Problem:
+    """Return a problem under the first schedule that can divide its model.
+
+    Raises
+    ------
+    InputError
+        None can; it says why the first cannot.
+    """
+    errors = []
+    for variant in variants:
+        try:
+            placed_units(problem.model, variant.schedule, variant.chunks)
+            return variant.of(problem)
+        except InputError as error:
+            errors.append(error)
+    raise errors[0]
+
+
+class Schedules(OneOf):
+    """Every schedule under which a problem can be planned.
+
+    Attributes
+    ----------
+    variants
+        The schedules that are children, in their order.
+    passed_over
+        Those that the problem cannot have, or the launcher does not run, with the
+        reason.
+
+    Parameters
+    ----------
+    below
+        Returns the node of a problem under one schedule.
+    known
+        Problems under each schedule with all nodes, shared by all nodes of this kind.
+
+    Raises
+    ------
+    InputError
+        The problem can have none of them; it says why it cannot have the first.
+    """
+
+    by = "schedules"
+
+    def __init__(
+        self,
+        space: Space,
+        below: Callable[[Space], Node],
+        variants: Sequence[ScheduleVariant],
+        known: Mapping[ScheduleVariant, Space],
+        passed_over: Mapping[ScheduleVariant, str],
+        *,
+        top: int = 1,
+    ) -> None:
+        self.variants = tuple(each for each in variants if each in known)
+        self.passed_over = passed_over
+        self._space, self._below, self._known = space, below, known
+        table = space.table
+        least_s = float(least_times_s(table, np.array([table.cluster_devices]))[0])
+        # If this schedule has no strategy, another one may.
+        least_s = least_s if np.isfinite(least_s) else 0.0
+        least = np.full(len(self.variants), least_s)
+        super().__init__(least, self._child, top=top)
+
+    def _child(self, index: int) -> Node:
+        own = self._known[self.variants[index]]
+        nodes = self._space.nodes
+        return self._below(own if nodes is None else own.rented(nodes))
+
+    def edit(self, index: int) -> Any:
+        """Return the schedule with its chunks and epsilon."""
+        return asdict(self.variants[index])
+
+    def claim(self) -> dict[str, Any] | None:
+        """Return the claims, and the schedules that were passed over."""
+        passed = [
+            {"at": asdict(variant), "passed_over": why}
+            for variant, why in self.passed_over.items()
+        ]
+        claims = super().claim()
+        assert claims is not None
+        return {**claims, "children": [*claims["children"], *passed]}
+
+
+def spaces_of(
+    space: Space, variants: Iterable[ScheduleVariant]
+) -> tuple[dict[ScheduleVariant, Space], dict[ScheduleVariant, str]]:
+    """Return a problem under each schedule, and why it cannot have the others.
+
+    Raises
+    ------
+    InputError
+        It can have none of them; it says why it cannot have the first.
+    """
+    known: dict[ScheduleVariant, Space] = {}
+    errors: dict[ScheduleVariant, InputError] = {}
+    for variant in variants:
+        try:
+            placed_units(space.problem.model, variant.schedule, variant.chunks)
+            problem = variant.of(space.problem)
+        except InputError as error:
+            errors[variant] = error
+            continue
+        known[variant] = space if problem == space.problem else Space.built(problem)
+    if not known:
+        raise next(iter(errors.values()))
+    return known, {variant: _reason(error) for variant, error in errors.items()}
+
+
+def _reason(error: InputError) -> str:
+    """Return why a problem cannot have a schedule, with the field."""
+    is_option = error.field is None or error.field.startswith("--")
+    return error.message if is_option else f"{error.field}: {error.message}"

@@ -1,0 +1,102 @@
+"""Search the leaf on which the root's bound rests, again and again.
+
+Under a time limit a leaf gets a slice of the time that is left, by the number of leaves
+that are open; if that was too short, it gets twice as much the next time its bound is
+the least. A leaf whose search ends by itself is settled.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+from hetopt.base.deadline import Deadline
+from hetopt.base.interruption import requested
+from hetopt.errors import InputError
+from hetopt.solvers.search.node import spread
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hetopt.solvers.search.node import Leaf, Node, Step
+
+#: Shortest slice; seconds that a search gets even if the time is up.
+_SLICE_S, _LEAST_S = 1.0, 0.01
+#: Seconds after the time limit in which a first plan is still looked for.
+_GRACE_S = 1.0
+
+
+class Loop:
+    """One search of a tree.
+
+    Attributes
+    ----------
+    searches
+        Number of searches of leaves.
+    interrupted
+        Whether the user stopped it.
+
+    Parameters
+    ----------
+    told
+        Called after every search, with the leaf; before the first, with None.
+    """
+
+    def __init__(
+        self, root: Node, deadline: Deadline, told: Callable[[Leaf | None], None]
+    ) -> None:
+        self.searches, self.interrupted = 0, False
+        self._root, self._deadline, self._told = root, deadline, told
+        self._errors: list[InputError] = []
+
+    def run(self) -> None:
+        """Search until nothing is open, the time is up or the user interrupts.
+
+        Raises
+        ------
+        InputError
+            The solver cannot search any leaf; it says why not the first.
+        """
+        self._told(None)
+        while not self.interrupted and not self._is_late():
+            step = self._root.next(math.inf)
+            if step is None:
+                break
+            self._search(step)
+        if not self.searches and self._errors:
+            raise self._errors[0]
+
+    def _search(self, step: Step) -> None:
+        leaf, over = step.leaf, self._deadline.is_over()
+        deadline = Deadline.after(0.0) if step.quick else self._slice(leaf)
+        try:
+            leaf.advance(step.cutoff, deadline, quick=step.quick)
+        except InputError as error:
+            leaf.give_up(error)
+            self._errors.append(error)
+            return
+        self.searches += 1
+        assert leaf.result is not None
+        self.interrupted = leaf.result.interrupted or requested() is not None
+        if over:
+            # It had its first plan; without one, other leaves are looked at.
+            leaf.leave()
+        spread(leaf)
+        self._told(leaf)
+
+    def _is_late(self) -> bool:
+        """Whether the time is up; a first plan is looked for a little longer."""
+        left_s = self._deadline.left_s()
+        if left_s is None or not self.searches:
+            return False
+        return left_s <= (0.0 if self._root.best else -_GRACE_S)
+
+    def _slice(self, leaf: Leaf) -> Deadline:
+        """Return how long a leaf may be searched."""
+        left_s = self._deadline.left_s()
+        if leaf is self._root or left_s is None:
+            return self._deadline
+        open_ = self._root.open_leaves(math.inf)
+        share_s = left_s if open_ <= 1 else left_s / 2 / open_
+        slice_s = max(_SLICE_S, 2 * leaf.slice_s, share_s)
+        return self._deadline.within(slice_s, least_s=_LEAST_S)

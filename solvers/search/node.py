@@ -1,0 +1,449 @@
+"""Nodes of the tree: a problem to search, and problems whose plans are alternatives.
+
+A node has a *bound*, which no plan below it beats and which never falls, and its best
+plans. ``rest`` says how far it is searched: every plan below ``rest`` that is not among
+the best ones is no better than the last of these. Cutoffs come from above: only plans
+below the cutoff are of interest. ``next`` walks down to the open leaf on which the
+bound rests; a leaf that was searched passes what it found up to all its parents.
+
+What is compared is the *value* of a plan: the time that is minimised, or what an
+iteration costs.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from hetopt.base.deadline import Deadline
+    from hetopt.errors import InputError
+    from hetopt.results.priced_plan import PricedPlan
+    from hetopt.results.result import Result
+    from hetopt.solvers.search.space import Space
+
+    Floats = NDArray[np.float64]
+    Bools = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """A plan with its value.
+
+    Attributes
+    ----------
+    value
+        What is minimised: ``time_s``, or the cost of an iteration.
+    time_s
+        The time that is minimised, or that the cost is of.
+    priced
+        The plan, of the problem that ``space`` reports plans for.
+    space
+        Where it was found.
+    """
+
+    value: float
+    time_s: float
+    priced: PricedPlan
+    space: Space
+
+    @property
+    def shape(self) -> object:
+        """A key that is the same for plans that differ in their units only."""
+        plan = self.priced.plan
+        pipelines = tuple(
+            (
+                each.microbatches,
+                None
+                if each.share is None
+                else (each.share.batch, tuple(sorted(each.share.nodes.items()))),
+                tuple((stage.cluster, stage.strategy) for stage in each.stages),
+            )
+            for each in plan.pipelines
+        )
+        return plan.schedule, plan.chunks, plan.warmup_epsilon, pipelines
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A leaf to search next.
+
+    Attributes
+    ----------
+    cutoff
+        Only plans below it are of interest.
+    quick
+        Whether only the first plan is wanted, one of a single strategy.
+    """
+
+    leaf: Leaf
+    cutoff: float
+    quick: bool = False
+
+
+class Node:
+    """A problem of the tree.
+
+    Attributes
+    ----------
+    parents
+        Nodes that have this one among their children, with its key there.
+    bound, rest, best
+        See the module; ``best`` is ascending by value.
+    """
+
+    def __init__(self, least: float = 0.0) -> None:
+        self.parents: list[tuple[Node, Any]] = []
+        self.bound = self.rest = least
+        self.best: tuple[Found, ...] = ()
+
+    @property
+    def value(self) -> float:
+        """The value of the best plan; inf if none is known."""
+        return self.best[0].value if self.best else math.inf
+
+    def next(self, cutoff: float) -> Step | None:
+        """Return the open leaf that the bound rests on.
+
+        None: no plan below the cutoff is left to be found.
+        """
+        raise NotImplementedError
+
+    def update(self, key: Any) -> bool:
+        """Take what a child has found; return whether anything became known."""
+        raise NotImplementedError
+
+    def open_leaves(self, cutoff: float) -> int:
+        """Return about how many leaves may have a plan below the cutoff."""
+        raise NotImplementedError
+
+    def searched(self) -> Iterator[Leaf]:
+        """Yield the leaves below that were searched, each once."""
+        raise NotImplementedError
+
+    def claim(self) -> dict[str, Any] | None:
+        """Return what is claimed, as plain JSON data; None: nothing but the obvious."""
+        raise NotImplementedError
+
+
+def spread(node: Node) -> None:
+    """Tell all parents of a node, and theirs, what it has found."""
+    for parent, key in node.parents:
+        if parent.update(key):
+            spread(parent)
+
+
+def claimed(node: Node) -> dict[str, Any]:
+    """Return the bound of a node and the time of its best plan as plain JSON data."""
+    claim: dict[str, Any] = {"bound_s": None if math.isinf(node.bound) else node.bound}
+    return {**claim, **best_of(node)}
+
+
+def best_of(node: Node) -> dict[str, Any]:
+    """Return the time of the best plan of a node as plain JSON data."""
+    return {"best_s": node.best[0].time_s} if node.best else {}
+
+
+class Leaf(Node):
+    """One problem that a solver searches.
+
+    Attributes
+    ----------
+    space
+        The problem.
+    least
+        The bound that it had from the start.
+    result
+        The result of its last search; None before.
+    failure
+        Why the solver cannot search it.
+    slice_s
+        Seconds that its last search had.
+    """
+
+    def __init__(
+        self,
+        space: Space,
+        solve: Callable[[Leaf, float, Deadline], Result],
+        least: float,
+        *,
+        top: int,
+        proves: bool,
+    ) -> None:
+        super().__init__(least)
+        self.least = least
+        self.space, self._solve = space, solve
+        self.top, self._proves = top, proves
+        self.result: Result | None = None
+        self.failure: InputError | None = None
+        self.slice_s = 0.0
+        #: Whether its last search was for a first plan only.
+        self.was_quick = False
+        #: What a race keeps, to go on from where it stopped.
+        self.memory: dict[str, Any] = {}
+        # The largest cutoff of a search that ended by itself.
+        self._tried = -math.inf
+
+    def next(self, cutoff: float) -> Step | None:
+        """See ``Node``; a search that ended is repeated only for a larger cutoff."""
+        if self.rest >= cutoff or self._tried >= cutoff:
+            return None
+        return Step(self, cutoff)
+
+    def open_leaves(self, cutoff: float) -> int:
+        """See ``Node``."""
+        return int(self.next(cutoff) is not None)
+
+    def searched(self) -> Iterator[Leaf]:
+        """See ``Node``."""
+        if self.result is not None:
+            yield self
+
+    @property
+    def ended(self) -> bool:
+        """Whether it need not be searched again for the same cutoff."""
+        return self._tried > -math.inf
+
+    def give_up(self, error: InputError) -> None:
+        """Leave the problem to its bound: the solver cannot search it."""
+        self.failure = error
+        self.leave()
+
+    def leave(self) -> None:
+        """Leave the problem to its bound; it is not searched again."""
+        self._tried = math.inf
+
+    def advance(
+        self, cutoff: float, deadline: Deadline, *, quick: bool = False
+    ) -> None:
+        """Search for plans below the cutoff until the deadline.
+
+        Parameters
+        ----------
+        quick
+            Whether it is over from the start: only a first plan is looked for.
+
+        Raises
+        ------
+        InputError
+            The solver cannot search this problem.
+        """
+        limit_s, self.was_quick = deadline.limit_s, quick
+        if not quick:
+            self.slice_s = math.inf if limit_s is None else limit_s
+        result = self._solve(self, cutoff, deadline)
+        plans = () if result.best is None else (result.best, *result.alternatives)
+        new = tuple(
+            Found(
+                value=each.time_s(result.objective),
+                time_s=each.time_s(result.objective),
+                priced=self.space.reported(each),
+                space=self.space,
+            )
+            for each in plans
+        )
+        known = {each.shape for each in new}
+        kept = [each for each in self.best if each.shape not in known]
+        both = sorted([*new, *kept], key=lambda each: each.value)
+        self.best = tuple(both[: self.top])
+        settled = self._proves and "unsettled" not in result.settled
+        self.bound = max(self.bound, self._bound_of(result, cutoff, settled=settled))
+        self.result = result
+        if settled or not self._proves or limit_s is None:
+            self._tried = cutoff
+        self.rest = max(self.rest, self.bound)
+        if settled:
+            full = len(self.best) >= self.top
+            last = min(cutoff, self.best[-1].value) if full else cutoff
+            self.rest = max(self.rest, last)
+
+    def _bound_of(self, result: Result, cutoff: float, *, settled: bool) -> float:
+        if result.status == "infeasible":
+            return math.inf
+        if result.best is None and settled:
+            # A plan within the cutoff would have been found.
+            return math.nextafter(cutoff, math.inf)
+        return result.lower_bound_s or 0.0
+
+    def claim(self) -> dict[str, Any] | None:
+        """Return the bound in seconds; None: there is no plan."""
+        return None if self.result is None else claimed(self)
+
+
+@dataclass(slots=True)
+class _Known:
+    """What a node of alternatives knows of its children, as arrays; N children."""
+
+    bound: Floats
+    rest: Floats
+    tried: Floats
+    nodes: dict[int, Node] = field(default_factory=dict)
+
+
+class OneOf(Node):
+    """Alternatives: every plan of this problem is a plan of one of its children.
+
+    Children are made when they are first looked at; before, they have a cheap bound.
+
+    Parameters
+    ----------
+    least
+        Cheap bounds of the children's values; shape (N,).
+    make
+        Returns a child.
+    top
+        How many best plans to keep.
+    """
+
+    #: What the children differ in, as it is called in claims.
+    by = ""
+
+    def __init__(
+        self, least: Floats, make: Callable[[int], Node], *, top: int = 1
+    ) -> None:
+        super().__init__(float(least.min(initial=np.inf)))
+        self.top = top
+        self._make = make
+        self.known = _Known(
+            bound=least.copy(),
+            rest=least.copy(),
+            tried=np.full(len(least), -np.inf),
+        )
+        self._plans: dict[object, Found] = {}
+
+    # ------------------------------------------------------- of the branchings
+
+    @property
+    def count(self) -> int:
+        """Number of children."""
+        return len(self.known.bound)
+
+    def edit(self, index: int) -> Any:
+        """Return what makes a child, as plain JSON data."""
+        raise NotImplementedError
+
+    def inside(self, index: int) -> Bools | None:
+        """Return which children's plans are all plans of a child; None: its own."""
+        return None
+
+    def cutoffs(self, cutoff: float) -> Floats:
+        """Return the cutoff of every child, in its own value; shape (N,)."""
+        return np.full(len(self.known.rest), cutoff)
+
+    def first(self, open_: NDArray[np.int64]) -> int:
+        """Return the one of the open children to look at first."""
+        return int(open_[self.known.rest[open_].argmin()])
+
+    def taken(self, index: int, found: Found) -> Found | None:
+        """Return a plan of a child as one of this node; None if it is none."""
+        return found
+
+    def least(self, known: Floats) -> float:
+        """Return the least of the children's bounds, in the value of this node."""
+        return float(known.min(initial=np.inf))
+
+    # ------------------------------------------------------------------- nodes
+
+    @property
+    def last(self) -> float:
+        """The value that a plan has to beat to be among the best."""
+        return self.best[-1].value if len(self.best) >= self.top else math.inf
+
+    def child(self, index: int) -> Node:
+        """Return a child, made if it is not yet there."""
+        nodes = self.known.nodes
+        if index not in nodes:
+            node = nodes[index] = self._make(index)
+            node.parents.append((self, index))
+            self._take(index)
+        return nodes[index]
+
+    def next(self, cutoff: float) -> Step | None:
+        """See ``Node``."""
+        while True:
+            limits = self.cutoffs(min(cutoff, self.last))
+            open_ = np.flatnonzero(self._open(limits))
+            if not len(open_):
+                return None
+            index = self.first(open_)
+            if index not in self.known.nodes:
+                # Its own bound may be above the cheap one.
+                self.child(index)
+                continue
+            limit = float(limits[index])
+            found = self.child(index).next(limit)
+            if found is not None:
+                return found
+            self.known.tried[index] = limit
+
+    def _open(self, limits: Floats) -> Bools:
+        open_: Bools = (self.known.rest < limits) & (self.known.tried < limits)
+        return open_
+
+    def open_leaves(self, cutoff: float) -> int:
+        """See ``Node``."""
+        limits = self.cutoffs(min(cutoff, self.last))
+        open_ = self._open(limits)
+        made = list(self.known.nodes)
+        count = int(open_.sum()) - int(open_[made].sum())
+        return count + sum(
+            self.known.nodes[index].open_leaves(float(limits[index]))
+            for index in made
+            if open_[index]
+        )
+
+    def searched(self) -> Iterator[Leaf]:
+        """See ``Node``."""
+        for node in self.known.nodes.values():
+            yield from node.searched()
+
+    def update(self, key: Any) -> bool:
+        """See ``Node``."""
+        before = self.bound, self.rest, self.best
+        self._take(key)
+        return before != (self.bound, self.rest, self.best)
+
+    def _take(self, index: int) -> None:
+        node, known = self.known.nodes[index], self.known
+        for low, new in ((known.bound, node.bound), (known.rest, node.rest)):
+            inside = self.inside(index)
+            if inside is None:
+                low[index] = max(low[index], new)
+            else:
+                low[inside] = np.maximum(low[inside], new)
+        for each in node.best:
+            own = self.taken(index, each)
+            if own is None:
+                continue
+            kept = self._plans.get(own.shape)
+            if kept is None or own.value < kept.value:
+                self._plans[own.shape] = own
+        ranked = sorted(self._plans.values(), key=lambda each: each.value)
+        self.best = self.ranked(ranked)
+        self.bound = max(self.bound, self.least(known.bound))
+        self.rest = max(self.rest, self.least(known.rest))
+
+    def ranked(self, plans: Sequence[Found]) -> tuple[Found, ...]:
+        """Return the plans to keep, of all, which ascend by value."""
+        return tuple(plans[: self.top])
+
+    def claim(self) -> dict[str, Any] | None:
+        """Return the claims of the children that have any."""
+        listed = []
+        for index in sorted(self.known.nodes):
+            claim = self.known.nodes[index].claim()
+            if claim is not None:
+                listed.append({"at": self.edit(index), **claim})
+        return {
+            "by": self.by,
+            "of": self.count,
+            "children": listed,
+            **best_of(self),
+        }

@@ -1,0 +1,338 @@
+"""One search over everything that is asked: a tree of problems, and its leaves' solver.
+
+From the root down a search branches over the nodes to rent, the schedule, the division
+into pipelines, and last over spaces of plans that a launcher can run. What is not asked
+is left out; with nothing left the tree is one leaf.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from hetopt.results.result import Result
+from hetopt.solvers.progress import Progress
+from hetopt.solvers.registry import solver as solver_of
+from hetopt.solvers.search.answer import front_of, result_of
+from hetopt.solvers.search.branchings.divisions import Divisions
+from hetopt.solvers.search.branchings.fleets import Fleets
+from hetopt.solvers.search.branchings.runnable import Runnable
+from hetopt.solvers.search.branchings.schedules import Schedules, spaces_of
+from hetopt.solvers.search.loop import Loop
+from hetopt.solvers.search.node import Leaf, Node
+from hetopt.solvers.search.space import Space
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from hetopt.base.deadline import Deadline
+    from hetopt.cost.table.table import CostTable
+    from hetopt.problem.problem import Problem
+    from hetopt.results.claims import Json
+    from hetopt.results.front import Front
+    from hetopt.results.result import Objective
+    from hetopt.results.spending import Spending
+    from hetopt.solvers.request import Request, Solve
+    from hetopt.solvers.search.branchings.fleets import Measure
+    from hetopt.solvers.search.branchings.runnable import Split
+    from hetopt.solvers.search.branchings.schedules import ScheduleVariant
+
+#: Shortest searches for which workers are started.
+_WORKERS_S = 5.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launchable:
+    """Which plans a launcher can run.
+
+    Attributes
+    ----------
+    name
+        The launcher.
+    permitted
+        Returns tables of a problem that together hold all plans that it can run.
+    split
+        See ``Runnable``.
+    passed_over
+        Returns why it does not run a schedule; None: it does.
+    pipelines
+        Most pipelines of a plan that it can run.
+    """
+
+    name: str
+    permitted: Callable[[Problem, CostTable], Sequence[CostTable]]
+    split: Split
+    passed_over: Callable[[ScheduleVariant], str | None]
+    pipelines: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Over:
+    """What a search branches over; nothing by default.
+
+    Attributes
+    ----------
+    spending, measure
+        Limits by which nodes are chosen, and what is minimised; None: all nodes.
+    schedules
+        Schedules to choose from, in the order in which ties are broken.
+    pipelines
+        Most pipelines side by side.
+    launcher
+        The launcher that has to run the plan.
+    """
+
+    spending: Spending | None = None
+    measure: Measure = "time"
+    schedules: tuple[ScheduleVariant, ...] = ()
+    pipelines: int = 1
+    launcher: Launchable | None = None
+
+    @property
+    def branches(self) -> bool:
+        """Whether there is more than one problem to search."""
+        one = self.spending is None and not self.schedules and self.pipelines == 1
+        return not one or self.launcher is not None
+
+    def to_json(self) -> tuple[Json, ...]:
+        """Return the branchings as plain JSON data (``hetopt.results.claims``)."""
+        found: list[Json] = []
+        if self.spending is not None:
+            fleets = {"measure": self.measure, **self.spending.to_json()}
+            found.append({"fleets": fleets})
+        if self.schedules:
+            found.append({"schedules": [asdict(each) for each in self.schedules]})
+        if self.pipelines > 1:
+            found.append({"divisions": {"most": self.pipelines}})
+        if self.launcher is not None:
+            found.append({"launcher": self.launcher.name})
+        return tuple(found)
+
+
+class TreeSearch:
+    """Searches the tree of what is asked.
+
+    Attributes
+    ----------
+    request
+        The request for the whole problem; its deadline is for all searches together.
+    root, loop
+        The tree, and its search.
+
+    Parameters
+    ----------
+    solve
+        Minimises a time of one problem.
+    solver
+        Name of its solver.
+    objective
+        The time that it minimises.
+
+    Raises
+    ------
+    InputError
+        What is asked is not possible for this problem.
+    """
+
+    def __init__(
+        self,
+        request: Request,
+        solve: Solve,
+        over: Over,
+        *,
+        solver: str,
+        objective: Objective,
+    ) -> None:
+        self.request, self.over = request, over
+        self.solver, self.objective = solver, objective
+        self.proves = solver_of(solver).proves
+        self._solve = solve
+        self._space = Space.of(request.problem, request.table)
+        self._made = 0
+        if over.schedules:
+            self._schedules, self._passed_over = self._variants()
+        self.root = self._fleets()
+        self.loop = Loop(self.root, request.deadline, self._tell)
+
+    def run(self) -> Result:
+        """Search, and return the result; it is not checked yet.
+
+        Raises
+        ------
+        InputError
+            The solver cannot do what is asked.
+        """
+        self.loop.run()
+        if isinstance(self.root, Leaf) and self.root.result is not None:
+            return self.root.result
+        return result_of(self)
+
+    def front(self) -> Front:
+        """Search for the front of time and price, and return it."""
+        self.loop.run()
+        return front_of(self)
+
+    @property
+    def measure(self) -> Measure:
+        """What is minimised."""
+        return self.over.measure
+
+    @property
+    def problem(self) -> Problem:
+        """The whole problem."""
+        return self.request.problem
+
+    @property
+    def has_prices(self) -> bool:
+        """Whether a result states what its plan costs."""
+        return self.problem.training.lengths is None
+
+    def schedule_of_best(self) -> Node | None:
+        """Return the node of the best plan's schedule; without a plan, of the first."""
+        root = self.root
+        if not isinstance(root, Schedules):
+            return None
+        nodes = [root.known.nodes[index] for index in sorted(root.known.nodes)]
+        return min(nodes, key=lambda node: node.value, default=None)
+
+    # --------------------------------------------------------------- the nodes
+
+    def _variants(
+        self,
+    ) -> tuple[dict[ScheduleVariant, Space], dict[ScheduleVariant, str]]:
+        """Return problems under each schedule, and why others are passed over."""
+        launcher, passed = self.over.launcher, {}
+        if launcher is not None:
+            for each in self.over.schedules:
+                why = launcher.passed_over(each)
+                if why is not None:
+                    passed[each] = why
+        able = [each for each in self.over.schedules if each not in passed]
+        known, others = spaces_of(self._space, able)
+        return known, {**passed, **others}
+
+    def _fleets(self) -> Node:
+        over = self.over
+        if over.spending is None:
+            return self._scheduled(self._space)
+        return Fleets(
+            self._space,
+            self._scheduled,
+            over.spending,
+            over.measure,
+            top=self.request.params.top,
+            divided=over.pipelines > 1,
+        )
+
+    def _scheduled(self, space: Space) -> Node:
+        if not self.over.schedules:
+            return self._divided(space)
+        return Schedules(
+            space,
+            self._divided,
+            self.over.schedules,
+            self._schedules,
+            self._passed_over,
+            top=self.request.params.top,
+        )
+
+    def _divided(self, space: Space) -> Node:
+        top, over = self.request.params.top, self.over
+        most = over.pipelines
+        if over.launcher is not None:
+            most = min(most, over.launcher.pipelines)
+        if over.pipelines == 1:
+            return self._one(space, top)
+        return Divisions(
+            space,
+            self._one,
+            most,
+            self.objective,
+            cuts=self.request.params.principles.sharing == "one",
+            top=top,
+        )
+
+    def _one(self, space: Space, top: int) -> Node:
+        """Return the node of one pipeline."""
+        launcher = self.over.launcher
+        if launcher is None:
+            return self._leaf(space, 0.0, top)
+        tables = launcher.permitted(space.problem, space.table)
+        return Runnable(
+            space,
+            lambda own, least: self._leaf(own, least, top),
+            launcher.split,
+            top=top,
+            parts=[space.narrowed(space.problem, table) for table in tables],
+            quick=self.request.deadline.limit_s is not None,
+        )
+
+    def _leaf(self, space: Space, least: float, top: int) -> Leaf:
+        self._made += 1
+        return Leaf(space, self._searched, least, top=top, proves=self.proves)
+
+    # ---------------------------------------------------------------- a search
+
+    def _searched(self, leaf: Leaf, cutoff: float, deadline: Deadline) -> Result:
+        """Return the result of a search of a leaf."""
+        request, space = self.request, leaf.space
+        params: Any = request.params
+        if leaf is not self.root:
+            short = deadline.limit_s is not None and deadline.limit_s < _WORKERS_S
+            params = replace(
+                params,
+                top=leaf.top,
+                jobs=0 if short and params.executor == "process" else params.jobs,
+                on_progress=self._told_by_leaf if params.on_progress else None,
+            )
+        return self._solve(
+            replace(
+                request,
+                problem=space.problem,
+                table=space.table,
+                params=params,
+                deadline=deadline,
+                cutoff_s=self._within(cutoff),
+            )
+        )
+
+    def _within(self, cutoff: float) -> float | None:
+        known = [cutoff]
+        if self.request.cutoff_s is not None:
+            known.append(self.request.cutoff_s)
+        return None if math.isinf(min(known)) else min(known)
+
+    def _told_by_leaf(self, progress: Progress) -> None:
+        """Report what a running search has found."""
+        incumbent = progress.incumbent_s
+        if self.over.measure != "time" or self.over.pipelines > 1:
+            incumbent = None
+        self._report(incumbent)
+
+    def _tell(self, leaf: Leaf | None) -> None:
+        """Report what is known after a search; a single leaf reports by itself."""
+        if leaf is not self.root:
+            self._report(None)
+
+    def _report(self, incumbent_s: float | None) -> None:
+        told, root = self.request.params.on_progress, self.root
+        if told is None or isinstance(root, Leaf):
+            return
+        known = [each for each in (incumbent_s,) if each is not None]
+        if root.best:
+            known.append(root.best[0].time_s)
+        best_s, bound_s, gap = min(known, default=None), None, None
+        if self.over.measure == "time" and best_s is not None:
+            bound_s = min(root.bound, best_s)
+            gap = (best_s - bound_s) / best_s
+        told(
+            Progress(
+                elapsed_s=self.request.deadline.elapsed_s(),
+                incumbent_s=best_s,
+                bound_s=bound_s,
+                gap=gap,
+                settled=sum(1 for each in root.searched() if each.ended),
+                programs=self._made + root.open_leaves(math.inf),
+            )
+        )

@@ -1,0 +1,188 @@
+"""One problem of the tree, with its table and how its plans are reported.
+
+A problem is edited in three ways. It gets another schedule; it keeps some nodes, as the
+fleet that is rented; or it becomes the problem of one of several pipelines. Plans on
+some of the nodes are plans of the problem with all of them, and are reported as such.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hetopt.cost.build import build_table
+from hetopt.cost.divided import part
+from hetopt.cost.table_file.file import table_digest
+from hetopt.problem.cluster.packing import packed
+from hetopt.problem.digest import problem_digest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+    from hetopt.cost.sources.source import LatencySource
+    from hetopt.cost.table.cluster import ClusterTable
+    from hetopt.cost.table.table import CostTable
+    from hetopt.problem.cluster.cluster import Cluster
+    from hetopt.problem.problem import Problem
+    from hetopt.results.priced_plan import PricedPlan
+
+
+class Space:
+    """A problem to search.
+
+    Attributes
+    ----------
+    problem
+        What a solver searches; a cluster of which nothing is rented keeps one node in
+        it, as clusters cannot be without, but has no strategies.
+    nodes
+        Nodes of each cluster that are rented; None: all.
+    whole
+        The same with all nodes, for which plans are reported; itself if it has all.
+
+    Parameters
+    ----------
+    table
+        Returns its table, called when that is first needed.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        table: Callable[[], CostTable],
+        *,
+        whole: Space | None = None,
+        nodes: tuple[int, ...] | None = None,
+    ) -> None:
+        self.problem, self.nodes = problem, nodes
+        self.whole = whole or self
+        self._make_table = table
+
+    @classmethod
+    def of(cls, problem: Problem, table: CostTable) -> Space:
+        """Return a problem with all its nodes."""
+        return cls(problem, lambda: table)
+
+    @classmethod
+    def built(cls, problem: Problem) -> Space:
+        """Return a problem with all its nodes, whose table is built when needed."""
+        return cls(problem, lambda: build_table(problem))
+
+    @cached_property
+    def table(self) -> CostTable:
+        """The latency table.
+
+        Raises
+        ------
+        InputError
+            There is none for this problem.
+        """
+        return self._make_table()
+
+    @cached_property
+    def own(self) -> Problem:
+        """The problem without clusters of which nothing is rented."""
+        if self.nodes is None:
+            return self.problem
+        there = zip(self.problem.clusters, self.nodes, strict=True)
+        clusters = tuple(cluster for cluster, count in there if count)
+        return replace(self.problem, clusters=clusters)
+
+    def reported(self, priced: PricedPlan) -> PricedPlan:
+        """Return a plan of this problem as one of the problem with all nodes."""
+        whole = self.whole
+        if whole is self:
+            return priced
+        plan = replace(
+            priced.plan,
+            problem_digest=whole.table.problem_digest,
+            table_digest=table_digest(whole.table),
+        )
+        return replace(priced, plan=plan)
+
+    def rented(self, nodes: Sequence[int]) -> Space:
+        """Return the problem on some of its nodes, all of which it has."""
+        counts = tuple(nodes)
+        problem = replace(
+            self.problem,
+            clusters=tuple(
+                # Hosts are dropped: they name every node, and change no cost.
+                replace(each, nodes=max(1, count), hosts=None)
+                for each, count in zip(self.problem.clusters, counts, strict=True)
+            ),
+        )
+        return Space(
+            problem,
+            lambda: _rented(self.table, self.problem, problem, counts),
+            whole=self,
+            nodes=counts,
+        )
+
+    def narrowed(self, problem: Problem, table: CostTable) -> Space:
+        """Return the problem with fewer strategies, or with an order of clusters."""
+        return Space(problem, lambda: table, whole=self.whole, nodes=self.nodes)
+
+    def part(
+        self,
+        division: Sequence[Mapping[str, tuple[int, ...]]],
+        number: int,
+        batch: int,
+        source: LatencySource,
+    ) -> Space:
+        """Return the problem of one of several pipelines (``hetopt.cost.divided``).
+
+        Its plans are not reported: they are joined with those of the other pipelines.
+        """
+        own = part(self.own, division, number, batch, source)
+        return Space.of(own.problem, own.table)
+
+
+def _rented(
+    table: CostTable, whole: Problem, problem: Problem, counts: Sequence[int]
+) -> CostTable:
+    """Return the table of a problem on some of its nodes."""
+    slices = (
+        replace(
+            part,
+            clusters=tuple(
+                _on_nodes(own, each, count)
+                for own, each, count in zip(
+                    part.clusters, whole.clusters, counts, strict=True
+                )
+            ),
+        )
+        for part in table.slices
+    )
+    return replace(
+        table,
+        problem_digest=problem_digest(problem),
+        cluster_devices=tuple(each.devices for each in problem.clusters),
+        slices=tuple(
+            part for part in slices if any(own.strategies for own in part.clusters)
+        ),
+        per_unit=None,
+    )
+
+
+def _on_nodes(own: ClusterTable, cluster: Cluster, nodes: int) -> ClusterTable:
+    """Return a cluster's table for only ``nodes`` of its equal nodes."""
+    # A cluster cannot be without nodes.
+    there = replace(cluster, nodes=max(1, nodes), hosts=None)
+    fits = [packed(there, each.devices, each.inside) for each in own.strategies]
+    counts = [each.stages if each and nodes else 0 for each in fits]
+    most = np.array(counts, dtype=np.int64)
+    kept = most > 0
+    fields: dict[str, Any] = {
+        name: column[kept]
+        for name, column in own.columns().items()
+        if name != "max_stages"
+    }
+    strategies = zip(own.strategies, kept, strict=True)
+    return type(own)(
+        **fields,
+        strategies=tuple(strategy for strategy, stays in strategies if stays),
+        max_stages=most[kept],
+    )
