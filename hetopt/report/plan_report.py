@@ -283,7 +283,7 @@ def _schedules(schedules: Sequence[ScheduleBound]) -> Iterator[Part]:
     left = [each for each in schedules if each.status == "unknown" and each.reason]
     if left:
         names = ", ".join(map(named_schedule, left))
-        yield f"Not searched, so bounded only by what all devices can do: {names}."
+        yield f"Not searched, and so left to the bound of their device time: {names}."
 
 
 def plan_report(

@@ -113,7 +113,7 @@ def _permitted(spent: Spent) -> str:
     """Return in words which nodes and plans were permitted."""
     limits = []
     if spent.spending.budget is not None:
-        limits.append(f"of at most {amount(spent.spending.budget)} an hour")
+        limits.append(f"of at most {spent.spending.budget:,.10g} an hour")
     if spent.spending.min_tokens_per_s is not None:
         limits.append(f"with {spent.spending.min_tokens_per_s:,.10g} tokens/s or more")
     return " ".join(["all choices of nodes", " and ".join(limits)]).strip()

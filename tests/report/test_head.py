@@ -45,15 +45,7 @@ def test_a_time_has_the_digits_of_its_error() -> None:
         ({"status": "feasible", "gap": 1.0}, "how far from the best possible is unkn"),
         ({"relaxed": ("p4",)}, "proven optimal with p4 relaxed"),
         (
-            {
-                "launch": Launch(
-                    launcher="megatron",
-                    schedule="1f1b",
-                    closed_form_s=1.9,
-                    iteration_time_s=1.8,
-                    proven=True,
-                )
-            },
+            {"over": ({"launcher": "megatron"},)},
             "proven optimal of the plans that megatron can run",
         ),
     ],
