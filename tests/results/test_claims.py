@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from hetopt.results.claims import bound_of
 from hetopt.results.front import Front
+from hetopt.results.several import Several
 from hetopt.results.spending import Spending, Spent
 from tests.results.test_result import priced, result
 
@@ -34,8 +36,8 @@ def statuses(found: Any) -> dict[str, tuple[str, float | None]]:
 
 def test_without_branchings_there_is_nothing_to_tell() -> None:
     found = result()
-    assert found.launcher is found.spent is found.several is None
-    assert found.schedules == ()
+    told = found.launcher, found.spent, found.several, found.schedules
+    assert told == (None, None, None, ())
 
 
 def test_fleets_are_counted() -> None:
@@ -43,7 +45,8 @@ def test_fleets_are_counted() -> None:
     found = result(over=(FLEETS, {"launcher": "nemo"}), claims=claims)
     assert found.spent == Spent(spending=Spending(budget=5.0), searched=1, choices=7)
     assert found.launcher == "nemo"
-    assert result(over=(FLEETS,)).spent.choices == 0
+    none = Spent(spending=Spending(budget=5.0), searched=0, choices=0)
+    assert result(over=(FLEETS,)).spent == none
     front = Front(
         status="optimal",
         objective="closed",
@@ -68,11 +71,12 @@ def test_a_pipeline_of_several_divisions_is_counted_once() -> None:
         {"at": halves, "parts": parts},
         {"at": [{"b": [1]}, {"a": [1]}], "parts": [{**parts[0], "pipeline": 1}]},
     )
-    found = result(over=(DIVISIONS,), claims=claims).several
-    assert (found.most, found.divisions, found.searched) == (2, 9, 3)
+    known = Several(most=2, divisions=9, searched=3)
+    assert result(over=(DIVISIONS,), claims=claims).several == known
     # Fleets are other problems.
     deep = one_of("fleets", 2, *({"at": {"a": n}, **claims} for n in (1, 2)))
-    assert result(over=(FLEETS, DIVISIONS), claims=deep).several.searched == 6
+    found = result(over=(FLEETS, DIVISIONS), claims=deep)
+    assert found.several == replace(known, searched=6)
 
 
 def test_children_that_are_not_listed_have_the_bound_of_the_whole() -> None:
