@@ -346,7 +346,7 @@ def _remarks(result: Result, best: PricedPlan, told: Told) -> Iterator[str]:
         more = f"; `{told.explain}` says what using more would cost"
         yield f"{', '.join(unknown)} {verb} not used{more if told.explain else ''}."
     if result.launch is not None:
-        yield price_of(result.launch, best)
+        yield price_of(result.launch, best, result.objective)
     if (wrong := beyond_peak(result)) is not None:
         yield f"MFU is {wrong}."
     for label, text in cost_lines(result.cost):
