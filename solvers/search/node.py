@@ -280,7 +280,11 @@ class Leaf(Node):
 
     def claim(self) -> dict[str, Any] | None:
         """Return the bound in seconds; None: there is no plan."""
-        return None if self.result is None else claimed(self)
+        if self.result is None:
+            return None
+        if self.result.claims is not None:
+            return {**self.result.claims, **best_of(self)}
+        return claimed(self)
 
 
 @dataclass(slots=True)

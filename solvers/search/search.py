@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from hetopt.results.result import Result
+from hetopt.solvers.lengths.outcome import solve_lengths
 from hetopt.solvers.progress import Progress
 from hetopt.solvers.registry import solver as solver_of
 from hetopt.solvers.search.answer import front_of, result_of
@@ -76,6 +78,8 @@ class Over:
         Schedules to choose from, in the order in which ties are broken.
     pipelines
         Most pipelines side by side.
+    lengths
+        Whether sequences have several lengths: then divisions are searched together.
     launcher
         The launcher that has to run the plan.
     """
@@ -84,6 +88,7 @@ class Over:
     measure: Measure = "time"
     schedules: tuple[ScheduleVariant, ...] = ()
     pipelines: int = 1
+    lengths: bool = False
     launcher: Launchable | None = None
 
     @property
@@ -100,7 +105,7 @@ class Over:
             found.append({"fleets": fleets})
         if self.schedules:
             found.append({"schedules": [asdict(each) for each in self.schedules]})
-        if self.pipelines > 1:
+        if self.pipelines > 1 or self.lengths:
             found.append({"divisions": {"most": self.pipelines}})
         if self.launcher is not None:
             found.append({"launcher": self.launcher.name})
@@ -219,7 +224,7 @@ class TreeSearch:
             over.spending,
             over.measure,
             top=self.request.params.top,
-            divided=over.pipelines > 1,
+            divided=over.pipelines > 1 or over.lengths,
         )
 
     def _scheduled(self, space: Space) -> Node:
@@ -237,6 +242,8 @@ class TreeSearch:
     def _divided(self, space: Space) -> Node:
         top, over = self.request.params.top, self.over
         # Launchers run one pipeline; ``Search`` refuses several for the one that does.
+        if over.lengths:
+            return self._leaf(space, 0.0, top)
         if over.pipelines == 1 or over.launcher is not None:
             return self._one(space, top)
         return Divisions(
@@ -281,14 +288,20 @@ class TreeSearch:
                 jobs=0 if short and params.executor == "process" else params.jobs,
                 on_progress=self._told_by_leaf if params.on_progress else None,
             )
-        return self._solve(
+        solve: Solve = self._solve
+        if self.over.lengths:
+            solve = partial(
+                solve_lengths, most=self.over.pipelines, objective=self.objective
+            )
+        return solve(
             replace(
                 request,
-                problem=space.problem,
+                problem=space.own if self.over.lengths else space.problem,
                 table=space.table,
                 params=params,
                 deadline=deadline,
                 cutoff_s=self._within(cutoff),
+                memory=leaf.memory,
             )
         )
 

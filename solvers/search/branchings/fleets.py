@@ -88,7 +88,7 @@ class Fleets(OneOf):
         self._space, self._below = space, below
         self._measure, self._divided = measure, divided
         self._budget = math.inf if spending.budget is None else spending.budget
-        self.longest_s = spending.longest_s(space.table.tokens)
+        self.longest_s = spending.longest_s(space.problem.training.tokens)
         self.choices = math.prod(each.nodes + 1 for each in clusters) - 1
         if self.choices > MOST_FLEETS:
             msg = (
@@ -103,7 +103,9 @@ class Fleets(OneOf):
         nodes = nodes[nodes @ self._prices <= self._most]
         self.nodes, self.price = nodes, nodes @ self._prices
         sizes = np.array([each.devices_per_node for each in clusters])
-        least_s = least_times_s(space.table, nodes * sizes)
+        least_s = np.zeros(len(nodes))
+        if space.problem.training.lengths is None:
+            least_s = least_times_s(space.table, nodes * sizes)
         super().__init__(self._permitted(least_s), self._child, top=top)
         self.bound = self.rest = self.least(self.known.bound)
 
