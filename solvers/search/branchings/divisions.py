@@ -117,6 +117,7 @@ class Together(Node):
         )
         plan = Plan(
             schedule=whole.table.schedule,
+            chunks=whole.table.chunks,
             warmup_epsilon=whole.table.warmup_epsilon,
             pipelines=pipelines,
             problem_digest=whole.table.problem_digest,
@@ -236,9 +237,7 @@ class Divisions(OneOf):
         problem = space.own
         whole = tuple(everything(problem).items())
         self.ways: list[Division] = [(whole,)]
-        # Several pipelines need one chunk per stage.
-        if problem.training.chunks == 1:
-            self.ways += divisions(problem, most, cuts=cuts)
+        self.ways += divisions(problem, most, cuts=cuts)
         self._source = RememberedSource(latency_sources(problem))
         self._work = least_device_seconds(problem, self._source)
         self._units = Chain.of(space.table).length
