@@ -229,7 +229,15 @@ class Toy:
         """Whether the search ends with the best plan and its proof."""
         joins = self.objective == "simulated" and self.most > 1
         ends = self.stop_after is None and self.mood in ("exact", "slices")
-        return ends and self.proves and not joins
+        alone = self.mood == "slices" and not self.branches
+        return ends and self.proves and not (joins or alone)
+
+    @property
+    def branches(self) -> bool:
+        """Whether the tree is more than a leaf."""
+        return bool(
+            self.measure or self.schedules or self.most > 1 or self.launcher
+        )
 
     @property
     def deadline(self) -> Deadline:
@@ -265,9 +273,10 @@ class Toy:
 
     def _plan(self, used: tuple[tuple[str, int, int], ...], space: Space) -> OnePlan:
         table = space.table
-        key = used, table.batch, table.schedule, space.devices
+        plan = used, table.batch, table.schedule
+        key = plan, space.devices
         if key not in self._drawn:
-            rng = Random(f"{self.seed} {key}")
+            rng = Random(f"{self.seed} {plan}")
             power = sum(nodes for _, nodes, _ in used)
             # Few different times, so that some are equal.
             time_s = table.batch / power * rng.choice((1, 1.25, 1.5, 2, 2.5, 3))
