@@ -387,6 +387,11 @@ class OneOf(Node):
         while True:
             limits = self.cutoffs(min(cutoff, self.last))
             open_ = np.flatnonzero(self._open(limits))
+            if not len(open_) and self.top > 1:
+                # All best plans are known, but the bound on the first may be low.
+                limits = self.cutoffs(min(cutoff, self.value))
+                low = self.known.bound < limits * (1 - OPTIMALITY_GAP)
+                open_ = np.flatnonzero(low & (self.known.tried < limits))
             if not len(open_):
                 return None
             index = self.first(open_)

@@ -8,6 +8,7 @@ take the longer, the more devices its whole division has.
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field, replace
 from itertools import product
 from random import Random
@@ -193,13 +194,13 @@ class Toy:
 
     def __post_init__(self) -> None:
         self.random = rng = Random(self.seed)
-        clusters = rng.randint(1, 2)
+        clusters = rng.choice((1, 2, 2))
         self.problem = Problem(
             tuple(
-                Cluster(name, rng.randint(1, 2), rng.choice((0, 1, 3, 5)))
+                Cluster(name, rng.randint(1, 3), rng.choice((0, 0.5, 3, 5)))
                 for name in NAMES[:clusters]
             ),
-            rng.randint(2, 4),
+            rng.randint(2, 5),
             self,
         )
         self.kinds = frozenset(range(rng.randint(1, 3)))
@@ -211,7 +212,7 @@ class Toy:
             ScheduleVariant(schedule=name)  # type: ignore[arg-type]
             for name in ("1f1b", "gpipe", "zb-h1")[: rng.choice((0, 0, 2, 3))]
         ]
-        self.most = rng.choice((1, 1, 2, 3))
+        self.most = rng.choice((1, 1, 2, 2, 3))
         self.launcher = rng.random() < 0.4
         self.top = 1 if self.measure == "front" else rng.choice((1, 3))
         self.mood = rng.choice(("exact", "exact", "exact", *MOODS[1:]))
@@ -222,6 +223,8 @@ class Toy:
         self.waits = rng.choice((0.0, 0.3))
         self._plans: dict[object, list[OnePlan]] = {}
         self._waited: dict[int, int] = {}
+        #: What the searches of each leaf have proven.
+        self.proven: dict[Leaf, float] = {}
         self._drawn: dict[object, OnePlan] = {}
 
     @property
@@ -279,7 +282,7 @@ class Toy:
             rng = Random(f"{self.seed} {plan}")
             power = sum(nodes for _, nodes, _ in used)
             # Few different times, so that some are equal.
-            time_s = table.batch / power * rng.choice((1, 1.25, 1.5, 2, 2.5, 3))
+            time_s = table.batch / power * rng.choice((1, 1.5, 2, 2.5, 3, 4, 5))
             if space.devices is not None:
                 time_s *= 1 + self.waits * space.devices
             if rng.random() < 0.15:
@@ -387,6 +390,10 @@ class Toy:
         status: Any = "feasible" if best else "unknown"
         if settled and not plans:
             status = "infeasible"
+        proven = bound
+        if settled and not best:
+            proven = math.nextafter(cutoff, math.inf) if plans else math.inf
+        self.proven[leaf] = max(self.proven.get(leaf, 0.0), proven)
         value = best[0].closed_form_s if best else None
         if value is not None:
             bound = min(bound, value)
