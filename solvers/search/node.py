@@ -155,6 +155,10 @@ def best_of(node: Node) -> dict[str, Any]:
     return {"best_s": node.best[0].time_s} if node.best else {}
 
 
+#: A search that ends with more than this share of its time left has given up.
+_EARLY = 0.25
+
+
 class Leaf(Node):
     """One problem that a solver searches.
 
@@ -248,8 +252,6 @@ class Leaf(Node):
         if not quick:
             self.slice_s = math.inf if limit_s is None else limit_s
         result = self._solve(self, cutoff, deadline)
-        plans = () if result.best is None else (result.best, *result.alternatives)
-        before = self.bound, self.best
         self._keep(result)
         settled = self._proves and "unsettled" not in result.settled
         self.bound = max(self.bound, self._bound_of(result, cutoff, settled=settled))
@@ -259,9 +261,9 @@ class Leaf(Node):
             full = len(self.best) >= self.top
             last = min(cutoff, self.best[-1].value) if full else cutoff
             self.rest = max(self.rest, last)
-        # A search that ends early without any news would do so again.
-        told = before != (self.bound, self.best) or deadline.is_over()
-        if settled or not self._proves or limit_s is None or not told:
+        left_s = deadline.left_s()
+        if settled or left_s is None or left_s > _EARLY * (limit_s or 0.0):
+            # What is left open stays so.
             self._tried = cutoff
 
     def _keep(self, result: Result) -> None:

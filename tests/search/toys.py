@@ -54,7 +54,6 @@ class Table:
     kinds: frozenset[int]
     cluster_devices: tuple[int, ...]
     warmup_epsilon: None = None
-    tokens: int = TOKENS
     problem_digest: str = ""
 
 
@@ -86,7 +85,9 @@ class Problem:
 
     @property
     def training(self) -> Any:
-        return SimpleNamespace(global_batch=self.batch, chunks=1)
+        return SimpleNamespace(
+            global_batch=self.batch, chunks=1, lengths=None, tokens=TOKENS
+        )
 
 
 @dataclass(frozen=True, eq=False)
