@@ -54,6 +54,7 @@ class Table:
     kinds: frozenset[int]
     cluster_devices: tuple[int, ...]
     warmup_epsilon: None = None
+    tokens: int = TOKENS
     problem_digest: str = ""
 
 
