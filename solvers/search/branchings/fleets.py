@@ -23,6 +23,7 @@ import numpy as np
 
 from hetopt.errors import InputError
 from hetopt.results.money import rented_nodes
+from hetopt.results.settlement import OPTIMALITY_GAP
 from hetopt.solvers.race.device_time import least_times_s
 from hetopt.solvers.search.node import OneOf
 
@@ -214,7 +215,7 @@ class Fleets(OneOf):
 
     def undecided(self) -> int:
         """Return how many fleets may have a plan of interest that is not found."""
-        limits = self.cutoffs(self.last)
+        limits = self.cutoffs(self.last) * (1 - OPTIMALITY_GAP)
         bound = self.known.rest
         return int(((bound < limits) & (bound <= self.longest_s)).sum())
 
