@@ -61,7 +61,7 @@ def load_front(problem_name: str, path: str, table_path: str | None) -> Front:
         The file is no front.
     """
     from hetopt.check.plan.reading import items, mapping, read_plan
-    from hetopt.check.plan.spent import check_front
+    from hetopt.check.claims.front import check_front
     from hetopt.report.schemas.reports import FRONT
     from hetopt.report.schemas.shape import ensure_shape
     from hetopt.results.front import Front

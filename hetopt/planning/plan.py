@@ -336,7 +336,7 @@ def ensure_holds(problem: Problem, table: CostTable, result: Result) -> None:
 
 def ensure_front_holds(problem: Problem, table: CostTable, front: Front) -> None:
     """Raise CheckError unless independent code confirms every claim of a front."""
-    from hetopt.check.plan.spent import check_front
+    from hetopt.check.claims.front import check_front
 
     findings = check_front(problem, table, front.to_json())
     if findings:
