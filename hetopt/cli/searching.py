@@ -17,14 +17,15 @@ from hetopt.solvers.request import Request
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterator
 
     from hetopt.cost.table.table import CostTable
+    from hetopt.planning.asked import Search
     from hetopt.problem.problem import Problem
-    from hetopt.problem.training.choices import ScheduleName
     from hetopt.problem.training.principles import Principles
     from hetopt.results.result import Objective
     from hetopt.solvers.progress import Progress
+    from hetopt.solvers.search.search import Over
 
 
 @contextmanager
@@ -32,9 +33,9 @@ def searching(
     problem: Problem,
     table: CostTable,
     options: argparse.Namespace,
-    principles: Principles,
+    asked: Search,
+    over: Over,
     objective: Objective,
-    schedules: Iterable[ScheduleName] = (),
 ) -> Iterator[Request]:
     """Yield a solver's request, and show the progress of the search.
 
@@ -43,17 +44,20 @@ def searching(
 
     Parameters
     ----------
+    over
+        What is branched over.
     objective
-        What is minimised.
-    schedules
-        Schedules that are searched beside the problem's own.
+        The time that is minimised.
     """
     from hetopt.report.progress import ProgressBar
 
     kernels = kernels_for(
         options.solver,
         objective=objective,
-        schedules=(problem.training.schedule, *schedules),
+        schedules=(
+            problem.training.schedule,
+            *(each.schedule for each in over.schedules),
+        ),
         limited=options.time_limit is not None,
     )
     prepare(kernels, options.jobs)
@@ -62,7 +66,7 @@ def searching(
         yield Request(
             problem=problem,
             table=table,
-            params=_params(options, principles, bar.update),
+            params=_params(options, asked.principles, bar.update),
             deadline=Deadline.after(options.time_limit),
             seed=options.seed,
         )

@@ -5,37 +5,40 @@ from __future__ import annotations
 import math
 import os
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from hetopt.base.deadline import Deadline
+from hetopt.cost.build import build_table
 from hetopt.errors import CheckError, InputError
+from hetopt.planning.asked import Search
 from hetopt.planning.objective import PATIENCE_S, decided
-from hetopt.planning.refusals import ensure_best, ensure_searchable, ensure_spends
+from hetopt.planning.solving import solve_for
 from hetopt.problem.problem import Problem
 from hetopt.problem.reading import read_problem
 from hetopt.problem.training.choices import SCHEDULE_CHOICES, present_name
 from hetopt.problem.training.principles import Principles
+from hetopt.results.launch import Launch
 from hetopt.results.money import cost_of
 from hetopt.results.per_schedule import BEST
-from hetopt.results.spending import spending_of
 from hetopt.solvers.compiling import compile_once
 from hetopt.solvers.kernels import kernels_for
-from hetopt.solvers.loading import load
 from hetopt.solvers.params import RaceParams
-from hetopt.solvers.refusals import ensure_packs, ensure_plans
+from hetopt.solvers.refusals import ensure_packs
 from hetopt.solvers.request import Request
+from hetopt.solvers.search.branchings.schedules import chunks_to_try
+from hetopt.solvers.search.loop import LEAST_S
+from hetopt.solvers.search.search import Over, TreeSearch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Iterable, Mapping
 
     from hetopt.cost.table.table import CostTable
     from hetopt.problem.training.choices import ScheduleName
     from hetopt.problem.training.principles import Relaxable
     from hetopt.results.front import Front
     from hetopt.results.result import Objective, Result
-    from hetopt.results.spending import Spending
-    from hetopt.solvers.request import Solve
+#: A search that does not branch.
+_ALONE = Over()
 
 
 # One keyword, with its description and checks, for each option of the command.
@@ -51,6 +54,7 @@ def plan(
     min_tokens_per_s: float | None = None,
     relax: Iterable[Relaxable] = (),
     pipelines: int = 1,
+    launcher: str | None = None,
     time_limit_s: float | None = None,
     top: int = 1,
     jobs: int | None = None,
@@ -93,6 +97,9 @@ def plan(
     pipelines
         Most pipelines side by side, each on its own nodes with a part of the batch; 1
         to 4.
+    launcher
+        Only plans that this launcher runs as they are; the result's ``launch`` says
+        what that costs.
     time_limit_s
         Seconds after which the search ends with the best plan so far, above 0. Reading
         the problem, building its table and compiling, once, come before.
@@ -139,92 +146,60 @@ def plan(
         raise InputError(str(error), field="relax") from error
     if not isinstance(problem, Problem):
         problem = read_problem(problem)
-    ensure_searchable(solver, objective, principles, field="solver")
-    given = objective not in (None, "closed")
-    spending = spending_of(objective, budget, min_tokens_per_s)
-    if spending is not None:
-        ensure_spends(solver, "budget or objective cost", top=top)
-    if schedule == BEST:
-        about_one = {"table": table is not None, "top": top > 1}
-        about_one |= {"pipelines": pipelines > 1}
-        ensure_best(solver, {**about_one, "budget or objective cost": bool(spending)})
-    else:
+    if objective not in (None, "closed", "simulated", "cost"):
+        msg = f"is {objective!r}, expected 'closed', 'simulated' or 'cost'"
+        raise InputError(msg, field="objective")
+    tried = (chunks,) if isinstance(chunks, int) else chunks
+    if schedule != BEST:
         if not (chunks is None or isinstance(chunks, int)):
             msg = f"is {chunks!r}, expected one number, or the schedule {BEST}"
             raise InputError(msg, field="chunks")
         problem = _scheduled(problem, schedule, chunks)
-        named = problem.training.schedule
-        ensure_plans(solver, named, closed=objective not in (None, "simulated"))
-    if problem.training.lengths is not None:
-        from hetopt.solvers.lengths.outcome import ensure_lengths
-
-        about_one = {"table": table is not None, "top": top > 1}
-        about_one |= {"relax": bool(principles.relaxed), "schedule": schedule == BEST}
-        about_one |= {"budget or objective": given or bool(spending)}
-        ensure_lengths(problem, solver, pipelines, about_one)
-    elif pipelines != 1:
-        from hetopt.solvers.several.possible import ensure_several
-
-        about_one = {"table": table is not None, "top": top > 1}
-        about_one |= {"budget or objective": given or bool(spending)}
-        ensure_several(
-            problem, solver, pipelines, about_one, principles, field="pipelines"
-        )
-    if schedule == BEST:
-        from hetopt.planning.schedule_variants import (
-            chunks_to_try,
-            schedule_variants,
-            under_any,
-        )
-
-        tried = (chunks,) if isinstance(chunks, int) else chunks
-        variants = schedule_variants(problem, chunks_to_try(tried, field="chunks"))
-        problem = under_any(problem, variants)
-    costs = _table_of(problem, table)
-    ensure_packs(problem, costs, principles)
-    params = RaceParams(jobs=jobs, top=top, principles=principles)
-    tried_schedules = [problem.training.schedule]
-    if schedule == BEST:
-        tried_schedules = [each.schedule for each in variants]
-    aim = decided(
-        objective,
-        problem,
-        costs,
-        params,
+    asked = Search(
+        problem=problem,
         solver=solver,
-        several=pipelines > 1 or spending is not None or schedule == BEST,
+        time="closed" if objective == "cost" else objective,
+        measure="cost" if objective == "cost" else "time",
+        budget=budget,
+        min_tokens_per_s=min_tokens_per_s,
+        schedules=schedule == BEST,
+        chunks=chunks_to_try(tried, field="chunks") if schedule == BEST else (),
+        pipelines=pipelines,
+        launcher=launcher,
+        principles=principles,
+        top=top,
+        own_table=table is not None,
     )
+    asked.ensure()
+    whole, over = asked.over()
+    costs = _table_of(whole, table)
+    ensure_packs(whole, costs, principles)
+    params = RaceParams(jobs=jobs, top=top, principles=principles)
+    aim = decided(
+        asked.time, whole, costs, params, solver=solver, several=over.branches
+    )
+    schedules = [each.schedule for each in over.schedules]
     kernels = kernels_for(
         solver,
         objective=aim,
-        schedules=tried_schedules,
+        schedules=[whole.training.schedule, *schedules],
         limited=time_limit_s is not None,
     )
     compile_once(kernels, jobs=jobs)
     request = Request(
-        problem=problem,
+        problem=whole,
         table=costs,
         params=params,
         deadline=Deadline.after(time_limit_s),
         seed=seed,
     )
-    if schedule == BEST:
-        from hetopt.planning.best_schedule import best_schedule
-
-        solve = partial(search, solver=solver, objective=objective or "closed")
-        found = best_schedule(request, solve, solver=solver, variants=variants)
-        problem, costs, result = found.problem, found.table, found.result
-    else:
-        result = search(
-            request,
-            solver=solver,
-            objective=objective,
-            spending=spending,
-            pipelines=pipelines,
-        )
-    ensure_holds(problem, costs, result)
+    result = search(request, solver=solver, objective=asked.time, over=over)
+    if launcher is not None:
+        result = with_cost_of_limits(result, asked, request)
+    found, known = result.problem or whole, result.table or costs
+    ensure_holds(found, known, result)
     # A report says how far off the times of hetopt's own tables are, not of a user's.
-    return replace(result, problem=problem, table=costs if table is None else None)
+    return replace(result, problem=found, table=known if table is None else None)
 
 
 def search(
@@ -232,76 +207,88 @@ def search(
     *,
     solver: str,
     objective: Objective | None,
-    spending: Spending | None = None,
-    pipelines: int = 1,
-    wrapped: Callable[[Solve], Solve] | None = None,
+    over: Over = _ALONE,
 ) -> Result:
-    """Run a solver and add the cost of its plan; the result is not checked yet.
+    """Search everything that is asked; the result is not checked yet.
 
     Parameters
     ----------
     objective
-        None: what ``decided`` says.
-    spending
-        Limits by which nodes are chosen; None: all nodes may be used.
-    pipelines
-        Most pipelines of a plan; prices are ignored with several.
-    wrapped
-        Returns the function to call instead of the solver's ``solve``.
+        The time that is minimised; None: what ``decided`` says.
+    over
+        What to branch over.
     """
     if request.problem.training.lengths is not None:
         from hetopt.solvers.lengths.outcome import solve_lengths
 
-        return solve_lengths(request, pipelines)
-    several = spending is not None or pipelines > 1 or wrapped is not None
+        return solve_lengths(request, over.pipelines)
+    tree = _tree(request, solver, objective, over)
+    result = tree.run()
+    best = result.best
+    if best is None or over.branches:
+        return result
+    cost = cost_of(request.problem, best.plan, best.iteration_time_s)
+    return replace(result, cost=cost)
+
+
+def search_front(
+    request: Request, *, solver: str, objective: Objective | None, over: Over
+) -> Front:
+    """Find the plans that no other plan beats in both time and price."""
+    return _tree(request, solver, objective, over).front()
+
+
+def _tree(
+    request: Request, solver: str, objective: Objective | None, over: Over
+) -> TreeSearch:
     aim = decided(
         objective,
         request.problem,
         request.table,
         request.params,
         solver=solver,
-        several=several,
+        several=over.branches,
     )
-    solve = _solve(solver, aim, PATIENCE_S if objective is None else None)
-    if wrapped is not None:
-        solve = wrapped(solve)
-    if pipelines > 1:
-        from hetopt.solvers.several.outcome import solve_several
-
-        return solve_several(request, solve, pipelines)
-    if spending is None:
-        result = solve(request)
-    else:
-        from hetopt.solvers.fleets.outcome import solve_spending
-
-        result = solve_spending(request, solve, spending, objective=aim)
-    if result.best is None:
-        return result
-    best = result.best
-    cost = cost_of(request.problem, best.plan, best.iteration_time_s)
-    return replace(result, cost=cost)
+    solve = solve_for(solver, aim, PATIENCE_S if objective is None else None)
+    return TreeSearch(request, solve, over, solver=solver, objective=aim)
 
 
-def search_front(
-    request: Request, *, solver: str, objective: Objective, spending: Spending
-) -> Front:
-    """Find the plans that no other plan beats in both time and price."""
-    from hetopt.solvers.fleets.outcome import solve_front
+def with_cost_of_limits(result: Result, asked: Search, request: Request) -> Result:
+    """Return a result with the best plan without the launcher's limits beside it.
 
-    solve = _solve(solver, objective)
-    return solve_front(request, solve, spending, objective=objective)
-
-
-def _solve(solver: str, objective: Objective, patience_s: float | None = None) -> Solve:
-    """Return the function that minimises an objective."""
-    solve: Solve = load(solver)
-    if objective != "simulated":
-        return solve
-    from hetopt.solvers.loading import sharing_links
-    from hetopt.solvers.simulated.solver import solve_simulated
-
-    simulated = partial(solve_simulated, solver=solver, patience_s=patience_s)
-    return partial(sharing_links, simulated, objective="simulated", exact=True)
+    Parameters
+    ----------
+    result
+        The best plan that the launcher can run.
+    request
+        The request that found it.
+    """
+    assert asked.launcher is not None
+    whole, over = asked.without_limits().over()
+    left_s = LEAST_S if result.interrupted else None
+    params = replace(request.params, top=1)
+    without = search(
+        replace(
+            request,
+            problem=whole,
+            table=build_table(whole),
+            params=params,
+            deadline=request.deadline.within(left_s, least_s=LEAST_S),
+        ),
+        solver=asked.solver,
+        objective=asked.time,
+        over=over,
+    )
+    best = without.best
+    schedule = whole.training.schedule if best is None else best.plan.schedule
+    launch = Launch(
+        launcher=asked.launcher,
+        schedule=schedule,
+        closed_form_s=None if best is None else best.closed_form_s,
+        iteration_time_s=None if best is None else best.iteration_time_s,
+        proven=without.status == "optimal",
+    )
+    return replace(result, launch=launch)
 
 
 def _scheduled(
@@ -346,7 +333,6 @@ def ensure_front_holds(problem: Problem, table: CostTable, front: Front) -> None
 def _table_of(
     problem: Problem, table: CostTable | str | os.PathLike[str] | None
 ) -> CostTable:
-    from hetopt.cost.build import build_table
     from hetopt.cost.table.table import CostTable
     from hetopt.cost.table_file.file import ensure_made_for, read_table
 

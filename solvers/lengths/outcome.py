@@ -13,7 +13,6 @@ from hetopt.pricing.several import price_several
 from hetopt.problem.division import pins_fault
 from hetopt.results.priced_plan import PricedPlan
 from hetopt.results.result import Result
-from hetopt.results.several import Several
 from hetopt.schedule.schedules import RULES, rule_of
 from hetopt.solvers.lengths.search import LengthsSearch
 from hetopt.solvers.race.merging import with_plans
@@ -95,9 +94,8 @@ def solve_lengths(request: Request, most: int) -> Result:
         if possible
         else f"no plan of up to {counted(most, 'pipeline')} fits the devices",
         interrupted=search.interrupted,
-        several=Several(
-            most=most, divisions=len(search.ways), bounds=tuple(search.bounds)
-        ),
+        over=({"divisions": {"most": most}},),
+        claims=search.claims(),
     )
     if not search.best:
         return found

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hetopt.base.interruption import released
 from hetopt.cost.device_work import least_seconds_of_lengths
@@ -21,11 +21,10 @@ from hetopt.plans.mix import Mix
 from hetopt.plans.plan import Pipeline, Share, Stage
 from hetopt.problem.division import everything
 from hetopt.problem.training.choices import RESHARDING
-from hetopt.results.several import PartBound
 from hetopt.solvers.lengths.options import options_of
 from hetopt.solvers.lengths.prices import warmups_of
 from hetopt.solvers.progress import Progress
-from hetopt.solvers.several.divisions import divisions
+from hetopt.solvers.search.branchings.dividing import divisions
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
     from hetopt.cost.divided import Part
     from hetopt.formulations.lengths.option import Option
     from hetopt.solvers.request import Request
-    from hetopt.solvers.several.divisions import Division
+    from hetopt.solvers.search.branchings.dividing import Division
 
     #: An option for each pipeline, and its micro-batches by length.
     Choice = list[tuple[Option, tuple[int, ...]]]
@@ -62,7 +61,7 @@ class LengthsSearch:
     ways
         All divisions; in the first, one pipeline has all nodes.
     bounds
-        The bound of every division that was searched.
+        The bound of every division that was searched, by its number.
     best_s, best
         The least time found, and its pipelines; inf and none before there is one.
     interrupted
@@ -76,7 +75,7 @@ class LengthsSearch:
         self.ways: list[Division] = [(whole,)]
         if most > 1:
             self.ways += divisions(problem, most)
-        self.bounds: list[PartBound] = []
+        self.bounds: dict[int, float] = {}
         self.best_s = math.inf
         self.best: tuple[Pipeline, ...] = ()
         self.interrupted = False
@@ -97,18 +96,10 @@ class LengthsSearch:
             self.interrupted = True
 
     def _run(self) -> None:
-        for way in self.ways:
+        for number, way in enumerate(self.ways):
             if self._request.deadline.is_over():
                 return
-            bound = max(self._search(way), self._least_s)
-            self.bounds.append(
-                PartBound(
-                    division=tuple(dict(parts) for parts in way),
-                    pipeline=None,
-                    batch=None,
-                    bound_s=None if math.isinf(bound) else bound,
-                )
-            )
+            self.bounds[number] = max(self._search(way), self._least_s)
             self._tell()
 
     def _tell(self) -> None:
@@ -129,10 +120,21 @@ class LengthsSearch:
 
     def lower_bound(self) -> float:
         """Return a lower bound on all plans; inf if there are none."""
-        known = [each.bound_s for each in self.bounds if each.bound_s is not None]
+        known = list(self.bounds.values())
         if len(self.bounds) < len(self.ways):
             known.append(self._least_s)
         return min(known, default=math.inf)
+
+    def claims(self) -> dict[str, Any]:
+        """Return what is claimed (``hetopt.results.claims``)."""
+        children = [
+            {
+                "at": [{name: list(sizes) for name, sizes in own} for own in way],
+                "bound_s": None if math.isinf(bound) else bound,
+            }
+            for way, bound in zip(self.ways, self.bounds.values(), strict=False)
+        ]
+        return {"by": "divisions", "of": len(self.ways), "children": children}
 
     def _search(self, way: Division) -> float:
         """Return a bound on the plans of a division, and keep the best of them."""

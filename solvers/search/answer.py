@@ -27,16 +27,16 @@ def result_of(search: TreeSearch) -> Result:
     """Return the result for the best plans of a search."""
     root, request = search.root, search.request
     best = root.best[0] if root.best else None
-    leaves = list(root.searched())
     costs = search.measure == "cost"
     proves = search.proves
-    table = request.table if best is None else best.space.table
+    problem = search.problem if best is None else best.space.whole.problem
+    table = request.table if best is None else best.space.whole.table
     bound, possible = root.bound, not math.isinf(root.bound)
-    last = leaves[-1].result if leaves else None
+    own = _result_of_best(search)
     found = Result(
         status="unknown" if possible else "infeasible",
         objective="cost" if costs else search.objective,
-        solver=search.solver if last is None else last.solver,
+        solver=search.solver if own is None else own.solver,
         best=None,
         lower_bound_s=bound if possible and proves and not costs else None,
         gap=None,
@@ -47,12 +47,12 @@ def result_of(search: TreeSearch) -> Result:
         mfu_used=None,
         table_kinds=dict(zip(table.cluster_names, table.sources, strict=True)),
         relaxed=request.params.principles.relaxed,
-        choice=None if last is None else last.choice,
+        choice=None if own is None else own.choice,
         reason=_reason(search, possible=possible),
         interrupted=search.loop.interrupted,
         over=search.over.to_json(),
         claims=root.claim(),
-        problem=search.problem if best is None else best.space.problem,
+        problem=problem,
         table=table,
     )
     if best is None:
@@ -61,7 +61,6 @@ def result_of(search: TreeSearch) -> Result:
     found = with_plans(found, plans, table)
     one = plans[0]
     if search.has_prices:
-        problem = best.space.problem
         found = replace(found, cost=cost_of(problem, one.plan, one.iteration_time_s))
     if not costs:
         return found
@@ -99,6 +98,17 @@ def _point(found: Found, search: TreeSearch) -> FrontPoint:
         cost=known_cost(search.problem, priced.plan, priced.iteration_time_s),
         tokens_per_s=search.request.table.tokens / priced.iteration_time_s,
     )
+
+
+def _result_of_best(search: TreeSearch) -> Result | None:
+    """Return the result of the search that found the best plan, or of the last one."""
+    last = None
+    best = {id(each.priced) for each in search.root.best[:1]}
+    for leaf in search.root.searched():
+        last = leaf.result
+        if best & {id(each.priced) for each in leaf.best}:
+            break
+    return last
 
 
 def _settlements(search: TreeSearch) -> tuple[Settlement, ...]:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from hetopt.solvers.search.node import Leaf, Node, Step
 
 #: Shortest slice; seconds that a search gets even if the time is up.
-_SLICE_S, _LEAST_S = 1.0, 0.01
+_SLICE_S, LEAST_S = 1.0, 0.01
 #: Seconds after the time limit in which a first plan is still looked for.
 _GRACE_S = 1.0
 
@@ -99,4 +99,4 @@ class Loop:
         open_ = self._root.open_leaves(math.inf)
         share_s = left_s if open_ <= 1 else left_s / 2 / open_
         slice_s = max(_SLICE_S, 2 * leaf.slice_s, share_s)
-        return self._deadline.within(slice_s, least_s=_LEAST_S)
+        return self._deadline.within(slice_s, least_s=LEAST_S)

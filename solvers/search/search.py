@@ -56,15 +56,12 @@ class Launchable:
         See ``Runnable``.
     passed_over
         Returns why it does not run a schedule; None: it does.
-    pipelines
-        Most pipelines of a plan that it can run.
     """
 
     name: str
     permitted: Callable[[Problem, CostTable], Sequence[CostTable]]
     split: Split
     passed_over: Callable[[ScheduleVariant], str | None]
-    pipelines: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -239,15 +236,13 @@ class TreeSearch:
 
     def _divided(self, space: Space) -> Node:
         top, over = self.request.params.top, self.over
-        most = over.pipelines
-        if over.launcher is not None:
-            most = min(most, over.launcher.pipelines)
-        if over.pipelines == 1:
+        # Launchers run one pipeline; ``Search`` refuses several for the one that does.
+        if over.pipelines == 1 or over.launcher is not None:
             return self._one(space, top)
         return Divisions(
             space,
             self._one,
-            most,
+            over.pipelines,
             self.objective,
             cuts=self.request.params.principles.sharing == "one",
             top=top,

@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import json
+import shlex
 import sys
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from hetopt.cli.fitting import fit, fit_pipelines, fit_spending
-from hetopt.cli.inputs import (
-    load_problem,
-    load_table,
-    one_chunk_count,
-    principles_of,
-    schedule_of,
-)
+from hetopt.cli.asking import named, search_of
+from hetopt.cli.exit_codes import NO_PLAN, STOPPED
+from hetopt.cli.inputs import load_table
 from hetopt.cli.output import complain, emit
 from hetopt.cli.paths import ensure_outputs, holds_plan
 from hetopt.cli.plan_options import add_plan_options
@@ -23,23 +19,21 @@ from hetopt.cli.reported import plan_text
 from hetopt.cli.searching import searching
 from hetopt.cli.warned import note, warn
 from hetopt.errors import InputError
-from hetopt.export.registry import launcher, limits_of
-from hetopt.results.per_schedule import BEST
+from hetopt.export.registry import launcher
 from hetopt.schedule.schedules import rule_of
 from hetopt.solvers.params import RaceParams
-from hetopt.solvers.refusals import ensure_packs, ensure_plans
-from hetopt.solvers.registry import solver
+from hetopt.solvers.refusals import ensure_packs
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Callable, Iterator
 
     from hetopt.cost.table.table import CostTable
+    from hetopt.planning.asked import Search
     from hetopt.problem.problem import Problem
-    from hetopt.problem.training.principles import Principles
-    from hetopt.results.result import Result
-    from hetopt.results.spending import Spending
-    from hetopt.solvers.request import Solve
+    from hetopt.results.front import Front
+    from hetopt.results.result import Objective, Result
+    from hetopt.solvers.search.search import Over
 
 #: Exit code by status; a status with a plan is 0.
 EXIT_CODES = {"optimal": 0, "feasible": 0, "infeasible": 1, "unknown": 3}
@@ -53,7 +47,6 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Search, check the result, and report it."""
     from hetopt.planning.plan import ensure_holds
-    from hetopt.planning.refusals import ensure_searchable
 
     ensure_outputs(
         (options.out, options.certificate, options.journal, options.svg),
@@ -61,49 +54,61 @@ def run(options: argparse.Namespace) -> int:
         problems=(options.problem,),
         plans=True,
     )
-    solver(options.solver)
-    principles = principles_of(options.relax)
-    ensure_searchable(
-        options.solver,
-        options.objective,
-        principles,
-        journal=options.journal is not None,
-    )
-    fit(options, principles)
-    spending = fit_spending(options)
-    if options.schedule == BEST:
-        from hetopt.cli.schedules import search_schedules
-
-        found = search_schedules(options, principles)
-        ensure_holds(found.problem, found.table, found.result)
-        return _conclude(found.problem, found.table, found.result, options)
-    asked = load_problem(
-        options.problem,
-        schedule_of(options),
-        one_chunk_count(options),
-        lengths=True,
-    )
-    problem = asked
-    if options.launcher is not None:
-        from hetopt.export.planning.limits import fitted
-
-        problem = fitted(limits_of(options.launcher), asked, schedule_of(options))
-    usual = "closed" if options.pareto or options.launcher else "simulated"
-    closed = (options.objective or usual) != "simulated"
-    for each in (asked, problem):
-        ensure_plans(options.solver, each.training.schedule, closed=closed)
-    fit_pipelines(options, problem, principles)
-    table = load_table(problem, options.table)
-    ensure_packs(problem, table, principles)
-    if options.pareto and spending is not None:
-        from hetopt.cli.pareto import run_front
-
-        return run_front(problem, table, spending, options, principles)
-    result = _search(problem, table, asked, spending, options, principles)
+    asked = search_of(options)
+    try:
+        problem, over = asked.over()
+        table = load_table(problem, options.table)
+        ensure_packs(problem, table, asked.principles)
+    except InputError as error:
+        raise named(error) from None
+    if asked.measure == "front":
+        return _run_front(problem, table, asked, over, options)
+    result = _search(problem, table, asked, over, options)
+    problem, table = result.problem or problem, result.table or table
     ensure_holds(problem, table, result)
     if options.stability and result.best is not None:
-        result = _moved(problem, table, result, options, principles)
+        result = _moved(problem, table, result, asked, options)
     return _conclude(problem, table, result, options)
+
+
+def _run_front(
+    problem: Problem,
+    table: CostTable,
+    asked: Search,
+    over: Over,
+    options: argparse.Namespace,
+) -> int:
+    """Find the front, check it, and report it; return the exit code."""
+    from hetopt.planning.plan import ensure_front_holds, search_front
+
+    aim = _aim(problem, table, asked, over, options)
+    with searching(problem, table, options, asked, over, aim) as request:
+        front = search_front(request, solver=options.solver, objective=aim, over=over)
+    ensure_front_holds(problem, table, front)
+    _report_front(problem, front, options)
+    if front.points:
+        return 0
+    complain("no plan" if front.status == "infeasible" else "stopped without a plan")
+    return NO_PLAN if front.status == "infeasible" else STOPPED
+
+
+def _report_front(problem: Problem, front: Front, options: argparse.Namespace) -> None:
+    from hetopt.base.files import write_bytes, write_text
+    from hetopt.report.drawing.console import draw
+    from hetopt.report.front.table import front_report
+
+    text = json.dumps(front.to_json(), indent=2, allow_nan=False)
+    command = shlex.join(["hetopt", "plan", options.problem, "--budget"])
+    step = f"next: {command} with the price an hour of one of these plans"
+    parts = front_report(front, step, verbose=options.verbose)
+    emit(text if options.json else draw(parts, sys.stdout))
+    if options.out is not None:
+        write_text(options.out, text + "\n")
+    if options.svg is not None:
+        from hetopt.report.drawing import plots
+        from hetopt.report.front.plot import front_figure
+
+        write_bytes(options.svg, plots.svg(front_figure(front, problem.name)))
 
 
 def _conclude(
@@ -173,67 +178,64 @@ def _write(result: Result, path: str | None, text: Callable[[], str]) -> None:
 def _search(
     problem: Problem,
     table: CostTable,
-    asked: Problem,
-    spending: Spending | None,
+    asked: Search,
+    over: Over,
     options: argparse.Namespace,
-    principles: Principles,
 ) -> Result:
-    from hetopt.planning.objective import decided
-    from hetopt.planning.plan import search
+    from hetopt.planning.plan import search, with_cost_of_limits
 
-    wrapped = None
-    if options.launcher is not None:
-        from hetopt.export.planning.search import solve_for
-
-        def wrapped(solve: Solve) -> Solve:
-            return partial(
-                solve_for, launcher=options.launcher, asked=asked, solve=solve
-            )
-
-    objective = options.objective
+    objective = asked.time
     free = rule_of(problem.training.schedule).free
     other = options.certificate is not None or options.stability
     if objective is None and other and not free:
         # For the closed form, independent programs can confirm the certificate, and
         # planning the many variants of a problem takes little time.
-        objective = "closed"
-    several = (
-        spending is not None or options.pipelines > 1 or options.launcher is not None
-    )
-    aim = decided(
-        objective,
+        objective, asked = "closed", replace(asked, time="closed")
+    aim = _aim(problem, table, asked, over, options)
+    with searching(problem, table, options, asked, over, aim) as request:
+        result = search(request, solver=options.solver, objective=objective, over=over)
+        if asked.launcher is not None:
+            result = with_cost_of_limits(result, asked, request)
+    return result
+
+
+def _aim(
+    problem: Problem,
+    table: CostTable,
+    asked: Search,
+    over: Over,
+    options: argparse.Namespace,
+) -> Objective:
+    """Return the time that is minimised."""
+    from hetopt.planning.objective import decided
+
+    return decided(
+        asked.time,
         problem,
         table,
-        RaceParams(principles=principles, journal=options.journal),
+        RaceParams(principles=asked.principles, journal=options.journal),
         solver=options.solver,
-        several=several,
+        several=over.branches,
     )
-    with searching(problem, table, options, principles, aim) as request:
-        return search(
-            request,
-            solver=options.solver,
-            objective=objective,
-            spending=spending,
-            pipelines=options.pipelines,
-            wrapped=wrapped,
-        )
 
 
 def _moved(
     problem: Problem,
     table: CostTable,
     result: Result,
+    asked: Search,
     options: argparse.Namespace,
-    principles: Principles,
 ) -> Result:
     """Return the result with how far coefficients may change."""
     from hetopt.report.drawing.console import is_terminal
+    from hetopt.solvers.search.search import Over
     from hetopt.whatif.stability import Stability
 
     if result.best is None:
         return result
     told = complain if is_terminal(sys.stderr) else lambda line: None
-    with searching(problem, table, options, principles, result.objective) as request:
+    aim = result.objective
+    with searching(problem, table, options, asked, Over(), aim) as request:
         stability = Stability(
             request,
             result.best.plan,

@@ -10,24 +10,16 @@ from hetopt.plans.plan import MOST_PIPELINES
 from hetopt.problem.division import part_of, pins_fault
 from hetopt.problem.meshes import meshes
 from hetopt.solvers.refusals import ensure_fills, ensure_plans, ensure_races
-from hetopt.solvers.several.divisions import divisions
+from hetopt.solvers.search.branchings.dividing import divisions
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from hetopt.problem.cluster.cluster import Cluster
     from hetopt.problem.problem import Problem
     from hetopt.problem.training.principles import Principles
 
 
 def ensure_several(
-    problem: Problem,
-    name: str,
-    pipelines: int,
-    given: Mapping[str, bool],
-    principles: Principles,
-    *,
-    field: str = "--pipelines",
+    problem: Problem, name: str, pipelines: int, principles: Principles
 ) -> None:
     """Raise InputError if a search for several pipelines is not possible.
 
@@ -35,18 +27,13 @@ def ensure_several(
     ----------
     name
         Name of the solver.
-    given
-        Whether each option that needs one pipeline is given, by its name for users.
     principles
         Without P4, stages of every pipeline have to fill its nodes.
     """
+    field = "pipelines"
     if not isinstance(pipelines, int) or not 1 <= pipelines <= MOST_PIPELINES:
         msg = f"is {pipelines!r}, expected 1 to {MOST_PIPELINES}"
         raise InputError(msg, field=field)
-    for other, one in given.items():
-        if one:
-            msg = "applies to plans of one pipeline only: leave it out, or ask for one"
-            raise InputError(msg, field=other)
     ensure_races(name, field)
     ensure_plans(name, problem.training.schedule)
     chunks = problem.training.chunks

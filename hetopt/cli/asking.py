@@ -1,0 +1,128 @@
+"""What the options of ``hetopt plan`` ask for, checked before the search."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from hetopt.cli.inputs import (
+    load_problem,
+    one_chunk_count,
+    principles_of,
+    schedule_of,
+)
+from hetopt.errors import InputError
+from hetopt.export.registry import limits_of
+from hetopt.planning.asked import Search
+from hetopt.results.per_schedule import BEST
+from hetopt.solvers.refusals import ensure_races, ensure_samples
+from hetopt.solvers.registry import solver
+from hetopt.solvers.search.branchings.schedules import chunks_to_try
+
+if TYPE_CHECKING:
+    import argparse
+
+    from hetopt.planning.asked import Time
+    from hetopt.solvers.search.branchings.fleets import Measure
+
+#: Options by the field of ``Search`` that they set, where these differ.
+_FLAGS = {"launcher": "--for", "measure": "--objective", "time": "--objective"}
+
+
+def search_of(options: argparse.Namespace) -> Search:
+    """Return what is asked for.
+
+    Raises
+    ------
+    InputError
+        Options do not fit each other or the problem; it names the option.
+    """
+    solver(options.solver)
+    _fit(options)
+    best = options.schedule == BEST
+    if best and options.blocking is not None:
+        msg = f"goes with one schedule, not with {BEST}: leave it out"
+        raise InputError(msg, field="--blocking")
+    problem = load_problem(
+        options.problem,
+        None if best else schedule_of(options),
+        None if best else one_chunk_count(options),
+        lengths=True,
+        divided=not best,
+    )
+    if options.launcher is not None and not best and options.schedule is not None:
+        from hetopt.export.planning.limits import fitted
+
+        fitted(limits_of(options.launcher), problem, schedule_of(options))
+    measure: Measure = "front" if options.pareto else "time"
+    if options.objective == "cost":
+        measure = "cost"
+    time: Time | None = options.objective
+    found = Search(
+        problem=problem,
+        solver=options.solver,
+        time="closed" if measure == "cost" else time,
+        measure=measure,
+        budget=options.budget,
+        min_tokens_per_s=options.min_tokens_per_s,
+        schedules=best,
+        chunks=chunks_to_try(options.chunks, field="--chunks") if best else (),
+        pipelines=options.pipelines,
+        launcher=options.launcher,
+        principles=principles_of(options.relax),
+        top=options.top,
+        own_table=options.table is not None,
+        one_problem=tuple(
+            name
+            for name, given in (
+                ("certificate", options.certificate is not None),
+                ("journal", options.journal is not None),
+                ("stability", options.stability),
+            )
+            if given
+        ),
+    )
+    try:
+        found.ensure()
+    except InputError as error:
+        raise named(error) from None
+    return found
+
+
+def named(error: InputError) -> InputError:
+    """Return an error whose field is the option, if it is one of a search."""
+    field = error.field or ""
+    if field not in Search.__dataclass_fields__ and field not in _OTHERS:
+        return error
+    flag = _FLAGS.get(field, f"--{field.replace('_', '-')}")
+    return InputError(error.message, field=flag)
+
+
+#: Fields of a search's errors that are no fields of ``Search``.
+_OTHERS = ("certificate", "journal", "stability", "relax", "schedule", "table")
+
+
+def _fit(options: argparse.Namespace) -> None:
+    """Raise InputError if an option is not for the solver or for the others."""
+    for flag, given in (
+        ("--certificate", options.certificate is not None),
+        ("--journal", options.journal is not None),
+        ("--executor", options.executor != "process"),
+        ("--stability", options.stability),
+    ):
+        if given:
+            ensure_races(options.solver, flag)
+    for flag, given in (
+        ("--iterations", options.iterations is not None),
+        ("--exploration", options.exploration is not None),
+    ):
+        if given:
+            ensure_samples(options.solver, flag)
+    if options.cost is not None and options.solver != "dfs":
+        msg = f"solver {options.solver} minimises the closed form: this is for dfs"
+        raise InputError(msg, field="--cost")
+    if options.pareto and options.objective == "cost":
+        msg = "is one point of what --pareto finds: leave one of both out"
+        raise InputError(msg, field="--objective cost")
+    if options.svg is not None and not options.pareto:
+        msg = "draws the front: use it with --pareto, or see `hetopt simulate --svg`"
+        raise InputError(msg, field="--svg")

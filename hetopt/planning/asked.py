@@ -1,0 +1,195 @@
+"""All that a search is asked, checked before it begins."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal
+
+from hetopt.errors import InputError
+from hetopt.problem.training.principles import PRUNED
+from hetopt.results.per_schedule import BEST
+from hetopt.results.spending import Spending
+from hetopt.solvers.refusals import ensure_can, ensure_plans, ensure_races
+from hetopt.solvers.registry import solver as solver_of
+from hetopt.solvers.search.branchings.schedules import (
+    run_by,
+    schedule_variants,
+    under_any,
+)
+from hetopt.solvers.search.search import Over
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from hetopt.problem.problem import Problem
+    from hetopt.problem.training.principles import Principles
+    from hetopt.solvers.search.branchings.fleets import Measure
+
+#: The time that is minimised, or that a cost is of.
+Time = Literal["closed", "simulated"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Search:
+    """What is searched, and what is minimised.
+
+    Attributes
+    ----------
+    problem
+        As the user has it, under the schedule that is asked for, if it is one.
+    solver
+        Searches every problem that this one is split into.
+    time
+        What is minimised; None: see ``hetopt.planning.objective``.
+    measure
+        The time itself, the cost of an iteration, or the front of time and price.
+    budget, min_tokens_per_s
+        See ``hetopt.results.spending.Spending``.
+    schedules
+        Whether the best of all schedules is asked for; with ``chunks`` to try.
+    pipelines
+        Most pipelines side by side.
+    launcher
+        The launcher that has to run the plan.
+    own_table
+        Whether the user gives a latency table.
+    one_problem
+        Options that are given and need a single problem, by their name for users.
+    """
+
+    problem: Problem
+    solver: str = "auto"
+    time: Time | None = None
+    measure: Measure = "time"
+    budget: float | None = None
+    min_tokens_per_s: float | None = None
+    schedules: bool = False
+    chunks: tuple[int, ...] = ()
+    pipelines: int = 1
+    launcher: str | None = None
+    principles: Principles = PRUNED
+    top: int = 1
+    own_table: bool = False
+    one_problem: tuple[str, ...] = ()
+
+    @property
+    def spends(self) -> bool:
+        """Whether nodes are chosen by their prices."""
+        return self.measure != "time" or self.budget is not None
+
+    def ensure(self) -> None:
+        """Raise InputError, in one line, for what cannot be searched."""
+        for field, message in self._faults():
+            raise InputError(message, field=field)
+
+    def _faults(self) -> Iterator[tuple[str, str]]:
+        """Yield the field and the fault of what cannot be asked for."""
+        solver_of(self.solver, "solver")
+        ensure_can(self.solver, self.principles)
+        if self.time == "simulated":
+            from hetopt.solvers.simulated.solver import ensure_can_simulate
+
+            journal = "journal" in self.one_problem
+            ensure_can_simulate(self.solver, journal=journal)
+        if self.min_tokens_per_s is not None and self.measure == "time":
+            yield (
+                "min_tokens_per_s",
+                "has no effect when time is minimised: use it with measure cost",
+            )
+        if self.measure == "front" and self.top > 1:
+            yield "top", "has no meaning for a front, which has all plans of interest"
+        if self.schedules and self.solver == "uniap":
+            yield "schedule", f"is {BEST}, but solver uniap plans only gpipe: give that"
+        if self._branches and self.one_problem:
+            field = self.one_problem[0]
+            yield (
+                field,
+                f"is of one problem, but {self._asked} asks for many: leave it out",
+            )
+        if self.own_table and (several := self._without_rows):
+            yield "table", f"has no rows for {several}: leave it out"
+        if self.spends:
+            ensure_races(self.solver, self._asked)
+        if self.launcher is not None:
+            yield from self._launcher_faults()
+        if not self.schedules:
+            schedule = self.problem.training.schedule
+            ensure_plans(self.solver, schedule, closed=self.time == "closed")
+        if self.pipelines != 1 and self.problem.training.lengths is None:
+            from hetopt.solvers.search.branchings.possible import ensure_several
+
+            ensure_several(self.problem, self.solver, self.pipelines, self.principles)
+
+    @property
+    def _branches(self) -> bool:
+        one = self.pipelines == 1 and not self.schedules and not self.spends
+        return not one or self.launcher is not None
+
+    @property
+    def _asked(self) -> str:
+        """The first thing that is asked for and leads to several problems."""
+        if self.spends:
+            return "budget" if self.budget is not None else f"measure {self.measure}"
+        if self.schedules:
+            return f"schedule {BEST}"
+        return "pipelines" if self.pipelines > 1 else "launcher"
+
+    @property
+    def _without_rows(self) -> str | None:
+        """What a table of the user's has no rows for; None if it has all."""
+        if self.schedules:
+            return "other schedules"
+        if self.pipelines > 1:
+            return "pipelines on some of the nodes"
+        return "the launcher's ways of resharding" if self.launcher else None
+
+    def _launcher_faults(self) -> Iterator[tuple[str, str]]:
+        if not solver_of(self.solver).races:
+            yield (
+                "solver",
+                f"is {self.solver}, which proves nothing about launchers' plans: "
+                "use dp",
+            )
+        if self.principles.relaxed:
+            yield "relax", "is not asked of launchers' plans: leave it out"
+
+    def over(self) -> tuple[Problem, Over]:
+        """Return the problem to begin with, and what to branch over.
+
+        Raises
+        ------
+        InputError
+            The launcher runs no plan of the problem, or no schedule is possible.
+        """
+        from hetopt.export.planning.limits import fitted, resharded
+        from hetopt.export.planning.runnable import launchable
+        from hetopt.export.registry import limits_of
+
+        problem, launcher = self.problem, None
+        variants = schedule_variants(problem, self.chunks) if self.schedules else ()
+        runs = variants
+        if self.launcher is not None:
+            limits, launcher = limits_of(self.launcher), launchable(self.launcher)
+            if self.schedules:
+                problem = resharded(limits, problem)
+                runs = run_by(variants, self.launcher, limits.schedules)
+            else:
+                problem = fitted(limits, problem, None)
+        if self.schedules:
+            problem = under_any(problem, runs)
+        spending = None
+        if self.spends:
+            spending = Spending(
+                budget=self.budget, min_tokens_per_s=self.min_tokens_per_s
+            )
+        return problem, Over(
+            spending=spending,
+            measure=self.measure,
+            schedules=variants,
+            pipelines=self.pipelines,
+            launcher=launcher,
+        )
+
+    def without_limits(self) -> Search:
+        """Return the same search without the launcher."""
+        return replace(self, launcher=None, top=1)

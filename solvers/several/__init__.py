@@ -1,1 +1,0 @@
-"""Pipelines side by side: which nodes and how much of the batch each one gets."""
