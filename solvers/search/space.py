@@ -107,9 +107,18 @@ class Space:
     @cached_property
     def _shared_rates(self) -> NDArray[np.float64]:
         """Most units and sequences per second of each cluster's nodes; shape (J,)."""
-        work = least_device_seconds(self.problem).min(axis=1)
-        devices = [each.devices / each.nodes for each in self.problem.clusters]
-        return np.array(devices) / work
+        return self.sizes / least_device_seconds(self.problem).min(axis=1)
+
+    @cached_property
+    def sizes(self) -> NDArray[np.float64]:
+        """Devices of each cluster's node, on average; shape (J,)."""
+        return np.array([each.devices / each.nodes for each in self.problem.clusters])
+
+    @property
+    def counts(self) -> NDArray[np.int64]:
+        """Nodes of each cluster; shape (J,)."""
+        own = [each.nodes for each in self.problem.clusters]
+        return np.array(own if self.nodes is None else self.nodes)
 
     def least_s(
         self, nodes: NDArray[np.int64], *, divided: bool
@@ -129,11 +138,10 @@ class Space:
         -------
         Seconds; infinite where there is no plan; shape (F,).
         """
+        if self.problem.training.lengths is not None:
+            return np.zeros(len(nodes))
         if not divided:
-            sizes = [each.devices // each.nodes for each in self.problem.clusters]
-            if any(each.unequal for each in self.problem.clusters):
-                return least_times_s(self.table, np.array([self.table.cluster_devices]))
-            return least_times_s(self.table, nodes * np.array(sizes))
+            return least_times_s(self.table, nodes * self.sizes)
         work = self.problem.training.global_batch * self.units
         with np.errstate(divide="ignore"):
             taken: NDArray[np.float64] = work / (nodes @ self.whole._shared_rates)

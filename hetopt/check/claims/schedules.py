@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 from hetopt.check.claims.asked import Variant
 from hetopt.check.claims.claim import Claim
 from hetopt.check.plan.reading import items, mapping, text, whole
+from hetopt.check.plan.schedule.schedules import STEPS
 from hetopt.cost.chunks import placed_units
 from hetopt.errors import InputError
 
@@ -25,6 +26,8 @@ class Schedules(Claim):
 
     def __init__(self, at: At, entry: Mapping[str, Any], derive: Derive) -> None:
         asked = at.asked
+        # If the problem's own schedule has no strategy, another one may.
+        at = replace(at, device_s=at.device_s if at.device_s < math.inf else 0.0)
         self._claims: dict[Variant, Claim] = {}
         passed: set[Variant] = set()
         for place, item in items(entry, "children", at.place):
@@ -58,10 +61,12 @@ class Schedules(Claim):
         # What a launcher runs is for the export to say: its word is taken.
         if "launcher" in at.asked.over:
             return
-        name = cast("ScheduleName", variant.schedule)
+        problem, name = at.asked.problem, cast("ScheduleName", variant.schedule)
+        if problem.training.lengths is not None and not STEPS[name].mixes:
+            return
         try:
-            placed_units(at.asked.problem.model, name, variant.chunks)
-            at.asked.problem.under(name, variant.chunks, variant.epsilon)
+            placed_units(problem.model, name, variant.chunks)
+            problem.under(name, variant.chunks, variant.epsilon)
         except InputError:
             return
         at.asked.say(f"{at.place}: {variant} is passed over, but is possible")

@@ -179,7 +179,7 @@ class Runnable(Node):
 
     def claim(self) -> dict[str, Any] | None:
         """Return the bound in seconds; None: there is no plan that can be run."""
-        if not any(True for _ in self.searched()):
+        if not math.isinf(self.bound) and not any(True for _ in self.searched()):
             return None
         return claimed(self)
 
