@@ -268,6 +268,7 @@ class TreeSearch:
             self._schedules,
             self._passed_over,
             top=self.request.params.top,
+            divided=self.over.pipelines > 1,
         )
 
     def _divided(self, space: Space) -> Node:
