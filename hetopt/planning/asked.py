@@ -12,6 +12,7 @@ from hetopt.results.spending import Spending
 from hetopt.solvers.lengths.outcome import ensure_lengths, ensure_mixes
 from hetopt.solvers.refusals import ensure_can, ensure_plans, ensure_races
 from hetopt.solvers.registry import solver as solver_of
+from hetopt.solvers.search.branchings.possible import ensure_several
 from hetopt.solvers.search.branchings.schedules import (
     run_by,
     schedule_variants,

@@ -78,8 +78,8 @@ class Loop:
         self.searches += 1
         assert leaf.result is not None
         self.interrupted = leaf.result.interrupted or requested() is not None
-        if over:
-            # It had its first plan; without one, other leaves are looked at.
+        if over or leaf is self._root:
+            # It had its first plan, or all the time there is.
             leaf.leave()
         spread(leaf)
         self._told(leaf)

@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from hetopt.cost.table_file.file import table_digest
 from hetopt.results.result import Result
 from hetopt.solvers.lengths.outcome import solve_lengths
 from hetopt.solvers.progress import Progress
@@ -21,8 +22,9 @@ from hetopt.solvers.search.branchings.divisions import Divisions
 from hetopt.solvers.search.branchings.fleets import Fleets
 from hetopt.solvers.search.branchings.runnable import Runnable
 from hetopt.solvers.search.branchings.schedules import Schedules, spaces_of
+from hetopt.solvers.search.journal import SearchJournal
 from hetopt.solvers.search.loop import Loop
-from hetopt.solvers.search.node import Leaf, Node
+from hetopt.solvers.search.node import Leaf, Node, is_settled
 from hetopt.solvers.search.space import Space
 
 if TYPE_CHECKING:
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
 
     from hetopt.base.deadline import Deadline
     from hetopt.cost.table.table import CostTable
+    from hetopt.errors import InputError
     from hetopt.problem.problem import Problem
     from hetopt.results.claims import Json
     from hetopt.results.front import Front
@@ -152,6 +155,7 @@ class TreeSearch:
         self._solve = solve
         self._space = Space.of(request.problem, request.table)
         self._made = 0
+        self._journal: SearchJournal | None = None
         if over.schedules:
             self._schedules, self._passed_over = self._variants()
         self.root = self._fleets()
@@ -163,17 +167,44 @@ class TreeSearch:
         Raises
         ------
         InputError
-            The solver cannot do what is asked.
+            The solver cannot do what is asked, or the journal cannot be used.
         """
-        self.loop.run()
-        if isinstance(self.root, Leaf) and self.root.result is not None:
+        if isinstance(self.root, Leaf):
+            self.loop.run()
+            assert self.root.result is not None
             return self.root.result
-        return result_of(self)
+        failure = self._run()
+        return replace(result_of(self), journal_failure=failure)
 
     def front(self) -> Front:
         """Search for the front of time and price, and return it."""
-        self.loop.run()
+        self._run()
         return front_of(self)
+
+    def _run(self) -> InputError | None:
+        """Search, and return why the journal is not whole, if so."""
+        path = self.request.params.journal
+        if path is None:
+            self.loop.run()
+            return None
+        self._journal = SearchJournal(path, self._header())
+        try:
+            self.loop.run()
+            return self._journal.failure
+        finally:
+            self._journal.close()
+
+    def _header(self) -> dict[str, Any]:
+        """Return what a journal is of."""
+        params = self.request.params
+        return {
+            "problem": self.request.table.problem_digest,
+            "table": table_digest(self.request.table),
+            "objective": self.objective,
+            "over": list(self.over.to_json()),
+            "relaxed": list(params.principles.relaxed),
+            "top": params.top,
+        }
 
     @property
     def measure(self) -> Measure:
@@ -237,6 +268,7 @@ class TreeSearch:
             self._schedules,
             self._passed_over,
             top=self.request.params.top,
+            divided=self.over.pipelines > 1,
         )
 
     def _divided(self, space: Space) -> Node:
@@ -287,13 +319,18 @@ class TreeSearch:
                 top=leaf.top,
                 jobs=0 if short and params.executor == "process" else params.jobs,
                 on_progress=self._told_by_leaf if params.on_progress else None,
+                journal=None,
             )
+        if self._journal is not None:
+            known = self._journal.known(leaf, cutoff)
+            if known is not None:
+                return known
         solve: Solve = self._solve
         if self.over.lengths:
             solve = partial(
                 solve_lengths, most=self.over.pipelines, objective=self.objective
             )
-        return solve(
+        result = solve(
             replace(
                 request,
                 problem=space.own if self.over.lengths else space.problem,
@@ -304,6 +341,10 @@ class TreeSearch:
                 memory=leaf.memory,
             )
         )
+        if self._journal is not None:
+            ended = self.proves and is_settled(result)
+            self._journal.append(leaf, cutoff, result, ended=ended)
+        return result
 
     def _within(self, cutoff: float) -> float | None:
         known = [cutoff]
