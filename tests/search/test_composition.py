@@ -248,12 +248,15 @@ def truth_of(seed: int) -> Truth:
     return Truth(drawn(seed))
 
 
-def searched(problem: Problem, asked: Asked) -> TreeSearch:
+def searched(
+    problem: Problem, asked: Asked, cutoff_s: float | None = None
+) -> TreeSearch:
     return TreeSearch(
         Request(
             problem=problem,
             table=build_table(problem),
             params=RaceParams(jobs=1, top=asked.top),
+            cutoff_s=cutoff_s,
         ),
         solve_for("dp", asked.time),
         asked.over,
@@ -319,3 +322,22 @@ EVERY = [
 @pytest.mark.parametrize("asked", EVERY, ids=str)
 def test_it_is_the_best_of_all_plans(seed: int, asked: Asked) -> None:
     ensure_best(seed, asked)
+
+
+@pytest.mark.parametrize(
+    ("measure", "schedules", "pipelines", "launcher"),
+    [(None, True, 1, False), ("time", False, 1, False), (None, False, 2, False)],
+)
+def test_a_cutoff_does_not_make_a_problem_infeasible(
+    measure: Measure | None, *, schedules: bool, pipelines: int, launcher: bool
+) -> None:
+    asked = Asked(measure, schedules, pipelines, launcher, "closed", 1)
+    truth = truth_of(0)
+    best_s = truth.values(asked)[0]
+    without = searched(truth.problem, asked, 0.9 * best_s).run()
+    assert (without.status, without.best) == ("unknown", None)
+    assert without.reason == "no plan is within the cutoff"
+    assert without.lower_bound_s is not None
+    assert 0.9 * best_s <= without.lower_bound_s <= best_s
+    within = searched(truth.problem, asked, 1.1 * best_s).run()
+    assert within.status == "optimal"

@@ -222,6 +222,10 @@ class Toy:
             self.objective = "simulated"
         self.proves = rng.random() < 0.95
         self.stop_after = rng.randint(1, 8) if rng.random() < 0.2 else None
+        #: Only plans that take less are of interest.
+        self.cutoff = math.inf
+        if self.measure in (None, "time") and rng.random() < 0.2:
+            self.cutoff = rng.choice((1.0, 2.0, 3.0, 5.0))
         self.waits = rng.choice((0.0, 0.3))
         self._plans: dict[object, list[OnePlan]] = {}
         self._waited: dict[int, int] = {}
