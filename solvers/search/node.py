@@ -155,6 +155,13 @@ def best_of(node: Node) -> dict[str, Any]:
     return {"best_s": node.best[0].time_s} if node.best else {}
 
 
+def is_settled(result: Result) -> bool:
+    """Whether a search showed that no plan below its cutoff is missing."""
+    if result.claims is not None or not result.settlements:
+        return result.status in ("optimal", "infeasible")
+    return "unsettled" not in result.settled
+
+
 #: A search that ends with more than this share of its time left has given up.
 _EARLY = 0.25
 
@@ -253,7 +260,7 @@ class Leaf(Node):
             self.slice_s = math.inf if limit_s is None else limit_s
         result = self._solve(self, cutoff, deadline)
         self._keep(result)
-        settled = self._proves and "unsettled" not in result.settled
+        settled = self._proves and is_settled(result)
         self.bound = max(self.bound, self._bound_of(result, cutoff, settled=settled))
         self.result = result
         self.rest = max(self.rest, self.bound)
@@ -292,7 +299,11 @@ class Leaf(Node):
 
     def claim(self) -> dict[str, Any] | None:
         """Return the bound in seconds; None: there is no plan."""
-        return None if self.result is None else claimed(self)
+        if self.result is None:
+            return None
+        if self.result.claims is not None:
+            return {**self.result.claims, **best_of(self)}
+        return claimed(self)
 
 
 @dataclass(slots=True)
@@ -405,6 +416,8 @@ class OneOf(Node):
             found = self.child(index).next(limit)
             if found is not None:
                 return found
+            # It may know more than it has told: children that were made, not searched.
+            self._take(index)
             self.known.tried[index] = limit
 
     def _open(self, limits: Floats) -> Bools:

@@ -15,9 +15,7 @@ if TYPE_CHECKING:
 _TOLD = {
     "settlements": "the bounds of single programs, which `hetopt verify` derives again "
     "from a certificate",
-    "spent": "the bounds of the nodes that were searched",
-    "several": "the bounds of the divisions that were searched",
-    "schedules": "the bounds of other schedules",
+    "claims": "the bounds of single problems, from which that of the whole follows",
     "launch": "the plan without the launcher's limits",
     "stability": "how far coefficients may move",
     "solver": "solver and search time",

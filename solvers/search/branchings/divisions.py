@@ -19,7 +19,6 @@ from hetopt.cost.divided import depends_on
 from hetopt.cost.sources.by_cluster import latency_sources
 from hetopt.cost.sources.remembered import RememberedSource
 from hetopt.cost.table_file.file import table_digest
-from hetopt.formulations.chain import Chain
 from hetopt.plans.plan import Plan, Share
 from hetopt.pricing.several import price_several
 from hetopt.problem.division import everything
@@ -127,6 +126,7 @@ class Together(Node):
         )
         plan = Plan(
             schedule=whole.table.schedule,
+            chunks=whole.table.chunks,
             warmup_epsilon=whole.table.warmup_epsilon,
             pipelines=pipelines,
             problem_digest=whole.table.problem_digest,
@@ -254,12 +254,9 @@ class Divisions(OneOf):
         problem = space.own
         whole = tuple(everything(problem).items())
         self.ways: list[Division] = [(whole,)]
-        # Several pipelines need one chunk per stage.
-        if problem.training.chunks == 1:
-            self.ways += divisions(problem, most, cuts=cuts)
+        self.ways += divisions(problem, most, cuts=cuts)
         self._source = RememberedSource(latency_sources(problem))
         self._work = least_device_seconds(problem, self._source)
-        self._units = Chain.of(space.table).length
         self._known: dict[object, Seat] = {}
         least = [
             least_longest([self._least_s(way, r) for r in range(len(way))])[0]
@@ -275,7 +272,7 @@ class Divisions(OneOf):
         rate = devices @ (1 / self._work)
         n = np.arange(1, batch + 1)
         with np.errstate(divide="ignore"):
-            least = n * self._units / rate * (1 - _ROUNDING)
+            least = n * self._space.units / rate * (1 - _ROUNDING)
         return np.concatenate(([np.inf], least))
 
     def _child(self, index: int) -> Node:

@@ -15,7 +15,7 @@ import yaml
 import hetopt
 from hetopt.base.deadline import Deadline
 from hetopt.check import check_result
-from hetopt.check.plan.spent import check_front
+from hetopt.check.claims.front import check_front
 from hetopt.cost.build import build_table
 from hetopt.errors import InputError
 from hetopt.planning.plan import search, search_front
