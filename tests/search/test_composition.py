@@ -198,7 +198,7 @@ class Truth:
         for shape, runs, times in self.plans(problem):
             if runs or not asked.launcher:
                 yield shape, times[asked.time]
-        if asked.pipelines > 1 and not asked.launcher and problem.training.chunks == 1:
+        if asked.pipelines > 1 and not asked.launcher:
             for way in divisions(problem, asked.pipelines):
                 yield way, self.longest(problem, way, asked.time)
 

@@ -144,7 +144,7 @@ class Checker:
         known = listed(claim, "fleets")
         fleets = self.truth.fleets()
         low = [
-            self.scheduled(known.pop(key_of(own.counts), None), own) for own in fleets
+            self.scheduled(known.pop(key_of(own.there), None), own) for own in fleets
         ]
         assert not known
         if self.toy.most == 1:
@@ -186,7 +186,7 @@ class Checker:
         if self.toy.most == 1:
             return self.one(claim, space)
         known = listed(claim, "divisions")
-        whole = {name: (1,) * count for name, count in space.counts.items()}
+        whole = {name: (1,) * count for name, count in space.there.items()}
         one = self.one(known.pop(key_of([whole]), None), space)
         ways = {key_of([dict(own) for own in way]): way for way in self.truth.ways(space)}
         parts: dict[object, float] = {}
@@ -223,7 +223,7 @@ class Checker:
 
 
 def cheap(space: Space) -> float:
-    return space.table.batch / sum(space.counts.values())
+    return space.table.batch / sum(space.there.values())
 
 
 def listed(claim: Any, by: str) -> dict[object, Any]:
