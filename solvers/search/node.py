@@ -416,8 +416,6 @@ class OneOf(Node):
             found = self.child(index).next(limit)
             if found is not None:
                 return found
-            # It may know more than it has told: children that were made, not searched.
-            self._take(index)
             self.known.tried[index] = limit
 
     def _open(self, limits: Floats) -> Bools:

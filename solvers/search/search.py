@@ -159,7 +159,9 @@ class TreeSearch:
         if over.schedules:
             self._schedules, self._passed_over = self._variants()
         self.root = self._fleets()
-        self.loop = Loop(self.root, request.deadline, self._tell)
+        self.loop = Loop(
+            self.root, request.deadline, self._tell, cutoff=self.cutoff_s
+        )
 
     def run(self) -> Result:
         """Search, and return the result; it is not checked yet.
@@ -205,6 +207,14 @@ class TreeSearch:
             "relaxed": list(params.principles.relaxed),
             "top": params.top,
         }
+
+    @property
+    def cutoff_s(self) -> float:
+        """Plans that take this long or longer are of no interest."""
+        limit_s = self.request.cutoff_s
+        if limit_s is None or self.over.measure != "time":
+            return math.inf
+        return math.nextafter(limit_s, math.inf)
 
     @property
     def measure(self) -> Measure:
@@ -337,7 +347,7 @@ class TreeSearch:
                 table=space.table,
                 params=params,
                 deadline=deadline,
-                cutoff_s=self._within(cutoff),
+                cutoff_s=None if math.isinf(cutoff) else cutoff,
                 memory=leaf.memory,
             )
         )
@@ -345,12 +355,6 @@ class TreeSearch:
             ended = self.proves and is_settled(result)
             self._journal.append(leaf, cutoff, result, ended=ended)
         return result
-
-    def _within(self, cutoff: float) -> float | None:
-        known = [cutoff]
-        if self.request.cutoff_s is not None:
-            known.append(self.request.cutoff_s)
-        return None if math.isinf(min(known)) else min(known)
 
     def _told_by_leaf(self, progress: Progress) -> None:
         """Report what a running search has found."""
@@ -382,6 +386,6 @@ class TreeSearch:
                 bound_s=bound_s,
                 gap=gap,
                 settled=sum(1 for each in root.searched() if each.ended),
-                programs=self._made + root.open_leaves(math.inf),
+                programs=self._made + root.open_leaves(self.cutoff_s),
             )
         )

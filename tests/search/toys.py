@@ -24,7 +24,7 @@ from hetopt.results.priced_plan import PricedPlan
 from hetopt.results.result import Result
 from hetopt.results.settlement import Settlement
 from hetopt.results.spending import Spending
-from hetopt.solvers.search.branchings import divisions, fleets, schedules
+from hetopt.solvers.search.branchings import divisions, fleets
 from hetopt.solvers.search.branchings.divisions import Divisions
 from hetopt.solvers.search.branchings.fleets import Fleets
 from hetopt.solvers.search.branchings.runnable import Runnable
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     import pytest
+    from numpy.typing import NDArray
 
     from hetopt.solvers.search.node import Node
 
@@ -52,9 +53,8 @@ class Table:
     batch: int
     schedule: Any
     kinds: frozenset[int]
-    cluster_devices: tuple[int, ...]
+    chunks: int = 1
     warmup_epsilon: None = None
-    tokens: int = TOKENS
     problem_digest: str = ""
 
 
@@ -112,18 +112,32 @@ class Space:
         return self.all_nodes or self
 
     @property
-    def counts(self) -> dict[str, int]:
-        """Nodes by cluster."""
-        clusters = self.problem.clusters
-        nodes = self.nodes or tuple(each.nodes for each in clusters)
-        return {own.name: n for own, n in zip(clusters, nodes, strict=True) if n}
+    def counts(self) -> NDArray[np.int64]:
+        """Nodes of each cluster."""
+        own = tuple(each.nodes for each in self.problem.clusters)
+        return np.array(self.nodes or own)
+
+    @property
+    def there(self) -> dict[str, int]:
+        """Nodes by cluster, of those that have any."""
+        names = (each.name for each in self.problem.clusters)
+        nodes = zip(names, self.counts.tolist(), strict=True)
+        return {name: count for name, count in nodes if count}
+
+    @property
+    def units(self) -> int:
+        return 1
+
+    def least_s(self, nodes: Any, *, divided: bool) -> Any:
+        with np.errstate(divide="ignore"):
+            return self.table.batch / nodes.sum(axis=1)
 
     @property
     def own(self) -> Problem:
         there = tuple(
-            replace(each, nodes=self.counts[each.name])
+            replace(each, nodes=self.there[each.name])
             for each in self.problem.clusters
-            if self.counts.get(each.name)
+            if self.there.get(each.name)
         )
         return replace(self.problem, clusters=there)
 
@@ -222,6 +236,10 @@ class Toy:
             self.objective = "simulated"
         self.proves = rng.random() < 0.95
         self.stop_after = rng.randint(1, 8) if rng.random() < 0.2 else None
+        #: Only plans that take less are of interest.
+        self.cutoff = math.inf
+        if self.measure in (None, "time") and rng.random() < 0.2:
+            self.cutoff = rng.choice((1.0, 2.0, 3.0, 5.0))
         self.waits = rng.choice((0.0, 0.3))
         self._plans: dict[object, list[OnePlan]] = {}
         self._waited: dict[int, int] = {}
@@ -254,7 +272,7 @@ class Toy:
     def plans(self, space: Space) -> list[OnePlan]:
         """Return every plan of one pipeline, best first."""
         table = space.table
-        counts = tuple(sorted(space.counts.items()))
+        counts = tuple(sorted(space.there.items()))
         key = counts, table.batch, table.schedule, table.kinds, space.devices
         if key not in self._plans:
             options = [
@@ -297,8 +315,7 @@ class Toy:
     # ----------------------------------------------------------------- the tree
 
     def space(self) -> Space:
-        devices = tuple(each.nodes for each in self.problem.clusters)
-        table = Table(self.problem.batch, "1f1b", self.kinds, devices)
+        table = Table(self.problem.batch, "1f1b", self.kinds)
         return Space(self.problem, table)
 
     def root(self) -> Node:
@@ -453,22 +470,13 @@ def rented_nodes(problem: Any, plan: Plan) -> dict[str, int]:
     return used
 
 
-def least_times_s(table: Any, devices: Any) -> Any:
-    """Stand in for ``hetopt.solvers.race.device_time.least_times_s``."""
-    with np.errstate(divide="ignore"):
-        return table.batch / devices.sum(axis=1)
-
-
 def use_toys(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the nodes take from toys what they take from a problem's costs."""
-    for module in (fleets, schedules):
-        monkeypatch.setattr(module, "least_times_s", least_times_s)
     monkeypatch.setattr(fleets, "rented_nodes", rented_nodes)
     stand_ins: dict[str, Any] = {
         "latency_sources": lambda problem: None,
         "RememberedSource": lambda source: None,
         "least_device_seconds": lambda problem, _: np.ones(len(problem.clusters)),
-        "Chain": SimpleNamespace(of=lambda table: SimpleNamespace(length=1)),
         "depends_on": depends_on,
         "table_digest": lambda table: "",
         "price_several": price_several,
