@@ -78,10 +78,7 @@ def ensure_keeps(schedule: ScheduleName, principles: Principles) -> None:
     """Raise InputError if a schedule needs P3 and P4, but one is relaxed."""
     rule = rule_of(schedule)
     if (rule.interleaved or rule.splits) and principles.relaxed:
-        msg = (
-            f"cannot be combined with {schedule}: leave it out, or name another "
-            "schedule"
-        )
+        msg = f"has no program under {schedule}: leave it out, or name another schedule"
         raise InputError(msg, field="--relax")
 
 
@@ -113,7 +110,7 @@ def ensure_fills(cluster: Cluster, stages: Collection[tuple[int, int]]) -> None:
         return
     nodes = " and ".join(str(size) for size, _ in cluster.sizes)
     msg = (
-        f"cannot be combined with stages of {', '.join(map(str, sizes))} devices "
+        f"cannot count stages of {', '.join(map(str, sizes))} devices "
         f"in nodes of {nodes} (cluster {cluster.name!r}): without P4 each size "
         "has to divide the next; forbid others by "
         f"pin.forbid.clusters.{cluster.name}.dp"

@@ -154,7 +154,7 @@ def load_reported(
             _ensure_may_be_several(plan, table_path, several=several)
     problem = load_problem_of(problem_name, plan, plan_path, lengths=lengths)
     if problem.training.lengths is not None and table_path is not None:
-        msg = "cannot be combined with sequences of several lengths: leave it out"
+        msg = "has no rows for sequences of several lengths: leave it out"
         raise InputError(msg, field="--table")
     with _named(plan_path):
         problem = _fitted(problem, data)
@@ -197,7 +197,7 @@ def _ensure_may_be_several(
         )
         raise InputError(msg, field="pipelines")
     if table_path is not None:
-        msg = "cannot be combined with a plan of several pipelines: leave it out"
+        msg = "has no rows for pipelines on some of the nodes: leave it out"
         raise InputError(msg, field="--table")
 
 

@@ -9,7 +9,6 @@ from hetopt.errors import InputError
 from hetopt.problem.training.principles import PRUNED
 from hetopt.results.per_schedule import BEST
 from hetopt.results.spending import Spending
-from hetopt.schedule.schedules import rule_of
 from hetopt.solvers.refusals import ensure_can, ensure_plans, ensure_races
 from hetopt.solvers.registry import solver as solver_of
 from hetopt.solvers.search.branchings.schedules import (
@@ -90,9 +89,8 @@ class Search:
         if self.time == "simulated":
             from hetopt.solvers.simulated.solver import ensure_can_simulate
 
-            ensure_can_simulate(
-                self.solver, self.principles, journal="journal" in self.one_problem
-            )
+            journal = "journal" in self.one_problem
+            ensure_can_simulate(self.solver, journal=journal)
         if self.min_tokens_per_s is not None and self.measure == "time":
             yield (
                 "min_tokens_per_s",
@@ -116,9 +114,7 @@ class Search:
             yield from self._launcher_faults()
         if not self.schedules:
             schedule = self.problem.training.schedule
-            closed = self.time == "closed" or (self._branches and self.time is None)
-            ensure_plans(self.solver, schedule, closed=closed)
-            yield from self._relaxed_faults()
+            ensure_plans(self.solver, schedule, closed=self.time == "closed")
         if self.pipelines != 1 and self.problem.training.lengths is None:
             from hetopt.solvers.search.branchings.possible import ensure_several
 
@@ -156,15 +152,6 @@ class Search:
             )
         if self.principles.relaxed:
             yield "relax", "is not asked of launchers' plans: leave it out"
-
-    def _relaxed_faults(self) -> Iterator[tuple[str, str]]:
-        rule = rule_of(self.problem.training.schedule)
-        if (rule.interleaved or rule.splits) and self.principles.relaxed:
-            yield (
-                "relax",
-                f"has no program under {rule.name}: leave it out, or name another "
-                "schedule",
-            )
 
     def over(self) -> tuple[Problem, Over]:
         """Return the problem to begin with, and what to branch over.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import os
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from hetopt.base.deadline import Deadline
@@ -13,6 +12,7 @@ from hetopt.cost.build import build_table
 from hetopt.errors import CheckError, InputError
 from hetopt.planning.asked import Search
 from hetopt.planning.objective import PATIENCE_S, decided
+from hetopt.planning.solving import solve_for
 from hetopt.problem.problem import Problem
 from hetopt.problem.reading import read_problem
 from hetopt.problem.training.choices import SCHEDULE_CHOICES, present_name
@@ -22,7 +22,6 @@ from hetopt.results.money import cost_of
 from hetopt.results.per_schedule import BEST
 from hetopt.solvers.compiling import compile_once
 from hetopt.solvers.kernels import kernels_for
-from hetopt.solvers.loading import load
 from hetopt.solvers.params import RaceParams
 from hetopt.solvers.refusals import ensure_packs
 from hetopt.solvers.request import Request
@@ -38,8 +37,6 @@ if TYPE_CHECKING:
     from hetopt.problem.training.principles import Relaxable
     from hetopt.results.front import Front
     from hetopt.results.result import Objective, Result
-    from hetopt.solvers.request import Solve
-
 #: A search that does not branch.
 _ALONE = Over()
 
@@ -252,7 +249,7 @@ def _tree(
         solver=solver,
         several=over.branches,
     )
-    solve = _solve(solver, aim, PATIENCE_S if objective is None else None)
+    solve = solve_for(solver, aim, PATIENCE_S if objective is None else None)
     return TreeSearch(request, solve, over, solver=solver, objective=aim)
 
 
@@ -292,18 +289,6 @@ def with_cost_of_limits(result: Result, asked: Search, request: Request) -> Resu
         proven=without.status == "optimal",
     )
     return replace(result, launch=launch)
-
-
-def _solve(solver: str, objective: Objective, patience_s: float | None = None) -> Solve:
-    """Return the function that minimises an objective."""
-    solve: Solve = load(solver)
-    if objective != "simulated":
-        return solve
-    from hetopt.solvers.loading import sharing_links
-    from hetopt.solvers.simulated.solver import solve_simulated
-
-    simulated = partial(solve_simulated, solver=solver, patience_s=patience_s)
-    return partial(sharing_links, simulated, objective="simulated", exact=True)
 
 
 def _scheduled(

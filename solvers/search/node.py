@@ -151,6 +151,10 @@ def best_of(node: Node) -> dict[str, Any]:
     return {"best_s": node.best[0].time_s} if node.best else {}
 
 
+#: A search that ends with more than this share of its time left has given up.
+_EARLY = 0.25
+
+
 class Leaf(Node):
     """One problem that a solver searches.
 
@@ -256,7 +260,9 @@ class Leaf(Node):
         settled = self._proves and "unsettled" not in result.settled
         self.bound = max(self.bound, self._bound_of(result, cutoff, settled=settled))
         self.result = result
-        if settled or not self._proves or limit_s is None:
+        left_s = deadline.left_s()
+        if settled or left_s is None or left_s > _EARLY * (limit_s or 0.0):
+            # What is left open stays so.
             self._tried = cutoff
         self.rest = max(self.rest, self.bound)
         if settled:

@@ -57,7 +57,6 @@ if TYPE_CHECKING:
     from hetopt.cost.table.table import CostTable
     from hetopt.plans.plan import Plan
     from hetopt.problem.training.choices import ScheduleName
-    from hetopt.problem.training.principles import Principles
     from hetopt.results.result import Result
     from hetopt.solvers.arrays.costs import Ints
     from hetopt.solvers.race.ledger import Program
@@ -89,26 +88,20 @@ _EARLY, _EARLY_S = 2, 5.0
 _ALONE_S = 0.75
 
 
-def ensure_can_simulate(solver: str, principles: Principles, *, journal: bool) -> None:
+def ensure_can_simulate(solver: str, *, journal: bool) -> None:
     """Raise InputError if an option excludes ``--objective simulated``."""
-    why = None
     if solver == "uniap":
-        field, why = "--solver", f"{solver} has an objective of its own"
-    elif not registry.solver(solver).proves:
-        field = "--solver"
-        why = (
-            f"{solver} does not prove the optimum of the closed form, which the search "
-            "starts from"
+        msg = f"is {solver}, which has an objective of its own: leave one of both out"
+        raise InputError(msg, field="solver")
+    if not registry.solver(solver).proves:
+        msg = (
+            f"is {solver}, but the search for the least simulated time starts from a "
+            "proven optimum in closed form: use auto or dp"
         )
-    elif principles.relaxed:
-        field = "--relax"
-        why = "simulated times are searched only with all principles kept"
-    elif journal:
-        field = "--journal"
-        why = "only a search for the closed form can be resumed from a journal"
-    if why is not None:
-        msg = f"cannot be combined with --objective simulated: {why}"
-        raise InputError(msg, field=field)
+        raise InputError(msg, field="solver")
+    if journal:
+        msg = "resumes searches for the closed form only: leave it out"
+        raise InputError(msg, field="journal")
 
 
 def why_not(table: CostTable) -> str | None:
@@ -121,17 +114,6 @@ def why_not(table: CostTable) -> str | None:
     if table.chunks > 1:
         return f"{table.schedule} has {table.chunks} chunks a stage"
     return None
-
-
-def _ensure_known(table: CostTable) -> None:
-    """Raise InputError if simulated times under a schedule are not minimised."""
-    why = why_not(table)
-    if why is not None:
-        msg = (
-            f"cannot be combined with --objective simulated: {why}; minimise the "
-            "closed form, or use another schedule"
-        )
-        raise InputError(msg, field="training.schedule")
 
 
 def solve_simulated(
@@ -149,15 +131,9 @@ def solve_simulated(
     patience_s
         Seconds for the proof after the start if there is no time limit; None: no limit.
 
-    Raises
-    ------
-    InputError
-        If a parameter or the schedule is supported for the closed form only.
     """
     problem, table, params = request.problem, request.table, request.params
     deadline, limit_s = request.deadline, request.deadline.limit_s
-    ensure_can_simulate(solver, params.principles, journal=params.journal is not None)
-    _ensure_known(table)
     first = deadline.within(
         None if limit_s is None else max(_START_S, limit_s * _START_SHARE)
     )

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from hetopt.planning.asked import Search
     from hetopt.problem.problem import Problem
     from hetopt.results.front import Front
-    from hetopt.results.result import Result
+    from hetopt.results.result import Objective, Result
     from hetopt.solvers.search.search import Over
 
 #: Exit code by status; a status with a plan is 0.
@@ -81,7 +81,7 @@ def _run_front(
     """Find the front, check it, and report it; return the exit code."""
     from hetopt.planning.plan import ensure_front_holds, search_front
 
-    aim = asked.time or "closed"
+    aim = _aim(problem, table, asked, over, options)
     with searching(problem, table, options, asked, over, aim) as request:
         front = search_front(request, solver=options.solver, objective=aim, over=over)
     ensure_front_holds(problem, table, front)
@@ -182,7 +182,6 @@ def _search(
     over: Over,
     options: argparse.Namespace,
 ) -> Result:
-    from hetopt.planning.objective import decided
     from hetopt.planning.plan import search, with_cost_of_limits
 
     objective = asked.time
@@ -191,20 +190,33 @@ def _search(
     if objective is None and other and not free:
         # For the closed form, independent programs can confirm the certificate, and
         # planning the many variants of a problem takes little time.
-        objective = "closed"
-    aim = decided(
-        objective,
+        objective, asked = "closed", replace(asked, time="closed")
+    aim = _aim(problem, table, asked, over, options)
+    with searching(problem, table, options, asked, over, aim) as request:
+        result = search(request, solver=options.solver, objective=objective, over=over)
+        if asked.launcher is not None:
+            result = with_cost_of_limits(result, asked, request)
+    return result
+
+
+def _aim(
+    problem: Problem,
+    table: CostTable,
+    asked: Search,
+    over: Over,
+    options: argparse.Namespace,
+) -> Objective:
+    """Return the time that is minimised."""
+    from hetopt.planning.objective import decided
+
+    return decided(
+        asked.time,
         problem,
         table,
         RaceParams(principles=asked.principles, journal=options.journal),
         solver=options.solver,
         several=over.branches,
     )
-    with searching(problem, table, options, asked, over, aim) as request:
-        result = search(request, solver=options.solver, objective=objective, over=over)
-        if asked.launcher is not None:
-            result = with_cost_of_limits(result, asked, request)
-    return result
 
 
 def _moved(

@@ -264,7 +264,7 @@ def _check_runnable(train: Settings, meshes: Sequence[ProcessMesh]) -> None:
         "pipeline_model_parallel_layout",
     ):
         if train.has(key):
-            raise train.wrong(key, "cannot be combined with meshes: leave it out")
+            raise train.wrong(key, "has no meaning beside meshes: leave it out")
     if train.flag("standalone_embedding_stage"):
         raise train.wrong("standalone_embedding_stage", "is true, expected false")
     length = train.number("seq_length")
