@@ -101,7 +101,7 @@ def _rows(problem: Problem, wrong: list[str]) -> Iterator[str]:
 def _planned_for(name: str, problem: Problem, wrong: list[str]) -> list[str]:
     """Return cells about the plan of `hetopt plan --for` and its export."""
     try:
-        asked = fitted(limits_of(name), problem, None)
+        asked = fitted(limits_of(name), problem)
     except InputError as error:
         return [f"refused: {error}", "", "", ""]
     result = solve_for(

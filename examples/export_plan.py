@@ -19,7 +19,7 @@ def main() -> None:
     """Write the folders bundle-torchrun and bundle-megatron."""
     problem = read_problem_text(EXAMPLE)
     export(hetopt.plan(problem), "torchrun")
-    limited = fitted(limits_of("megatron"), problem, None)
+    limited = fitted(limits_of("megatron"), problem)
     within = solve_for(
         Request(
             problem=limited, table=build_table(limited), deadline=Deadline.after(60)

@@ -23,7 +23,7 @@ from hetopt.cli.output import complain, emit
 from hetopt.cli.paths import ensure_outputs
 from hetopt.cli.preparing import prepare
 from hetopt.errors import CheckError, InputError
-from hetopt.problem.training.choices import SCHEDULE_CHOICES, present_name
+from hetopt.problem.training.choices import SCHEDULE_CHOICES
 from hetopt.solvers.kernels import kernels_for
 from hetopt.solvers.refusals import ensure_plans
 from hetopt.solvers.registry import SOLVERS, relaxing_names, sampling_names, solver
@@ -91,7 +91,6 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
     )
     command.add_argument(
         "--schedule",
-        type=present_name,
         choices=SCHEDULE_CHOICES,
         metavar="NAME",
         help=f"instead of the problems': {', '.join(SCHEDULE_CHOICES)}",

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hetopt.base.words import shell_quoted
-from hetopt.problem.training.choices import INTERLEAVED
-from hetopt.results.per_schedule import BEST
+from hetopt.problem.training.choices import ANY, INTERLEAVED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -59,7 +58,7 @@ def _schedule(plan: Plan, result: Result) -> list[str]:
     if result.schedules:
         tried = [each for each in result.schedules if each.schedule == INTERLEAVED]
         chunks = ",".join(str(each.chunks) for each in tried)
-        return ["--schedule", BEST, "--chunks", chunks]
+        return ["--schedule", ANY, "--chunks", chunks]
     launch = result.launch
     if launch is not None and launch.schedule != plan.schedule:
         # The launcher cannot run the problem's own schedule, which is replaced only if
