@@ -63,7 +63,7 @@ def search_of(options: argparse.Namespace) -> Search:
             name
             for name, given in (
                 ("certificate", options.certificate is not None),
-                ("journal", options.journal is not None),
+    
                 ("stability", options.stability),
             )
             if given

@@ -256,7 +256,7 @@ def with_cost_of_limits(result: Result, asked: Search, request: Request) -> Resu
     assert asked.limiting is not None
     whole, over = asked.without_limits().over()
     left_s = LEAST_S if result.interrupted else None
-    params = replace(request.params, top=1)
+    params = replace(request.params, top=1, journal=None)
     without = search(
         replace(
             request,
