@@ -220,7 +220,7 @@ def _kind(schema: Schema, named: Mapping[str, Schema] | None = None) -> str:
     """Say in words which values a schema permits."""
     if "$ref" in schema:
         name = schema["$ref"].rpartition("/")[2]
-        return f"[{_title(name).lower()}](#{_anchor(name)})" if named else _title(name)
+        return f"[{_title(name).lower()}](#{_anchor(name)})"
     if "const" in schema:
         return _code(schema["const"])
     if "enum" in schema:
@@ -273,12 +273,18 @@ def _files() -> str:
         "sizes in bytes unless a key's name says otherwise; *optional* keys may be "
         "missing.\n"
     )
+    known: set[str] = set()
     for name, schema in SCHEMAS.items():
         rows = list(_keys(schema, ""))
         text += f"\n## {name.capitalize()}\n\n"
         if schema.get("description"):
             text += f"{schema['description']}\n\n"
         text += _table(("key", "value", "meaning"), rows)
+        for part, own in schema.get("$defs", {}).items():
+            if part not in known:
+                known.add(part)
+                text += f"\n### {_title(part)}\n\n"
+                text += _table(("key", "value", "meaning"), _keys(own, ""))
     return text
 
 

@@ -9,8 +9,9 @@ from hetopt.problem.model.kinds import END_KINDS, LAYER
 from hetopt.report.drawing.sheet import labelled, sheet
 from hetopt.report.head import answer, layout
 from hetopt.report.rounding import differences, rounded
-from hetopt.report.rows import boundary_rows, chain, stage_rows
+from hetopt.report.rows import boundary_rows, chain, of_each, stage_rows
 from hetopt.report.summary import (
+    amount,
     cost_lines,
     named_schedule,
     offloads,
@@ -20,6 +21,8 @@ from hetopt.report.summary import (
     unused,
 )
 from hetopt.report.utilisation import beyond_peak
+from hetopt.results.money import known_cost
+from hetopt.results.spending import cost_of_time
 from hetopt.schedule.schedules import rule_of
 
 if TYPE_CHECKING:
@@ -34,7 +37,7 @@ if TYPE_CHECKING:
     from hetopt.report.rows import StageRow
     from hetopt.results.per_schedule import ScheduleBound
     from hetopt.results.priced_plan import PricedPlan
-    from hetopt.results.result import Objective, Result
+    from hetopt.results.result import Result
 
 BYTES_PER_GB = 1e9
 
@@ -209,42 +212,78 @@ def boundary_table(
     )
 
 
-def alternatives_table(plans: Sequence[PricedPlan], objective: Objective) -> Sheet:
-    """Return the table that compares the reported plan with the next best."""
-    times_s = [each.time_s(objective) for each in plans]
-    pipelines = [each.plan.pipeline for each in plans]
+def alternatives_table(result: Result, problem: Problem | None = None) -> Sheet:
+    """Return the table that compares the reported plan with the next best.
+
+    Schedules are a column if they differ, pipelines if there are several, and prices
+    if nodes were chosen by them.
+
+    Parameters
+    ----------
+    problem
+        None leaves out prices.
+    """
+    best = () if result.best is None else (result.best,)
+    plans = (*best, *result.alternatives)
+    values = [each.time_s(result.objective) for each in plans]
+    columns: list[tuple[str, Sequence[Any]]] = []
+    if problem is not None and result.spent is not None:
+        costs = [known_cost(problem, x.plan, x.iteration_time_s) for x in plans]
+        prices = [each.per_hour or 0.0 for each in costs]
+        columns.append(("price an hour", [*map(amount, prices)]))
+        if result.objective == "cost":
+            values = [*map(cost_of_time, prices, values)]
+    schedules = [named_schedule(each.plan) for each in plans]
+    if len({*schedules}) > 1:
+        columns.append(("schedule", schedules))
+    columns += [
+        ("stages", [of_each(x.plan, lambda own: len(own.stages)) for x in plans]),
+        ("micro-batches", [of_each(x.plan, lambda y: y.microbatches) for x in plans]),
+        (_DEVICES, [each.plan.devices for each in plans]),
+        ("clusters", [chain(each.plan) for each in plans]),
+    ]
+    columns = [
+        ("rank", range(1, len(plans) + 1)),
+        ("against best", differences(values, values[0])),
+        *columns,
+    ]
     return sheet(
-        ("rank", "against best", "stages", "micro-batches", "devices", "clusters"),
-        zip(
-            range(1, len(plans) + 1),
-            differences(times_s, times_s[0]),
-            (len(own.stages) for own in pipelines),
-            (own.microbatches for own in pipelines),
-            (each.plan.devices for each in plans),
-            (chain(each.plan) for each in plans),
-            strict=True,
-        ),
-        left=("clusters",),
+        [name for name, _ in columns],
+        zip(*(cells for _, cells in columns), strict=True),
+        left=("schedule", "clusters"),
     )
 
 
 def schedules_table(schedules: Sequence[ScheduleBound]) -> Sheet:
-    """Return the table of results for each schedule that was searched."""
-    searched = [each for each in schedules if each.status != "passed-over"]
-    values = [each.objective_s for each in searched]
+    """Return the table of results for each schedule that is not passed over."""
+    rows = [each for each in schedules if each.status != "passed-over"]
+    values = [each.objective_s for each in rows]
+    bounds = [each.lower_bound_s for each in rows]
     best = min((value for value in values if value is not None), default=None)
+    columns: list[tuple[str, Sequence[str]]] = [
+        ("schedule", [*map(named_schedule, rows)]),
+        ("status", [each.status for each in rows]),
+    ]
+    if best is not None:
+        columns += [
+            ("best plan", differences(values, best)),
+            ("lower bound", differences(bounds, best)),
+        ]
     return sheet(
-        ("schedule", "status", "best plan", "lower bound", "search s"),
-        zip(
-            (named_schedule(each) for each in searched),
-            (each.status for each in searched),
-            differences(values, best),
-            differences([each.lower_bound_s for each in searched], best),
-            (f"{each.search_time_s:.1f}" for each in searched),
-            strict=True,
-        ),
+        [name for name, _ in columns],
+        zip(*(cells for _, cells in columns), strict=True),
         left=("schedule", "status"),
     )
+
+
+def _schedules(schedules: Sequence[ScheduleBound]) -> Iterator[Part]:
+    """Yield the table of all schedules, and which of them were not searched."""
+    if schedules:
+        yield schedules_table(schedules)
+    left = [each for each in schedules if each.status == "unknown" and each.reason]
+    if left:
+        names = ", ".join(map(named_schedule, left))
+        yield f"Not searched, and so left to the bound of their device time: {names}."
 
 
 def plan_report(
@@ -269,24 +308,23 @@ def plan_report(
         Whether to add how the plan was found, boundaries, and where times come from.
     """
     model, plan = None if problem is None else problem.model, best.plan
-    plans = (best, *result.alternatives)
     groups: list[Iterable[Part]] = [
         filter(None, (answer(result, best, told.errors), layout(plan), told.next)),
         stage_tables(plan, model=model, prices=prices, whole=verbose),
         _remarks(result, best, told),
-        [schedules_table(result.schedules)] if result.schedules else [],
-        _alternatives(result, plans),
+        _schedules(result.schedules),
+        _alternatives(result, problem),
     ]
     if verbose:
         groups += _details(result, best, problem, prices, told)
     return _spaced(groups)
 
 
-def _alternatives(result: Result, plans: Sequence[PricedPlan]) -> Iterator[Part]:
+def _alternatives(result: Result, problem: Problem | None) -> Iterator[Part]:
     """Yield the table of the next best plans, and whether they are just that."""
     if not result.alternatives:
         return
-    yield alternatives_table(plans, result.objective)
+    yield alternatives_table(result, problem)
     if not result.ranks_are_proven:
         yield "Others may come between these: not all plans were compared with them."
 
@@ -308,7 +346,7 @@ def _remarks(result: Result, best: PricedPlan, told: Told) -> Iterator[str]:
         more = f"; `{told.explain}` says what using more would cost"
         yield f"{', '.join(unknown)} {verb} not used{more if told.explain else ''}."
     if result.launch is not None:
-        yield price_of(result.launch, best)
+        yield price_of(result.launch, best, result.objective)
     if (wrong := beyond_peak(result)) is not None:
         yield f"MFU is {wrong}."
     for label, text in cost_lines(result.cost):

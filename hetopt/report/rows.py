@@ -12,9 +12,9 @@ from hetopt.plans.strategy import DEGREES
 from hetopt.problem.model.kinds import EMBEDDING, END_KINDS, HEAD, LAYER
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
-    from hetopt.plans.plan import Plan
+    from hetopt.plans.plan import Pipeline, Plan
     from hetopt.plans.strategy import Strategy
     from hetopt.pricing.price import Price
     from hetopt.problem.model.model import Model
@@ -148,16 +148,26 @@ def simulation_rows(plan: Plan, run: Simulation) -> tuple[SimulationRow, ...]:
 
 
 def chain(plan: Plan) -> str:
-    """Return the clusters in pipeline order: ``h20 1 stage dp2 tp4 -> a100 ...``."""
+    """Return the clusters in pipeline order: ``h20 1 stage dp2 tp4 -> a100 ...``.
+
+    Between several pipelines there is a ``|``.
+    """
+    return " | ".join(map(_chain, plan.pipelines))
+
+
+def _chain(pipeline: Pipeline) -> str:
     parts = []
-    hosted = groupby(
-        plan.pipeline.stages, key=lambda stage: (stage.cluster, stage.strategy)
-    )
+    hosted = groupby(pipeline.stages, key=lambda stage: (stage.cluster, stage.strategy))
     for (cluster, strategy), stages in hosted:
         number = len(list(stages))
         text = f"{cluster} {number} stage{'s'[: number > 1]} {mesh(strategy)}"
         parts.append(text + ("" if strategy.recompute == "none" else " recompute"))
     return " -> ".join(parts)
+
+
+def of_each(plan: Plan, number: Callable[[Pipeline], int]) -> str:
+    """Return a number of every pipeline of a plan: ``4 + 2``."""
+    return " + ".join(str(number(each)) for each in plan.pipelines)
 
 
 def mesh(strategy: Strategy) -> str:

@@ -10,12 +10,13 @@ from hetopt.results.settlement import OPTIMALITY_GAP
 from hetopt.results.spending import cost_of_time
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from hetopt.cost.table.table import CostTable
     from hetopt.plans.plan import Pipeline, Plan
     from hetopt.problem.cluster.cluster import Cluster
     from hetopt.problem.training.training import Training
+    from hetopt.results.front import Front
     from hetopt.results.launch import Launch
     from hetopt.results.money import Cost
     from hetopt.results.per_schedule import ScheduleBound
@@ -82,8 +83,7 @@ def summary(result: Result, best: PricedPlan) -> tuple[tuple[str, str], ...]:
         ("iteration time", times(best, result.objective)),
         ("throughput", throughput(result)),
         ("lower bound", bound(result)),
-        searched(result),
-        *((("schedules", schedules(result)),) if result.schedules else ()),
+        *searched(result),
         ("solver", solver(result)),
         ("latencies", latencies(result)),
     )
@@ -91,31 +91,35 @@ def summary(result: Result, best: PricedPlan) -> tuple[tuple[str, str], ...]:
 
 def _among(result: Result) -> str:
     """Return in words which plans were searched, if not the usual ones."""
-    parts = []
-    if result.launch is not None:
-        parts.append(f"of the plans that {result.launch.launcher} can run")
-    if result.relaxed:
-        parts.append(f"with {' and '.join(result.relaxed)} relaxed")
-    if result.several is not None and result.several.most > 1:
-        parts.append(f"of up to {counted(result.several.most, 'pipeline')}")
-    if result.schedules:
-        parts.append(f"over {searched_schedules(result)}")
+    parts = [*among(result)]
     if result.spent is not None:
         parts.append(f"over {_permitted(result.spent)}")
     return f" {', '.join(parts)}" if parts else ""
+
+
+def among(found: Result | Front) -> Iterator[str]:
+    """Yield in words which plans were searched, whatever their nodes."""
+    if found.launcher is not None:
+        yield f"of the plans that {found.launcher} can run"
+    if found.relaxed:
+        yield f"with {' and '.join(found.relaxed)} relaxed"
+    if found.several is not None and found.several.most > 1:
+        yield f"of up to {counted(found.several.most, 'pipeline')}"
+    if found.schedules:
+        yield f"over {counted(_tried(found.schedules), 'schedule')}"
 
 
 def _permitted(spent: Spent) -> str:
     """Return in words which nodes and plans were permitted."""
     limits = []
     if spent.spending.budget is not None:
-        limits.append(f"of at most {amount(spent.spending.budget)} an hour")
+        limits.append(f"of at most {spent.spending.budget:,.10g} an hour")
     if spent.spending.min_tokens_per_s is not None:
         limits.append(f"with {spent.spending.min_tokens_per_s:,.10g} tokens/s or more")
     return " ".join(["all choices of nodes", " and ".join(limits)]).strip()
 
 
-def price_of(launch: Launch, best: PricedPlan) -> str:
+def price_of(launch: Launch, best: PricedPlan, objective: Objective) -> str:
     """Return how much longer an iteration takes because of the launcher's limits."""
     if launch.closed_form_s is None or launch.iteration_time_s is None:
         return (
@@ -127,7 +131,7 @@ def price_of(launch: Launch, best: PricedPlan) -> str:
         f"{launch.launcher} costs "
         f"{best.closed_form_s / launch.closed_form_s - 1:+.2%} in closed form, "
         f"{best.iteration_time_s / launch.iteration_time_s - 1:+.2%} simulated, "
-        f"against the plan of least closed form without its limits "
+        f"against the plan of least {FORMS[objective]} without its limits "
         f"({launch.schedule}{proven})."
     )
 
@@ -239,8 +243,8 @@ def amount(value: float | None) -> str:
 
 def bound(result: Result) -> str:
     """Return the global lower bound and the gap."""
-    if result.spent is not None and result.spent.lower_bound is not None:
-        least = f"{result.spent.lower_bound:.4g} an iteration in closed form"
+    if result.lower_cost is not None:
+        least = f"{result.lower_cost:.4g} an iteration in closed form"
         if result.best is not None and result.cost is not None:
             paid = cost_of_time(result.cost.per_hour or 0.0, result.best.closed_form_s)
             least += f", as which the plan costs {paid:.4g}"
@@ -259,50 +263,47 @@ def gap_text(gap: float | None) -> str:
     return f"{gap:.2%}"
 
 
-def searched(result: Result) -> tuple[str, str]:
-    """Return what was searched and how, as label and text."""
-    if result.several is not None:
-        ways = counted(result.several.divisions, "way")
-        pipelines = counted(len(result.several.bounds), "pipeline")
-        return "divisions", (
-            f"{ways} to divide the nodes: {pipelines} searched, "
-            f"in {result.search_time_s:.1f} s"
-        )
-    if result.spent is None:
-        return "stages x micro-batches", settled(result)
-    return "choices of nodes", fleets(result.spent, result.search_time_s)
+def searched(result: Result) -> Iterator[tuple[str, str]]:
+    """Yield what was searched, as label and text; a pair for each branching."""
+    yield from branched(result)
+    if result.settlements:
+        yield "stages x micro-batches", settled(result)
+    yield "search time", f"{result.search_time_s:.1f} s"
 
 
-def fleets(spent: Spent, search_time_s: float) -> str:
-    """Return the numbers of possible and of searched choices of nodes."""
-    number = len(spent.fleets)
-    return f"{spent.choices:,}: {number:,} searched, in {search_time_s:.1f} s"
+def branched(found: Result | Front) -> Iterator[tuple[str, str]]:
+    """Yield how much of each branching was searched, as label and text."""
+    spent, several = found.spent, found.several
+    if spent is not None:
+        yield "choices of nodes", f"{spent.choices:,}: {spent.searched:,} searched"
+    if found.schedules:
+        yield "schedules", _schedules(found.schedules)
+    if several is not None:
+        ways = f"{counted(several.divisions, 'way')} to divide the nodes"
+        pipelines = counted(several.searched, "pipeline")
+        up_to = "" if spent is None else "up to "
+        yield "divisions", f"{up_to}{ways}: {pipelines} searched"
 
 
 def settled(result: Result) -> str:
     """Return how many pairs of stages and micro-batches were settled in each way."""
     counts = result.settled
     parts = [f"{count} {SETTLED[how]}" for how, count in counts.items()]
-    total = sum(counts.values())
-    taken = f"in {result.search_time_s:.1f} s"
     if result.schedules and result.best is not None:
-        plan = result.best.plan
-        parts[-1] += f" under {named_schedule(plan)}"
-        taken += " with all schedules"
-    return f"{total}: {', '.join(parts)}, {taken}"
+        parts[-1] += f" under {named_schedule(result.best.plan)}"
+    return f"{sum(counts.values())}: {', '.join(parts)}"
 
 
-def searched_schedules(result: Result) -> str:
-    """Return the number of schedules that were searched."""
-    number = len([each for each in result.schedules if each.status != "passed-over"])
-    return counted(number, "schedule")
+def _tried(schedules: Iterable[ScheduleBound]) -> int:
+    """Return the number of schedules that are not passed over."""
+    return sum(each.status != "passed-over" for each in schedules)
 
 
-def schedules(result: Result) -> str:
+def _schedules(schedules: Sequence[ScheduleBound]) -> str:
     """Return the number of schedules searched, and those passed over, with reasons."""
-    parts = [f"best of {searched_schedules(result)}"]
+    parts = [f"best of {counted(_tried(schedules), 'schedule')}"]
     passed: dict[str | None, list[str]] = {}
-    for each in result.schedules:
+    for each in schedules:
         if each.status == "passed-over":
             name = named_schedule(each)
             passed.setdefault(each.reason, []).append(name)

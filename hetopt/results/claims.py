@@ -26,13 +26,15 @@ node by pipeline and cluster. A child claims
 
 from __future__ import annotations
 
+import json
 import math
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from hetopt.results.per_schedule import ScheduleBound
 from hetopt.results.settlement import OPTIMALITY_GAP
 from hetopt.results.several import Several
-from hetopt.results.spending import FleetBound, Spending, Spent
+from hetopt.results.spending import Spending, Spent
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -41,6 +43,40 @@ if TYPE_CHECKING:
 
     #: Plain JSON data.
     Json = Mapping[str, Any]
+
+
+class Branched:
+    """What reports say of a search that branched, from ``over`` and ``claims``."""
+
+    __slots__ = ()
+
+    over: tuple[Json, ...]
+    claims: Json | None
+
+    @property
+    def launcher(self) -> str | None:
+        """The launcher that has to run the plans; None: any."""
+        name: str | None = asked(self.over, "launcher")
+        return name
+
+    @property
+    def spent(self) -> Spent | None:
+        """What was found about the nodes to rent; None if prices do not decide."""
+        return spent_of(self.over, self.claims)
+
+    @property
+    def several(self) -> Several | None:
+        """What was found about pipelines side by side; None without them."""
+        return several_of(self.over, self.claims)
+
+    @property
+    def schedules(self) -> tuple[ScheduleBound, ...]:
+        """What was found about each schedule; none if one was asked for."""
+        return schedules_of(self.over, self.claims, self.reached())
+
+    def reached(self) -> Reached:
+        """Return what the search came to; by default nothing is known."""
+        return Reached(own=None, best_s=None, least_s=0.0, proven=False)
 
 
 def asked(over: Sequence[Json], name: str) -> Any:
@@ -58,24 +94,28 @@ def nodes_by(claims: Json | None, by: str) -> Iterator[Json]:
         yield from nodes_by(child, by)
 
 
-def bound_of(claim: Json) -> float:
-    """Return the least bound that a claim and those below it give; inf: no plan.
+def bound_of(claim: Json, others: float = 0.0) -> float:
+    """Return a lower bound on the time of all plans of a claim; inf: it has none.
 
-    It counts listed children only, so it is for reports: a bound that holds also counts
-    the others.
+    Parameters
+    ----------
+    others
+        What is known of every plan of the whole search. It stands for children that are
+        not listed, and for pipelines side by side, whose device time is not recorded.
     """
     if "bound_s" in claim:
         bound = claim["bound_s"]
         return math.inf if bound is None else float(bound)
     if "parts" in claim:
-        return max(map(bound_of, claim["parts"]))
+        return others
     counting = [each for each in claim["children"] if "passed_over" not in each]
-    return min(map(bound_of, counting), default=0.0)
+    known = [bound_of(each, others) for each in counting]
+    if len(counting) < claim["of"]:
+        known.append(others)
+    return min(known, default=others)
 
 
-def spent_of(
-    over: Sequence[Json], claims: Json | None, lower_cost: float | None
-) -> Spent | None:
+def spent_of(over: Sequence[Json], claims: Json | None) -> Spent | None:
     """Return what a search found about the nodes to rent; None if it had no choice."""
     limits = asked(over, "fleets")
     if limits is None:
@@ -85,12 +125,8 @@ def spent_of(
         spending=Spending(
             budget=limits["budget"], min_tokens_per_s=limits["min_tokens_per_s"]
         ),
-        fleets=tuple(
-            FleetBound(nodes=each["at"], bound_s=_finite(bound_of(each)))
-            for each in (() if root is None else root["children"])
-        ),
+        searched=0 if root is None else len(root["children"]),
         choices=0 if root is None else root["of"],
-        lower_bound=lower_cost,
     )
 
 
@@ -103,33 +139,57 @@ def several_of(over: Sequence[Json], claims: Json | None) -> Several | None:
     return Several(
         most=limits["most"],
         divisions=max((each["of"] for each in nodes), default=0),
-        searched=sum(
-            len(child.get("parts", (child,)))
-            for each in nodes
-            for child in each["children"]
-        ),
+        searched=sum(len(set(_pipelines(each))) for each in nodes),
     )
 
 
-def schedules_of(
-    over: Sequence[Json], claims: Json | None, best_s: float | None
-) -> tuple[ScheduleBound, ...]:
-    """Return what a search found about each schedule; none if it had no choice.
+def _pipelines(node: Json) -> Iterator[str]:
+    """Yield a key of each pipeline searched; divisions have some in common."""
+    for child in node["children"]:
+        for part in child.get("parts", ({},)):
+            own = child["at"][part["pipeline"]] if part else child["at"]
+            yield json.dumps([own, part.get("batch"), part.get("bound_s")])
 
-    Parameters
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reached:
+    """What a search over schedules came to.
+
+    Attributes
     ----------
+    own
+        Schedule, chunks and epsilon of the reported plan; None without one.
     best_s
-        Time of the reported plan; None without one.
+        Its time, by which schedules are compared; None without a plan, or if they are
+        compared by cost.
+    least_s
+        Lower bound on the time of all plans of the search; inf: there is none.
+    proven
+        Whether no plan is better than the reported one.
     """
+
+    own: tuple[Any, ...] | None
+    best_s: float | None
+    least_s: float
+    proven: bool
+
+
+def schedules_of(
+    over: Sequence[Json], claims: Json | None, reached: Reached
+) -> tuple[ScheduleBound, ...]:
+    """Return what a search found about each schedule; none if it had no choice."""
     variants = asked(over, "schedules")
     if variants is None:
         return ()
+    # A schedule that is listed for some fleets may have a better plan on others.
+    low = reached.least_s if asked(over, "fleets") else math.inf
     known: dict[tuple[Any, ...], list[Json]] = {}
     for node in nodes_by(claims, "schedules"):
         for child in node["children"]:
             known.setdefault(_key(child["at"]), []).append(child)
     return tuple(
-        _schedule(variant, known.get(_key(variant), []), best_s) for variant in variants
+        _schedule(variant, known.get(_key(variant), []), reached, low)
+        for variant in variants
     )
 
 
@@ -138,7 +198,7 @@ def _key(variant: Json) -> tuple[Any, ...]:
 
 
 def _schedule(
-    variant: Json, found: Sequence[Json], best_s: float | None
+    variant: Json, found: Sequence[Json], reached: Reached, low: float
 ) -> ScheduleBound:
     """Return what is known of a schedule, over all fleets if there are several."""
     passed = next(
@@ -146,29 +206,34 @@ def _schedule(
     )
     if passed is not None:
         return ScheduleBound(**variant, status="passed-over", reason=passed)
-    if not found:
-        reason = "not searched: it was stopped before"
-        return ScheduleBound(**variant, status="unknown", reason=reason)
-    bound = min(map(bound_of, found))
-    value = min(each.get("best_s", math.inf) for each in found)
-    if math.isinf(bound):
-        return ScheduleBound(**variant, status="infeasible")
-    status: ScheduleStatus = "unknown" if math.isinf(value) else "feasible"
-    if bound >= value * (1 - OPTIMALITY_GAP):
-        status = "optimal"
-    elif best_s is not None and value > best_s and _excludes(bound, best_s):
-        status = "refuted"
+    if found:
+        bound = min(low, *(bound_of(each, reached.least_s) for each in found))
+    else:
+        bound = reached.least_s
+    value = min((each.get("best_s", math.inf) for each in found), default=math.inf)
+    compared = reached.best_s is not None and not math.isinf(value)
+    status = _status(_key(variant) == reached.own, bound, value, reached)
+    left = not found and status == "unknown"
     return ScheduleBound(
         **variant,
         status=status,
-        objective_s=_finite(value),
-        lower_bound_s=bound,
+        objective_s=value if compared else None,
+        lower_bound_s=bound if 0 < bound < math.inf else None,
+        reason="not searched" if left else None,
     )
 
 
-def _excludes(bound: float, best_s: float) -> bool:
-    return bound >= best_s * (1 - OPTIMALITY_GAP)
-
-
-def _finite(value: float) -> float | None:
-    return None if math.isinf(value) else value
+def _status(own: bool, bound: float, value: float, reached: Reached) -> ScheduleStatus:
+    """Return what is known of a schedule, by its bound and its best plan's time."""
+    if math.isinf(bound):
+        return "infeasible"
+    if own and reached.proven:
+        return "optimal"
+    if reached.best_s is not None:
+        if bound >= value * (1 - OPTIMALITY_GAP):
+            return "optimal"
+        if not own and bound >= reached.best_s * (1 - OPTIMALITY_GAP):
+            return "refuted"
+    elif reached.proven and not own:
+        return "refuted"
+    return "unknown" if math.isinf(value) else "feasible"

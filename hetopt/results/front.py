@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from hetopt.results.claims import spent_of
+from hetopt.results.claims import Branched
 from hetopt.results.money import Cost
 from hetopt.results.priced_plan import PricedPlan
 
@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from hetopt.problem.training.principles import Relaxable
     from hetopt.results.claims import Json
     from hetopt.results.result import Objective, Status
-    from hetopt.results.spending import Spent
 
 FRONT_SCHEMA = "hetopt-front/1"
 
@@ -48,7 +47,7 @@ class FrontPoint:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Front:
+class Front(Branched):
     """All plans that no other beats in both time and price.
 
     Attributes
@@ -91,13 +90,6 @@ class Front:
             claims=data["claims"],
             **{name: data[name] for name in same},
         )
-
-    @property
-    def spent(self) -> Spent:
-        """What was found about the nodes to rent."""
-        found = spent_of(self.over, self.claims, None)
-        assert found is not None
-        return found
 
     def time_s(self, point: FrontPoint) -> float:
         """Return the time of a point by the front's objective."""

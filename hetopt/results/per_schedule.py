@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
-
-from hetopt.problem.training.training import written_epsilon
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from hetopt.problem.training.choices import ScheduleName
 
 ScheduleStatus = Literal[
@@ -39,35 +35,17 @@ class ScheduleBound:
         ``infeasible``: it has no plan; ``unknown``: none of these; ``passed-over``: it
         cannot be searched, or the launcher does not run it.
     objective_s
-        Objective of its best known plan; None: none is known.
+        Time of its best known plan; None: none is known, or cost decides.
     lower_bound_s
-        Lower bound on its plans' objective; None: none is known, or there is no plan.
-    search_time_s
-        Wall-clock seconds.
+        Lower bound on its plans' time; None: none is known, or there is no plan.
     reason
-        Why it was not searched; None if it was.
+        Why it was not searched; None if it was, or if its device time refutes it.
     """
 
     schedule: ScheduleName
     status: ScheduleStatus
     objective_s: float | None = None
     lower_bound_s: float | None = None
-    search_time_s: float = 0.0
     reason: str | None = None
     chunks: int = 1
     warmup_epsilon: float | None = None
-
-    @property
-    def counts(self) -> bool:
-        """Whether the lower bound over all schedules depends on it."""
-        return self.status not in ("infeasible", "passed-over")
-
-    def to_json(self) -> dict[str, Any]:
-        """Return this as plain JSON data."""
-        return {name: getattr(self, name) for name in self.__dataclass_fields__}
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> ScheduleBound:
-        """Read what ``to_json`` wrote; raises KeyError or TypeError."""
-        whole = {**data, "warmup_epsilon": written_epsilon(data)}
-        return cls(**{name: whole[name] for name in cls.__dataclass_fields__})

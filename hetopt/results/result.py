@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from hetopt.base.shown import Shown
-from hetopt.results.claims import schedules_of, several_of, spent_of
+from hetopt.results.claims import Branched, Reached
 from hetopt.results.crossing import Crossing
 from hetopt.results.launch import Launch
 from hetopt.results.money import Cost
@@ -22,9 +23,6 @@ if TYPE_CHECKING:
     from hetopt.problem.problem import Problem
     from hetopt.problem.training.principles import Relaxable
     from hetopt.results.claims import Json
-    from hetopt.results.per_schedule import ScheduleBound
-    from hetopt.results.several import Several
-    from hetopt.results.spending import Spent
 
 RESULT_SCHEMA = "hetopt-result/1"
 
@@ -35,7 +33,7 @@ Objective = Literal["closed", "simulated", "cost", "uniap"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class Result(Shown):
+class Result(Branched, Shown):
     """Outcome of one search.
 
     Attributes
@@ -127,21 +125,19 @@ class Result(Shown):
             reason = "stopped without a plan" if open_ else "the solver gives no reason"
             object.__setattr__(self, "reason", reason)
 
-    @property
-    def spent(self) -> Spent | None:
-        """What was found about the nodes to rent; None if prices do not decide."""
-        return spent_of(self.over, self.claims, self.lower_cost)
-
-    @property
-    def several(self) -> Several | None:
-        """What was found about pipelines side by side; None if there may be one."""
-        return several_of(self.over, self.claims)
-
-    @property
-    def schedules(self) -> tuple[ScheduleBound, ...]:
-        """What was found about each schedule; none if one was asked for."""
-        best_s = None if self.best is None else self.best.time_s(self.objective)
-        return schedules_of(self.over, self.claims, best_s)
+    def reached(self) -> Reached:
+        """Return what the search came to, to compare schedules with."""
+        best, costs = self.best, self.objective == "cost"
+        own = None
+        if best is not None:
+            own = best.plan.schedule, best.plan.chunks, best.plan.warmup_epsilon
+        impossible = self.status == "infeasible"
+        return Reached(
+            own=own,
+            best_s=None if best is None or costs else best.time_s(self.objective),
+            least_s=math.inf if impossible else self.lower_bound_s or 0.0,
+            proven=self.status == "optimal",
+        )
 
     @property
     def ranks_are_proven(self) -> bool:

@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
 
 from hetopt.errors import InputError
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 _HOUR_S = 3600.0
 
@@ -70,67 +66,20 @@ def spending_of(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FleetBound:
-    """The bound of one fleet, which is a choice of nodes to rent.
-
-    Attributes
-    ----------
-    nodes
-        Cluster name -> number of nodes; clusters without nodes are left out.
-    bound_s
-        Lower bound on the time of all plans on these nodes, or on some of them; None:
-        there is no plan.
-    """
-
-    nodes: Mapping[str, int]
-    bound_s: float | None
-
-    def to_json(self) -> dict[str, Any]:
-        """Return this as plain JSON data."""
-        return {"nodes": dict(self.nodes), "bound_s": self.bound_s}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class Spent:
-    """The proof of a result for which prices decide.
+    """A search for the nodes to rent.
 
     Attributes
     ----------
-    fleets
-        Fleets that were searched. The result's claims follow from their bounds, and
-        from the device time of the others.
+    searched
+        Number of fleets about which more is claimed than device time says.
     choices
         Number of all fleets.
-    lower_bound
-        Valid lower bound on the cost of an iteration, in closed form; None unless
-        cost is minimised.
     """
 
     spending: Spending
-    fleets: tuple[FleetBound, ...] = field(repr=False)
+    searched: int
     choices: int
-    lower_bound: float | None = None
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Spent:
-        """Read what ``to_json`` wrote; raises KeyError, TypeError or ValueError."""
-        return cls(
-            spending=Spending(
-                budget=data["budget"], min_tokens_per_s=data["min_tokens_per_s"]
-            ),
-            fleets=tuple(FleetBound(**each) for each in data["fleets"]),
-            choices=data["choices"],
-            lower_bound=data["lower_bound"],
-        )
-
-    def to_json(self) -> dict[str, Any]:
-        """Return this as plain JSON data."""
-        return {
-            **self.spending.to_json(),
-            "choices": self.choices,
-            "lower_bound": self.lower_bound,
-            "fleets": [each.to_json() for each in self.fleets],
-        }
 
 
 def cost_of_time(per_hour: float, time_s: float) -> float:

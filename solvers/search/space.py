@@ -25,11 +25,11 @@ from hetopt.solvers.race.device_time import least_times_s
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
+    from numpy.typing import NDArray
+
     from hetopt.cost.sources.source import LatencySource
     from hetopt.cost.table.cluster import ClusterTable
     from hetopt.cost.table.table import CostTable
-    from numpy.typing import NDArray
-
     from hetopt.problem.cluster.cluster import Cluster
     from hetopt.problem.problem import Problem
     from hetopt.results.priced_plan import PricedPlan

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _TOLD = {
     "settlements": "the bounds of single programs, which `hetopt verify` derives again "
     "from a certificate",
-    "claims": "the bounds of the problems that were searched",
+    "claims": "the bounds of single problems, from which that of the whole follows",
     "launch": "the plan without the launcher's limits",
     "stability": "how far coefficients may move",
     "solver": "solver and search time",

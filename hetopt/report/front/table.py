@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 from hetopt.base.words import counted
 from hetopt.report.drawing.sheet import labelled, sheet
 from hetopt.report.rounding import differences, large, rounded
-from hetopt.report.summary import FORMS, amount, fleets
+from hetopt.report.rows import of_each
+from hetopt.report.summary import FORMS, among, amount, branched, named_schedule
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from hetopt.report.drawing.sheet import Part, Sheet
     from hetopt.results.front import Front, FrontPoint
@@ -28,8 +29,11 @@ def front_report(front: Front, next_step: str, *, verbose: bool = False) -> list
     """
     parts: list[Part] = [headline(front), *_ends(front), next_step, "", points(front)]
     if verbose:
-        searched = fleets(front.spent, front.search_time_s)
-        pairs = (("choices of nodes", searched), ("solver", front.solver))
+        pairs = (
+            *branched(front),
+            ("search time", f"{front.search_time_s:.1f} s"),
+            ("solver", front.solver),
+        )
         parts += ["", labelled(pairs)]
     return parts
 
@@ -46,32 +50,42 @@ def _ends(front: Front) -> Iterator[str]:
 
 def points(front: Front) -> Sheet:
     """Return the table of plans."""
-    times_s = [front.time_s(point) for point in front.points]
-    apart = differences(times_s, min(times_s, default=None))
-    return sheet(
+    found = front.points
+    times_s = [front.time_s(point) for point in found]
+    plans = [point.best.plan for point in found]
+    columns: list[tuple[str, Sequence[str]]] = [
+        ("price an hour", [amount(point.cost.per_hour) for point in found]),
+        ("nodes", [*map(nodes_text, found)]),
+        (f"{FORMS[front.objective]} s", [*map(rounded, times_s)]),
+        ("against fastest", differences(times_s, min(times_s, default=None))),
+        ("tokens/s", [large(point.tokens_per_s) for point in found]),
         (
-            "price an hour",
-            "nodes",
-            f"{FORMS[front.objective]} s",
-            "against fastest",
-            "tokens/s",
             "cost a 1e12 tokens",
-            "stages",
-            "micro-batches",
+            [amount(point.cost.per_trillion_tokens) for point in found],
         ),
-        map(_cells, front.points, times_s, apart),
-        left=("nodes",),
+    ]
+    if front.schedules:
+        columns.append(("schedule", [*map(named_schedule, plans)]))
+    columns += [
+        ("stages", [of_each(plan, lambda own: len(own.stages)) for plan in plans]),
+        ("micro-batches", [of_each(x, lambda own: own.microbatches) for x in plans]),
+    ]
+    return sheet(
+        [name for name, _ in columns],
+        zip(*(cells for _, cells in columns), strict=True),
+        left=("nodes", "schedule"),
     )
 
 
 def headline(front: Front) -> str:
     """Return the outcome in one line."""
-    points = counted(len(front.points), "plan")
+    which = "".join(f" {each}," for each in among(front)).removesuffix(",")
+    points = counted(len(front.points), "plan") + which
     form = FORMS[front.objective]
     if front.status == "optimal":
         return f"{points}, none beaten in {form} and price, and none is missing"
     if front.status == "infeasible":
-        return "no plan fits any nodes that are permitted"
+        return f"no plan{which} fits any nodes that are permitted"
     return (
         f"{points}; {counted(front.open, 'choice')} of nodes may hold others that are "
         f"better in {form} or price"
@@ -82,17 +96,3 @@ def nodes_text(point: FrontPoint) -> str:
     """Return the nodes to rent in a few words."""
     nodes = point.cost.nodes
     return ", ".join(f"{number} {name}" for name, number in nodes.items())
-
-
-def _cells(point: FrontPoint, time_s: float, against_fastest: str) -> list[str]:
-    pipeline = point.best.plan.pipeline
-    return [
-        amount(point.cost.per_hour),
-        nodes_text(point),
-        rounded(time_s),
-        against_fastest,
-        large(point.tokens_per_s),
-        amount(point.cost.per_trillion_tokens),
-        str(len(pipeline.stages)),
-        str(pipeline.microbatches),
-    ]

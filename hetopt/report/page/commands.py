@@ -23,7 +23,7 @@ def commands(contents: Contents, plan: ReportedPlan) -> Iterator[str]:
     if result is not None:
         options = _options(plan.plan, result)
         # ``hetopt plan`` refuses a table together with these.
-        without_table = (result.launch, result.several, result.stability)
+        without_table = (result.launcher, result.several, result.stability)
         if not result.schedules and without_table == (None, None, None):
             options += table
         again = ["hetopt", "plan", problem, *options, "--out", plan.name]
@@ -35,8 +35,8 @@ def commands(contents: Contents, plan: ReportedPlan) -> Iterator[str]:
 def _options(plan: Plan, result: Result) -> list[str]:
     """Return the options by which ``hetopt plan`` finds a result again."""
     options = [*_schedule(plan, result), "--solver", result.solver]
-    if result.launch is not None:
-        options += ["--for", result.launch.launcher]
+    if result.launcher is not None:
+        options += ["--for", result.launcher]
     if result.objective in ("simulated", "cost"):
         options += ["--objective", result.objective]
     if result.spent is not None:

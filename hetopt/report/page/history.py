@@ -101,7 +101,7 @@ def _settled(plan: ReportedPlan) -> str:
     if result is None:
         return words("p", "The file has only a plan, without the result of a search.")
     lines = [
-        searched(result),
+        *searched(result),
         ("lower bound", bound(result)),
         ("solver", solver(result)),
     ]

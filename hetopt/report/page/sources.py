@@ -37,7 +37,7 @@ def _alternatives(plan: ReportedPlan) -> str:
     result = plan.result
     if result is None or result.best is None or not result.alternatives:
         return ""
-    ranked = alternatives_table((result.best, *result.alternatives), result.objective)
+    ranked = alternatives_table(result, plan.problem)
     return table([ranked], f"the best plans in {plan.name}")
 
 

@@ -8,7 +8,8 @@ from hetopt.problem.training.choices import SCHEDULE_CHOICES
 from hetopt.problem.training.principles import RELAXABLE
 from hetopt.report.comparison.comparison import COMPARISON_SCHEMA, WITHIN
 from hetopt.report.explanation import EXPLANATION_SCHEMA
-from hetopt.report.schemas.money import COST, SPENT
+from hetopt.report.schemas.claims import CLAIMS, DEFS, OVER
+from hetopt.report.schemas.money import COST
 from hetopt.report.schemas.plan import PLAN_RECORD, REPORTED, TIMES
 from hetopt.report.schemas.words import (
     DIGEST,
@@ -276,7 +277,8 @@ FRONT: Schema = document(
         "solver": TEXT,
         "search_time_s": SECONDS,
         "open": described(whole(), "Choices of nodes that may hold a better plan."),
-        "spent": SPENT,
+        "over": OVER,
+        "claims": CLAIMS,
         "points": described(
             row(
                 record(
@@ -292,6 +294,7 @@ FRONT: Schema = document(
         ),
     },
     {"relaxed": row(one_of(RELAXABLE))},
+    defs=DEFS,
 )
 
 _ALONE = {

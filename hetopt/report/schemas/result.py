@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import get_args
 
 from hetopt.cost.table.table import SourceKind
-from hetopt.problem.training.choices import SCHEDULE_CHOICES, SCHEDULES
+from hetopt.problem.training.choices import SCHEDULE_CHOICES
 from hetopt.problem.training.principles import RELAXABLE
-from hetopt.report.schemas.money import COST, SPENT
+from hetopt.report.schemas.claims import CLAIMS, DEFS, OVER
+from hetopt.report.schemas.money import AMOUNT, COST
 from hetopt.report.schemas.plan import PLAN_RECORD, REPORTED, TIMES
-from hetopt.report.schemas.several import SEVERAL
 from hetopt.report.schemas.words import (
     FLAG,
     NUMBER,
@@ -27,7 +27,6 @@ from hetopt.report.schemas.words import (
     whole,
 )
 from hetopt.results.crossing import MoveKind
-from hetopt.results.per_schedule import ScheduleStatus
 from hetopt.results.result import RESULT_SCHEMA, Objective, Status
 from hetopt.results.settlement import How
 
@@ -52,38 +51,6 @@ _STABILITY: Schema = described(
     "How far each coefficient may move until another plan is better by more than 1%: "
     "the factor, what this plan takes there (null: it does not fit), and the other "
     "plan (null: there is none). A factor of null: not up to the last tried.",
-)
-
-_SCHEDULES: Schema = described(
-    row(
-        record(
-            {
-                "schedule": one_of(SCHEDULES),
-                "chunks": described(whole(1), "Of every stage."),
-                "status": described(
-                    one_of(get_args(ScheduleStatus)),
-                    "`refuted`: it has no better plan than the reported one; "
-                    "`passed-over`: it cannot be searched, or the launcher does not "
-                    "run it.",
-                ),
-                "objective_s": described(
-                    or_null(SECONDS), "Of its best known plan, by what is minimised."
-                ),
-                "lower_bound_s": or_null(SECONDS),
-                "search_time_s": SECONDS,
-                "reason": described(or_null(TEXT), "Why it was not searched."),
-            },
-            {
-                "warmup_epsilon": described(
-                    or_null(POSITIVE), "Of `h-1f1b`; 0.01 if missing."
-                )
-            },
-        ),
-        1,
-    ),
-    "What was found out about each schedule (--schedule best). Status, bound and gap "
-    "of the result are about all that were searched, settlements about the plan's "
-    "schedule.",
 )
 
 RESULT: Schema = document(
@@ -126,10 +93,12 @@ RESULT: Schema = document(
     {
         "objective_s": _OBJECTIVE,
         "cost": COST,
-        "spent": SPENT,
-        "several": SEVERAL,
+        "over": OVER,
+        "claims": CLAIMS,
+        "lower_cost": described(
+            AMOUNT, "No iteration costs less; only where cost is minimised."
+        ),
         "stability": _STABILITY,
-        "schedules": _SCHEDULES,
         "solver_choice": described(
             TEXT,
             "Why this solver, where `auto` chose it, or what it had to do without.",
@@ -148,4 +117,5 @@ RESULT: Schema = document(
             }
         ),
     },
+    defs=DEFS,
 )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import re
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from hetopt.base.words import describe, suggest
@@ -33,32 +34,67 @@ _TYPES: Mapping[str, tuple[str, Callable[[Any], bool]]] = {
 }
 
 
-def ensure_shape(data: object, schema: Schema, field: str = "") -> None:
+def ensure_shape(data: object, schema: Schema) -> None:
     """Raise if data has another shape, or a key that the schema does not know.
-
-    Parameters
-    ----------
-    field
-        Where the data is in its file.
 
     Raises
     ------
     InputError
         The field names the first key or value that is wrong.
     """
-    if "anyOf" in schema:
-        schema = _option(data, schema, field)
-    kind = schema.get("type")
-    if not _fits(data, schema):
-        raise InputError(
-            f"is {describe(data)}, expected {_expected(schema)}", field=field or None
-        )
-    if kind == "object":
-        assert isinstance(data, dict)
-        _ensure_object(data, schema, field)
-    if kind == "array":
-        assert isinstance(data, list)
-        _ensure_list(data, schema, field)
+    _Shape(schema.get("$defs", {})).ensure(data, schema, "")
+
+
+@dataclass(frozen=True, slots=True)
+class _Shape:
+    """Checks data against schemas, some of which are named, as they are recursive."""
+
+    named: Mapping[str, Schema]
+
+    def ensure(self, data: object, schema: Schema, field: str) -> None:
+        """Raise InputError; ``field`` is where the data is in its file."""
+        if "$ref" in schema:
+            schema = self.named[schema["$ref"].rpartition("/")[2]]
+        if "anyOf" in schema:
+            schema = _option(data, schema, field)
+        kind = schema.get("type")
+        if not _fits(data, schema):
+            raise InputError(
+                f"is {describe(data)}, expected {_expected(schema)}",
+                field=field or None,
+            )
+        if kind == "object":
+            assert isinstance(data, dict)
+            self._ensure_object(data, schema, field)
+        if kind == "array":
+            assert isinstance(data, list)
+            self._ensure_list(data, schema, field)
+
+    def _ensure_object(self, data: dict[str, Any], schema: Schema, field: str) -> None:
+        known = schema.get("properties", {})
+        others = schema.get("additionalProperties")
+        names = schema.get("propertyNames", {}).get("enum")
+        for key, value in data.items():
+            place = _join(field, key)
+            if key in known:
+                self.ensure(value, known[key], place)
+                continue
+            if others is False or (names is not None and key not in names):
+                raise _unknown(key, list(known) or names, place)
+            if isinstance(others, dict):
+                self.ensure(value, others, place)
+        for key in schema.get("required", ()):
+            if key not in data:
+                raise InputError("is missing", field=_join(field, key))
+
+    def _ensure_list(self, data: list[Any], schema: Schema, field: str) -> None:
+        least, most = schema.get("minItems", 0), schema.get("maxItems", math.inf)
+        if not least <= len(data) <= most:
+            expected = f"at least {least}" if len(data) < least else f"at most {most}"
+            msg = f"has {len(data)} entries, expected {expected}"
+            raise InputError(msg, field=field or None)
+        for index, item in enumerate(data):
+            self.ensure(item, schema["items"], _join(field, index))
 
 
 def _option(data: object, schema: Schema, field: str) -> Schema:
@@ -69,33 +105,6 @@ def _option(data: object, schema: Schema, field: str) -> Schema:
             return option
     expected = " or ".join(map(_expected, options))
     raise InputError(f"is {describe(data)}, expected {expected}", field=field or None)
-
-
-def _ensure_object(data: dict[str, Any], schema: Schema, field: str) -> None:
-    known, others = schema.get("properties", {}), schema.get("additionalProperties")
-    names = schema.get("propertyNames", {}).get("enum")
-    for key, value in data.items():
-        place = _join(field, key)
-        if key in known:
-            ensure_shape(value, known[key], place)
-            continue
-        if others is False or (names is not None and key not in names):
-            raise _unknown(key, list(known) or names, place)
-        if isinstance(others, dict):
-            ensure_shape(value, others, place)
-    for key in schema.get("required", ()):
-        if key not in data:
-            raise InputError("is missing", field=_join(field, key))
-
-
-def _ensure_list(data: list[Any], schema: Schema, field: str) -> None:
-    least, most = schema.get("minItems", 0), schema.get("maxItems", math.inf)
-    if not least <= len(data) <= most:
-        expected = f"at least {least}" if len(data) < least else f"at most {most}"
-        msg = f"has {len(data)} entries, expected {expected}"
-        raise InputError(msg, field=field or None)
-    for index, item in enumerate(data):
-        ensure_shape(item, schema["items"], _join(field, index))
 
 
 def _unknown(key: str, known: list[str], place: str) -> InputError:

@@ -67,11 +67,23 @@ def by_name(values: Schema, text: str, names: tuple[str, ...] | None = None) -> 
 
 
 def document(
-    title: str, text: str, required: Schema, optional: Schema | None = None
+    title: str,
+    text: str,
+    required: Schema,
+    optional: Schema | None = None,
+    *,
+    defs: Schema | None = None,
 ) -> Schema:
-    """Return the schema of a file: a title, what it is, and its keys."""
+    """Return the schema of a file: a title, what it is, and its keys.
+
+    Parameters
+    ----------
+    defs
+        Schemas by name, to which those of keys refer as ``#/$defs/NAME``.
+    """
     head = {"$schema": DRAFT, "title": title, "description": text}
-    return {**head, **record(required, optional)}
+    named = {} if defs is None else {"$defs": defs}
+    return {**head, **record(required, optional), **named}
 
 
 NOT_NEGATIVE: Schema = {"type": "number", "minimum": 0}

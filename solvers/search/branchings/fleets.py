@@ -23,6 +23,7 @@ import numpy as np
 
 from hetopt.errors import InputError
 from hetopt.results.money import rented_nodes
+from hetopt.results.settlement import OPTIMALITY_GAP
 from hetopt.solvers.search.node import OneOf
 
 if TYPE_CHECKING:
@@ -87,7 +88,7 @@ class Fleets(OneOf):
         self._space, self._below = space, below
         self._measure, self._divided = measure, divided
         self._budget = math.inf if spending.budget is None else spending.budget
-        self.longest_s = spending.longest_s(space.table.tokens)
+        self.longest_s = spending.longest_s(space.problem.training.tokens)
         self.choices = math.prod(each.nodes + 1 for each in clusters) - 1
         if self.choices > MOST_FLEETS:
             msg = (
@@ -210,7 +211,7 @@ class Fleets(OneOf):
 
     def undecided(self) -> int:
         """Return how many fleets may have a plan of interest that is not found."""
-        limits = self.cutoffs(self.last)
+        limits = self.cutoffs(self.last) * (1 - OPTIMALITY_GAP)
         bound = self.known.rest
         return int(((bound < limits) & (bound <= self.longest_s)).sum())
 

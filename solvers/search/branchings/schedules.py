@@ -15,6 +15,7 @@ from hetopt.errors import InputError
 from hetopt.problem.training.choices import ADAPTIVE, INTERLEAVED, SCHEDULES
 from hetopt.problem.training.training import EPSILONS
 from hetopt.results.per_schedule import BEST, USUAL_CHUNKS
+from hetopt.solvers.lengths.outcome import ensure_mixes
 from hetopt.solvers.search.node import OneOf
 from hetopt.solvers.search.space import Space
 
@@ -220,6 +221,8 @@ def spaces_of(
         try:
             placed_units(space.problem.model, variant.schedule, variant.chunks)
             problem = variant.of(space.problem)
+            if problem.training.lengths is not None:
+                ensure_mixes(variant.schedule)
         except InputError as error:
             errors[variant] = error
             continue
