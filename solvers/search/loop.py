@@ -105,6 +105,7 @@ class Loop:
         if leaf is self._root or left_s is None:
             return self._deadline
         open_ = self._root.open_leaves(self._cutoff)
-        share_s = left_s if open_ <= 1 else left_s / 2 / open_
+        is_last = open_ <= 1 and not leaf.splits
+        share_s = left_s if is_last else left_s / 2 / max(open_, 1)
         slice_s = max(_SLICE_S, 2 * leaf.slice_s, share_s)
         return self._deadline.within(slice_s, least_s=LEAST_S)

@@ -181,6 +181,8 @@ class Leaf(Node):
         Why the solver cannot search it.
     slice_s
         Seconds that its last search had.
+    splits
+        Whether its problem may have to be split when it was searched.
     """
 
     def __init__(
@@ -199,6 +201,7 @@ class Leaf(Node):
         self.result: Result | None = None
         self.failure: InputError | None = None
         self.slice_s = 0.0
+        self.splits = False
         #: Whether its last search was for a first plan only.
         self.was_quick = False
         #: What a race keeps, to go on from where it stopped.

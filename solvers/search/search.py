@@ -159,9 +159,7 @@ class TreeSearch:
         if over.schedules:
             self._schedules, self._passed_over = self._variants()
         self.root = self._fleets()
-        self.loop = Loop(
-            self.root, request.deadline, self._tell, cutoff=self.cutoff_s
-        )
+        self.loop = Loop(self.root, request.deadline, self._tell, cutoff=self.cutoff_s)
 
     def run(self) -> Result:
         """Search, and return the result; it is not checked yet.

@@ -116,7 +116,7 @@ def divided() -> Any:
     """Return a plan of two pipelines under another schedule."""
     one = PLAN.pipeline
     pipelines = (
-        replace(one, share=Share(batch=5, nodes={"h20": (8,)})),
+        replace(one, share=Share(batch=5, nodes={"h20": (8,), "a100": (8,)})),
         replace(
             one,
             stages=(replace(one.stages[0], end_unit=6, resharding=None),),

@@ -65,12 +65,13 @@ def test_what_a_launcher_costs_is_said_at_once() -> None:
         proven=False,
     )
     parts = plan_report(result(launch=launch), PRICED)
-    text = "megatron costs +5.26% in closed form, +0.00% simulated, against the plan of "
-    assert f"{text}least closed form without its limits (virtual-1f1b, not proven)." in (
-        parts
+    against = (
+        "against the plan of least {} without its limits (virtual-1f1b, not proven)."
     )
+    text = f"megatron costs +5.26% in closed form, +0.00% simulated, {against}"
+    assert text.format("closed form") in parts
     simulated = plan_report(result(launch=launch, objective="simulated"), PRICED)
-    assert any(str(part).startswith(f"{text}least simulated") for part in simulated)
+    assert text.format("simulated time") in simulated
 
 
 def test_errors_of_devices_are_grouped() -> None:

@@ -116,9 +116,9 @@ class Asked:
             name="toy",
             permitted=partial(permitted, LIMITS),
             split=partial(branches, LIMITS),
-            passed_over=lambda each: None
-            if each.schedule in LIMITS.schedules
-            else "it does not run it",
+            passed_over=lambda each: (
+                None if each.schedule in LIMITS.schedules else "it does not run it"
+            ),
         )
         return Over(
             spending=spending,

@@ -188,7 +188,9 @@ class Checker:
         known = listed(claim, "divisions")
         whole = {name: (1,) * count for name, count in space.there.items()}
         one = self.one(known.pop(key_of([whole]), None), space)
-        ways = {key_of([dict(own) for own in way]): way for way in self.truth.ways(space)}
+        ways = {
+            key_of([dict(own) for own in way]): way for way in self.truth.ways(space)
+        }
         parts: dict[object, float] = {}
         for key, child in known.items():
             nodes = [dict(own) for own in ways[key]]

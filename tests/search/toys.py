@@ -258,9 +258,7 @@ class Toy:
     @property
     def branches(self) -> bool:
         """Whether the tree is more than a leaf."""
-        return bool(
-            self.measure or self.schedules or self.most > 1 or self.launcher
-        )
+        return bool(self.measure or self.schedules or self.most > 1 or self.launcher)
 
     @property
     def deadline(self) -> Deadline:
@@ -457,9 +455,7 @@ def _split(problem: Problem, table: Table, plan: Plan) -> list[tuple[Problem, Ta
     kinds = sorted({stage.strategy[1] for stage in plan.pipeline.stages})  # type: ignore[index]
     if len(kinds) == 1:
         return []
-    return [
-        (problem, replace(table, kinds=table.kinds - {kind})) for kind in kinds[:2]
-    ]
+    return [(problem, replace(table, kinds=table.kinds - {kind})) for kind in kinds[:2]]
 
 
 def rented_nodes(problem: Any, plan: Plan) -> dict[str, int]:

@@ -63,6 +63,7 @@ class Runnable(Node):
         if parts is None:
             self._leaf = leaf(space, least)
             self._leaf.parents.append((self, None))
+            self._leaf.splits = True
             self.bound = self.rest = self._leaf.bound
         else:
             self._divide([(each.problem, each.table) for each in parts], quick=quick)

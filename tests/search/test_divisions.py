@@ -2,31 +2,26 @@
 
 from __future__ import annotations
 
-import json
 from itertools import product
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-import jsonschema
 import pytest
 import yaml
 
 import hetopt
-from hetopt.base.deadline import Deadline
-from hetopt.check import check_plan, check_result
+from hetopt.check import check_plan
 from hetopt.cost.build import build_table
 from hetopt.cost.divided import part
 from hetopt.cost.table.ticks import TICK_S
 from hetopt.errors import InputError
-from hetopt.planning.plan import search
 from hetopt.problem.reading import read_problem_text
 from hetopt.problem.training.principles import Principles
-from hetopt.report.schemas.result import RESULT
-from hetopt.solvers.params import RaceParams
 from hetopt.solvers.refusals import ensure_packs
-from hetopt.solvers.request import Request
-from hetopt.solvers.several.possible import ensure_several
+from hetopt.solvers.search.branchings.possible import ensure_several
+from hetopt.solvers.search.search import Over
 from tests.oracle import brute_force
+from tests.search.asking import AT_ONCE_S, found, request_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -150,23 +145,8 @@ def least_s(problem: Problem) -> float:
     return least
 
 
-def planned(
-    problem: Problem, most: int = 2, deadline: Deadline | None = None
-) -> Result:
-    """Return a result that is as its schema says, and that the checker agrees with."""
-    table = build_table(problem)
-    request = Request(
-        problem=problem,
-        table=table,
-        params=RaceParams(jobs=1),
-        deadline=deadline or Deadline(),
-    )
-    result = search(request, solver="dp", objective="closed", pipelines=most)
-    data = json.loads(json.dumps(result.to_json()))
-    jsonschema.validate(data, RESULT)
-    assert check_result(problem, table, data) == []
-    assert hetopt.Result.from_json(data).to_json() == data
-    return result
+def planned(problem: Problem, most: int = 2, limit_s: float | None = None) -> Result:
+    return found(request_of(problem, limit_s), Over(pipelines=most))
 
 
 @pytest.mark.quick_seeds(2)
@@ -207,7 +187,7 @@ def test_more_pipelines_are_never_worse() -> None:
 @pytest.mark.parametrize("seed", [3, 9, 14])
 def test_without_time_there_is_a_first_plan_and_a_bound(seed: int) -> None:
     problem = drawn(Random(seed))
-    late = planned(problem, deadline=Deadline.after(1e-9))
+    late = planned(problem, limit_s=AT_ONCE_S)
     assert late.best is not None
     assert len(late.best.plan.pipelines) == 1
     assert late.lower_bound_s is not None
@@ -231,9 +211,7 @@ def test_sizes_of_stages_that_fit_no_share_are_refused_before_a_search(
     relaxed = Principles.relaxing(["p4"])
     ensure_packs(problem, build_table(problem), relaxed)
     even = {**data, "pin": {"clusters": {"red": {"dp": [1, 2, 4]}}}}
-    ensure_several(
-        read_problem_text(yaml.safe_dump(even)), "dp", 2, {}, relaxed, field="pipelines"
-    )
+    ensure_several(read_problem_text(yaml.safe_dump(even)), "dp", 2, relaxed)
     monkeypatch.setattr("hetopt.planning.plan.search", lambda *args, **options: 1 / 0)
     with pytest.raises(InputError, match=r"stages of 1, 2, 3, 4, 6, 8 devices"):
         hetopt.plan(problem, pipelines=2, relax=["p4"], jobs=1)

@@ -2,40 +2,38 @@
 
 from __future__ import annotations
 
-import json
-from dataclasses import replace
 from itertools import product
 from random import Random
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
-import jsonschema
 import pytest
 import yaml
 
 import hetopt
-from hetopt.base.deadline import Deadline
-from hetopt.check import check_result
-from hetopt.check.claims.front import check_front
 from hetopt.cost.build import build_table
 from hetopt.errors import InputError
-from hetopt.planning.plan import search, search_front
 from hetopt.problem.reading import read_problem_text
-from hetopt.report.schemas.reports import FRONT
-from hetopt.report.schemas.result import RESULT
 from hetopt.results.spending import Spending
-from hetopt.solvers.fleets.fleets import Fleets
-from hetopt.solvers.params import RaceParams
-from hetopt.solvers.request import Request
+from hetopt.solvers.search.branchings.fleets import Fleets
+from hetopt.solvers.search.node import Leaf
+from hetopt.solvers.search.search import Over
+from hetopt.solvers.search.space import Space
+from tests.search.asking import AT_ONCE_S, found, front_of, request_of
 
 if TYPE_CHECKING:
     from hetopt.problem.problem import Problem
-    from hetopt.results.front import Front
     from hetopt.results.result import Objective, Result
 
-Time = Literal["closed", "simulated"]
 DEVICES = ("A100-80GB", "A40", "H100")
 #: Share of the instances whose simulated times are minimised.
 SIMULATED = 0.25
+#: All fleets, at least time, at least cost, and as the front of both.
+FRONT = Over(spending=Spending(), measure="front")
+COST = Over(spending=Spending(), measure="cost")
+
+
+def within(budget: float) -> Over:
+    return Over(spending=Spending(budget=budget))
 
 
 def drawn(rng: Random) -> dict[str, Any]:
@@ -71,9 +69,9 @@ def problem_of(data: dict[str, Any]) -> Problem:
     return read_problem_text(yaml.safe_dump(data))
 
 
-def alone(data: dict[str, Any], objective: Time) -> list[tuple[float, float]]:
+def alone(data: dict[str, Any], objective: Objective) -> list[tuple[float, float]]:
     """Return price and least time of every choice of nodes that has a plan."""
-    found = []
+    known = []
     for nodes in product(*(range(each["nodes"] + 1) for each in data["clusters"])):
         clusters = [
             {**each, "nodes": count}
@@ -82,47 +80,47 @@ def alone(data: dict[str, Any], objective: Time) -> list[tuple[float, float]]:
         ]
         if not clusters:
             continue
-        problem = problem_of({**data, "clusters": clusters})
-        best = hetopt.plan(problem, objective=objective, solver="dp", jobs=1).best
+        request = request_of(problem_of({**data, "clusters": clusters}))
+        best = found(request, Over(), objective).best
         if best is not None:
-            simulated = objective == "simulated"
-            time_s = best.iteration_time_s if simulated else best.closed_form_s
             price = sum(x["nodes"] * x["price_per_hour"] for x in clusters)
-            found.append((price, time_s))
-    return found
+            known.append((price, best.time_s(objective)))
+    return sorted(known)
 
 
-def request_of(problem: Problem, deadline: Deadline | None = None) -> Request:
-    return Request(
-        problem=problem,
-        table=build_table(problem),
-        params=RaceParams(jobs=1),
-        deadline=deadline or Deadline(),
-    )
-
-
-def planned(
-    problem: Problem,
-    objective: Objective,
-    spending: Spending,
-    deadline: Deadline | None = None,
-) -> tuple[Result, list[str]]:
-    """Return a result that is checked, and what the checker said of it."""
-    request = request_of(problem, deadline)
-    result = search(request, solver="dp", objective=objective, spending=spending)
-    data = json.loads(json.dumps(result.to_json()))
-    jsonschema.validate(data, RESULT)
-    return result, check_result(problem, request.table, data)
-
-
-def front_of(
-    problem: Problem, objective: Objective, deadline: Deadline | None = None
-) -> tuple[Front, list[str]]:
-    request = request_of(problem, deadline)
-    front = search_front(request, solver="dp", objective=objective, spending=Spending())
-    data = json.loads(json.dumps(front.to_json()))
-    jsonschema.validate(data, FRONT)
-    return front, check_front(problem, request.table, data)
+@pytest.mark.quick_seeds(1)
+@pytest.mark.parametrize("seed", range(50))
+def test_plans_are_the_best_of_all_choices_of_nodes(seed: int) -> None:
+    rng = Random(seed)
+    data = drawn(rng)
+    objective: Objective = "simulated" if rng.random() < SIMULATED else "closed"
+    known = alone(data, objective)
+    expected: list[tuple[float, float]] = []
+    for price, time_s in known:
+        if not expected or time_s < expected[-1][1]:
+            expected.append((price, time_s))
+    request = request_of(problem_of(data))
+    front = front_of(request, FRONT, objective)
+    assert front.status == ("optimal" if expected else "infeasible")
+    assert [each.cost.per_hour for each in front.points] == [x for x, _ in expected]
+    times = [front.time_s(each) for each in front.points]
+    assert times == pytest.approx([time_s for _, time_s in expected], rel=1e-12)
+    cheapest = found(request, COST, objective)
+    budget = rng.choice([price for price, _ in known] or [10.0]) or 1.0
+    quickest = found(request, within(budget), objective)
+    if not known:
+        assert (cheapest.status, quickest.status) == ("infeasible", "infeasible")
+        return
+    assert cheapest.status == "optimal"
+    assert cheapest.best is not None
+    value = per_hour(cheapest) * cheapest.best.time_s(objective)
+    assert value == pytest.approx(min(x * time_s for x, time_s in known), rel=1e-12)
+    affordable = [time_s for price, time_s in known if price <= budget]
+    assert quickest.status == ("optimal" if affordable else "infeasible")
+    if quickest.best is not None:
+        assert per_hour(quickest) <= budget
+        time_s = quickest.best.time_s(objective)
+        assert time_s == pytest.approx(min(affordable), rel=1e-12)
 
 
 def per_hour(result: Result) -> float:
@@ -132,46 +130,28 @@ def per_hour(result: Result) -> float:
     return result.cost.per_hour
 
 
-def close(found: float, expected: float) -> bool:
-    return found == pytest.approx(expected, rel=1e-12)
+def fleets_of(problem: Problem) -> tuple[Space, Fleets]:
+    """Return a problem, and its fleets, none of which is searched."""
 
+    def below(space: Space) -> Leaf:
+        raise AssertionError
 
-@pytest.mark.quick_seeds(0)
-@pytest.mark.parametrize("seed", range(50))
-def test_the_front_is_that_of_all_choices_of_nodes(seed: int) -> None:
-    rng = Random(seed)
-    data = drawn(rng)
-    objective: Time = "simulated" if rng.random() < SIMULATED else "closed"
-    expected: list[tuple[float, float]] = []
-    for price, time_s in sorted(alone(data, objective)):
-        if not expected or time_s < expected[-1][1]:
-            expected.append((price, time_s))
-    front, wrong = front_of(problem_of(data), objective)
-    assert wrong == []
-    assert front.status == ("optimal" if expected else "infeasible")
-    times = [
-        each.best.iteration_time_s
-        if objective == "simulated"
-        else each.best.closed_form_s
-        for each in front.points
-    ]
-    assert [each.cost.per_hour for each in front.points] == [x for x, _ in expected]
-    assert times == pytest.approx([time_s for _, time_s in expected], rel=1e-12)
+    space = Space.of(problem, build_table(problem))
+    return space, Fleets(space, below, Spending(), "time")
 
 
 def test_tables_of_fewer_nodes_are_those_of_smaller_problems() -> None:
     data = drawn(Random(3))
     data["clusters"][0]["nodes"] = 3
-    problem = problem_of(data)
-    fleets = Fleets(problem, build_table(problem))
-    for index, nodes in enumerate(fleets.nodes.tolist()):
+    whole, fleets = fleets_of(problem_of(data))
+    for nodes in fleets.nodes.tolist():
         if not all(nodes):
             continue
-        own, table = fleets.rented(index)
-        built = build_table(own)
-        assert [each.nodes for each in own.clusters] == nodes
-        assert table.cluster_devices == built.cluster_devices
-        for mine, theirs in zip(table.slices, built.slices, strict=True):
+        own = whole.rented(nodes)
+        built = build_table(own.problem)
+        assert [each.nodes for each in own.problem.clusters] == nodes
+        assert own.table.cluster_devices == built.cluster_devices
+        for mine, theirs in zip(own.table.slices, built.slices, strict=True):
             for one, other in zip(mine.clusters, theirs.clusters, strict=True):
                 assert one.strategies == other.strategies
                 assert one.max_stages.tolist() == other.max_stages.tolist()
@@ -180,47 +160,44 @@ def test_tables_of_fewer_nodes_are_those_of_smaller_problems() -> None:
 
 
 def test_a_search_that_is_cut_short_says_what_is_open() -> None:
-    problem = problem_of(drawn(Random(0)))
-    front, wrong = front_of(problem, "closed", Deadline.after(1e-9))
-    assert wrong == []
+    front = front_of(request_of(problem_of(drawn(Random(0))), AT_ONCE_S), FRONT)
     assert front.status == "feasible"
     assert front.open
-    assert len(front.spent.fleets) == 1
+    assert front.spent is not None
+    assert front.spent.searched == 1
 
 
-@pytest.mark.parametrize("objective", ["closed", "simulated", "cost"])
+@pytest.mark.parametrize("aim", ["closed", "simulated", "cost"])
 @pytest.mark.parametrize("seed", range(4))
-def test_without_time_there_is_a_bound(seed: int, objective: Objective) -> None:
+def test_without_time_there_is_a_bound(seed: int, aim: str) -> None:
     data = drawn(Random(seed))
     for own in data["clusters"]:
         own["price_per_hour"] = own["price_per_hour"] or 1
     problem = problem_of(data)
-    budget = sum(each["price_per_hour"] for each in data["clusters"])
-    spending = Spending(budget=None if objective == "cost" else budget)
-    best, wrong = planned(problem, objective, spending)
-    late, late_wrong = planned(problem, objective, spending, Deadline.after(1e-9))
-    assert wrong == late_wrong == []
+    over = within(sum(each["price_per_hour"] for each in data["clusters"]))
+    objective: Objective = "simulated" if aim == "simulated" else "closed"
+    if aim == "cost":
+        over = COST
+    best = found(request_of(problem), over, objective)
+    late = found(request_of(problem, AT_ONCE_S), over, objective)
     if best.best is not None:
         assert 0 < bound_of(late) <= bound_of(best)
 
 
 def bound_of(result: Result) -> float:
-    if result.objective != "cost":
-        assert result.lower_bound_s is not None
-        return result.lower_bound_s
-    assert result.spent is not None
-    # Of a search that ended without a plan nothing is said.
-    return result.spent.lower_bound or 1e-99
+    if result.objective == "cost":
+        # Of a search that ended without a plan nothing is said.
+        return result.lower_cost or 1e-99
+    assert result.lower_bound_s is not None
+    return result.lower_bound_s
 
 
 def test_bounds_lie_below_the_times_of_plans() -> None:
-    problem = problem_of(drawn(Random(5)))
-    request = request_of(problem)
-    fleets = Fleets(problem, request.table)
-    for index, bound_s in enumerate(fleets.bound_s.tolist()):
-        own, table = fleets.rented(index)
-        part = replace(request, problem=own, table=table)
-        best = search(part, solver="dp", objective="simulated").best
+    whole, fleets = fleets_of(problem_of(drawn(Random(5))))
+    for nodes, bound_s in zip(fleets.nodes, fleets.known.bound, strict=True):
+        own = whole.rented(nodes.tolist())
+        request = request_of(own.problem)
+        best = found(request, Over(), "simulated").best
         if best is not None:
             assert bound_s <= best.iteration_time_s
             assert bound_s <= best.closed_form_s

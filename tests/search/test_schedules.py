@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -10,64 +11,61 @@ import pytest
 
 import hetopt
 from hetopt.base.deadline import Deadline
-from hetopt.check import check_result
 from hetopt.cost.folding import folded
 from hetopt.errors import InputError
-from hetopt.planning.best_schedule import best_schedule
-from hetopt.planning.plan import search
-from hetopt.planning.schedule_variants import ScheduleVariant, schedule_variants
+from hetopt.planning.asked import Search
 from hetopt.problem.digest import problem_digest
 from hetopt.problem.reading import read_problem_text
 from hetopt.problem.training.choices import FOLDED, INTERLEAVED, SCHEDULES
 from hetopt.problem.training.pins import Pins
 from hetopt.results.per_schedule import BEST, USUAL_CHUNKS
-from hetopt.results.result import Result
 from hetopt.schedule.schedules import rule_of
+from hetopt.solvers.loading import load
 from hetopt.solvers.params import RaceParams
 from hetopt.solvers.request import Request
+from hetopt.solvers.search.branchings.schedules import (
+    ScheduleVariant,
+    run_by,
+    schedule_variants,
+)
+from hetopt.solvers.search.search import Launchable, Over, TreeSearch
 from tests.cli.conftest import SMALL
 from tests.oracle import brute_force
 from tests.oracle.instances import ONE_CHUNK, make_instance, with_weights
+from tests.search.asking import ensure_holds, request_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from hetopt.cost.table.table import CostTable
-    from hetopt.planning.best_schedule import BestSchedule
     from hetopt.problem.problem import Problem
     from hetopt.problem.training.choices import ScheduleName
+    from hetopt.results.result import Result
     from hetopt.solvers.request import Solve
 
     #: A schedule and its epsilon.
     Variant = tuple[ScheduleName, float | None]
 
-SOLVE = partial(search, solver="dp", objective="closed")
+DP = load("dp")
 
 
 @pytest.fixture
-def request_of(monkeypatch: pytest.MonkeyPatch) -> RequestOf:
-    """Return what asks for the best plan of a drawn instance."""
-    return RequestOf(monkeypatch)
+def drawn(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], Request]:
+    """Return what makes requests on drawn tables, which no cost model has made."""
 
-
-class RequestOf:
-    """Requests on drawn tables: no cost model made them, nor could make another."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self._monkeypatch = monkeypatch
-
-    def __call__(self, seed: int) -> Request:
+    def request(seed: int) -> Request:
         instance = make_instance(seed)
-
-        def table_of(problem: Problem) -> CostTable:
-            if problem.training.chunks > 1:
-                raise InputError("the tables drawn are of whole models", field="chunks")
-            return under(problem, instance.table)
-
-        self._monkeypatch.setattr("hetopt.planning.best_schedule.build_table", table_of)
+        monkeypatch.setattr(
+            "hetopt.solvers.search.space.build_table",
+            partial(under, table=instance.table),
+        )
         return Request(
             problem=instance.problem,
             table=instance.table,
             params=RaceParams(jobs=0),
         )
+
+    return request
 
 
 def under(problem: Problem, table: CostTable) -> CostTable:
@@ -82,6 +80,19 @@ def under(problem: Problem, table: CostTable) -> CostTable:
     if rule_of(schedule).folded:
         return folded(with_weights(table))
     return with_weights(table) if rule_of(schedule).splits else table
+
+
+def best_of(
+    request: Request,
+    solve: Solve = DP,
+    *,
+    solver: str = "dp",
+    launcher: Launchable | None = None,
+) -> Result:
+    """Return the best plan of all schedules that have one chunk, unless these differ."""
+    variants = schedule_variants(request.problem, ())
+    over = Over(schedules=variants, launcher=launcher)
+    return TreeSearch(request, solve, over, solver=solver, objective="closed").run()
 
 
 def optima(request: Request) -> dict[Variant, float]:
@@ -100,110 +111,111 @@ def optima(request: Request) -> dict[Variant, float]:
     return found
 
 
-def ensure_true(found: BestSchedule, known: dict[Variant, float]) -> None:
+def ensure_true(request: Request, result: Result, known: dict[Variant, float]) -> None:
     """Fail if a claim is untrue, or does not survive being written and read."""
-    result = found.result
-    data = result.to_json()
-    assert check_result(found.problem, found.table, data) == []
-    assert Result.from_json(data).to_json() == data
-    assert {each.schedule for each in result.schedules} == set(SCHEDULES)
+    ensure_holds(request, result)
+    schedules = {each.schedule for each in result.schedules}
+    assert schedules == set(SCHEDULES) - {INTERLEAVED}
     for each in result.schedules:
         variant = each.schedule, each.warmup_epsilon
-        assert each.counts or variant not in known
-        if each.lower_bound_s is not None and variant in known:
-            assert each.lower_bound_s <= known[variant] * (1 + 1e-9)
+        if variant in known:
+            assert each.status not in ("infeasible", "passed-over")
+            assert (each.lower_bound_s or 0) <= known[variant] * (1 + 1e-9)
     if known and result.lower_bound_s is not None:
         assert result.lower_bound_s <= min(known.values()) * (1 + 1e-9)
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_it_is_the_best_of_all_plans(seed: int, request_of: RequestOf) -> None:
-    request = request_of(seed)
+def test_it_is_the_best_of_all_plans(
+    seed: int, drawn: Callable[[int], Request]
+) -> None:
+    request = drawn(seed)
     known = optima(request)
-    found = best_schedule(request, SOLVE, solver="dp")
-    ensure_true(found, known)
+    result = best_of(request)
+    ensure_true(request, result, known)
     if not known:
-        assert (found.result.status, found.result.best) == ("infeasible", None)
+        assert (result.status, result.best) == ("infeasible", None)
         return
-    assert found.result.status == "optimal"
-    assert found.result.best is not None
-    assert found.result.best.closed_form_s == pytest.approx(
-        min(known.values()), rel=1e-6
-    )
-    assert found.result.best.plan.schedule == found.problem.training.schedule
-    assert found.result.best.plan.warmup_epsilon == found.problem.training.epsilon
-    for each in found.result.schedules:
-        known_status: tuple[str, ...] = ("optimal", "refuted", "infeasible")
+    assert result.status == "optimal"
+    assert result.best is not None
+    assert result.problem is not None
+    assert result.best.closed_form_s == pytest.approx(min(known.values()), rel=1e-6)
+    assert result.best.plan.schedule == result.problem.training.schedule
+    assert result.best.plan.warmup_epsilon == result.problem.training.epsilon
+    for each in result.schedules:
         if each.schedule in FOLDED and each.reason is not None:
             cannot = (
                 "training.schedule: the schedule folds the model in two",
                 "pin.units: ",
             )
             assert each.reason.startswith(cannot)
-            known_status = ("passed-over",)
-        assert each.status in (known_status if each.chunks == 1 else ("passed-over",))
+            assert each.status == "passed-over"
+        else:
+            assert each.status in ("optimal", "refuted", "infeasible")
 
 
 @pytest.mark.parametrize("seed", range(10))
 def test_a_search_that_is_cut_off_has_a_true_bound(
-    seed: int, request_of: RequestOf
+    seed: int, drawn: Callable[[int], Request]
 ) -> None:
-    request = request_of(seed)
-    known = optima(request)
+    request = drawn(seed)
     late = replace(request, deadline=Deadline.after(1e-6))
-    found = best_schedule(late, SOLVE, solver="dp")
-    ensure_true(found, known)
-    if found.result.best is not None:
-        assert found.result.gap is not None
+    result = best_of(late)
+    ensure_true(request, result, optima(request))
+    assert result.lower_bound_s is not None or result.status == "infeasible"
+    if result.best is not None:
+        assert result.gap is not None
 
 
 @pytest.mark.parametrize("seed", range(10))
 def test_an_interrupted_search_ends_with_its_plan_and_gap(
-    seed: int, request_of: RequestOf
+    seed: int, drawn: Callable[[int], Request]
 ) -> None:
-    request = request_of(seed)
-
-    def solve(request: Request) -> Result:
-        return replace(SOLVE(request), interrupted=True)
-
-    found = best_schedule(request, solve, solver="dp")
-    assert found.result.interrupted
-    ensure_true(found, optima(request))
-    first, *others = found.result.schedules
+    request = drawn(seed)
+    result = best_of(request, lambda each: replace(DP(each), interrupted=True))
+    assert result.interrupted
+    ensure_true(request, result, optima(request))
+    first, *others = result.schedules
     assert first.schedule == request.problem.training.schedule
+    assert len(others) == len(schedule_variants(request.problem, ())) - 1
     for each in others:
-        assert each.reason == "not searched: it was stopped before"
-        assert each.lower_bound_s is not None
-    assert len(others) == len(schedule_variants(request.problem)) - 1
-    if found.result.best is not None:
-        assert found.result.gap is not None
+        if each.status == "unknown":
+            assert each.reason == "not searched"
+            assert each.lower_bound_s is not None
+        else:
+            assert each.status in ("refuted", "passed-over")
+    if result.best is not None:
+        assert result.gap is not None
 
 
 def test_what_was_open_is_searched_again_with_the_time_left(
-    request_of: RequestOf,
+    drawn: Callable[[int], Request],
 ) -> None:
-    request = replace(request_of(3), deadline=Deadline.after(3600.0))
+    request = replace(drawn(3), deadline=Deadline.after(20.0))
     training = request.problem.training
     own: Variant = training.schedule, training.epsilon
     asked: list[tuple[Variant, float | None]] = []
 
     def solve(request: Request) -> Result:
-        result = SOLVE(request)
-        known = [variant for variant, _ in asked]
+        result = DP(replace(request, deadline=Deadline()))
         training = request.problem.training
-        variant = training.schedule, training.epsilon
-        asked.append((variant, request.cutoff_s))
-        if variant in known or variant != own:
+        asked.append(((training.schedule, training.epsilon), request.cutoff_s))
+        if len(asked) > 1:
             return result
-        return replace(result, status="feasible", lower_bound_s=0.0, gap=1.0)
+        while not request.deadline.is_over():
+            time.sleep(0.01)
+        open_ = tuple(replace(x, how="unsettled") for x in result.settlements)
+        return replace(
+            result, status="feasible", lower_bound_s=0.0, gap=1.0, settlements=open_
+        )
 
-    found = best_schedule(request, solve, solver="dp")
+    result = best_of(request, solve)
     assert asked[0] == (own, None)
-    assert [variant for variant, _ in asked].count(own) == 2
-    assert asked[-1][0] == own
-    assert asked[-1][1] is not None
-    assert found.result.status == "optimal"
-    ensure_true(found, optima(request))
+    again = [cutoff_s for variant, cutoff_s in asked[1:] if variant == own]
+    assert len(again) == 1
+    assert again[0] is not None
+    assert result.status == "optimal"
+    ensure_true(request, result, optima(request))
 
 
 def test_of_equals_the_plan_of_the_problems_own_schedule_is_reported() -> None:
@@ -239,24 +251,40 @@ def test_every_usual_epsilon_is_tried_unless_the_problem_chooses_one() -> None:
     assert schedule_variants(chosen)[0].warmup_epsilon == 1 / 30
 
 
-def test_schedules_that_a_launcher_or_a_solver_lacks_are_passed_over() -> None:
-    problem = read_problem_text(SMALL)
-    request = Request(
-        problem=problem, table=hetopt.build_table(problem), params=RaceParams(jobs=0)
-    )
-    solve: Solve = partial(search, solver="uniform", objective="closed")
+def test_schedules_that_a_launcher_or_a_solver_lacks_do_not_count() -> None:
+    """The launcher's are passed over; the solver's are left to their device time."""
     runs: tuple[ScheduleName, ...] = ("virtual-1f1b", "1f1b-blocking")
-    found = best_schedule(request, solve, solver="uniform", launcher=("tractor", runs))
-    reasons = {each.schedule: each.reason for each in found.result.schedules}
-    assert reasons["gpipe"] == "tractor does not run it"
-    assert "not support blocking transfers" in str(reasons["1f1b-blocking"])
-    assert reasons["virtual-1f1b"] is None
-    assert found.result.status == "feasible"
-    assert check_result(found.problem, found.table, found.result.to_json()) == []
+    request, solve = request_of(read_problem_text(SMALL)), load("uniform")
+    result = best_of(request, solve, solver="uniform", launcher=tractor(runs))
+    known = {each.schedule: each for each in result.schedules}
+    assert known["gpipe"].status == "passed-over"
+    assert known["gpipe"].reason == "tractor does not run it"
+    assert known["1f1b-blocking"].status == "unknown"
+    assert known["virtual-1f1b"].reason is None
+    assert result.status == "feasible"
+    ensure_holds(request, result)
     with pytest.raises(InputError, match="not support blocking transfers"):
-        best_schedule(request, solve, solver="uniform", launcher=("tractor", runs[1:]))
+        best_of(request, solve, solver="uniform", launcher=tractor(runs[1:]))
+    variants = schedule_variants(request.problem)
     with pytest.raises(InputError, match="best, but tractor runs none of virtual-1f1b"):
-        best_schedule(request, solve, solver="uniform", launcher=("tractor", ()))
+        run_by(variants, "tractor", ())
+    asked = Search(problem=request.problem, schedules=True, launcher="hetu")
+    named = {each.schedule for each in asked.over()[1].schedules}
+    assert named == {each.schedule for each in variants if each.chunks == 1}
+
+
+def tractor(runs: tuple[ScheduleName, ...]) -> Launchable:
+    """Return a launcher that runs every plan of some schedules."""
+
+    def passed_over(variant: ScheduleVariant) -> str | None:
+        return None if variant.schedule in runs else "tractor does not run it"
+
+    return Launchable(
+        name="tractor",
+        permitted=lambda problem, table: [table],
+        split=lambda problem, table, plan: (),
+        passed_over=passed_over,
+    )
 
 
 def test_plan_takes_a_schedule() -> None:
