@@ -82,7 +82,15 @@ TRAINING = {
 #: Keys of a result that do not depend on how it was found.
 KEPT = (
     *("settled", "status", "objective", "closed_form_s", "iteration_time_s", "plan"),
-    *("alternatives", "cost", "spent", "several", "lower_bound_s", "bounds", "says"),
+    *(
+        "alternatives",
+        "cost",
+        "claims",
+        "lower_cost",
+        "lower_bound_s",
+        "bounds",
+        "says",
+    ),
 )
 #: Share of the time limit for the first part of a search, after which bounds may vary.
 SETTLED = 0.25

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from hetopt.base.deadline import Deadline
 from hetopt.solvers.params import RaceParams
@@ -30,6 +30,9 @@ class Request:
         Seed of all random choices, at least 0.
     cutoff_s
         Plans with a larger objective are of no interest; None for no cutoff.
+    memory
+        What solvers keep to go on from where a search of the same problem stopped, by
+        name; None if it is not searched again. Cutoffs of later searches are no larger.
     """
 
     problem: Problem
@@ -38,6 +41,7 @@ class Request:
     deadline: Deadline = field(default_factory=Deadline)
     seed: int = 0
     cutoff_s: float | None = None
+    memory: dict[str, Any] | None = field(default=None, compare=False)
 
 
 class Solve(Protocol):

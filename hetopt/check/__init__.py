@@ -7,7 +7,7 @@ shares nothing with solvers, formulations, ``hetopt.pricing`` or
 
 from __future__ import annotations
 
+from hetopt.check.claims.result import check_result
 from hetopt.check.plan.plan import CheckedPlan, check_plan
-from hetopt.check.plan.result import check_result
 
 __all__ = ["CheckedPlan", "check_plan", "check_result"]

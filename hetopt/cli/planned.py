@@ -11,6 +11,7 @@ from hetopt.cli.inputs import add_problem, add_table, load_problem_of, load_tabl
 from hetopt.errors import CheckError, InputError
 from hetopt.plans.plan import PLAN_SCHEMA
 from hetopt.problem.training.choices import with_present_names
+from hetopt.results.before import renewed
 from hetopt.results.result import RESULT_SCHEMA, Result
 
 if TYPE_CHECKING:
@@ -60,8 +61,8 @@ def load_front(problem_name: str, path: str, table_path: str | None) -> Front:
     InputError
         The file is no front.
     """
+    from hetopt.check.claims.front import check_front
     from hetopt.check.plan.reading import items, mapping, read_plan
-    from hetopt.check.plan.spent import check_front
     from hetopt.report.schemas.reports import FRONT
     from hetopt.report.schemas.shape import ensure_shape
     from hetopt.results.front import Front
@@ -74,9 +75,6 @@ def load_front(problem_name: str, path: str, table_path: str | None) -> Front:
             read_plan(mapping(item, place).get("plan"), f"{place}.plan")
             for place, item in points
         ]
-        of = {(plan.schedule, plan.chunks, plan.warmup_epsilon) for plan in plans}
-        if len(of) > 1:
-            raise InputError("have several schedules", field="points")
     problem = load_problem_of(problem_name, next(iter(plans), None), path)
     table = load_table(problem, table_path)
     with _named(path):
@@ -259,6 +257,10 @@ def read_json(path: str) -> dict[str, Any]:
     ------
     InputError
         It does not, or is a problem, whose place is before the plan's.
+
+    Returns
+    -------
+    Results and fronts of the release before in today's form.
     """
     order = "expected a plan: PROBLEM stands before PLAN"
     try:
@@ -271,8 +273,8 @@ def read_json(path: str) -> dict[str, Any]:
         raise InputError("is not a JSON object, expected a plan", file=path)
     if "clusters" in data and "training" in data:
         raise InputError(f"is a problem, {order}", file=path)
-    renamed: dict[str, Any] = with_present_names(data)
-    return renamed
+    with _named(path):
+        return renewed(with_present_names(data))
 
 
 @contextmanager

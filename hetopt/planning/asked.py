@@ -9,8 +9,10 @@ from hetopt.errors import InputError
 from hetopt.problem.training.principles import PRUNED
 from hetopt.results.per_schedule import BEST
 from hetopt.results.spending import Spending
+from hetopt.solvers.lengths.outcome import ensure_lengths, ensure_mixes
 from hetopt.solvers.refusals import ensure_can, ensure_plans, ensure_races
 from hetopt.solvers.registry import solver as solver_of
+from hetopt.solvers.search.branchings.possible import ensure_several
 from hetopt.solvers.search.branchings.schedules import (
     run_by,
     schedule_variants,
@@ -115,10 +117,22 @@ class Search:
         if not self.schedules:
             schedule = self.problem.training.schedule
             ensure_plans(self.solver, schedule, closed=self.time == "closed")
-        if self.pipelines != 1 and self.problem.training.lengths is None:
-            from hetopt.solvers.search.branchings.possible import ensure_several
-
+        if self.problem.training.lengths is not None:
+            yield from self._length_faults()
+        elif self.pipelines != 1:
             ensure_several(self.problem, self.solver, self.pipelines, self.principles)
+
+    def _length_faults(self) -> Iterator[tuple[str, str]]:
+        ensure_lengths(self.problem, self.solver, self.pipelines)
+        if not self.schedules:
+            ensure_mixes(self.problem.training.schedule)
+        why = "applies only if all sequences have one length: leave it out"
+        if self.own_table:
+            yield "table", why
+        if self.launcher is not None:
+            yield "launcher", why
+        for name in self.one_problem:
+            yield name, why
 
     @property
     def _branches(self) -> bool:
@@ -187,6 +201,7 @@ class Search:
             measure=self.measure,
             schedules=variants,
             pipelines=self.pipelines,
+            lengths=problem.training.lengths is not None,
             launcher=launcher,
         )
 

@@ -218,10 +218,6 @@ def search(
     over
         What to branch over.
     """
-    if request.problem.training.lengths is not None:
-        from hetopt.solvers.lengths.outcome import solve_lengths
-
-        return solve_lengths(request, over.pipelines)
     tree = _tree(request, solver, objective, over)
     result = tree.run()
     best = result.best

@@ -283,7 +283,7 @@ def _schedules(schedules: Sequence[ScheduleBound]) -> Iterator[Part]:
     left = [each for each in schedules if each.status == "unknown" and each.reason]
     if left:
         names = ", ".join(map(named_schedule, left))
-        yield f"Not searched, so bounded only by what all devices can do: {names}."
+        yield f"Not searched, and so left to the bound of their device time: {names}."
 
 
 def plan_report(
@@ -346,7 +346,7 @@ def _remarks(result: Result, best: PricedPlan, told: Told) -> Iterator[str]:
         more = f"; `{told.explain}` says what using more would cost"
         yield f"{', '.join(unknown)} {verb} not used{more if told.explain else ''}."
     if result.launch is not None:
-        yield price_of(result.launch, best)
+        yield price_of(result.launch, best, result.objective)
     if (wrong := beyond_peak(result)) is not None:
         yield f"MFU is {wrong}."
     for label, text in cost_lines(result.cost):

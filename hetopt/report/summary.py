@@ -113,13 +113,13 @@ def _permitted(spent: Spent) -> str:
     """Return in words which nodes and plans were permitted."""
     limits = []
     if spent.spending.budget is not None:
-        limits.append(f"of at most {amount(spent.spending.budget)} an hour")
+        limits.append(f"of at most {spent.spending.budget:,.10g} an hour")
     if spent.spending.min_tokens_per_s is not None:
         limits.append(f"with {spent.spending.min_tokens_per_s:,.10g} tokens/s or more")
     return " ".join(["all choices of nodes", " and ".join(limits)]).strip()
 
 
-def price_of(launch: Launch, best: PricedPlan) -> str:
+def price_of(launch: Launch, best: PricedPlan, objective: Objective) -> str:
     """Return how much longer an iteration takes because of the launcher's limits."""
     if launch.closed_form_s is None or launch.iteration_time_s is None:
         return (
@@ -131,7 +131,7 @@ def price_of(launch: Launch, best: PricedPlan) -> str:
         f"{launch.launcher} costs "
         f"{best.closed_form_s / launch.closed_form_s - 1:+.2%} in closed form, "
         f"{best.iteration_time_s / launch.iteration_time_s - 1:+.2%} simulated, "
-        f"against the plan of least closed form without its limits "
+        f"against the plan of least {FORMS[objective]} without its limits "
         f"({launch.schedule}{proven})."
     )
 

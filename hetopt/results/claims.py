@@ -223,9 +223,7 @@ def _schedule(
     )
 
 
-def _status(
-    own: bool, bound: float, value: float, reached: Reached
-) -> ScheduleStatus:
+def _status(own: bool, bound: float, value: float, reached: Reached) -> ScheduleStatus:
     """Return what is known of a schedule, by its bound and its best plan's time."""
     if math.isinf(bound):
         return "infeasible"

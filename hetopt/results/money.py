@@ -92,8 +92,11 @@ def known_cost(problem: Problem, plan: Plan, iteration_time_s: float) -> Cost:
 def rented_nodes(problem: Problem, plan: Plan) -> dict[str, int]:
     """Return the nodes that a plan needs, by name of the clusters that host stages.
 
-    A stage has its own nodes or shares one (``hetopt.problem.cluster.packing``).
+    A stage has its own nodes or shares one (``hetopt.problem.cluster.packing``). One of
+    several pipelines needs all nodes of its share; two halves are one node.
     """
+    if any(each.share is not None for each in plan.pipelines):
+        return _shared_nodes(problem, plan)
     clusters = {each.name: each for each in problem.clusters}
     stages: dict[str, Counter[tuple[int, int]]] = {name: Counter() for name in clusters}
     for stage in (stage for each in plan.pipelines for stage in each.stages):
@@ -104,3 +107,19 @@ def rented_nodes(problem: Problem, plan: Plan) -> dict[str, int]:
         for name, cluster in clusters.items()
         if stages[name]
     }
+
+
+def _shared_nodes(problem: Problem, plan: Plan) -> dict[str, int]:
+    """Return the nodes of the shares of all pipelines together, by cluster."""
+    found: dict[str, int] = {}
+    for cluster in problem.clusters:
+        parts = Counter[int]()
+        for pipeline in plan.pipelines:
+            share = pipeline.share
+            parts.update(() if share is None else share.nodes.get(cluster.name, ()))
+        whole = Counter(dict(cluster.sizes))
+        nodes = (parts & whole).total()
+        nodes += -(-(parts - whole).total() // 2)
+        if nodes:
+            found[cluster.name] = nodes
+    return found

@@ -18,15 +18,14 @@ from hetopt.solvers.lengths.search import LengthsSearch
 from hetopt.solvers.race.merging import with_plans
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
+    from hetopt.plans.plan import Pipeline
     from hetopt.problem.problem import Problem
+    from hetopt.problem.training.choices import ScheduleName
+    from hetopt.results.result import Objective
     from hetopt.solvers.request import Request
 
 
-def ensure_lengths(
-    problem: Problem, name: str, pipelines: int, given: Mapping[str, bool]
-) -> None:
+def ensure_lengths(problem: Problem, name: str, pipelines: int) -> None:
     """Raise InputError if sequences of several lengths cannot be planned.
 
     Parameters
@@ -35,24 +34,13 @@ def ensure_lengths(
         Name of the solver.
     pipelines
         Most pipelines, as requested.
-    given
-        Whether each option that needs a single length is given, by its name for users.
     """
     if not isinstance(pipelines, int) or not 1 <= pipelines <= MOST_PIPELINES:
         msg = f"is {pipelines!r}, expected 1 to {MOST_PIPELINES}"
         raise InputError(msg, field="pipelines")
-    for other, one in given.items():
-        if one:
-            msg = "applies only if all sequences have one length: leave it out"
-            raise InputError(msg, field=other)
     if name != "auto":
         msg = f"is {name}, sequences of several lengths are planned only by auto"
         raise InputError(msg, field="solver")
-    schedule = problem.training.schedule
-    if not rule_of(schedule).mixes:
-        able = ", ".join(each for each, rule in RULES.items() if rule.mixes)
-        msg = f"is {schedule}, sequences of several lengths run under {able}"
-        raise InputError(msg, field="schedule")
     pin = pins_fault(problem.pins)
     if pin is not None:
         msg = "applies only if all sequences have one length: leave it out"
@@ -63,8 +51,25 @@ def ensure_lengths(
             raise InputError(msg, field=f"clusters.{cluster.name}.uplink")
 
 
-def solve_lengths(request: Request, most: int) -> Result:
+def ensure_mixes(schedule: ScheduleName) -> None:
+    """Raise InputError if sequences of several lengths do not run under a schedule."""
+    if rule_of(schedule).mixes:
+        return
+    able = ", ".join(each for each, rule in RULES.items() if rule.mixes)
+    msg = f"is {schedule}, sequences of several lengths run under {able}"
+    raise InputError(msg, field="training.schedule")
+
+
+def solve_lengths(
+    request: Request, most: int, objective: Objective = "closed"
+) -> Result:
     """Find the plan of least closed form with up to ``most`` pipelines.
+
+    Parameters
+    ----------
+    objective
+        Simulated times are not searched: the plans are those of least closed form, and
+        only device time bounds them.
 
     Raises
     ------
@@ -73,11 +78,14 @@ def solve_lengths(request: Request, most: int) -> Result:
     """
     search = LengthsSearch(request, most)
     search.run()
-    bound = search.lower_bound()
+    # Only plans that keep all principles are searched, by their closed form.
+    relaxed = request.params.principles.relaxed
+    weak = bool(relaxed) or objective == "simulated"
+    bound = search.least_s if weak else search.lower_bound()
     possible = not math.isinf(bound)
     found = Result(
         status="unknown" if possible else "infeasible",
-        objective="closed",
+        objective=objective,
         solver="auto",
         best=None,
         lower_bound_s=bound if possible else None,
@@ -93,22 +101,28 @@ def solve_lengths(request: Request, most: int) -> Result:
         reason="stopped before a plan was found"
         if possible
         else f"no plan of up to {counted(most, 'pipeline')} fits the devices",
+        relaxed=relaxed,
         interrupted=search.interrupted,
         over=({"divisions": {"most": most}},),
-        claims=search.claims(),
+        claims=search.claims(bounded=not weak),
     )
-    if not search.best:
+    if not search.found:
         return found
+    plans = [_priced(request, pipelines) for _, pipelines in search.found]
+    plans.sort(key=lambda plan: plan.time_s(objective))
+    return with_plans(found, plans, request.table)
+
+
+def _priced(request: Request, pipelines: tuple[Pipeline, ...]) -> PricedPlan:
     plan = Plan(
         schedule=request.table.schedule,
-        pipelines=search.best,
+        pipelines=pipelines,
         problem_digest=request.table.problem_digest,
         table_digest=table_digest(request.table),
     )
     known = price_several(request.problem, plan)
-    priced = PricedPlan(
+    return PricedPlan(
         plan=plan,
         closed_form_s=known.closed_form_s,
         iteration_time_s=known.iteration_time_s,
     )
-    return with_plans(found, [priced], request.table)

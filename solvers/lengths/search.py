@@ -62,8 +62,8 @@ class LengthsSearch:
         All divisions; in the first, one pipeline has all nodes.
     bounds
         The bound of every division that was searched, by its number.
-    best_s, best
-        The least time found, and its pipelines; inf and none before there is one.
+    found
+        The best plans, of one division each: time and pipelines, ascending.
     interrupted
         Whether the user stopped the search.
     """
@@ -76,16 +76,27 @@ class LengthsSearch:
         if most > 1:
             self.ways += divisions(problem, most)
         self.bounds: dict[int, float] = {}
-        self.best_s = math.inf
-        self.best: tuple[Pipeline, ...] = ()
+        self.found: list[tuple[float, tuple[Pipeline, ...]]] = []
         self.interrupted = False
+        self._cutoff_s = request.cutoff_s or math.inf
         self._sources = sources_by_length(problem)
-        # Whatever the division.
-        self._least_s = least_seconds_of_lengths(problem, self._sources)
+        #: Bound by device time, whatever the division.
+        self.least_s = least_seconds_of_lengths(problem, self._sources)
         #: From the shortest to the longest.
         self._lengths = sorted(problem.training.sequences)
         self._sequences = [problem.training.sequences[each] for each in self._lengths]
         self._seats: dict[Hashable, Seat] = {}
+
+    @property
+    def best_s(self) -> float:
+        """The least time found; inf before there is a plan."""
+        return self.found[0][0] if self.found else math.inf
+
+    @property
+    def last_s(self) -> float:
+        """The time that a plan has to beat to be among the best."""
+        full = len(self.found) >= self._request.params.top
+        return min(self._cutoff_s, self.found[-1][0] if full else math.inf)
 
     def run(self) -> None:
         """Search every division until the time is up or the user interrupts."""
@@ -99,7 +110,7 @@ class LengthsSearch:
         for number, way in enumerate(self.ways):
             if self._request.deadline.is_over():
                 return
-            self.bounds[number] = max(self._search(way), self._least_s)
+            self.bounds[number] = max(self._search(way), self.least_s)
             self._tell()
 
     def _tell(self) -> None:
@@ -122,17 +133,24 @@ class LengthsSearch:
         """Return a lower bound on all plans; inf if there are none."""
         known = list(self.bounds.values())
         if len(self.bounds) < len(self.ways):
-            known.append(self._least_s)
+            known.append(self.least_s)
         return min(known, default=math.inf)
 
-    def claims(self) -> dict[str, Any]:
-        """Return what is claimed (``hetopt.results.claims``)."""
+    def claims(self, *, bounded: bool) -> dict[str, Any]:
+        """Return what is claimed (``hetopt.results.claims``).
+
+        Parameters
+        ----------
+        bounded
+            Whether the bounds hold for all plans that are asked for.
+        """
         children = [
             {
                 "at": [{name: list(sizes) for name, sizes in own} for own in way],
                 "bound_s": None if math.isinf(bound) else bound,
             }
             for way, bound in zip(self.ways, self.bounds.values(), strict=False)
+            if bounded
         ]
         return {"by": "divisions", "of": len(self.ways), "children": children}
 
@@ -171,8 +189,8 @@ class LengthsSearch:
     ) -> tuple[float, Choice | None]:
         """Return a bound in steps, and the best choice below the best time so far."""
         cutoff = _LONGEST
-        if math.isfinite(self.best_s):
-            cutoff = round(self.best_s / TICK_S * SCALE)
+        if math.isfinite(self.last_s):
+            cutoff = round(self.last_s / TICK_S * SCALE)
         if len(options) == 1:
             return self._alone(options[0])
         from ortools.sat.python import cp_model
@@ -180,12 +198,12 @@ class LengthsSearch:
         from hetopt.formulations.lengths.program import LengthsProgram
         from hetopt.solvers.cp_sat import run
 
-        # An option that alone takes as long as the best plan so far is of no use.
+        # An option that alone takes as long as the last plan of interest is of no use.
         able = [
             [each for each in own if each.fixed + each.rates[-1] < cutoff]
             for own in options
         ]
-        known = cutoff if math.isfinite(self.best_s) else math.inf
+        known = cutoff if math.isfinite(self.last_s) else math.inf
         if not all(able):
             return known, None
         program = LengthsProgram(able, self._sequences, cutoff, alike)
@@ -224,19 +242,21 @@ class LengthsSearch:
         return least, [(best[1], best[2])]
 
     def _take(self, way: Division, seats: Sequence[Seat], chosen: Choice) -> None:
-        """Keep a choice if it is better than the best plan so far."""
+        """Keep a choice if it is among the best plans so far."""
         value = max(option.takes(counts) for option, counts in chosen)
         value_s = value * TICK_S / SCALE
-        if value_s >= self.best_s:
+        if value_s >= self.last_s:
             return
         taken = self._shared(chosen)
-        self.best = tuple(
+        pipelines = tuple(
             self._pipeline(seat, option, own, None if len(way) == 1 else dict(parts))
             for seat, (option, _), own, parts in zip(
                 seats, chosen, taken, way, strict=True
             )
         )
-        self.best_s = value_s
+        self.found.append((value_s, pipelines))
+        self.found.sort(key=lambda each: each[0])
+        del self.found[self._request.params.top :]
 
     def _shared(self, chosen: Choice) -> list[dict[int, int]]:
         """Return the sequences of every pipeline, by their length in tokens."""

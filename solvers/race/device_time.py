@@ -67,7 +67,10 @@ class DeviceRates:
         return cls(per_device=np.array(rates), shortest_ns=shortest, least_fill_ns=fill)
 
     def busy_ns(
-        self, devices: NDArray[np.int64], passes: int, units: int
+        self,
+        devices: NDArray[np.int64] | NDArray[np.float64],
+        passes: int,
+        units: int,
     ) -> NDArray[np.float64]:
         """Return how long some stage is busy at least, under any schedule.
 
@@ -175,7 +178,9 @@ def _done(
     return done
 
 
-def least_times_s(table: CostTable, devices: NDArray[np.int64]) -> NDArray[np.float64]:
+def least_times_s(
+    table: CostTable, devices: NDArray[np.int64] | NDArray[np.float64]
+) -> NDArray[np.float64]:
     """Bound the time of all plans on given numbers of devices, under any schedule.
 
     Parameters

@@ -100,6 +100,17 @@ class Ledger:
                 program.how = "infeasible"
             self.programs[p, q] = program
 
+    def reopen(self, limit: int) -> None:
+        """Go on after a search that stopped, with a limit that is no larger."""
+        self.limit = limit
+        self.plans = {
+            shape: found for shape, found in self.plans.items() if found.value <= limit
+        }
+        for program in self.programs.values():
+            if program.how == "unsettled":
+                program.how = None
+        self.refute()
+
     def open(self) -> list[Program]:
         """Return the programs that are not settled."""
         return [program for program in self.programs.values() if program.how is None]

@@ -84,7 +84,7 @@ def race(request: Request, *, solver: str, engine: str, quick: bool = False) -> 
         The journal cannot be used.
     """
     problem, table, params = request.problem, request.table, request.params
-    ledger = Ledger(problem, table, top=params.top, limit=cutoff_of(request.cutoff_s))
+    ledger = _ledger(request)
     interrupted = False
     with _open(request, ledger) as journal:
         # A search that is late from the start would be interrupted anywhere.
@@ -107,6 +107,19 @@ def race(request: Request, *, solver: str, engine: str, quick: bool = False) -> 
         interrupted=interrupted,
         journal_failure=None if journal is None else journal.failure,
     )
+
+
+def _ledger(request: Request) -> Ledger:
+    """Return the ledger of an earlier search of the same table, or a new one."""
+    limit, memory = cutoff_of(request.cutoff_s), request.memory
+    kept: Ledger | None = None if memory is None else memory.get("race")
+    if kept is not None and kept.table is request.table and limit <= kept.limit:
+        kept.reopen(limit)
+        return kept
+    ledger = Ledger(request.problem, request.table, top=request.params.top, limit=limit)
+    if memory is not None:
+        memory["race"] = ledger
+    return ledger
 
 
 def _run(

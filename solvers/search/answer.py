@@ -128,6 +128,8 @@ def _reason(search: TreeSearch, *, possible: bool) -> str:
     """Return why there is no plan."""
     over = search.over
     reasons = [each.result.reason for each in search.root.searched() if each.result]
+    if possible and search.root.bound >= search.cutoff_s:
+        return "no plan is within the cutoff"
     if possible:
         waits = over.spending is not None or over.pipelines > 1
         known = None if waits else next((each for each in reasons if each), None)

@@ -40,13 +40,21 @@ class Loop:
     ----------
     told
         Called after every search, with the leaf; before the first, with None.
+    cutoff
+        Only plans of a smaller value are of interest.
     """
 
     def __init__(
-        self, root: Node, deadline: Deadline, told: Callable[[Leaf | None], None]
+        self,
+        root: Node,
+        deadline: Deadline,
+        told: Callable[[Leaf | None], None],
+        *,
+        cutoff: float = math.inf,
     ) -> None:
         self.searches, self.interrupted = 0, False
         self._root, self._deadline, self._told = root, deadline, told
+        self._cutoff = cutoff
         self._errors: list[InputError] = []
 
     def run(self) -> None:
@@ -59,7 +67,7 @@ class Loop:
         """
         self._told(None)
         while not self.interrupted and not self._is_late():
-            step = self._root.next(math.inf)
+            step = self._root.next(self._cutoff)
             if step is None:
                 break
             self._search(step)
@@ -78,8 +86,8 @@ class Loop:
         self.searches += 1
         assert leaf.result is not None
         self.interrupted = leaf.result.interrupted or requested() is not None
-        if over:
-            # It had its first plan; without one, other leaves are looked at.
+        if over or leaf is self._root:
+            # It had its first plan, or all the time there is.
             leaf.leave()
         spread(leaf)
         self._told(leaf)
@@ -96,7 +104,7 @@ class Loop:
         left_s = self._deadline.left_s()
         if leaf is self._root or left_s is None:
             return self._deadline
-        open_ = self._root.open_leaves(math.inf)
+        open_ = self._root.open_leaves(self._cutoff)
         is_last = open_ <= 1 and not leaf.splits
         share_s = left_s if is_last else left_s / 2 / max(open_, 1)
         slice_s = max(_SLICE_S, 2 * leaf.slice_s, share_s)

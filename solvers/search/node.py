@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hetopt.results.settlement import OPTIMALITY_GAP
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
@@ -56,18 +58,20 @@ class Found:
 
     @property
     def shape(self) -> object:
-        """A key that is the same for plans that differ in their units only."""
+        """A key that is the same for plans of which only the best is listed.
+
+        They differ in their units only, or divide the same nodes among pipelines.
+        """
         plan = self.priced.plan
-        pipelines = tuple(
-            (
-                each.microbatches,
-                None
-                if each.share is None
-                else (each.share.batch, tuple(sorted(each.share.nodes.items()))),
-                tuple((stage.cluster, stage.strategy) for stage in each.stages),
-            )
+        pipelines: tuple[object, ...] = tuple(
+            tuple(sorted(each.share.nodes.items()))
             for each in plan.pipelines
+            if each.share is not None
         )
+        if not pipelines:
+            own = plan.pipeline
+            stages = tuple((stage.cluster, stage.strategy) for stage in own.stages)
+            pipelines = (own.microbatches, stages)
         return plan.schedule, plan.chunks, plan.warmup_epsilon, pipelines
 
 
@@ -151,6 +155,13 @@ def best_of(node: Node) -> dict[str, Any]:
     return {"best_s": node.best[0].time_s} if node.best else {}
 
 
+def is_settled(result: Result) -> bool:
+    """Whether a search showed that no plan below its cutoff is missing."""
+    if result.claims is not None or not result.settlements:
+        return result.status in ("optimal", "infeasible")
+    return "unsettled" not in result.settled
+
+
 #: A search that ends with more than this share of its time left has given up.
 _EARLY = 0.25
 
@@ -218,6 +229,11 @@ class Leaf(Node):
         """Whether it need not be searched again for the same cutoff."""
         return self._tried > -math.inf
 
+    @property
+    def is_new(self) -> bool:
+        """Whether it was never searched."""
+        return self.result is None and not self.ended
+
     def give_up(self, error: InputError) -> None:
         """Leave the problem to its bound: the solver cannot search it."""
         self.failure = error
@@ -246,6 +262,21 @@ class Leaf(Node):
         if not quick:
             self.slice_s = math.inf if limit_s is None else limit_s
         result = self._solve(self, cutoff, deadline)
+        self._keep(result)
+        settled = self._proves and is_settled(result)
+        self.bound = max(self.bound, self._bound_of(result, cutoff, settled=settled))
+        self.result = result
+        self.rest = max(self.rest, self.bound)
+        if settled and (result.gap or 0.0) <= OPTIMALITY_GAP:
+            full = len(self.best) >= self.top
+            last = min(cutoff, self.best[-1].value) if full else cutoff
+            self.rest = max(self.rest, last)
+        left_s = deadline.left_s()
+        if settled or left_s is None or left_s > _EARLY * (limit_s or 0.0):
+            # What is left open stays so.
+            self._tried = cutoff
+
+    def _keep(self, result: Result) -> None:
         plans = () if result.best is None else (result.best, *result.alternatives)
         new = tuple(
             Found(
@@ -260,18 +291,6 @@ class Leaf(Node):
         kept = [each for each in self.best if each.shape not in known]
         both = sorted([*new, *kept], key=lambda each: each.value)
         self.best = tuple(both[: self.top])
-        settled = self._proves and "unsettled" not in result.settled
-        self.bound = max(self.bound, self._bound_of(result, cutoff, settled=settled))
-        self.result = result
-        left_s = deadline.left_s()
-        if settled or left_s is None or left_s > _EARLY * (limit_s or 0.0):
-            # What is left open stays so.
-            self._tried = cutoff
-        self.rest = max(self.rest, self.bound)
-        if settled:
-            full = len(self.best) >= self.top
-            last = min(cutoff, self.best[-1].value) if full else cutoff
-            self.rest = max(self.rest, last)
 
     def _bound_of(self, result: Result, cutoff: float, *, settled: bool) -> float:
         if result.status == "infeasible":
@@ -283,7 +302,11 @@ class Leaf(Node):
 
     def claim(self) -> dict[str, Any] | None:
         """Return the bound in seconds; None: there is no plan."""
-        return None if self.result is None else claimed(self)
+        if self.result is None:
+            return None
+        if self.result.claims is not None:
+            return {**self.result.claims, **best_of(self)}
+        return claimed(self)
 
 
 @dataclass(slots=True)
@@ -371,7 +394,8 @@ class OneOf(Node):
         if index not in nodes:
             node = nodes[index] = self._make(index)
             node.parents.append((self, index))
-            self._take(index)
+            if self._take(index):
+                spread(self)
         return nodes[index]
 
     def next(self, cutoff: float) -> Step | None:
@@ -379,6 +403,11 @@ class OneOf(Node):
         while True:
             limits = self.cutoffs(min(cutoff, self.last))
             open_ = np.flatnonzero(self._open(limits))
+            if not len(open_) and self.top > 1:
+                # All best plans are known, but the bound on the first may be low.
+                limits = self.cutoffs(min(cutoff, self.value))
+                low = self.known.bound < limits * (1 - OPTIMALITY_GAP)
+                open_ = np.flatnonzero(low & (self.known.tried < limits))
             if not len(open_):
                 return None
             index = self.first(open_)
@@ -415,11 +444,14 @@ class OneOf(Node):
 
     def update(self, key: Any) -> bool:
         """See ``Node``."""
-        before = self.bound, self.rest, self.best
-        self._take(key)
-        return before != (self.bound, self.rest, self.best)
+        # What was not open there may be open now, here and above.
+        was_tried = bool(self.known.tried[key] > -np.inf)
+        self.known.tried[key] = -np.inf
+        return self._take(key) or was_tried
 
-    def _take(self, index: int) -> None:
+    def _take(self, index: int) -> bool:
+        """Take what a child has found; return whether this node's claims changed."""
+        before = self.bound, self.rest, self.best
         node, known = self.known.nodes[index], self.known
         for low, new in ((known.bound, node.bound), (known.rest, node.rest)):
             inside = self.inside(index)
@@ -437,7 +469,9 @@ class OneOf(Node):
         ranked = sorted(self._plans.values(), key=lambda each: each.value)
         self.best = self.ranked(ranked)
         self.bound = max(self.bound, self.least(known.bound))
-        self.rest = max(self.rest, self.least(known.rest))
+        # Plans that are no better than the last may be left out.
+        self.rest = max(self.rest, min(self.least(known.rest), self.last))
+        return before != (self.bound, self.rest, self.best)
 
     def ranked(self, plans: Sequence[Found]) -> tuple[Found, ...]:
         """Return the plans to keep, of all, which ascend by value."""

@@ -9,9 +9,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from hetopt.cost.table_file.file import table_digest
 from hetopt.results.result import Result
+from hetopt.solvers.lengths.outcome import solve_lengths
 from hetopt.solvers.progress import Progress
 from hetopt.solvers.registry import solver as solver_of
 from hetopt.solvers.search.answer import front_of, result_of
@@ -19,8 +22,9 @@ from hetopt.solvers.search.branchings.divisions import Divisions
 from hetopt.solvers.search.branchings.fleets import Fleets
 from hetopt.solvers.search.branchings.runnable import Runnable
 from hetopt.solvers.search.branchings.schedules import Schedules, spaces_of
+from hetopt.solvers.search.journal import SearchJournal
 from hetopt.solvers.search.loop import Loop
-from hetopt.solvers.search.node import Leaf, Node
+from hetopt.solvers.search.node import Leaf, Node, is_settled
 from hetopt.solvers.search.space import Space
 
 if TYPE_CHECKING:
@@ -28,6 +32,7 @@ if TYPE_CHECKING:
 
     from hetopt.base.deadline import Deadline
     from hetopt.cost.table.table import CostTable
+    from hetopt.errors import InputError
     from hetopt.problem.problem import Problem
     from hetopt.results.claims import Json
     from hetopt.results.front import Front
@@ -76,6 +81,8 @@ class Over:
         Schedules to choose from, in the order in which ties are broken.
     pipelines
         Most pipelines side by side.
+    lengths
+        Whether sequences have several lengths: then divisions are searched together.
     launcher
         The launcher that has to run the plan.
     """
@@ -84,6 +91,7 @@ class Over:
     measure: Measure = "time"
     schedules: tuple[ScheduleVariant, ...] = ()
     pipelines: int = 1
+    lengths: bool = False
     launcher: Launchable | None = None
 
     @property
@@ -100,7 +108,7 @@ class Over:
             found.append({"fleets": fleets})
         if self.schedules:
             found.append({"schedules": [asdict(each) for each in self.schedules]})
-        if self.pipelines > 1:
+        if self.pipelines > 1 or self.lengths:
             found.append({"divisions": {"most": self.pipelines}})
         if self.launcher is not None:
             found.append({"launcher": self.launcher.name})
@@ -147,10 +155,11 @@ class TreeSearch:
         self._solve = solve
         self._space = Space.of(request.problem, request.table)
         self._made = 0
+        self._journal: SearchJournal | None = None
         if over.schedules:
             self._schedules, self._passed_over = self._variants()
         self.root = self._fleets()
-        self.loop = Loop(self.root, request.deadline, self._tell)
+        self.loop = Loop(self.root, request.deadline, self._tell, cutoff=self.cutoff_s)
 
     def run(self) -> Result:
         """Search, and return the result; it is not checked yet.
@@ -158,17 +167,52 @@ class TreeSearch:
         Raises
         ------
         InputError
-            The solver cannot do what is asked.
+            The solver cannot do what is asked, or the journal cannot be used.
         """
-        self.loop.run()
-        if isinstance(self.root, Leaf) and self.root.result is not None:
+        if isinstance(self.root, Leaf):
+            self.loop.run()
+            assert self.root.result is not None
             return self.root.result
-        return result_of(self)
+        failure = self._run()
+        return replace(result_of(self), journal_failure=failure)
 
     def front(self) -> Front:
         """Search for the front of time and price, and return it."""
-        self.loop.run()
+        self._run()
         return front_of(self)
+
+    def _run(self) -> InputError | None:
+        """Search, and return why the journal is not whole, if so."""
+        path = self.request.params.journal
+        if path is None:
+            self.loop.run()
+            return None
+        self._journal = SearchJournal(path, self._header())
+        try:
+            self.loop.run()
+            return self._journal.failure
+        finally:
+            self._journal.close()
+
+    def _header(self) -> dict[str, Any]:
+        """Return what a journal is of."""
+        params = self.request.params
+        return {
+            "problem": self.request.table.problem_digest,
+            "table": table_digest(self.request.table),
+            "objective": self.objective,
+            "over": list(self.over.to_json()),
+            "relaxed": list(params.principles.relaxed),
+            "top": params.top,
+        }
+
+    @property
+    def cutoff_s(self) -> float:
+        """Plans that take this long or longer are of no interest."""
+        limit_s = self.request.cutoff_s
+        if limit_s is None or self.over.measure != "time":
+            return math.inf
+        return math.nextafter(limit_s, math.inf)
 
     @property
     def measure(self) -> Measure:
@@ -219,7 +263,7 @@ class TreeSearch:
             over.spending,
             over.measure,
             top=self.request.params.top,
-            divided=over.pipelines > 1,
+            divided=over.pipelines > 1 or over.lengths,
         )
 
     def _scheduled(self, space: Space) -> Node:
@@ -232,11 +276,14 @@ class TreeSearch:
             self._schedules,
             self._passed_over,
             top=self.request.params.top,
+            divided=self.over.pipelines > 1,
         )
 
     def _divided(self, space: Space) -> Node:
         top, over = self.request.params.top, self.over
         # Launchers run one pipeline; ``Search`` refuses several for the one that does.
+        if over.lengths:
+            return self._leaf(space, 0.0, top)
         if over.pipelines == 1 or over.launcher is not None:
             return self._one(space, top)
         return Divisions(
@@ -280,23 +327,32 @@ class TreeSearch:
                 top=leaf.top,
                 jobs=0 if short and params.executor == "process" else params.jobs,
                 on_progress=self._told_by_leaf if params.on_progress else None,
+                journal=None,
             )
-        return self._solve(
+        if self._journal is not None:
+            known = self._journal.known(leaf, cutoff)
+            if known is not None:
+                return known
+        solve: Solve = self._solve
+        if self.over.lengths:
+            solve = partial(
+                solve_lengths, most=self.over.pipelines, objective=self.objective
+            )
+        result = solve(
             replace(
                 request,
-                problem=space.problem,
+                problem=space.own if self.over.lengths else space.problem,
                 table=space.table,
                 params=params,
                 deadline=deadline,
-                cutoff_s=self._within(cutoff),
+                cutoff_s=None if math.isinf(cutoff) else cutoff,
+                memory=leaf.memory,
             )
         )
-
-    def _within(self, cutoff: float) -> float | None:
-        known = [cutoff]
-        if self.request.cutoff_s is not None:
-            known.append(self.request.cutoff_s)
-        return None if math.isinf(min(known)) else min(known)
+        if self._journal is not None:
+            ended = self.proves and is_settled(result)
+            self._journal.append(leaf, cutoff, result, ended=ended)
+        return result
 
     def _told_by_leaf(self, progress: Progress) -> None:
         """Report what a running search has found."""
@@ -328,6 +384,6 @@ class TreeSearch:
                 bound_s=bound_s,
                 gap=gap,
                 settled=sum(1 for each in root.searched() if each.ended),
-                programs=self._made + root.open_leaves(math.inf),
+                programs=self._made + root.open_leaves(self.cutoff_s),
             )
         )

@@ -14,13 +14,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hetopt.cost.build import build_table
+from hetopt.cost.device_work import least_device_seconds
 from hetopt.cost.divided import part
 from hetopt.cost.table_file.file import table_digest
 from hetopt.problem.cluster.packing import packed
 from hetopt.problem.digest import problem_digest
+from hetopt.problem.model.kinds import END_KINDS
+from hetopt.solvers.race.device_time import least_times_s
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+
+    from numpy.typing import NDArray
 
     from hetopt.cost.sources.source import LatencySource
     from hetopt.cost.table.cluster import ClusterTable
@@ -28,6 +33,9 @@ if TYPE_CHECKING:
     from hetopt.problem.cluster.cluster import Cluster
     from hetopt.problem.problem import Problem
     from hetopt.results.priced_plan import PricedPlan
+
+#: Bounds in floating point are lowered by this share of themselves.
+_ROUNDING = 1e-12
 
 
 class Space:
@@ -90,6 +98,54 @@ class Space:
         there = zip(self.problem.clusters, self.nodes, strict=True)
         clusters = tuple(cluster for cluster, count in there if count)
         return replace(self.problem, clusters=clusters)
+
+    @cached_property
+    def units(self) -> int:
+        """Units of the model's body."""
+        return sum(kind not in END_KINDS for kind in self.problem.model.units)
+
+    @cached_property
+    def _shared_rates(self) -> NDArray[np.float64]:
+        """Most units and sequences per second of each cluster's nodes; shape (J,)."""
+        return self.sizes / least_device_seconds(self.problem).min(axis=1)
+
+    @cached_property
+    def sizes(self) -> NDArray[np.float64]:
+        """Devices of each cluster's node, on average; shape (J,)."""
+        return np.array([each.devices / each.nodes for each in self.problem.clusters])
+
+    @property
+    def counts(self) -> NDArray[np.int64]:
+        """Nodes of each cluster; shape (J,)."""
+        own = [each.nodes for each in self.problem.clusters]
+        return np.array(own if self.nodes is None else self.nodes)
+
+    def least_s(
+        self, nodes: NDArray[np.int64], *, divided: bool
+    ) -> NDArray[np.float64]:
+        """Return the device time of plans on some nodes, under any schedule.
+
+        Parameters
+        ----------
+        nodes
+            Nodes of each of J clusters, for F choices; shape (F, J).
+        divided
+            Whether nodes may be divided among several pipelines. Then stages on half
+            nodes count, which the table does not have, and micro-batches that divide a
+            part of the batch.
+
+        Returns
+        -------
+        Seconds; infinite where there is no plan; shape (F,).
+        """
+        if self.problem.training.lengths is not None:
+            return np.zeros(len(nodes))
+        if not divided:
+            return least_times_s(self.table, nodes * self.sizes)
+        work = self.problem.training.global_batch * self.units
+        with np.errstate(divide="ignore"):
+            taken: NDArray[np.float64] = work / (nodes @ self.whole._shared_rates)
+        return taken * (1 - _ROUNDING)
 
     def reported(self, priced: PricedPlan) -> PricedPlan:
         """Return a plan of this problem as one of the problem with all nodes."""

@@ -45,15 +45,7 @@ def test_a_time_has_the_digits_of_its_error() -> None:
         ({"status": "feasible", "gap": 1.0}, "how far from the best possible is unkn"),
         ({"relaxed": ("p4",)}, "proven optimal with p4 relaxed"),
         (
-            {
-                "launch": Launch(
-                    launcher="megatron",
-                    schedule="1f1b",
-                    closed_form_s=1.9,
-                    iteration_time_s=1.8,
-                    proven=True,
-                )
-            },
+            {"over": ({"launcher": "megatron"},)},
             "proven optimal of the plans that megatron can run",
         ),
     ],
@@ -73,8 +65,13 @@ def test_what_a_launcher_costs_is_said_at_once() -> None:
         proven=False,
     )
     parts = plan_report(result(launch=launch), PRICED)
-    text = "megatron costs +5.26% in closed form, +0.00% simulated, against the plan"
-    assert any(str(part).startswith(text) for part in parts)
+    against = (
+        "against the plan of least {} without its limits (virtual-1f1b, not proven)."
+    )
+    text = f"megatron costs +5.26% in closed form, +0.00% simulated, {against}"
+    assert text.format("closed form") in parts
+    simulated = plan_report(result(launch=launch, objective="simulated"), PRICED)
+    assert text.format("simulated time") in simulated
 
 
 def test_errors_of_devices_are_grouped() -> None:

@@ -168,8 +168,9 @@ def test_summary_says_all_that_matters() -> None:
     )
     assert lines["lower bound"] == "2.0000 s, gap 0.00%"
     assert lines["stages x micro-batches"] == (
-        "3: 1 solved, 1 refuted by bound, 1 infeasible, in 1.2 s"
+        "3: 1 solved, 1 refuted by bound, 1 infeasible"
     )
+    assert lines["search time"] == "1.2 s"
     assert lines["latencies"].startswith("h20 modelled, a100 measured (modelled")
 
 

@@ -14,7 +14,6 @@ from hetopt.results.money import Cost
 from hetopt.results.priced_plan import PricedPlan
 from hetopt.results.result import Result
 from hetopt.results.settlement import Settlement
-from hetopt.results.spending import FleetBound, Spending, Spent
 
 
 def priced(time_s: float, objective_s: float | None = None) -> PricedPlan:
@@ -89,15 +88,24 @@ def result(**changed: object) -> Result:
         result(
             objective="cost",
             lower_bound_s=None,
-            spent=Spent(
-                spending=Spending(budget=4.0, min_tokens_per_s=None),
-                fleets=(
-                    FleetBound(nodes={"fast": 2}, bound_s=1.0),
-                    FleetBound(nodes={"slow": 1}, bound_s=None),
-                ),
-                choices=7,
-                lower_bound=0.5,
+            lower_cost=0.5,
+            over=(
+                {
+                    "fleets": {
+                        "measure": "cost",
+                        "budget": 4.0,
+                        "min_tokens_per_s": None,
+                    }
+                },
             ),
+            claims={
+                "by": "fleets",
+                "of": 7,
+                "children": [
+                    {"at": {"fast": 2}, "bound_s": 1.0, "best_s": 1.0},
+                    {"at": {"slow": 1}, "bound_s": None},
+                ],
+            },
         ),
         result(
             stability=(

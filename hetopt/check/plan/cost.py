@@ -65,6 +65,17 @@ def nodes_of(problem: Problem, plan: Plan) -> dict[str, int]:
     """Return the nodes to rent by cluster; of clusters that the plan uses."""
     nodes = {}
     for cluster in problem.clusters:
+        shares = [each.share for each in plan.pipelines if each.share is not None]
+        if shares:
+            # A pipeline has all nodes of its share; a smaller part is half a node.
+            parts = [x for share in shares for x in share.nodes.get(cluster.name, ())]
+            there = dict(cluster.sizes)
+            halves = sum(
+                max(0, parts.count(size) - there.get(size, 0)) for size in {*parts}
+            )
+            if parts:
+                nodes[cluster.name] = len(parts) - halves + math.ceil(halves / 2)
+            continue
         stages = Counter(
             stage.strategy
             for pipeline in plan.pipelines

@@ -27,11 +27,6 @@ def several_findings(problem: Problem, plan: Plan) -> Iterator[str]:
     if len(shares) < len(plan.pipelines):
         yield "pipelines: one of several has no share"
         return
-    if plan.chunks > 1:
-        yield (
-            f"chunks: {plan.chunks}, but several pipelines need exactly one chunk per "
-            "stage"
-        )
     if plan.per_unit:
         yield "pipelines: there are several, but units have strategies"
     batch = problem.training.global_batch

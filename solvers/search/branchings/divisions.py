@@ -19,21 +19,20 @@ from hetopt.cost.divided import depends_on
 from hetopt.cost.sources.by_cluster import latency_sources
 from hetopt.cost.sources.remembered import RememberedSource
 from hetopt.cost.table_file.file import table_digest
-from hetopt.formulations.chain import Chain
 from hetopt.plans.plan import Plan, Share
 from hetopt.pricing.several import price_several
 from hetopt.problem.division import everything
 from hetopt.results.priced_plan import PricedPlan
 from hetopt.solvers.search.branchings.batches import least_longest
 from hetopt.solvers.search.branchings.dividing import divisions
-from hetopt.solvers.search.node import Found, Node, OneOf, best_of
+from hetopt.solvers.search.node import Found, Node, OneOf, best_of, spread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from hetopt.results.result import Objective
     from hetopt.solvers.search.branchings.dividing import Division
-    from hetopt.solvers.search.node import Floats, Leaf, Step
+    from hetopt.solvers.search.node import Bools, Floats, Leaf, Step
     from hetopt.solvers.search.space import Space
 
 #: Bounds in floating point are lowered by this share of themselves.
@@ -62,6 +61,8 @@ class Seat(Node):
         if batch not in self.nodes:
             node = self.nodes[batch] = self._make(batch)
             node.parents.append((self, batch))
+            if self.update(batch):
+                spread(self)
         return self.nodes[batch]
 
     def update(self, key: Any) -> bool:
@@ -71,6 +72,14 @@ class Seat(Node):
         self.low[key] = max(self.low[key], node.bound)
         self.known[key] = node.value
         return bool(before != (self.low[key], self.known[key]))
+
+
+def _open(seat: Seat, limit: float) -> Bools:
+    """Return for which batches there may be something to search; shape (B + 1,)."""
+    left = np.ones(len(seat.low), dtype=bool)
+    for n, node in seat.nodes.items():
+        left[n] = node.next(limit) is not None
+    return left
 
 
 class Together(Node):
@@ -93,7 +102,6 @@ class Together(Node):
 
     def update(self, key: Any) -> bool:
         """See ``Node``."""
-        before = self.bound, self.best
         low, _ = least_longest([seat.low for seat in self._seats])
         self.bound = max(self.bound, low)
         self.rest = self.bound
@@ -103,7 +111,8 @@ class Together(Node):
             found = self._joined(batches)
             if found.value < self.value:
                 self.best = (found,)
-        return before != (self.bound, self.best)
+        # Other pipelines may be open now, even if the bound is the same.
+        return True
 
     def _joined(self, batches: Sequence[int]) -> Found:
         """Return the plan of the best known pipelines with so many sequences."""
@@ -117,6 +126,7 @@ class Together(Node):
         )
         plan = Plan(
             schedule=whole.table.schedule,
+            chunks=whole.table.chunks,
             warmup_epsilon=whole.table.warmup_epsilon,
             pipelines=pipelines,
             problem_digest=whole.table.problem_digest,
@@ -134,18 +144,23 @@ class Together(Node):
     def next(self, cutoff: float) -> Step | None:
         """See ``Node``; the part that takes longest is searched first."""
         limit = min(cutoff, self.value)
-        low, batches = least_longest([seat.low for seat in self._seats])
-        if low >= limit * (1 - _ROUNDING):
-            return None
-        parts = [
-            (-seat.low[n], r, seat, n)
-            for r, (seat, n) in enumerate(zip(self._seats, batches, strict=True))
-        ]
-        for _, _, seat, n in sorted(parts, key=lambda part: part[:2]):
-            found = seat.node(n).next(limit)
-            if found is not None:
-                return found
-        return self._elsewhere(limit)
+        batches: tuple[int, ...] = ()
+        while True:
+            known = batches
+            low, batches = least_longest([seat.low for seat in self._seats])
+            if low >= limit * (1 - _ROUNDING):
+                return None
+            if batches == known:
+                return self._elsewhere(limit)
+            parts = [
+                (-seat.low[n], r, seat, n)
+                for r, (seat, n) in enumerate(zip(self._seats, batches, strict=True))
+            ]
+            for _, _, seat, n in sorted(parts, key=lambda part: part[:2]):
+                # Its own bound may be above the cheap one.
+                found = seat.node(n).next(limit)
+                if found is not None:
+                    return found
 
     def _elsewhere(self, limit: float) -> Step | None:
         """Return a leaf if the batches of the least bound are exhausted.
@@ -153,23 +168,26 @@ class Together(Node):
         They need not be exact if a search was given up. Then plans are looked for with
         the time of the best known plan where nothing is left to search.
         """
-        open_ = []
-        for seat in self._seats:
-            left = np.ones(len(seat.low), dtype=bool)
-            for n, node in seat.nodes.items():
-                left[n] = node.next(limit) is not None
-            open_.append(left)
-        times = [
-            np.where(left, seat.low, seat.known)
-            for seat, left in zip(self._seats, open_, strict=True)
-        ]
-        low, batches = least_longest(times)
-        if not low < limit * (1 - _ROUNDING):
-            return None
-        for seat, left, n in zip(self._seats, open_, batches, strict=True):
-            if left[n]:
-                return seat.node(n).next(limit)
-        return None
+        while True:
+            open_ = [_open(seat, limit) for seat in self._seats]
+            times = [
+                np.where(left, seat.low, seat.known)
+                for seat, left in zip(self._seats, open_, strict=True)
+            ]
+            low, batches = least_longest(times)
+            if not low < limit * (1 - _ROUNDING):
+                return None
+            left = [
+                (seat, n)
+                for seat, left, n in zip(self._seats, open_, batches, strict=True)
+                if left[n]
+            ]
+            for seat, n in left:
+                found = seat.node(n).next(limit)
+                if found is not None:
+                    return found
+            if not left:
+                return None
 
     def open_leaves(self, cutoff: float) -> int:
         """See ``Node``."""
@@ -236,12 +254,9 @@ class Divisions(OneOf):
         problem = space.own
         whole = tuple(everything(problem).items())
         self.ways: list[Division] = [(whole,)]
-        # Several pipelines need one chunk per stage.
-        if problem.training.chunks == 1:
-            self.ways += divisions(problem, most, cuts=cuts)
+        self.ways += divisions(problem, most, cuts=cuts)
         self._source = RememberedSource(latency_sources(problem))
         self._work = least_device_seconds(problem, self._source)
-        self._units = Chain.of(space.table).length
         self._known: dict[object, Seat] = {}
         least = [
             least_longest([self._least_s(way, r) for r in range(len(way))])[0]
@@ -257,7 +272,7 @@ class Divisions(OneOf):
         rate = devices @ (1 / self._work)
         n = np.arange(1, batch + 1)
         with np.errstate(divide="ignore"):
-            least = n * self._units / rate * (1 - _ROUNDING)
+            least = n * self._space.units / rate * (1 - _ROUNDING)
         return np.concatenate(([np.inf], least))
 
     def _child(self, index: int) -> Node:

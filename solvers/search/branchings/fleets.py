@@ -23,7 +23,7 @@ import numpy as np
 
 from hetopt.errors import InputError
 from hetopt.results.money import rented_nodes
-from hetopt.solvers.race.device_time import least_times_s
+from hetopt.results.settlement import OPTIMALITY_GAP
 from hetopt.solvers.search.node import OneOf
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ class Fleets(OneOf):
         self._space, self._below = space, below
         self._measure, self._divided = measure, divided
         self._budget = math.inf if spending.budget is None else spending.budget
-        self.longest_s = spending.longest_s(space.table.tokens)
+        self.longest_s = spending.longest_s(space.problem.training.tokens)
         self.choices = math.prod(each.nodes + 1 for each in clusters) - 1
         if self.choices > MOST_FLEETS:
             msg = (
@@ -102,8 +102,7 @@ class Fleets(OneOf):
         nodes: NDArray[np.int64] = grid.reshape(-1, len(clusters))[1:]
         nodes = nodes[nodes @ self._prices <= self._most]
         self.nodes, self.price = nodes, nodes @ self._prices
-        sizes = np.array([each.devices_per_node for each in clusters])
-        least_s = least_times_s(space.table, nodes * sizes)
+        least_s = space.least_s(nodes, divided=divided)
         super().__init__(self._permitted(least_s), self._child, top=top)
         self.bound = self.rest = self.least(self.known.bound)
 
@@ -212,7 +211,7 @@ class Fleets(OneOf):
 
     def undecided(self) -> int:
         """Return how many fleets may have a plan of interest that is not found."""
-        limits = self.cutoffs(self.last)
+        limits = self.cutoffs(self.last) * (1 - OPTIMALITY_GAP)
         bound = self.known.rest
         return int(((bound < limits) & (bound <= self.longest_s)).sum())
 

@@ -36,13 +36,6 @@ def ensure_several(
         raise InputError(msg, field=field)
     ensure_races(name, field)
     ensure_plans(name, problem.training.schedule)
-    chunks = problem.training.chunks
-    if chunks > 1:
-        msg = (
-            f"needs one chunk per stage, not the {chunks} of "
-            f"{problem.training.schedule}: leave it out, or use another schedule"
-        )
-        raise InputError(msg, field=field)
     pin = pins_fault(problem.pins)
     if pin is not None:
         msg = f"applies to one pipeline only, but {field} asks for more: leave it out"

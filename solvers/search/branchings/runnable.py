@@ -108,7 +108,7 @@ class Runnable(Node):
         """Take the plans of the own leaf, and divide the space if one cannot be run."""
         leaf, space = self._leaf, self._space
         assert leaf is not None
-        self.bound, self.rest = max(self.bound, leaf.bound), max(self.rest, leaf.rest)
+        self.bound = max(self.bound, leaf.bound)
         able, reason = [], None
         for each in leaf.best:
             found = self._split(space.problem, space.table, each.priced.plan)
@@ -117,8 +117,9 @@ class Runnable(Node):
             elif reason is None:
                 reason = found
         self._keep(able)
+        # Plans that can be run may be hidden behind one that cannot.
+        self.rest = max(self.rest, leaf.rest if reason is None else self.bound)
         if reason is not None and (leaf.ended or not leaf.was_quick):
-            self.rest = self.bound
             self._divide(reason)
 
     def _keep(self, plans: Sequence[Found]) -> None:
@@ -135,13 +136,10 @@ class Runnable(Node):
 
     def next(self, cutoff: float) -> Step | None:
         """See ``Node``."""
-        if self._quick and self._leaf is not None:
-            self._quick = False
-            return Step(self._leaf, cutoff, quick=True)
-        if not self._parts:
-            assert self._leaf is not None
-            return self._leaf.next(min(cutoff, self._last))
         limit = min(cutoff, self._last)
+        if not self._parts:
+            step = None if self._leaf is None else self._leaf.next(limit)
+            return step and replace(step, quick=self.is_quick)
         for part in self._parts:
             if part.is_quick and (found := part.next(limit)) is not None:
                 return found
@@ -153,15 +151,15 @@ class Runnable(Node):
 
     @property
     def is_quick(self) -> bool:
-        """Whether plans of one strategy are to be looked for first."""
-        return self._quick and self._leaf is not None
+        """Whether a plan of one strategy is to be looked for first."""
+        leaf = self._leaf
+        return self._quick and leaf is not None and leaf.is_new
 
     def open_leaves(self, cutoff: float) -> int:
         """See ``Node``."""
         limit = min(cutoff, self._last)
         if not self._parts:
-            assert self._leaf is not None
-            return self._leaf.open_leaves(limit)
+            return 0 if self._leaf is None else self._leaf.open_leaves(limit)
         return sum(each.open_leaves(limit) for each in self._parts)
 
     def searched(self) -> Iterator[Leaf]:
@@ -180,9 +178,8 @@ class Runnable(Node):
 
     def claim(self) -> dict[str, Any] | None:
         """Return the bound in seconds; None: there is no plan that can be run."""
-        if not any(True for _ in self.searched()):
-            return None
-        return claimed(self)
+        is_known = math.isinf(self.bound) or any(True for _ in self.searched())
+        return claimed(self) if is_known else None
 
 
 #: How a program was settled, from the weakest statement to the strongest.

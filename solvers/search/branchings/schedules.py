@@ -15,7 +15,7 @@ from hetopt.errors import InputError
 from hetopt.problem.training.choices import ADAPTIVE, INTERLEAVED, SCHEDULES
 from hetopt.problem.training.training import EPSILONS
 from hetopt.results.per_schedule import BEST, USUAL_CHUNKS
-from hetopt.solvers.race.device_time import least_times_s
+from hetopt.solvers.lengths.outcome import ensure_mixes
 from hetopt.solvers.search.node import OneOf
 from hetopt.solvers.search.space import Space
 
@@ -154,6 +154,8 @@ class Schedules(OneOf):
         Returns the node of a problem under one schedule.
     known
         Problems under each schedule with all nodes, shared by all nodes of this kind.
+    divided
+        Whether nodes may be divided among several pipelines.
 
     Raises
     ------
@@ -172,12 +174,12 @@ class Schedules(OneOf):
         passed_over: Mapping[ScheduleVariant, str],
         *,
         top: int = 1,
+        divided: bool = False,
     ) -> None:
         self.variants = tuple(each for each in variants if each in known)
         self.passed_over = passed_over
         self._space, self._below, self._known = space, below, known
-        table = space.table
-        least_s = float(least_times_s(table, np.array([table.cluster_devices]))[0])
+        least_s = float(space.least_s(space.counts[np.newaxis], divided=divided)[0])
         # If this schedule has no strategy, another one may.
         least_s = least_s if np.isfinite(least_s) else 0.0
         least = np.full(len(self.variants), least_s)
@@ -219,6 +221,8 @@ def spaces_of(
         try:
             placed_units(space.problem.model, variant.schedule, variant.chunks)
             problem = variant.of(space.problem)
+            if problem.training.lengths is not None:
+                ensure_mixes(variant.schedule)
         except InputError as error:
             errors[variant] = error
             continue

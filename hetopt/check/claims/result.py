@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from math import inf
 from typing import TYPE_CHECKING, Any
 
-from hetopt.check.plan.best_schedule import Schedules
+from hetopt.check.claims.asked import TOLERANCE, Asked, Variant
+from hetopt.check.claims.fleets import Fleets
+from hetopt.check.claims.schedules import Schedules
+from hetopt.check.claims.settlements import Settlements
+from hetopt.check.claims.tree import plan_findings, root_of
 from hetopt.check.plan.cost import cost_findings
-from hetopt.check.plan.divided import Divided
 from hetopt.check.plan.plan import CheckedPlan, check_plan
 from hetopt.check.plan.programs import all_programs, equal_stages
 from hetopt.check.plan.reading import (
@@ -19,14 +22,12 @@ from hetopt.check.plan.reading import (
     read_plan,
     read_principles,
     text,
-    whole,
 )
-from hetopt.check.plan.spent import Spending, bound_findings
 from hetopt.cost.table.ticks import TICK_S
 from hetopt.errors import CheckError
 from hetopt.problem.training.principles import PRUNED
 from hetopt.results.result import RESULT_SCHEMA, Objective, Status
-from hetopt.results.settlement import OPTIMALITY_GAP, How
+from hetopt.results.settlement import OPTIMALITY_GAP
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -34,9 +35,6 @@ if TYPE_CHECKING:
     from hetopt.cost.table.table import CostTable
     from hetopt.plans.plan import Plan
     from hetopt.problem.problem import Problem
-
-#: Relative difference up to which two numbers count as equal.
-TOLERANCE = 1e-9
 
 
 def check_result(
@@ -88,62 +86,46 @@ class _Claims:
                 "mfu",
                 "mfu_used",
                 *(("objective_s",) if self.objective == "uniap" else ()),
+                *(("lower_cost",) if "lower_cost" in data else ()),
             )
         }
-        settled = mapping(data.get("settled"), "settled")
-        self.settled = {key: whole(settled, key, "settled") for key in settled}
         self.kinds = dict(mapping(data.get("table_kinds"), "table_kinds"))
-        self.settlements: dict[tuple[int, int], tuple[str, float | None]] = {}
-        self.repeated: list[tuple[int, int]] = []
-        for place, item in items(data, "settlements", ""):
-            entry = mapping(item, place)
-            key = (
-                whole(entry, "stages", place),
-                whole(entry, "microbatches", place),
-            )
-            if key in self.settlements:
-                self.repeated.append(key)
-            how = choice(entry, "how", choices(How), place)
-            self.settlements[key] = (how, number(entry, "bound_s", place))
+        self.settlements = Settlements(data)
         plan = data.get("plan")
         self.plan = None if plan is None else read_plan(plan, "plan")
         self.cost = None
         if data.get("cost") is not None:
             self.cost = mapping(data["cost"], "cost")
-        self.spending = None
-        if "spent" in data:
-            spent = mapping(data["spent"], "spent")
-            self.spending = Spending(problem, table, spent)
-        self.divided = Divided.of(problem, table, data, self.principles)
-        self.schedules = Schedules(data) if "schedules" in data else None
         self.alternatives: list[tuple[str, Mapping[str, Any], Plan]] = []
         for place, item in items(data, "alternatives", ""):
             entry = mapping(item, place)
             other = read_plan(entry.get("plan"), f"{place}.plan")
             self.alternatives.append((place, entry, other))
+        self._read_tree()
+
+    def _read_tree(self) -> None:
+        """Derive what follows from the claims, if anything was branched over."""
+        self.asked = Asked(self.problem, self.table, self.data, self.principles)
+        self.costs = self.objective == "cost"
+        if not self.costs:
+            simulated = self.objective == "simulated"
+            key = "iteration_time_s" if simulated else "closed_form_s"
+            self.asked.best_s = inf if self.plan is None else self.numbers[key]
+        self.root = root_of(self.asked, self.data) if self.asked.over else None
+        #: Whether settlements are those of all plans of the best plan's schedule.
+        self.is_settled = not {"fleets", "divisions"} & {*self.asked.over}
 
     def findings(self) -> Iterator[str]:
         yield from self._table_findings()
-        yield from self._count_findings()
-        if self.divided is not None:
-            yield from self.divided.findings()
-            if self.settlements or self.alternatives:
-                yield "several: there are settlements or alternatives"
-        elif self.spending is None:
-            yield from self._settlement_findings()
-            if self.objective == "cost":
-                yield "objective: cost, but 'spent' is missing"
-        else:
-            yield from self._spending_findings(self.spending)
+        yield from self.settlements.count_findings()
+        yield from self._over_findings()
+        yield from self.asked.wrong
+        if self.is_settled:
+            yield from self.settlements.findings(self._programs())
+        elif self.settlements.known:
+            yield f"settlements: not allowed in a result over {self.asked.below[0]}"
         if self.plan is None:
             yield from self._no_plan_findings()
-            if self.spending is not None:
-                yield from self._spent_bound_findings(self.spending, None)
-            if self.divided is not None:
-                yield from self.divided.no_plan_findings(self.status)
-            if self.schedules is not None:
-                yield from self.schedules.findings(None, None)
-                yield from self.schedules.no_plan_findings(self.status)
             return
         yield from self._plan_findings(self.plan)
 
@@ -156,7 +138,7 @@ class _Claims:
         if self.data.get("reason") is not None:
             yield "reason: there is one, but there is a plan"
         try:
-            checked = self._check(plan)
+            checked = check_plan(self.problem, self.table, plan, self.principles)
         except CheckError as error:
             yield from error.findings
             return
@@ -166,31 +148,22 @@ class _Claims:
         if self.cost is not None:
             time_s = checked.iteration_time_s
             yield from cost_findings(self.problem, plan, time_s, self.cost)
-        value = checked.closed_form_s
-        if self.objective == "simulated":
-            value = checked.iteration_time_s
+        value = self._time_s(checked)
         if (self.objective == "uniap") != (checked.uniap_s is not None):
             has = "has no" if checked.uniap_s is None else "has"
             yield f"objective: {self.objective}, but the plan {has} strategies per unit"
         elif checked.uniap_s is not None:
             value = checked.uniap_s
             yield from self._same("objective_s", value)
-        if self.spending is not None:
-            yield from self._spent_bound_findings(self.spending, value)
-            return
-        if self.divided is not None:
-            yield from self.divided.plan_findings(
-                plan, value, self.status, self.numbers
-            )
-            return
-        if self.schedules is not None:
-            yield from self.schedules.findings(plan, value)
+        yield from plan_findings(self.asked, self.root, plan, value)
         yield from self._bound_findings(plan, value)
-        yield from self._program_findings("plan", plan, value)
+        if self.is_settled:
+            yield from self.settlements.plan_findings("plan", plan, value)
         yield from self._alternative_findings(plan, checked)
 
-    def _check(self, plan: Plan) -> CheckedPlan:
-        return check_plan(self.problem, self.table, plan, self.principles)
+    def _time_s(self, checked: CheckedPlan) -> float:
+        simulated = self.objective == "simulated"
+        return checked.iteration_time_s if simulated else checked.closed_form_s
 
     def _same(self, key: str, value: float) -> Iterator[str]:
         claimed = self.numbers[key]
@@ -202,48 +175,26 @@ class _Claims:
         if self.kinds != expected:
             yield f"table_kinds: {self.kinds}, expected {expected}"
 
-    def _count_findings(self) -> Iterator[str]:
-        counts = Counter(how for how, _ in self.settlements.values())
-        if self.settled != dict(counts):
-            yield f"settled: {self.settled}, the settlements say {dict(counts)}"
+    def _over_findings(self) -> Iterator[str]:
+        """Yield contradictions between what is minimised and what was asked for."""
+        if self.objective == "uniap" and self.asked.over:
+            yield "objective: uniap is not allowed in a result with 'over'"
+        if self.costs and "fleets" not in self.asked.over:
+            yield "objective: cost, but 'over' has no fleets"
+        elif self.asked.measure != ("cost" if self.costs else "time"):
+            measure = self.asked.measure
+            yield f"over.fleets.measure: {measure}, but objective: {self.objective}"
+        lower_cost = self.numbers.get("lower_cost")
+        if lower_cost is not None and not self.costs:
+            yield f"lower_cost: {lower_cost}, but time is minimised"
 
-    def _settlement_findings(self) -> Iterator[str]:
-        for p, q in self.repeated:
-            yield f"settlements: ({p}, {q}) more than once"
-        for (p, q), (how, bound) in self.settlements.items():
-            if how == "infeasible" and bound is not None:
-                yield f"settlements: ({p}, {q}) is infeasible, but has a bound"
-            if how != "infeasible" and bound is None and how != "unsettled":
-                yield f"settlements: ({p}, {q}) is {how}, but has no bound"
-        if self.status in ("optimal", "infeasible"):
-            programs = all_programs(self.problem, self.table)
-            if self.objective == "uniap":
-                programs = equal_stages(self.problem)
-            for p, q in programs:
-                if (p, q) not in self.settlements:
-                    yield f"settlements: ({p}, {q}) is missing"
-
-    def _spending_findings(self, spending: Spending) -> Iterator[str]:
-        yield from spending.findings()
-        if self.settlements:
-            yield "settlements: not allowed in a result with 'spent'"
+    def _programs(self) -> Iterator[tuple[int, int]]:
+        """Yield every (p, q) that needs a settlement."""
+        if self.status not in ("optimal", "infeasible"):
+            return iter(())
         if self.objective == "uniap":
-            yield "objective: uniap is not allowed in a result with 'spent'"
-        if self.alternatives:
-            yield "alternatives: not allowed in a result with 'spent'"
-
-    def _spent_bound_findings(
-        self, spending: Spending, value: float | None
-    ) -> Iterator[str]:
-        return bound_findings(
-            spending,
-            status=self.status,
-            objective=self.objective,
-            plan=self.plan,
-            value=value,
-            lower_bound_s=self.numbers["lower_bound_s"],
-            gap=self.numbers["gap"],
-        )
+            return equal_stages(self.problem)
+        return all_programs(self.problem, self.table)
 
     def _no_plan_findings(self) -> Iterator[str]:
         if self.status in ("optimal", "feasible"):
@@ -264,9 +215,10 @@ class _Claims:
         if self.alternatives:
             yield "alternatives: there are some, but there is no plan"
         if self.status == "infeasible":
-            for (p, q), (how, _) in self.settlements.items():
-                if how != "infeasible":
-                    yield f"status: infeasible, but ({p}, {q}) is {how}"
+            yield from self.settlements.possible_findings()
+            if self.root is not None and self.root.least_s < inf:
+                least_s = self.root.least_s
+                yield f"status: infeasible, but {self._parts} permit {least_s!r}"
 
     def _rate_findings(self, plan: Plan, checked: CheckedPlan) -> Iterator[str]:
         table, time_s = self.table, checked.iteration_time_s
@@ -284,8 +236,21 @@ class _Claims:
         yield from self._same("mfu", table.model_flops / (time_s * offered))
         yield from self._same("mfu_used", table.model_flops / (time_s * used))
 
-    def _bound_findings(self, plan: Plan, value: float) -> Iterator[str]:
-        bound, gap = self.numbers["lower_bound_s"], self.numbers["gap"]
+    def _value(self, plan: Plan, time_s: float) -> float:
+        """Return what is minimised."""
+        per_hour = self.asked.price_of(plan) if self.costs else 3600
+        return per_hour * time_s / 3600
+
+    @property
+    def _parts(self) -> str:
+        return f"the {next(iter(self.asked.below), 'claims')}"
+
+    def _bound_findings(self, plan: Plan, time_s: float) -> Iterator[str]:
+        name = "lower_cost" if self.costs else "lower_bound_s"
+        bound, gap = self.numbers.get(name), self.numbers["gap"]
+        value = self._value(plan, time_s)
+        if self.costs and (said := self.numbers["lower_bound_s"]) is not None:
+            yield f"lower_bound_s: {said}, but cost is minimised"
         if bound is None:
             if gap is not None:
                 yield f"gap: {gap}, but there is no lower bound"
@@ -293,48 +258,46 @@ class _Claims:
                 yield "status: optimal, but there is no lower bound"
             return
         if bound > value * (1 + TOLERANCE):
-            yield f"lower_bound_s: {bound}, more than the plan's {value!r}"
-        expected = max(0.0, (value - bound) / value)
+            yield f"{name}: {bound}, more than the plan's {value!r}"
+        expected = max(0.0, (value - bound) / value) if value else 0.0
         if gap is None or abs(gap - expected) > TOLERANCE:
             yield f"gap: {gap}, expected {expected!r}"
         if self.status == "optimal" and expected > OPTIMALITY_GAP + TOLERANCE:
             yield f"status: optimal, but the gap is {expected!r}"
-        bounds = [b for how, b in self.settlements.values() if how != "infeasible"]
-        if None in bounds:
+        if self.root is not None:
+            least = self.root.least_s
+            if isinstance(self.root, Fleets):
+                least = self.root.least(cost=self.costs)
+            if bound > least * (1 + TOLERANCE):
+                yield f"{name}: {bound}, {self._parts} prove only {least!r}"
+        if self.is_settled:
+            yield from self._settled_bound_findings(plan, bound, value)
+
+    def _settled_bound_findings(
+        self, plan: Plan, bound: float, value: float
+    ) -> Iterator[str]:
+        """Yield findings on a bound that is made of those of all (p, q)."""
+        lowest, has_all = self.settlements.least()
+        if not has_all:
             yield "lower_bound_s: given, but some (p, q) has no bound"
         parts = "the settlements"
-        if self.schedules is not None:
-            beside = self.schedules.bounds_beside(plan)
-            if None in beside:
-                yield "lower_bound_s: given, but some schedule has no bound"
-            bounds, parts = bounds + beside, f"{parts} and schedules"
-        lowest = min((b for b in bounds if b is not None), default=None)
-        if lowest is not None:
+        if isinstance(self.root, Schedules):
+            beside_s = self.root.beside(plan)
+            lowest = min(max(lowest, self.asked.device_time.of_all()), beside_s)
+            parts = f"{parts} and schedules"
+        if lowest < inf:
             # the bound may not exceed the least of the bounds it is made of
             if bound > lowest * (1 + TOLERANCE):
                 yield f"lower_bound_s: {bound}, {parts} prove only {lowest!r}"
             elif not _close(bound, min(lowest, value)):
                 yield f"lower_bound_s: {bound}, {parts} say {lowest!r}"
 
-    def _program_findings(self, what: str, plan: Plan, value: float) -> Iterator[str]:
-        key = (len(plan.pipelines[0].stages), plan.pipelines[0].microbatches)
-        how, bound = self.settlements.get(key, (None, None))
-        # programs are searched with the period rounded up to a whole tick
-        limit = value * (1 + TOLERANCE) + key[1] * TICK_S
-        if how is None:
-            yield f"settlements: {what} belongs to {key}, which is missing"
-        elif how == "infeasible":
-            yield f"settlements: {key} is infeasible, but {what} belongs to it"
-        elif bound is not None and bound > limit:
-            yield f"settlements: {key} is bounded by {bound}, {what} takes {value!r}"
-
     def _alternative_findings(self, plan: Plan, best: CheckedPlan) -> Iterator[str]:
         seen = [_shape(plan)]
-        simulated = self.objective == "simulated"
-        before = best.iteration_time_s if simulated else best.closed_form_s
+        before = self._value(plan, self._time_s(best))
         for place, entry, other in self.alternatives:
             try:
-                checked = self._check(other)
+                checked = check_plan(*self.asked.under(other), other, self.principles)
             except CheckError as error:
                 yield from (f"{place}: {finding}" for finding in error.findings)
                 continue
@@ -346,27 +309,39 @@ class _Claims:
                 if claimed is None or not _close(claimed, expected):
                     yield f"{place}.{key}: {claimed}, expected {expected!r}"
             # plans are ranked with the period rounded up to a whole tick
-            q = max(other.pipelines[0].microbatches, plan.pipelines[0].microbatches)
-            slack = q * TICK_S + TOLERANCE * before
-            value = checked.iteration_time_s if simulated else checked.closed_form_s
+            q = max(_passes(other), _passes(plan))
+            slack = self._value(other, q * TICK_S) + TOLERANCE * before
+            time_s = self._time_s(checked)
+            value = self._value(other, time_s)
             if self.objective != "uniap" and value < before - slack:
                 yield f"{place}: better than the plan before it"
             before = value
             if _shape(other) in seen:
                 yield f"{place}: differs from another plan in its units only"
             seen.append(_shape(other))
-            if self.objective != "uniap":
-                yield from self._program_findings(place, other, value)
+            if self.objective == "uniap":
+                continue
+            own_findings = plan_findings(self.asked, self.root, other, time_s)
+            yield from (f"{place}: {each}" for each in own_findings)
+            if self.is_settled and Variant.of(other) == Variant.of(plan):
+                yield from self.settlements.plan_findings(place, other, time_s)
 
 
 def _close(first: float, second: float) -> bool:
     return abs(first - second) <= TOLERANCE * max(abs(first), abs(second))
 
 
+def _passes(plan: Plan) -> int:
+    return max(each.microbatches for each in plan.pipelines)
+
+
 def _shape(plan: Plan) -> tuple[object, ...]:
     """Return a key of a plan that leaves out which units its stages hold."""
-    pipeline = plan.pipelines[0]
-    return (
-        pipeline.microbatches,
-        tuple((stage.cluster, stage.strategy) for stage in pipeline.stages),
+    return Variant.of(plan), tuple(
+        (
+            each.microbatches,
+            each.share and (each.share.batch, tuple(sorted(each.share.nodes.items()))),
+            tuple((stage.cluster, stage.strategy) for stage in each.stages),
+        )
+        for each in plan.pipelines
     )

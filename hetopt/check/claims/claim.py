@@ -1,0 +1,90 @@
+"""What a claim is about, and what follows from it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from hetopt.check.claims.asked import TOLERANCE, Asked
+from hetopt.check.plan.reading import number
+from hetopt.results.certificate import PS_S
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+    from hetopt.plans.plan import Plan
+
+    #: Returns what follows from a claim; from None: from device time alone.
+    Derive = Callable[["At", object], "Claim"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class At:
+    """The place of a claim.
+
+    Attributes
+    ----------
+    place
+        Its field, for messages.
+    device_s
+        Device time of what it is about.
+    below
+        What is branched over there, from this claim down.
+    chunks
+        Chunks of every stage.
+    nodes
+        Nodes of each cluster, in the problem's order; shape (J,).
+    is_part
+        Whether it is about one of several pipelines, so that the plans found there are
+        no plans of the problem.
+    """
+
+    asked: Asked = field(repr=False)
+    place: str
+    device_s: float
+    below: tuple[str, ...]
+    chunks: int
+    nodes: tuple[int, ...]
+    is_part: bool = False
+
+    def ensure_keys(self, entry: Mapping[str, Any], *allowed: str) -> None:
+        """Remember keys of a claim that have no meaning here."""
+        for key in entry:
+            if key not in (*allowed, "at", "best_s"):
+                self.asked.say(f"{self.place}.{key}: has no meaning here")
+
+    def ensure_best(self, entry: Mapping[str, Any], least_s: float) -> None:
+        """Compare the best plan that was found there with the bounds and the result."""
+        best_s = None if "best_s" not in entry else number(entry, "best_s", self.place)
+        if best_s is None:
+            return
+        asked = self.asked
+        slack_s = 2 * asked.problem.training.global_batch * self.chunks * PS_S
+        if least_s > best_s * (1 + TOLERANCE) + slack_s:
+            asked.say(f"{self.place}: is bounded by {least_s}, has a plan of {best_s}")
+        reported_s = None if self.is_part else asked.best_s
+        if reported_s is not None and math.isinf(reported_s):
+            asked.say(f"{self.place}: has a plan of {best_s}, but there is no plan")
+        elif reported_s is not None and best_s < reported_s * (1 - TOLERANCE) - slack_s:
+            asked.say(
+                f"{self.place}: has a plan of {best_s}, better than the reported "
+                f"{reported_s!r}"
+            )
+
+
+class Claim:
+    """What follows from a claim; by itself, a bound that is taken as it is.
+
+    Attributes
+    ----------
+    least_s
+        Lower bound on the time of all plans that it is about; inf: there is none.
+    """
+
+    def __init__(self, least_s: float) -> None:
+        self.least_s = least_s
+
+    def of(self, plan: Plan) -> float:
+        """Return the largest lower bound on the time of one of these plans."""
+        return self.least_s

@@ -1,0 +1,166 @@
+"""The least time in which devices can do the work: no plan on them takes less."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hetopt.check.plan.packing import most_stages
+from hetopt.cost.device_work import least_device_seconds, least_seconds_of_lengths
+from hetopt.cost.divided import sources_by_length
+from hetopt.problem.model.kinds import END_KINDS
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from hetopt.cost.table.cluster import ClusterTable
+    from hetopt.cost.table.table import CostTable
+    from hetopt.plans.strategy import Strategy
+    from hetopt.problem.cluster.cluster import Cluster
+    from hetopt.problem.problem import Problem
+
+    Floats = NDArray[np.float64]
+    Ints = NDArray[np.int64]
+
+#: Sums of floating-point times are off by less than this share of them.
+_ROUNDING = 1e-9
+
+
+class DeviceTime:
+    """Device time of a problem's nodes, whatever the schedule; J clusters.
+
+    Attributes
+    ----------
+    batch, units
+        Sequences of an iteration, and units of the model's body.
+
+    Parameters
+    ----------
+    divided
+        Whether nodes may be divided among several pipelines. Then stages on half nodes
+        and micro-batches that divide a part of the batch count, too.
+    """
+
+    def __init__(self, problem: Problem, table: CostTable, *, divided: bool) -> None:
+        self._problem, self._table, self._divided = problem, table, divided
+        self._known: dict[tuple[str, int], Floats] = {}
+        self.batch = problem.training.global_batch
+        self.units = sum(kind not in END_KINDS for kind in problem.model.units)
+
+    @cached_property
+    def mixed_s(self) -> float | None:
+        """The device time of all nodes if sequences have several lengths; else None."""
+        problem = self._problem
+        if problem.training.lengths is None:
+            return None
+        return least_seconds_of_lengths(problem, sources_by_length(problem))
+
+    def of_all(self) -> float:
+        """Return the device time of all nodes, in seconds."""
+        counts = [each.nodes for each in self._problem.clusters]
+        return float(self.of_nodes(np.array([counts]))[0])
+
+    def of_nodes(self, nodes: Ints) -> Floats:
+        """Return the device time of some nodes of each cluster.
+
+        Parameters
+        ----------
+        nodes
+            For F choices; shape (F, J).
+
+        Returns
+        -------
+        Seconds; infinite where no device has a strategy; shape (F,).
+        """
+        if self.mixed_s is not None:
+            return np.full(len(nodes), self.mixed_s)
+        if self._divided:
+            rates = [
+                each.devices / each.nodes / self._work(each, each.nodes).min()
+                for each in self._problem.clusters
+            ]
+            return self._taken(self.batch * self.units, nodes @ np.array(rates))
+        table = self._table
+        passes = sum(table.body[kind] for kind in table.units)
+        kinds = sorted({kind for kind in table.units if table.body[kind]})
+        least = np.full(len(nodes), np.inf)
+        for part in table.slices:
+            per_second = np.zeros(len(nodes))
+            clusters = zip(part.clusters, self._problem.clusters, strict=True)
+            for j, (own, cluster) in enumerate(clusters):
+                per_second += _rates(own, cluster, kinds)[nodes[:, j]]
+            # Every stage runs each of its units once per pass. With v chunks of the
+            # model, a unit of the table is one in each chunk.
+            work = part.microbatches * part.chunks * passes
+            least = np.minimum(least, self._taken(work, per_second))
+        return least
+
+    def of_part(self, own: Mapping[str, tuple[int, ...]], nodes: Ints) -> list[float]:
+        """Return the device time of a pipeline by its sequences, from 1 to all.
+
+        Parameters
+        ----------
+        own
+            Devices of each of its nodes, by cluster.
+        nodes
+            Nodes of each cluster that all pipelines have together; shape (J,).
+        """
+        per_second = np.zeros(self.batch)
+        for cluster, count in zip(self._problem.clusters, nodes.tolist(), strict=True):
+            if cluster.name in own:
+                per_second += sum(own[cluster.name]) / self._work(cluster, count)
+        sizes = np.arange(1, self.batch + 1)
+        found: list[float] = self._taken(sizes * self.units, per_second).tolist()
+        return found
+
+    def _work(self, cluster: Cluster, nodes: int) -> Floats:
+        """Return the least device seconds of a unit and a sequence; (B,)."""
+        key = cluster.name, nodes
+        if key not in self._known:
+            there = cluster
+            if nodes < cluster.nodes:
+                there = replace(cluster, nodes=nodes, hosts=None)
+            one = replace(self._problem, clusters=(there,))
+            self._known[key] = least_device_seconds(one)[0]
+        return self._known[key]
+
+    @staticmethod
+    def _taken(work: Floats | Ints | int, per_second: Floats) -> Floats:
+        with np.errstate(divide="ignore"):
+            taken: Floats = work / per_second * (1 - _ROUNDING)
+        return taken
+
+
+def _rates(own: ClusterTable, cluster: Cluster, kinds: list[int]) -> Floats:
+    """Return the most units per second by number of nodes, from 0; (nodes + 1,)."""
+    found = np.zeros(cluster.nodes + 1)
+    needs: dict[object, int] = {}
+    for k, strategy in enumerate(own.strategies):
+        shape = strategy.devices, strategy.inside
+        if shape not in needs:
+            needs[shape] = _nodes_for(cluster, strategy)
+        ns = min(
+            int(own.forward_ns[k, kind] + own.backward_ns[k, kind]) for kind in kinds
+        )
+        # Devices are counted below: this is what each of them does.
+        per_second = 1e9 / max(ns * strategy.devices, 1)
+        least = needs[shape]
+        found[least:] = np.maximum(found[least:], per_second)
+    return found * np.arange(cluster.nodes + 1) * (cluster.devices / cluster.nodes)
+
+
+def _nodes_for(cluster: Cluster, strategy: Strategy) -> int:
+    """Return how many of a cluster's equal nodes hold a stage; more than all: none."""
+    if cluster.unequal is not None:
+        return cluster.nodes
+    first = math.ceil(strategy.devices / cluster.devices_per_node)
+    for count in range(first, cluster.nodes + 1):
+        if most_stages(replace(cluster, nodes=count, hosts=None), strategy):
+            return count
+    return cluster.nodes + 1

@@ -1,0 +1,152 @@
+"""A file that keeps what every search of a leaf has found, to resume from.
+
+One JSON object per line: the first says what is searched; each later one has the
+problem and the table of a leaf by their digests, the cutoff of its search, whether the
+search ended by itself, and its result. A line is appended when a search ends, so a
+search that is killed loses at most the leaf it was in.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from hetopt.base.line_file import LineFile
+from hetopt.base.reading import MIB
+from hetopt.check import check_result
+from hetopt.cost.table_file.file import table_digest
+from hetopt.errors import HetoptError, InputError
+from hetopt.results.result import Result
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from hetopt.solvers.search.node import Leaf
+
+JOURNAL_SCHEMA = "hetopt-search-journal/1"
+_WHAT, _MOST_BYTES = "a journal", 256 * MIB
+
+
+class Kept(NamedTuple):
+    """A search of a leaf that is in the journal."""
+
+    result: Mapping[str, Any]
+    cutoff: float
+    ended: bool
+
+
+class SearchJournal:
+    """The journal of a search that branches, open for appending.
+
+    Parameters
+    ----------
+    path
+        Created if it does not exist.
+    asked
+        What is searched, as plain JSON data; a journal is for one such search.
+
+    Raises
+    ------
+    InputError
+        The file is the journal of another search, or no journal.
+    """
+
+    def __init__(self, path: str, asked: Mapping[str, Any]) -> None:
+        self._path = path
+        self._known: dict[tuple[str, str], Kept] = {}
+        self._file = LineFile(path, _WHAT, _MOST_BYTES)
+        try:
+            self._read({"schema": JOURNAL_SCHEMA, **json.loads(json.dumps(asked))})
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def failure(self) -> InputError | None:
+        """Why no more lines can be written, or None; the search goes on without."""
+        return self._file.failure
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    def known(self, leaf: Leaf, cutoff: float) -> Result | None:
+        """Return the result of a search of a leaf that ended, if its cutoff suffices.
+
+        Raises
+        ------
+        InputError
+            What the file says of the leaf is wrong.
+        """
+        kept = self._known.get(_key(leaf))
+        if kept is None or not kept.ended or kept.cutoff < cutoff:
+            return None
+        space = leaf.space
+        try:
+            findings = check_result(space.problem, space.table, kept.result)
+            if not findings:
+                return Result.from_json(kept.result)
+        except (HetoptError, LookupError, TypeError, ValueError) as error:
+            findings = [str(error)]
+        msg = f"a result in it is wrong ({findings[0]}): use another file"
+        raise InputError(msg, file=self._path)
+
+    def append(self, leaf: Leaf, cutoff: float, result: Result, *, ended: bool) -> None:
+        """Append the result of a search."""
+        problem, table = _key(leaf)
+        self._file.append(
+            {
+                "problem": problem,
+                "table": table,
+                "cutoff": None if math.isinf(cutoff) else cutoff,
+                "ended": ended,
+                "result": result.to_json(),
+            }
+        )
+
+    def _read(self, header: Mapping[str, Any]) -> None:
+        lines, torn = self._file.read()
+        if not lines and json.dumps(header).encode().startswith(torn):
+            self._file.cut(torn)
+            self._file.append(header)
+            if self.failure is not None:
+                raise self.failure
+            return
+        for number, line in enumerate(lines or [torn], start=1):
+            try:
+                entry = json.loads(line)
+                if number > 1:
+                    self._take(entry)
+            except (LookupError, RecursionError, TypeError, ValueError) as error:
+                msg = f"is not a line of a journal ({error}): use another file"
+                raise InputError(msg, file=self._path, line=number) from error
+            if number == 1 and entry != header:
+                self._refuse(entry, header)
+        self._file.cut(torn)
+
+    def _refuse(self, entry: Any, header: Mapping[str, Any]) -> None:
+        """Raise InputError for a journal of another search."""
+        own = entry if isinstance(entry, dict) else {}
+        key = next(key for key in (*header, *own) if own.get(key) != header.get(key))
+        msg = (
+            f"{key} is {own.get(key)!r}, but this search has {header.get(key)!r}: use "
+            "another file, or delete this one"
+        )
+        raise InputError(msg, file=self._path, line=1)
+
+    def _take(self, entry: Mapping[str, Any]) -> None:
+        cutoff = entry["cutoff"]
+        key = str(entry["problem"]), str(entry["table"])
+        own = Kept(
+            entry["result"],
+            math.inf if cutoff is None else float(cutoff),
+            bool(entry["ended"]),
+        )
+        before = self._known.get(key)
+        if before is None or own.ended or not before.ended:
+            self._known[key] = own
+
+
+def _key(leaf: Leaf) -> tuple[str, str]:
+    return leaf.space.table.problem_digest, table_digest(leaf.space.table)
