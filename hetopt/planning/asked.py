@@ -114,7 +114,7 @@ class Search:
         if self.spends:
             ensure_races(self.solver, self._asked)
         if self.launcher is not None:
-            yield from self._launcher_faults()
+            yield from self._launcher_faults(self.launcher)
         if not self.schedules:
             schedule = self.problem.training.schedule
             ensure_plans(self.solver, schedule, closed=self.time == "closed")
@@ -158,7 +158,7 @@ class Search:
             return "pipelines on some of the nodes"
         return "the launcher's ways of resharding" if self.launcher else None
 
-    def _launcher_faults(self) -> Iterator[tuple[str, str]]:
+    def _launcher_faults(self, name: str) -> Iterator[tuple[str, str]]:
         if not solver_of(self.solver).races:
             yield (
                 "solver",
@@ -167,11 +167,11 @@ class Search:
             )
         if self.principles.relaxed:
             yield "relax", "is not asked of launchers' plans: leave it out"
-        limits_of(self.launcher)
-        if self.pipelines > 1 and launcher(self.launcher).side_by_side is not None:
+        limits_of(name)
+        if self.pipelines > 1 and launcher(name).side_by_side is not None:
             yield (
                 "pipelines",
-                f"is {self.pipelines}, but {self.launcher} runs several pipelines only "
+                f"is {self.pipelines}, but {name} runs several pipelines only "
                 "with micro-batches of one size, for which they are not searched: "
                 "leave it out",
             )
