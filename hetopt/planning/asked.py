@@ -92,8 +92,7 @@ class Search:
         if self.time == "simulated":
             from hetopt.solvers.simulated.solver import ensure_can_simulate
 
-            journal = "journal" in self.one_problem
-            ensure_can_simulate(self.solver, journal=journal)
+            ensure_can_simulate(self.solver)
         if self.min_tokens_per_s is not None and self.measure == "time":
             yield (
                 "min_tokens_per_s",
