@@ -27,7 +27,10 @@ def test_nodes_to_rent() -> None:
     }
     over = [{"fleets": {"measure": "time", **limits}}]
     assert renewed(data) == {**RESULT, "over": over, "claims": claims}
-    costs: dict[str, Any] = {"objective": "cost", "spent": {**spent, "lower_bound": 2e-4}}
+    costs: dict[str, Any] = {
+        "objective": "cost",
+        "spent": {**spent, "lower_bound": 2e-4},
+    }
     found = renewed({**RESULT, **costs})
     assert found["lower_cost"] == 2e-4
     assert found["over"][0]["fleets"]["measure"] == "cost"
@@ -60,7 +63,9 @@ def test_pipelines() -> None:
 
 
 def test_schedules() -> None:
-    def row(name: str, status: str, *known: float | None, **more: Any) -> dict[str, Any]:
+    def row(
+        name: str, status: str, *known: float | None, **more: Any
+    ) -> dict[str, Any]:
         keys = dict(zip(("objective_s", "lower_bound_s"), known, strict=True))
         return {"schedule": name, "status": status, **keys, **more}
 
