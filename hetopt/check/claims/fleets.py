@@ -59,7 +59,8 @@ class Fleets(Claim):
         if choices > _MOST_FLEETS:
             at.asked.say(f"{at.place}: {choices} choices of nodes are too many")
             return
-        nodes = np.array(list(np.ndindex(*(each.nodes + 1 for each in clusters)))[1:])
+        sizes = tuple(each.nodes + 1 for each in clusters)
+        nodes: NDArray[np.int64] = np.array(list(np.ndindex(sizes))[1:])
         prices = np.array([float(each.price_per_hour or 0) for each in clusters])
         affordable = [at.asked.affords(each) for each in (nodes @ prices).tolist()]
         self._nodes = nodes[affordable]
