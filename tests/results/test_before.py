@@ -27,11 +27,8 @@ def test_nodes_to_rent() -> None:
     }
     over = [{"fleets": {"measure": "time", **limits}}]
     assert renewed(data) == {**RESULT, "over": over, "claims": claims}
-    costs: dict[str, Any] = {
-        "objective": "cost",
-        "spent": {**spent, "lower_bound": 2e-4},
-    }
-    found = renewed({**RESULT, **costs})
+    spent = {**spent, "lower_bound": 2e-4}
+    found = renewed({**RESULT, "objective": "cost", "spent": spent})
     assert found["lower_cost"] == 2e-4
     assert found["over"][0]["fleets"]["measure"] == "cost"
     front = renewed({**data, "schema": "hetopt-front/1"})
@@ -63,9 +60,7 @@ def test_pipelines() -> None:
 
 
 def test_schedules() -> None:
-    def row(
-        name: str, status: str, *known: float | None, **more: Any
-    ) -> dict[str, Any]:
+    def row(name: str, status: str, *known: float | None, **more: Any) -> Any:
         keys = dict(zip(("objective_s", "lower_bound_s"), known, strict=True))
         return {"schedule": name, "status": status, **keys, **more}
 

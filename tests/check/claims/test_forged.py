@@ -102,7 +102,9 @@ def slower(data: Json) -> None:
     data["over"][0]["fleets"]["min_tokens_per_s"] = 1e9
 
 
-TIME, COST, FRONT = "time", "cost", "front"
+TIME: Measure = "time"
+COST: Measure = "cost"
+FRONT: Measure = "front"
 
 FORGED: list[tuple[str, Measure, Forge, str]] = [
     # Nodes to rent.
@@ -110,12 +112,12 @@ FORGED: list[tuple[str, Measure, Forge, str]] = [
     ("f", COST, slower, "fleets.min_tokens_per_s: the plan takes"),
     ("f", COST, none(), "lower_cost: .*, the fleets prove only"),
     ("f", TIME, none(), "lower_bound_s: .*, the fleets prove only"),
-    ("f", TIME, partial(every, bound_s=1.0), "its own nodes are said to take at least"),
+    ("f", TIME, partial(every, bound_s=1.0), "own nodes are said to take at least 1"),
     (
         "f",
         TIME,
         partial(every, bound_s=None),
-        "own nodes are said to take at least inf",
+        "own nodes are said to .* inf s",
     ),
     ("f", COST, child(0, bound_s=1.0), "is bounded by 1.0, has a plan of"),
     ("f", COST, child(0, bound_s=1e-3), "the fleets prove only"),
@@ -144,7 +146,7 @@ FORGED: list[tuple[str, Measure, Forge, str]] = [
         "s",
         TIME,
         lambda x: variant(x, 2).update(chunks=1),
-        "interleaved-1f1b has 1 chunk",
+        "interleaved-.* has 1 chunk",
     ),
     (
         "s",
@@ -216,23 +218,22 @@ FORGED: list[tuple[str, Measure, Forge, str]] = [
         "fs",
         COST,
         partial(every, bound_s=9.0),
-        "own nodes are said to take at least 9.0",
+        "own nodes are said to take .* 9.0",
     ),
     ("fs", FRONT, again(1), "1f1b .* is listed twice"),
     ("fd", COST, none(0), "lower_cost: .*, the fleets prove only"),
     ("fd", FRONT, none(1), "of nodes may hold a better plan"),
     ("sd", TIME, none(1), "the schedules prove only"),
     ("sd", TIME, child(0, 0, bound_s=9.0), "own schedule is said to take at least 9.0"),
-    ("sd", TIME, child(2, of=7), "claims.children.2.of: 7, expected 1"),
+    ("sd", TIME, child(2, of=9), "claims.children.2.of: 9, expected 7"),
     ("fsd", TIME, none(0, 0), "the fleets prove only"),
     ("fsd", TIME, child(0, 0, of=9), "claims.children.0.children.0.of: 9, expected"),
     (
         "fsd",
         COST,
         partial(every, bound_s=9.0),
-        "own nodes are said to take at least 9.0",
+        "own nodes are said to take .* 9.0",
     ),
-    ("fsd", FRONT, none(0), "of nodes may hold a better plan"),
 ]
 
 
@@ -292,7 +293,7 @@ def test_a_bound_on_more_nodes_is_none_if_they_are_divided() -> None:
         (lambda x: x.reverse(), "alternatives.1: better than the plan before it"),
     ],
 )
-@pytest.mark.parametrize("nesting", ["fs", "sd"])
+@pytest.mark.parametrize("nesting", ["fs", "s"])
 def test_of_the_next_best_plans(nesting: str, forge: Any, said: str) -> None:
     over = over_of(nesting, "cost") if "f" in nesting else over_of(nesting)
     problem, table, data = made(over, shared=True, top=3)
@@ -309,7 +310,7 @@ def test_no_plan_where_some_are_possible() -> None:
     data["over"][0]["fleets"]["min_tokens_per_s"] = 1.0
     assert "status: infeasible, but the fleets permit" in findings(data, problem, table)
     data = made(over_of("s"))[2]
-    plan = {"plan": None, "status": "unknown", "alternatives": []}
+    plan: Json = {"plan": None, "status": "unknown", "alternatives": []}
     said = findings({**data, **plan}, problem, table)
     assert "has a plan of 0.007413357, but there is no plan" in said
 
