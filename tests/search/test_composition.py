@@ -1,7 +1,8 @@
 """Branchings in any company, against every plan of every problem that they lead to.
 
-Fleets are problems with fewer nodes, divisions are those of ``hetopt.cost.divided``, and
-a launcher runs some of the plans: all of them are enumerated and priced by the checker.
+Fleets are problems with fewer nodes, divisions are those of ``hetopt.cost.divided``,
+and a launcher runs some of the plans: all of them are enumerated and priced by the
+checker.
 """
 
 from __future__ import annotations
