@@ -89,7 +89,7 @@ def best_of(
     solver: str = "dp",
     launcher: Launchable | None = None,
 ) -> Result:
-    """Return the best plan of all schedules that have one chunk, unless these differ."""
+    """Return the best plan of all schedules that have one chunk."""
     variants = schedule_variants(request.problem, ())
     over = Over(schedules=variants, launcher=launcher)
     return TreeSearch(request, solve, over, solver=solver, objective="closed").run()
