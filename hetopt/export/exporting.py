@@ -45,8 +45,8 @@ def export_plan(
     InfeasibleError
         There is no plan.
     InputError
-        There is no such launcher, or none is named, the folder cannot be written, or the result's
-        problem is unknown.
+        There is no such launcher, or none is named, the folder cannot be written, or
+        the result's problem is unknown.
 
     Examples
     --------

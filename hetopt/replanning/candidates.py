@@ -23,6 +23,7 @@ from hetopt.pricing.price import price
 from hetopt.pricing.several import price_several
 from hetopt.results.priced_plan import PricedPlan
 from hetopt.solvers.params import RaceParams
+from hetopt.solvers.search.search import Over
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -58,7 +58,8 @@ def _fleets(data: Mapping[str, Any]) -> Json:
 
 
 def _divisions(data: Mapping[str, Any]) -> Json:
-    several, children = data["several"], {}
+    several = data["several"]
+    children: dict[str, dict[str, Any]] = {}
     for each in several["bounds"]:
         at, bound = each["division"], {"bound_s": each["bound_s"]}
         child = children.setdefault(json.dumps(at, sort_keys=True), {"at": at})

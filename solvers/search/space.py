@@ -107,7 +107,8 @@ class Space:
     @cached_property
     def _shared_rates(self) -> NDArray[np.float64]:
         """Most units and sequences per second of each cluster's nodes; shape (J,)."""
-        return self.sizes / least_device_seconds(self.problem).min(axis=1)
+        least: NDArray[np.float64] = least_device_seconds(self.problem).min(axis=1)
+        return self.sizes / least
 
     @cached_property
     def sizes(self) -> NDArray[np.float64]:
@@ -141,7 +142,7 @@ class Space:
         if self.problem.training.lengths is not None:
             return np.zeros(len(nodes))
         if not divided:
-            return least_times_s(self.table, nodes * self.sizes)
+            return least_times_s(self.whole.table, nodes * self.whole.sizes)
         work = self.problem.training.global_batch * self.units
         with np.errstate(divide="ignore"):
             taken: NDArray[np.float64] = work / (nodes @ self.whole._shared_rates)

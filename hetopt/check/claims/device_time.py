@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hetopt.check.plan.packing import most_stages
 from hetopt.cost.device_work import least_device_seconds, least_seconds_of_lengths
 from hetopt.cost.divided import sources_by_length
 from hetopt.problem.model.kinds import END_KINDS
@@ -21,7 +19,6 @@ if TYPE_CHECKING:
 
     from hetopt.cost.table.cluster import ClusterTable
     from hetopt.cost.table.table import CostTable
-    from hetopt.plans.strategy import Strategy
     from hetopt.problem.cluster.cluster import Cluster
     from hetopt.problem.problem import Problem
 
@@ -86,19 +83,17 @@ class DeviceTime:
                 for each in self._problem.clusters
             ]
             return self._taken(self.batch * self.units, nodes @ np.array(rates))
-        table = self._table
-        passes = sum(table.body[kind] for kind in table.units)
+        table, clusters = self._table, self._problem.clusters
+        body = sum(table.body[kind] for kind in table.units)
         kinds = sorted({kind for kind in table.units if table.body[kind]})
         least = np.full(len(nodes), np.inf)
         for part in table.slices:
-            per_second = np.zeros(len(nodes))
-            clusters = zip(part.clusters, self._problem.clusters, strict=True)
-            for j, (own, cluster) in enumerate(clusters):
-                per_second += _rates(own, cluster, kinds)[nodes[:, j]]
+            pairs = zip(part.clusters, clusters, strict=True)
+            rates = [_rate(own, cluster, kinds) for own, cluster in pairs]
             # Every stage runs each of its units once per pass. With v chunks of the
             # model, a unit of the table is one in each chunk.
-            work = part.microbatches * part.chunks * passes
-            least = np.minimum(least, self._taken(work, per_second))
+            work = part.microbatches * part.chunks * body
+            least = np.minimum(least, self._taken(work, nodes @ np.array(rates)))
         return least
 
     def of_part(self, own: Mapping[str, tuple[int, ...]], nodes: Ints) -> list[float]:
@@ -137,30 +132,13 @@ class DeviceTime:
         return taken
 
 
-def _rates(own: ClusterTable, cluster: Cluster, kinds: list[int]) -> Floats:
-    """Return the most units per second by number of nodes, from 0; (nodes + 1,)."""
-    found = np.zeros(cluster.nodes + 1)
-    needs: dict[object, int] = {}
-    for k, strategy in enumerate(own.strategies):
-        shape = strategy.devices, strategy.inside
-        if shape not in needs:
-            needs[shape] = _nodes_for(cluster, strategy)
-        ns = min(
-            int(own.forward_ns[k, kind] + own.backward_ns[k, kind]) for kind in kinds
-        )
-        # Devices are counted below: this is what each of them does.
-        per_second = 1e9 / max(ns * strategy.devices, 1)
-        least = needs[shape]
-        found[least:] = np.maximum(found[least:], per_second)
-    return found * np.arange(cluster.nodes + 1) * (cluster.devices / cluster.nodes)
-
-
-def _nodes_for(cluster: Cluster, strategy: Strategy) -> int:
-    """Return how many of a cluster's equal nodes hold a stage; more than all: none."""
-    if cluster.unequal is not None:
-        return cluster.nodes
-    first = math.ceil(strategy.devices / cluster.devices_per_node)
-    for count in range(first, cluster.nodes + 1):
-        if most_stages(replace(cluster, nodes=count, hosts=None), strategy):
-            return count
-    return cluster.nodes + 1
+def _rate(own: ClusterTable, cluster: Cluster, kinds: list[int]) -> float:
+    """Return the most units per second of a node, by its best strategy."""
+    if not own.strategies:
+        return 0.0
+    least_ns = min(
+        int(own.forward_ns[k, kind] + own.backward_ns[k, kind]) * strategy.devices
+        for k, strategy in enumerate(own.strategies)
+        for kind in kinds
+    )
+    return 1e9 / max(least_ns, 1) * cluster.devices / cluster.nodes

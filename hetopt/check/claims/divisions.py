@@ -70,7 +70,7 @@ class Divisions(Claim):
         count_limit(problem, at.asked.most)
         # If stages of a cluster may differ in size, nodes are not cut into halves.
         cuts = at.asked.principles.sharing == "one"
-        most = at.asked.most if at.chunks == 1 else 1
+        most = at.asked.most
         ways = ways_of(problem, most, cuts=cuts)
         if "launcher" in at.asked.over and said < len(ways):
             # A launcher may run fewer pipelines.

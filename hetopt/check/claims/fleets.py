@@ -59,7 +59,8 @@ class Fleets(Claim):
         if choices > _MOST_FLEETS:
             at.asked.say(f"{at.place}: {choices} choices of nodes are too many")
             return
-        nodes = np.array(list(np.ndindex(*(each.nodes + 1 for each in clusters)))[1:])
+        sizes = tuple(each.nodes + 1 for each in clusters)
+        nodes: NDArray[np.int64] = np.array(list(np.ndindex(sizes))[1:])
         prices = np.array([float(each.price_per_hour or 0) for each in clusters])
         affordable = [at.asked.affords(each) for each in (nodes @ prices).tolist()]
         self._nodes = nodes[affordable]
@@ -113,23 +114,11 @@ class Fleets(Claim):
         rented = nodes_of(self._asked.problem, plan)
         own = np.array([rented.get(each.name, 0) for each in clusters])
         found = self.least_of_s[(self._nodes == own).all(axis=1)].tolist()
-        if len(plan.pipelines) > 1:
-            # Its division takes all nodes of a cluster, or none.
-            found = []
-            own = np.array(
-                [
-                    sum(
-                        sum(each.share.nodes.get(cluster.name, ()))
-                        for each in plan.pipelines
-                        if each.share is not None
-                    )
-                    // cluster.devices_per_node
-                    for cluster in clusters
-                ]
-            )
         for nodes, claim in self._listed:
-            fits = (own == 0) | (own == nodes)
-            if (fits if len(plan.pipelines) > 1 else own <= nodes).all():
+            # A division takes all nodes of a cluster, or none.
+            takes_all = len(plan.pipelines) > 1
+            fits = (own == 0) | (own == nodes) if takes_all else own <= nodes
+            if fits.all():
                 found.append(claim.of(plan))
         return max(found, default=0.0)
 

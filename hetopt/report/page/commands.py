@@ -20,7 +20,8 @@ def commands(contents: Contents, plan: ReportedPlan) -> Iterator[str]:
     problem, result = contents.problem_name, plan.result
     table = [] if contents.table is None else ["--table", contents.table]
     if result is not None:
-        options = _options(plan.plan, result)
+        named = plan.problem.launcher is not None
+        options = _options(plan.plan, result, has_launcher=named)
         # ``hetopt plan`` refuses a table together with these.
         without_table = (result.launcher, result.several, result.stability)
         if not result.schedules and without_table == (None, None, None):
@@ -31,11 +32,19 @@ def commands(contents: Contents, plan: ReportedPlan) -> Iterator[str]:
     yield " ".join(map(shell_quoted, checked))
 
 
-def _options(plan: Plan, result: Result) -> list[str]:
-    """Return the options by which ``hetopt plan`` finds a result again."""
+def _options(plan: Plan, result: Result, *, has_launcher: bool) -> list[str]:
+    """Return the options by which ``hetopt plan`` finds a result again.
+
+    Parameters
+    ----------
+    has_launcher
+        Whether the problem names a launcher.
+    """
     options = [*_schedule(plan, result), "--solver", result.solver]
     if result.launcher is not None:
         options += ["--for", result.launcher]
+    elif has_launcher:
+        options += ["--for", "none"]
     if result.objective in ("simulated", "cost"):
         options += ["--objective", result.objective]
     if result.spent is not None:

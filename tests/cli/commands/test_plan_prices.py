@@ -10,8 +10,10 @@ import jsonschema
 import pytest
 
 from hetopt.cli import main
+from hetopt.planning.plan import search_front
+from hetopt.problem.reading import read_problem_text
 from hetopt.report.schemas.reports import FRONT
-from tests.check.plan.test_spent import front
+from tests.check.claims.made import over_of, request
 
 TEXT = """\
 model: {layers: 4, hidden: 512, heads: 4, ffn: 2048, vocab: 32000}
@@ -55,8 +57,12 @@ def test_a_budget_gives_the_points_of_the_front(
     assert "may hold a better plan" in capsys.readouterr().err
     texts = "".join(ElementTree.parse("front.svg").getroot().itertext())
     assert "price per hour" in texts
+    asked = request(read_problem_text(TEXT))
+    front = search_front(
+        asked, solver="dp", objective="closed", over=over_of("f", "front")
+    )
     assert [each["closed_form_s"] for each in found["points"]] == [
-        each["closed_form_s"] for each in front()["points"]
+        each.best.closed_form_s for each in front.points
     ]
     for point in found["points"]:
         price = str(point["cost"]["per_hour"])
@@ -93,10 +99,9 @@ def test_nothing_within_the_limits(capsys: pytest.CaptureFixture[str]) -> None:
     [
         (["--pareto", "--objective", "cost"], "--objective cost: is one point"),
         (["--min-tokens-per-s", "5"], "--min-tokens-per-s: has no effect"),
-        (["--budget", "5", "--top", "2"], "--top: cannot be combined with --budget"),
-        (["--budget", "5", "--certificate", "c.json"], "--certificate: applies to one"),
-        (["--pareto", "--for", "flagscale"], "--for: applies to one set of nodes"),
-        (["--budget", "5", "--solver", "mcts"], "--budget: solver mcts does not race"),
+        (["--pareto", "--top", "2"], "--top: has no meaning for a front"),
+        (["--budget", "5", "--certificate", "c.json"], "--certificate: is of one prob"),
+        (["--budget", "5", "--solver", "mcts"], "solver mcts does not race"),
         (["--svg", "x.svg"], "--svg: draws the front"),
         (["--budget", "nan"], "'nan' is not a number above 0"),
     ],

@@ -1,0 +1,67 @@
+"""Device time lies between the search's own bound and the time of every plan."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pytest
+
+from hetopt.check.claims.device_time import DeviceTime
+from hetopt.check.plan.plan import check_plan
+from hetopt.cost.build import build_table
+from hetopt.problem.reading import read_problem_text
+from hetopt.problem.training.choices import SCHEDULE_CHOICES
+from hetopt.solvers.search.space import Space
+from tests.cli.conftest import SMALL
+from tests.oracle import brute_force
+from tests.oracle.instances import make_other
+
+if TYPE_CHECKING:
+    from hetopt.problem.problem import Problem
+    from hetopt.problem.training.choices import ScheduleName
+
+
+def fleets_of(problem: Problem) -> list[tuple[int, ...]]:
+    """Return every choice of nodes."""
+    counts = [each.nodes for each in problem.clusters]
+    return [each for each in product(*(range(n + 1) for n in counts)) if any(each)]
+
+
+@pytest.mark.parametrize("schedule", SCHEDULE_CHOICES)
+@pytest.mark.parametrize("seed", [3, 4])
+def test_of_one_pipeline(schedule: ScheduleName, seed: int) -> None:
+    """Brute force finds no quicker plan, and the checker's own bound is no weaker."""
+    instance = make_other(seed, schedule)
+    problem, table = instance.problem, instance.table
+    fleets = fleets_of(problem)
+    nodes = np.array(fleets)
+    known = DeviceTime(problem, table, divided=False).of_nodes(nodes)
+    searched = Space.of(problem, table).least_s(nodes, divided=False)
+    assert (known >= searched * (1 - 1e-8)).all()
+    least_s = dict(zip(fleets, known.tolist(), strict=True))
+    for found in brute_force.solve(problem, table).shapes[:100]:
+        checked = check_plan(problem, table, brute_force.to_plan(problem, table, found))
+        # All nodes of the clusters that host stages.
+        used = tuple(
+            each.nodes if j in found.shape[2] else 0
+            for j, each in enumerate(problem.clusters)
+        )
+        assert least_s[used] <= checked.closed_form_s
+        assert least_s[used] <= checked.iteration_time_s
+
+
+def test_pipelines_side_by_side_may_take_less() -> None:
+    """Part of a batch has micro-batches that the whole batch has not."""
+    problem = read_problem_text(SMALL)
+    table, nodes = build_table(problem), np.array(fleets_of(problem))
+    alone = DeviceTime(problem, table, divided=False).of_nodes(nodes)
+    known = DeviceTime(problem, table, divided=True)
+    shared = known.of_nodes(nodes)
+    assert (shared < alone).any()
+    assert (shared <= alone * (1 + 1e-9)).all()
+    searched = Space.of(problem, table).least_s(nodes, divided=True)
+    assert searched == pytest.approx(shared, rel=1e-8)
+    of_one = known.of_part({"fast": (2,), "slow": (1,)}, np.array((1, 1)))
+    assert of_one[-1] == pytest.approx(alone[-1])
