@@ -18,7 +18,8 @@ def commands(contents: Contents, plan: ReportedPlan) -> Iterator[str]:
     problem, result = contents.problem_name, plan.result
     table = [] if contents.table is None else ["--table", contents.table]
     if result is not None and result.asked is not None:
-        options = [*arguments(result.asked), *table]
+        own = table if "table" in result.asked else []
+        options = [*arguments(result.asked), *own]
         again = ["hetopt", "plan", problem, *options, "--out", plan.name]
         yield " ".join(map(shell_quoted, again))
     checked = ["hetopt", "check", problem, plan.name, *table]
