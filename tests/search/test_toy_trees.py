@@ -152,7 +152,7 @@ class Checker:
                 max(
                     bound
                     for other, bound in zip(fleets, low, strict=True)
-                    if all(a <= b for a, b in zip(own.nodes, other.nodes, strict=True))
+                    if (own.counts <= other.counts).all()
                 )
                 for own in fleets
             ]
