@@ -18,6 +18,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import hetopt
 from benchmarks.growing import Size
 from benchmarks.growing import problem as generate
 from hetopt.base.files import write_text
@@ -28,10 +29,8 @@ from hetopt.errors import InputError
 from hetopt.export.back.importing import import_plan
 from hetopt.export.bundle import bundle, write_folder
 from hetopt.export.job import Job
-from hetopt.export.planning.limits import fitted
-from hetopt.export.planning.search import solve_for
 from hetopt.export.registry import SHIPPED as LAUNCHERS
-from hetopt.export.registry import launcher, limits_of, readers
+from hetopt.export.registry import launcher, readers
 from hetopt.solvers.dp.solver import solve
 from hetopt.solvers.request import Request
 from tests.export.flagscale.checker import broken_rules
@@ -101,19 +100,14 @@ def _rows(problem: Problem, wrong: list[str]) -> Iterator[str]:
 def _planned_for(name: str, problem: Problem, wrong: list[str]) -> list[str]:
     """Return cells about the plan of `hetopt plan --for` and its export."""
     try:
-        asked = fitted(limits_of(name), problem, None)
+        result = hetopt.plan(problem, launcher=name, solver="dp")
     except InputError as error:
         return [f"refused: {error}", "", "", ""]
-    result = solve_for(
-        Request(problem=asked, table=build_table(asked)),
-        launcher=name,
-        asked=problem,
-        solve=solve,
-    )
-    best, launch = result.best, result.launch
+    best, launch, asked = result.best, result.launch, result.problem
     if best is None:
         return [f"{result.status}: {result.reason}", "", "", ""]
     assert launch is not None
+    assert asked is not None
     assert launch.closed_form_s is not None
     assert launch.iteration_time_s is not None
     lost = [loss.what for loss in launcher(name).losses(Job.of(asked, best.plan))]

@@ -1,34 +1,19 @@
 """Export a plan to torchrun, and a plan within Megatron-LM's limits to Megatron-LM."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import hetopt
-from hetopt import Result, build_table
-from hetopt.base.deadline import Deadline
-from hetopt.export.planning.limits import fitted
-from hetopt.export.planning.search import solve_for
-from hetopt.export.registry import limits_of
+from hetopt import Result
 from hetopt.problem.example import EXAMPLE
 from hetopt.problem.reading import read_problem_text
-from hetopt.solvers.loading import load
-from hetopt.solvers.request import Request
 
 
 def main() -> None:
     """Write the folders bundle-torchrun and bundle-megatron."""
     problem = read_problem_text(EXAMPLE)
     export(hetopt.plan(problem), "torchrun")
-    limited = fitted(limits_of("megatron"), problem, None)
-    within = solve_for(
-        Request(
-            problem=limited, table=build_table(limited), deadline=Deadline.after(60)
-        ),
-        launcher="megatron",
-        asked=problem,
-        solve=load("auto"),
-    )
-    export(replace(within, problem=limited), "megatron")
+    within = hetopt.plan(problem, launcher="megatron", time_limit_s=60)
+    export(within, "megatron")
 
 
 def export(result: Result, name: str) -> None:

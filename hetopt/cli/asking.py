@@ -75,7 +75,6 @@ def search_of(options: argparse.Namespace) -> Search:
             name
             for name, given in (
                 ("certificate", options.certificate is not None),
-                ("journal", options.journal is not None),
                 ("stability", options.stability),
             )
             if given
@@ -98,7 +97,7 @@ def named(error: InputError) -> InputError:
 
 
 #: Fields of a search's errors that are no fields of ``Search``.
-_OTHERS = ("certificate", "journal", "stability", "relax", "schedule", "table")
+_OTHERS = ("certificate", "stability", "relax", "schedule", "table")
 
 
 def _fit(options: argparse.Namespace) -> None:

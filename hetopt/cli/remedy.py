@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from functools import partial
 from typing import TYPE_CHECKING
 
 from hetopt.base import interruption
@@ -14,10 +13,9 @@ from hetopt.solvers.kernels import kernels_for
 from hetopt.solvers.refusals import ensure_plans
 
 if TYPE_CHECKING:
-    from hetopt.export.launcher import Launcher, Limits
+    from hetopt.export.launcher import Launcher
     from hetopt.problem.problem import Problem
     from hetopt.results.result import Result
-    from hetopt.solvers.request import Solve
 
 #: Seconds in which the best plan for the launcher must be proven to be compared.
 _LIMIT_S = 10.0
@@ -60,7 +58,7 @@ def _again(problem: Problem, target: Launcher, time_s: float | None) -> str | No
     again = f"plan again with --for {target.name}"
     if time_s is None:
         return again
-    result = _best(runs, limits)
+    result = _best(runs, target.name)
     if result.status == "infeasible":
         return None
     if result.status != "optimal" or result.best is None:
@@ -68,17 +66,15 @@ def _again(problem: Problem, target: Launcher, time_s: float | None) -> str | No
     return f"{again} ({result.best.iteration_time_s / time_s - 1:+.1%})"
 
 
-def _best(problem: Problem, limits: Limits) -> Result:
+def _best(problem: Problem, name: str) -> Result:
     """Search the best plan that a launcher runs, for a short time."""
     from hetopt.cost.build import build_table
-    from hetopt.export.planning.search import solve_launchable
+    from hetopt.export.planning.runnable import launchable
     from hetopt.planning.plan import search
     from hetopt.report.progress import ProgressBar
     from hetopt.solvers.params import RaceParams
     from hetopt.solvers.request import Request
-
-    def within_limits(solve: Solve) -> Solve:
-        return partial(solve_launchable, limits=limits, solve=solve)
+    from hetopt.solvers.search.search import Over
 
     prepare(kernels_for("auto", limited=True))
     # From here on a signal ends only the search.
@@ -90,4 +86,5 @@ def _best(problem: Problem, limits: Limits) -> Result:
             params=RaceParams(on_progress=bar.update),
             deadline=Deadline.after(_LIMIT_S),
         )
-        return search(request, solver="auto", objective="closed", wrapped=within_limits)
+        over = Over(launcher=launchable(name))
+        return search(request, solver="auto", objective="closed", over=over)

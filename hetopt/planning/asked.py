@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from hetopt.errors import InputError
+from hetopt.export.registry import launcher, limits_of
 from hetopt.problem.training.principles import PRUNED
 from hetopt.results.per_schedule import BEST
 from hetopt.results.spending import Spending
@@ -91,8 +92,7 @@ class Search:
         if self.time == "simulated":
             from hetopt.solvers.simulated.solver import ensure_can_simulate
 
-            journal = "journal" in self.one_problem
-            ensure_can_simulate(self.solver, journal=journal)
+            ensure_can_simulate(self.solver)
         if self.min_tokens_per_s is not None and self.measure == "time":
             yield (
                 "min_tokens_per_s",
@@ -113,7 +113,7 @@ class Search:
         if self.spends:
             ensure_races(self.solver, self._asked)
         if self.launcher is not None:
-            yield from self._launcher_faults()
+            yield from self._launcher_faults(self.launcher)
         if not self.schedules:
             schedule = self.problem.training.schedule
             ensure_plans(self.solver, schedule, closed=self.time == "closed")
@@ -157,7 +157,7 @@ class Search:
             return "pipelines on some of the nodes"
         return "the launcher's ways of resharding" if self.launcher else None
 
-    def _launcher_faults(self) -> Iterator[tuple[str, str]]:
+    def _launcher_faults(self, name: str) -> Iterator[tuple[str, str]]:
         if not solver_of(self.solver).races:
             yield (
                 "solver",
@@ -166,6 +166,14 @@ class Search:
             )
         if self.principles.relaxed:
             yield "relax", "is not asked of launchers' plans: leave it out"
+        limits_of(name)
+        if self.pipelines > 1 and launcher(name).side_by_side is not None:
+            yield (
+                "pipelines",
+                f"is {self.pipelines}, but {name} runs several pipelines only "
+                "with micro-batches of one size, for which they are not searched: "
+                "leave it out",
+            )
 
     def over(self) -> tuple[Problem, Over]:
         """Return the problem to begin with, and what to branch over.
@@ -177,13 +185,12 @@ class Search:
         """
         from hetopt.export.planning.limits import fitted, resharded
         from hetopt.export.planning.runnable import launchable
-        from hetopt.export.registry import limits_of
 
-        problem, launcher = self.problem, None
+        problem, runs_on = self.problem, None
         variants = schedule_variants(problem, self.chunks) if self.schedules else ()
         runs = variants
         if self.launcher is not None:
-            limits, launcher = limits_of(self.launcher), launchable(self.launcher)
+            limits, runs_on = limits_of(self.launcher), launchable(self.launcher)
             if self.schedules:
                 problem = resharded(limits, problem)
                 runs = run_by(variants, self.launcher, limits.schedules)
@@ -202,7 +209,7 @@ class Search:
             schedules=variants,
             pipelines=self.pipelines,
             lengths=problem.training.lengths is not None,
-            launcher=launcher,
+            launcher=runs_on,
         )
 
     def without_limits(self) -> Search:

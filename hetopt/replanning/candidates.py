@@ -23,6 +23,7 @@ from hetopt.pricing.price import price
 from hetopt.pricing.several import price_several
 from hetopt.results.priced_plan import PricedPlan
 from hetopt.solvers.params import RaceParams
+from hetopt.solvers.search.search import Over
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -75,9 +76,8 @@ class Searched:
 
     def found(self, request: Request, pipelines: int = 1) -> Result:
         """Return the solver's result for a request."""
-        return search(
-            request, solver=self.solver, objective="closed", pipelines=pipelines
-        )
+        over = Over(pipelines=pipelines)
+        return search(request, solver=self.solver, objective="closed", over=over)
 
     def priced(self, pipelines: tuple[Pipeline, ...], old: Plan) -> PricedPlan | None:
         """Return a plan of the problem with both times; None if it breaks a rule."""

@@ -53,6 +53,24 @@ def with_plans(result: Result, plans: Sequence[PricedPlan], table: CostTable) ->
     )
 
 
+def together(before: Result, after: Result, table: CostTable, top: int) -> Result:
+    """Return a result with what an earlier search of the same problem found, too."""
+    if after.status == "infeasible":
+        return after
+    bounds = [each.lower_bound_s or 0.0 for each in (before, after)]
+    better = after if bounds[1] >= bounds[0] else before
+    found = replace(after, lower_bound_s=max(bounds), settlements=better.settlements)
+    plans = [
+        plan
+        for each in (after, before)
+        if each.best is not None
+        for plan in (each.best, *each.alternatives)
+    ]
+    if not plans:
+        return found
+    return with_plans(found, best_first(plans, table, after.objective)[:top], table)
+
+
 def value_of(priced: PricedPlan, objective: Objective) -> float:
     """Return the one of a plan's two times that is the objective."""
     simulated = objective == "simulated"
@@ -61,7 +79,7 @@ def value_of(priced: PricedPlan, objective: Objective) -> float:
 
 def _tie_key(priced: PricedPlan, table: CostTable) -> tuple[Any, ...]:
     plan = priced.plan
-    stages = plan.pipeline.stages
+    stages = [stage for each in plan.pipelines for stage in each.stages]
     runs: list[tuple[int, object]] = []
     hosted: list[int] = []
     for stage in stages:
@@ -73,7 +91,7 @@ def _tie_key(priced: PricedPlan, table: CostTable) -> tuple[Any, ...]:
     return (
         plan.devices,
         len(stages),
-        plan.pipeline.microbatches,
+        tuple(each.microbatches for each in plan.pipelines),
         tuple(cluster for cluster, _ in runs),
         tuple(strategy for _, strategy in runs),
         tuple(hosted),

@@ -72,7 +72,7 @@ class SearchJournal:
         self._file.close()
 
     def known(self, leaf: Leaf, cutoff: float) -> Result | None:
-        """Return the result of a search of a leaf that ended, if its cutoff suffices.
+        """Return the result of a search of a leaf, if its cutoff suffices.
 
         Raises
         ------
@@ -80,7 +80,7 @@ class SearchJournal:
             What the file says of the leaf is wrong.
         """
         kept = self._known.get(_key(leaf))
-        if kept is None or not kept.ended or kept.cutoff < cutoff:
+        if kept is None or kept.cutoff < cutoff:
             return None
         space = leaf.space
         try:
@@ -91,6 +91,11 @@ class SearchJournal:
             findings = [str(error)]
         msg = f"a result in it is wrong ({findings[0]}): use another file"
         raise InputError(msg, file=self._path)
+
+    def has_ended(self, leaf: Leaf) -> bool:
+        """Whether the search of a leaf that is in the journal ended by itself."""
+        kept = self._known.get(_key(leaf))
+        return kept is not None and kept.ended
 
     def append(self, leaf: Leaf, cutoff: float, result: Result, *, ended: bool) -> None:
         """Append the result of a search."""

@@ -439,8 +439,9 @@ class OneOf(Node):
 
     def searched(self) -> Iterator[Leaf]:
         """See ``Node``."""
-        for node in self.known.nodes.values():
-            yield from node.searched()
+        # Nodes may have children in common.
+        nodes = self.known.nodes.values()
+        yield from dict.fromkeys(leaf for node in nodes for leaf in node.searched())
 
     def update(self, key: Any) -> bool:
         """See ``Node``."""

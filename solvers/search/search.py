@@ -16,6 +16,7 @@ from hetopt.cost.table_file.file import table_digest
 from hetopt.results.result import Result
 from hetopt.solvers.lengths.outcome import solve_lengths
 from hetopt.solvers.progress import Progress
+from hetopt.solvers.race.merging import together
 from hetopt.solvers.registry import solver as solver_of
 from hetopt.solvers.search.answer import front_of, result_of
 from hetopt.solvers.search.branchings.divisions import Divisions
@@ -169,12 +170,12 @@ class TreeSearch:
         InputError
             The solver cannot do what is asked, or the journal cannot be used.
         """
-        if isinstance(self.root, Leaf):
-            self.loop.run()
-            assert self.root.result is not None
-            return self.root.result
         failure = self._run()
-        return replace(result_of(self), journal_failure=failure)
+        if not isinstance(self.root, Leaf):
+            return replace(result_of(self), journal_failure=failure)
+        result = self.root.result
+        assert result is not None
+        return result if failure is None else replace(result, journal_failure=failure)
 
     def front(self) -> Front:
         """Search for the front of time and price, and return it."""
@@ -184,7 +185,7 @@ class TreeSearch:
     def _run(self) -> InputError | None:
         """Search, and return why the journal is not whole, if so."""
         path = self.request.params.journal
-        if path is None:
+        if path is None or self._keeps_own_journal:
             self.loop.run()
             return None
         self._journal = SearchJournal(path, self._header())
@@ -193,6 +194,12 @@ class TreeSearch:
             return self._journal.failure
         finally:
             self._journal.close()
+
+    @property
+    def _keeps_own_journal(self) -> bool:
+        """Whether the solver keeps the journal, of every (p, q) of one problem."""
+        one = isinstance(self.root, Leaf) and not self.over.lengths
+        return one and self.objective == "closed"
 
     def _header(self) -> dict[str, Any]:
         """Return what a journal is of."""
@@ -327,11 +334,12 @@ class TreeSearch:
                 top=leaf.top,
                 jobs=0 if short and params.executor == "process" else params.jobs,
                 on_progress=self._told_by_leaf if params.on_progress else None,
-                journal=None,
             )
+        known = None
         if self._journal is not None:
+            params = replace(params, journal=None)
             known = self._journal.known(leaf, cutoff)
-            if known is not None:
+            if known is not None and self._journal.has_ended(leaf):
                 return known
         solve: Solve = self._solve
         if self.over.lengths:
@@ -349,6 +357,8 @@ class TreeSearch:
                 memory=leaf.memory,
             )
         )
+        if known is not None:
+            result = together(known, result, space.table, leaf.top)
         if self._journal is not None:
             ended = self.proves and is_settled(result)
             self._journal.append(leaf, cutoff, result, ended=ended)

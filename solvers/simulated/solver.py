@@ -88,7 +88,7 @@ _EARLY, _EARLY_S = 2, 5.0
 _ALONE_S = 0.75
 
 
-def ensure_can_simulate(solver: str, *, journal: bool) -> None:
+def ensure_can_simulate(solver: str) -> None:
     """Raise InputError if an option excludes ``--objective simulated``."""
     if solver == "uniap":
         msg = f"is {solver}, which has an objective of its own: leave one of both out"
@@ -99,9 +99,6 @@ def ensure_can_simulate(solver: str, *, journal: bool) -> None:
             "proven optimum in closed form: use auto or dp"
         )
         raise InputError(msg, field="solver")
-    if journal:
-        msg = "resumes searches for the closed form only: leave it out"
-        raise InputError(msg, field="journal")
 
 
 def why_not(table: CostTable) -> str | None:

@@ -14,6 +14,7 @@ from hetopt.planning.plan import search
 from hetopt.results.spending import Spending
 from hetopt.solvers.params import RaceParams
 from hetopt.solvers.request import Request
+from hetopt.solvers.search.search import Over
 from tests.oracle import brute_force
 
 if TYPE_CHECKING:
@@ -61,13 +62,13 @@ def bought(problem: Problem, table: CostTable, seed: int) -> Iterator[str]:
     slowest = rng.choice([time_s for _, time_s in known] or [1.0]) * 1.01
     within = [time_s for price, time_s in known if price <= budget]
     costs = [price * time_s for price, time_s in known if time_s <= slowest]
-    for objective, spending, values in (
-        ("closed", Spending(budget=budget), within),
-        ("cost", Spending(min_tokens_per_s=table.tokens / slowest), costs),
+    least = Spending(min_tokens_per_s=table.tokens / slowest)
+    for aim, over, values in (
+        ("closed", Over(spending=Spending(budget=budget)), within),
+        ("cost", Over(spending=least, measure="cost"), costs),
     ):
         request = Request(problem=problem, table=table, params=RaceParams(jobs=0))
-        aim: Objective = "closed" if objective == "closed" else "cost"
-        result = search(request, solver="dp", objective=aim, spending=spending)
+        result = search(request, solver="dp", objective="closed", over=over)
         data = json.loads(json.dumps(result.to_json()))
         yield from (f"prices: {each}" for each in check_result(problem, table, data))
         expected = min(values, default=None)

@@ -51,7 +51,7 @@ _NEEDED = (
     "hetopt.check.verify.certificate",
     "hetopt.cli",
     "hetopt.cost.build",
-    "hetopt.export.planning.search",
+    "hetopt.export.planning.runnable",
     "hetopt.solvers.certificate.search_again",
 )
 

@@ -91,7 +91,6 @@ def test_the_simulated_objective_and_relaxed_principles(problem: Problem) -> Non
         ({"objective": "money"}, "objective: is 'money', expected 'closed', 'sim"),
         ({"objective": "cost"}, "clusters.fast.price_per_hour: is missing"),
         ({"budget": 0}, "budget: is 0, expected a number above 0"),
-        ({"budget": 1, "top": 2}, "top: cannot be combined with budget"),
         ({"min_tokens_per_s": 9}, "min_tokens_per_s: has no effect"),
         ({"table": "nowhere.json"}, "nowhere.json: "),
     ],

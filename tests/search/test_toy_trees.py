@@ -287,6 +287,8 @@ def searched(toy: Toy, least: float) -> Node:
         loop.run()
     except InputError:
         assert toy.mood == "refused"
+    leaves = list(root.searched())
+    assert len(leaves) == len(set(leaves))
     for node in nodes_below(root):
         if isinstance(node, Leaf):
             # What holds for other leaves is not claimed for this one.

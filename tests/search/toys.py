@@ -303,7 +303,8 @@ class Toy:
             time_s = table.batch / power * rng.choice((1, 1.5, 2, 2.5, 3, 4, 5))
             if space.devices is not None:
                 time_s *= 1 + self.waits * space.devices
-            if rng.random() < 0.15:
+            nodes = [own[:2] for own in used]
+            if rng.random() < 0.1 or Random(f"{self.seed} {nodes}").random() < 0.25:
                 time_s = np.inf
             self.times.append(time_s)
             own = OnePlan(time_s, used, len(self.times), table.schedule)

@@ -8,6 +8,7 @@ import sys
 from typing import TYPE_CHECKING, NamedTuple
 
 from hetopt.base import interruption
+from hetopt.cli.asking import named
 from hetopt.cli.commands.plan import EXIT_CODES
 from hetopt.cli.inputs import (
     add_count,
@@ -188,7 +189,7 @@ def _asked(options: argparse.Namespace) -> Asked:
     from hetopt.replanning.nodes import changed
     from hetopt.replanning.problems import with_nodes
     from hetopt.replanning.replan import Change
-    from hetopt.solvers.several.possible import ensure_several
+    from hetopt.solvers.search.branchings.possible import ensure_several
 
     data = read_json(options.plan)
     if "launch" in data:
@@ -214,7 +215,10 @@ def _asked(options: argparse.Namespace) -> Asked:
     ensure_plans(options.solver, plan.schedule)
     pipelines = options.pipelines or len(plan.pipelines)
     if pipelines > 1:
-        ensure_several(left, options.solver, pipelines, {}, principles)
+        try:
+            ensure_several(left, options.solver, pipelines, principles)
+        except InputError as error:
+            raise named(error) from None
     change = Change(
         problem=problem,
         plan=plan,

@@ -7,6 +7,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from hetopt.base import interruption
+from hetopt.cli.asking import named
 from hetopt.cli.inputs import (
     add_count,
     add_file,
@@ -24,7 +25,6 @@ from hetopt.cli.paths import ensure_outputs
 from hetopt.cli.preparing import prepare
 from hetopt.errors import InputError
 from hetopt.solvers.kernels import kernels_for
-from hetopt.solvers.refusals import ensure_plans
 
 if TYPE_CHECKING:
     import argparse
@@ -96,9 +96,8 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Make the variants, solve them, and report the results."""
-    from hetopt.planning.refusals import ensure_searchable
+    from hetopt.planning.asked import Search
     from hetopt.problem.named import problem_path
-    from hetopt.problem.training.principles import PRUNED
     from hetopt.report.drawing.console import is_terminal
     from hetopt.report.whatif.table import rows
     from hetopt.whatif.solving import Asked, Solving
@@ -108,7 +107,6 @@ def run(options: argparse.Namespace) -> int:
         msg = "no change is asked for: give --drop-each, --add, --set or --sweep"
         raise InputError(msg)
     ensure_outputs((options.svg, options.csv, options.out), problems=(options.problem,))
-    ensure_searchable(options.solver, options.objective, PRUNED)
     schedule, chunks = schedule_of(options), options.chunks
     # With --schedule and --chunks first, so that errors name the options, not the file.
     load_problem(options.problem, schedule, chunks)
@@ -121,11 +119,13 @@ def run(options: argparse.Namespace) -> int:
     )
     for each in variants:
         if each.problem is not None:
-            ensure_plans(
-                options.solver,
-                each.problem.training.schedule,
-                closed=options.objective != "simulated",
+            search = Search(
+                problem=each.problem, solver=options.solver, time=options.objective
             )
+            try:
+                search.ensure()
+            except InputError as error:
+                raise named(error) from None
     asked = Asked(
         solver=options.solver,
         objective=options.objective,

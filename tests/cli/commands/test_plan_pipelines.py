@@ -13,6 +13,7 @@ import hetopt
 from hetopt.check import check_result
 from hetopt.cli import main
 from hetopt.pricing.several import price_several
+from hetopt.problem.reading import read_problem_text
 from hetopt.report.schemas.plan import PLAN
 from hetopt.report.schemas.reports import SIMULATION
 from hetopt.report.schemas.result import RESULT
@@ -99,8 +100,8 @@ def test_bounds_above_what_the_plan_takes_are_found(
     """They leave the sums as they were."""
     forged = json.loads(json.dumps(found))
     for child in forged["claims"]["children"]:
-        for bound in child.get("parts", [child]):
-            bound["bound_s"] = 100.0
+        for claim in child.get("parts", [child]):
+            claim["bound_s"] = 100.0
     assert main(["check", "lost.yaml", write(forged)]) == 1
     assert "its own division is said to take at least " in capsys.readouterr().err
 
@@ -114,7 +115,7 @@ def test_bounds_above_what_the_plan_takes_are_found(
         (("simulate", "--svg", "x.svg"), "draws one pipeline"),
         (
             ("simulate", "--table", "t.json"),
-            "cannot be combined with a plan of several",
+            "has no rows for pipelines on some of the nodes",
         ),
         (("verify", "plan.json"), "certificates are of one"),
     ],
@@ -138,20 +139,10 @@ def test_others_refuse_it_in_one_line(
     [
         (
             ("--certificate", "c.json"),
-            "--certificate: applies to plans of one pipeline",
+            "--certificate: is of one problem, but pipelines asks for many",
         ),
-        (("--table", "lost.yaml"), "--table: applies to plans of one pipeline"),
-        (("--objective", "simulated"), "--objective: applies to plans of one"),
-        (("--top", "2"), "--top: applies to plans of one pipeline"),
-        (("--for", "megatron"), "--for: applies to plans of one pipeline"),
-        (
-            ("--schedule", "best"),
-            "--pipelines: cannot be combined with the schedule best",
-        ),
-        (
-            ("--schedule", "interleaved-1f1b", "--chunks", "2"),
-            "--pipelines: needs one chunk per stage, not the 2 of interleaved-1f1b",
-        ),
+        (("--table", "lost.yaml"), "--table: has no rows for pipelines"),
+        (("--for", "hetu"), "--pipelines: is 2, but hetu runs several pipelines only"),
         (("--solver", "dfs"), "does not race"),
         (("--pipelines", "5"), "--pipelines: is 5, expected 1 to 4"),
     ],
@@ -176,10 +167,10 @@ def test_pins_of_a_whole_plan_are_refused(capsys: pytest.CaptureFixture[str]) ->
     [
         ({"lower_bound_s": 1.0}, "more than the plan's"),
         ({"gap": 0.25}, "gap: 0.25"),
-        ({"claims.of": 3}, "claims.of: 3, expected"),
+        ({"claims.of": 3}, "of: 3, expected"),
         ({"over.0.divisions.most": 1}, "the plan has 2"),
         ({"claims.children": []}, "the divisions prove only"),
-        ({"claims.children.1.at": [{"a": [2, 2]}]}, "is no division of the nodes"),
+        ({"claims.children.0.at": [{"a": [2, 2]}]}, "is no division of the nodes"),
         ({"closed_form_s": 0.01}, "closed_form_s: 0.01"),
     ],
 )
@@ -190,6 +181,17 @@ def test_forged_claims_are_found(
     problem = hetopt.read_problem("lost.yaml")
     wrong = check_result(problem, hetopt.build_table(problem), changed(found, change))
     assert any(why in line for line in wrong), wrong
+
+
+@pytest.mark.usefixtures("lost")
+def test_claims_of_too_many_ways_are_refused(found: dict[str, Any]) -> None:
+    many = TEXT.replace("[2, 2, 1]", "40").replace(
+        "inter", "devices_per_node: 2, inter"
+    )
+    problem = read_problem_text(many)
+    data = changed(found, {"over.0.divisions.most": 4})
+    with pytest.raises(hetopt.InputError, match="divide 40 nodes are too many"):
+        check_result(problem, hetopt.build_table(problem), data)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,63 @@
+"""What alternatives remember of their children."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hetopt.solvers.search.node import Node, OneOf, Step, spread
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from hetopt.solvers.search.node import Leaf
+
+
+class Child(Node):
+    """A child that is open or not, and tells its parents whenever it is asked to."""
+
+    is_open = False
+
+    def next(self, cutoff: float) -> Step | None:
+        return Step(self, cutoff) if self.is_open else None  # type: ignore[arg-type]
+
+    def update(self, key: Any) -> bool:
+        return True
+
+    def open_leaves(self, cutoff: float) -> int:
+        return int(self.is_open)
+
+    def searched(self) -> Iterator[Leaf]:
+        return iter(())
+
+
+def test_what_had_nothing_to_search_is_looked_at_again_when_it_changes() -> None:
+    """Two levels of alternatives know that the first child had nothing left."""
+    first, second = Child(), Child()
+    inner = OneOf(np.zeros(2), [first, second].__getitem__)
+    outer = OneOf(np.zeros(2), [inner, Child()].__getitem__)
+    second.is_open = True
+    step = outer.next(math.inf)
+    assert step is not None
+    assert step.leaf is second  # type: ignore[comparison-overlap]
+    second.is_open = False
+    assert outer.next(math.inf) is None
+    assert outer.next(math.inf) is None
+    # Another parent had a part of it searched: its bound and its plans are the same.
+    first.is_open = True
+    spread(first)
+    step = outer.next(math.inf)
+    assert step is not None
+    assert step.leaf is first  # type: ignore[comparison-overlap]
+
+
+def test_what_is_known_of_a_new_child_is_known_above_at_once() -> None:
+    """Nothing was searched, but none of them can have a plan."""
+    none = Child(math.inf)
+    inner = OneOf(np.ones(1), lambda _: none)
+    outer = OneOf(np.ones(1), lambda _: inner)
+    assert outer.bound == 1
+    assert outer.next(math.inf) is None
+    assert (outer.bound, outer.rest) == (math.inf, math.inf)
