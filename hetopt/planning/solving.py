@@ -94,12 +94,10 @@ def _unbounded(result: Result, table: CostTable, why: str, *, closed: bool) -> R
         )
         for each in result.settlements
     )
-    bounds = [each.bound_s for each in settlements if each.bound_s is not None]
     found = replace(
         result,
         status="unknown",
-        # Some counts of micro-batches may be left out by the schedule or by pins.
-        lower_bound_s=min(bounds, default=0.0),
+        lower_bound_s=min((each.bound_s or 0.0 for each in settlements), default=0.0),
         settlements=settlements,
         choice=why,
         objective="closed" if closed else "simulated",
