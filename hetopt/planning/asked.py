@@ -96,7 +96,7 @@ class Search:
         if self.min_tokens_per_s is not None and self.measure == "time":
             yield (
                 "min_tokens_per_s",
-                "has no effect when time is minimised: use it with measure cost",
+                "has no effect when time is minimised: use it with objective cost",
             )
         if self.measure == "front" and self.top > 1:
             yield "top", "has no meaning for a front, which has all plans of interest"
@@ -143,10 +143,12 @@ class Search:
     def _asked(self) -> str:
         """The first thing that is asked for and leads to several problems."""
         if self.spends:
-            return "budget" if self.budget is not None else f"measure {self.measure}"
+            if self.budget is not None:
+                return "budget"
+            return "objective cost" if self.measure == "cost" else "a front"
         if self.schedules:
             return f"schedule {BEST}"
-        return "pipelines" if self.pipelines > 1 else "launcher"
+        return "pipelines" if self.pipelines > 1 else "a launcher"
 
     @property
     def _without_rows(self) -> str | None:
