@@ -9,6 +9,7 @@ from hetopt.cli.inputs import (
     add_count,
     add_file,
     add_jobs,
+    add_launcher,
     add_schedule,
     add_solver,
     add_switch,
@@ -17,7 +18,6 @@ from hetopt.cli.inputs import (
     amount,
     not_negative,
 )
-from hetopt.export.registry import SHIPPED
 from hetopt.solvers.params import COSTS, EXECUTORS
 from hetopt.solvers.registry import relaxing_names, sampling_names
 
@@ -83,7 +83,7 @@ def _add_best(group: Container) -> None:
 
 
 def _add_space(group: Container) -> None:
-    add_schedule(group, best=True)
+    add_schedule(group, several=True)
     add_count(
         group,
         "--pipelines",
@@ -99,13 +99,7 @@ def _add_space(group: Container) -> None:
         "together), p4 (and share one strategy), p4-falling-tp (tp never rises along "
         f"them); for {relaxing_names()}",
     )
-    group.add_argument(
-        "--for",
-        dest="launcher",
-        metavar="LAUNCHER",
-        help="only plans that this launcher runs as they are, and what that costs: "
-        f"{', '.join(name for name, limited in SHIPPED.items() if limited)}",
-    )
+    add_launcher(group)
     add_table(group)
 
 

@@ -329,7 +329,7 @@ def test_what_is_found_within_the_limits_loses_nothing(name: str) -> None:
             model=replace(model, layers=problem.model.layers),
             training=replace(problem.training, zero=2),
         )
-    problem = fitted(limits_of(name), problem, None)
+    problem = fitted(limits_of(name), problem)
     table = build_table(problem)
     result = best_within(limits_of(name), drawn(problem, table))
     assert result.status == "optimal"

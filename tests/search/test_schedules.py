@@ -18,7 +18,7 @@ from hetopt.problem.digest import problem_digest
 from hetopt.problem.reading import read_problem_text
 from hetopt.problem.training.choices import FOLDED, INTERLEAVED, SCHEDULES
 from hetopt.problem.training.pins import Pins
-from hetopt.results.per_schedule import BEST, USUAL_CHUNKS
+from hetopt.results.per_schedule import USUAL_CHUNKS
 from hetopt.schedule.schedules import rule_of
 from hetopt.solvers.loading import load
 from hetopt.solvers.params import RaceParams
@@ -234,7 +234,7 @@ def test_of_equals_the_plan_of_the_problems_own_schedule_is_reported() -> None:
     for name in ("gpipe", "1f1b"):
         training = replace(one.training, schedule=name)
         result = hetopt.plan(
-            replace(one, training=training), schedule=BEST, solver="dp", jobs=1
+            replace(one, training=training), schedule="auto", solver="dp", jobs=1
         )
         assert result.best is not None
         if len(result.best.plan.pipeline.stages) == 1:
@@ -268,9 +268,9 @@ def test_schedules_that_a_launcher_or_a_solver_lacks_do_not_count() -> None:
     with pytest.raises(InputError, match="not support blocking transfers"):
         best_of(request, solve, solver="uniform", launcher=tractor(runs[1:]))
     variants = schedule_variants(request.problem)
-    with pytest.raises(InputError, match="best, but tractor runs none of virtual-1f1b"):
+    with pytest.raises(InputError, match="auto, but tractor runs none of virtual-1f1b"):
         run_by(variants, "tractor", ())
-    asked = Search(problem=request.problem, schedules=True, launcher="hetu")
+    asked = Search(problem=request.problem.under_any(), launcher="hetu")
     named = {each.schedule for each in asked.over()[1].schedules}
     assert named == {each.schedule for each in variants if each.chunks == 1}
 
@@ -291,7 +291,7 @@ def tractor(runs: tuple[ScheduleName, ...]) -> Launchable:
 
 def test_plan_takes_a_schedule() -> None:
     problem = read_problem_text(SMALL)
-    best = hetopt.plan(problem, schedule=BEST, solver="dp", jobs=1)
+    best = hetopt.plan(problem, schedule="auto", solver="dp", jobs=1)
     alone = [
         hetopt.plan(each.of(problem), solver="dp", jobs=1).best
         for each in schedule_variants(problem, (2,))
@@ -304,7 +304,7 @@ def test_plan_takes_a_schedule() -> None:
 
 def test_plan_takes_chunks() -> None:
     problem = read_problem_text(SMALL)
-    best = hetopt.plan(problem, schedule=BEST, chunks=2, solver="dp", jobs=1)
+    best = hetopt.plan(problem, schedule="auto", chunks=2, solver="dp", jobs=1)
     several = [each.chunks for each in best.schedules if each.chunks > 1]
     assert several == [2]
     with pytest.raises(InputError, match="chunks: is 1 with schedule interl"):
@@ -312,9 +312,9 @@ def test_plan_takes_chunks() -> None:
     with pytest.raises(InputError, match="expected one number, or the schedule best"):
         hetopt.plan(problem, schedule=INTERLEAVED, chunks=(2, 4), solver="dp", jobs=1)
     with pytest.raises(InputError, match="chunks: is 1, which all other schedules"):
-        hetopt.plan(problem, schedule=BEST, chunks=1, solver="dp", jobs=1)
+        hetopt.plan(problem, schedule="auto", chunks=1, solver="dp", jobs=1)
     undivided = problem.under(INTERLEAVED, 3)
-    found = hetopt.plan(undivided, schedule=BEST, chunks=2, solver="dp", jobs=1)
+    found = hetopt.plan(undivided, schedule="auto", chunks=2, solver="dp", jobs=1)
     assert found.lower_bound_s == best.lower_bound_s
     assert found.schedules[0].status == "passed-over"
     pinned = replace(problem, pins=Pins(units=(3, 3)))
@@ -327,7 +327,7 @@ def test_the_least_simulated_time_of_all() -> None:
     """Where simulated times are not searched, there is a plan, and device time."""
     problem = read_problem_text(SMALL)
     least = partial(hetopt.plan, solver="dp", objective="simulated", jobs=1)
-    best = least(problem, schedule=BEST)
+    best = least(problem, schedule="auto")
     times, proven = [], []
     for each in best.schedules:
         if each.status != "passed-over":

@@ -125,6 +125,7 @@ def _tell(
 # One statement for each thing that is asked.
 def _run_alone(options: argparse.Namespace) -> int:
     """Report what limits a plan, what more resources would save, and each cluster."""
+    from hetopt.planning.asked import NO_LAUNCHER
     from hetopt.pricing.price import price
     from hetopt.report.drawing.console import is_terminal
     from hetopt.report.whatif.mixing import UNLIMITED
@@ -163,7 +164,11 @@ def _run_alone(options: argparse.Namespace) -> int:
         Variant(change=BASE, problem=problem),
         *(each.variant for each in asked),
     ]
-    how = Asked(time_limit_s=options.time_limit, jobs=workers(options.jobs))
+    how = Asked(
+        launcher=NO_LAUNCHER,
+        time_limit_s=options.time_limit,
+        jobs=workers(options.jobs),
+    )
     interruption.hold()
     told = complain if is_terminal(sys.stderr) else lambda line: None
     base, *answers = rows(variants, Solving(variants, how, told).answers())

@@ -62,7 +62,7 @@ def run(options: argparse.Namespace) -> int:
         table = load_table(problem, options.table)
         ensure_packs(problem, table, asked.principles)
     except InputError as error:
-        raise named(error) from None
+        raise named(error, options) from None
     if asked.measure == "front":
         return _run_front(problem, table, asked, over, options)
     result = _search(problem, table, asked, over, options)
@@ -71,7 +71,7 @@ def run(options: argparse.Namespace) -> int:
     ensure_holds(problem, table, result)
     if options.stability and result.best is not None:
         result = _moved(problem, table, result, asked, options)
-    return _conclude(problem, table, result, options)
+    return _conclude(problem, table, result, asked.target, options)
 
 
 def _run_front(
@@ -116,13 +116,17 @@ def _report_front(problem: Problem, front: Front, options: argparse.Namespace) -
 
 
 def _conclude(
-    problem: Problem, table: CostTable, result: Result, options: argparse.Namespace
+    problem: Problem,
+    table: CostTable,
+    result: Result,
+    target: str | None,
+    options: argparse.Namespace,
 ) -> int:
-    """Report the result; return the exit code."""
+    """Report the result, of plans for a launcher if any; return the exit code."""
     failures = list(_deliver(problem, table, result, options))
     warn(problem, options.problem, table, result, own_table=options.table is not None)
-    if options.launcher is not None and result.best is not None:
-        note(problem, [result.best.plan], launcher(options.launcher))
+    if target is not None and result.best is not None:
+        note(problem, [result.best.plan], launcher(target))
     if result.best is None:
         from hetopt.report.summary import headline
 
@@ -198,7 +202,7 @@ def _search(
     aim = _aim(problem, table, asked, over, options)
     with searching(problem, table, options, asked, over, aim) as request:
         result = search(request, solver=options.solver, objective=objective, over=over)
-        if asked.launcher is not None:
+        if over.launcher is not None:
             result = with_cost_of_limits(result, asked, request)
     return result
 
