@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from hetopt.cost.table_file.file import table_digest
 from hetopt.results.result import Result
+from hetopt.schedule.orders import FOLDS
 from hetopt.solvers.lengths.outcome import solve_lengths
 from hetopt.solvers.progress import Progress
 from hetopt.solvers.race.merging import together
@@ -44,6 +45,8 @@ if TYPE_CHECKING:
     from hetopt.solvers.search.branchings.runnable import Split
     from hetopt.solvers.search.branchings.schedules import ScheduleVariant
 
+#: Why schedules that repeat a building block are not compared in closed form.
+_TOO_SHORT = "its closed form is too short to compare: minimise the simulated time"
 #: Shortest searches for which workers are started.
 _WORKERS_S = 5.0
 
@@ -251,11 +254,12 @@ class TreeSearch:
     ) -> tuple[dict[ScheduleVariant, Space], dict[ScheduleVariant, str]]:
         """Return problems under each schedule, and why others are passed over."""
         launcher, passed = self.over.launcher, {}
-        if launcher is not None:
-            for each in self.over.schedules:
-                why = launcher.passed_over(each)
-                if why is not None:
-                    passed[each] = why
+        for each in self.over.schedules:
+            why = None if launcher is None else launcher.passed_over(each)
+            if why is None and FOLDS.get(each.schedule) and self.objective == "closed":
+                why = _TOO_SHORT
+            if why is not None:
+                passed[each] = why
         able = [each for each in self.over.schedules if each not in passed]
         known, others = spaces_of(self._space, able)
         return known, {**passed, **others}
