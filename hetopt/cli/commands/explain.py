@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from hetopt.cli.parsing import Parser
     from hetopt.cost.table.table import CostTable
+    from hetopt.planning.asked import Time
     from hetopt.plans.plan import Plan
     from hetopt.problem.problem import Problem
     from hetopt.report.drawing.sheet import Part
@@ -145,7 +146,7 @@ def _run_alone(options: argparse.Namespace) -> int:
                     "leave it out"
                 )
             raise InputError(msg, field=flag)
-    objective: Objective = "closed"
+    objective: Time = "closed"
     result = None
     if options.plan is None:
         problem = load_problem(options.problem)
