@@ -10,6 +10,7 @@ from hetopt.export.registry import launcher, limits_of
 from hetopt.problem.training.principles import PRUNED
 from hetopt.results.per_schedule import BEST
 from hetopt.results.spending import Spending
+from hetopt.schedule.schedules import rule_of
 from hetopt.solvers.lengths.outcome import ensure_lengths, ensure_mixes
 from hetopt.solvers.refusals import ensure_can, ensure_plans, ensure_races
 from hetopt.solvers.registry import solver as solver_of
@@ -89,7 +90,8 @@ class Search:
         """Yield the field and the fault of what cannot be asked for."""
         solver_of(self.solver, "solver")
         ensure_can(self.solver, self.principles)
-        if self.time == "simulated":
+        schedule = self.problem.training.schedule
+        if self.time == "simulated" or (rule_of(schedule).free and not self.schedules):
             from hetopt.solvers.simulated.solver import ensure_can_simulate
 
             ensure_can_simulate(self.solver)
@@ -115,7 +117,6 @@ class Search:
         if self.launcher is not None:
             yield from self._launcher_faults(self.launcher)
         if not self.schedules:
-            schedule = self.problem.training.schedule
             ensure_plans(self.solver, schedule, closed=self.time == "closed")
         if self.problem.training.lengths is not None:
             yield from self._length_faults()
