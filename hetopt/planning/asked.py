@@ -11,6 +11,7 @@ from hetopt.problem.training.choices import ANY
 from hetopt.problem.training.principles import PRUNED
 from hetopt.results.per_schedule import USUAL_CHUNKS
 from hetopt.results.spending import Spending
+from hetopt.schedule.schedules import rule_of
 from hetopt.solvers.lengths.outcome import ensure_lengths, ensure_mixes
 from hetopt.solvers.refusals import ensure_can, ensure_plans, ensure_races
 from hetopt.solvers.registry import solver as solver_of
@@ -129,7 +130,8 @@ class Search:
         """Yield the field and the fault of what cannot be asked for."""
         solver_of(self.solver, "solver")
         ensure_can(self.solver, self.principles)
-        if self.time == "simulated":
+        schedule = self.problem.training.schedule
+        if self.time == "simulated" or (rule_of(schedule).free and not self.schedules):
             from hetopt.solvers.simulated.solver import ensure_can_simulate
 
             ensure_can_simulate(self.solver)
@@ -155,7 +157,6 @@ class Search:
         if (name := self.limiting) is not None:
             yield from self._launcher_faults(name)
         if not self.schedules:
-            schedule = self.problem.training.schedule
             ensure_plans(self.solver, schedule, closed=self.time == "closed")
         if self.problem.training.lengths is not None:
             yield from self._length_faults()
