@@ -21,7 +21,7 @@ from hetopt.solvers.search.branchings.schedules import (
     schedule_variants,
     under_any,
 )
-from hetopt.solvers.search.search import Over
+from hetopt.solvers.search.over import Over
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

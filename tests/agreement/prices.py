@@ -14,7 +14,7 @@ from hetopt.planning.plan import search
 from hetopt.results.spending import Spending
 from hetopt.solvers.params import RaceParams
 from hetopt.solvers.request import Request
-from hetopt.solvers.search.search import Over
+from hetopt.solvers.search.over import Over
 from tests.oracle import brute_force
 
 if TYPE_CHECKING:

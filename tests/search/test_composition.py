@@ -33,7 +33,8 @@ from hetopt.solvers.request import Request
 from hetopt.solvers.search.branchings.dividing import divisions
 from hetopt.solvers.search.branchings.fleets import Fleets
 from hetopt.solvers.search.branchings.schedules import ScheduleVariant
-from hetopt.solvers.search.search import Launchable, Over, TreeSearch
+from hetopt.solvers.search.over import Launchable, Over
+from hetopt.solvers.search.search import TreeSearch
 from tests.oracle.brute_force import every_plan
 from tests.search.asking import ensure_holds
 

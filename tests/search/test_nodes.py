@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hetopt.solvers.search.node import Found, Node, OneOf, Step, spread
+from hetopt.solvers.search.node import Found, Node, Step, spread
+from hetopt.solvers.search.one_of import OneOf
 from tests.search.toys import OnePlan
 
 if TYPE_CHECKING:

@@ -28,7 +28,8 @@ from hetopt.solvers.search.branchings.schedules import (
     run_by,
     schedule_variants,
 )
-from hetopt.solvers.search.search import Launchable, Over, TreeSearch
+from hetopt.solvers.search.over import Launchable, Over
+from hetopt.solvers.search.search import TreeSearch
 from tests.cli.conftest import SMALL
 from tests.oracle import brute_force
 from tests.oracle.instances import ONE_CHUNK, make_instance, with_weights

@@ -15,7 +15,8 @@ from hetopt.solvers.search.branchings.divisions import Together
 from hetopt.solvers.search.branchings.fleets import Fleets
 from hetopt.solvers.search.branchings.runnable import Runnable
 from hetopt.solvers.search.loop import Loop
-from hetopt.solvers.search.node import Leaf, OneOf
+from hetopt.solvers.search.node import Leaf
+from hetopt.solvers.search.one_of import OneOf
 from tests.search.toys import TOKENS, Space, Toy, permitted, use_toys
 
 if TYPE_CHECKING:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from hetopt.problem.problem import Problem
     from hetopt.results.front import Front
     from hetopt.results.result import Objective, Result
-    from hetopt.solvers.search.search import Over
+    from hetopt.solvers.search.over import Over
 
 #: Exit code by status; a status with a plan is 0.
 EXIT_CODES = {"optimal": 0, "feasible": 0, "infeasible": 1, "unknown": 3}
@@ -236,7 +236,7 @@ def _moved(
 ) -> Result:
     """Return the result with how far coefficients may change."""
     from hetopt.report.drawing.console import is_terminal
-    from hetopt.solvers.search.search import Over
+    from hetopt.solvers.search.over import Over
     from hetopt.whatif.stability import Stability
 
     if result.best is None:
