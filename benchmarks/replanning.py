@@ -29,7 +29,7 @@ from hetopt.replanning.nodes import nodes_of, without
 from hetopt.replanning.replan import Change, Replanning
 from hetopt.solvers.params import RaceParams
 from hetopt.solvers.request import Request
-from hetopt.solvers.search.search import Over
+from hetopt.solvers.search.over import Over
 
 if TYPE_CHECKING:
     from hetopt.problem.cluster.nodes import Device

@@ -109,6 +109,8 @@ def _fit(options: argparse.Namespace) -> None:
         ("--journal", options.journal is not None),
         ("--executor", options.executor != "process"),
         ("--stability", options.stability),
+        ("--pareto", options.pareto),
+        ("--objective cost", options.objective == "cost"),
     ):
         if given:
             ensure_races(options.solver, flag)

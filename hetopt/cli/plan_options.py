@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hetopt.cli.again import remember
 from hetopt.cli.inputs import (
     add_count,
     add_file,
     add_jobs,
     add_launcher,
-    add_problem,
     add_schedule,
     add_solver,
     add_switch,
@@ -29,11 +29,17 @@ if TYPE_CHECKING:
 
 def add_plan_options(command: argparse.ArgumentParser) -> None:
     """Add PROBLEM and all options."""
-    add_problem(command)
+    command.add_argument(
+        "problem",
+        metavar="PROBLEM",
+        nargs="?",
+        help="a problem file, or the name of one that ships with hetopt",
+    )
     _add_best(command.add_argument_group("which plan is best"))
     _add_space(command.add_argument_group("which plans are searched"))
     _add_search(command.add_argument_group("how to search"))
     _add_written(command.add_argument_group("what is written"))
+    remember(command)
 
 
 def _add_best(group: Container) -> None:
@@ -98,6 +104,11 @@ def _add_space(group: Container) -> None:
 
 
 def _add_search(group: Container) -> None:
+    add_file(
+        group,
+        "--again",
+        "ask what the answer in FILE was asked, but for options that are given",
+    )
     add_time_limit(group, "end the search after S seconds, with the best plan so far")
     add_solver(group)
     add_jobs(group)

@@ -11,6 +11,7 @@ from hetopt.problem.training.choices import ANY
 from hetopt.problem.training.principles import PRUNED
 from hetopt.results.per_schedule import USUAL_CHUNKS
 from hetopt.results.spending import Spending
+from hetopt.schedule.schedules import rule_of
 from hetopt.solvers.lengths.outcome import ensure_lengths, ensure_mixes
 from hetopt.solvers.refusals import ensure_can, ensure_plans, ensure_races
 from hetopt.solvers.registry import solver as solver_of
@@ -20,7 +21,7 @@ from hetopt.solvers.search.branchings.schedules import (
     schedule_variants,
     under_any,
 )
-from hetopt.solvers.search.search import Over
+from hetopt.solvers.search.over import Over
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -129,14 +130,15 @@ class Search:
         """Yield the field and the fault of what cannot be asked for."""
         solver_of(self.solver, "solver")
         ensure_can(self.solver, self.principles)
-        if self.time == "simulated":
+        schedule = self.problem.training.schedule
+        if self.time == "simulated" or (rule_of(schedule).free and not self.schedules):
             from hetopt.solvers.simulated.solver import ensure_can_simulate
 
             ensure_can_simulate(self.solver)
         if self.min_tokens_per_s is not None and self.measure == "time":
             yield (
                 "min_tokens_per_s",
-                "has no effect when time is minimised: use it with measure cost",
+                "has no effect when time is minimised: use it with objective cost",
             )
         if self.measure == "front" and self.top > 1:
             yield "top", "has no meaning for a front, which has all plans of interest"
@@ -155,7 +157,6 @@ class Search:
         if (name := self.limiting) is not None:
             yield from self._launcher_faults(name)
         if not self.schedules:
-            schedule = self.problem.training.schedule
             ensure_plans(self.solver, schedule, closed=self.time == "closed")
         if self.problem.training.lengths is not None:
             yield from self._length_faults()
@@ -183,10 +184,12 @@ class Search:
     def _asked(self) -> str:
         """The first thing that is asked for and leads to several problems."""
         if self.spends:
-            return "budget" if self.budget is not None else f"measure {self.measure}"
+            if self.budget is not None:
+                return "budget"
+            return "objective cost" if self.measure == "cost" else "a front"
         if self.schedules:
             return f"schedule {ANY}"
-        return "pipelines" if self.pipelines > 1 else "launcher"
+        return "pipelines" if self.pipelines > 1 else "a launcher"
 
     @property
     def _without_rows(self) -> str | None:

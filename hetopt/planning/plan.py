@@ -27,7 +27,8 @@ from hetopt.solvers.refusals import ensure_packs
 from hetopt.solvers.request import Request
 from hetopt.solvers.search.branchings.schedules import chunks_to_try
 from hetopt.solvers.search.loop import LEAST_S
-from hetopt.solvers.search.search import Over, TreeSearch
+from hetopt.solvers.search.over import Over
+from hetopt.solvers.search.search import TreeSearch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping

@@ -23,7 +23,7 @@ from hetopt.pricing.price import price
 from hetopt.pricing.several import price_several
 from hetopt.results.priced_plan import PricedPlan
 from hetopt.solvers.params import RaceParams
-from hetopt.solvers.search.search import Over
+from hetopt.solvers.search.over import Over
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from hetopt.replanning.holdings import Layout
     from hetopt.results.result import Result
     from hetopt.solvers.request import Request
-    from hetopt.solvers.search.search import Over
+    from hetopt.solvers.search.over import Over
 
     #: Number of devices of each node, by cluster.
     Nodes = Mapping[str, tuple[int, ...]]

@@ -25,7 +25,8 @@ from hetopt.problem.training.choices import SCHEDULE_CHOICES
 from hetopt.solvers.dp.solver import solve
 from hetopt.solvers.params import RaceParams
 from hetopt.solvers.request import Request
-from hetopt.solvers.search.search import Launchable, Over, TreeSearch
+from hetopt.solvers.search.over import Launchable, Over
+from hetopt.solvers.search.search import TreeSearch
 from tests.export.jobs import as_llama, draw_job
 from tests.oracle.brute_force import Found, to_plan
 from tests.oracle.brute_force import solve as brute_force

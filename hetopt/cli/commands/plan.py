@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from hetopt.cli.again import asked_of, repeat
 from hetopt.cli.asking import named, search_of
 from hetopt.cli.exit_codes import NO_PLAN, STOPPED
 from hetopt.cli.inputs import load_table
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from hetopt.problem.problem import Problem
     from hetopt.results.front import Front
     from hetopt.results.result import Objective, Result
-    from hetopt.solvers.search.search import Over
+    from hetopt.solvers.search.over import Over
 
 #: Exit code by status; a status with a plan is 0.
 EXIT_CODES = {"optimal": 0, "feasible": 0, "infeasible": 1, "unknown": 3}
@@ -48,6 +49,7 @@ def run(options: argparse.Namespace) -> int:
     """Search, check the result, and report it."""
     from hetopt.planning.plan import ensure_holds
 
+    repeat(options)
     ensure_outputs(
         (options.out, options.certificate, options.journal, options.svg),
         (options.table,),
@@ -64,6 +66,7 @@ def run(options: argparse.Namespace) -> int:
     if asked.measure == "front":
         return _run_front(problem, table, asked, over, options)
     result = _search(problem, table, asked, over, options)
+    result = replace(result, asked=asked_of(options))
     problem, table = result.problem or problem, result.table or table
     ensure_holds(problem, table, result)
     if options.stability and result.best is not None:
@@ -84,6 +87,7 @@ def _run_front(
     aim = _aim(problem, table, asked, over, options)
     with searching(problem, table, options, asked, over, aim) as request:
         front = search_front(request, solver=options.solver, objective=aim, over=over)
+    front = replace(front, asked=asked_of(options))
     ensure_front_holds(problem, table, front)
     _report_front(problem, front, options)
     if front.points:
@@ -232,7 +236,7 @@ def _moved(
 ) -> Result:
     """Return the result with how far coefficients may change."""
     from hetopt.report.drawing.console import is_terminal
-    from hetopt.solvers.search.search import Over
+    from hetopt.solvers.search.over import Over
     from hetopt.whatif.stability import Stability
 
     if result.best is None:

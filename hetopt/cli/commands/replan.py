@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from hetopt.problem.document.document import Document
     from hetopt.problem.problem import Problem
     from hetopt.replanning.replan import Change, Replanned
-    from hetopt.solvers.search.search import Over
+    from hetopt.solvers.search.over import Over
 
 #: Largest value of ``--iterations``.
 MOST_ITERATIONS = 10**12

@@ -16,7 +16,7 @@ from hetopt.problem.training.choices import ADAPTIVE, ANY, INTERLEAVED, SCHEDULE
 from hetopt.problem.training.training import EPSILONS
 from hetopt.results.per_schedule import USUAL_CHUNKS
 from hetopt.solvers.lengths.outcome import ensure_mixes
-from hetopt.solvers.search.node import OneOf
+from hetopt.solvers.search.one_of import OneOf
 from hetopt.solvers.search.space import Space
 
 if TYPE_CHECKING:

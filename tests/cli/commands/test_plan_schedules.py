@@ -57,15 +57,15 @@ def test_it_is_the_best_of_one_run_for_each(
     out = tmp_path / "plan.json"
     best = plan(problem, "--schedule", "auto", out=out)
     printed = " ".join(capsys.readouterr().out.split())
-    # The folded ones, interleaved-1f1b twice, h-1f1b with two more epsilons
-    number = len(ONE_CHUNK) + len(FOLDED) + 4
+    # zb-v, interleaved-1f1b twice, h-1f1b with two more epsilons
+    number = len(ONE_CHUNK) + 1 + 4
     assert f": proven optimal over {number} schedules; times off by" in printed
     assert "schedule status best plan lower bound" in printed
     assert main(["check", problem, str(out)]) == 0
     assert main(["simulate", problem, str(out)]) == 0
     alone = [
         plan(problem, "--schedule", name, out=tmp_path / "one.json")
-        for name in (*ONE_CHUNK, *FOLDED)
+        for name in (*ONE_CHUNK, "zb-v")
     ]
     chunks = ["--schedule", "interleaved-1f1b", "--chunks", "2"]
     alone.append(plan(problem, *chunks, out=tmp_path / "one.json"))
