@@ -113,7 +113,7 @@ def test_what_starts_any_plan_limits_nothing(
         (
             "hetu",
             "compare FILE --out d",
-            "but all plans are compared here: give --for none",
+            "all plans are compared here: give --for none",
         ),
         ("hetuu", "compare FILE --out d", "FILE: launcher: there is no launcher"),
         ("hexiscale", "plan FILE", "FILE: launcher: the launcher cannot do"),
