@@ -316,7 +316,7 @@ def test_plan_takes_chunks() -> None:
     assert several == [2]
     with pytest.raises(InputError, match="chunks: is 1 with schedule interl"):
         hetopt.plan(problem, schedule=INTERLEAVED, solver="dp", jobs=1)
-    with pytest.raises(InputError, match="expected one number, or the schedule best"):
+    with pytest.raises(InputError, match="expected one number, or the schedule auto"):
         hetopt.plan(problem, schedule=INTERLEAVED, chunks=(2, 4), solver="dp", jobs=1)
     with pytest.raises(InputError, match="chunks: is 1, which all other schedules"):
         hetopt.plan(problem, schedule="auto", chunks=1, solver="dp", jobs=1)
