@@ -125,7 +125,7 @@ def limits_of(name: str) -> Limits:
     if not isinstance(found, str | None):
         return found
     known = limited_names()
-    hint = f" ({found or 'it starts any plan'})"
+    hint = f" ({found or 'it starts any plan: leave --for out'})"
     if name not in launcher_names():
         hint = suggest(name, known)
     msg = f"there is no launcher {name!r} with limits of its own{hint}"

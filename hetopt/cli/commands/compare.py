@@ -23,7 +23,7 @@ from hetopt.cli.output import complain, emit
 from hetopt.cli.paths import ensure_outputs
 from hetopt.cli.preparing import prepare
 from hetopt.errors import CheckError, InputError
-from hetopt.export.registry import runs_any
+from hetopt.planning.asked import Search
 from hetopt.problem.training.choices import SCHEDULE_CHOICES
 from hetopt.solvers.kernels import kernels_for
 from hetopt.solvers.refusals import ensure_plans
@@ -202,9 +202,12 @@ def _ensure_planned(files: Sequence[str], problems: Sequence[Problem]) -> None:
 def _ensure_any_launcher(files: Sequence[str], problems: Sequence[Problem]) -> None:
     """Raise InputError if a problem names a launcher that has limits."""
     for file, problem in zip(files, problems, strict=True):
-        name = problem.launcher
-        if name is not None and not runs_any(name):
-            msg = f"is {name}, but solvers are compared over all plans: give --for none"
+        try:
+            limiting = Search(problem=problem).limiting
+        except InputError as error:
+            raise InputError(error.message, file=file, field=error.field) from None
+        if limiting is not None:
+            msg = f"is {limiting}, but all plans are compared here: give --for none"
             raise InputError(msg, file=file, field="launcher")
 
 

@@ -140,6 +140,7 @@ def test_variants_are_searched_over_all(
     assert base["problem_digest"] == base["plan"]["problem_digest"]
     alone = planned(problem, tmp_path / "one.json", "--schedule", "gpipe")
     assert gpipe["closed_form_s"] == alone["closed_form_s"]
+    capsys.readouterr()
     Path(problem).write_text(SMALL)
     assert main([*asked, *DP, "--schedule", "auto"]) == 0
     rows = json.loads(capsys.readouterr().out)["rows"]

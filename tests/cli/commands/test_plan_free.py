@@ -63,8 +63,6 @@ def test_its_old_name_is_read_in_plans_and_tables(
     [
         ["plan", "PROBLEM", *FREE, "--objective", "closed"],
         ["plan", "PROBLEM", *FREE, "--solver", "milp", "--objective", "closed"],
-        ["plan", "PROBLEM", *FREE, "--pareto"],
-        ["plan", "PROBLEM", *FREE, "--for", "torch"],
         ["plan", "PROBLEM", *FREE, "--pipelines", "2"],
         ["whatif", "PROBLEM", *FREE, "--drop-each"],
         ["compare", "PROBLEM", *FREE, "--time-limit", "1", "--out", "FOLDER"],
