@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hetopt.solvers.search.node import Node, OneOf, Step, spread
+from hetopt.solvers.search.node import Found, Node, Step, spread
+from hetopt.solvers.search.one_of import OneOf
+from tests.search.toys import OnePlan
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -61,3 +63,21 @@ def test_what_is_known_of_a_new_child_is_known_above_at_once() -> None:
     assert outer.bound == 1
     assert outer.next(math.inf) is None
     assert (outer.bound, outer.rest) == (math.inf, math.inf)
+
+
+def test_every_plan_below_rest_is_listed() -> None:
+    """A plan that is left out may be the cheapest, so a level above has to know."""
+    times = [(8.0,), (9.0, 10.0), (9.2,)]
+    children = [Child() for _ in times]
+    for number, (child, own) in enumerate(zip(children, times, strict=True)):
+        plans = [OnePlan(t, (("red", 1, number),), int(10 * t), "1f1b") for t in own]
+        space: Any = None
+        child.best = tuple(
+            Found(value=t, time_s=t, priced=plan.priced(), space=space)
+            for t, plan in zip(own, plans, strict=True)
+        )
+        child.bound, child.rest = own[0], own[1] if own[1:] else 100.0
+    node = OneOf(np.zeros(3), children.__getitem__, top=2)
+    assert node.next(math.inf) is None
+    assert [each.value for each in node.best] == [8.0, 9.0]
+    assert node.rest == 9.0

@@ -25,7 +25,8 @@ from hetopt.problem.training.choices import SCHEDULE_CHOICES
 from hetopt.solvers.dp.solver import solve
 from hetopt.solvers.params import RaceParams
 from hetopt.solvers.request import Request
-from hetopt.solvers.search.search import Launchable, Over, TreeSearch
+from hetopt.solvers.search.over import Launchable, Over
+from hetopt.solvers.search.search import TreeSearch
 from tests.export.jobs import as_llama, draw_job
 from tests.oracle.brute_force import Found, to_plan
 from tests.oracle.brute_force import solve as brute_force
@@ -329,7 +330,7 @@ def test_what_is_found_within_the_limits_loses_nothing(name: str) -> None:
             model=replace(model, layers=problem.model.layers),
             training=replace(problem.training, zero=2),
         )
-    problem = fitted(limits_of(name), problem, None)
+    problem = fitted(limits_of(name), problem)
     table = build_table(problem)
     result = best_within(limits_of(name), drawn(problem, table))
     assert result.status == "optimal"

@@ -25,7 +25,8 @@ from hetopt.problem.division import everything
 from hetopt.results.priced_plan import PricedPlan
 from hetopt.solvers.search.branchings.batches import least_longest
 from hetopt.solvers.search.branchings.dividing import divisions
-from hetopt.solvers.search.node import Found, Node, OneOf, best_of, spread
+from hetopt.solvers.search.node import Found, Node, best_of, spread
+from hetopt.solvers.search.one_of import OneOf
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
