@@ -267,7 +267,7 @@ def with_cost_of_limits(result: Result, asked: Search, request: Request) -> Resu
             deadline=request.deadline.within(left_s, least_s=LEAST_S),
         ),
         solver=asked.solver,
-        objective=asked.time,
+        objective="closed" if result.objective == "cost" else result.objective,
         over=over,
     )
     best = without.best

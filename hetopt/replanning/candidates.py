@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from hetopt.replanning.holdings import Layout
     from hetopt.results.result import Result
     from hetopt.solvers.request import Request
-    from hetopt.solvers.search.over import Over
 
     #: Number of devices of each node, by cluster.
     Nodes = Mapping[str, tuple[int, ...]]

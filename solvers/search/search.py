@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from hetopt.results.front import Front
     from hetopt.results.result import Objective
     from hetopt.solvers.request import Request, Solve
-    from hetopt.solvers.search.branchings.fleets import Measure
     from hetopt.solvers.search.branchings.schedules import ScheduleVariant
     from hetopt.solvers.search.over import Over
 
@@ -152,19 +151,14 @@ class TreeSearch:
         return math.nextafter(limit_s, math.inf)
 
     @property
-    def measure(self) -> Measure:
-        """What is minimised."""
-        return self.over.measure
+    def interrupted(self) -> bool:
+        """Whether the user stopped it."""
+        return self.loop.interrupted
 
     @property
     def problem(self) -> Problem:
         """The whole problem."""
         return self.request.problem
-
-    @property
-    def has_prices(self) -> bool:
-        """Whether a result states what its plan costs."""
-        return self.problem.training.lengths is None
 
     def schedule_of_best(self) -> Node | None:
         """Return the node of the best plan's schedule; without a plan, of the first."""

@@ -28,9 +28,9 @@ from hetopt.planning.solving import solve_for
 from hetopt.problem.digest import problem_digest
 from hetopt.problem.reading import read_problem_text
 from hetopt.results.spending import Spending
+from hetopt.solvers.dividing import divisions
 from hetopt.solvers.params import RaceParams
 from hetopt.solvers.request import Request
-from hetopt.solvers.search.branchings.dividing import divisions
 from hetopt.solvers.search.branchings.fleets import Fleets
 from hetopt.solvers.search.branchings.schedules import ScheduleVariant
 from hetopt.solvers.search.over import Launchable, Over

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -19,6 +18,7 @@ from hetopt.problem.reading import read_problem_text
 from hetopt.problem.training.choices import FOLDED, INTERLEAVED, SCHEDULES
 from hetopt.problem.training.pins import Pins
 from hetopt.results.per_schedule import USUAL_CHUNKS
+from hetopt.schedule.orders import FOLDS
 from hetopt.schedule.schedules import rule_of
 from hetopt.solvers.loading import load
 from hetopt.solvers.params import RaceParams
@@ -97,9 +97,14 @@ def best_of(
 
 
 def optima(request: Request) -> dict[Variant, float]:
-    """Return the least closed form of each variant that has a plan, by all plans."""
+    """Return the least closed form of each variant that has a plan, by all plans.
+
+    Without orders that repeat a building block, which are not compared by it.
+    """
     found: dict[Variant, float] = {}
     for variant in schedule_variants(request.problem, ()):
+        if FOLDS.get(variant.schedule):
+            continue
         try:
             problem = variant.of(request.problem)
             table = under(problem, request.table)
@@ -148,6 +153,7 @@ def test_it_is_the_best_of_all_plans(
             cannot = (
                 "training.schedule: the schedule folds the model in two",
                 "pin.units: ",
+                "its closed form is too short to compare",
             )
             assert each.reason.startswith(cannot)
             assert each.status == "passed-over"
@@ -190,23 +196,23 @@ def test_an_interrupted_search_ends_with_its_plan_and_gap(
 
 
 def test_what_was_open_is_searched_again_with_the_time_left(
-    drawn: Callable[[int], Request],
+    drawn: Callable[[int], Request], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first plan gets half of the time: it is the cutoff of all others."""
-    request = replace(drawn(3), deadline=Deadline.after(6.0))
+    # As if each search took all its time.
+    monkeypatch.setattr("hetopt.solvers.search.node._EARLY", 1.0)
+    request = replace(drawn(3), deadline=Deadline.after(3600.0))
     training = request.problem.training
     own: Variant = training.schedule, training.epsilon
     asked: list[tuple[Variant, float | None]] = []
 
     def solve(request: Request) -> Result:
-        result = DP(replace(request, deadline=Deadline()))
+        result = DP(request)
         training = request.problem.training
         asked.append(((training.schedule, training.epsilon), request.cutoff_s))
         if len(asked) > 1:
             return result
-        assert request.deadline.limit_s == pytest.approx(3, abs=0.5)
-        while not request.deadline.is_over():
-            time.sleep(0.01)
+        assert request.deadline.limit_s == pytest.approx(1800, rel=0.05)
         open_ = tuple(replace(x, how="unsettled") for x in result.settlements)
         return replace(
             result, status="feasible", lower_bound_s=0.0, gap=1.0, settlements=open_

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from hetopt.errors import InputError
-from hetopt.solvers.search.branchings.dividing import divisions
+from hetopt.solvers.dividing import divisions
 from hetopt.solvers.search.branchings.divisions import Together
 from hetopt.solvers.search.branchings.fleets import Fleets
 from hetopt.solvers.search.branchings.runnable import Runnable
