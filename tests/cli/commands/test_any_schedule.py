@@ -160,3 +160,17 @@ def test_a_journal_resumes(problem: str, tmp_path: Path) -> None:
     assert journal.read_text() == lines
     assert again["plan"] == first["plan"]
     assert again["status"] == first["status"] == "optimal"
+
+
+@pytest.mark.slow
+def test_an_answer_repeats_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    problem, out = tmp_path / "one.yaml", tmp_path / "plan.json"
+    problem.write_text(SMALL)
+    found = planned(str(problem), out, "--schedule", "best")
+    capsys.readouterr()
+    assert main(["plan", "--again", str(out), "--json"]) == 0
+    again = json.loads(capsys.readouterr().out)
+    for field in ("plan", "over", "asked"):
+        assert again[field] == found[field]
