@@ -80,6 +80,15 @@ def test_it_belongs_to_the_digest() -> None:
 
 
 @pytest.mark.slow
+def test_fronts(problem: str, tmp_path: Path) -> None:
+    Path(problem).write_text(HETU.replace("nodes: 1,", "nodes: 1, price_per_hour: 2,"))
+    out = tmp_path / "front.json"
+    found = planned(problem, out, "--pareto")
+    assert {"launcher": "hetu"} in found["over"]  # type: ignore[operator]
+    assert main(["check", problem, str(out)]) == 0
+
+
+@pytest.mark.slow
 def test_with_every_schedule(problem: str, tmp_path: Path) -> None:
     out = tmp_path / "plan.json"
     text = HETU.replace("seq_len: 1024", "seq_len: 1024, schedule: auto")
