@@ -6,11 +6,9 @@ import numpy as np
 import pytest
 
 from hetopt.formulations.chain import Chain
-from hetopt.plans.strategy import Strategy
 from hetopt.problem.training.choices import ScheduleName
 from hetopt.solvers.bounds.by_count import focus, survey
 from hetopt.solvers.bounds.relaxation import Relaxation
-from tests.formulations.programs import LAYER, with_cluster
 from tests.oracle import brute_force, plain
 from tests.oracle.instances import OTHERS, Instance, make_instance, make_other
 
@@ -34,15 +32,7 @@ def test_more_bounds_of_other_schedules_hold(seed: int, kind: ScheduleName) -> N
 
 
 def test_bounds_hold_where_no_device_waits() -> None:
-    """Three stages of two layers use all devices of both clusters all the time."""
-    problem = plain.problem()
-    table = plain.table(problem, (Strategy(dp=1, cp=1, tp=4),), transfer_ns=0)
-    for j in range(2):
-        table = with_cluster(
-            table, j, forward_ns=(0, 1000, 0), backward_ns=(0, 2000, 0)
-        )
-    best = brute_force.solve(problem, table).programs[3, 8]
-    assert best.period_ns == 2 * LAYER
+    problem, table = plain.without_waiting()
     _ensure_true(Instance(seed=0, problem=problem, table=table))
 
 
