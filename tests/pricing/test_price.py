@@ -14,6 +14,8 @@ from hetopt.plans.strategy import Strategy
 from hetopt.pricing.price import pipeline_times, price
 from hetopt.schedule.closed_form import closed_form_ns
 from hetopt.schedule.run import simulate
+from tests.oracle import brute_force
+from tests.oracle.instances import make_folded
 
 ONE = Strategy(dp=1, cp=1, tp=1)
 TWO = Strategy(dp=1, cp=1, tp=2)
@@ -223,3 +225,24 @@ def test_refuses(plan: Plan, message: str) -> None:
     for function in (price, pipeline_times):
         with pytest.raises(InputError, match=message):
             function(plan, table())
+
+
+@pytest.mark.parametrize("seed", [5, 6, 7, 10])
+def test_a_pass_of_folded_stages_keeps_half_of_their_pairs(seed: int) -> None:
+    instance = make_folded(seed)
+    problem, costs = instance.problem, instance.table
+    found = brute_force.solve(problem, costs).shapes[0]
+    plan = brute_force.to_plan(problem, costs, found)
+    rows = zip(plan.pipeline.stages, price(plan, costs).activation_bytes, strict=True)
+    assert costs.pairs is not None
+    for stage, one_pass in rows:
+        own = costs.at(plan.pipeline.microbatches).clusters[
+            costs.cluster_names.index(stage.cluster)
+        ]
+        bytes_ = own.activation_bytes[own.row(stage.strategy)]
+        kinds = costs.units[stage.first_unit : stage.end_unit]
+        pairs = [costs.pairs[kind - len(costs.kinds)] for kind in kinds]
+        body = [
+            pair for pair, kind in zip(pairs, kinds, strict=True) if costs.body[kind]
+        ]
+        assert one_pass == sum(int(bytes_[unit]) for pair in body for unit in pair) // 2
