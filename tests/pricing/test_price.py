@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from hetopt.check import check_plan
 from hetopt.cost.table.cluster import ClusterTable
 from hetopt.cost.table.slice import Layout, TableSlice
 from hetopt.cost.table.table import CostTable
@@ -12,10 +13,11 @@ from hetopt.errors import InputError
 from hetopt.plans.plan import Pipeline, Plan, Stage
 from hetopt.plans.strategy import Strategy
 from hetopt.pricing.price import pipeline_times, price
+from hetopt.problem.training.choices import SCHEDULES, ScheduleName
 from hetopt.schedule.closed_form import closed_form_ns
 from hetopt.schedule.run import simulate
 from tests.oracle import brute_force
-from tests.oracle.instances import make_folded
+from tests.oracle.instances import OTHERS, make_folded, make_instance, make_other
 
 ONE = Strategy(dp=1, cp=1, tp=1)
 TWO = Strategy(dp=1, cp=1, tp=2)
@@ -225,6 +227,28 @@ def test_refuses(plan: Plan, message: str) -> None:
     for function in (price, pipeline_times):
         with pytest.raises(InputError, match=message):
             function(plan, table())
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_prices_are_those_of_the_checker(schedule: ScheduleName) -> None:
+    seen = set()
+    for seed in range(12):
+        instance = (
+            make_other(seed, schedule)
+            if schedule in OTHERS
+            else make_instance(seed, schedule=schedule)
+        )
+        problem, costs = instance.problem, instance.table
+        shapes = brute_force.solve(problem, costs).shapes
+        for found in shapes[:: max(1, len(shapes) // 4)]:
+            plan = brute_force.to_plan(problem, costs, found)
+            own, theirs = price(plan, costs), check_plan(problem, costs, plan)
+            assert own.memory_bytes == theirs.memory_bytes
+            for name in ("closed_form_s", "iteration_time_s"):
+                expected = pytest.approx(getattr(theirs, name), rel=1e-12)
+                assert getattr(own, name) == expected
+            seen.add(found.shape[0])
+    assert len(seen) > 1
 
 
 @pytest.mark.parametrize("seed", [5, 6, 7, 10])
