@@ -16,6 +16,7 @@ from hetopt.pricing.price import pipeline_times, price
 from hetopt.problem.training.choices import SCHEDULES, ScheduleName
 from hetopt.schedule.closed_form import closed_form_ns
 from hetopt.schedule.run import simulate
+from hetopt.schedule.shares import SharedLinks
 from tests.oracle import brute_force
 from tests.oracle.instances import OTHERS, make_folded, make_instance, make_other
 
@@ -229,6 +230,19 @@ def test_refuses(plan: Plan, message: str) -> None:
             function(plan, table())
 
 
+def with_shared_links(costs: CostTable) -> CostTable:
+    """The table with uplinks and links slower than any boundary alone."""
+    count = len(costs.cluster_names)
+    slices = []
+    for part in costs.slices:
+        service = 2 * int(part.occupancy_ns.max(initial=0))
+        shared = SharedLinks(
+            uplink_ns=np.full(count, service), link_ns=np.full((count, count), service)
+        )
+        slices.append(replace(part, shared=shared))
+    return replace(costs, slices=tuple(slices))
+
+
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_prices_are_those_of_the_checker(schedule: ScheduleName) -> None:
     seen = set()
@@ -238,7 +252,7 @@ def test_prices_are_those_of_the_checker(schedule: ScheduleName) -> None:
             if schedule in OTHERS
             else make_instance(seed, schedule=schedule)
         )
-        problem, costs = instance.problem, instance.table
+        problem, costs = instance.problem, with_shared_links(instance.table)
         shapes = brute_force.solve(problem, costs).shapes
         for found in shapes[:: max(1, len(shapes) // 4)]:
             plan = brute_force.to_plan(problem, costs, found)
