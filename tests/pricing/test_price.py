@@ -231,11 +231,12 @@ def test_refuses(plan: Plan, message: str) -> None:
 
 
 def with_shared_links(costs: CostTable) -> CostTable:
-    """The table with uplinks and links slower than any boundary alone."""
+    """The table with uplinks and links slower than any boundary or stage alone."""
     count = len(costs.cluster_names)
     slices = []
     for part in costs.slices:
-        service = 2 * int(part.occupancy_ns.max(initial=0))
+        slowest = max(int(own.round_trip_ns.max(initial=1)) for own in part.clusters)
+        service = len(costs.units) * (slowest + int(part.occupancy_ns.max(initial=0)))
         shared = SharedLinks(
             uplink_ns=np.full(count, service), link_ns=np.full((count, count), service)
         )
