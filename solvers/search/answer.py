@@ -128,7 +128,7 @@ def _reason(search: TreeSearch, *, possible: bool) -> str:
     """Return why there is no plan."""
     over = search.over
     reasons = [each.result.reason for each in search.root.searched() if each.result]
-    if possible and search.root.bound >= search.cutoff_s:
+    if possible and search.is_refuted:
         return "no plan is within the cutoff"
     if possible:
         waits = over.spending is not None or over.pipelines > 1
