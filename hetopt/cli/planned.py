@@ -210,7 +210,7 @@ def _fitted(problem: Problem, data: Mapping[str, Any]) -> Problem:
     name = choice(
         mapping(data["launch"], "launch"), "launcher", limited_names(), "launch"
     )
-    return fitted(limits_of(name), problem, None)
+    return fitted(limits_of(name), problem)
 
 
 class Planned(NamedTuple):

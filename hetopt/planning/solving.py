@@ -97,7 +97,7 @@ def _unbounded(result: Result, table: CostTable, why: str, *, closed: bool) -> R
     found = replace(
         result,
         status="unknown",
-        lower_bound_s=min(least.values(), default=0) / PERIOD_SCALE * TICK_S,
+        lower_bound_s=min((each.bound_s or 0.0 for each in settlements), default=0.0),
         settlements=settlements,
         choice=why,
         objective="closed" if closed else "simulated",

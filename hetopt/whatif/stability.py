@@ -24,7 +24,7 @@ from hetopt.results.crossing import MARGIN, Crossing
 from hetopt.results.money import known_cost
 from hetopt.results.spending import cost_of_time
 from hetopt.solvers.pools.opening import worker_count
-from hetopt.solvers.search.search import Over
+from hetopt.solvers.search.over import Over
 from hetopt.whatif.apart import run_apart
 from hetopt.whatif.moves import Move, moves_of
 

@@ -1,8 +1,9 @@
 """Search the leaf on which the root's bound rests, again and again.
 
-Under a time limit a leaf gets a slice of the time that is left, by the number of leaves
-that are open; if that was too short, it gets twice as much the next time its bound is
-the least. A leaf whose search ends by itself is settled.
+Under a time limit a leaf gets a slice of the time that is left: half of it until there
+is a plan, as that is the cutoff of all others; then by the number of leaves that are
+open. If that was too short, it gets twice as much the next time its bound is the least.
+A leaf whose search ends by itself is settled.
 """
 
 from __future__ import annotations
@@ -55,6 +56,8 @@ class Loop:
         self.searches, self.interrupted = 0, False
         self._root, self._deadline, self._told = root, deadline, told
         self._cutoff = cutoff
+        # Whether there is a plan, found with more than no time.
+        self._has_plan = False
         self._errors: list[InputError] = []
 
     def run(self) -> None:
@@ -90,6 +93,7 @@ class Loop:
             # It had its first plan, or all the time there is.
             leaf.leave()
         spread(leaf)
+        self._has_plan |= bool(self._root.best) and not step.quick
         self._told(leaf)
 
     def _is_late(self) -> bool:
@@ -106,6 +110,7 @@ class Loop:
             return self._deadline
         open_ = self._root.open_leaves(self._cutoff)
         is_last = open_ <= 1 and not leaf.splits
-        share_s = left_s if is_last else left_s / 2 / max(open_, 1)
+        parts = max(open_, 1) if self._has_plan else 1
+        share_s = left_s if is_last else left_s / 2 / parts
         slice_s = max(_SLICE_S, 2 * leaf.slice_s, share_s)
         return self._deadline.within(slice_s, least_s=LEAST_S)

@@ -16,7 +16,7 @@ from hetopt.problem.reading import read_problem_text
 from hetopt.results.spending import Spending
 from hetopt.solvers.search.branchings.fleets import Fleets
 from hetopt.solvers.search.node import Leaf
-from hetopt.solvers.search.search import Over
+from hetopt.solvers.search.over import Over
 from hetopt.solvers.search.space import Space
 from tests.search.asking import AT_ONCE_S, found, front_of, request_of
 
@@ -88,7 +88,7 @@ def alone(data: dict[str, Any], objective: Objective) -> list[tuple[float, float
     return sorted(known)
 
 
-@pytest.mark.quick_seeds(1)
+@pytest.mark.quick_seeds(0)
 @pytest.mark.parametrize("seed", range(50))
 def test_plans_are_the_best_of_all_choices_of_nodes(seed: int) -> None:
     rng = Random(seed)

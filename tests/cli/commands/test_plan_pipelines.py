@@ -99,8 +99,9 @@ def test_bounds_above_what_the_plan_takes_are_found(
 ) -> None:
     """They leave the sums as they were."""
     forged = json.loads(json.dumps(found))
-    for bound in forged["several"]["bounds"]:
-        bound["bound_s"] = 100.0
+    for child in forged["claims"]["children"]:
+        for claim in child.get("parts", [child]):
+            claim["bound_s"] = 100.0
     assert main(["check", "lost.yaml", write(forged)]) == 1
     assert "its own division is said to take at least " in capsys.readouterr().err
 
@@ -114,7 +115,7 @@ def test_bounds_above_what_the_plan_takes_are_found(
         (("simulate", "--svg", "x.svg"), "draws one pipeline"),
         (
             ("simulate", "--table", "t.json"),
-            "cannot be combined with a plan of several",
+            "has no rows for pipelines on some of the nodes",
         ),
         (("verify", "plan.json"), "certificates are of one"),
     ],
@@ -138,20 +139,10 @@ def test_others_refuse_it_in_one_line(
     [
         (
             ("--certificate", "c.json"),
-            "--certificate: applies to plans of one pipeline",
+            "--certificate: is of one problem, but pipelines asks for many",
         ),
-        (("--table", "lost.yaml"), "--table: applies to plans of one pipeline"),
-        (("--objective", "simulated"), "--objective: applies to plans of one"),
-        (("--top", "2"), "--top: applies to plans of one pipeline"),
-        (("--for", "megatron"), "--for: applies to plans of one pipeline"),
-        (
-            ("--schedule", "best"),
-            "--pipelines: cannot be combined with the schedule best",
-        ),
-        (
-            ("--schedule", "interleaved-1f1b", "--chunks", "2"),
-            "--pipelines: needs one chunk per stage, not the 2 of interleaved-1f1b",
-        ),
+        (("--table", "lost.yaml"), "--table: has no rows for pipelines"),
+        (("--for", "hetu"), "--pipelines: is 2, but hetu runs several pipelines only"),
         (("--solver", "dfs"), "does not race"),
         (("--pipelines", "5"), "--pipelines: is 5, expected 1 to 4"),
     ],
@@ -176,10 +167,10 @@ def test_pins_of_a_whole_plan_are_refused(capsys: pytest.CaptureFixture[str]) ->
     [
         ({"lower_bound_s": 1.0}, "more than the plan's"),
         ({"gap": 0.25}, "gap: 0.25"),
-        ({"several.divisions": 3}, "several.divisions: 3, expected"),
-        ({"several.most": 1}, "the plan has 2"),
-        ({"several.bounds": []}, "the divisions prove only"),
-        ({"several.bounds.0.division": [{"a": [2, 2]}]}, "is not a division"),
+        ({"claims.of": 3}, "of: 3, expected"),
+        ({"over.0.divisions.most": 1}, "the plan has 2"),
+        ({"claims.children": []}, "the divisions prove only"),
+        ({"claims.children.0.at": [{"a": [2, 2]}]}, "is no division of the nodes"),
         ({"closed_form_s": 0.01}, "closed_form_s: 0.01"),
     ],
 )
@@ -198,7 +189,7 @@ def test_claims_of_too_many_ways_are_refused(found: dict[str, Any]) -> None:
         "inter", "devices_per_node: 2, inter"
     )
     problem = read_problem_text(many)
-    data = changed(found, {"several.most": 4})
+    data = changed(found, {"over.0.divisions.most": 4})
     with pytest.raises(hetopt.InputError, match="divide 40 nodes are too many"):
         check_result(problem, hetopt.build_table(problem), data)
 

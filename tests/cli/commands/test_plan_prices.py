@@ -99,10 +99,9 @@ def test_nothing_within_the_limits(capsys: pytest.CaptureFixture[str]) -> None:
     [
         (["--pareto", "--objective", "cost"], "--objective cost: is one point"),
         (["--min-tokens-per-s", "5"], "--min-tokens-per-s: has no effect"),
-        (["--budget", "5", "--top", "2"], "--top: cannot be combined with --budget"),
-        (["--budget", "5", "--certificate", "c.json"], "--certificate: applies to one"),
-        (["--pareto", "--for", "flagscale"], "--for: applies to one set of nodes"),
-        (["--budget", "5", "--solver", "mcts"], "--budget: solver mcts does not race"),
+        (["--pareto", "--top", "2"], "--top: has no meaning for a front"),
+        (["--budget", "5", "--certificate", "c.json"], "--certificate: is of one prob"),
+        (["--budget", "5", "--solver", "mcts"], "solver mcts does not race"),
         (["--svg", "x.svg"], "--svg: draws the front"),
         (["--budget", "nan"], "'nan' is not a number above 0"),
     ],
