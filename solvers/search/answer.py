@@ -39,6 +39,11 @@ class Searched(Protocol):
         """Whether the user stopped it."""
         ...
 
+    @property
+    def is_refuted(self) -> bool:
+        """Whether no plan is of interest."""
+        ...
+
     def schedule_of_best(self) -> Node | None:
         """Return the node of the best plan's schedule; without a plan, of the first."""
         ...
