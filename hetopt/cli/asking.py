@@ -59,12 +59,10 @@ def search_of(options: argparse.Namespace) -> Search:
         principles=principles_of(options.relax),
         top=options.top,
         own_table=options.table is not None,
+        stability=options.stability,
         one_problem=tuple(
             name
-            for name, given in (
-                ("certificate", options.certificate is not None),
-                ("stability", options.stability),
-            )
+            for name, given in (("certificate", options.certificate is not None),)
             if given
         ),
     )
@@ -99,7 +97,7 @@ def named(error: InputError, options: argparse.Namespace) -> InputError:
 
 
 #: Fields of a search's errors that are no fields of ``Search``.
-_OTHERS = ("certificate", "stability", "relax", "schedule", "table")
+_OTHERS = ("certificate", "relax", "schedule", "table")
 
 
 def _fit(options: argparse.Namespace) -> None:

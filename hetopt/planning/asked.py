@@ -63,6 +63,8 @@ class Search:
         The launcher that has to run the plan; None: the problem's; ``none``: any.
     own_table
         Whether the user gives a latency table.
+    stability
+        Whether it is asked how far coefficients may move (``hetopt.whatif.stability``).
     one_problem
         Options that are given and need a single problem, by their name for users.
     """
@@ -79,6 +81,7 @@ class Search:
     principles: Principles = PRUNED
     top: int = 1
     own_table: bool = False
+    stability: bool = False
     one_problem: tuple[str, ...] = ()
 
     @property
@@ -142,6 +145,10 @@ class Search:
             )
         if self.measure == "front" and self.top > 1:
             yield "top", "has no meaning for a front, which has all plans of interest"
+        if self.stability and self.measure == "front":
+            yield "stability", "is of the best plan, and a front has many: leave it out"
+        if self.stability and self.own_table:
+            yield "table", "has no rows for what stability changes: leave it out"
         if self.schedules and self.solver == "uniap":
             yield "schedule", f"is {ANY}, but solver uniap plans only gpipe: give that"
         if self._branches and self.one_problem:

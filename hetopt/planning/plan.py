@@ -213,7 +213,7 @@ def search(
     over
         What to branch over.
     """
-    tree = _tree(request, solver, objective, over)
+    tree = tree_of(request, solver=solver, objective=objective, over=over)
     result = tree.run()
     best = result.best
     if best is None or over.branches:
@@ -226,12 +226,13 @@ def search_front(
     request: Request, *, solver: str, objective: Objective | None, over: Over
 ) -> Front:
     """Find the plans that no other plan beats in both time and price."""
-    return _tree(request, solver, objective, over).front()
+    return tree_of(request, solver=solver, objective=objective, over=over).front()
 
 
-def _tree(
-    request: Request, solver: str, objective: Objective | None, over: Over
+def tree_of(
+    request: Request, *, solver: str, objective: Objective | None, over: Over
 ) -> TreeSearch:
+    """Return the search of everything that is asked; see ``search``."""
     aim = decided(
         objective,
         request.problem,

@@ -67,10 +67,11 @@ def run(options: argparse.Namespace) -> int:
         return _run_front(problem, table, asked, over, options)
     result = _search(problem, table, asked, over, options)
     result = replace(result, asked=asked_of(options))
+    whole, costs = problem, table
     problem, table = result.problem or problem, result.table or table
     ensure_holds(problem, table, result)
     if options.stability and result.best is not None:
-        result = _moved(problem, table, result, asked, options)
+        result = _moved(whole, costs, result, asked, over, options)
     return _conclude(problem, table, result, asked.target, options)
 
 
@@ -232,23 +233,30 @@ def _moved(
     table: CostTable,
     result: Result,
     asked: Search,
+    over: Over,
     options: argparse.Namespace,
 ) -> Result:
-    """Return the result with how far coefficients may change."""
+    """Return the result with how far coefficients may change.
+
+    Parameters
+    ----------
+    problem, table
+        Those that were searched, whatever the plan's schedule.
+    """
     from hetopt.report.drawing.console import is_terminal
-    from hetopt.solvers.search.over import Over
     from hetopt.whatif.stability import Stability
 
     if result.best is None:
         return result
     told = complain if is_terminal(sys.stderr) else lambda line: None
-    aim = result.objective
-    with searching(problem, table, options, asked, Over(), aim) as request:
+    aim: Objective = "closed" if result.objective == "cost" else result.objective
+    with searching(problem, table, options, asked, over, aim) as request:
         stability = Stability(
             request,
             result.best.plan,
             solver=options.solver,
-            objective=result.objective,
+            objective=aim,
+            over=over,
         )
     crossings = tuple(stability.crossings(told))
     return replace(
