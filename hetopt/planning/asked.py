@@ -10,6 +10,7 @@ from hetopt.export.registry import launcher, limits_of
 from hetopt.problem.training.principles import PRUNED
 from hetopt.results.per_schedule import BEST
 from hetopt.results.spending import Spending
+from hetopt.schedule.schedules import rule_of
 from hetopt.solvers.lengths.outcome import ensure_lengths, ensure_mixes
 from hetopt.solvers.refusals import ensure_can, ensure_plans, ensure_races
 from hetopt.solvers.registry import solver as solver_of
@@ -56,6 +57,8 @@ class Search:
         The launcher that has to run the plan.
     own_table
         Whether the user gives a latency table.
+    certified
+        Whether a certificate is wanted.
     one_problem
         Options that are given and need a single problem, by their name for users.
     """
@@ -73,6 +76,7 @@ class Search:
     principles: Principles = PRUNED
     top: int = 1
     own_table: bool = False
+    certified: bool = False
     one_problem: tuple[str, ...] = ()
 
     @property
@@ -108,6 +112,8 @@ class Search:
                 field,
                 f"is of one problem, but {self._asked} asks for many: leave it out",
             )
+        if self.certified:
+            yield from self._certificate_faults()
         if self.own_table and (several := self._without_rows):
             yield "table", f"has no rows for {several}: leave it out"
         if self.spends:
@@ -122,6 +128,21 @@ class Search:
         elif self.pipelines != 1:
             ensure_several(self.problem, self.solver, self.pipelines, self.principles)
 
+    def _certificate_faults(self) -> Iterator[tuple[str, str]]:
+        if self.measure == "front":
+            yield "certified", "is of one result, but a front has many: leave it out"
+        if self.launcher is not None:
+            why = "does not say which plans a launcher can run: leave it out"
+            yield "certified", why
+        rule = rule_of(self.problem.training.schedule)
+        limited = self.schedules or rule.interleaved or rule.splits
+        if limited and (self.time == "simulated" or self.principles.relaxed):
+            yield (
+                "certified",
+                "covers schedules with chunks or weight gradients only for the closed "
+                "form with all principles kept: leave it out, or name another schedule",
+            )
+
     def _length_faults(self) -> Iterator[tuple[str, str]]:
         ensure_lengths(self.problem, self.solver, self.pipelines)
         if not self.schedules:
@@ -131,7 +152,7 @@ class Search:
             yield "table", why
         if self.launcher is not None:
             yield "launcher", why
-        for name in self.one_problem:
+        for name in (*("certified",) * self.certified, *self.one_problem):
             yield name, why
 
     @property
