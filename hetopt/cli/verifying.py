@@ -28,9 +28,16 @@ _MORE = "give it more with --time-limit"
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """A certificate's file, to say what is wrong in which line."""
+    """A certificate's file, to say what is wrong in which line.
+
+    Attributes
+    ----------
+    plan
+        Name of the plan's file.
+    """
 
     name: str
+    plan: str
     document: Document
 
     def ensure_none(self, findings: Iterable[Finding], field: str = "") -> None:
@@ -47,6 +54,8 @@ class File:
 
     def _shown(self, finding: Finding, field: str) -> str:
         full = f"{field}.{finding.field}" if field else finding.field
+        if full.partition(".")[0] not in self.document.data:
+            return f"{self.plan}: {full}: {finding.message}"
         place = self.document.place(_path(full))
         line = "" if place is None else f":{place.line}"
         return f"{self.name}{line}: {full}: {finding.message}"

@@ -60,7 +60,7 @@ def run(options: argparse.Namespace) -> int:
     planned = load_planned(options.problem, options.plan, options.table)
     table = load_table(planned.problem, options.table)
     document = load_document(options.certificate, _MOST_VALUES)
-    file = File(options.certificate, document)
+    file = File(options.certificate, options.plan, document)
     try:
         leaves, what = _leaves(planned, table, file)
     except InputError as error:
