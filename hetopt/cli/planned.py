@@ -219,13 +219,20 @@ def _fitted(problem: Problem, data: Mapping[str, Any]) -> Problem:
 
 
 class Planned(NamedTuple):
-    """A problem, and what a plan file says; nothing of that is checked."""
+    """A problem, and what a plan file says; nothing of that is checked.
+
+    Attributes
+    ----------
+    result
+        The file's JSON; None if it has only a plan.
+    """
 
     problem: Problem
     said: Said
+    result: dict[str, Any] | None
 
 
-def load_planned(problem_name: str, plan_path: str) -> Planned:
+def load_planned(problem_name: str, plan_path: str, table_path: str | None) -> Planned:
     """Read a problem and a plan file, which may have no plan; check nothing."""
     from hetopt.check.plan.reading import read_plan, read_principles
     from hetopt.check.verify.said import Said
@@ -246,13 +253,10 @@ def load_planned(problem_name: str, plan_path: str) -> Planned:
             )
         plan = said.plan
         if plan is not None and len(plan.pipelines) > 1:
-            msg = (
-                f"has {counted(len(plan.pipelines), 'pipeline')}, certificates are of "
-                "one: `hetopt check` checks the bounds in its file"
-            )
-            raise InputError(msg, field="pipelines")
+            _ensure_may_be_several(plan, table_path, several=True)
     problem = load_problem_of(problem_name, plan, plan_path)
-    return Planned(problem=problem, said=said)
+    result = data if data["schema"] == RESULT_SCHEMA else None
+    return Planned(problem=problem, said=said, result=result)
 
 
 def read_json(path: str) -> dict[str, Any]:

@@ -213,12 +213,16 @@ def search(
     over
         What to branch over.
     """
-    tree = _tree(request, solver, objective, over)
+    return found_by(tree_of(request, solver=solver, objective=objective, over=over))
+
+
+def found_by(tree: TreeSearch) -> Result:
+    """Search a tree; the result is not checked yet."""
     result = tree.run()
     best = result.best
-    if best is None or over.branches:
+    if best is None or tree.over.branches:
         return result
-    cost = cost_of(request.problem, best.plan, best.iteration_time_s)
+    cost = cost_of(tree.problem, best.plan, best.iteration_time_s)
     return replace(result, cost=cost)
 
 
@@ -226,12 +230,13 @@ def search_front(
     request: Request, *, solver: str, objective: Objective | None, over: Over
 ) -> Front:
     """Find the plans that no other plan beats in both time and price."""
-    return _tree(request, solver, objective, over).front()
+    return tree_of(request, solver=solver, objective=objective, over=over).front()
 
 
-def _tree(
-    request: Request, solver: str, objective: Objective | None, over: Over
+def tree_of(
+    request: Request, *, solver: str, objective: Objective | None, over: Over
 ) -> TreeSearch:
+    """Return the search of everything that is asked; see ``search``."""
     aim = decided(
         objective,
         request.problem,
