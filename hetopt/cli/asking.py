@@ -24,7 +24,12 @@ if TYPE_CHECKING:
     from hetopt.solvers.search.branchings.fleets import Measure
 
 #: Options by the field of ``Search`` that they set, where these differ.
-_FLAGS = {"launcher": "--for", "measure": "--objective", "time": "--objective"}
+_FLAGS = {
+    "certified": "--certificate",
+    "launcher": "--for",
+    "measure": "--objective",
+    "time": "--objective",
+}
 
 
 def search_of(options: argparse.Namespace) -> Search:
@@ -60,11 +65,7 @@ def search_of(options: argparse.Namespace) -> Search:
         top=options.top,
         own_table=options.table is not None,
         stability=options.stability,
-        one_problem=tuple(
-            name
-            for name, given in (("certificate", options.certificate is not None),)
-            if given
-        ),
+        certified=options.certificate is not None,
     )
     ensure(found, options)
     return found
@@ -97,7 +98,7 @@ def named(error: InputError, options: argparse.Namespace) -> InputError:
 
 
 #: Fields of a search's errors that are no fields of ``Search``.
-_OTHERS = ("certificate", "relax", "schedule", "table")
+_OTHERS = ("relax", "schedule", "table")
 
 
 def _fit(options: argparse.Namespace) -> None:

@@ -74,7 +74,7 @@ def holds_plan(name: str) -> bool:
     import json
 
     from hetopt.plans.plan import PLAN_SCHEMA
-    from hetopt.results.certificate import CERTIFICATE_SCHEMA
+    from hetopt.results.certificate import CERTIFICATE_SCHEMA, TREE_SCHEMA
     from hetopt.results.result import RESULT_SCHEMA
 
     try:
@@ -87,8 +87,9 @@ def holds_plan(name: str) -> bool:
     if not isinstance(data, dict):
         return False
     schema = data.get("schema")
+    with_plans = (RESULT_SCHEMA, CERTIFICATE_SCHEMA, TREE_SCHEMA)
     return schema == PLAN_SCHEMA or (
-        schema in (RESULT_SCHEMA, CERTIFICATE_SCHEMA) and data.get("plan") is not None
+        schema in with_plans and data.get("plan") is not None
     )
 
 

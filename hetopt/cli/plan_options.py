@@ -154,6 +154,7 @@ def _add_written(group: Container) -> None:
     add_file(
         group,
         "--certificate",
-        "write what is claimed about every (p, q), for `hetopt verify`",
+        "write what is claimed about every (p, q) of every problem searched, for "
+        "`hetopt verify`",
     )
     add_file(group, "--svg", "with --pareto: draw time against price")

@@ -76,6 +76,8 @@ def load_front(problem_name: str, path: str, table_path: str | None) -> Front:
             for place, item in points
         ]
     problem = load_problem_of(problem_name, next(iter(plans), None), path)
+    with _named(path):
+        problem = _fitted(problem, data)
     table = load_table(problem, table_path)
     with _named(path):
         if findings := check_front(problem, table, data):
@@ -200,27 +202,37 @@ def _ensure_may_be_several(
 
 
 def _fitted(problem: Problem, data: Mapping[str, Any]) -> Problem:
-    """Return the problem within the limits of the launcher of a result, if any."""
+    """Return the problem within the limits of the launcher of an answer, if any."""
     from hetopt.check.plan.reading import choice, mapping
     from hetopt.export.planning.limits import fitted
     from hetopt.export.registry import limited_names, limits_of
 
-    if "launch" not in data:
+    # A front has no record of what its launcher costs.
+    over = [each for each in data.get("over", ()) if "launcher" in each]
+    places = [("launch", data["launch"])] if "launch" in data else []
+    places += [("over", each) for each in over]
+    if not places:
         return problem
-    name = choice(
-        mapping(data["launch"], "launch"), "launcher", limited_names(), "launch"
-    )
+    place, found = places[0]
+    name = choice(mapping(found, place), "launcher", limited_names(), place)
     return fitted(limits_of(name), problem)
 
 
 class Planned(NamedTuple):
-    """A problem, and what a plan file says; nothing of that is checked."""
+    """A problem, and what a plan file says; nothing of that is checked.
+
+    Attributes
+    ----------
+    result
+        The file's JSON; None if it has only a plan.
+    """
 
     problem: Problem
     said: Said
+    result: dict[str, Any] | None
 
 
-def load_planned(problem_name: str, plan_path: str) -> Planned:
+def load_planned(problem_name: str, plan_path: str, table_path: str | None) -> Planned:
     """Read a problem and a plan file, which may have no plan; check nothing."""
     from hetopt.check.plan.reading import read_plan, read_principles
     from hetopt.check.verify.said import Said
@@ -241,13 +253,10 @@ def load_planned(problem_name: str, plan_path: str) -> Planned:
             )
         plan = said.plan
         if plan is not None and len(plan.pipelines) > 1:
-            msg = (
-                f"has {counted(len(plan.pipelines), 'pipeline')}, certificates are of "
-                "one: `hetopt check` checks the bounds in its file"
-            )
-            raise InputError(msg, field="pipelines")
+            _ensure_may_be_several(plan, table_path, several=True)
     problem = load_problem_of(problem_name, plan, plan_path)
-    return Planned(problem=problem, said=said)
+    result = data if data["schema"] == RESULT_SCHEMA else None
+    return Planned(problem=problem, said=said, result=result)
 
 
 def read_json(path: str) -> dict[str, Any]:

@@ -65,8 +65,8 @@ class Search:
         Whether the user gives a latency table.
     stability
         Whether it is asked how far coefficients may move (``hetopt.whatif.stability``).
-    one_problem
-        Options that are given and need a single problem, by their name for users.
+    certified
+        Whether a certificate is wanted.
     """
 
     problem: Problem
@@ -82,7 +82,7 @@ class Search:
     top: int = 1
     own_table: bool = False
     stability: bool = False
-    one_problem: tuple[str, ...] = ()
+    certified: bool = False
 
     @property
     def spends(self) -> bool:
@@ -151,12 +151,6 @@ class Search:
             yield "table", "has no rows for what stability changes: leave it out"
         if self.schedules and self.solver == "uniap":
             yield "schedule", f"is {ANY}, but solver uniap plans only gpipe: give that"
-        if self._branches and self.one_problem:
-            field = self.one_problem[0]
-            yield (
-                field,
-                f"is of one problem, but {self._asked} asks for many: leave it out",
-            )
         if self.own_table and (several := self._without_rows):
             yield "table", f"has no rows for {several}: leave it out"
         if self.spends:
@@ -170,6 +164,21 @@ class Search:
         elif self.pipelines != 1:
             ensure_several(self.problem, self.solver, self.pipelines, self.principles)
 
+    def _certificate_faults(self) -> Iterator[tuple[str, str]]:
+        if self.measure == "front":
+            yield "certified", "is of one result, but a front has many: leave it out"
+        if self.launcher is not None:
+            why = "does not say which plans a launcher can run: leave it out"
+            yield "certified", why
+        rule = rule_of(self.problem.training.schedule)
+        limited = self.schedules or rule.interleaved or rule.splits
+        if limited and (self.time == "simulated" or self.principles.relaxed):
+            yield (
+                "certified",
+                "covers schedules with chunks or weight gradients only for the closed "
+                "form with all principles kept: leave it out, or name another schedule",
+            )
+
     def _length_faults(self) -> Iterator[tuple[str, str]]:
         ensure_lengths(self.problem, self.solver, self.pipelines)
         if not self.schedules:
@@ -179,8 +188,8 @@ class Search:
             yield "table", why
         if self.limiting is not None:
             yield "launcher", f"{why}, or {_LIFT}"
-        for name in self.one_problem:
-            yield name, why
+        if self.certified:
+            yield "certified", why
 
     @property
     def _branches(self) -> bool:

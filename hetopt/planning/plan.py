@@ -213,12 +213,16 @@ def search(
     over
         What to branch over.
     """
-    tree = tree_of(request, solver=solver, objective=objective, over=over)
+    return found_by(tree_of(request, solver=solver, objective=objective, over=over))
+
+
+def found_by(tree: TreeSearch) -> Result:
+    """Search a tree; the result is not checked yet."""
     result = tree.run()
     best = result.best
-    if best is None or over.branches:
+    if best is None or tree.over.branches:
         return result
-    cost = cost_of(request.problem, best.plan, best.iteration_time_s)
+    cost = cost_of(tree.problem, best.plan, best.iteration_time_s)
     return replace(result, cost=cost)
 
 

@@ -29,8 +29,14 @@ if TYPE_CHECKING:
     from hetopt.results.settlement import How
 
 CERTIFICATE_SCHEMA = "hetopt-certificate/1"
+#: Of a search that branched: its tree of claims (``hetopt.results.claims``), in which
+#: claims without children have, instead of a bound, the certificate of their problem.
+#: Without one, only device time counts.
+TREE_SCHEMA = "hetopt-certificate/2"
 #: Seconds in a picosecond, the unit of every claim.
 PS_S = 1e-12
+#: Data that needs more characters is divided into lines.
+_LONGEST_LINE = 120
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,8 +95,12 @@ class Certificate:
     relaxed: tuple[Relaxable, ...] = ()
 
     def to_text(self) -> str:
-        """Return the certificate as JSON text, one line per claim."""
-        head: dict[str, Any] = {
+        """Return the text of its file."""
+        return certificate_text(self.to_json()) + "\n"
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the certificate as plain JSON data."""
+        return {
             "schema": CERTIFICATE_SCHEMA,
             "problem_digest": self.problem_digest,
             "table_digest": self.table_digest,
@@ -101,22 +111,12 @@ class Certificate:
             "value_ps": self.value_ps,
             "lower_bound_ps": self.lower_bound_ps,
             "plan": None if self.plan is None else self.plan.to_json(),
-        }
-        lines = [f"  {json.dumps(key)}: {_line(value)}," for key, value in head.items()]
-        lists = {
             "microbatches": [
                 {"microbatches": q, "bound_ps": bound}
                 for q, bound in self.bounds().items()
             ],
             "programs": [claim.to_json() for claim in self.programs],
         }
-        bodies = [
-            f"  {json.dumps(key)}: [\n"
-            + ",\n".join(f"    {_line(item)}" for item in items)
-            + "\n  ]"
-            for key, items in lists.items()
-        ]
-        return "\n".join(["{", *lines, ",\n".join(bodies), "}", ""])
 
     def bounds(self) -> dict[int, int | None]:
         """Return the least bound by micro-batch count; None if all are infeasible."""
@@ -130,5 +130,24 @@ class Certificate:
         return least
 
 
-def _line(value: Any) -> str:
-    return json.dumps(value, allow_nan=False)
+def certificate_text(value: Any, indent: str = "") -> str:
+    """Return a certificate as JSON text, so that every claim is on a line of its own.
+
+    Parameters
+    ----------
+    indent
+        Spaces before the line that it begins in.
+    """
+    line = json.dumps(value, allow_nan=False)
+    if not isinstance(value, (list, dict)) or (indent and len(line) <= _LONGEST_LINE):
+        return line
+    inner = indent + " "
+    if isinstance(value, list):
+        (begin, end), parts = "[]", [certificate_text(item, inner) for item in value]
+    else:
+        begin, end = "{}"
+        parts = [
+            f"{json.dumps(key)}: {certificate_text(item, inner)}"
+            for key, item in value.items()
+        ]
+    return f",\n{inner}".join(parts).join((f"{begin}\n{inner}", f"\n{indent}{end}"))

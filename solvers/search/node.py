@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
     Bools = NDArray[np.bool_]
+    #: Returns what is claimed of a leaf, as plain JSON data; None: nothing.
+    OfLeaf = Callable[["Leaf"], dict[str, Any] | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,8 +134,14 @@ class Node:
         """Yield the leaves below that were searched, each once."""
         raise NotImplementedError
 
-    def claim(self) -> dict[str, Any] | None:
-        """Return what is claimed, as plain JSON data; None: nothing but the obvious."""
+    def claim(self, of_leaf: OfLeaf | None = None) -> dict[str, Any] | None:
+        """Return what is claimed, as plain JSON data; None: nothing but the obvious.
+
+        Parameters
+        ----------
+        of_leaf
+            Returns what is claimed of a leaf that was searched; by default its bound.
+        """
         raise NotImplementedError
 
 
@@ -177,6 +185,8 @@ class Leaf(Node):
         The bound that it had from the start.
     result
         The result of its last search; None before.
+    proof
+        The result from which its bound follows, of all its searches.
     failure
         Why the solver cannot search it.
     slice_s
@@ -199,6 +209,7 @@ class Leaf(Node):
         self.space, self._solve = space, solve
         self.top, self._proves = top, proves
         self.result: Result | None = None
+        self.proof: Result | None = None
         self.failure: InputError | None = None
         self.slice_s = 0.0
         self.splits = False
@@ -264,7 +275,10 @@ class Leaf(Node):
         result = self._solve(self, cutoff, deadline)
         self._keep(result)
         settled = self._proves and is_settled(result)
-        self.bound = max(self.bound, self._bound_of(result, cutoff, settled=settled))
+        bound = self._bound_of(result, cutoff, settled=settled)
+        if self.proof is None or bound >= self.bound:
+            self.proof = result
+        self.bound = max(self.bound, bound)
         self.result = result
         self.rest = max(self.rest, self.bound)
         if settled and (result.gap or 0.0) <= OPTIMALITY_GAP:
@@ -300,10 +314,12 @@ class Leaf(Node):
             return math.nextafter(cutoff, math.inf)
         return result.lower_bound_s or 0.0
 
-    def claim(self) -> dict[str, Any] | None:
-        """Return the bound in seconds; None: there is no plan."""
+    def claim(self, of_leaf: OfLeaf | None = None) -> dict[str, Any] | None:
+        """See ``Node``."""
         if self.result is None:
             return None
+        if of_leaf is not None:
+            return of_leaf(self)
         if self.result.claims is not None:
             return {**self.result.claims, **best_of(self)}
         return claimed(self)

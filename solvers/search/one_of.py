@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from hetopt.solvers.search.node import Bools, Floats, Found, Leaf, Step
+    from hetopt.solvers.search.node import Bools, Floats, Found, Leaf, OfLeaf, Step
 
 
 @dataclass(slots=True)
@@ -192,11 +192,11 @@ class OneOf(Node):
         """Return the plans to keep, of all, which ascend by value."""
         return tuple(plans[: self.top])
 
-    def claim(self) -> dict[str, Any] | None:
+    def claim(self, of_leaf: OfLeaf | None = None) -> dict[str, Any] | None:
         """Return the claims of the children that have any."""
         listed = []
         for index in sorted(self.known.nodes):
-            claim = self.known.nodes[index].claim()
+            claim = self.known.nodes[index].claim(of_leaf)
             if claim is not None:
                 listed.append({"at": self.edit(index), **claim})
         return {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from hetopt.base.words import counted
 from hetopt.check.claims.device_time import DeviceTime
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from hetopt.cost.table.table import CostTable
     from hetopt.plans.plan import Plan
     from hetopt.problem.problem import Problem
+    from hetopt.problem.training.choices import ScheduleName
     from hetopt.problem.training.principles import Principles
 
 #: Relative difference up to which two numbers count as equal.
@@ -154,19 +155,32 @@ class Asked:
 
         Else those of the problem's own schedule, of which the plan is none.
         """
-        own, known = Variant.of(plan), self._under
-        if own not in known and own in self.variants:
-            name, chunks, epsilon = plan.schedule, plan.chunks, plan.warmup_epsilon
-            problem = self.problem.of_plan(name, chunks, epsilon)
-            known[own] = problem, build_table(problem)
-        return known.get(own, next(iter(known.values())))
+        own = Variant.of(plan)
+        return self.of(own if own in self.variants else None)
 
-    def slack_s(self, plan: Plan) -> float:
+    def of(self, variant: Variant | None) -> tuple[Problem, CostTable]:
+        """Return problem and table under a schedule; None: the problem's own."""
+        known = self._under
+        if variant is None:
+            return next(iter(known.values()))
+        if variant not in known:
+            name, chunks, epsilon = variant
+            problem = self.problem.of_plan(cast("ScheduleName", name), chunks, epsilon)
+            known[variant] = problem, build_table(problem)
+        return known[variant]
+
+    def slack_s(self, chunks: int) -> float:
         """Return by how much a bound may lie above the time of a plan.
 
-        Periods are rounded up to whole picoseconds, in the plan and in the bound.
+        Periods, and the rest, are rounded up to whole picoseconds, in the plan and in
+        the bound.
+
+        Parameters
+        ----------
+        chunks
+            Of every stage of the plan.
         """
-        return 2 * self.problem.training.global_batch * plan.chunks * PS_S
+        return 2 * (self.problem.training.global_batch * chunks + 1) * PS_S
 
     def price_of(self, plan: Plan) -> float:
         """Return the price per hour of a plan's nodes."""

@@ -8,15 +8,25 @@ from typing import TYPE_CHECKING, Any
 
 from hetopt.check.claims.asked import TOLERANCE, Asked
 from hetopt.check.plan.reading import number
-from hetopt.results.certificate import PS_S
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from hetopt.check.claims.asked import Variant
+    from hetopt.check.claims.ways import Division
     from hetopt.plans.plan import Plan
 
     #: Returns what follows from a claim; from None: from device time alone.
     Derive = Callable[["At", object], "Claim"]
+    #: Returns the bound of a claim without children, in seconds; inf: no plan.
+    LeafBound = Callable[["At", Mapping[str, Any]], float]
+
+
+def as_claimed(at: At, entry: Mapping[str, Any]) -> float:
+    """Return the bound of a claim without children as it is claimed."""
+    at.ensure_leaf(entry, "bound_s")
+    bound = number(entry, "bound_s", at.place)
+    return math.inf if bound is None else bound
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,9 +45,13 @@ class At:
         Chunks of every stage.
     nodes
         Nodes of each cluster, in the problem's order; shape (J,).
-    is_part
-        Whether it is about one of several pipelines, so that the plans found there are
-        no plans of the problem.
+    leaf
+        What a claim without children says.
+    variant
+        The schedule; None: the problem's own.
+    part
+        If it is about one of several pipelines: all of them, its number and its
+        sequences.
     """
 
     asked: Asked = field(repr=False)
@@ -46,7 +60,18 @@ class At:
     below: tuple[str, ...]
     chunks: int
     nodes: tuple[int, ...]
-    is_part: bool = False
+    leaf: LeafBound = field(repr=False)
+    variant: Variant | None = None
+    part: tuple[Division, int, int] | None = None
+
+    @property
+    def is_part(self) -> bool:
+        """Whether its plans are no plans of the problem, but one of its pipelines."""
+        return self.part is not None
+
+    def ensure_leaf(self, entry: Mapping[str, Any], key: str) -> None:
+        """Remember keys that have no meaning in a claim without children."""
+        self.ensure_keys(entry, key, *(("pipeline", "batch") if self.is_part else ()))
 
     def ensure_keys(self, entry: Mapping[str, Any], *allowed: str) -> None:
         """Remember keys of a claim that have no meaning here."""
@@ -60,7 +85,7 @@ class At:
         if best_s is None:
             return
         asked = self.asked
-        slack_s = 2 * asked.problem.training.global_batch * self.chunks * PS_S
+        slack_s = asked.slack_s(self.chunks)
         if least_s > best_s * (1 + TOLERANCE) + slack_s:
             asked.say(f"{self.place}: is bounded by {least_s}, has a plan of {best_s}")
         reported_s = None if self.is_part else asked.best_s

@@ -34,7 +34,7 @@ class Divisions(Claim):
 
     def __init__(self, at: At, entry: Mapping[str, Any], derive: Derive) -> None:
         self._at, self._derive = at, derive
-        self._problem = _restricted(at.asked.problem, at.nodes)
+        self._problem = restricted(at.asked.problem, at.nodes)
         self._bounds: dict[tuple[Hashable, int], float] = {}
         self._whole: dict[object, Claim] = {}
         ways = self._ways(whole(entry, "of", at.place))
@@ -92,7 +92,8 @@ class Divisions(Claim):
             if number >= len(way) or batch >= asked.device_time.batch:
                 asked.say(f"{place}: is no pipeline of a division of the nodes")
                 continue
-            inner = replace(at, place=place, below=(), device_s=0.0, is_part=True)
+            own = (way, number, batch)
+            inner = replace(at, place=place, below=(), device_s=0.0, part=own)
             bound_s = self._derive(inner, part).least_s
             key = depends_on(self._problem, way, number), batch
             self._bounds[key] = max(bound_s, self._bounds.get(key, 0.0))
@@ -149,7 +150,7 @@ class Divisions(Claim):
         return self._least[name_of(self._alone)]
 
 
-def _restricted(problem: Problem, nodes: tuple[int, ...]) -> Problem:
+def restricted(problem: Problem, nodes: tuple[int, ...]) -> Problem:
     """Return the problem on some nodes, without clusters that have none."""
     given = zip(problem.clusters, nodes, strict=True)
     if all(each.nodes == count for each, count in given):

@@ -96,7 +96,7 @@ def _findings(
                 "before it"
             )
         known.append((price, time_s))
-        slack_s = max(slack_s, asked.slack_s(plan))
+        slack_s = max(slack_s, asked.slack_s(plan.chunks))
     open_ = whole(data, "open", "", least=0)
     left = root.undecided(known, slack_s)
     if left > open_:

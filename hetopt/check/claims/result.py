@@ -6,6 +6,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any
 
 from hetopt.check.claims.asked import TOLERANCE, Asked, Variant
+from hetopt.check.claims.claim import as_claimed
 from hetopt.check.claims.fleets import Fleets
 from hetopt.check.claims.schedules import Schedules
 from hetopt.check.claims.settlements import Settlements
@@ -32,13 +33,17 @@ from hetopt.results.settlement import OPTIMALITY_GAP
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from hetopt.check.claims.claim import Claim, LeafBound
     from hetopt.cost.table.table import CostTable
     from hetopt.plans.plan import Plan
     from hetopt.problem.problem import Problem
 
 
 def check_result(
-    problem: Problem, table: CostTable, result_json: Mapping[str, Any]
+    problem: Problem,
+    table: CostTable,
+    result_json: Mapping[str, Any],
+    leaf: LeafBound = as_claimed,
 ) -> list[str]:
     """Return one line for every claim that does not hold; none if all do.
 
@@ -46,6 +51,8 @@ def check_result(
     ----------
     result_json
         As ``Result.to_json`` makes it and plan files hold it.
+    leaf
+        What a claim without children says; by default its bound is taken as it is.
 
     Raises
     ------
@@ -54,7 +61,7 @@ def check_result(
     DigestError
         A plan in it was made from another problem or table.
     """
-    claims = _Claims(problem, table, mapping(result_json, ""))
+    claims = _Claims(problem, table, mapping(result_json, ""), leaf)
     return list(claims.findings())
 
 
@@ -62,7 +69,11 @@ class _Claims:
     """The claims of a well-formed result, true or not."""
 
     def __init__(
-        self, problem: Problem, table: CostTable, data: Mapping[str, Any]
+        self,
+        problem: Problem,
+        table: CostTable,
+        data: Mapping[str, Any],
+        leaf: LeafBound,
     ) -> None:
         self.problem = problem
         self.table = table
@@ -101,9 +112,9 @@ class _Claims:
             entry = mapping(item, place)
             other = read_plan(entry.get("plan"), f"{place}.plan")
             self.alternatives.append((place, entry, other))
-        self._read_tree()
+        self._read_tree(leaf)
 
-    def _read_tree(self) -> None:
+    def _read_tree(self, leaf: LeafBound) -> None:
         """Derive what follows from the claims, if anything was branched over."""
         self.asked = Asked(self.problem, self.table, self.data, self.principles)
         self.costs = self.objective == "cost"
@@ -111,7 +122,9 @@ class _Claims:
             simulated = self.objective == "simulated"
             key = "iteration_time_s" if simulated else "closed_form_s"
             self.asked.best_s = inf if self.plan is None else self.numbers[key]
-        self.root = root_of(self.asked, self.data) if self.asked.over else None
+        self.root: Claim | None = None
+        if self.asked.over:
+            self.root = root_of(self.asked, self.data, leaf)
         #: Whether settlements are those of all plans of the best plan's schedule.
         self.is_settled = not {"fleets", "divisions"} & {*self.asked.over}
 
@@ -214,6 +227,7 @@ class _Claims:
             yield "cost: there is one, but there is no plan"
         if self.alternatives:
             yield "alternatives: there are some, but there is no plan"
+        yield from self._root_findings()
         if self.status == "infeasible":
             yield from self.settlements.possible_findings()
             if self.root is not None and self.root.least_s < inf:
@@ -264,14 +278,21 @@ class _Claims:
             yield f"gap: {gap}, expected {expected!r}"
         if self.status == "optimal" and expected > OPTIMALITY_GAP + TOLERANCE:
             yield f"status: optimal, but the gap is {expected!r}"
-        if self.root is not None:
-            least = self.root.least_s
-            if isinstance(self.root, Fleets):
-                least = self.root.least(cost=self.costs)
-            if bound > least * (1 + TOLERANCE):
-                yield f"{name}: {bound}, {self._parts} prove only {least!r}"
+        yield from self._root_findings()
         if self.is_settled:
             yield from self._settled_bound_findings(plan, bound, value)
+
+    def _root_findings(self) -> Iterator[str]:
+        """Compare the bound with what follows from the claims."""
+        name = "lower_cost" if self.costs else "lower_bound_s"
+        bound = self.numbers.get(name)
+        if bound is None or self.root is None:
+            return
+        least = self.root.least_s
+        if isinstance(self.root, Fleets):
+            least = self.root.least(cost=self.costs)
+        if bound > least * (1 + TOLERANCE):
+            yield f"{name}: {bound}, {self._parts} prove only {least!r}"
 
     def _settled_bound_findings(
         self, plan: Plan, bound: float, value: float

@@ -39,7 +39,13 @@ class Schedules(Claim):
             if variant in self._claims or variant in passed:
                 asked.say(f"{place}: {variant} is listed twice")
                 continue
-            own = replace(at, place=place, below=at.below[1:], chunks=variant.chunks)
+            own = replace(
+                at,
+                place=place,
+                below=at.below[1:],
+                chunks=variant.chunks,
+                variant=variant,
+            )
             if "passed_over" not in claim:
                 self._claims[variant] = derive(own, claim)
                 continue

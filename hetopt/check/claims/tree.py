@@ -6,20 +6,20 @@ again. Every other claim has to follow, and what is not claimed counts with devi
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Any
 
 from hetopt.check.claims.asked import TOLERANCE
-from hetopt.check.claims.claim import At, Claim
+from hetopt.check.claims.claim import At, Claim, as_claimed
 from hetopt.check.claims.divisions import Divisions
 from hetopt.check.claims.fleets import Fleets
 from hetopt.check.claims.schedules import Schedules
-from hetopt.check.plan.reading import choice, mapping, number
+from hetopt.check.plan.reading import choice, mapping
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from hetopt.check.claims.asked import Asked
+    from hetopt.check.claims.claim import LeafBound
     from hetopt.plans.plan import Plan
 
 #: What a plan's own claims are about, by what was branched over first.
@@ -31,7 +31,9 @@ _OWN = {
 _RULES = {"fleets": Fleets, "schedules": Schedules, "divisions": Divisions}
 
 
-def root_of(asked: Asked, data: Mapping[str, Any]) -> Claim:
+def root_of(
+    asked: Asked, data: Mapping[str, Any], leaf: LeafBound = as_claimed
+) -> Claim:
     """Return what follows from the claims of a result or a front.
 
     What is wrong with them is added to ``asked.wrong``.
@@ -40,6 +42,8 @@ def root_of(asked: Asked, data: Mapping[str, Any]) -> Claim:
     ----------
     data
         The result or the front.
+    leaf
+        What a claim without children says.
 
     Raises
     ------
@@ -54,6 +58,7 @@ def root_of(asked: Asked, data: Mapping[str, Any]) -> Claim:
         below=asked.below,
         chunks=problem.training.chunks,
         nodes=tuple(each.nodes for each in problem.clusters),
+        leaf=leaf,
     )
     if asked.below:
         mapping(data.get("claims"), "claims")
@@ -73,9 +78,7 @@ def derived(at: At, data: object) -> Claim:
         at.ensure_keys(entry, "by", "of", "children")
         claim = _RULES[name](at, entry, derived)
     else:
-        at.ensure_keys(entry, "bound_s", *(("pipeline", "batch") if at.is_part else ()))
-        bound = number(entry, "bound_s", at.place)
-        claim = Claim(max(at.device_s, math.inf if bound is None else bound))
+        claim = Claim(max(at.device_s, at.leaf(at, entry)))
     at.ensure_best(entry, claim.least_s)
     return claim
 
@@ -94,7 +97,7 @@ def plan_findings(
     """
     yield from asked.plan_findings(plan, time_s)
     least_s = 0.0 if root is None else root.of(plan)
-    if least_s > time_s * (1 + TOLERANCE) + asked.slack_s(plan):
+    if least_s > time_s * (1 + TOLERANCE) + asked.slack_s(plan.chunks):
         own = _OWN[asked.below[0]] if asked.below else "launcher is"
         yield (
             f"claims: the plan takes {time_s!r} s, its own {own} said to take at least "

@@ -41,9 +41,36 @@ if TYPE_CHECKING:
     from hetopt.check.verify.tasks import Weak
     from hetopt.cost.table.table import CostTable
     from hetopt.problem.problem import Problem
+    from hetopt.problem.training.principles import Principles
 
     #: Runs tasks, and yields each with its result, None after the deadline.
     Perform = Callable[[Sequence[BoundsTask]], Iterator[tuple[BoundsTask, Weak | None]]]
+
+
+def not_covered(
+    table: CostTable, objective: Objective, principles: Principles
+) -> InputError | None:
+    """Return why no certificate covers an objective; None: one does.
+
+    Memory depends on p, but the time is simulated or principles are relaxed; or warm-up
+    counts are free, but the time is that in closed form.
+    """
+    simulated = objective == "simulated"
+    if STEPS[table.schedule].free and not simulated:
+        msg = (
+            f"no certificate covers this with {table.schedule}: plan again for the "
+            "simulated time"
+        )
+        return InputError(msg, field="objective")
+    relaxed = bool(principles.relaxed)
+    for field, claimed in (("objective", simulated), ("relaxed", relaxed)):
+        if claimed and is_sized(table):
+            msg = (
+                f"no certificate covers this with {table.schedule}: plan again for the "
+                "closed form with all principles kept"
+            )
+            return InputError(msg, field=field)
+    return None
 
 
 class CertificateCheck:
@@ -101,6 +128,10 @@ class CertificateCheck:
         self.lower_bound = picoseconds(data, "lower_bound_ps", "")
         claimed = data.get("plan")
         self.claimed = None if claimed is None else read_plan(claimed, "plan")
+        if self.claimed is not None and len(self.claimed.pipelines) > 1:
+            there_are = counted(len(self.claimed.pipelines), "pipeline")
+            msg = f"has {there_are}, expected one"
+            raise InputError(msg, field="plan.pipelines")
         self.by_count: list[tuple[str, int, int | None]] = []
         for place, item in items(data, "microbatches", ""):
             entry = mapping(item, place)
@@ -120,31 +151,13 @@ class CertificateCheck:
             )
 
     def _searched_table(self) -> CostTable:
-        """Return ``searched``.
-
-        Raises
-        ------
-        InputError
-            Memory depends on p, but the time is simulated or principles are relaxed, or
-            warm-up counts are free, but the time is that in closed form.
-        """
-        simulated = self.objective == "simulated"
-        if STEPS[self.table.schedule].free and not simulated:
-            msg = (
-                f"no certificate covers this with {self.table.schedule}: plan again "
-                "for the simulated time"
-            )
-            raise InputError(msg, field="objective")
-        relaxed = bool(self.principles.relaxed)
-        for field, claimed in (("objective", simulated), ("relaxed", relaxed)):
-            if claimed and is_sized(self.table):
-                msg = (
-                    f"no certificate covers this with {self.table.schedule}: plan "
-                    "again for the closed form with all principles kept"
-                )
-                raise InputError(msg, field=field)
+        """Return ``searched``; raises InputError if no certificate covers the table."""
+        uncovered = not_covered(self.table, self.objective, self.principles)
+        if uncovered is not None:
+            raise uncovered
         if self.table.chunks > 1:
             return counted_twice(self.table)
+        simulated = self.objective == "simulated"
         return searched_table(self.table, self.principles, simulated=simulated)
 
     def findings(self) -> Iterator[Finding]:
@@ -368,8 +381,8 @@ class CertificateCheck:
     def _perform(
         self, tasks: Sequence[BoundsTask]
     ) -> Iterator[tuple[BoundsTask, Weak | None]]:
-        run = make(self.verified(), None, lambda content: None)
-        return ((task, run(task)) for task in tasks)
+        run = make([self.verified()], None, lambda content: None)
+        return ((task, run((0, task))) for task in tasks)
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -13,7 +13,7 @@ from hetopt.check.verify.search import search
 from hetopt.cost.table.ticks import LONGEST_NS
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from typing import Any
 
     from hetopt.check.verify.search import Found
@@ -90,15 +90,24 @@ class SearchTask(NamedTuple):
 
 
 def make(
-    payload: Verified, shared: Any, say: Callable[[Any], None]
+    payload: Sequence[Verified], shared: Any, say: Callable[[Any], None]
 ) -> Callable[[Any], Any]:
-    """Return the function that runs a task; it returns None after the deadline."""
+    """Return the function that runs a task; it returns None after the deadline.
 
-    def run(task: BoundsTask | SearchTask) -> Weak | dict[int, Found] | None:
-        end = payload.end
-        left_s = None if end is None else end - time.monotonic()
+    Parameters
+    ----------
+    payload
+        By the numbers of the certificates, with which tasks are given.
+    """
+
+    def run(
+        numbered: tuple[int, BoundsTask | SearchTask],
+    ) -> Weak | dict[int, Found] | None:
+        number, task = numbered
+        of = payload[number]
+        left_s = None if of.end is None else of.end - time.monotonic()
         try:
-            return run_until(Deadline.after(left_s), lambda: task.run(payload))
+            return run_until(Deadline.after(left_s), lambda: task.run(of))
         except (OutOfTime, Stopped):
             return None
 

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from hetopt.results.front import Front
     from hetopt.results.result import Objective, Result
     from hetopt.solvers.search.over import Over
+    from hetopt.solvers.search.search import TreeSearch
 
 #: Exit code by status; a status with a plan is 0.
 EXIT_CODES = {"optimal": 0, "feasible": 0, "infeasible": 1, "unknown": 3}
@@ -65,14 +66,14 @@ def run(options: argparse.Namespace) -> int:
         raise named(error, options) from None
     if asked.measure == "front":
         return _run_front(problem, table, asked, over, options)
-    result = _search(problem, table, asked, over, options)
+    result, tree = _search(problem, table, asked, over, options)
     result = replace(result, asked=asked_of(options))
     whole, costs = problem, table
     problem, table = result.problem or problem, result.table or table
     ensure_holds(problem, table, result)
     if options.stability and result.best is not None:
         result = _moved(whole, costs, result, asked, over, options)
-    return _conclude(problem, table, result, asked.target, options)
+    return _conclude(problem, table, result, tree, asked.target, options)
 
 
 def _run_front(
@@ -120,11 +121,12 @@ def _conclude(
     problem: Problem,
     table: CostTable,
     result: Result,
+    tree: TreeSearch,
     target: str | None,
     options: argparse.Namespace,
 ) -> int:
     """Report the result, of plans for a launcher if any; return the exit code."""
-    failures = list(_deliver(problem, table, result, options))
+    failures = list(_deliver(problem, table, result, tree, options))
     warn(problem, options.problem, table, result, own_table=options.table is not None)
     if target is not None and result.best is not None:
         note(problem, [result.best.plan], launcher(target))
@@ -139,7 +141,11 @@ def _conclude(
 
 
 def _deliver(
-    problem: Problem, table: CostTable, result: Result, options: argparse.Namespace
+    problem: Problem,
+    table: CostTable,
+    result: Result,
+    tree: TreeSearch,
+    options: argparse.Namespace,
 ) -> Iterator[InputError]:
     """Print and write as much as possible; yield the errors.
 
@@ -154,9 +160,9 @@ def _deliver(
             emit(plan_text(problem, table, result, options))
 
     def certificate() -> str:
-        from hetopt.solvers.certificate.claim import certify
+        from hetopt.solvers.certificate.tree import certificate_of
 
-        return certify(problem, table, result).to_text()
+        return certificate_of(tree, problem, table, result)
 
     acts = (
         show,
@@ -190,8 +196,8 @@ def _search(
     asked: Search,
     over: Over,
     options: argparse.Namespace,
-) -> Result:
-    from hetopt.planning.plan import search, with_cost_of_limits
+) -> tuple[Result, TreeSearch]:
+    from hetopt.planning.plan import found_by, tree_of, with_cost_of_limits
 
     objective = asked.time
     free = rule_of(problem.training.schedule).free
@@ -202,10 +208,11 @@ def _search(
         objective, asked = "closed", replace(asked, time="closed")
     aim = _aim(problem, table, asked, over, options)
     with searching(problem, table, options, asked, over, aim) as request:
-        result = search(request, solver=options.solver, objective=objective, over=over)
+        tree = tree_of(request, solver=options.solver, objective=objective, over=over)
+        result = found_by(tree)
         if over.launcher is not None:
             result = with_cost_of_limits(result, asked, request)
-    return result
+    return result, tree
 
 
 def _aim(

@@ -16,6 +16,7 @@ NAMES = (
     "plan",
     "result",
     "certificate",
+    "certificate-tree",
     "comparison",
     "explanation",
     "simulation",

@@ -62,15 +62,21 @@ def present_name(schedule: Any) -> Any:
 
 
 def with_present_names(data: Any) -> Any:
-    """Return JSON data in which schedules of earlier versions have present names."""
+    """Return JSON data in which schedules of earlier versions have present names.
+
+    What was asked for (``asked``) is newer than these names, and stays.
+    """
     if isinstance(data, list):
         return [with_present_names(item) for item in data]
     if not isinstance(data, dict):
         return data
-    return {
-        key: present_name(value) if key == "schedule" else with_present_names(value)
-        for key, value in data.items()
-    }
+    found = {}
+    for key, value in data.items():
+        if key == "schedule":
+            found[key] = present_name(value)
+        else:
+            found[key] = value if key == "asked" else with_present_names(value)
+    return found
 
 
 def first_name(schedule: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import get_args
 
 from hetopt.problem.training.principles import RELAXABLE
+from hetopt.report.schemas.claims import CLAIMS, DEFS, OVER
 from hetopt.report.schemas.plan import PLAN_RECORD
 from hetopt.report.schemas.words import (
     DIGEST,
@@ -18,7 +19,7 @@ from hetopt.report.schemas.words import (
     row,
     whole,
 )
-from hetopt.results.certificate import CERTIFICATE_SCHEMA
+from hetopt.results.certificate import CERTIFICATE_SCHEMA, TREE_SCHEMA
 from hetopt.results.result import Status
 from hetopt.results.settlement import How
 
@@ -51,5 +52,33 @@ CERTIFICATE: Schema = document(
                 }
             )
         ),
+    },
+)
+
+_CLAIM: Schema = DEFS["claim"]["properties"]
+
+TREE_CERTIFICATE: Schema = document(
+    "hetopt certificate of a search that branched",
+    "What the bound of a result follows from, for `hetopt verify`.",
+    {
+        "schema": {"const": TREE_SCHEMA},
+        "problem_digest": DIGEST,
+        "table_digest": DIGEST,
+        "over": OVER,
+        "plan": or_null(PLAN_RECORD),
+        "claims": CLAIMS,
+    },
+    defs={
+        "claim": record(
+            {},
+            {
+                **{key: each for key, each in _CLAIM.items() if key != "bound_s"},
+                "certificate": described(
+                    record(CERTIFICATE["properties"]),
+                    "Of this problem, whose lower bound is claimed; without one only "
+                    "device time counts.",
+                ),
+            },
+        )
     },
 )

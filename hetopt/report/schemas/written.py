@@ -8,7 +8,7 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from hetopt.report.schemas.certificate import CERTIFICATE
+from hetopt.report.schemas.certificate import CERTIFICATE, TREE_CERTIFICATE
 from hetopt.report.schemas.plan import PLAN
 from hetopt.report.schemas.replanning import REPLAN
 from hetopt.report.schemas.reports import (
@@ -33,6 +33,7 @@ SCHEMAS: Mapping[str, Schema] = MappingProxyType(
         "result": RESULT,
         "plan": PLAN,
         "certificate": CERTIFICATE,
+        "certificate-tree": TREE_CERTIFICATE,
         "table": TABLE,
         "comparison": COMPARISON,
         "explanation": EXPLANATION,

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from hetopt.results.result import Objective
     from hetopt.solvers.dividing import Division
-    from hetopt.solvers.search.node import Bools, Floats, Leaf, Step
+    from hetopt.solvers.search.node import Bools, Floats, Leaf, OfLeaf, Step
     from hetopt.solvers.search.space import Space
 
 #: Bounds in floating point are lowered by this share of themselves.
@@ -200,7 +200,7 @@ class Together(Node):
             for node in seat.nodes.values():
                 yield from node.searched()
 
-    def claim(self) -> dict[str, Any] | None:
+    def claim(self, of_leaf: OfLeaf | None = None) -> dict[str, Any] | None:
         """Return the claims of the pipelines that were searched."""
         parts, seen = [], set()
         for number, seat in enumerate(self._seats):
@@ -208,7 +208,7 @@ class Together(Node):
                 continue
             seen.add(id(seat))
             for batch, node in sorted(seat.nodes.items()):
-                claim = node.claim()
+                claim = node.claim(of_leaf)
                 if claim is not None:
                     parts.append({"pipeline": number, "batch": batch, **claim})
         return {"parts": parts, **best_of(self)} if parts else None

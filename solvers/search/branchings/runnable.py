@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from hetopt.plans.plan import Plan
     from hetopt.problem.problem import Problem
     from hetopt.results.settlement import How, Settlement
-    from hetopt.solvers.search.node import Found
+    from hetopt.solvers.search.node import Found, OfLeaf
 
     #: Returns narrower spaces without a plan, given a space; none if it can be run.
     Split = Callable[[Problem, CostTable, Plan], Sequence[tuple[Problem, CostTable]]]
@@ -176,7 +176,7 @@ class Runnable(Node):
         for part in self._parts:
             yield from part.ends()
 
-    def claim(self) -> dict[str, Any] | None:
+    def claim(self, of_leaf: OfLeaf | None = None) -> dict[str, Any] | None:
         """Return the bound in seconds; None: there is no plan that can be run."""
         is_known = math.isinf(self.bound) or any(True for _ in self.searched())
         return claimed(self) if is_known else None

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from hetopt.problem.problem import Problem
     from hetopt.problem.training.choices import ScheduleName
-    from hetopt.solvers.search.node import Node
+    from hetopt.solvers.search.node import Node, OfLeaf
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -194,13 +194,13 @@ class Schedules(OneOf):
         """Return the schedule with its chunks and epsilon."""
         return asdict(self.variants[index])
 
-    def claim(self) -> dict[str, Any] | None:
+    def claim(self, of_leaf: OfLeaf | None = None) -> dict[str, Any] | None:
         """Return the claims, and the schedules that were passed over."""
         passed = [
             {"at": asdict(variant), "passed_over": why}
             for variant, why in self.passed_over.items()
         ]
-        claims = super().claim()
+        claims = super().claim(of_leaf)
         assert claims is not None
         return {**claims, "children": [*claims["children"], *passed]}
 

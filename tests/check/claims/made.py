@@ -36,15 +36,14 @@ training: {global_batch: 4, seq_len: 1024, precision: fp16, schedule: 1f1b}
 """
 )
 #: Its best plan has two pipelines, with two nodes and with one.
-SHARED = read_problem_text(
-    """\
+SHARED_TEXT = """\
 model: {layers: 4, hidden: 1024, heads: 8, ffn: 4096, vocab: 4000}
 clusters:
   - {name: a, accelerator: A100-40GB, nodes: 3, devices_per_node: 1, price_per_hour: 2,
      inter_node: {bandwidth: 100 Gbps}}
 training: {global_batch: 8, seq_len: 8192, schedule: 1f1b}
 """
-)
+SHARED = read_problem_text(SHARED_TEXT)
 #: The problem's own schedule, one with chunks, one whose chunks do not divide the
 #: model.
 VARIANTS = (

@@ -80,6 +80,15 @@ def test_it_belongs_to_the_digest() -> None:
 
 
 @pytest.mark.slow
+def test_fronts(problem: str, tmp_path: Path) -> None:
+    Path(problem).write_text(HETU.replace("nodes: 1,", "nodes: 1, price_per_hour: 2,"))
+    out = tmp_path / "front.json"
+    found = planned(problem, out, "--pareto")
+    assert {"launcher": "hetu"} in found["over"]  # type: ignore[operator]
+    assert main(["check", problem, str(out)]) == 0
+
+
+@pytest.mark.slow
 def test_with_every_schedule(problem: str, tmp_path: Path) -> None:
     out = tmp_path / "plan.json"
     text = HETU.replace("seq_len: 1024", "seq_len: 1024, schedule: auto")
@@ -113,7 +122,7 @@ def test_what_starts_any_plan_limits_nothing(
         (
             "hetu",
             "compare FILE --out d",
-            "but all plans are compared here: give --for none",
+            "all plans are compared here: give --for none",
         ),
         ("hetuu", "compare FILE --out d", "FILE: launcher: there is no launcher"),
         ("hexiscale", "plan FILE", "FILE: launcher: the launcher cannot do"),

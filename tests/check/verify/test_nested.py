@@ -1,0 +1,303 @@
+"""Certificates of searches that branch: true ones are verified, forged ones are not."""
+
+from __future__ import annotations
+
+import json
+import re
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+import jsonschema
+import pytest
+
+from hetopt.cli import main
+from hetopt.planning.plan import found_by, tree_of
+from hetopt.report.schemas.certificate import TREE_CERTIFICATE
+from hetopt.solvers.certificate.tree import certificate_of
+from tests.check.claims.made import SHARED, SHARED_TEXT, over_of, request
+from tests.cli.commands.forgeries import settle_all
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from pathlib import Path
+
+    from hetopt.solvers.search.branchings.fleets import Measure
+
+    Data = dict[str, Any]
+    Verify = Callable[..., tuple[int, list[str]]]
+
+#: Nestings, each with what is minimised.
+NESTINGS: tuple[tuple[str, Measure], ...] = (
+    ("f", "cost"),
+    ("s", "time"),
+    ("d", "time"),
+    ("fsd", "cost"),
+)
+
+
+@cache
+def _made(nesting: str, measure: Measure) -> tuple[str, str]:
+    """Return the texts of a plan file and its certificate."""
+    asked = request(SHARED)
+    tree = tree_of(asked, "dp", "closed", over_of(nesting, measure))
+    result = found_by(tree)
+    assert result.status == "optimal"
+    problem, table = result.problem or SHARED, result.table or asked.table
+    certificate = certificate_of(tree, problem, table, result)
+    return json.dumps(result.to_json()), certificate
+
+
+def made(nesting: str, measure: Measure) -> tuple[Data, Data]:
+    """Return a plan file and its certificate, to be forged."""
+    plan, certificate = _made(nesting, measure)
+    return json.loads(plan), json.loads(certificate)
+
+
+@pytest.fixture
+def verify(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Verify:
+    """Return what verifies a certificate, and returns the exit code and all lines."""
+
+    def run(plan: Data, certificate: Data, *options: str) -> tuple[int, list[str]]:
+        (tmp_path / "problem.yaml").write_text(SHARED_TEXT)
+        (tmp_path / "plan.json").write_text(json.dumps(plan))
+        (tmp_path / "cert.json").write_text(json.dumps(certificate, indent=1))
+        names = ("problem.yaml", "plan.json", "cert.json")
+        code = main(["verify", *(str(tmp_path / name) for name in names), *options])
+        captured = capsys.readouterr()
+        assert "Traceback" not in captured.err
+        return code, (captured.out + captured.err).splitlines()
+
+    return run
+
+
+def leaves(claim: Data) -> Iterator[Data]:
+    """Yield the claims of a tree that have certificates."""
+    if "certificate" in claim:
+        yield claim
+    for child in (*claim.get("children", ()), *claim.get("parts", ())):
+        yield from leaves(child)
+
+
+def best(data: Data) -> Data:
+    """Return the claim of the leaf on which the bound rests."""
+    return min(
+        leaves(data["claims"]),
+        key=lambda leaf: leaf["certificate"]["status"] != "optimal",
+    )
+
+
+def other(data: Data) -> Data:
+    """Return the claim of the first other leaf, without the time of its plan."""
+    own = best(data)["certificate"]
+    found = next(
+        leaf for leaf in leaves(data["claims"]) if leaf["certificate"] is not own
+    )
+    found.pop("best_s", None)
+    return found
+
+
+def raise_sum(data: Data) -> None:
+    """Raise the bound of a leaf, but of none of its programs."""
+    other(data)["certificate"]["lower_bound_ps"] += 10**6
+
+
+def raise_programs(data: Data) -> None:
+    """Raise all bounds of a leaf, which then has no plan, far above the truth."""
+    certificate = other(data)["certificate"]
+    certificate.update(plan=None, value_ps=None, status="unknown")
+    for program in certificate["programs"]:
+        if program["bound_ps"] is not None:
+            program["bound_ps"] *= 3
+    _settle(certificate)
+
+
+def raise_best(data: Data) -> None:
+    """Claim that the reported plan's own problem has no plan as good."""
+    certificate = best(data)["certificate"]
+    certificate.update(plan=None, value_ps=None, status="unknown")
+    for program in certificate["programs"]:
+        if program["bound_ps"] is not None:
+            program["bound_ps"] *= 3
+    _settle(certificate)
+
+
+def one_program(data: Data) -> None:
+    """Raise the bound of a program that was refuted."""
+    leaf, program = next(
+        (leaf, program)
+        for how in ("refuted-by-search", "refuted-by-bound")
+        for leaf in leaves(data["claims"])
+        for program in leaf["certificate"]["programs"]
+        if program["how"] == how
+    )
+    program["bound_ps"] *= 3
+    _settle(leaf["certificate"])
+
+
+def no_plan(data: Data) -> None:
+    """Claim that a leaf has no plan."""
+    certificate = other(data)["certificate"]
+    certificate.update(plan=None, value_ps=None, status="infeasible")
+    for program in certificate["programs"]:
+        program.update(how="infeasible", bound_ps=None)
+    _settle(certificate)
+
+
+def _settle(certificate: Data) -> None:
+    if certificate["value_ps"] is not None:
+        settle_all(certificate)
+        return
+    settle_all(certificate | {"value_ps": 10**30})
+    bounds = [each["bound_ps"] for each in certificate["programs"]]
+    known = [bound for bound in bounds if bound is not None]
+    certificate["lower_bound_ps"] = min(known, default=None)
+
+
+def swap(data: Data) -> None:
+    """Exchange the certificates of two leaves."""
+    first, second, *_ = leaves(data["claims"])
+    for each in (first, second):
+        each.pop("best_s", None)
+    first["certificate"], second["certificate"] = (
+        second["certificate"],
+        first["certificate"],
+    )
+
+
+def leave_out(data: Data) -> None:
+    """Leave out the certificate on which the bound rests."""
+    del best(data)["certificate"]
+
+
+def leave_all_out(data: Data) -> None:
+    """Leave out all children of the root."""
+    data["claims"]["children"] = []
+
+
+def other_plan(data: Data) -> None:
+    """Change the plan that the certificate is of."""
+    data["plan"]["pipelines"][0]["microbatches"] *= 2
+
+
+def other_plan_of_leaf(data: Data) -> None:
+    """Change the plan of a leaf."""
+    stage = best(data)["certificate"]["plan"]["pipelines"][0]["stages"][0]
+    stage["recompute"] = "none" if stage["recompute"] == "full" else "full"
+
+
+def other_objective(data: Data) -> None:
+    """Say that another time is minimised in a leaf."""
+    best(data)["certificate"]["objective"] = "simulated"
+
+
+def wider(data: Data) -> None:
+    """Say that something else was asked for."""
+    data["over"].append({"launcher": "megatron"})
+
+
+#: Forgeries, each with what is said of it.
+FORGERIES: tuple[tuple[Callable[[Data], None], str], ...] = (
+    (raise_sum, "but the programs give"),
+    (raise_programs, "below the claimed bound|said to take at least"),
+    (raise_best, "said to take at least|is bounded by"),
+    (one_program, "below the claimed bound|said to take at least|is bounded by"),
+    (no_plan, "is claimed to be infeasible, but has a plan|said to take at least inf"),
+    (swap, "but the problem has|said to take at least"),
+    (leave_out, "prove only"),
+    (leave_all_out, "prove only"),
+    (other_plan, "plan: is not that of the plan file"),
+    (other_plan_of_leaf, "certificate."),
+    (other_objective, "but the plan file says closed"),
+    (wider, "over: is not that of the plan file"),
+)
+
+
+@pytest.mark.parametrize(("nesting", "measure"), NESTINGS)
+def test_it_is_verified(nesting: str, measure: Measure, verify: Verify) -> None:
+    plan, certificate = made(nesting, measure)
+    jsonschema.validate(certificate, TREE_CERTIFICATE)
+    count = len(list(leaves(certificate["claims"])))
+    code, lines = verify(plan, certificate)
+    assert (code, len(lines)) == (0, 2), lines
+    assert f"that the bound follows from those of {count} problems" in lines[0]
+    assert "rest on a search were searched again" in lines[0]
+
+
+@pytest.mark.parametrize(("nesting", "measure"), NESTINGS)
+@pytest.mark.parametrize(("forge", "said"), FORGERIES)
+def test_a_forged_one_is_rejected(
+    forge: Callable[[Data], None],
+    said: str,
+    nesting: str,
+    measure: Measure,
+    verify: Verify,
+) -> None:
+    plan, certificate = made(nesting, measure)
+    forge(certificate)
+    code, lines = verify(plan, certificate)
+    assert code in (1, 2)
+    assert any(re.search(said, line) for line in lines), lines
+    # What the plan file claims, but the certificate does not prove, is in the former.
+    names = "plan|cert" if said == "prove only" else "cert"
+    assert all(re.match(rf"\S+/({names})\.json:", line) for line in lines), lines
+
+
+def test_a_sample_is_of_all_leaves_together(verify: Verify) -> None:
+    counts = []
+    for sample in ("0", "1", "2", "all"):
+        code, lines = verify(*made("s", "time"), "--sample", sample, "--seed", "1")
+        assert code == 0, lines
+        (words,) = re.findall(r"(\d+) of 7 that rest on a search", lines[0])
+        counts.append(int(words))
+    # Three are said to be bounded, but do not follow: they are always searched.
+    assert counts == [3, 4, 5, 7]
+
+
+def test_it_says_what_is_left_when_the_time_ends(verify: Verify) -> None:
+    code, (line,) = verify(*made("s", "time"), "--time-limit", "0.000001")
+    assert code == 1
+    assert "the bounds of 3 of 3 problems, from this one on, could not be" in line
+    assert line.endswith("give it more with --time-limit")
+
+
+def test_only_a_plan_is_not_enough(verify: Verify) -> None:
+    plan, certificate = made("s", "time")
+    code, (line,) = verify(plan["plan"], certificate)
+    assert code == 2
+    assert "the plan file has only a plan" in line
+
+
+def test_round_trip_through_the_command_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "problem.yaml").write_text(SHARED_TEXT)
+    files = ("--out", "plan.json", "--certificate", "cert.json")
+    asked = ("--budget", "5", "--pipelines", "2", "--jobs", "1")
+    assert main(["plan", "problem.yaml", *asked, *files]) == 0
+    capsys.readouterr()
+    assert main(["verify", "problem.yaml", "plan.json", "cert.json"]) == 0
+    assert "verified: digests, plan, that the bound" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--pareto"], "is of one result, but a front has many"),
+        (["--for", "megatron"], "does not say which plans a launcher can run"),
+        (["--schedule", "best", "--relax", "p4"], "only for the closed form"),
+    ],
+)
+def test_what_it_does_not_cover(
+    options: list[str],
+    said: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    path = tmp_path / "problem.yaml"
+    path.write_text(SHARED_TEXT)
+    where = str(tmp_path / "cert.json")
+    assert main(["plan", str(path), *options, "--certificate", where]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("--certificate: ")
+    assert said in line
