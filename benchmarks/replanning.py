@@ -29,6 +29,7 @@ from hetopt.replanning.nodes import nodes_of, without
 from hetopt.replanning.replan import Change, Replanning
 from hetopt.solvers.params import RaceParams
 from hetopt.solvers.request import Request
+from hetopt.solvers.search.over import Over
 
 if TYPE_CHECKING:
     from hetopt.problem.cluster.nodes import Device
@@ -162,7 +163,7 @@ def replanned(iterations: int) -> Replanned:
         restart_s=0.0,
         checkpoint_bytes_per_s=None,
     )
-    searched = Searched(request=request, solver="dp", pipelines=2)
+    searched = Searched(request=request, solver="dp", over=Over(pipelines=2))
     return Replanning(change, searched, lambda line: None).run()
 
 

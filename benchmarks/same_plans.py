@@ -45,7 +45,7 @@ DRAWN = 300
 LIMIT_S = 600.0
 #: Schedules whose simulated times are searched; sequences of several lengths run under
 #: the first three.
-SEARCHED = ("1f1b", "eager-1f1b", "virtual-1f1b", "h-1f1b", "gpipe", "auto")
+SEARCHED = ("1f1b", "eager-1f1b", "virtual-1f1b", "h-1f1b", "gpipe", "free-1f1b")
 BLOCKING = ("1f1b-batched", "1f1b-blocking")
 #: Those that both versions know; consecutive seeds go through them.
 SCHEDULES = (*SEARCHED, *BLOCKING, "interleaved-1f1b", "zb-h1", *FOLDED)

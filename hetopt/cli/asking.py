@@ -6,14 +6,13 @@ from typing import TYPE_CHECKING
 
 from hetopt.cli.inputs import (
     load_problem,
-    one_chunk_count,
     principles_of,
     schedule_of,
 )
 from hetopt.errors import InputError
 from hetopt.export.registry import limits_of
 from hetopt.planning.asked import Search
-from hetopt.results.per_schedule import BEST
+from hetopt.problem.training.choices import ANY
 from hetopt.solvers.refusals import ensure_races, ensure_samples
 from hetopt.solvers.registry import solver
 from hetopt.solvers.search.branchings.schedules import chunks_to_try
@@ -43,21 +42,11 @@ def search_of(options: argparse.Namespace) -> Search:
     """
     solver(options.solver)
     _fit(options)
-    best = options.schedule == BEST
-    if best and options.blocking is not None:
-        msg = f"goes with one schedule, not with {BEST}: leave it out"
-        raise InputError(msg, field="--blocking")
+    schedule = schedule_of(options)
     problem = load_problem(
-        options.problem,
-        None if best else schedule_of(options),
-        None if best else one_chunk_count(options),
-        lengths=True,
-        divided=not best,
+        options.problem, schedule, options.chunks, lengths=True, any_schedule=True
     )
-    if options.launcher is not None and not best and options.schedule is not None:
-        from hetopt.export.planning.limits import fitted
-
-        fitted(limits_of(options.launcher), problem, schedule_of(options))
+    tried = options.chunks if problem.training.any_schedule else None
     measure: Measure = "front" if options.pareto else "time"
     if options.objective == "cost":
         measure = "cost"
@@ -69,8 +58,7 @@ def search_of(options: argparse.Namespace) -> Search:
         measure=measure,
         budget=options.budget,
         min_tokens_per_s=options.min_tokens_per_s,
-        schedules=best,
-        chunks=chunks_to_try(options.chunks, field="--chunks") if best else (),
+        chunks=chunks_to_try(tried, field="--chunks"),
         pipelines=options.pipelines,
         launcher=options.launcher,
         principles=principles_of(options.relax),
@@ -81,17 +69,31 @@ def search_of(options: argparse.Namespace) -> Search:
             name for name, given in (("stability", options.stability),) if given
         ),
     )
-    try:
-        found.ensure()
-    except InputError as error:
-        raise named(error) from None
+    ensure(found, options)
     return found
 
 
-def named(error: InputError) -> InputError:
+def ensure(asked: Search, options: argparse.Namespace) -> None:
+    """Raise InputError, which names options, for what cannot be searched."""
+    schedule = schedule_of(options)
+    try:
+        asked.ensure()
+        name = asked.limiting
+        runs = () if name is None else limits_of(name).schedules
+        if runs and schedule not in (None, ANY, *runs):
+            msg = f"the launcher runs {', '.join(runs)}, not {schedule}"
+            raise InputError(msg, field="schedule")
+    except InputError as error:
+        raise named(error, options) from None
+
+
+def named(error: InputError, options: argparse.Namespace) -> InputError:
     """Return an error whose field is the option, if it is one of a search."""
     field = error.field or ""
     if field not in Search.__dataclass_fields__ and field not in _OTHERS:
+        return error
+    if field == "launcher" and options.launcher is None:
+        # It is the problem's.
         return error
     flag = _FLAGS.get(field, f"--{field.replace('_', '-')}")
     return InputError(error.message, field=flag)
@@ -108,6 +110,8 @@ def _fit(options: argparse.Namespace) -> None:
         ("--journal", options.journal is not None),
         ("--executor", options.executor != "process"),
         ("--stability", options.stability),
+        ("--pareto", options.pareto),
+        ("--objective cost", options.objective == "cost"),
     ):
         if given:
             ensure_races(options.solver, flag)

@@ -12,7 +12,7 @@ from hetopt.cli.exit_codes import BAD_INPUT, NO_PLAN, STOPPED
 from hetopt.cli.output import complain, discard_output, emit
 from hetopt.cli.parsing import Parser, Root
 from hetopt.errors import CheckError, HetoptError, InfeasibleError, InputError
-from hetopt.results.per_schedule import BEST
+from hetopt.problem.training.choices import ANY
 from hetopt.version import __version__
 
 if TYPE_CHECKING:
@@ -178,7 +178,7 @@ def _run(options: argparse.Namespace) -> int:
         raise placed(
             error,
             given.get("problem"),
-            None if asked == BEST else asked,
+            None if asked == ANY else asked,
             given.get("chunks"),
         ) from error
     return code

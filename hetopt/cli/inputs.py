@@ -7,9 +7,8 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from hetopt.errors import InputError
-from hetopt.problem.training.choices import INTERLEAVED
+from hetopt.problem.training.choices import ANY, INTERLEAVED
 from hetopt.problem.training.principles import Principles
-from hetopt.results.per_schedule import BEST
 from hetopt.schedule.schedules import RULES
 
 if TYPE_CHECKING:
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
     from hetopt.cost.table.table import CostTable
     from hetopt.plans.plan import Plan
     from hetopt.problem.problem import Problem
-    from hetopt.problem.training.choices import ScheduleName
+    from hetopt.problem.training.choices import AskedSchedule
 
     #: What options are added to: a parser, or a group of one.
     Container = argparse._ActionsContainer
@@ -64,7 +63,7 @@ def chunk_counts(text: str) -> tuple[int, ...]:
     return found
 
 
-def one_chunk_count(options: argparse.Namespace) -> int | None:
+def only_one(counts: tuple[int, ...] | None) -> int | None:
     """Return the only number of ``--chunks``; None for the problem's.
 
     Raises
@@ -72,9 +71,8 @@ def one_chunk_count(options: argparse.Namespace) -> int | None:
     InputError
         Several numbers are given.
     """
-    counts: tuple[int, ...] | None = options.chunks
     if counts is not None and len(counts) > 1:
-        msg = f"has {len(counts)} numbers: name one, or --schedule {BEST} to try all"
+        msg = f"has {len(counts)} numbers: name one, or --schedule {ANY} to try all"
         raise InputError(msg, field="--chunks")
     return None if counts is None else counts[0]
 
@@ -184,23 +182,23 @@ def add_time_limit(command: Container, text: str, **more: Any) -> None:
     command.add_argument("--time-limit", type=seconds, metavar="S", help=text, **more)
 
 
-def add_schedule(command: Container, *, best: bool = False) -> None:
+def add_schedule(command: Container, *, several: bool = False) -> None:
     """Add the ``--schedule`` option.
 
     Parameters
     ----------
-    best
-        Whether ``best`` is a choice: the best of all schedules.
+    several
+        Whether ``auto`` is a choice: the best of all schedules.
     """
-    from hetopt.problem.training.choices import FREE, SCHEDULE_CHOICES, present_name
+    from hetopt.problem.training.choices import FREE, SCHEDULE_CHOICES, asked_name
 
     known = ", ".join(SCHEDULE_CHOICES)
-    if best:
-        known += f"; {BEST}: the best over all of these but {FREE}"
+    if several:
+        known += f"; {ANY}: the best over all of these but {FREE}"
     command.add_argument(
         "--schedule",
-        type=present_name,
-        choices=(*SCHEDULE_CHOICES, BEST) if best else SCHEDULE_CHOICES,
+        type=asked_name,
+        choices=(*SCHEDULE_CHOICES, ANY) if several else SCHEDULE_CHOICES,
         metavar="NAME",
         help=f"instead of the problem's: {known}",
     )
@@ -212,7 +210,7 @@ def add_schedule(command: Container, *, best: bool = False) -> None:
         help="transfers at a boundary that --schedule 1f1b-blocking waits for: 2 "
         "(default), or 1, both ways at once (1f1b-batched)",
     )
-    add_chunks(command, several=best)
+    add_chunks(command, several=several)
 
 
 def add_chunks(command: Container, *, several: bool = False) -> None:
@@ -221,27 +219,41 @@ def add_chunks(command: Container, *, several: bool = False) -> None:
     Parameters
     ----------
     several
-        Whether several numbers may be given, all of which are tried.
+        Whether several numbers make sense, all of which are tried.
     """
-    tried = f"; which to try with {BEST} (default: 2,4)"
+    tried = f"; which to try with {ANY} (default: 2,4)"
     command.add_argument(
         "--chunks",
-        type=chunk_counts if several else whole(1),
+        type=chunk_counts,
         metavar="V",
         help=f"parts of the model on every stage, with {INTERLEAVED} 2 or more"
         f"{tried if several else ''}",
     )
 
 
-def schedule_of(options: argparse.Namespace) -> ScheduleName | None:
-    """Return the schedule that options name; None for the problem's.
+def add_launcher(command: Container) -> None:
+    """Add the ``--for`` option."""
+    from hetopt.export.registry import SHIPPED
+
+    command.add_argument(
+        "--for",
+        dest="launcher",
+        metavar="LAUNCHER",
+        help="only plans that this launcher runs as they are, and what that costs: "
+        f"{', '.join(name for name, limited in SHIPPED.items() if limited)}; none: "
+        "any plan (default: the problem's launcher)",
+    )
+
+
+def schedule_of(options: argparse.Namespace) -> AskedSchedule | None:
+    """Return the schedule that options name, or ``auto``; None for the problem's.
 
     Raises
     ------
     InputError
         ``--blocking`` is given with another schedule than 1f1b-blocking.
     """
-    asked: ScheduleName | None = options.schedule
+    asked: AskedSchedule | None = options.schedule
     if options.blocking is None:
         return asked
     default = _BLOCKING[max(_BLOCKING)]
@@ -262,11 +274,12 @@ def add_table(command: Container) -> None:
 
 def load_problem(
     name: str,
-    schedule: ScheduleName | None = None,
-    chunks: int | None = None,
+    schedule: AskedSchedule | None = None,
+    chunks: tuple[int, ...] | None = None,
     *,
     lengths: bool = False,
     divided: bool = True,
+    any_schedule: bool = False,
 ) -> Problem:
     """Read a problem by path, or by the name of one that ships with hetopt.
 
@@ -277,8 +290,10 @@ def load_problem(
     lengths
         Whether sequences may have several lengths; else they are refused.
     divided
-        Whether to check that the schedule can divide the model; False if the command
-        uses other schedules instead.
+        Whether there has to be one schedule, which can divide the model; False if the
+        command uses other schedules instead.
+    any_schedule
+        Whether any schedule may be asked for; ``chunks`` is then not used.
 
     Raises
     ------
@@ -288,12 +303,20 @@ def load_problem(
     """
     problem = _read(name, lengths=lengths)
     own = problem.training
+    if schedule == ANY or (schedule is None and own.any_schedule):
+        if divided and not any_schedule:
+            msg = (
+                f"is {ANY}, but this command takes one: name it in the file, or by "
+                "--schedule NAME where there is the option"
+            )
+            raise InputError(msg, file=name, field="training.schedule")
+        return problem.under_any()
     if schedule == INTERLEAVED != own.schedule and chunks is None:
         msg = f"is missing: --schedule {schedule} has 2 or more chunks a stage"
         raise InputError(msg, field="--chunks")
     try:
         if schedule is not None or chunks is not None:
-            problem = problem.under(schedule or own.schedule, chunks)
+            problem = problem.under(schedule or own.schedule, only_one(chunks))
         if divided:
             _ensure_divides(problem)
     except InputError as error:
@@ -367,7 +390,7 @@ def placed(
         return error
     from hetopt.problem.schema.problem import SECTIONS
 
-    if field.partition(".")[0] not in SECTIONS:
+    if field.partition(".")[0] not in (*SECTIONS, "launcher"):
         return error
     given = {"training.schedule": schedule, "training.chunks": chunks}.get(field)
     if given is not None:

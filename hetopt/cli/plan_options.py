@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hetopt.cli.again import remember
 from hetopt.cli.inputs import (
     add_count,
     add_file,
     add_jobs,
-    add_problem,
+    add_launcher,
     add_schedule,
     add_solver,
     add_switch,
@@ -17,7 +18,6 @@ from hetopt.cli.inputs import (
     amount,
     not_negative,
 )
-from hetopt.export.registry import SHIPPED
 from hetopt.solvers.params import COSTS, EXECUTORS
 from hetopt.solvers.registry import relaxing_names, sampling_names
 
@@ -29,11 +29,17 @@ if TYPE_CHECKING:
 
 def add_plan_options(command: argparse.ArgumentParser) -> None:
     """Add PROBLEM and all options."""
-    add_problem(command)
+    command.add_argument(
+        "problem",
+        metavar="PROBLEM",
+        nargs="?",
+        help="a problem file, or the name of one that ships with hetopt",
+    )
     _add_best(command.add_argument_group("which plan is best"))
     _add_space(command.add_argument_group("which plans are searched"))
     _add_search(command.add_argument_group("how to search"))
     _add_written(command.add_argument_group("what is written"))
+    remember(command)
 
 
 def _add_best(group: Container) -> None:
@@ -77,7 +83,7 @@ def _add_best(group: Container) -> None:
 
 
 def _add_space(group: Container) -> None:
-    add_schedule(group, best=True)
+    add_schedule(group, several=True)
     add_count(
         group,
         "--pipelines",
@@ -93,17 +99,16 @@ def _add_space(group: Container) -> None:
         "together), p4 (and share one strategy), p4-falling-tp (tp never rises along "
         f"them); for {relaxing_names()}",
     )
-    group.add_argument(
-        "--for",
-        dest="launcher",
-        metavar="LAUNCHER",
-        help="only plans that this launcher runs as they are, and what that costs: "
-        f"{', '.join(name for name, limited in SHIPPED.items() if limited)}",
-    )
+    add_launcher(group)
     add_table(group)
 
 
 def _add_search(group: Container) -> None:
+    add_file(
+        group,
+        "--again",
+        "ask what the answer in FILE was asked, but for options that are given",
+    )
     add_time_limit(group, "end the search after S seconds, with the best plan so far")
     add_solver(group)
     add_jobs(group)

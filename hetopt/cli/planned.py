@@ -76,6 +76,8 @@ def load_front(problem_name: str, path: str, table_path: str | None) -> Front:
             for place, item in points
         ]
     problem = load_problem_of(problem_name, next(iter(plans), None), path)
+    with _named(path):
+        problem = _fitted(problem, data)
     table = load_table(problem, table_path)
     with _named(path):
         if findings := check_front(problem, table, data):
@@ -200,17 +202,20 @@ def _ensure_may_be_several(
 
 
 def _fitted(problem: Problem, data: Mapping[str, Any]) -> Problem:
-    """Return the problem within the limits of the launcher of a result, if any."""
+    """Return the problem within the limits of the launcher of an answer, if any."""
     from hetopt.check.plan.reading import choice, mapping
     from hetopt.export.planning.limits import fitted
     from hetopt.export.registry import limited_names, limits_of
 
-    if "launch" not in data:
+    # A front has no record of what its launcher costs.
+    over = [each for each in data.get("over", ()) if "launcher" in each]
+    places = [("launch", data["launch"])] if "launch" in data else []
+    places += [("over", each) for each in over]
+    if not places:
         return problem
-    name = choice(
-        mapping(data["launch"], "launch"), "launcher", limited_names(), "launch"
-    )
-    return fitted(limits_of(name), problem, None)
+    place, found = places[0]
+    name = choice(mapping(found, place), "launcher", limited_names(), place)
+    return fitted(limits_of(name), problem)
 
 
 class Planned(NamedTuple):

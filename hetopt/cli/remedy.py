@@ -9,6 +9,7 @@ from hetopt.base import interruption
 from hetopt.base.deadline import Deadline
 from hetopt.cli.preparing import prepare
 from hetopt.errors import InputError
+from hetopt.planning.asked import Search
 from hetopt.solvers.kernels import kernels_for
 from hetopt.solvers.refusals import ensure_plans
 
@@ -48,17 +49,17 @@ def _again(problem: Problem, target: Launcher, time_s: float | None) -> str | No
     from hetopt.export.planning.limits import fitted
 
     limits = target.limits
-    if isinstance(limits, str):
+    if isinstance(limits, str | None):
         return None
     try:
-        runs = fitted(limits, problem, None)
+        runs = fitted(limits, problem)
         ensure_plans("auto", runs.training.schedule)
     except InputError:
         return None
     again = f"plan again with --for {target.name}"
     if time_s is None:
         return again
-    result = _best(runs, target.name)
+    result = _best(Search(problem=runs, launcher=target.name))
     if result.status == "infeasible":
         return None
     if result.status != "optimal" or result.best is None:
@@ -66,16 +67,15 @@ def _again(problem: Problem, target: Launcher, time_s: float | None) -> str | No
     return f"{again} ({result.best.iteration_time_s / time_s - 1:+.1%})"
 
 
-def _best(problem: Problem, name: str) -> Result:
+def _best(asked: Search) -> Result:
     """Search the best plan that a launcher runs, for a short time."""
     from hetopt.cost.build import build_table
-    from hetopt.export.planning.runnable import launchable
     from hetopt.planning.plan import search
     from hetopt.report.progress import ProgressBar
     from hetopt.solvers.params import RaceParams
     from hetopt.solvers.request import Request
-    from hetopt.solvers.search.search import Over
 
+    problem, over = asked.over()
     prepare(kernels_for("auto", limited=True))
     # From here on a signal ends only the search.
     interruption.hold()
@@ -86,5 +86,4 @@ def _best(problem: Problem, name: str) -> Result:
             params=RaceParams(on_progress=bar.update),
             deadline=Deadline.after(_LIMIT_S),
         )
-        over = Over(launcher=launchable(name))
         return search(request, solver="auto", objective="closed", over=over)

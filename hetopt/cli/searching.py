@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from hetopt.problem.training.principles import Principles
     from hetopt.results.result import Objective
     from hetopt.solvers.progress import Progress
-    from hetopt.solvers.search.search import Over
+    from hetopt.solvers.search.over import Over
 
 
 @contextmanager

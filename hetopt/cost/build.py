@@ -38,9 +38,10 @@ from hetopt.cost.sources.by_cluster import latency_sources
 from hetopt.cost.sources.source import LatencySource
 from hetopt.cost.table.cluster import ClusterTable
 from hetopt.cost.table.table import CostTable
+from hetopt.errors import InputError
 from hetopt.problem.digest import problem_digest
 from hetopt.problem.model.kinds import END_KINDS
-from hetopt.problem.training.choices import RECOMPUTE
+from hetopt.problem.training.choices import ANY, RECOMPUTE
 from hetopt.schedule.schedules import rule_of
 
 if TYPE_CHECKING:
@@ -79,8 +80,8 @@ def build_table(problem: Problem, source: LatencySource | None = None) -> CostTa
     Raises
     ------
     InputError
-        The pins leave no resharding strategy, a latency source is unknown, or sums of
-        coefficients exceed 64 bits.
+        The problem has no one schedule, the pins leave no resharding strategy, a
+        latency source is unknown, or sums of coefficients exceed 64 bits.
 
     Examples
     --------
@@ -89,6 +90,9 @@ def build_table(problem: Problem, source: LatencySource | None = None) -> CostTa
     >>> table.cluster_names, [part.microbatches for part in table.slices]
     (('fast', 'slow'), [1, 2, 4])
     """
+    if problem.training.any_schedule:
+        msg = f"is {ANY}, but a table is under one schedule: name it (problem.under)"
+        raise InputError(msg, field="training.schedule")
     table = coefficients(problem, source)
     ensure_sums_fit(table)
     return table

@@ -107,7 +107,7 @@ def _schedule_losses(job: Job, launcher: Launcher) -> Iterator[Loss]:
     """Yield a loss if the launcher lacks a blocking, split or interleaved schedule."""
     schedule = job.plan.schedule
     limits = launcher.limits
-    runs = () if isinstance(limits, str) else limits.schedules
+    runs = () if isinstance(limits, str | None) else limits.schedules
     if rule_of(schedule).blocking and schedule not in runs:
         yield Loss(f"schedule {schedule}: it does not run blocking transfers")
     if rule_of(schedule).splits and schedule not in runs:
@@ -123,7 +123,7 @@ def _schedule_losses(job: Job, launcher: Launcher) -> Iterator[Loss]:
 def _limit_losses(job: Job, launcher: Launcher) -> Iterator[Loss]:
     """Yield what a launcher cannot train or offload by its limits."""
     limits = launcher.limits
-    if not isinstance(limits, str):
+    if not isinstance(limits, str | None):
         yield from part_losses(job.problem.model, limits.parts)
         yield from offload_losses(job.clusters, offloads=limits.offload)
 

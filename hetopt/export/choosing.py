@@ -27,7 +27,7 @@ def launcher_of(problem: Problem, plan: Plan, asked: str | None = None) -> str |
     Parameters
     ----------
     asked
-        The launcher that the plan was searched for: it is tried first.
+        The launcher that the plan was searched for, else the problem's, is tried first.
     """
     if problem.training.lengths is not None:
         # Bundles are for sequences of one length.
@@ -37,6 +37,7 @@ def launcher_of(problem: Problem, plan: Plan, asked: str | None = None) -> str |
         job = Job.of(problem, plan)
     except InputError:
         return None
+    asked = asked or problem.launcher
     names = dict.fromkeys((*([] if asked is None else [asked]), *_ORDER, *own))
     for name in names:
         try:

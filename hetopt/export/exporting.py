@@ -7,14 +7,18 @@ from typing import TYPE_CHECKING
 from hetopt.errors import InfeasibleError, InputError
 from hetopt.export.bundle import bundle, ensure_free, write_folder
 from hetopt.export.job import Job
-from hetopt.export.registry import launcher
+from hetopt.export.registry import launcher_for
 
 if TYPE_CHECKING:
     from hetopt.results.result import Result
 
 
 def export_plan(
-    result: Result, to: str, out: str = "bundle", *, allow_lossy: bool = False
+    result: Result,
+    to: str | None = None,
+    out: str = "bundle",
+    *,
+    allow_lossy: bool = False,
 ) -> tuple[str, ...]:
     """Write the files from which a launcher runs the plan of a result.
 
@@ -23,7 +27,7 @@ def export_plan(
     result
         What ``hetopt.plan`` returned.
     to
-        A launcher; see ``hetopt catalog``.
+        A launcher; see ``hetopt catalog``. None: the problem's.
     out
         A new or empty folder.
     allow_lossy
@@ -41,8 +45,8 @@ def export_plan(
     InfeasibleError
         There is no plan.
     InputError
-        There is no such launcher, the folder cannot be written, or the result's
-        problem is unknown.
+        There is no such launcher, or none is named, the folder cannot be written, or
+        the result's problem is unknown.
 
     Examples
     --------
@@ -55,7 +59,7 @@ def export_plan(
     if result.problem is None:
         msg = "has no problem, expected what hetopt.plan returned"
         raise InputError(msg, field="result")
-    target = launcher(to)
+    target = launcher_for(to, result.problem)
     ensure_free(out)
     job = Job.of(result.problem, result.best.plan)
     files = bundle(job, target, allow_lossy=allow_lossy)

@@ -147,8 +147,8 @@ class Launcher:
         Returns in Markdown what to edit, where to copy the folder and what to run, for
         the same job as ``files``.
     limits
-        The plans that ``hetopt plan --for`` searches, or a text that says what to do
-        instead of ``--for``.
+        The plans that ``hetopt plan --for`` searches; None: it starts any plan; or a
+        text that says which launcher to name instead.
     reader
         Reads the launcher's files back; None if hetopt cannot.
     tested
@@ -171,7 +171,7 @@ class Launcher:
     commands: Callable[[Job], str]
     losses: Callable[[Job], Iterable[Loss]] = lambda job: ()
     launched: Callable[[Job], Job] = lambda job: job
-    limits: Limits | str = "it starts any plan: leave --for out"
+    limits: Limits | str | None = None
     reader: Reader | None = None
     tested: Tested | None = None
     side_by_side: Callable[[Job], Iterable[Loss]] | None = None

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from hetopt.export.launcher import Limits, Reader
+    from hetopt.problem.problem import Problem
 
 #: hetopt's launchers, and whether ``hetopt plan --for`` plans for them, so that help
 #: texts need not load any. Each is a folder here whose module ``launcher`` holds the
@@ -58,12 +59,17 @@ def limited_names() -> tuple[str, ...]:
     own = (name for name in launcher_names() if name not in SHIPPED)
     return (
         *(name for name, limited in SHIPPED.items() if limited),
-        *(name for name in own if not isinstance(launcher(name).limits, str)),
+        *(name for name in own if not isinstance(launcher(name).limits, str | None)),
     )
 
 
-def launcher(name: str) -> Launcher:
+def launcher(name: str, field: str = "--to") -> Launcher:
     """Return a launcher by name.
+
+    Parameters
+    ----------
+    field
+        Where the user names it.
 
     Raises
     ------
@@ -79,18 +85,51 @@ def launcher(name: str) -> Launcher:
     known = launcher_names()
     hint = suggest(name, known)
     msg = f"there is no launcher {name!r}{hint}, expected one of {', '.join(known)}"
+    raise InputError(msg, field=field)
+
+
+def launcher_for(name: str | None, problem: Problem) -> Launcher:
+    """Return a launcher by name; None: the problem's.
+
+    Raises
+    ------
+    InputError
+        There is none of this name, or no name.
+    """
+    if name is not None:
+        return launcher(name)
+    if problem.launcher is not None:
+        return launcher(problem.launcher, "launcher")
+    known = ", ".join(launcher_names())
+    msg = f"is missing, and the problem names no launcher: expected one of {known}"
     raise InputError(msg, field="--to")
+
+
+def runs_any(name: str) -> bool:
+    """Whether a launcher starts any plan.
+
+    Raises
+    ------
+    InputError
+        There is none of this name, or plans are not searched for it.
+    """
+    found = launcher(name, "launcher").limits
+    if isinstance(found, str):
+        limits_of(name)
+    return found is None
 
 
 def limits_of(name: str) -> Limits:
     """Return the limits of a launcher; InputError if it has none."""
     found = launcher(name).limits if name in launcher_names() else ""
-    if not isinstance(found, str):
+    if not isinstance(found, str | None):
         return found
     known = limited_names()
-    hint = f" ({found})" if found else suggest(name, known)
+    hint = f" ({found or 'it starts any plan: leave --for out'})"
+    if name not in launcher_names():
+        hint = suggest(name, known)
     msg = f"there is no launcher {name!r} with limits of its own{hint}"
-    raise InputError(f"{msg}, expected one of {', '.join(known)}", field="--for")
+    raise InputError(f"{msg}, expected one of {', '.join(known)}", field="launcher")
 
 
 def readers() -> dict[str, Reader]:

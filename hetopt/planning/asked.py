@@ -6,9 +6,10 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from hetopt.errors import InputError
-from hetopt.export.registry import launcher, limits_of
+from hetopt.export.registry import launcher, limits_of, runs_any
+from hetopt.problem.training.choices import ANY
 from hetopt.problem.training.principles import PRUNED
-from hetopt.results.per_schedule import BEST
+from hetopt.results.per_schedule import USUAL_CHUNKS
 from hetopt.results.spending import Spending
 from hetopt.schedule.schedules import rule_of
 from hetopt.solvers.lengths.outcome import ensure_lengths, ensure_mixes
@@ -20,17 +21,22 @@ from hetopt.solvers.search.branchings.schedules import (
     schedule_variants,
     under_any,
 )
-from hetopt.solvers.search.search import Over
+from hetopt.solvers.search.over import Over
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from hetopt.problem.problem import Problem
+    from hetopt.problem.training.choices import ScheduleName
     from hetopt.problem.training.principles import Principles
     from hetopt.solvers.search.branchings.fleets import Measure
+    from hetopt.solvers.search.branchings.schedules import ScheduleVariant
 
 #: The time that is minimised, or that a cost is of.
 Time = Literal["closed", "simulated"]
+#: Given as a launcher, it lifts the problem's.
+NO_LAUNCHER = "none"
+_LIFT = f"give {NO_LAUNCHER} as the launcher"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,7 +46,7 @@ class Search:
     Attributes
     ----------
     problem
-        As the user has it, under the schedule that is asked for, if it is one.
+        As the user has it, under the schedule that is asked for.
     solver
         Searches every problem that this one is split into.
     time
@@ -49,12 +55,12 @@ class Search:
         The time itself, the cost of an iteration, or the front of time and price.
     budget, min_tokens_per_s
         See ``hetopt.results.spending.Spending``.
-    schedules
-        Whether the best of all schedules is asked for; with ``chunks`` to try.
+    chunks
+        To try, if any schedule may be the plan's.
     pipelines
         Most pipelines side by side.
     launcher
-        The launcher that has to run the plan.
+        The launcher that has to run the plan; None: the problem's; ``none``: any.
     own_table
         Whether the user gives a latency table.
     certified
@@ -69,8 +75,7 @@ class Search:
     measure: Measure = "time"
     budget: float | None = None
     min_tokens_per_s: float | None = None
-    schedules: bool = False
-    chunks: tuple[int, ...] = ()
+    chunks: tuple[int, ...] = USUAL_CHUNKS
     pipelines: int = 1
     launcher: str | None = None
     principles: Principles = PRUNED
@@ -84,6 +89,41 @@ class Search:
         """Whether nodes are chosen by their prices."""
         return self.measure != "time" or self.budget is not None
 
+    @property
+    def schedules(self) -> bool:
+        """Whether the best of all schedules is asked for."""
+        return self.problem.training.any_schedule
+
+    @property
+    def schedule_names(self) -> tuple[ScheduleName, ...]:
+        """Names of the schedules that the plan may have."""
+        if not self.schedules:
+            return (self.problem.training.schedule,)
+        return tuple(dict.fromkeys(each.schedule for each in self._variants()))
+
+    def _variants(self) -> tuple[ScheduleVariant, ...]:
+        if not self.schedules:
+            return ()
+        return schedule_variants(self.problem, self.chunks)
+
+    @property
+    def target(self) -> str | None:
+        """The launcher that plans are for, which may start any; None: none is named."""
+        name = self.launcher or self.problem.launcher
+        return None if name == NO_LAUNCHER else name
+
+    @property
+    def limiting(self) -> str | None:
+        """The launcher that has to run the plan; None: there is no such limit.
+
+        Raises
+        ------
+        InputError
+            There is no launcher of this name, or plans are not searched for it.
+        """
+        name = self.target
+        return None if name is None or runs_any(name) else name
+
     def ensure(self) -> None:
         """Raise InputError, in one line, for what cannot be searched."""
         for field, message in self._faults():
@@ -93,19 +133,20 @@ class Search:
         """Yield the field and the fault of what cannot be asked for."""
         solver_of(self.solver, "solver")
         ensure_can(self.solver, self.principles)
-        if self.time == "simulated":
+        schedule = self.problem.training.schedule
+        if self.time == "simulated" or (rule_of(schedule).free and not self.schedules):
             from hetopt.solvers.simulated.solver import ensure_can_simulate
 
             ensure_can_simulate(self.solver)
         if self.min_tokens_per_s is not None and self.measure == "time":
             yield (
                 "min_tokens_per_s",
-                "has no effect when time is minimised: use it with measure cost",
+                "has no effect when time is minimised: use it with objective cost",
             )
         if self.measure == "front" and self.top > 1:
             yield "top", "has no meaning for a front, which has all plans of interest"
         if self.schedules and self.solver == "uniap":
-            yield "schedule", f"is {BEST}, but solver uniap plans only gpipe: give that"
+            yield "schedule", f"is {ANY}, but solver uniap plans only gpipe: give that"
         if self._branches and self.one_problem:
             field = self.one_problem[0]
             yield (
@@ -118,10 +159,9 @@ class Search:
             yield "table", f"has no rows for {several}: leave it out"
         if self.spends:
             ensure_races(self.solver, self._asked)
-        if self.launcher is not None:
-            yield from self._launcher_faults(self.launcher)
+        if (name := self.limiting) is not None:
+            yield from self._launcher_faults(name)
         if not self.schedules:
-            schedule = self.problem.training.schedule
             ensure_plans(self.solver, schedule, closed=self.time == "closed")
         if self.problem.training.lengths is not None:
             yield from self._length_faults()
@@ -131,9 +171,9 @@ class Search:
     def _certificate_faults(self) -> Iterator[tuple[str, str]]:
         if self.measure == "front":
             yield "certified", "is of one result, but a front has many: leave it out"
-        if self.launcher is not None:
+        if self.limiting is not None:
             why = "does not say which plans a launcher can run: leave it out"
-            yield "certified", why
+            yield "certified", f"{why}, or {_LIFT}"
         rule = rule_of(self.problem.training.schedule)
         limited = self.schedules or rule.interleaved or rule.splits
         if limited and (self.time == "simulated" or self.principles.relaxed):
@@ -150,24 +190,26 @@ class Search:
         why = "applies only if all sequences have one length: leave it out"
         if self.own_table:
             yield "table", why
-        if self.launcher is not None:
-            yield "launcher", why
+        if self.limiting is not None:
+            yield "launcher", f"{why}, or {_LIFT}"
         for name in (*("certified",) * self.certified, *self.one_problem):
             yield name, why
 
     @property
     def _branches(self) -> bool:
         one = self.pipelines == 1 and not self.schedules and not self.spends
-        return not one or self.launcher is not None
+        return not one or self.limiting is not None
 
     @property
     def _asked(self) -> str:
         """The first thing that is asked for and leads to several problems."""
         if self.spends:
-            return "budget" if self.budget is not None else f"measure {self.measure}"
+            if self.budget is not None:
+                return "budget"
+            return "objective cost" if self.measure == "cost" else "a front"
         if self.schedules:
-            return f"schedule {BEST}"
-        return "pipelines" if self.pipelines > 1 else "launcher"
+            return f"schedule {ANY}"
+        return "pipelines" if self.pipelines > 1 else "a launcher"
 
     @property
     def _without_rows(self) -> str | None:
@@ -176,18 +218,17 @@ class Search:
             return "other schedules"
         if self.pipelines > 1:
             return "pipelines on some of the nodes"
-        return "the launcher's ways of resharding" if self.launcher else None
+        return "the launcher's ways of resharding" if self.limiting else None
 
     def _launcher_faults(self, name: str) -> Iterator[tuple[str, str]]:
         if not solver_of(self.solver).races:
             yield (
                 "solver",
                 f"is {self.solver}, which proves nothing about launchers' plans: "
-                "use dp",
+                f"use dp, or {_LIFT}",
             )
         if self.principles.relaxed:
-            yield "relax", "is not asked of launchers' plans: leave it out"
-        limits_of(name)
+            yield "relax", f"is not asked of launchers' plans: leave it out, or {_LIFT}"
         if self.pipelines > 1 and launcher(name).side_by_side is not None:
             yield (
                 "pipelines",
@@ -208,15 +249,14 @@ class Search:
         from hetopt.export.planning.runnable import launchable
 
         problem, runs_on = self.problem, None
-        variants = schedule_variants(problem, self.chunks) if self.schedules else ()
-        runs = variants
-        if self.launcher is not None:
-            limits, runs_on = limits_of(self.launcher), launchable(self.launcher)
+        runs = variants = self._variants()
+        if (name := self.limiting) is not None:
+            limits, runs_on = limits_of(name), launchable(name)
             if self.schedules:
                 problem = resharded(limits, problem)
-                runs = run_by(variants, self.launcher, limits.schedules)
+                runs = run_by(variants, name, limits.schedules)
             else:
-                problem = fitted(limits, problem, None)
+                problem = fitted(limits, problem)
         if self.schedules:
             problem = under_any(problem, runs)
         spending = None
@@ -235,4 +275,4 @@ class Search:
 
     def without_limits(self) -> Search:
         """Return the same search without the launcher."""
-        return replace(self, launcher=None, top=1)
+        return replace(self, launcher=NO_LAUNCHER, top=1)

@@ -15,11 +15,11 @@ from hetopt.planning.objective import PATIENCE_S, decided
 from hetopt.planning.solving import solve_for
 from hetopt.problem.problem import Problem
 from hetopt.problem.reading import read_problem
-from hetopt.problem.training.choices import SCHEDULE_CHOICES, present_name
+from hetopt.problem.training.choices import ANY, SCHEDULE_CHOICES, asked_name
 from hetopt.problem.training.principles import Principles
 from hetopt.results.launch import Launch
 from hetopt.results.money import cost_of
-from hetopt.results.per_schedule import BEST
+from hetopt.results.per_schedule import USUAL_CHUNKS
 from hetopt.solvers.compiling import compile_once
 from hetopt.solvers.kernels import kernels_for
 from hetopt.solvers.params import RaceParams
@@ -27,7 +27,8 @@ from hetopt.solvers.refusals import ensure_packs
 from hetopt.solvers.request import Request
 from hetopt.solvers.search.branchings.schedules import chunks_to_try
 from hetopt.solvers.search.loop import LEAST_S
-from hetopt.solvers.search.search import Over, TreeSearch
+from hetopt.solvers.search.over import Over
+from hetopt.solvers.search.search import TreeSearch
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -46,7 +47,7 @@ def plan(
     problem: Problem | str | os.PathLike[str] | Mapping[str, Any],
     *,
     table: CostTable | str | os.PathLike[str] | None = None,
-    schedule: ScheduleName | Literal["best"] | None = None,
+    schedule: ScheduleName | Literal["auto", "best"] | None = None,
     chunks: int | Iterable[int] | None = None,
     solver: str = "auto",
     objective: Literal["closed", "simulated", "cost"] | None = None,
@@ -76,10 +77,10 @@ def plan(
         Its latency table, or the path of a table file; built from the problem by
         default.
     schedule
-        Replaces the problem's schedule; ``best`` searches all named ones for the best.
-        None: the problem's own.
+        Replaces the problem's schedule; ``auto`` (once ``best``) searches all but
+        ``free-1f1b`` for the best. None: the problem's own.
     chunks
-        Chunks of every stage, if the schedule has several; with ``best`` the numbers to
+        Chunks of every stage, if the schedule has several; with ``auto`` the numbers to
         try, by default 2 and 4.
     solver
         Name of a solver; see ``hetopt catalog``.
@@ -99,7 +100,7 @@ def plan(
         to 4.
     launcher
         Only plans that this launcher runs as they are; the result's ``launch`` says
-        what that costs.
+        what that costs. None: the problem's launcher; ``none``: any.
     time_limit_s
         Seconds after which the search ends with the best plan so far, above 0. Reading
         the problem, building its table and compiling, once, come before.
@@ -149,12 +150,7 @@ def plan(
     if objective not in (None, "closed", "simulated", "cost"):
         msg = f"is {objective!r}, expected 'closed', 'simulated' or 'cost'"
         raise InputError(msg, field="objective")
-    tried = (chunks,) if isinstance(chunks, int) else chunks
-    if schedule != BEST:
-        if not (chunks is None or isinstance(chunks, int)):
-            msg = f"is {chunks!r}, expected one number, or the schedule {BEST}"
-            raise InputError(msg, field="chunks")
-        problem = _scheduled(problem, schedule, chunks)
+    problem, tried = _scheduled(problem, schedule, chunks)
     asked = Search(
         problem=problem,
         solver=solver,
@@ -162,8 +158,7 @@ def plan(
         measure="cost" if objective == "cost" else "time",
         budget=budget,
         min_tokens_per_s=min_tokens_per_s,
-        schedules=schedule == BEST,
-        chunks=chunks_to_try(tried, field="chunks") if schedule == BEST else (),
+        chunks=tried,
         pipelines=pipelines,
         launcher=launcher,
         principles=principles,
@@ -194,7 +189,7 @@ def plan(
         seed=seed,
     )
     result = search(request, solver=solver, objective=asked.time, over=over)
-    if launcher is not None:
+    if over.launcher is not None:
         result = with_cost_of_limits(result, asked, request)
     found, known = result.problem or whole, result.table or costs
     ensure_holds(found, known, result)
@@ -264,10 +259,10 @@ def with_cost_of_limits(result: Result, asked: Search, request: Request) -> Resu
     request
         The request that found it.
     """
-    assert asked.launcher is not None
+    assert asked.limiting is not None
     whole, over = asked.without_limits().over()
     left_s = LEAST_S if result.interrupted else None
-    params = replace(request.params, top=1)
+    params = replace(request.params, top=1, journal=None)
     without = search(
         replace(
             request,
@@ -277,13 +272,13 @@ def with_cost_of_limits(result: Result, asked: Search, request: Request) -> Resu
             deadline=request.deadline.within(left_s, least_s=LEAST_S),
         ),
         solver=asked.solver,
-        objective=asked.time,
+        objective="closed" if result.objective == "cost" else result.objective,
         over=over,
     )
     best = without.best
     schedule = whole.training.schedule if best is None else best.plan.schedule
     launch = Launch(
-        launcher=asked.launcher,
+        launcher=asked.limiting,
         schedule=schedule,
         closed_form_s=None if best is None else best.closed_form_s,
         iteration_time_s=None if best is None else best.iteration_time_s,
@@ -293,18 +288,27 @@ def with_cost_of_limits(result: Result, asked: Search, request: Request) -> Resu
 
 
 def _scheduled(
-    problem: Problem, schedule: ScheduleName | None, chunks: int | None
-) -> Problem:
-    """Return the problem with a schedule; None: its own."""
-    if schedule is None and chunks is None:
-        return problem
-    schedule = present_name(schedule)
-    if schedule is not None and schedule not in SCHEDULE_CHOICES:
-        known = ", ".join((BEST, *SCHEDULE_CHOICES))
+    problem: Problem,
+    schedule: ScheduleName | Literal["auto", "best"] | None,
+    chunks: int | Iterable[int] | None,
+) -> tuple[Problem, tuple[int, ...]]:
+    """Return the problem with a schedule, None: its own, and the chunks to try."""
+    schedule = asked_name(schedule)
+    if schedule not in (None, ANY, *SCHEDULE_CHOICES):
+        known = ", ".join((ANY, *SCHEDULE_CHOICES))
         msg = f"is {schedule!r}, expected one of {known}"
         raise InputError(msg, field="schedule")
+    if schedule == ANY or (schedule is None and problem.training.any_schedule):
+        tried = (chunks,) if isinstance(chunks, int) else chunks
+        return problem.under_any(), chunks_to_try(tried, field="chunks")
+    if not (chunks is None or isinstance(chunks, int)):
+        msg = f"is {chunks!r}, expected one number, or the schedule {ANY}"
+        raise InputError(msg, field="chunks")
+    if schedule is None and chunks is None:
+        return problem, USUAL_CHUNKS
     try:
-        return problem.under(schedule or problem.training.schedule, chunks)
+        found = problem.under(schedule or problem.training.schedule, chunks)
+        return found, USUAL_CHUNKS
     except InputError as error:
         if error.field != "training.chunks":
             raise

@@ -46,6 +46,8 @@ _LATER = {
     ("Cluster", "unequal"): None,
     ("Cluster", "offload"): None,
     ("Cluster", "host_memory_bytes_per_s"): HOST_MEMORY_BYTES_PER_S,
+    ("Problem", "launcher"): None,
+    ("Training", "any_schedule"): False,
     ("Training", "emulate"): None,
     ("Training", "lengths"): None,
     ("Training", "sequence_parallel"): True,

@@ -23,7 +23,7 @@ class ExampleText:
     recompute: str = (
         "auto                 # none, selective, full, or auto to let hetopt choose"
     )
-    schedule: str = "virtual-1f1b          # 1f1b, eager-1f1b, h-1f1b, gpipe, free-1f1b"
+    schedule: str = "virtual-1f1b          # auto (the best), 1f1b, h-1f1b, gpipe..."
     pin: str = """\
 # Decisions that are yours: a value or a list of values allowed; `forbid` rules out.
 # pin:

@@ -30,6 +30,8 @@ class Problem(Shown):
         Cluster name -> name or path of the latency source; ``auto`` by default.
     calibration
         Factors from the user's own runs that correct the latency table.
+    launcher
+        The launcher that plans are for, unless an option names another; None: any.
 
     Examples
     --------
@@ -58,6 +60,7 @@ class Problem(Shown):
     pins: Pins = field(default_factory=Pins)
     latency: Mapping[str, str] = field(default_factory=dict)
     calibration: Calibration = NO_CALIBRATION
+    launcher: str | None = None
 
     def __post_init__(self) -> None:
         if not self.clusters:
@@ -160,6 +163,10 @@ class Problem(Shown):
             pinned[cluster.name] = replace(own, stages=stages)
         clusters = {**self.pins.clusters, **pinned}
         return replace(self, pins=replace(self.pins, clusters=clusters))
+
+    def under_any(self) -> Problem:
+        """Return the problem with any schedule, the present one before equals."""
+        return replace(self, training=self.training.under_any())
 
     def of_length(self, tokens: int) -> Problem:
         """Return the problem with sequences of this length only."""

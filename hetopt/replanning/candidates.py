@@ -23,7 +23,7 @@ from hetopt.pricing.price import price
 from hetopt.pricing.several import price_several
 from hetopt.results.priced_plan import PricedPlan
 from hetopt.solvers.params import RaceParams
-from hetopt.solvers.search.search import Over
+from hetopt.solvers.search.over import Over
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -66,17 +66,22 @@ class Searched:
         Search request for the problem after the change.
     solver
         Name of the solver.
-    pipelines
-        Largest number of pipelines that a plan may have.
+    over
+        What it is searched over: pipelines, and the launcher.
     """
 
     request: Request
     solver: str
-    pipelines: int
+    over: Over
+
+    @property
+    def pipelines(self) -> int:
+        """Largest number of pipelines that a plan may have."""
+        return self.over.pipelines
 
     def found(self, request: Request, pipelines: int = 1) -> Result:
         """Return the solver's result for a request."""
-        over = Over(pipelines=pipelines)
+        over = replace(self.over, pipelines=pipelines)
         return search(request, solver=self.solver, objective="closed", over=over)
 
     def priced(self, pipelines: tuple[Pipeline, ...], old: Plan) -> PricedPlan | None:
@@ -90,6 +95,8 @@ class Searched:
         )
         try:
             check_plan(request.problem, request.table, plan, request.params.principles)
+            if not self._launches(plan):
+                return None
             several = len(pipelines) > 1
             known = (
                 price_several(request.problem, plan)
@@ -102,6 +109,25 @@ class Searched:
             plan=plan,
             closed_form_s=known.closed_form_s,
             iteration_time_s=known.iteration_time_s,
+        )
+
+    def _launches(self, plan: Plan) -> bool:
+        """Whether the launcher, if one is asked for, runs a plan as it is."""
+        launcher, request = self.over.launcher, self.request
+        if launcher is None:
+            return True
+        q, stages = plan.pipeline.microbatches, plan.pipeline.stages
+        if launcher.split(request.problem, request.table, plan):
+            return False
+        return any(
+            all(
+                stage.strategy
+                in part.clusters[table.cluster_names.index(stage.cluster)].strategies
+                for stage in stages
+            )
+            for table in launcher.permitted(request.problem, request.table)
+            for part in table.slices
+            if part.microbatches == q
         )
 
 

@@ -236,6 +236,7 @@ def _(problem: Problem) -> list[Part]:
                     f"{training.optimizer}, ZeRO {training.zero}, "
                     f"schedule {named_schedule(training)}",
                 ),
+                *([("launcher", problem.launcher)] if problem.launcher else []),
             )
         ),
         *offloads(problem.clusters),

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hetopt.base.words import counted
+from hetopt.problem.training.choices import ANY
+from hetopt.problem.training.training import Training
 from hetopt.report.rounding import percent, rounded
 from hetopt.results.settlement import OPTIMALITY_GAP
 from hetopt.results.spending import cost_of_time
@@ -15,7 +17,6 @@ if TYPE_CHECKING:
     from hetopt.cost.table.table import CostTable
     from hetopt.plans.plan import Pipeline, Plan
     from hetopt.problem.cluster.cluster import Cluster
-    from hetopt.problem.training.training import Training
     from hetopt.results.front import Front
     from hetopt.results.launch import Launch
     from hetopt.results.money import Cost
@@ -168,6 +169,8 @@ def share_line(number: int, pipeline: Pipeline) -> str:
 
 def named_schedule(of: Plan | CostTable | Training | ScheduleBound) -> str:
     """Return the schedule of a record, with its chunks per stage or its epsilon."""
+    if isinstance(of, Training) and of.any_schedule:
+        return ANY
     if of.warmup_epsilon is not None:
         return f"{of.schedule} (epsilon 1/{round(1 / of.warmup_epsilon)})"
     if of.chunks > 1:

@@ -62,7 +62,7 @@ class Front(Branched):
         Ascending by price, and so descending by time.
     open
         Number of choices of nodes that may still have a better plan.
-    over, claims
+    asked, over, claims
         See ``Result``.
     interrupted
         Whether the user stopped the search; not part of the file.
@@ -78,6 +78,7 @@ class Front(Branched):
     claims: Json
     relaxed: tuple[Relaxable, ...] = ()
     interrupted: bool = False
+    asked: Json | None = None
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Front:
@@ -86,6 +87,7 @@ class Front(Branched):
         return cls(
             points=tuple(map(FrontPoint.from_json, data["points"])),
             relaxed=tuple(data.get("relaxed", ())),
+            asked=data.get("asked"),
             over=tuple(data["over"]),
             claims=data["claims"],
             **{name: data[name] for name in same},
@@ -107,6 +109,7 @@ class Front(Branched):
             "search_time_s": self.search_time_s,
             "open": self.open,
             **({"relaxed": list(self.relaxed)} if self.relaxed else {}),
+            **({} if self.asked is None else {"asked": self.asked}),
             "over": list(self.over),
             "claims": self.claims,
             "points": [point.to_json() for point in self.points],

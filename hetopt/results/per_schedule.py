@@ -12,9 +12,6 @@ ScheduleStatus = Literal[
     "optimal", "feasible", "refuted", "infeasible", "unknown", "passed-over"
 ]
 
-#: Given as a schedule, it means the best of all named ones.
-BEST: Literal["best"] = "best"
-
 #: Default numbers of chunks per stage to try for schedules with several.
 USUAL_CHUNKS = (2, 4)
 

@@ -61,6 +61,9 @@ class Result(Branched, Shown):
         limit. Status, bound and gap are for plans that the launcher can run.
     cost
         Cost of the plan, if the problem has prices.
+    asked
+        The options of ``hetopt plan`` that were not the usual ones; None if it was not
+        asked on the command line.
     over, claims
         What was branched over, and what is claimed (``hetopt.results.claims``); then
         settlements are at most those of the reported plan's problem. None if nothing
@@ -109,6 +112,7 @@ class Result(Branched, Shown):
     choice: str | None = None
     launch: Launch | None = None
     cost: Cost | None = None
+    asked: Json | None = None
     over: tuple[Json, ...] = ()
     claims: Json | None = None
     lower_cost: float | None = None
@@ -189,6 +193,7 @@ class Result(Branched, Shown):
             **({"relaxed": list(self.relaxed)} if self.relaxed else {}),
             **({} if self.launch is None else {"launch": self.launch.to_json()}),
             **({} if self.cost is None else {"cost": self.cost.to_json()}),
+            **({} if self.asked is None else {"asked": self.asked}),
             **({"over": list(self.over)} if self.over else {}),
             **({} if self.claims is None else {"claims": self.claims}),
             **({} if self.lower_cost is None else {"lower_cost": self.lower_cost}),
@@ -223,6 +228,7 @@ class Result(Branched, Shown):
             choice=data.get("solver_choice"),
             launch=None if launch is None else Launch(**launch),
             cost=None if cost is None else Cost.from_json(cost),
+            asked=data.get("asked"),
             over=tuple(data.get("over", ())),
             claims=data.get("claims"),
             lower_cost=data.get("lower_cost"),

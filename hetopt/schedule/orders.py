@@ -378,6 +378,9 @@ def _repeated(
                 continue
             orders[stage].append((kind, number))
             ran.append((kind, stage, number))
+        if not ran and now > steady.stop:
+            msg = f"{stages} stages cannot go on at {now} of the block {block!r}"
+            raise ValueError(msg)
         done.update(ran)
         now += 1
     return tuple(map(tuple, orders))

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from hetopt.base.deadline import Deadline
 from hetopt.cost.build import build_table
 from hetopt.errors import InputError
+from hetopt.planning.asked import Search
 from hetopt.planning.plan import ensure_holds, search
 from hetopt.problem.digest import problem_digest
 from hetopt.solvers.params import RaceParams
@@ -26,8 +27,9 @@ from hetopt.whatif.apart import run_apart
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from hetopt.planning.asked import Time
     from hetopt.problem.problem import Problem
-    from hetopt.results.result import Objective, Result
+    from hetopt.results.result import Result
     from hetopt.whatif.variants import Variant
 
 #: Additional CPU seconds of the first search of a process, which loads code.
@@ -41,10 +43,20 @@ class Asked:
     """How every variant is searched: options as of ``hetopt plan``."""
 
     solver: str = "auto"
-    objective: Objective = "closed"
+    objective: Time = "closed"
+    launcher: str | None = None
     time_limit_s: float | None = None
     jobs: int | None = None
     seed: int = 0
+
+    def search(self, problem: Problem) -> Search:
+        """Return the search of a variant, with its schedule and its launcher."""
+        return Search(
+            problem=problem,
+            solver=self.solver,
+            time=self.objective,
+            launcher=self.launcher,
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -183,20 +195,23 @@ def solve(
     Raises
     ------
     InputError
-        The problem has no latency table, or the solver does not support it.
+        The problem has no latency table, or what is asked is not possible for it.
     CheckError
         The solver is wrong.
     """
-    table = build_table(problem)
+    own = asked.search(problem)
+    own.ensure()
+    whole, over = own.over()
+    table = build_table(whole)
     request = Request(
-        problem=problem,
+        problem=whole,
         table=table,
         params=RaceParams(jobs=jobs, beside=beside),
         deadline=Deadline.after(asked.time_limit_s),
         seed=asked.seed,
     )
-    result = search(request, solver=asked.solver, objective=asked.objective)
-    ensure_holds(problem, table, result)
+    result = search(request, solver=asked.solver, objective=asked.objective, over=over)
+    ensure_holds(result.problem or whole, result.table or table, result)
     return Answer(result=result)
 
 

@@ -17,7 +17,7 @@ from hetopt.problem.document.edits import (
     plain_value,
 )
 from hetopt.problem.reading import problem_of
-from hetopt.problem.training.choices import ADAPTIVE, INTERLEAVED
+from hetopt.problem.training.choices import ADAPTIVE, ANY, INTERLEAVED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -93,10 +93,10 @@ class Variants:
         settings = []
         if schedule is not None:
             settings.append(Setting(key="training.schedule", value=schedule))
-            if schedule != ADAPTIVE:
+            if schedule not in (ADAPTIVE, ANY):
                 settings.append(Setting(key="training.warmup_epsilon", value=None))
             # The file's number of chunks does not apply to another schedule.
-            chunks = chunks or (None if schedule == INTERLEAVED else 1)
+            chunks = chunks or (None if schedule in (INTERLEAVED, ANY) else 1)
         if chunks is not None:
             settings.append(Setting(key="training.chunks", value=chunks))
         if settings:

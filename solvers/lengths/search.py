@@ -21,18 +21,18 @@ from hetopt.plans.mix import Mix
 from hetopt.plans.plan import Pipeline, Share, Stage
 from hetopt.problem.division import everything
 from hetopt.problem.training.choices import RESHARDING
+from hetopt.solvers.dividing import divisions
 from hetopt.solvers.lengths.options import options_of
 from hetopt.solvers.lengths.prices import warmups_of
 from hetopt.solvers.progress import Progress
-from hetopt.solvers.search.branchings.dividing import divisions
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
 
     from hetopt.cost.divided import Part
     from hetopt.formulations.lengths.option import Option
+    from hetopt.solvers.dividing import Division
     from hetopt.solvers.request import Request
-    from hetopt.solvers.search.branchings.dividing import Division
 
     #: An option for each pipeline, and its micro-batches by length.
     Choice = list[tuple[Option, tuple[int, ...]]]

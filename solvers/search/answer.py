@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from hetopt.base.words import counted
 from hetopt.results.front import Front, FrontPoint
@@ -17,19 +17,40 @@ from hetopt.solvers.search.branchings.fleets import Fleets
 from hetopt.solvers.search.branchings.runnable import Runnable, merged
 
 if TYPE_CHECKING:
-    from hetopt.results.result import Status
+    from hetopt.results.result import Objective, Status
     from hetopt.results.settlement import Settlement
+    from hetopt.solvers.request import Request
     from hetopt.solvers.search.node import Found, Node
-    from hetopt.solvers.search.search import TreeSearch
+    from hetopt.solvers.search.over import Over
 
 
-def result_of(search: TreeSearch) -> Result:
+class Searched(Protocol):
+    """What an answer is made of: see ``hetopt.solvers.search.search.TreeSearch``."""
+
+    request: Request
+    over: Over
+    solver: str
+    objective: Objective
+    proves: bool
+    root: Node
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether the user stopped it."""
+        ...
+
+    def schedule_of_best(self) -> Node | None:
+        """Return the node of the best plan's schedule; without a plan, of the first."""
+        ...
+
+
+def result_of(search: Searched) -> Result:
     """Return the result for the best plans of a search."""
     root, request = search.root, search.request
     best = root.best[0] if root.best else None
-    costs = search.measure == "cost"
+    costs = search.over.measure == "cost"
     proves = search.proves
-    problem = search.problem if best is None else best.space.whole.problem
+    problem = search.request.problem if best is None else best.space.whole.problem
     table = request.table if best is None else best.space.whole.table
     bound, possible = root.bound, not math.isinf(root.bound)
     own = _result_of_best(search)
@@ -49,7 +70,7 @@ def result_of(search: TreeSearch) -> Result:
         relaxed=request.params.principles.relaxed,
         choice=None if own is None else own.choice,
         reason=_reason(search, possible=possible),
-        interrupted=search.loop.interrupted,
+        interrupted=search.interrupted,
         over=search.over.to_json(),
         claims=root.claim(),
         problem=problem,
@@ -60,8 +81,7 @@ def result_of(search: TreeSearch) -> Result:
     plans = [each.priced for each in root.best]
     found = with_plans(found, plans, table)
     one = plans[0]
-    if search.has_prices:
-        found = replace(found, cost=cost_of(problem, one.plan, one.iteration_time_s))
+    found = replace(found, cost=cost_of(problem, one.plan, one.iteration_time_s))
     if not costs:
         return found
     bound = min(bound, best.value)
@@ -70,7 +90,7 @@ def result_of(search: TreeSearch) -> Result:
     return replace(found, status=status, gap=gap, lower_cost=cost_of_time(1.0, bound))
 
 
-def front_of(search: TreeSearch) -> Front:
+def front_of(search: Searched) -> Front:
     """Return the plans that no other beats in both time and price."""
     root, request = search.root, search.request
     assert isinstance(root, Fleets)
@@ -87,20 +107,20 @@ def front_of(search: TreeSearch) -> Front:
         relaxed=request.params.principles.relaxed,
         over=search.over.to_json(),
         claims=root.claim() or {},
-        interrupted=search.loop.interrupted,
+        interrupted=search.interrupted,
     )
 
 
-def _point(found: Found, search: TreeSearch) -> FrontPoint:
+def _point(found: Found, search: Searched) -> FrontPoint:
     priced = found.priced
     return FrontPoint(
         best=priced,
-        cost=known_cost(search.problem, priced.plan, priced.iteration_time_s),
+        cost=known_cost(search.request.problem, priced.plan, priced.iteration_time_s),
         tokens_per_s=search.request.table.tokens / priced.iteration_time_s,
     )
 
 
-def _result_of_best(search: TreeSearch) -> Result | None:
+def _result_of_best(search: Searched) -> Result | None:
     """Return the result of the search that found the best plan, or of the last one."""
     last = None
     best = {id(each.priced) for each in search.root.best[:1]}
@@ -111,7 +131,7 @@ def _result_of_best(search: TreeSearch) -> Result | None:
     return last
 
 
-def _settlements(search: TreeSearch) -> tuple[Settlement, ...]:
+def _settlements(search: Searched) -> tuple[Settlement, ...]:
     """Return those of the reported plan's problem, if it has all nodes."""
     if search.over.spending is not None or search.over.pipelines > 1:
         return ()
@@ -124,7 +144,7 @@ def _settlements(search: TreeSearch) -> tuple[Settlement, ...]:
     return () if result is None else result.settlements
 
 
-def _reason(search: TreeSearch, *, possible: bool) -> str:
+def _reason(search: Searched, *, possible: bool) -> str:
     """Return why there is no plan."""
     over = search.over
     reasons = [each.result.reason for each in search.root.searched() if each.result]

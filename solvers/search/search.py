@@ -8,12 +8,13 @@ is left out; with nothing left the tree is one leaf.
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from hetopt.cost.table_file.file import table_digest
 from hetopt.results.result import Result
+from hetopt.schedule.orders import FOLDS
 from hetopt.solvers.lengths.outcome import solve_lengths
 from hetopt.solvers.progress import Progress
 from hetopt.solvers.race.merging import together
@@ -29,91 +30,19 @@ from hetopt.solvers.search.node import Leaf, Node, is_settled
 from hetopt.solvers.search.space import Space
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from hetopt.base.deadline import Deadline
-    from hetopt.cost.table.table import CostTable
     from hetopt.errors import InputError
     from hetopt.problem.problem import Problem
-    from hetopt.results.claims import Json
     from hetopt.results.front import Front
     from hetopt.results.result import Objective
-    from hetopt.results.spending import Spending
     from hetopt.solvers.request import Request, Solve
-    from hetopt.solvers.search.branchings.fleets import Measure
-    from hetopt.solvers.search.branchings.runnable import Split
     from hetopt.solvers.search.branchings.schedules import ScheduleVariant
+    from hetopt.solvers.search.over import Over
 
+#: Why schedules that repeat a building block are not compared in closed form.
+_TOO_SHORT = "its closed form is too short to compare: minimise the simulated time"
 #: Shortest searches for which workers are started.
 _WORKERS_S = 5.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Launchable:
-    """Which plans a launcher can run.
-
-    Attributes
-    ----------
-    name
-        The launcher.
-    permitted
-        Returns tables of a problem that together hold all plans that it can run.
-    split
-        See ``Runnable``.
-    passed_over
-        Returns why it does not run a schedule; None: it does.
-    """
-
-    name: str
-    permitted: Callable[[Problem, CostTable], Sequence[CostTable]]
-    split: Split
-    passed_over: Callable[[ScheduleVariant], str | None]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Over:
-    """What a search branches over; nothing by default.
-
-    Attributes
-    ----------
-    spending, measure
-        Limits by which nodes are chosen, and what is minimised; None: all nodes.
-    schedules
-        Schedules to choose from, in the order in which ties are broken.
-    pipelines
-        Most pipelines side by side.
-    lengths
-        Whether sequences have several lengths: then divisions are searched together.
-    launcher
-        The launcher that has to run the plan.
-    """
-
-    spending: Spending | None = None
-    measure: Measure = "time"
-    schedules: tuple[ScheduleVariant, ...] = ()
-    pipelines: int = 1
-    lengths: bool = False
-    launcher: Launchable | None = None
-
-    @property
-    def branches(self) -> bool:
-        """Whether there is more than one problem to search."""
-        one = self.spending is None and not self.schedules and self.pipelines == 1
-        return not one or self.launcher is not None
-
-    def to_json(self) -> tuple[Json, ...]:
-        """Return the branchings as plain JSON data (``hetopt.results.claims``)."""
-        found: list[Json] = []
-        if self.spending is not None:
-            fleets = {"measure": self.measure, **self.spending.to_json()}
-            found.append({"fleets": fleets})
-        if self.schedules:
-            found.append({"schedules": [asdict(each) for each in self.schedules]})
-        if self.pipelines > 1 or self.lengths:
-            found.append({"divisions": {"most": self.pipelines}})
-        if self.launcher is not None:
-            found.append({"launcher": self.launcher.name})
-        return tuple(found)
 
 
 class TreeSearch:
@@ -222,19 +151,14 @@ class TreeSearch:
         return math.nextafter(limit_s, math.inf)
 
     @property
-    def measure(self) -> Measure:
-        """What is minimised."""
-        return self.over.measure
+    def interrupted(self) -> bool:
+        """Whether the user stopped it."""
+        return self.loop.interrupted
 
     @property
     def problem(self) -> Problem:
         """The whole problem."""
         return self.request.problem
-
-    @property
-    def has_prices(self) -> bool:
-        """Whether a result states what its plan costs."""
-        return self.problem.training.lengths is None
 
     def schedule_of_best(self) -> Node | None:
         """Return the node of the best plan's schedule; without a plan, of the first."""
@@ -251,11 +175,12 @@ class TreeSearch:
     ) -> tuple[dict[ScheduleVariant, Space], dict[ScheduleVariant, str]]:
         """Return problems under each schedule, and why others are passed over."""
         launcher, passed = self.over.launcher, {}
-        if launcher is not None:
-            for each in self.over.schedules:
-                why = launcher.passed_over(each)
-                if why is not None:
-                    passed[each] = why
+        for each in self.over.schedules:
+            why = None if launcher is None else launcher.passed_over(each)
+            if why is None and FOLDS.get(each.schedule) and self.objective == "closed":
+                why = _TOO_SHORT
+            if why is not None:
+                passed[each] = why
         able = [each for each in self.over.schedules if each not in passed]
         known, others = spaces_of(self._space, able)
         return known, {**passed, **others}

@@ -28,7 +28,7 @@ from hetopt.problem.reading import read_problem_text
 from hetopt.problem.training.choices import RESHARDING, ScheduleName
 from hetopt.problem.training.principles import PRUNED
 from hetopt.report.schemas.result import RESULT
-from hetopt.solvers.search.branchings.dividing import divisions
+from hetopt.solvers.dividing import divisions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

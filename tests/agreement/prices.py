@@ -14,7 +14,7 @@ from hetopt.planning.plan import search
 from hetopt.results.spending import Spending
 from hetopt.solvers.params import RaceParams
 from hetopt.solvers.request import Request
-from hetopt.solvers.search.search import Over
+from hetopt.solvers.search.over import Over
 from tests.oracle import brute_force
 
 if TYPE_CHECKING:
@@ -63,10 +63,11 @@ def bought(problem: Problem, table: CostTable, seed: int) -> Iterator[str]:
     within = [time_s for price, time_s in known if price <= budget]
     costs = [price * time_s for price, time_s in known if time_s <= slowest]
     least = Spending(min_tokens_per_s=table.tokens / slowest)
-    for aim, over, values in (
+    cases: tuple[tuple[Objective, Over, list[float]], ...] = (
         ("closed", Over(spending=Spending(budget=budget)), within),
         ("cost", Over(spending=least, measure="cost"), costs),
-    ):
+    )
+    for aim, over, values in cases:
         request = Request(problem=problem, table=table, params=RaceParams(jobs=0))
         result = search(request, solver="dp", objective="closed", over=over)
         data = json.loads(json.dumps(result.to_json()))

@@ -231,7 +231,7 @@ def split(instance: Instance, schedule: ScheduleName) -> Instance:
     return replace(instance, problem=problem, table=with_weights(table))
 
 
-def make_folded(seed: int, **options: Any) -> Instance:
+def make_folded(seed: int, schedule: ScheduleName = "zb-v", **options: Any) -> Instance:
     """Draw an instance whose stages hold two chunks, the second on the way back.
 
     Parameters
@@ -242,8 +242,8 @@ def make_folded(seed: int, **options: Any) -> Instance:
     instance = make_instance(seed, schedule="1f1b", **options)
     if len(set(instance.table.cuts)) > 1:
         # What crosses a boundary up would not be what crosses it down.
-        return make_folded(seed + 100_000, **options)
-    return folded_back(instance, Random(seed))
+        return make_folded(seed + 100_000, schedule, **options)
+    return folded_back(instance, Random(seed), schedule)
 
 
 def folded_back(
@@ -314,7 +314,7 @@ def make_other(seed: int, kind: ScheduleName, **options: Any) -> Instance:
     if rule_of(kind).interleaved:
         return make_chunked(seed, 2 + seed % 3, **options)
     if rule_of(kind).folded:
-        return make_folded(seed, **options)
+        return make_folded(seed, kind, **options)
     if rule_of(kind).splits:
         return make_split(seed, kind, **options)
     return make_instance(seed, schedule=kind, **options)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -185,6 +186,27 @@ def table(
         "peak_flops": (1e12,) * len(of.clusters),
     }
     return CostTable(**{**fields, **changes})
+
+
+def without_waiting() -> tuple[Problem, CostTable]:
+    """Three stages of two layers, whose devices, all that there are, never wait."""
+    of = problem()
+    costs = table(of, (Strategy(dp=1, cp=1, tp=4),), transfer_ns=0)
+    slices = tuple(
+        replace(
+            part,
+            clusters=tuple(
+                replace(
+                    own,
+                    forward_ns=own.forward_ns * costs.body,
+                    backward_ns=own.backward_ns * costs.body,
+                )
+                for own in part.clusters
+            ),
+        )
+        for part in costs.slices
+    )
+    return of, replace(costs, slices=slices)
 
 
 def plan(

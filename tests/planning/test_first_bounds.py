@@ -22,7 +22,7 @@ SEARCHES: dict[str, dict[str, Any]] = {
     **{name: {"schedule": name, "objective": "closed"} for name in SCHEDULES},
     **{name: {"solver": name} for name in ("cp-sat", "milp", "mcts", "dfs", "metis")},
     "interleaved-1f1b": {"schedule": "interleaved-1f1b", "chunks": 2},
-    "best": {"schedule": "best"},
+    "auto": {"schedule": "auto"},
     "simulated": {"objective": "simulated"},
     FREE: {"schedule": FREE, "objective": "simulated"},
     "p4": {"relax": ["p4"]},

@@ -93,7 +93,7 @@ def test_whoever_names_a_solver_names_its_closed_form(
         {"schedule": "zb-h1"},
         {"schedule": "interleaved-1f1b", "chunks": 2},
         {"schedule": "1f1b-blocking"},
-        {"schedule": "best"},
+        {"schedule": "auto"},
         {"relax": ["p4"]},
         {"pipelines": 2},
     ],

@@ -16,6 +16,7 @@ import hetopt
 from hetopt.cli import main
 from hetopt.problem.problem import Problem
 from hetopt.problem.reading import read_problem_text
+from hetopt.problem.training.choices import ScheduleName
 from hetopt.results.result import Result
 from hetopt.solvers import registry
 from hetopt.solvers.loading import load
@@ -76,6 +77,17 @@ def test_the_simulated_objective_and_relaxed_principles(problem: Problem) -> Non
         hetopt.plan(problem, solver="cp-sat", relax=["p3"])
     with pytest.raises(hetopt.InputError, match="relax: there is no 'p5'"):
         hetopt.plan(problem, relax=["p5"])  # type: ignore[list-item]
+
+
+@pytest.mark.parametrize("schedule", ["zb-h1", "zb-v", "1f1b-blocking"])
+def test_device_time_bounds_simulated_times_that_are_not_searched(
+    schedule: ScheduleName, problem: Problem
+) -> None:
+    result = hetopt.plan(problem, schedule=schedule, objective="simulated", jobs=1)
+    assert (result.status, result.objective) == ("feasible", "simulated")
+    assert result.best is not None
+    assert result.lower_bound_s
+    assert result.lower_bound_s <= result.best.iteration_time_s
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from hetopt.check import check_plan
 from hetopt.cost.table.cluster import ClusterTable
 from hetopt.cost.table.slice import Layout, TableSlice
 from hetopt.cost.table.table import CostTable
@@ -12,8 +13,12 @@ from hetopt.errors import InputError
 from hetopt.plans.plan import Pipeline, Plan, Stage
 from hetopt.plans.strategy import Strategy
 from hetopt.pricing.price import pipeline_times, price
+from hetopt.problem.training.choices import SCHEDULES, ScheduleName
 from hetopt.schedule.closed_form import closed_form_ns
 from hetopt.schedule.run import simulate
+from hetopt.schedule.shares import SharedLinks
+from tests.oracle import brute_force
+from tests.oracle.instances import OTHERS, make_folded, make_instance, make_other
 
 ONE = Strategy(dp=1, cp=1, tp=1)
 TWO = Strategy(dp=1, cp=1, tp=2)
@@ -223,3 +228,60 @@ def test_refuses(plan: Plan, message: str) -> None:
     for function in (price, pipeline_times):
         with pytest.raises(InputError, match=message):
             function(plan, table())
+
+
+def with_shared_links(costs: CostTable) -> CostTable:
+    """The table with uplinks and links slower than any boundary or stage alone."""
+    count = len(costs.cluster_names)
+    slices = []
+    for part in costs.slices:
+        slowest = max(int(own.round_trip_ns.max(initial=1)) for own in part.clusters)
+        service = len(costs.units) * (slowest + int(part.occupancy_ns.max(initial=0)))
+        shared = SharedLinks(
+            uplink_ns=np.full(count, service), link_ns=np.full((count, count), service)
+        )
+        slices.append(replace(part, shared=shared))
+    return replace(costs, slices=tuple(slices))
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
+def test_prices_are_those_of_the_checker(schedule: ScheduleName) -> None:
+    seen = set()
+    for seed in range(12):
+        instance = (
+            make_other(seed, schedule)
+            if schedule in OTHERS
+            else make_instance(seed, schedule=schedule)
+        )
+        problem, costs = instance.problem, with_shared_links(instance.table)
+        shapes = brute_force.solve(problem, costs).shapes
+        for found in shapes[:: max(1, len(shapes) // 4)]:
+            plan = brute_force.to_plan(problem, costs, found)
+            own, theirs = price(plan, costs), check_plan(problem, costs, plan)
+            assert own.memory_bytes == theirs.memory_bytes
+            for name in ("closed_form_s", "iteration_time_s"):
+                expected = pytest.approx(getattr(theirs, name), rel=1e-12)
+                assert getattr(own, name) == expected
+            seen.add(found.shape[0])
+    assert len(seen) > 1
+
+
+@pytest.mark.parametrize("seed", [5, 6, 7, 10])
+def test_a_pass_of_folded_stages_keeps_half_of_their_pairs(seed: int) -> None:
+    instance = make_folded(seed)
+    problem, costs = instance.problem, instance.table
+    found = brute_force.solve(problem, costs).shapes[0]
+    plan = brute_force.to_plan(problem, costs, found)
+    rows = zip(plan.pipeline.stages, price(plan, costs).activation_bytes, strict=True)
+    assert costs.pairs is not None
+    for stage, one_pass in rows:
+        own = costs.at(plan.pipeline.microbatches).clusters[
+            costs.cluster_names.index(stage.cluster)
+        ]
+        bytes_ = own.activation_bytes[own.row(stage.strategy)]
+        kinds = costs.units[stage.first_unit : stage.end_unit]
+        pairs = [costs.pairs[kind - len(costs.kinds)] for kind in kinds]
+        body = [
+            pair for pair, kind in zip(pairs, kinds, strict=True) if costs.body[kind]
+        ]
+        assert one_pass == sum(int(bytes_[unit]) for pair in body for unit in pair) // 2

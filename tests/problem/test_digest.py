@@ -70,6 +70,8 @@ CHANGES = [
     ("seq_len: 1024", "seq_len: 1024, zero: 2"),
     ("seq_len: 1024", "seq_len: 1024, overlap_gradients: false"),
     ("seq_len: 1024", "seq_len: 1024, schedule: 1f1b"),
+    ("seq_len: 1024", "seq_len: 1024, schedule: auto"),
+    ("latency: {a: auto}", "latency: {a: auto}\nlauncher: megatron"),
     ("seq_len: 1024", "seq_len: 1024, reserve: 0.1"),
     ("[none, full]", "auto"),
     ("stages: [2, 3, 4]", "stages: [2, 3]"),

@@ -132,6 +132,22 @@ def test_exchange_and_one_after_the_other() -> None:
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES)
+def test_a_link_that_many_share_sets_the_pace(schedule: ScheduleName) -> None:
+    """Omega is then longer than a stage computes and transfers."""
+    times = pipeline(
+        [4, 4],
+        [6, 6],
+        [10],
+        microbatches=3,
+        warmups=(2, 1),
+        occupancy=[70],
+        schedule=schedule,
+    )
+    assert period_by_recursion(times) == 70
+    assert closed_form_of(times) == closed_form_ns(times)
+
+
+@pytest.mark.parametrize("schedule", SCHEDULES)
 def test_a_stage_alone_waits_for_nothing(schedule: ScheduleName) -> None:
     times = PipelineTimes(
         schedule=schedule,

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 KINDS = {"F": checked.FORWARD, "B": checked.BACKWARD, "W": checked.WEIGHT}
 THEIRS = {"v-half": checked.v_half, "v-min": checked.v_min}
 SHAPES = [(p, q) for p in range(1, 8) for q in (p + 1, 2 * p + 1, 4 * p)]
+#: Passes of V-half could run early just when the last F of the first stage is due.
+SHAPES.append((8, 12))
 
 
 def orders_of(schedule: ScheduleName, p: int, q: int) -> Orders:
@@ -57,6 +59,9 @@ def test_orders_are_whole_and_those_of_the_checker(
             (kind, n) for kind in KINDS for n in range(2 * q)
         )
         assert orders.ahead(stage) == counts[stage]
+        for chunk in (0, 1):
+            most_held = orders.most_held(stage, chunk, "W")
+            assert checked.most_until_weight(theirs, chunk) == most_held
         held, first = [0], [0]
         for kind, number in own:
             step = (kind == "F") - (kind == "W")

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from hetopt.problem.problem import Problem
     from hetopt.results.front import Front
     from hetopt.results.result import Objective, Result
-    from hetopt.solvers.search.search import Over
+    from hetopt.solvers.search.over import Over
 
 #: The end of a search that has no time.
 AT_ONCE_S = 1e-9

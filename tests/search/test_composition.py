@@ -28,12 +28,13 @@ from hetopt.planning.solving import solve_for
 from hetopt.problem.digest import problem_digest
 from hetopt.problem.reading import read_problem_text
 from hetopt.results.spending import Spending
+from hetopt.solvers.dividing import divisions
 from hetopt.solvers.params import RaceParams
 from hetopt.solvers.request import Request
-from hetopt.solvers.search.branchings.dividing import divisions
 from hetopt.solvers.search.branchings.fleets import Fleets
 from hetopt.solvers.search.branchings.schedules import ScheduleVariant
-from hetopt.solvers.search.search import Launchable, Over, TreeSearch
+from hetopt.solvers.search.over import Launchable, Over
+from hetopt.solvers.search.search import TreeSearch
 from tests.oracle.brute_force import every_plan
 from tests.search.asking import ensure_holds
 
@@ -326,17 +327,14 @@ def ensure_best(seed: int, asked: Asked) -> None:
     assert found[:most] == pytest.approx(expected[:most], rel=ROUNDING)
 
 
+MEASURES: tuple[Measure | None, ...] = (None, "time", "cost", "front")
+TIMES: tuple[Time, ...] = ("closed", "simulated")
 EVERY = [
-    Asked(*chosen)
-    for chosen in product(
-        (None, "time", "cost", "front"),
-        (False, True),
-        (1, 2),
-        (False, True),
-        ("closed", "simulated"),
-        (1, 3),
+    Asked(measure, schedules, pipelines, launcher, time, top)
+    for measure, schedules, pipelines, launcher, time, top in product(
+        MEASURES, (False, True), (1, 2), (False, True), TIMES, (1, 3)
     )
-    if not (chosen[0] == "front" and chosen[-1] > 1)
+    if not (measure == "front" and top > 1)
 ]
 #: Searches of one instance. The step has no factor in common with their number.
 SEARCHES, STEP = 7, 37

@@ -19,7 +19,7 @@ from hetopt.problem.reading import read_problem_text
 from hetopt.problem.training.principles import Principles
 from hetopt.solvers.refusals import ensure_packs
 from hetopt.solvers.search.branchings.possible import ensure_several
-from hetopt.solvers.search.search import Over
+from hetopt.solvers.search.over import Over
 from tests.oracle import brute_force
 from tests.search.asking import AT_ONCE_S, found, request_of
 

@@ -16,7 +16,7 @@ from hetopt.problem.reading import read_problem_text
 from hetopt.results.spending import Spending
 from hetopt.solvers.search.branchings.fleets import Fleets
 from hetopt.solvers.search.node import Leaf
-from hetopt.solvers.search.search import Over
+from hetopt.solvers.search.over import Over
 from hetopt.solvers.search.space import Space
 from tests.search.asking import AT_ONCE_S, found, front_of, request_of
 

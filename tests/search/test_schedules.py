@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -18,7 +17,8 @@ from hetopt.problem.digest import problem_digest
 from hetopt.problem.reading import read_problem_text
 from hetopt.problem.training.choices import FOLDED, INTERLEAVED, SCHEDULES
 from hetopt.problem.training.pins import Pins
-from hetopt.results.per_schedule import BEST, USUAL_CHUNKS
+from hetopt.results.per_schedule import USUAL_CHUNKS
+from hetopt.schedule.orders import FOLDS
 from hetopt.schedule.schedules import rule_of
 from hetopt.solvers.loading import load
 from hetopt.solvers.params import RaceParams
@@ -28,7 +28,8 @@ from hetopt.solvers.search.branchings.schedules import (
     run_by,
     schedule_variants,
 )
-from hetopt.solvers.search.search import Launchable, Over, TreeSearch
+from hetopt.solvers.search.over import Launchable, Over
+from hetopt.solvers.search.search import TreeSearch
 from tests.cli.conftest import SMALL
 from tests.oracle import brute_force
 from tests.oracle.instances import ONE_CHUNK, make_instance, with_weights
@@ -96,9 +97,14 @@ def best_of(
 
 
 def optima(request: Request) -> dict[Variant, float]:
-    """Return the least closed form of each variant that has a plan, by all plans."""
+    """Return the least closed form of each variant that has a plan, by all plans.
+
+    Without orders that repeat a building block, which are not compared by it.
+    """
     found: dict[Variant, float] = {}
     for variant in schedule_variants(request.problem, ()):
+        if FOLDS.get(variant.schedule):
+            continue
         try:
             problem = variant.of(request.problem)
             table = under(problem, request.table)
@@ -147,6 +153,7 @@ def test_it_is_the_best_of_all_plans(
             cannot = (
                 "training.schedule: the schedule folds the model in two",
                 "pin.units: ",
+                "its closed form is too short to compare",
             )
             assert each.reason.startswith(cannot)
             assert each.status == "passed-over"
@@ -189,23 +196,23 @@ def test_an_interrupted_search_ends_with_its_plan_and_gap(
 
 
 def test_what_was_open_is_searched_again_with_the_time_left(
-    drawn: Callable[[int], Request],
+    drawn: Callable[[int], Request], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first plan gets half of the time: it is the cutoff of all others."""
-    request = replace(drawn(3), deadline=Deadline.after(6.0))
+    # As if each search took all its time.
+    monkeypatch.setattr("hetopt.solvers.search.node._EARLY", 1.0)
+    request = replace(drawn(3), deadline=Deadline.after(3600.0))
     training = request.problem.training
     own: Variant = training.schedule, training.epsilon
     asked: list[tuple[Variant, float | None]] = []
 
     def solve(request: Request) -> Result:
-        result = DP(replace(request, deadline=Deadline()))
+        result = DP(request)
         training = request.problem.training
         asked.append(((training.schedule, training.epsilon), request.cutoff_s))
         if len(asked) > 1:
             return result
-        assert request.deadline.limit_s == pytest.approx(3, abs=0.5)
-        while not request.deadline.is_over():
-            time.sleep(0.01)
+        assert request.deadline.limit_s == pytest.approx(1800, rel=0.05)
         open_ = tuple(replace(x, how="unsettled") for x in result.settlements)
         return replace(
             result, status="feasible", lower_bound_s=0.0, gap=1.0, settlements=open_
@@ -234,7 +241,7 @@ def test_of_equals_the_plan_of_the_problems_own_schedule_is_reported() -> None:
     for name in ("gpipe", "1f1b"):
         training = replace(one.training, schedule=name)
         result = hetopt.plan(
-            replace(one, training=training), schedule=BEST, solver="dp", jobs=1
+            replace(one, training=training), schedule="auto", solver="dp", jobs=1
         )
         assert result.best is not None
         if len(result.best.plan.pipeline.stages) == 1:
@@ -268,11 +275,11 @@ def test_schedules_that_a_launcher_or_a_solver_lacks_do_not_count() -> None:
     with pytest.raises(InputError, match="not support blocking transfers"):
         best_of(request, solve, solver="uniform", launcher=tractor(runs[1:]))
     variants = schedule_variants(request.problem)
-    with pytest.raises(InputError, match="best, but tractor runs none of virtual-1f1b"):
+    with pytest.raises(InputError, match="auto, but tractor runs none of virtual-1f1b"):
         run_by(variants, "tractor", ())
-    asked = Search(problem=request.problem, schedules=True, launcher="hetu")
+    asked = Search(problem=request.problem.under_any(), launcher="hetu")
     named = {each.schedule for each in asked.over()[1].schedules}
-    assert named == {each.schedule for each in variants if each.chunks == 1}
+    assert named == {each.schedule for each in variants}
 
 
 def tractor(runs: tuple[ScheduleName, ...]) -> Launchable:
@@ -291,7 +298,7 @@ def tractor(runs: tuple[ScheduleName, ...]) -> Launchable:
 
 def test_plan_takes_a_schedule() -> None:
     problem = read_problem_text(SMALL)
-    best = hetopt.plan(problem, schedule=BEST, solver="dp", jobs=1)
+    best = hetopt.plan(problem, schedule="auto", solver="dp", jobs=1)
     alone = [
         hetopt.plan(each.of(problem), solver="dp", jobs=1).best
         for each in schedule_variants(problem, (2,))
@@ -304,17 +311,17 @@ def test_plan_takes_a_schedule() -> None:
 
 def test_plan_takes_chunks() -> None:
     problem = read_problem_text(SMALL)
-    best = hetopt.plan(problem, schedule=BEST, chunks=2, solver="dp", jobs=1)
+    best = hetopt.plan(problem, schedule="auto", chunks=2, solver="dp", jobs=1)
     several = [each.chunks for each in best.schedules if each.chunks > 1]
     assert several == [2]
     with pytest.raises(InputError, match="chunks: is 1 with schedule interl"):
         hetopt.plan(problem, schedule=INTERLEAVED, solver="dp", jobs=1)
-    with pytest.raises(InputError, match="expected one number, or the schedule best"):
+    with pytest.raises(InputError, match="expected one number, or the schedule auto"):
         hetopt.plan(problem, schedule=INTERLEAVED, chunks=(2, 4), solver="dp", jobs=1)
     with pytest.raises(InputError, match="chunks: is 1, which all other schedules"):
-        hetopt.plan(problem, schedule=BEST, chunks=1, solver="dp", jobs=1)
+        hetopt.plan(problem, schedule="auto", chunks=1, solver="dp", jobs=1)
     undivided = problem.under(INTERLEAVED, 3)
-    found = hetopt.plan(undivided, schedule=BEST, chunks=2, solver="dp", jobs=1)
+    found = hetopt.plan(undivided, schedule="auto", chunks=2, solver="dp", jobs=1)
     assert found.lower_bound_s == best.lower_bound_s
     assert found.schedules[0].status == "passed-over"
     pinned = replace(problem, pins=Pins(units=(3, 3)))
@@ -324,18 +331,24 @@ def test_plan_takes_chunks() -> None:
 
 @pytest.mark.slow
 def test_the_least_simulated_time_of_all() -> None:
+    """Where simulated times are not searched, there is a plan, and device time."""
     problem = read_problem_text(SMALL)
     least = partial(hetopt.plan, solver="dp", objective="simulated", jobs=1)
-    best = least(problem, schedule=BEST)
-    times = []
+    best = least(problem, schedule="auto")
+    times, proven = [], []
     for each in best.schedules:
         if each.status != "passed-over":
-            chosen = problem.under(each.schedule, each.chunks, each.warmup_epsilon)
-            alone = least(chosen)
-            assert alone.best is not None
-            times.append(alone.best.iteration_time_s)
-    assert best.status == "optimal"
+            alone = least(
+                problem.under(each.schedule, each.chunks, each.warmup_epsilon)
+            )
+            if alone.best is not None:
+                assert alone.lower_bound_s
+                times.append(alone.best.iteration_time_s)
+                proven.append(alone.status == "optimal")
     assert best.best is not None
     assert best.best.iteration_time_s == pytest.approx(min(times), rel=1e-6)
-    reasons = {each.schedule: each.reason for each in best.schedules}
-    assert "1f1b-blocking has blocking transfers" in str(reasons["1f1b-blocking"])
+    assert best.lower_bound_s
+    assert best.lower_bound_s <= best.best.iteration_time_s
+    assert any(proven)
+    assert not all(proven)
+    assert best.status == "feasible"

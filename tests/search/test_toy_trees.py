@@ -10,12 +10,13 @@ import numpy as np
 import pytest
 
 from hetopt.errors import InputError
-from hetopt.solvers.search.branchings.dividing import divisions
+from hetopt.solvers.dividing import divisions
 from hetopt.solvers.search.branchings.divisions import Together
 from hetopt.solvers.search.branchings.fleets import Fleets
 from hetopt.solvers.search.branchings.runnable import Runnable
 from hetopt.solvers.search.loop import Loop
-from hetopt.solvers.search.node import Leaf, OneOf
+from hetopt.solvers.search.node import Leaf
+from hetopt.solvers.search.one_of import OneOf
 from tests.search.toys import TOKENS, Space, Toy, permitted, use_toys
 
 if TYPE_CHECKING:
@@ -152,7 +153,7 @@ class Checker:
                 max(
                     bound
                     for other, bound in zip(fleets, low, strict=True)
-                    if all(a <= b for a, b in zip(own.nodes, other.nodes, strict=True))
+                    if (own.counts <= other.counts).all()
                 )
                 for own in fleets
             ]

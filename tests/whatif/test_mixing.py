@@ -56,7 +56,6 @@ def mixed(
     """Return the best plan of a problem beside each of its clusters."""
     table = build_table(problem)
     objective = asked.objective
-    assert objective != "uniap"
     best = hetopt.plan(problem, table=table, objective=objective, jobs=1).best
     assert best is not None
     told = [] if said is None else said

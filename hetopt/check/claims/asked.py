@@ -67,6 +67,8 @@ class Asked:
         Most pipelines of a plan.
     best_s
         Time of the reported plan if time is minimised, inf if there is none; else None.
+    simulated
+        Whether the simulated time is minimised.
     wrong
         What was found to be wrong so far.
 
@@ -88,6 +90,7 @@ class Asked:
         own = Variant(training.schedule, training.chunks, training.epsilon)
         self._under = {own: (problem, table)}
         self.best_s: float | None = None
+        self.simulated = data.get("objective") == "simulated"
         self.wrong: list[str] = []
         over: dict[str, object] = {}
         for place, item in items({"over": [], **data}, "over", ""):

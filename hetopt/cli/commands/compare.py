@@ -23,7 +23,8 @@ from hetopt.cli.output import complain, emit
 from hetopt.cli.paths import ensure_outputs
 from hetopt.cli.preparing import prepare
 from hetopt.errors import CheckError, InputError
-from hetopt.problem.training.choices import SCHEDULE_CHOICES, present_name
+from hetopt.planning.asked import Search
+from hetopt.problem.training.choices import SCHEDULE_CHOICES
 from hetopt.solvers.kernels import kernels_for
 from hetopt.solvers.refusals import ensure_plans
 from hetopt.solvers.registry import SOLVERS, relaxing_names, sampling_names, solver
@@ -91,7 +92,6 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
     )
     command.add_argument(
         "--schedule",
-        type=present_name,
         choices=SCHEDULE_CHOICES,
         metavar="NAME",
         help=f"instead of the problems': {', '.join(SCHEDULE_CHOICES)}",
@@ -103,6 +103,13 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         default="",
         help="p3, p4, p4-falling-tp, as `hetopt plan` has it; only "
         f"{relaxing_names()} can",
+    )
+    command.add_argument(
+        "--for",
+        dest="launcher",
+        choices=("none",),
+        metavar="none",
+        help="compare over all plans, where problems name launchers",
     )
     command.add_argument(
         "--out",
@@ -132,6 +139,8 @@ def run(options: argparse.Namespace) -> int:
         for name in options.problems
     ]
     _ensure_planned(options.problems, problems)
+    if options.launcher is None:
+        _ensure_any_launcher(options.problems, problems)
     folder = make_folder(options.out)
     ensure_outputs(
         [str(folder / f"{NAME}.{each}") for each in ENDINGS] + [str(folder / RUNS)],
@@ -188,6 +197,18 @@ def _ensure_planned(files: Sequence[str], problems: Sequence[Problem]) -> None:
         except InputError as error:
             raise InputError(error.message, file=name, field=error.field) from None
     _ensure_different([problem.name for problem in problems])
+
+
+def _ensure_any_launcher(files: Sequence[str], problems: Sequence[Problem]) -> None:
+    """Raise InputError if a problem names a launcher that has limits."""
+    for file, problem in zip(files, problems, strict=True):
+        try:
+            limiting = Search(problem=problem).limiting
+        except InputError as error:
+            raise InputError(error.message, file=file, field=error.field) from None
+        if limiting is not None:
+            msg = f"is {limiting}, but all plans are compared here: give --for none"
+            raise InputError(msg, file=file, field="launcher")
 
 
 def write_comparison(folder: Path, comparison: Comparison) -> None:

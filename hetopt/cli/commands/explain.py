@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from hetopt.cli.parsing import Parser
     from hetopt.cost.table.table import CostTable
+    from hetopt.planning.asked import Time
     from hetopt.plans.plan import Plan
     from hetopt.problem.problem import Problem
     from hetopt.report.drawing.sheet import Part
@@ -125,6 +126,7 @@ def _tell(
 # One statement for each thing that is asked.
 def _run_alone(options: argparse.Namespace) -> int:
     """Report what limits a plan, what more resources would save, and each cluster."""
+    from hetopt.planning.asked import NO_LAUNCHER
     from hetopt.pricing.price import price
     from hetopt.report.drawing.console import is_terminal
     from hetopt.report.whatif.mixing import UNLIMITED
@@ -144,7 +146,7 @@ def _run_alone(options: argparse.Namespace) -> int:
                     "leave it out"
                 )
             raise InputError(msg, field=flag)
-    objective: Objective = "closed"
+    objective: Time = "closed"
     result = None
     if options.plan is None:
         problem = load_problem(options.problem)
@@ -163,7 +165,11 @@ def _run_alone(options: argparse.Namespace) -> int:
         Variant(change=BASE, problem=problem),
         *(each.variant for each in asked),
     ]
-    how = Asked(time_limit_s=options.time_limit, jobs=workers(options.jobs))
+    how = Asked(
+        launcher=NO_LAUNCHER,
+        time_limit_s=options.time_limit,
+        jobs=workers(options.jobs),
+    )
     interruption.hold()
     told = complain if is_terminal(sys.stderr) else lambda line: None
     base, *answers = rows(variants, Solving(variants, how, told).answers())

@@ -11,7 +11,7 @@ from hetopt.cli.output import complain, emit
 from hetopt.cli.planned import add_planned, load_made
 from hetopt.cli.warned import note
 from hetopt.errors import CheckError
-from hetopt.export.registry import SHIPPED, launcher
+from hetopt.export.registry import SHIPPED, launcher_for
 
 if TYPE_CHECKING:
     import argparse
@@ -28,8 +28,8 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--to",
         metavar="LAUNCHER",
-        required=True,
-        help=f"one of {', '.join(SHIPPED)}, or one of your own",
+        help=f"one of {', '.join(SHIPPED)}, or one of your own (default: the "
+        "problem's launcher)",
     )
     command.add_argument(
         "--out", metavar="DIR", required=True, help="a new or empty folder"
@@ -53,8 +53,9 @@ def run(options: argparse.Namespace) -> int:
     """Check the plan, write the folder, and report its content."""
     from hetopt.export.bundle import bundle, ensure_free, ensure_runs, write_folder
     from hetopt.export.job import Job
+    from hetopt.problem.reading import read_problem
 
-    target = launcher(options.to)
+    target = launcher_for(options.to, read_problem(options.problem))
     ensure_free(options.out)
     problem, table, plans = load_made(
         options.problem, options.plan, options.table, several=True

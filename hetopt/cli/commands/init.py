@@ -59,4 +59,7 @@ def _text(launcher: str | None) -> str:
         return EXAMPLE
     from hetopt.export.planning.example import example_for
 
-    return example_for(launcher)
+    try:
+        return example_for(launcher)
+    except InputError as error:
+        raise InputError(error.message, field="--for") from None

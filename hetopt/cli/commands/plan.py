@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from hetopt.cli.again import asked_of, repeat
 from hetopt.cli.asking import named, search_of
 from hetopt.cli.exit_codes import NO_PLAN, STOPPED
 from hetopt.cli.inputs import load_table
@@ -33,7 +34,8 @@ if TYPE_CHECKING:
     from hetopt.problem.problem import Problem
     from hetopt.results.front import Front
     from hetopt.results.result import Objective, Result
-    from hetopt.solvers.search.search import Over, TreeSearch
+    from hetopt.solvers.search.over import Over
+    from hetopt.solvers.search.search import TreeSearch
 
 #: Exit code by status; a status with a plan is 0.
 EXIT_CODES = {"optimal": 0, "feasible": 0, "infeasible": 1, "unknown": 3}
@@ -48,6 +50,7 @@ def run(options: argparse.Namespace) -> int:
     """Search, check the result, and report it."""
     from hetopt.planning.plan import ensure_holds
 
+    repeat(options)
     ensure_outputs(
         (options.out, options.certificate, options.journal, options.svg),
         (options.table,),
@@ -60,15 +63,16 @@ def run(options: argparse.Namespace) -> int:
         table = load_table(problem, options.table)
         ensure_packs(problem, table, asked.principles)
     except InputError as error:
-        raise named(error) from None
+        raise named(error, options) from None
     if asked.measure == "front":
         return _run_front(problem, table, asked, over, options)
     result, tree = _search(problem, table, asked, over, options)
+    result = replace(result, asked=asked_of(options))
     problem, table = result.problem or problem, result.table or table
     ensure_holds(problem, table, result)
     if options.stability and result.best is not None:
         result = _moved(problem, table, result, asked, options)
-    return _conclude(problem, table, result, tree, options)
+    return _conclude(problem, table, result, tree, asked.target, options)
 
 
 def _run_front(
@@ -84,6 +88,7 @@ def _run_front(
     aim = _aim(problem, table, asked, over, options)
     with searching(problem, table, options, asked, over, aim) as request:
         front = search_front(request, solver=options.solver, objective=aim, over=over)
+    front = replace(front, asked=asked_of(options))
     ensure_front_holds(problem, table, front)
     _report_front(problem, front, options)
     if front.points:
@@ -116,13 +121,14 @@ def _conclude(
     table: CostTable,
     result: Result,
     tree: TreeSearch,
+    target: str | None,
     options: argparse.Namespace,
 ) -> int:
-    """Report the result; return the exit code."""
+    """Report the result, of plans for a launcher if any; return the exit code."""
     failures = list(_deliver(problem, table, result, tree, options))
     warn(problem, options.problem, table, result, own_table=options.table is not None)
-    if options.launcher is not None and result.best is not None:
-        note(problem, [result.best.plan], launcher(options.launcher))
+    if target is not None and result.best is not None:
+        note(problem, [result.best.plan], launcher(target))
     if result.best is None:
         from hetopt.report.summary import headline
 
@@ -203,7 +209,7 @@ def _search(
     with searching(problem, table, options, asked, over, aim) as request:
         tree = tree_of(request, options.solver, objective, over)
         result = found_by(tree)
-        if asked.launcher is not None:
+        if over.launcher is not None:
             result = with_cost_of_limits(result, asked, request)
     return result, tree
 
@@ -237,7 +243,7 @@ def _moved(
 ) -> Result:
     """Return the result with how far coefficients may change."""
     from hetopt.report.drawing.console import is_terminal
-    from hetopt.solvers.search.search import Over
+    from hetopt.solvers.search.over import Over
     from hetopt.whatif.stability import Stability
 
     if result.best is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from hetopt.base import interruption
@@ -14,6 +15,7 @@ from hetopt.cli.inputs import (
     add_count,
     add_file,
     add_jobs,
+    add_launcher,
     add_problem,
     add_solver,
     add_switch,
@@ -29,13 +31,14 @@ from hetopt.cli.planned import load_made, read_json
 from hetopt.cli.preparing import prepare
 from hetopt.errors import CheckError, InputError
 from hetopt.solvers.kernels import kernels_for
-from hetopt.solvers.refusals import ensure_can, ensure_plans, ensure_races
+from hetopt.solvers.refusals import ensure_races
 
 if TYPE_CHECKING:
+    from hetopt.planning.asked import Search
     from hetopt.problem.document.document import Document
     from hetopt.problem.problem import Problem
-    from hetopt.problem.training.principles import Principles
     from hetopt.replanning.replan import Change, Replanned
+    from hetopt.solvers.search.over import Over
 
 #: Largest value of ``--iterations``.
 MOST_ITERATIONS = 10**12
@@ -85,6 +88,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         "'20 GB/s': for slices that no remaining device holds, and to compare with a "
         "restart",
     )
+    add_launcher(command)
     add_solver(command)
     command.add_argument(
         "--relax",
@@ -147,14 +151,16 @@ class Asked(NamedTuple):
         Problem and document after the change; nodes in their old order.
     original
         The document before the change.
+    over
+        What the problem is searched over.
     """
 
     change: Change
     problem: Problem
     document: Document
     original: Document
-    principles: Principles
-    pipelines: int
+    search: Search
+    over: Over
 
 
 def run(options: argparse.Namespace) -> int:
@@ -183,18 +189,15 @@ def run(options: argparse.Namespace) -> int:
 
 def _asked(options: argparse.Namespace) -> Asked:
     from hetopt.check.plan.reading import read_principles
+    from hetopt.planning.asked import Search
     from hetopt.problem.document.document import load_document
     from hetopt.problem.named import problem_path
     from hetopt.problem.reading import problem_of
     from hetopt.replanning.nodes import changed
     from hetopt.replanning.problems import with_nodes
     from hetopt.replanning.replan import Change
-    from hetopt.solvers.search.branchings.possible import ensure_several
 
     data = read_json(options.plan)
-    if "launch" in data:
-        msg = "was searched for a launcher: plan again without --for, and replan that"
-        raise InputError(msg, file=options.plan, field="launch")
     problem, _, (plan, *_) = load_made(
         options.problem, options.plan, None, several=True
     )
@@ -211,14 +214,19 @@ def _asked(options: argparse.Namespace) -> Asked:
     else:
         principles = principles_of(options.relax)
     ensure_races(options.solver, "--solver")
-    ensure_can(options.solver, principles)
-    ensure_plans(options.solver, plan.schedule)
-    pipelines = options.pipelines or len(plan.pipelines)
-    if pipelines > 1:
-        try:
-            ensure_several(left, options.solver, pipelines, principles)
-        except InputError as error:
-            raise named(error) from None
+    search = Search(
+        problem=left,
+        solver=options.solver,
+        time="closed",
+        pipelines=options.pipelines or len(plan.pipelines),
+        launcher=options.launcher or data.get("launch", {}).get("launcher"),
+        principles=principles,
+    )
+    try:
+        search.ensure()
+        left, over = search.over()
+    except InputError as error:
+        raise named(error, options) from None
     change = Change(
         problem=problem,
         plan=plan,
@@ -228,13 +236,14 @@ def _asked(options: argparse.Namespace) -> Asked:
         restart_s=options.restart,
         checkpoint_bytes_per_s=options.checkpoint_bandwidth,
     )
-    return Asked(change, left, after_it, document, principles, pipelines)
+    return Asked(change, left, after_it, document, search, over)
 
 
 def _searched(asked: Asked, options: argparse.Namespace) -> Replanned:
     """Search under a progress bar; from here on a signal ends the search."""
     from hetopt.base.deadline import Deadline
     from hetopt.cost.build import build_table
+    from hetopt.planning.plan import with_cost_of_limits
     from hetopt.replanning.candidates import Searched
     from hetopt.replanning.replan import Replanning
     from hetopt.report.drawing.console import is_terminal
@@ -254,15 +263,17 @@ def _searched(asked: Asked, options: argparse.Namespace) -> Replanned:
             params=RaceParams(
                 jobs=workers(options.jobs),
                 on_progress=bar.update,
-                principles=asked.principles,
+                principles=asked.search.principles,
             ),
             deadline=Deadline.after(options.time_limit),
             seed=options.seed,
         )
-        searched = Searched(
-            request=request, solver=options.solver, pipelines=asked.pipelines
-        )
-        return Replanning(asked.change, searched, told).run()
+        searched = Searched(request=request, solver=options.solver, over=asked.over)
+        found = Replanning(asked.change, searched, told).run()
+        if asked.over.launcher is None:
+            return found
+        result = with_cost_of_limits(found.result, asked.search, request)
+        return replace(found, result=result)
 
 
 def _ensure_moves_hold(asked: Asked, found: Replanned) -> None:

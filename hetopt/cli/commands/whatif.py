@@ -7,16 +7,18 @@ import sys
 from typing import TYPE_CHECKING
 
 from hetopt.base import interruption
-from hetopt.cli.asking import named
+from hetopt.cli.asking import ensure
 from hetopt.cli.inputs import (
     add_count,
     add_file,
+    add_launcher,
     add_problem,
     add_schedule,
     add_solver,
     add_switch,
     add_time_limit,
     load_problem,
+    only_one,
     schedule_of,
     workers,
 )
@@ -75,7 +77,8 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         help="which iteration time to minimise: in closed form (default), or as "
         "simulated",
     )
-    add_schedule(command)
+    add_schedule(command, several=True)
+    add_launcher(command)
     add_time_limit(
         command,
         "end the search of each variant after this many seconds, with the best "
@@ -96,7 +99,6 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Make the variants, solve them, and report the results."""
-    from hetopt.planning.asked import Search
     from hetopt.problem.named import problem_path
     from hetopt.report.drawing.console import is_terminal
     from hetopt.report.whatif.table import rows
@@ -107,41 +109,32 @@ def run(options: argparse.Namespace) -> int:
         msg = "no change is asked for: give --drop-each, --add, --set or --sweep"
         raise InputError(msg)
     ensure_outputs((options.svg, options.csv, options.out), problems=(options.problem,))
-    schedule, chunks = schedule_of(options), options.chunks
+    schedule = schedule_of(options)
     # With --schedule and --chunks first, so that errors name the options, not the file.
-    load_problem(options.problem, schedule, chunks)
-    made = Variants(problem_path(options.problem), schedule, chunks)
+    load_problem(options.problem, schedule, options.chunks, any_schedule=True)
+    made = Variants(problem_path(options.problem), schedule, only_one(options.chunks))
     variants = made.all(
         drop_each=options.drop_each,
         added=options.add,
         settings=options.set,
         sweeps=options.sweep,
     )
-    for each in variants:
-        if each.problem is not None:
-            search = Search(
-                problem=each.problem, solver=options.solver, time=options.objective
-            )
-            try:
-                search.ensure()
-            except InputError as error:
-                raise named(error) from None
     asked = Asked(
         solver=options.solver,
         objective=options.objective,
+        launcher=options.launcher,
         time_limit_s=options.time_limit,
         jobs=workers(options.jobs),
         seed=options.seed,
     )
+    searches = [asked.search(own) for each in variants if (own := each.problem)]
+    for search in searches:
+        ensure(search, options)
     told = complain if is_terminal(sys.stderr) else lambda line: None
     kernels = kernels_for(
         options.solver,
         objective=options.objective,
-        schedules=[
-            each.problem.training.schedule
-            for each in variants
-            if each.problem is not None
-        ],
+        schedules={name for search in searches for name in search.schedule_names},
         limited=options.time_limit is not None,
     )
     prepare(kernels, options.jobs)

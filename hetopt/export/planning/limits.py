@@ -22,29 +22,19 @@ if TYPE_CHECKING:
     from hetopt.plans.plan import Plan
     from hetopt.plans.strategy import Strategy
     from hetopt.problem.problem import Problem
-    from hetopt.problem.training.choices import ScheduleName
 
 #: Orders of clusters are listed one by one up to this many clusters.
 _MOST_ORDERED = 5
 
 
-def fitted(limits: Limits, problem: Problem, asked: ScheduleName | None) -> Problem:
+def fitted(limits: Limits, problem: Problem) -> Problem:
     """Return a problem with a schedule and with resharding that the launcher has.
-
-    Parameters
-    ----------
-    asked
-        The schedule that the user asks for, if any.
 
     Raises
     ------
     InputError
-        The launcher does not have the schedule, or cannot run any plan of this
-        problem.
+        The launcher cannot run any plan of this problem.
     """
-    if asked is not None and asked not in limits.schedules:
-        msg = f"the launcher runs {', '.join(limits.schedules)}, not {asked}"
-        raise InputError(msg, field="--schedule")
     problem = resharded(limits, problem)
     if problem.training.schedule in limits.schedules:
         return problem
@@ -79,7 +69,7 @@ def _ensure_runs(limits: Limits, problem: Problem) -> None:
         msg = "the launcher trains decoder-only models with causal attention"
         raise InputError(msg, field="model")
     for loss in part_losses(problem.model, limits.parts):
-        raise InputError(f"the launcher cannot do: {loss.what}", field="--for")
+        raise InputError(f"the launcher cannot do: {loss.what}", field="launcher")
     losses = (
         *(limits.losses(problem) if limits.losses else ()),
         *offload_losses(problem.clusters, offloads=limits.offload),
@@ -87,8 +77,8 @@ def _ensure_runs(limits: Limits, problem: Problem) -> None:
     if losses:
         msg = f"the launcher cannot do: {'; '.join(loss.what for loss in losses)}"
         if all(loss.instead for loss in losses):
-            msg += " (a plan made without --for is exported with --allow-lossy)"
-        raise InputError(msg, field="--for")
+            msg += " (a plan made with --for none is exported with --allow-lossy)"
+        raise InputError(msg, field="launcher")
 
 
 def permits(limits: Limits, strategy: Strategy, problem: Problem) -> bool:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from hetopt.export.planning.limits import branches, permitted
 from hetopt.export.registry import limits_of
-from hetopt.solvers.search.search import Launchable
+from hetopt.solvers.search.over import Launchable
 
 if TYPE_CHECKING:
     from hetopt.solvers.search.branchings.schedules import ScheduleVariant

@@ -335,5 +335,5 @@ LAUNCHER = Launcher(
     # PyTorch 2.13, schedules.py: _check_torch_compile_compatibility.
     no_split="PyTorch splits no backward pass through compiled functions, and "
     "TorchTitan compiles its FlexAttention",
-    limits="its pipelines are those of torch.distributed.pipelining: use --for torch",
+    limits="its pipelines are those of torch.distributed.pipelining: use torch",
 )

@@ -186,7 +186,7 @@ def _check_units(pins: Pins, model: Model, training: Training) -> None:
     units = pins.units
     if units is None:
         return
-    fault = units_fault(units, model, training)
+    fault = None if training.any_schedule else units_fault(units, model, training)
     if fault is not None:
         raise FieldError(*fault)
     if not pins.stages.permits(len(units)):

@@ -25,9 +25,9 @@ from hetopt.problem.cluster.accelerator import Accelerator, Link
 from hetopt.problem.cluster.cluster import HOST_MEMORY_BYTES_PER_S, Cluster, DeviceGroup
 from hetopt.problem.problem import Problem
 from hetopt.problem.schema.fields import AUTO, read_tokens
-from hetopt.problem.training.choices import RECOMPUTE
+from hetopt.problem.training.choices import ANY, RECOMPUTE
 from hetopt.problem.training.dispatch import EVEN, Dispatch
-from hetopt.problem.training.training import Training
+from hetopt.problem.training.training import DEFAULT_SCHEDULE, Training
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -100,6 +100,7 @@ def build_problem(
         pins=pins,
         latency=latency,
         calibration=calibration,
+        launcher=spec.launcher,
     )
 
 
@@ -322,7 +323,8 @@ def _build_training(
             name: tuple(item for item in RECOMPUTE if item in policies)
             for name, policies in chosen.items()
         },
-        schedule=spec.schedule,
+        schedule=DEFAULT_SCHEDULE if spec.schedule == ANY else spec.schedule,
+        any_schedule=spec.schedule == ANY,
         chunks=spec.chunks,
         warmup_epsilon=spec.warmup_epsilon,
         sequence_parallel=spec.sequence_parallel,

@@ -5,7 +5,7 @@ The descriptions become part of the JSON Schema, so editors show them.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import (
     BeforeValidator,
@@ -56,13 +56,14 @@ from hetopt.problem.schema.model import ModelSpec
 from hetopt.problem.schema.nodes import Nodes
 from hetopt.problem.schema.pins import PinSpec
 from hetopt.problem.training.choices import (
+    ANY,
     RECOMPUTE,
     SCHEDULE_CHOICES,
     ScheduleName,
-    present_name,
 )
 from hetopt.problem.training.training import (
     DEFAULT_RESERVE,
+    DEFAULT_SCHEDULE,
     chunks_fault,
     epsilon_fault,
 )
@@ -85,10 +86,8 @@ SECTIONS = (
 LATENCY_SOURCES = (AUTO, "operators", "roofline")
 
 Schedule = Annotated[
-    ScheduleName,
-    # The last one is called first.
-    BeforeValidator(choice(SCHEDULE_CHOICES)),
-    BeforeValidator(present_name),
+    ScheduleName | Literal["auto"],
+    BeforeValidator(choice((*SCHEDULE_CHOICES, ANY))),
 ]
 
 
@@ -230,11 +229,16 @@ class TrainingSpec(Strict):
         "may choose from, auto for all three, or any of these per cluster name.",
         validate_default=True,
     )
-    schedule: Schedule = "virtual-1f1b"
+    schedule: Schedule = Field(
+        DEFAULT_SCHEDULE,
+        description="auto: the best of all of these but free-1f1b, whose warm-up "
+        "counts are decisions.",
+    )
     chunks: Count = Field(
         1,
         description="Parts of the model that every stage holds, virtual stages a "
-        "device: 2 or more with interleaved-1f1b, 1 with any other schedule.",
+        "device: 2 or more with interleaved-1f1b, 1 with any other schedule; with "
+        "auto, a number to try before 2 and 4.",
     )
     warmup_epsilon: Annotated[
         float | None,
@@ -244,7 +248,7 @@ class TrainingSpec(Strict):
         None,
         description="Of h-1f1b: a boundary whose transfer takes at most this share of "
         "the longest stage or transfer adds one warm-up, a slower one two or three "
-        "(HAPT, Eq. 2). Default: 0.05; with --schedule best also 0.1 and 0.01.",
+        "(HAPT, Eq. 2). Default: 0.05; with schedule auto also 0.1 and 0.01.",
     )
     sequence_parallel: Flag = Field(
         True,
@@ -275,6 +279,8 @@ class TrainingSpec(Strict):
 
     @model_validator(mode="after")
     def _goes_with_schedule(self) -> TrainingSpec:
+        if self.schedule == ANY:
+            return self
         if (fault := chunks_fault(self.schedule, self.chunks)) is not None:
             raise field_error(fault, "chunks")
         if (fault := epsilon_fault(self.schedule, self.warmup_epsilon)) is not None:
@@ -333,6 +339,10 @@ class ProblemSpec(Strict):
     )
     calibration: CalibrationSpec | None = optional(
         "Corrections of the latency table: `hetopt calibrate`."
+    )
+    launcher: OptionalName = optional(
+        "The launcher that plans are for, one of `hetopt catalog`: plans that it does "
+        "not run as they are, are left out. Default: any."
     )
 
     @field_validator("clusters", mode="before")

@@ -25,6 +25,8 @@ ScheduleName = Literal[
     "gpipe",
     "free-1f1b",
 ]
+#: What may be asked for in place of a schedule.
+AskedSchedule = ScheduleName | Literal["auto"]
 Resharding = Literal["p2p", "leader", "inner-dp", "send-recv-all-gather"]
 
 RECOMPUTE: tuple[Recompute, ...] = get_args(Recompute)
@@ -33,8 +35,11 @@ RECOMPUTE: tuple[Recompute, ...] = get_args(Recompute)
 SCHEDULE_CHOICES: tuple[ScheduleName, ...] = get_args(ScheduleName)
 #: Schedules that prescribe the warm-up counts.
 SCHEDULES: tuple[ScheduleName, ...] = SCHEDULE_CHOICES[:-1]
-#: The only schedule whose plans choose their warm-up counts, and its name in problems,
-#: plans and tables of earlier versions, which are still read.
+#: In place of a schedule: the best of ``SCHEDULES``; and its old name in options.
+ANY: Literal["auto"] = "auto"
+ANY_BEFORE = "best"
+#: The only schedule whose plans choose their warm-up counts, and its name in plans,
+#: tables, journals and certificates of earlier versions, which are still read.
 FREE: ScheduleName = SCHEDULE_CHOICES[-1]
 FREE_BEFORE = "auto"
 #: The only schedule whose stages hold several chunks of the model.
@@ -46,21 +51,32 @@ FOLDED: tuple[ScheduleName, ...] = ("zb-v", "v-half", "v-min")
 RESHARDING: tuple[Resharding, ...] = get_args(Resharding)
 
 
+def asked_name(schedule: Any) -> Any:
+    """Return what an option asks for, by its present name."""
+    return ANY if schedule == ANY_BEFORE else schedule
+
+
 def present_name(schedule: Any) -> Any:
-    """Return a schedule's present name for a name of earlier versions, or any other."""
+    """Return a schedule's present name for one in a plan or table, or any other."""
     return FREE if schedule == FREE_BEFORE else schedule
 
 
 def with_present_names(data: Any) -> Any:
-    """Return JSON data in which schedules of earlier versions have present names."""
+    """Return JSON data in which schedules of earlier versions have present names.
+
+    What was asked for (``asked``) is newer than these names, and stays.
+    """
     if isinstance(data, list):
         return [with_present_names(item) for item in data]
     if not isinstance(data, dict):
         return data
-    return {
-        key: present_name(value) if key == "schedule" else with_present_names(value)
-        for key, value in data.items()
-    }
+    found = {}
+    for key, value in data.items():
+        if key == "schedule":
+            found[key] = present_name(value)
+        else:
+            found[key] = value if key == "asked" else with_present_names(value)
+    return found
 
 
 def first_name(schedule: str) -> str:

@@ -25,6 +25,7 @@ from hetopt.problem.training.lengths import Lengths, lengths_fault, sequences_of
 
 #: Share of device memory kept free besides the overhead (MODEL.md section 5).
 DEFAULT_RESERVE = 0.0
+DEFAULT_SCHEDULE: ScheduleName = "virtual-1f1b"
 #: HAPT's epsilon (Eq. 2), first the default: MODEL.md section 4 argues for it. A search
 #: for the best schedule tries all of them.
 EPSILONS = (0.05, 0.1, 0.01)
@@ -115,6 +116,10 @@ class Training:
         only after it.
     recompute
         Cluster name -> policies that the plan may choose from.
+    any_schedule
+        Whether the plan may have any schedule that prescribes its warm-ups. Then
+        ``schedule`` only comes first among equals, and ``chunks``, if above 1, and
+        ``warmup_epsilon`` are for the schedules that have them.
     chunks
         Parts of the model that every stage holds (v): virtual stages per device. 2 or
         more with ``interleaved-1f1b``, 1 with any other schedule.
@@ -143,7 +148,8 @@ class Training:
     zero: int = 1
     overlap_gradients: bool = True
     recompute: Mapping[str, tuple[Recompute, ...]] = field(default_factory=dict)
-    schedule: ScheduleName = "virtual-1f1b"
+    schedule: ScheduleName = DEFAULT_SCHEDULE
+    any_schedule: bool = False
     chunks: int = 1
     warmup_epsilon: float | None = None
     sequence_parallel: bool = True
@@ -163,11 +169,14 @@ class Training:
             if fault is not None:
                 msg = f"lengths {fault}"
                 raise ValueError(msg)
-        fault = chunks_fault(self.schedule, self.chunks)
+        fault = None
+        if not self.any_schedule:
+            fault = chunks_fault(self.schedule, self.chunks)
         if fault is not None:
             msg = f"chunks {fault}"
             raise ValueError(msg)
-        fault = epsilon_fault(self.schedule, self.warmup_epsilon)
+        adaptive = ADAPTIVE if self.any_schedule else self.schedule
+        fault = epsilon_fault(adaptive, self.warmup_epsilon)
         if fault is not None:
             msg = f"warmup_epsilon {fault}"
             raise ValueError(msg)
@@ -206,7 +215,7 @@ class Training:
         chunks: int | None = None,
         epsilon: float | None = None,
     ) -> Training:
-        """Return the settings with another schedule.
+        """Return the settings with this schedule alone.
 
         Parameters
         ----------
@@ -228,4 +237,14 @@ class Training:
             raise InputError(fault, field="training.chunks")
         if schedule == ADAPTIVE:
             epsilon = epsilon or self.warmup_epsilon
-        return replace(self, schedule=schedule, chunks=chunks, warmup_epsilon=epsilon)
+        return replace(
+            self,
+            schedule=schedule,
+            any_schedule=False,
+            chunks=chunks,
+            warmup_epsilon=epsilon,
+        )
+
+    def under_any(self) -> Training:
+        """Return the settings with any schedule, the present one before equals."""
+        return replace(self, any_schedule=True)

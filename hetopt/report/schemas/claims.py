@@ -27,6 +27,11 @@ _VARIANT: Schema = record(
     }
 )
 
+ASKED: Schema = described(
+    {"type": "object"},
+    "The options of `hetopt plan` that were not the usual ones; `hetopt plan --again` "
+    "asks the same.",
+)
 OVER: Schema = described(
     row(
         record(

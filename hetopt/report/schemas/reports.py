@@ -8,7 +8,7 @@ from hetopt.problem.training.choices import SCHEDULE_CHOICES
 from hetopt.problem.training.principles import RELAXABLE
 from hetopt.report.comparison.comparison import COMPARISON_SCHEMA, WITHIN
 from hetopt.report.explanation import EXPLANATION_SCHEMA
-from hetopt.report.schemas.claims import CLAIMS, DEFS, OVER
+from hetopt.report.schemas.claims import ASKED, CLAIMS, DEFS, OVER
 from hetopt.report.schemas.money import COST
 from hetopt.report.schemas.plan import PLAN_RECORD, REPORTED, TIMES
 from hetopt.report.schemas.words import (
@@ -293,7 +293,7 @@ FRONT: Schema = document(
             "Ascending by price per hour.",
         ),
     },
-    {"relaxed": row(one_of(RELAXABLE))},
+    {"relaxed": row(one_of(RELAXABLE)), "asked": ASKED},
     defs=DEFS,
 )
 

@@ -7,7 +7,7 @@ from typing import get_args
 from hetopt.cost.table.table import SourceKind
 from hetopt.problem.training.choices import SCHEDULE_CHOICES
 from hetopt.problem.training.principles import RELAXABLE
-from hetopt.report.schemas.claims import CLAIMS, DEFS, OVER
+from hetopt.report.schemas.claims import ASKED, CLAIMS, DEFS, OVER
 from hetopt.report.schemas.money import AMOUNT, COST
 from hetopt.report.schemas.plan import PLAN_RECORD, REPORTED, TIMES
 from hetopt.report.schemas.words import (
@@ -93,6 +93,7 @@ RESULT: Schema = document(
     {
         "objective_s": _OBJECTIVE,
         "cost": COST,
+        "asked": ASKED,
         "over": OVER,
         "claims": CLAIMS,
         "lower_cost": described(

@@ -117,7 +117,10 @@ def _row(variant: Variant, answer: Answer, base: Result | None) -> Row:
     plan = None if best is None else best.plan
     time_s, base_s = _time_s(result), _time_s(base)
     before = None if base is None or base.best is None else base.best.plan
-    problem = variant.problem
+    problem, digest = variant.problem, None
+    if problem is not None:
+        # The plan's problem has one schedule, and what its launcher knows.
+        digest = plan.problem_digest if plan else problem_digest(problem)
     status: Status | Literal["failed"] = "failed"
     if result is not None:
         status = result.status
@@ -125,7 +128,7 @@ def _row(variant: Variant, answer: Answer, base: Result | None) -> Row:
         status = "infeasible"
     return Row(
         change=variant.change,
-        digest=None if problem is None else problem_digest(problem),
+        digest=digest,
         status=status,
         time_s=time_s,
         closed_form_s=best.closed_form_s if best else None,

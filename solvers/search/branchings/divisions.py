@@ -23,15 +23,16 @@ from hetopt.plans.plan import Plan, Share
 from hetopt.pricing.several import price_several
 from hetopt.problem.division import everything
 from hetopt.results.priced_plan import PricedPlan
+from hetopt.solvers.dividing import divisions
 from hetopt.solvers.search.branchings.batches import least_longest
-from hetopt.solvers.search.branchings.dividing import divisions
-from hetopt.solvers.search.node import Found, Node, OneOf, best_of, spread
+from hetopt.solvers.search.node import Found, Node, best_of, spread
+from hetopt.solvers.search.one_of import OneOf
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from hetopt.results.result import Objective
-    from hetopt.solvers.search.branchings.dividing import Division
+    from hetopt.solvers.dividing import Division
     from hetopt.solvers.search.node import Bools, Floats, Leaf, OfLeaf, Step
     from hetopt.solvers.search.space import Space
 

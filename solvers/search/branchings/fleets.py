@@ -24,7 +24,7 @@ import numpy as np
 from hetopt.errors import InputError
 from hetopt.results.money import rented_nodes
 from hetopt.results.settlement import OPTIMALITY_GAP
-from hetopt.solvers.search.node import OneOf
+from hetopt.solvers.search.one_of import OneOf
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -9,8 +9,8 @@ from hetopt.errors import InputError
 from hetopt.plans.plan import MOST_PIPELINES
 from hetopt.problem.division import part_of, pins_fault
 from hetopt.problem.meshes import meshes
+from hetopt.solvers.dividing import divisions
 from hetopt.solvers.refusals import ensure_fills, ensure_plans, ensure_races
-from hetopt.solvers.search.branchings.dividing import divisions
 
 if TYPE_CHECKING:
     from hetopt.problem.cluster.cluster import Cluster

@@ -12,11 +12,11 @@ import numpy as np
 
 from hetopt.cost.chunks import placed_units
 from hetopt.errors import InputError
-from hetopt.problem.training.choices import ADAPTIVE, INTERLEAVED, SCHEDULES
+from hetopt.problem.training.choices import ADAPTIVE, ANY, INTERLEAVED, SCHEDULES
 from hetopt.problem.training.training import EPSILONS
-from hetopt.results.per_schedule import BEST, USUAL_CHUNKS
+from hetopt.results.per_schedule import USUAL_CHUNKS
 from hetopt.solvers.lengths.outcome import ensure_mixes
-from hetopt.solvers.search.node import OneOf
+from hetopt.solvers.search.one_of import OneOf
 from hetopt.solvers.search.space import Space
 
 if TYPE_CHECKING:
@@ -51,12 +51,12 @@ def schedule_variants(
     Parameters
     ----------
     chunks
-        Numbers of chunks to try for a schedule with several; each at least 2.
+        Numbers of chunks to try for a schedule with several, after the problem's; each
+        at least 2.
     """
     training = problem.training
-    tried = list(chunks)
-    if training.schedule == INTERLEAVED and training.chunks not in tried:
-        tried = [training.chunks, *tried]
+    given = (training.chunks,) if training.chunks > 1 else ()
+    tried = dict.fromkeys((*given, *chunks))
     several = [ScheduleVariant(schedule=INTERLEAVED, chunks=v) for v in tried]
     chosen = training.warmup_epsilon
     epsilons = EPSILONS if chosen is None else (chosen,)
@@ -68,8 +68,8 @@ def schedule_variants(
     ]
     own = ScheduleVariant(
         schedule=training.schedule,
-        chunks=training.chunks,
-        warmup_epsilon=training.epsilon,
+        chunks=training.chunks if training.schedule == INTERLEAVED else 1,
+        warmup_epsilon=training.epsilon if training.schedule == ADAPTIVE else None,
     )
     return tuple(sorted([*one, *several], key=lambda variant: variant != own))
 
@@ -114,7 +114,7 @@ def run_by(
     able = tuple(each for each in tried if each.schedule in schedules)
     if not able:
         names = ", ".join(dict.fromkeys(each.schedule for each in tried))
-        msg = f"is {BEST}, but {launcher} runs none of {names}: use another launcher"
+        msg = f"is {ANY}, but {launcher} runs none of {names}: use another launcher"
         raise InputError(msg, field="schedule")
     return able
 

@@ -15,7 +15,7 @@ from hetopt.results.spending import Spending
 from hetopt.solvers.params import RaceParams
 from hetopt.solvers.request import Request
 from hetopt.solvers.search.branchings.schedules import ScheduleVariant
-from hetopt.solvers.search.search import Launchable, Over
+from hetopt.solvers.search.over import Launchable, Over
 
 if TYPE_CHECKING:
     from hetopt.cost.table.table import CostTable

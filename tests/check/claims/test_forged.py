@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +11,7 @@ import pytest
 from hetopt.check import check_result
 from hetopt.check.claims.front import check_front
 from hetopt.errors import InputError
-from tests.check.claims.made import PROBLEM, made, over_of
+from tests.check.claims.made import made, over_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -341,11 +340,3 @@ def test_what_is_no_claim_is_named(nesting: str, forge: Forge, said: str) -> Non
     with pytest.raises(InputError) as wrong:
         findings(data, problem, table)
     assert said in str(wrong.value)
-
-
-def test_too_many_ways_to_divide_are_refused() -> None:
-    _, table, data = made(over_of("d"))
-    data["over"][0]["divisions"]["most"] = 4
-    many = tuple(replace(each, nodes=40, hosts=None) for each in PROBLEM.clusters)
-    with pytest.raises(InputError, match="divide 40 nodes are too many"):
-        check_result(replace(PROBLEM, clusters=many), table, data)

@@ -13,7 +13,7 @@ from tests.check.claims.made import made, over_of
 
 if TYPE_CHECKING:
     from hetopt.solvers.search.branchings.fleets import Measure
-    from hetopt.solvers.search.search import Over
+    from hetopt.solvers.search.over import Over
 
 NESTINGS = ("", "f", "s", "d", "l", "fs", "fd", "sd", "fl", "sl", "fsd", "fsl")
 

@@ -105,7 +105,7 @@ def test_the_best_schedule_tries_three_and_says_which(
     path = tmp_path / "problem.yaml"
     path.write_text(PROBLEM)
     out = tmp_path / "plan.json"
-    data = planned(str(path), out, "--schedule", "best")
+    data = planned(str(path), out, "--schedule", "auto")
     (asked,) = data["over"]
     tried = [each for each in asked["schedules"] if each["schedule"] == "h-1f1b"]
     assert [each["warmup_epsilon"] for each in tried] == [0.05, 0.1, 0.01]
@@ -114,7 +114,7 @@ def test_the_best_schedule_tries_three_and_says_which(
         assert name in printed
     assert main(["check", str(path), str(out)]) == 0
     fixed = with_epsilon(tmp_path, "1/10")
-    tried = planned(fixed, out, "--schedule", "best")["over"][0]["schedules"]
+    tried = planned(fixed, out, "--schedule", "auto")["over"][0]["schedules"]
     assert [x["warmup_epsilon"] for x in tried if x["schedule"] == "h-1f1b"] == [0.1]
 
 

@@ -35,14 +35,14 @@ def test_plan_check_verify(
     assert main(["verify", problem, plan, proof, "--sample", "1"]) == 0
 
 
-def test_its_old_name_is_read_in_problems_plans_and_options(
+def test_its_old_name_is_read_in_plans_and_tables(
     planned: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     text = (planned / "problem.yaml").read_text()
     assert "training: {" in text
     assert "schedule" not in text
     problem, plan = tmp_path / "problem.yaml", tmp_path / "plan.json"
-    problem.write_text(text.replace("training: {", "training: {schedule: auto, "))
+    problem.write_text(text.replace("training: {", "training: {schedule: free-1f1b, "))
     options = ["--jobs", "1", "--time-limit", "60", "--json"]
     assert main(["plan", str(problem), *options]) == 0
     written = capsys.readouterr().out
@@ -56,10 +56,6 @@ def test_its_old_name_is_read_in_problems_plans_and_options(
     (tmp_path / "table.json").write_text(old)
     table = ["--table", str(tmp_path / "table.json")]
     assert main(["check", str(problem), str(plan), *table]) == 0
-    asked = ["plan", str(planned / "problem.yaml"), "--schedule", "auto"]
-    capsys.readouterr()
-    assert main([*asked, *options]) == 0
-    assert json.loads(capsys.readouterr().out)["plan"]["schedule"] == "free-1f1b"
 
 
 @pytest.mark.parametrize(
@@ -67,8 +63,6 @@ def test_its_old_name_is_read_in_problems_plans_and_options(
     [
         ["plan", "PROBLEM", *FREE, "--objective", "closed"],
         ["plan", "PROBLEM", *FREE, "--solver", "milp", "--objective", "closed"],
-        ["plan", "PROBLEM", *FREE, "--pareto"],
-        ["plan", "PROBLEM", *FREE, "--for", "torch"],
         ["plan", "PROBLEM", *FREE, "--pipelines", "2"],
         ["whatif", "PROBLEM", *FREE, "--drop-each"],
         ["compare", "PROBLEM", *FREE, "--time-limit", "1", "--out", "FOLDER"],

@@ -38,9 +38,11 @@ def test_plan_and_check(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
         ("mcts", ["--journal", "x.jsonl"], "--journal: solver mcts does not race"),
         ("mcts", ["--certificate", "x.json"], "--certificate: solver mcts does not"),
         ("mcts", ["--executor", "ray"], "--executor: solver mcts does not race"),
+        ("mcts", ["--pareto"], "--pareto: solver mcts does not race"),
+        ("mcts", ["--objective", "cost"], "--objective cost: solver mcts does not"),
         ("mcts", ["--relax", "p4"], "--relax: solver mcts cannot relax p4"),
-        ("mcts", ["--objective", "simulated"], "mcts does not prove the optimum"),
-        ("mcts", ["--schedule", "free-1f1b"], "mcts does not prove the optimum"),
+        ("mcts", ["--objective", "simulated"], "--solver: is mcts, but the search fo"),
+        ("mcts", ["--schedule", "free-1f1b"], "--solver: is mcts, but the search for"),
         ("mcts-guided", ["--journal", "x"], "--journal: solver mcts-guided does not"),
         (
             "dp",

@@ -129,6 +129,29 @@ pin: {clusters: {b: {tp: 1}}}
         assert each["total_s"] >= 500 * each["closed_form_s"] + 1000
 
 
+@pytest.mark.slow
+def test_the_next_plan_is_for_the_launcher(tmp_path: Path) -> None:
+    """It is that of the problem after the change, and any plan if that is asked for."""
+    names = [str(tmp_path / name) for name in ("p.yaml", "plan.json", "next.json")]
+    left = str(tmp_path / "left.yaml")
+    text = TEXT.replace("vocab: 4000", "vocab: 4000, tied: false")
+    for launcher, options in (("", ("--for", "hetu")), ("launcher: hetu\n", ())):
+        Path(names[0]).write_text(text + launcher)
+        assert main(["plan", names[0], *JOBS, *options, "--out", names[1]]) == 0
+        change = ["--lost", "a/2", "--iterations", "50", "--out", names[2]]
+        asked = ["replan", *names[:2], *change, "--problem-out", left, *JOBS]
+        assert main(asked) == 0
+        found = json.loads(Path(names[2]).read_text())
+        assert found["launch"]["launcher"] == "hetu"
+        assert main(["check", left, names[2]]) == 0
+        assert main([*asked, "--for", "none"]) == 0
+        assert "launch" not in json.loads(Path(names[2]).read_text())
+        again = ["plan", left, *JOBS, *options, "--out", names[1]]
+        assert main(again) == 0
+        best = json.loads(Path(names[1]).read_text())
+        assert found["lower_bound_s"] <= best["closed_form_s"] <= found["closed_form_s"]
+
+
 @pytest.mark.parametrize(
     ("options", "why"),
     [

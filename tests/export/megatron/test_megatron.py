@@ -277,9 +277,9 @@ def test_a_search_for_them_refuses_what_no_plan_can_help() -> None:
     problem = changed(long_job(), zero=1, optimizer="sgd").problem
     for name in ("megatron", "nemo"):
         with pytest.raises(InputError, match=r"--for: .*optimizer sgd"):
-            fitted(limits_of(name), problem, None)
+            fitted(limits_of(name), problem)
     problem = changed(long_job(), zero=1).problem
     problem = replace(problem, model=replace(problem.model, positions=4096))
-    fitted(limits_of("megatron"), problem, None)
+    fitted(limits_of("megatron"), problem)
     with pytest.raises(InputError, match=r"--for: .*4096 positions"):
-        fitted(limits_of("nemo"), problem, None)
+        fitted(limits_of("nemo"), problem)

@@ -146,7 +146,7 @@ def test_losses_are_refused_and_listed() -> None:
 
 def test_planning_for_a_launcher_names_all_that_it_lacks() -> None:
     with pytest.raises(InputError) as caught:
-        fitted(limits_of("megatron"), problem_of("olmo-2-7b"), None)
+        fitted(limits_of("megatron"), problem_of("olmo-2-7b"))
     assert "model.norm_place after" in str(caught.value)
     assert "model.qk_norm all" in str(caught.value)
     assert "--allow-lossy" in str(caught.value)

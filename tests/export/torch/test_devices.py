@@ -135,11 +135,11 @@ def test_transfers_from_device_to_device_need_one_library() -> None:
     with pytest.raises(CheckError, match=message):
         bundle(job, TORCH, allow_lossy=False)
     with pytest.raises(InputError, match=f"the launcher cannot do: {message}"):
-        fitted(limits_of("torch"), job.problem, None)
+        fitted(limits_of("torch"), job.problem)
     assert "through the hosts" in bundle(job, TORCH, allow_lossy=True)["LOSSY.md"]
     groups = written(job, allow_lossy=True)["clusters"].values()
     assert {own["group"] for own in groups} == {0, 1}
-    fitted(limits_of("torch"), placed((ASCEND, A100), "host").problem, None)
+    fitted(limits_of("torch"), placed((ASCEND, A100), "host").problem)
 
 
 def test_direct_links_that_lead_around_one_through_hosts_are_a_loss() -> None:
@@ -185,20 +185,20 @@ def test_a_search_asks_only_for_what_pins_leave() -> None:
     job = placed((A100, ASCEND, "H800"))
     refused = r"between hall0 and hall1.*between hall1 and hall2"
     with pytest.raises(InputError, match=refused):
-        fitted(limits_of("torch"), job.problem, None)
+        fitted(limits_of("torch"), job.problem)
     for pins in (
         Pins(clusters={"hall1": ClusterPins(stages=Domain(allowed=frozenset({0})))}),
         Pins(clusters={"hall1": ClusterPins(units=Domain(allowed=frozenset({0})))}),
         Pins(order=("hall0", "hall2")),
     ):
-        fitted(limits_of("torch"), replace(job.problem, pins=pins), None)
+        fitted(limits_of("torch"), replace(job.problem, pins=pins))
     apart = placed((A100, ASCEND, "H800"), "host", {(0, 1): "device"}).problem
     pinned = replace(apart, pins=Pins(order=("hall0", "hall2", "hall1")))
-    fitted(limits_of("torch"), pinned, None)
+    fitted(limits_of("torch"), pinned)
     tied = replace(pinned, model=replace(pinned.model, tied=True))
     for problem in (apart, tied):
         with pytest.raises(InputError, match="between hall0 and hall1, whose"):
-            fitted(limits_of("torch"), problem, None)
+            fitted(limits_of("torch"), problem)
 
 
 OWN = (

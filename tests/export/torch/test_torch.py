@@ -358,16 +358,16 @@ def test_a_search_for_it_refuses_what_no_plan_can_help(
         model=replace(problem.model, **model),
     )
     with pytest.raises(InputError, match=f"--for: the launcher cannot do: .*{message}"):
-        fitted(limits_of("torch"), problem, None)
+        fitted(limits_of("torch"), problem)
 
 
 def test_a_search_for_it_leaves_every_way_of_resharding_open() -> None:
     problem = exact(4).problem
-    found = fitted(limits_of("torch"), problem, None)
+    found = fitted(limits_of("torch"), problem)
     assert all(found.pins.resharding.permits(way) for way in RESHARDING)
     pinned = Pins(resharding=Domain(allowed=frozenset({"leader"})))
-    found = fitted(limits_of("torch"), replace(problem, pins=pinned), None)
+    found = fitted(limits_of("torch"), replace(problem, pins=pinned))
     assert [w for w in RESHARDING if found.pins.resharding.permits(w)] == ["leader"]
     for other in ("megatron", "flagscale", "hetu"):
-        found = fitted(limits_of(other), untied(exact(4)).problem, None)
+        found = fitted(limits_of(other), untied(exact(4)).problem)
         assert [w for w in RESHARDING if found.pins.resharding.permits(w)] == ["p2p"]

@@ -21,7 +21,8 @@ from hetopt.solvers.loading import load
 from hetopt.solvers.params import RaceParams
 from hetopt.solvers.request import Request
 from hetopt.solvers.search.branchings.schedules import ScheduleVariant
-from hetopt.solvers.search.search import Over, TreeSearch
+from hetopt.solvers.search.over import Over
+from hetopt.solvers.search.search import TreeSearch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

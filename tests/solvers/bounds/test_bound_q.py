@@ -17,7 +17,7 @@ from hetopt.solvers.bounds.bound_q import BoundTask, QBounds, explore
 from hetopt.solvers.bounds.boxes import BoxBounds
 from hetopt.solvers.race.messages import NO_CUTOFF, Found, Payload
 from hetopt.solvers.race.worker import Worker
-from tests.oracle import brute_force
+from tests.oracle import brute_force, plain
 from tests.oracle.instances import (
     OTHERS,
     Instance,
@@ -81,6 +81,11 @@ def test_periods_of_two_slow_boundaries_are_not_left_out(seed: int) -> None:
             table=replace(instance.table, slices=slices),
         )
     )
+
+
+def test_bounds_hold_where_no_device_waits() -> None:
+    problem, table = plain.without_waiting()
+    _ensure_true(Instance(seed=0, problem=problem, table=table))
 
 
 def _ensure_true(instance: Instance) -> None:

@@ -9,7 +9,7 @@ from hetopt.formulations.chain import Chain
 from hetopt.problem.training.choices import ScheduleName
 from hetopt.solvers.bounds.by_count import focus, survey
 from hetopt.solvers.bounds.relaxation import Relaxation
-from tests.oracle import brute_force
+from tests.oracle import brute_force, plain
 from tests.oracle.instances import OTHERS, Instance, make_instance, make_other
 
 
@@ -29,6 +29,11 @@ def test_bounds_of_other_schedules_hold(seed: int, kind: ScheduleName) -> None:
 @pytest.mark.parametrize("seed", range(350, 420))
 def test_more_bounds_of_other_schedules_hold(seed: int, kind: ScheduleName) -> None:
     _ensure_true(make_other(seed, kind))
+
+
+def test_bounds_hold_where_no_device_waits() -> None:
+    problem, table = plain.without_waiting()
+    _ensure_true(Instance(seed=0, problem=problem, table=table))
 
 
 def _ensure_true(instance: Instance) -> None:

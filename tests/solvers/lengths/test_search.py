@@ -12,16 +12,16 @@ import hetopt
 from hetopt.base.deadline import Deadline
 from hetopt.check import check_result
 from hetopt.cost.build import build_table
+from hetopt.solvers.dividing import divisions
 from hetopt.solvers.lengths.outcome import solve_lengths
 from hetopt.solvers.lengths.search import LengthsSearch
 from hetopt.solvers.params import RaceParams
 from hetopt.solvers.request import Request
-from hetopt.solvers.search.branchings.dividing import divisions
 from tests.agreement.lengths import drawn
 
 if TYPE_CHECKING:
+    from hetopt.solvers.dividing import Division
     from hetopt.solvers.progress import Progress
-    from hetopt.solvers.search.branchings.dividing import Division
 
     #: Sequences of each length, the shortest first.
     Counts = tuple[int, ...]

@@ -114,5 +114,5 @@ def test_every_launcher_is_in_one_of_these() -> None:
 
 def test_plans_for_a_launcher_that_does_not_offload_are_refused() -> None:
     with pytest.raises(InputError, match="offload: optimizer of"):
-        fitted(limits_of("torch"), offloading(JOB).problem, None)
-    assert fitted(limits_of("megatron"), offloading(JOB).problem, None)
+        fitted(limits_of("torch"), offloading(JOB).problem)
+    assert fitted(limits_of("megatron"), offloading(JOB).problem)

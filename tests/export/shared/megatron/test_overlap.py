@@ -123,10 +123,10 @@ def test_fp32_hides_nothing() -> None:
 def test_plans_made_for_megatron_keep_to_it() -> None:
     limits = MEGATRON.limits
     assert isinstance(limits, Limits)
-    own = fitted(limits, problem(2), None)
+    own = fitted(limits, problem(2))
     with pytest.raises(InputError, match="those of interleaved-1f1b or of one stage"):
-        fitted(limits, problem(2).under("1f1b"), None)
-    assert fitted(limits, problem(1), None).training.schedule == "1f1b"
+        fitted(limits, problem(2).under("1f1b"))
+    assert fitted(limits, problem(1)).training.schedule == "1f1b"
     some = Strategy(dp=2, cp=1, tp=1, ep=2, recompute="full")
     assert not permits(limits, some, own)
     assert permits(limits, replace(some, recompute="selective"), own)

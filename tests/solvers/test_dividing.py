@@ -6,7 +6,7 @@ import pytest
 
 from hetopt.errors import InputError
 from hetopt.problem.reading import read_problem_text
-from hetopt.solvers.search.branchings.dividing import divisions
+from hetopt.solvers.dividing import divisions
 
 TEXT = """\
 model: {layers: 4, hidden: 512, heads: 4, ffn: 2048, vocab: 1000}

@@ -1,0 +1,85 @@
+"""What a search branches over."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from hetopt.cost.table.table import CostTable
+    from hetopt.problem.problem import Problem
+    from hetopt.results.claims import Json
+    from hetopt.results.spending import Spending
+    from hetopt.solvers.search.branchings.fleets import Measure
+    from hetopt.solvers.search.branchings.runnable import Split
+    from hetopt.solvers.search.branchings.schedules import ScheduleVariant
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launchable:
+    """Which plans a launcher can run.
+
+    Attributes
+    ----------
+    name
+        The launcher.
+    permitted
+        Returns tables of a problem that together hold all plans that it can run.
+    split
+        See ``Runnable``.
+    passed_over
+        Returns why it does not run a schedule; None: it does.
+    """
+
+    name: str
+    permitted: Callable[[Problem, CostTable], Sequence[CostTable]]
+    split: Split
+    passed_over: Callable[[ScheduleVariant], str | None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Over:
+    """What a search branches over; nothing by default.
+
+    Attributes
+    ----------
+    spending, measure
+        Limits by which nodes are chosen, and what is minimised; None: all nodes.
+    schedules
+        Schedules to choose from, in the order in which ties are broken.
+    pipelines
+        Most pipelines side by side.
+    lengths
+        Whether sequences have several lengths: then divisions are searched together.
+    launcher
+        The launcher that has to run the plan.
+    """
+
+    spending: Spending | None = None
+    measure: Measure = "time"
+    schedules: tuple[ScheduleVariant, ...] = ()
+    pipelines: int = 1
+    lengths: bool = False
+    launcher: Launchable | None = None
+
+    @property
+    def branches(self) -> bool:
+        """Whether there is more than one problem to search."""
+        one = self.spending is None and not self.schedules and self.pipelines == 1
+        return not one or self.launcher is not None
+
+    def to_json(self) -> tuple[Json, ...]:
+        """Return the branchings as plain JSON data (``hetopt.results.claims``)."""
+        found: list[Json] = []
+        if self.spending is not None:
+            fleets = {"measure": self.measure, **self.spending.to_json()}
+            found.append({"fleets": fleets})
+        if self.schedules:
+            found.append({"schedules": [asdict(each) for each in self.schedules]})
+        if self.pipelines > 1 or self.lengths:
+            found.append({"divisions": {"most": self.pipelines}})
+        if self.launcher is not None:
+            found.append({"launcher": self.launcher.name})
+        return tuple(found)

@@ -1,0 +1,167 @@
+"""``launcher:`` in a problem: all commands mean it, and ``--for`` overrides it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import hetopt
+from hetopt.cli import main
+from hetopt.problem.digest import problem_digest
+from hetopt.problem.reading import read_problem, read_problem_text
+from tests.cli.conftest import SMALL
+
+#: Hetu does not run tied embeddings, so that it runs some of the plans.
+PLAIN = SMALL.replace("vocab: 32000", "vocab: 32000, tied: false")
+HETU = f"{PLAIN}launcher: hetu\n"
+DP = ("--solver", "dp", "--jobs", "1")
+
+
+@pytest.fixture
+def problem(tmp_path: Path) -> str:
+    path = tmp_path / "problem.yaml"
+    path.write_text(HETU)
+    return str(path)
+
+
+def planned(problem: str, out: Path, *options: str) -> dict[str, object]:
+    assert main(["plan", problem, *DP, "--out", str(out), *options]) == 0
+    data: dict[str, object] = json.loads(out.read_text())
+    return data
+
+
+def of_launcher(data: dict[str, object]) -> str | None:
+    launch = data.get("launch")
+    return launch["launcher"] if isinstance(launch, dict) else None
+
+
+def test_plans_are_for_it_unless_an_option_says_otherwise(
+    problem: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plain, out = tmp_path / "plain.yaml", tmp_path / "plan.json"
+    plain.write_text(PLAIN)
+    found = planned(problem, out)
+    assert "of the plans that hetu can run" in capsys.readouterr().out
+    assert of_launcher(found) == "hetu"
+    same = planned(str(plain), tmp_path / "same.json", "--for", "hetu")
+    assert found["closed_form_s"] == same["closed_form_s"]
+    assert main(["check", problem, str(out)]) == 0
+    # Its export needs no --to.
+    assert main(["export", problem, str(out), "--out", str(tmp_path / "b")]) == 0
+    assert "for Hetu" in capsys.readouterr().out
+    for name, launcher in (("megatron", "megatron"), ("none", None), ("slurm", None)):
+        assert of_launcher(planned(problem, out, "--for", name)) == launcher
+        assert main(["check", problem, str(out)]) == 0
+    assert main(["export", str(plain), str(out), "--out", str(tmp_path / "c")]) == 2
+    assert "--to: is missing, and the problem names no l" in capsys.readouterr().err
+
+
+def test_from_python(problem: str, tmp_path: Path) -> None:
+    given = read_problem(problem)
+    result = hetopt.plan(given, solver="dp", jobs=1)
+    assert result.launch is not None
+    assert result.launch.launcher == "hetu"
+    assert "README.md" in hetopt.export_plan(result, out=str(tmp_path / "bundle"))
+    lifted = hetopt.plan(given, launcher="none", solver="dp", jobs=1)
+    assert lifted.launch is None
+    assert lifted.best is not None
+    assert lifted.best.closed_form_s == result.launch.closed_form_s
+    with pytest.raises(hetopt.InputError, match="did you mean 'hetu'") as raised:
+        hetopt.plan(given, launcher="hetuu")
+    assert raised.value.field == "launcher"
+
+
+def test_it_belongs_to_the_digest() -> None:
+    plain, hetu = read_problem_text(PLAIN), read_problem_text(HETU)
+    assert problem_digest(plain) != problem_digest(hetu)
+    assert "hetu" in str(hetu)
+
+
+@pytest.mark.slow
+def test_fronts(problem: str, tmp_path: Path) -> None:
+    Path(problem).write_text(HETU.replace("nodes: 1,", "nodes: 1, price_per_hour: 2,"))
+    out = tmp_path / "front.json"
+    found = planned(problem, out, "--pareto")
+    assert {"launcher": "hetu"} in found["over"]  # type: ignore[operator]
+    assert main(["check", problem, str(out)]) == 0
+
+
+@pytest.mark.slow
+def test_with_every_schedule(problem: str, tmp_path: Path) -> None:
+    out = tmp_path / "plan.json"
+    text = HETU.replace("seq_len: 1024", "seq_len: 1024, schedule: auto")
+    Path(problem).write_text(text)
+    found = planned(problem, out)
+    assert of_launcher(found) == "hetu"
+    assert found["plan"]["schedule"] == "1f1b"  # type: ignore[index]
+    assert main(["check", problem, str(out)]) == 0
+
+
+@pytest.mark.parametrize("name", ["slurm", "torchrun"])
+def test_what_starts_any_plan_limits_nothing(
+    name: str, problem: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path(problem).write_text(HETU.replace("hetu", name))
+    out = tmp_path / "plan.json"
+    assert "launch" not in planned(problem, out)
+    assert f"--to {name} " in capsys.readouterr().out
+    assert main(["check", problem, str(out)]) == 0
+
+
+@pytest.mark.parametrize(
+    ("launcher", "command", "said"),
+    [
+        ("hetuu", "plan FILE", "FILE: launcher: there is no launcher 'hetuu' (did you"),
+        ("torchtitan", "plan FILE", "distributed.pipelining: use torch), expected one"),
+        ("hetuu", "whatif FILE --drop-each", "FILE: launcher: there is no launcher"),
+        ("hetu", "plan FILE --solver mcts", "--solver: is mcts, which proves nothing"),
+        ("hetu", "plan FILE --relax p4", "leave it out, or give none as the launcher"),
+        ("hetu", "plan FILE --schedule gpipe", "--schedule: the launcher runs 1f1b, n"),
+        (
+            "hetu",
+            "compare FILE --out d",
+            "all plans are compared here: give --for none",
+        ),
+        ("hetuu", "compare FILE --out d", "FILE: launcher: there is no launcher"),
+        ("hexiscale", "plan FILE", "FILE: launcher: the launcher cannot do"),
+    ],
+)
+def test_refused_in_one_line(
+    launcher: str,
+    command: str,
+    said: str,
+    problem: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path(problem).write_text(HETU.replace("hetu", launcher))
+    words = [problem if word == "FILE" else word for word in command.split()]
+    assert main(words) == 2
+    error = capsys.readouterr().err.strip()
+    assert said.replace("FILE", problem) in error
+    assert "\n" not in error
+
+
+@pytest.mark.slow
+def test_variants_are_for_theirs(
+    problem: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plain = tmp_path / "plain.yaml"
+    plain.write_text(PLAIN)
+    wide = planned(problem, tmp_path / "a.json", "--for", "none")
+    own = planned(problem, tmp_path / "b.json")
+    capsys.readouterr()
+    asked = ["--set", "launcher=slurm", "--json", *DP]
+    times = []
+    for name, launcher in ((problem, None), (str(plain), "hetu"), (problem, "none")):
+        options = [] if launcher is None else ["--for", launcher]
+        assert main(["whatif", name, *asked, *options]) == 0
+        rows = json.loads(capsys.readouterr().out)["rows"]
+        times.append([row["closed_form_s"] for row in rows])
+    assert times[0] == [own["closed_form_s"], wide["closed_form_s"]]
+    assert times[1] == [own["closed_form_s"]] * 2
+    assert times[2] == [wide["closed_form_s"]] * 2
