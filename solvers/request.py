@@ -29,7 +29,8 @@ class Request:
     seed
         Seed of all random choices, at least 0.
     cutoff_s
-        Plans with a larger objective are of no interest; None for no cutoff.
+        Plans with a larger objective are of no interest; None for no cutoff. If the
+        cost is minimised, in seconds times the price an hour.
     memory
         What solvers keep to go on from where a search of the same problem stopped, by
         name; None if it is not searched again. Cutoffs of later searches are no larger.

@@ -64,10 +64,8 @@ def search_of(options: argparse.Namespace) -> Search:
         principles=principles_of(options.relax),
         top=options.top,
         own_table=options.table is not None,
+        stability=options.stability,
         certified=options.certificate is not None,
-        one_problem=tuple(
-            name for name, given in (("stability", options.stability),) if given
-        ),
     )
     ensure(found, options)
     return found
@@ -100,7 +98,7 @@ def named(error: InputError, options: argparse.Namespace) -> InputError:
 
 
 #: Fields of a search's errors that are no fields of ``Search``.
-_OTHERS = ("stability", "relax", "schedule", "table")
+_OTHERS = ("relax", "schedule", "table")
 
 
 def _fit(options: argparse.Namespace) -> None:

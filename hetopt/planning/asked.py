@@ -63,10 +63,10 @@ class Search:
         The launcher that has to run the plan; None: the problem's; ``none``: any.
     own_table
         Whether the user gives a latency table.
+    stability
+        Whether it is asked how far coefficients may move (``hetopt.whatif.stability``).
     certified
         Whether a certificate is wanted.
-    one_problem
-        Options that are given and need a single problem, by their name for users.
     """
 
     problem: Problem
@@ -81,8 +81,8 @@ class Search:
     principles: Principles = PRUNED
     top: int = 1
     own_table: bool = False
+    stability: bool = False
     certified: bool = False
-    one_problem: tuple[str, ...] = ()
 
     @property
     def spends(self) -> bool:
@@ -145,16 +145,12 @@ class Search:
             )
         if self.measure == "front" and self.top > 1:
             yield "top", "has no meaning for a front, which has all plans of interest"
+        if self.stability and self.measure == "front":
+            yield "stability", "is of the best plan, and a front has many: leave it out"
+        if self.stability and self.own_table:
+            yield "table", "has no rows for what stability changes: leave it out"
         if self.schedules and self.solver == "uniap":
             yield "schedule", f"is {ANY}, but solver uniap plans only gpipe: give that"
-        if self._branches and self.one_problem:
-            field = self.one_problem[0]
-            yield (
-                field,
-                f"is of one problem, but {self._asked} asks for many: leave it out",
-            )
-        if self.certified:
-            yield from self._certificate_faults()
         if self.own_table and (several := self._without_rows):
             yield "table", f"has no rows for {several}: leave it out"
         if self.spends:
@@ -171,9 +167,9 @@ class Search:
     def _certificate_faults(self) -> Iterator[tuple[str, str]]:
         if self.measure == "front":
             yield "certified", "is of one result, but a front has many: leave it out"
-        if self.limiting is not None:
+        if self.launcher is not None:
             why = "does not say which plans a launcher can run: leave it out"
-            yield "certified", f"{why}, or {_LIFT}"
+            yield "certified", why
         rule = rule_of(self.problem.training.schedule)
         limited = self.schedules or rule.interleaved or rule.splits
         if limited and (self.time == "simulated" or self.principles.relaxed):
@@ -192,8 +188,8 @@ class Search:
             yield "table", why
         if self.limiting is not None:
             yield "launcher", f"{why}, or {_LIFT}"
-        for name in (*("certified",) * self.certified, *self.one_problem):
-            yield name, why
+        if self.certified:
+            yield "certified", why
 
     @property
     def _branches(self) -> bool:

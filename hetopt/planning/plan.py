@@ -213,7 +213,7 @@ def search(
     over
         What to branch over.
     """
-    return found_by(tree_of(request, solver, objective, over))
+    return found_by(tree_of(request, solver=solver, objective=objective, over=over))
 
 
 def found_by(tree: TreeSearch) -> Result:
@@ -230,13 +230,13 @@ def search_front(
     request: Request, *, solver: str, objective: Objective | None, over: Over
 ) -> Front:
     """Find the plans that no other plan beats in both time and price."""
-    return tree_of(request, solver, objective, over).front()
+    return tree_of(request, solver=solver, objective=objective, over=over).front()
 
 
 def tree_of(
-    request: Request, solver: str, objective: Objective | None, over: Over
+    request: Request, *, solver: str, objective: Objective | None, over: Over
 ) -> TreeSearch:
-    """Return the tree of everything that is asked; see ``search``."""
+    """Return the search of everything that is asked; see ``search``."""
     aim = decided(
         objective,
         request.problem,

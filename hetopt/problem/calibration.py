@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -38,6 +39,9 @@ class Calibration:
     efficiency
         Cluster name -> speed of its devices over that of their latency source; 1 for a
         missing name.
+    speed
+        Cluster name -> factor by which its devices are supposed to be quicker yet, any
+        above 0; 1 for a missing name. No correction, so files cannot give it.
     bandwidth
         Bandwidth of the networks between nodes and between clusters over that of the
         problem.
@@ -51,6 +55,7 @@ class Calibration:
     """
 
     efficiency: Mapping[str, float] = field(default_factory=dict)
+    speed: Mapping[str, float] = field(default_factory=dict)
     bandwidth: float = 1.0
     intra_node: float = 1.0
     overheads: frozenset[str] = field(default=frozenset(), compare=False)
@@ -59,12 +64,16 @@ class Calibration:
     def __post_init__(self) -> None:
         for name, factor in self.efficiency.items():
             _check(f"efficiency of {name}", factor, EFFICIENCY_BOUNDS)
+        for name, factor in self.speed.items():
+            if not 0 < factor < math.inf:
+                msg = f"speed of {name} is {factor}, expected a factor above 0"
+                raise ValueError(msg)
         _check("bandwidth", self.bandwidth, BANDWIDTH_BOUNDS)
         _check("intra_node", self.intra_node, BANDWIDTH_BOUNDS)
 
     def efficiency_of(self, cluster: str) -> float:
         """Return the factor of one cluster."""
-        return self.efficiency.get(cluster, 1.0)
+        return self.efficiency.get(cluster, 1.0) * self.speed.get(cluster, 1.0)
 
 
 NO_CALIBRATION = Calibration()

@@ -41,7 +41,7 @@ _LABELS = frozenset(
 
 #: Fields that were added later, and their defaults: a field with its default is left
 #: out, so that older problems keep their digests.
-_LATER = {
+_LATER: Mapping[tuple[str, str], Any] = {
     ("Cluster", "price_per_hour"): None,
     ("Cluster", "unequal"): None,
     ("Cluster", "offload"): None,
@@ -75,6 +75,7 @@ _LATER = {
     ("Architecture", "attention_temperature"): None,
     ("Experts", "weighted_input"): False,
     ("Calibration", "intra_node"): 1.0,
+    ("Calibration", "speed"): {},
 }
 
 

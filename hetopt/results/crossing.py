@@ -30,15 +30,19 @@ class Crossing:
     more
         Whether the coefficient grows.
     factor
-        First factor found at which another plan is better by more than ``MARGIN``;
-        None: there is none up to the last one tried.
+        First factor found at which another plan is better by more than ``MARGIN``, or
+        this one is not permitted; None: there is none up to the last one tried.
     plan_s
         The plan's time at this factor, by the objective; None: it does not fit its
         devices, or there is no factor.
     other
-        The best plan at this factor; None if there is no plan, or no factor.
+        The best plan at this factor, perhaps under another schedule or of other
+        pipelines; None if there is no plan, or no factor.
     proven
         Whether no plan is better at the factors that were tried before.
+    plan_cost, other_cost
+        Costs of an iteration of both plans at this factor, if that is minimised.
+        ``plan_cost`` is None if the plan does not fit or is too slow there.
     """
 
     kind: MoveKind
@@ -48,6 +52,8 @@ class Crossing:
     plan_s: float | None
     other: PricedPlan | None
     proven: bool
+    plan_cost: float | None = None
+    other_cost: float | None = None
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Crossing:
@@ -58,6 +64,8 @@ class Crossing:
             more=data["direction"] == "more",
             other=None if other is None else PricedPlan.from_json(other),
             **{name: data[name] for name in ("kind", "factor", "plan_s", "proven")},
+            plan_cost=data.get("plan_cost"),
+            other_cost=data.get("other_cost"),
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -66,6 +74,7 @@ class Crossing:
         if self.other is not None:
             plan = self.other.plan.to_json()
             other = {**self.other.times_to_json(), "plan": plan}
+        costs = {"plan_cost": self.plan_cost, "other_cost": self.other_cost}
         return {
             "kind": self.kind,
             "clusters": list(self.clusters),
@@ -74,4 +83,5 @@ class Crossing:
             "plan_s": self.plan_s,
             "other": other,
             "proven": self.proven,
+            **{name: cost for name, cost in costs.items() if cost is not None},
         }

@@ -6,18 +6,9 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from hetopt.cost.build import build_table
-from hetopt.cost.table.ticks import TOO_LONG_NS
-
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from numpy.typing import NDArray
-
-    from hetopt.cost.table.cluster import ClusterTable
-    from hetopt.cost.table.table import CostTable
     from hetopt.plans.plan import Plan
     from hetopt.problem.cluster.cluster import ClusterLink, ClusterLinks
     from hetopt.problem.problem import Problem
@@ -31,7 +22,8 @@ class Move:
     Attributes
     ----------
     kind
-        ``speed``: of all computation on a cluster's devices; ``memory``: per device;
+        ``speed``: of all computation on a cluster's devices, but not of communication
+        between them; ``memory``: per device;
         ``link``: all bandwidths of a link between two clusters; ``uplink``.
     clusters
         One, or both ends of a link.
@@ -46,20 +38,13 @@ class Move:
 
     def is_used(self, plan: Plan) -> bool:
         """Whether a smaller coefficient could make the plan worse."""
-        used = {stage.cluster for stage in plan.pipeline.stages}
+        used = {stage.cluster for each in plan.pipelines for stage in each.stages}
         return used.issuperset(self.clusters)
 
-    def applied(
-        self, problem: Problem, table: CostTable, factor: float
-    ) -> tuple[Problem, CostTable]:
-        """Return problem and table with the coefficient times ``factor``, above 0."""
-        if self.kind == "speed":
-            return problem, _quicker(table, self.clusters[0], factor)
-        moved = self.in_problem(problem, factor)
-        return moved, build_table(moved)
-
     def in_problem(self, problem: Problem, factor: float) -> Problem:
-        """Return the problem with its value times ``factor``; not for ``speed``."""
+        """Return the problem with its value times ``factor``, above 0."""
+        if self.kind == "speed":
+            return _quicker(problem, self.clusters[0], factor)
         if self.kind == "link":
             return replace(problem, links=_wider(problem.links, self.clusters, factor))
         return replace(
@@ -102,36 +87,11 @@ def links_of(problem: Problem) -> Iterator[Move]:
             yield Move(kind="link", clusters=(first, second))
 
 
-def _quicker(table: CostTable, cluster: str, factor: float) -> CostTable:
-    """Return a table in which computation on a cluster takes 1 / factor as long."""
-    j = table.cluster_names.index(cluster)
-
-    def scaled(times: NDArray[np.int64]) -> NDArray[np.int64]:
-        moved = np.minimum(np.rint(times / factor), TOO_LONG_NS).astype(np.int64)
-        return np.where(times >= TOO_LONG_NS, times, np.maximum(moved, 1))
-
-    def quicker(own: ClusterTable) -> ClusterTable:
-        backward_ns, weight_ns = scaled(own.backward_ns), own.weight_ns
-        if weight_ns is not None:
-            moved = np.rint(weight_ns / factor).astype(np.int64)
-            weight_ns = np.minimum(moved, backward_ns // 2)
-        return replace(
-            own,
-            forward_ns=scaled(own.forward_ns),
-            backward_ns=backward_ns,
-            weight_ns=weight_ns,
-        )
-
-    slices = tuple(
-        replace(
-            part,
-            clusters=tuple(
-                quicker(own) if i == j else own for i, own in enumerate(part.clusters)
-            ),
-        )
-        for part in table.slices
-    )
-    return replace(table, slices=slices, per_unit=None)
+def _quicker(problem: Problem, cluster: str, factor: float) -> Problem:
+    """Return a problem in which computation on a cluster takes 1 / factor as long."""
+    known = problem.calibration
+    speed = {**known.speed, cluster: known.speed.get(cluster, 1.0) * factor}
+    return replace(problem, calibration=replace(known, speed=speed))
 
 
 def _wider(links: ClusterLinks, ends: tuple[str, ...], factor: float) -> ClusterLinks:

@@ -2,9 +2,10 @@
 
 Coefficients are uncertain: times are modelled, links shared with others. For each of
 them (``moves``) and in either direction, factors ever farther from 1 are tried until
-some plan takes 1% less than the given one; that step is then bisected. Whether there is
-such a plan is decided by a search whose cutoff is 1% below the plan's time at that
-factor, so that lower bounds mostly suffice. This is not monotone: another plan may be
+some plan takes, or costs, 1% less than the given one; that step is then bisected.
+Whether there is such a plan is decided by the search that found the plan, with all that
+it branches over, for the changed problem and with a cutoff 1% below the plan's value
+there, so that lower bounds mostly suffice. This is not monotone: another plan may be
 better at one factor and not at the next one.
 """
 
@@ -14,12 +15,16 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from hetopt.cost.table_file.file import table_digest
+from hetopt.cost.build import build_table
 from hetopt.errors import InputError
-from hetopt.planning.plan import ensure_holds, search
-from hetopt.pricing.price import price
+from hetopt.planning.plan import ensure_holds, tree_of
+from hetopt.pricing.price import Price, price
+from hetopt.pricing.several import SeveralPrice, price_several
 from hetopt.results.crossing import MARGIN, Crossing
+from hetopt.results.money import known_cost
+from hetopt.results.spending import cost_of_time
 from hetopt.solvers.pools.opening import worker_count
+from hetopt.solvers.search.over import Over
 from hetopt.whatif.apart import run_apart
 from hetopt.whatif.moves import Move, moves_of
 
@@ -29,13 +34,15 @@ if TYPE_CHECKING:
     from hetopt.cost.table.table import CostTable
     from hetopt.plans.plan import Plan
     from hetopt.problem.problem import Problem
-    from hetopt.results.result import Objective, Result
+    from hetopt.results.result import Objective
     from hetopt.solvers.request import Request
 
 #: Factors that are tried, upwards as they are and downwards as reciprocals.
 FACTORS = (1.02, 1.05, 1.1, 1.2, 1.35, 1.6, 2.0, 2.8, 4.0)
 #: Bisections of the step in which another plan becomes better.
 _HALVINGS = 4
+#: A search that does not branch.
+_ALONE = Over()
 
 
 class Stability:
@@ -51,10 +58,22 @@ class Stability:
     ----------
     request
         The problem, its table, and the limits of each search.
+    plan
+        The plan that was found.
+    objective
+        The time that was minimised, or that the cost is of.
+    over
+        What was branched over; no front.
     """
 
     def __init__(
-        self, request: Request, plan: Plan, *, solver: str, objective: Objective
+        self,
+        request: Request,
+        plan: Plan,
+        *,
+        solver: str,
+        objective: Objective,
+        over: Over = _ALONE,
     ) -> None:
         self.interrupted = False
         # A journal is for one problem only, and the next best plans are not needed.
@@ -62,7 +81,7 @@ class Stability:
             request.params, top=1, journal=None, executor="process", on_progress=None
         )
         self._request, self._plan = replace(request, params=params), plan
-        self._solver, self._objective = solver, objective
+        self._solver, self._objective, self._over = solver, objective, over
 
     def crossings(self, told: Callable[[str], None]) -> list[Crossing]:
         """Return how far each coefficient may change, downwards first.
@@ -94,7 +113,7 @@ class Stability:
         else:
             own = replace(params, jobs=1, beside=size)
             request = replace(self._request, params=own)
-            payload = (request, self._plan, self._solver, self._objective)
+            payload = (request, self._plan, self._solver, self._objective, self._over)
             ended = run_apart(size, _make, payload, tasks, take)
             self.interrupted = self.interrupted or not ended
         return [each for _, each in sorted(found.items()) if each is not None]
@@ -137,12 +156,20 @@ class Stability:
 
     def _at(self, move: Move, factor: float) -> Crossing:
         """Return the better plan at one factor; ``factor`` is None if there is none."""
-        problem, table = move.applied(
-            self._request.problem, self._request.table, factor
-        )
+        problem = move.in_problem(self._request.problem, factor)
+        table = build_table(problem)
         plan_s = self._time_s(problem, table)
-        cutoff_s = None if plan_s is None else plan_s * (1 - MARGIN)
-        result = self._search(problem, table, cutoff_s)
+        value = self._value(problem, plan_s)
+        cutoff = None if value is None else value * (1 - MARGIN)
+        tree = tree_of(
+            replace(self._request, problem=problem, table=table, cutoff_s=cutoff),
+            solver=self._solver,
+            objective=self._objective,
+            over=self._over,
+        )
+        result = tree.run()
+        ensure_holds(result.problem or problem, result.table or table, result)
+        self.interrupted = result.interrupted or self._request.deadline.is_over()
         found = Crossing(
             kind=move.kind,
             clusters=move.clusters,
@@ -152,50 +179,61 @@ class Stability:
             other=result.best,
             proven=True,
         )
-        self.interrupted = result.interrupted or self._request.deadline.is_over()
-        if result.best is not None or plan_s is None:
+        if cutoff is not None and tree.root.value >= cutoff:
+            return replace(found, factor=None, other=None, proven=tree.is_refuted)
+        if self._over.measure != "cost":
             return found
-        return replace(found, factor=None, proven="unsettled" not in result.settled)
-
-    def _search(
-        self, problem: Problem, table: CostTable, cutoff_s: float | None
-    ) -> Result:
-        request = replace(
-            self._request, problem=problem, table=table, cutoff_s=cutoff_s
+        return replace(
+            found,
+            plan_cost=None if value is None else cost_of_time(1.0, value),
+            other_cost=cost_of_time(1.0, tree.root.value) if result.best else None,
         )
-        result = search(request, solver=self._solver, objective=self._objective)
-        ensure_holds(problem, table, result)
-        return result
 
     def _time_s(self, problem: Problem, table: CostTable) -> float | None:
         """Return the plan's time in this problem; None if it does not fit any more."""
-        plan = replace(
-            self._plan,
-            problem_digest=table.problem_digest,
-            table_digest=table_digest(table),
-        )
+        plan = self._plan
+        own = problem.of_plan(plan.schedule, plan.chunks, plan.warmup_epsilon)
         try:
-            priced = price(plan, table)
+            if len(plan.pipelines) > 1 or own.training.lengths is not None:
+                several = price_several(own, plan)
+                priced: Price | SeveralPrice = several
+                prices = several.prices
+            else:
+                priced = price(plan, table if own == problem else build_table(own))
+                prices = (priced,)
         except InputError:
             # Strategies that do not fit a device are not in its table.
             return None
-        if any(
-            need > usable
-            for need, usable in zip(
-                priced.memory_bytes, priced.usable_bytes, strict=True
-            )
-        ):
-            return None
+        for each in prices:
+            both = zip(each.memory_bytes, each.usable_bytes, strict=True)
+            if any(need > usable for need, usable in both):
+                return None
         simulated = self._objective == "simulated"
         return priced.iteration_time_s if simulated else priced.closed_form_s
 
+    def _value(self, problem: Problem, plan_s: float | None) -> float | None:
+        """Return what is minimised, of the plan; None if it is not permitted.
+
+        A cost is in seconds times the price an hour.
+        """
+        spending = self._over.spending
+        if plan_s is None or spending is None:
+            return plan_s
+        if plan_s > spending.longest_s(problem.training.tokens):
+            return None
+        if self._over.measure != "cost":
+            return plan_s
+        per_hour = known_cost(problem, self._plan, plan_s).per_hour
+        assert per_hour is not None
+        return per_hour * plan_s
+
 
 def _make(
-    payload: tuple[Request, Plan, str, Objective],
+    payload: tuple[Request, Plan, str, Objective, Over],
     shared: Any,
     say: Callable[[Any], None],
 ) -> Callable[[tuple[Move, bool]], Crossing | None]:
     """Return the worker's function for a coefficient and a direction."""
-    request, plan, solver, objective = payload
-    stability = Stability(request, plan, solver=solver, objective=objective)
+    request, plan, solver, objective, over = payload
+    stability = Stability(request, plan, solver=solver, objective=objective, over=over)
     return lambda task: stability.crossing(*task)

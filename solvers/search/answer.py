@@ -39,6 +39,11 @@ class Searched(Protocol):
         """Whether the user stopped it."""
         ...
 
+    @property
+    def is_refuted(self) -> bool:
+        """Whether no plan is of interest."""
+        ...
+
     def schedule_of_best(self) -> Node | None:
         """Return the node of the best plan's schedule; without a plan, of the first."""
         ...
@@ -148,7 +153,7 @@ def _reason(search: Searched, *, possible: bool) -> str:
     """Return why there is no plan."""
     over = search.over
     reasons = [each.result.reason for each in search.root.searched() if each.result]
-    if possible and search.root.bound >= search.cutoff_s:
+    if possible and search.is_refuted:
         return "no plan is within the cutoff"
     if possible:
         waits = over.spending is not None or over.pipelines > 1

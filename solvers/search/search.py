@@ -43,6 +43,8 @@ if TYPE_CHECKING:
 _TOO_SHORT = "its closed form is too short to compare: minimise the simulated time"
 #: Shortest searches for which workers are started.
 _WORKERS_S = 5.0
+#: Bounds of values in floating point are off by less than this share of them.
+_ROUNDING = 1e-9
 
 
 class TreeSearch:
@@ -89,7 +91,7 @@ class TreeSearch:
         if over.schedules:
             self._schedules, self._passed_over = self._variants()
         self.root = self._fleets()
-        self.loop = Loop(self.root, request.deadline, self._tell, cutoff=self.cutoff_s)
+        self.loop = Loop(self.root, request.deadline, self._tell, cutoff=self.cutoff)
 
     def run(self) -> Result:
         """Search, and return the result; it is not checked yet.
@@ -143,12 +145,17 @@ class TreeSearch:
         }
 
     @property
-    def cutoff_s(self) -> float:
-        """Plans that take this long or longer are of no interest."""
-        limit_s = self.request.cutoff_s
-        if limit_s is None or self.over.measure != "time":
+    def cutoff(self) -> float:
+        """Plans of this value or a larger one are of no interest."""
+        limit = self.request.cutoff_s
+        if limit is None or self.over.measure == "front":
             return math.inf
-        return math.nextafter(limit_s, math.inf)
+        return math.nextafter(limit, math.inf)
+
+    @property
+    def is_refuted(self) -> bool:
+        """Whether no plan is of interest."""
+        return self.root.bound >= self.cutoff * (1 - _ROUNDING)
 
     @property
     def interrupted(self) -> bool:
@@ -319,6 +326,6 @@ class TreeSearch:
                 bound_s=bound_s,
                 gap=gap,
                 settled=sum(1 for each in root.searched() if each.ended),
-                programs=self._made + root.open_leaves(self.cutoff_s),
+                programs=self._made + root.open_leaves(self.cutoff),
             )
         )

@@ -68,10 +68,11 @@ def run(options: argparse.Namespace) -> int:
         return _run_front(problem, table, asked, over, options)
     result, tree = _search(problem, table, asked, over, options)
     result = replace(result, asked=asked_of(options))
+    whole, costs = problem, table
     problem, table = result.problem or problem, result.table or table
     ensure_holds(problem, table, result)
     if options.stability and result.best is not None:
-        result = _moved(problem, table, result, asked, options)
+        result = _moved(whole, costs, result, asked, over, options)
     return _conclude(problem, table, result, tree, asked.target, options)
 
 
@@ -207,7 +208,7 @@ def _search(
         objective, asked = "closed", replace(asked, time="closed")
     aim = _aim(problem, table, asked, over, options)
     with searching(problem, table, options, asked, over, aim) as request:
-        tree = tree_of(request, options.solver, objective, over)
+        tree = tree_of(request, solver=options.solver, objective=objective, over=over)
         result = found_by(tree)
         if over.launcher is not None:
             result = with_cost_of_limits(result, asked, request)
@@ -239,23 +240,30 @@ def _moved(
     table: CostTable,
     result: Result,
     asked: Search,
+    over: Over,
     options: argparse.Namespace,
 ) -> Result:
-    """Return the result with how far coefficients may change."""
+    """Return the result with how far coefficients may change.
+
+    Parameters
+    ----------
+    problem, table
+        Those that were searched, whatever the plan's schedule.
+    """
     from hetopt.report.drawing.console import is_terminal
-    from hetopt.solvers.search.over import Over
     from hetopt.whatif.stability import Stability
 
     if result.best is None:
         return result
     told = complain if is_terminal(sys.stderr) else lambda line: None
-    aim = result.objective
-    with searching(problem, table, options, asked, Over(), aim) as request:
+    aim: Objective = "closed" if result.objective == "cost" else result.objective
+    with searching(problem, table, options, asked, over, aim) as request:
         stability = Stability(
             request,
             result.best.plan,
             solver=options.solver,
-            objective=result.objective,
+            objective=aim,
+            over=over,
         )
     crossings = tuple(stability.crossings(told))
     return replace(

@@ -106,6 +106,8 @@ def _change(what: str, before: str, after: str, cluster: str | None = None) -> C
 def _schedule(plan: Plan) -> str:
     if plan.warmup_epsilon is not None:
         return f"{plan.schedule}, epsilon {plan.warmup_epsilon:g}"
+    if plan.chunks > 1:
+        return f"{plan.schedule} of {plan.chunks} chunks"
     if not rule_of(plan.schedule).free:
         return plan.schedule
     warmups = ", ".join(str(stage.warmup) for stage in plan.pipeline.stages)

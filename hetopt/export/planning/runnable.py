@@ -16,15 +16,15 @@ if TYPE_CHECKING:
 def launchable(name: str) -> Launchable:
     """Return which plans a launcher can run; InputError if it has no limits."""
     limits = limits_of(name)
-
-    def passed_over(variant: ScheduleVariant) -> str | None:
-        if variant.schedule in limits.schedules:
-            return None
-        return f"{name} does not run it"
-
     return Launchable(
         name=name,
         permitted=partial(permitted, limits),
         split=partial(branches, limits),
-        passed_over=passed_over,
+        passed_over=partial(_passed_over, name),
     )
+
+
+def _passed_over(name: str, variant: ScheduleVariant) -> str | None:
+    """Return why a launcher does not run a schedule; None: it does."""
+    runs = variant.schedule in limits_of(name).schedules
+    return None if runs else f"{name} does not run it"

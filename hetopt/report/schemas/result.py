@@ -45,12 +45,15 @@ _STABILITY: Schema = described(
                 "plan_s": or_null(SECONDS),
                 "other": or_null(record({**TIMES, "plan": PLAN_RECORD})),
                 "proven": FLAG,
-            }
+            },
+            {"plan_cost": AMOUNT, "other_cost": AMOUNT},
         )
     ),
     "How far each coefficient may move until another plan is better by more than 1%: "
     "the factor, what this plan takes there (null: it does not fit), and the other "
-    "plan (null: there is none). A factor of null: not up to the last tried.",
+    "plan (null: there is none). A factor of null: not up to the last tried. If cost "
+    "is minimised, what an iteration of each costs there, of this plan only if it is "
+    "permitted.",
 )
 
 RESULT: Schema = document(

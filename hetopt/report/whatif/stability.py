@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hetopt.export.back.differences import changes
+from hetopt.export.back.differences import SCHEDULE, changes
 from hetopt.report.drawing.sheet import sheet
 from hetopt.report.rounding import percent
+from hetopt.report.summary import shape, share_line
 from hetopt.report.whatif.table import change_text
 from hetopt.results.crossing import MARGIN
 from hetopt.whatif.moves import move_text
 from hetopt.whatif.stability import FACTORS
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from hetopt.plans.plan import Plan
     from hetopt.report.drawing.sheet import Part
@@ -31,7 +32,7 @@ def stability_report(
     plan
         The reported plan.
     objective
-        Decides which time was minimised.
+        What was minimised.
     complete
         Whether everything was searched.
     """
@@ -65,7 +66,31 @@ def _cells(
     factor, other = f"{crossing.factor:.2f}x{proven}", crossing.other
     if other is None:
         return factor, "", "no plan at all"
-    how = "; ".join(map(change_text, changes(plan, other.plan))) or "the same decisions"
-    if crossing.plan_s is None:
+    how = "; ".join(_differences(plan, other.plan)) or "the same decisions"
+    mine, its = crossing.plan_s, other.time_s(objective)
+    if mine is None:
         return factor, "this one does not fit", how
-    return factor, percent(1 - other.time_s(objective) / crossing.plan_s), how
+    if objective == "cost":
+        if crossing.plan_cost is None or crossing.other_cost is None:
+            return factor, "this one is too slow", how
+        mine, its = crossing.plan_cost, crossing.other_cost
+    return factor, percent(1 - its / mine), how
+
+
+def _differences(plan: Plan, other: Plan) -> Iterator[str]:
+    """Yield in words how another plan differs."""
+    several = len(other.pipelines) > 1
+    if len(plan.pipelines) != len(other.pipelines):
+        yield shape(other)
+        if several:
+            yield from map(share_line, range(len(other.pipelines)), other.pipelines)
+        return
+    both = zip(plan.pipelines, other.pipelines, strict=True)
+    for number, (mine, its) in enumerate(both):
+        found = changes(plan.alone(number), other.alone(number))
+        if (mine.share, mine.mix) != (its.share, its.mix):
+            yield share_line(number, its)
+        for each in found:
+            if number == 0 or each.what != SCHEDULE:
+                words = change_text(each)
+                yield f"pipeline {number}: {words}" if several else words

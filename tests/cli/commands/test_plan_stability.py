@@ -1,0 +1,68 @@
+"""``hetopt plan --stability`` together with all that a search may branch over."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+
+from hetopt.cli import main
+from hetopt.report.schemas.result import RESULT
+
+#: One cluster: its speed, and its memory.
+DATA: dict[str, Any] = {
+    "model": {"layers": 2, "hidden": 512, "heads": 4, "ffn": 2048, "vocab": 1000},
+    "clusters": [
+        {
+            "name": "fast",
+            "accelerator": "A100-80GB",
+            "nodes": 2,
+            "devices_per_node": 1,
+            "memory": "1 GB",
+            "overhead": "0 GB",
+            "inter_node": {"bandwidth": "100 Gbps"},
+            "price_per_hour": 4,
+        },
+    ],
+    "training": {"global_batch": 2, "seq_len": 2048, "precision": "fp16"},
+}
+MIXED = {**DATA["training"], "lengths": {1024: 0.5, 2048: 0.5}}
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--pipelines", "2"],
+        ["--schedule", "auto", "--chunks", "2"],
+        ["--budget", "5"],
+        ["--objective", "cost"],
+        ["--for", "megatron"],
+        ["--pipelines", "2", "--lengths"],
+    ],
+)
+def test_it_goes_with_every_branching(
+    options: list[str],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    data = {**DATA, "training": MIXED} if "--lengths" in options else DATA
+    Path("site.yaml").write_text(yaml.safe_dump(data))
+    asked = [each for each in options if each != "--lengths"]
+    command = ["plan", "site.yaml", *asked, "--jobs", "1", "--stability"]
+    assert main([*command, "--out", "plan.json"]) == 0
+    printed = capsys.readouterr().out
+    assert "until another plan is better by more than 1%" in printed
+    found = json.loads(Path("plan.json").read_text())
+    jsonschema.validate(found, RESULT)
+    kinds = [(each["kind"], each["direction"]) for each in found["stability"]]
+    assert kinds == [(k, d) for k in ("speed", "memory") for d in ("less", "more")]
+    assert any(each["factor"] is not None for each in found["stability"])
+    costs = any("other_cost" in each for each in found["stability"])
+    assert costs == ("cost" in options)
+    assert main(["check", "site.yaml", "plan.json"]) == 0
