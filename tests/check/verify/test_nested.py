@@ -285,7 +285,7 @@ def test_round_trip_through_the_command_line(
     [
         (["--pareto"], "is of one result, but a front has many"),
         (["--for", "megatron"], "does not say which plans a launcher can run"),
-        (["--schedule", "best", "--relax", "p4"], "only for the closed form"),
+        (["--schedule", "auto", "--relax", "p4"], "only for the closed form"),
     ],
 )
 def test_what_it_does_not_cover(
