@@ -167,7 +167,7 @@ class Search:
     def _certificate_faults(self) -> Iterator[tuple[str, str]]:
         if self.measure == "front":
             yield "certified", "is of one result, but a front has many: leave it out"
-        if self.launcher is not None:
+        if self.limiting is not None:
             why = "does not say which plans a launcher can run: leave it out"
             yield "certified", why
         rule = rule_of(self.problem.training.schedule)
