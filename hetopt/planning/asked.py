@@ -151,6 +151,8 @@ class Search:
             yield "table", "has no rows for what stability changes: leave it out"
         if self.schedules and self.solver == "uniap":
             yield "schedule", f"is {ANY}, but solver uniap plans only gpipe: give that"
+        if self.certified:
+            yield from self._certificate_faults()
         if self.own_table and (several := self._without_rows):
             yield "table", f"has no rows for {several}: leave it out"
         if self.spends:
@@ -169,7 +171,7 @@ class Search:
             yield "certified", "is of one result, but a front has many: leave it out"
         if self.limiting is not None:
             why = "does not say which plans a launcher can run: leave it out"
-            yield "certified", why
+            yield "certified", f"{why}, or {_LIFT}"
         rule = rule_of(self.problem.training.schedule)
         limited = self.schedules or rule.interleaved or rule.splits
         if limited and (self.time == "simulated" or self.principles.relaxed):

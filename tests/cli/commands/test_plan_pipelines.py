@@ -117,7 +117,6 @@ def test_bounds_above_what_the_plan_takes_are_found(
             ("simulate", "--table", "t.json"),
             "has no rows for pipelines on some of the nodes",
         ),
-        (("verify", "plan.json"), "certificates are of one"),
     ],
 )
 def test_others_refuse_it_in_one_line(
@@ -137,10 +136,6 @@ def test_others_refuse_it_in_one_line(
 @pytest.mark.parametrize(
     ("options", "why"),
     [
-        (
-            ("--certificate", "c.json"),
-            "--certificate: is of one problem, but pipelines asks for many",
-        ),
         (("--table", "lost.yaml"), "--table: has no rows for pipelines"),
         (("--for", "hetu"), "--pipelines: is 2, but hetu runs several pipelines only"),
         (("--solver", "dfs"), "does not race"),

@@ -120,6 +120,10 @@ def test_what_cannot_be_searched_is_named(
 @pytest.mark.parametrize(
     ("options", "said"),
     [
+        (
+            ["--certificate", "proof.json", "--objective", "simulated"],
+            "--certificate: covers schedules with chunks or weight gradients only",
+        ),
         (["--table", "table.json"], "--table: has no rows for other schedules"),
         (["--blocking", "1"], "--blocking: goes with --schedule 1f1b-blocking a"),
         (
