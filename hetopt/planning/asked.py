@@ -151,6 +151,8 @@ class Search:
             yield "table", "has no rows for what stability changes: leave it out"
         if self.schedules and self.solver == "uniap":
             yield "schedule", f"is {ANY}, but solver uniap plans only gpipe: give that"
+        if self.certified:
+            yield from self._certificate_faults()
         if self.own_table and (several := self._without_rows):
             yield "table", f"has no rows for {several}: leave it out"
         if self.spends:

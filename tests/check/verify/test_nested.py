@@ -39,7 +39,8 @@ NESTINGS: tuple[tuple[str, Measure], ...] = (
 def _made(nesting: str, measure: Measure) -> tuple[str, str]:
     """Return the texts of a plan file and its certificate."""
     asked = request(SHARED)
-    tree = tree_of(asked, "dp", "closed", over_of(nesting, measure))
+    over = over_of(nesting, measure)
+    tree = tree_of(asked, solver="dp", objective="closed", over=over)
     result = found_by(tree)
     assert result.status == "optimal"
     problem, table = result.problem or SHARED, result.table or asked.table
