@@ -100,7 +100,6 @@ def test_nothing_within_the_limits(capsys: pytest.CaptureFixture[str]) -> None:
         (["--pareto", "--objective", "cost"], "--objective cost: is one point"),
         (["--min-tokens-per-s", "5"], "--min-tokens-per-s: has no effect"),
         (["--pareto", "--top", "2"], "--top: has no meaning for a front"),
-        (["--budget", "5", "--certificate", "c.json"], "--certificate: is of one prob"),
         (["--budget", "5", "--solver", "mcts"], "solver mcts does not race"),
         (["--svg", "x.svg"], "--svg: draws the front"),
         (["--budget", "nan"], "'nan' is not a number above 0"),
