@@ -4,11 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hetopt.cli.inputs import (
-    load_problem,
-    principles_of,
-    schedule_of,
-)
+from hetopt.cli.inputs import load_problem, principles_of, schedule_of
 from hetopt.errors import InputError
 from hetopt.export.registry import limits_of
 from hetopt.problem.training.choices import ANY
