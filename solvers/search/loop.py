@@ -69,11 +69,15 @@ class Loop:
             The solver cannot search any leaf; it says why not the first.
         """
         self._told(None)
-        while not self.interrupted and not self._is_late():
-            step = self._root.next(self._cutoff)
-            if step is None:
-                break
-            self._search(step)
+        try:
+            while not self.interrupted and not self._is_late():
+                step = self._root.next(self._cutoff)
+                if step is None:
+                    break
+                self._search(step)
+        except KeyboardInterrupt:
+            # Between two searches, where signals are not held.
+            self.interrupted = True
         if not self.searches and self._errors:
             raise self._errors[0]
 
