@@ -244,6 +244,15 @@ def test_a_forged_one_is_rejected(
     assert all(re.match(rf"\S+/({names})\.json:", line) for line in lines), lines
 
 
+def test_what_a_launcher_runs_is_not_certified(verify: Verify) -> None:
+    plan, certificate = made("s", "time")
+    wider(plan)
+    wider(certificate)
+    code, lines = verify(plan, certificate)
+    assert code == 1
+    assert any("over: names a launcher" in line for line in lines), lines
+
+
 def test_a_sample_is_of_all_leaves_together(verify: Verify) -> None:
     counts = []
     for sample in ("0", "1", "2", "all"):
