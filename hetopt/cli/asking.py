@@ -4,23 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hetopt.cli.inputs import (
-    load_problem,
-    principles_of,
-    schedule_of,
-)
+from hetopt.cli.inputs import load_problem, principles_of, schedule_of
 from hetopt.errors import InputError
 from hetopt.export.registry import limits_of
-from hetopt.planning.asked import Search
 from hetopt.problem.training.choices import ANY
 from hetopt.solvers.refusals import ensure_races, ensure_samples
 from hetopt.solvers.registry import solver
-from hetopt.solvers.search.branchings.schedules import chunks_to_try
 
 if TYPE_CHECKING:
     import argparse
 
-    from hetopt.planning.asked import Time
+    from hetopt.planning.asked import Search, Time
     from hetopt.solvers.search.branchings.fleets import Measure
 
 #: Options by the field of ``Search`` that they set, where these differ.
@@ -40,6 +34,9 @@ def search_of(options: argparse.Namespace) -> Search:
     InputError
         Options do not fit each other or the problem; it names the option.
     """
+    from hetopt.planning.asked import Search
+    from hetopt.solvers.search.branchings.schedules import chunks_to_try
+
     solver(options.solver)
     _fit(options)
     schedule = schedule_of(options)
@@ -87,6 +84,8 @@ def ensure(asked: Search, options: argparse.Namespace) -> None:
 
 def named(error: InputError, options: argparse.Namespace) -> InputError:
     """Return an error whose field is the option, if it is one of a search."""
+    from hetopt.planning.asked import Search
+
     field = error.field or ""
     if field not in Search.__dataclass_fields__ and field not in _OTHERS:
         return error

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import argparse
-import math
 from typing import TYPE_CHECKING, Any
 
+from hetopt.cli.numbers import chunk_counts, seconds, whole
 from hetopt.errors import InputError
 from hetopt.problem.training.choices import ANY, INTERLEAVED
 from hetopt.problem.training.principles import Principles
 from hetopt.schedule.schedules import RULES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from hetopt.cost.table.table import CostTable
     from hetopt.plans.plan import Plan
     from hetopt.problem.problem import Problem
@@ -24,22 +22,6 @@ if TYPE_CHECKING:
 
 #: Schedules by the number of blocking transfers at a boundary.
 _BLOCKING = {rule.blocking: rule.name for rule in RULES.values() if rule.blocking}
-
-
-def whole(least: int) -> Callable[[str], int]:
-    """Return an argument type: a whole number of at least ``least``."""
-
-    def convert(text: str) -> int:
-        try:
-            value = int(text)
-        except ValueError:
-            value = None
-        if value is None or value < least:
-            msg = f"{text!r} is not a whole number of at least {least}"
-            raise argparse.ArgumentTypeError(msg)
-        return value
-
-    return convert
 
 
 def workers(jobs: int | None) -> int | None:
@@ -55,14 +37,6 @@ def workers(jobs: int | None) -> int | None:
     return min(jobs, most)
 
 
-def chunk_counts(text: str) -> tuple[int, ...]:
-    """Argument type: different whole numbers of at least 1, with commas between."""
-    found = tuple(map(whole(1), text.split(",")))
-    if len(set(found)) < len(found):
-        raise argparse.ArgumentTypeError(f"{text!r} has a number twice")
-    return found
-
-
 def only_one(counts: tuple[int, ...] | None) -> int | None:
     """Return the only number of ``--chunks``; None for the problem's.
 
@@ -75,38 +49,6 @@ def only_one(counts: tuple[int, ...] | None) -> int | None:
         msg = f"has {len(counts)} numbers: name one, or --schedule {ANY} to try all"
         raise InputError(msg, field="--chunks")
     return None if counts is None else counts[0]
-
-
-def seconds(text: str) -> float:
-    """Argument type: a positive, finite number of seconds."""
-    return _positive(text, "a number of seconds")
-
-
-def amount(text: str) -> float:
-    """Argument type: a positive, finite number."""
-    return _positive(text, "a number")
-
-
-def _positive(text: str, what: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not (math.isfinite(value) and value > 0):
-        raise argparse.ArgumentTypeError(f"{text!r} is not {what} above 0")
-    return value
-
-
-def not_negative(text: str) -> float:
-    """Argument type: a finite number of at least 0."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not (math.isfinite(value) and value >= 0):
-        msg = f"{text!r} is not a number of at least 0"
-        raise argparse.ArgumentTypeError(msg)
-    return value
 
 
 def principles_of(text: str) -> Principles:

@@ -15,9 +15,8 @@ from hetopt.cli.inputs import (
     add_switch,
     add_table,
     add_time_limit,
-    amount,
-    not_negative,
 )
+from hetopt.cli.numbers import amount, not_negative
 from hetopt.solvers.params import COSTS, EXECUTORS
 from hetopt.solvers.registry import relaxing_names, sampling_names
 

@@ -156,7 +156,7 @@ class Search:
         if self.own_table and (several := self._without_rows):
             yield "table", f"has no rows for {several}: leave it out"
         if self.spends:
-            ensure_races(self.solver, self._asked)
+            ensure_races(self.solver, self._spent_by)
         if (name := self.limiting) is not None:
             yield from self._launcher_faults(name)
         if not self.schedules:
@@ -194,20 +194,11 @@ class Search:
             yield "certified", why
 
     @property
-    def _branches(self) -> bool:
-        one = self.pipelines == 1 and not self.schedules and not self.spends
-        return not one or self.limiting is not None
-
-    @property
-    def _asked(self) -> str:
-        """The first thing that is asked for and leads to several problems."""
-        if self.spends:
-            if self.budget is not None:
-                return "budget"
-            return "objective cost" if self.measure == "cost" else "a front"
-        if self.schedules:
-            return f"schedule {ANY}"
-        return "pipelines" if self.pipelines > 1 else "a launcher"
+    def _spent_by(self) -> str:
+        """What asks for a choice of nodes, as users write it."""
+        if self.budget is not None:
+            return "budget"
+        return "objective cost" if self.measure == "cost" else "a front"
 
     @property
     def _without_rows(self) -> str | None:

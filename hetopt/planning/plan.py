@@ -145,8 +145,11 @@ def plan(
         principles = Principles.relaxing(relax)
     except ValueError as error:
         raise InputError(str(error), field="relax") from error
+    given = problem
     if not isinstance(problem, Problem):
         problem = read_problem(problem)
+    if chunks is not None and not isinstance(chunks, int):
+        chunks = tuple(chunks)
     if objective not in (None, "closed", "simulated", "cost"):
         msg = f"is {objective!r}, expected 'closed', 'simulated' or 'cost'"
         raise InputError(msg, field="objective")
@@ -193,8 +196,36 @@ def plan(
         result = with_cost_of_limits(result, asked, request)
     found, known = result.problem or whole, result.table or costs
     ensure_holds(found, known, result)
-    # A report says how far off the times of hetopt's own tables are, not of a user's.
-    return replace(result, problem=found, table=known if table is None else None)
+    options = {
+        "problem": _name(given),
+        "objective": objective,
+        "budget": budget,
+        "min_tokens_per_s": min_tokens_per_s,
+        "top": top if top > 1 else None,
+        "schedule": schedule,
+        "chunks": [chunks] if isinstance(chunks, int) else chunks and list(chunks),
+        "pipelines": pipelines if pipelines > 1 else None,
+        "relax": ",".join(principles.relaxed) or None,
+        "launcher": launcher,
+        "table": _name(table),
+        "time_limit": time_limit_s,
+        "solver": solver if solver != "auto" else None,
+        "jobs": jobs,
+        "seed": seed or None,
+    }
+    return replace(
+        result,
+        problem=found,
+        # A report says how far off the times of hetopt's own tables are, not of a
+        # user's.
+        table=known if table is None else None,
+        asked={name: value for name, value in options.items() if value is not None},
+    )
+
+
+def _name(given: object) -> str | None:
+    """Return the name of a file, if that is what is given."""
+    return os.fspath(given) if isinstance(given, str | os.PathLike) else None
 
 
 def search(

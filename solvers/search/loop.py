@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 #: Shortest slice; seconds that a search gets even if the time is up.
 _SLICE_S, LEAST_S = 1.0, 0.01
 #: Seconds after the time limit in which a first plan is still looked for.
-_GRACE_S = 1.0
+GRACE_S = 1.0
 
 
 class Loop:
@@ -101,7 +101,7 @@ class Loop:
         left_s = self._deadline.left_s()
         if left_s is None or not self.searches:
             return False
-        return left_s <= (0.0 if self._root.best else -_GRACE_S)
+        return left_s <= (0.0 if self._root.best else -GRACE_S)
 
     def _slice(self, leaf: Leaf) -> Deadline:
         """Return how long a leaf may be searched."""

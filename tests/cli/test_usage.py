@@ -20,7 +20,7 @@ WRONG: list[tuple[list[str], str]] = [
     (["frobnicate"], "there is no command 'frobnicate': see hetopt --help"),
     (["--versoin"], "there is no option --versoin (did you mean '--version'?): see"),
     (["forest", "evalute"], "hetopt forest: there is no command 'evalute' (did you"),
-    (["plan"], "the following arguments are required: PROBLEM"),
+    (["plan"], "PROBLEM: is missing: name a problem's file, or an answer to repeat"),
     (
         ["plan", "p.yaml", "--frobnicate"],
         "hetopt plan: there is no option --frobnicate",

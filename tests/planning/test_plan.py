@@ -40,8 +40,9 @@ def problem(path: Path) -> Problem:
 
 
 def plain(result: dict[str, Any]) -> dict[str, Any]:
-    """Return a result without what differs from run to run."""
-    return {name: value for name, value in result.items() if name != "search_time_s"}
+    """Return a result without what differs from run to run, and what was asked."""
+    apart = ("search_time_s", "asked")
+    return {name: value for name, value in result.items() if name not in apart}
 
 
 def test_it_is_what_the_command_does(

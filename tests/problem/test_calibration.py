@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -103,3 +104,14 @@ def test_nouns_are_bounded() -> None:
         Calibration(efficiency={"a": 3})
     with pytest.raises(ValueError, match=r"bandwidth is 0, expected 0\.1 to 2"):
         Calibration(bandwidth=0)
+    with pytest.raises(ValueError, match=r"speed of a is 0, expected a factor above 0"):
+        Calibration(speed={"a": 0})
+
+
+def test_a_supposed_speed_multiplies_the_efficiency() -> None:
+    """It may be beyond what a correction can be, and makes another problem."""
+    problem = read_problem_text(TEXT + "calibration: {efficiency: {a: 0.5}}\n")
+    known = problem.calibration
+    supposed = replace(problem, calibration=replace(known, speed={"a": 4.0}))
+    assert supposed.calibration.efficiency_of("a") == 2.0
+    assert problem_digest(supposed) != problem_digest(problem)

@@ -11,14 +11,8 @@ from hetopt.base import interruption
 from hetopt.base.files import make_folder, write_bytes, write_text
 from hetopt.base.words import counted
 from hetopt.cli.exit_codes import STOPPED
-from hetopt.cli.inputs import (
-    add_chunks,
-    load_problem,
-    principles_of,
-    seconds,
-    whole,
-    workers,
-)
+from hetopt.cli.inputs import add_chunks, load_problem, principles_of, workers
+from hetopt.cli.numbers import seconds, whole
 from hetopt.cli.output import complain, emit
 from hetopt.cli.paths import ensure_outputs
 from hetopt.cli.preparing import prepare
@@ -134,13 +128,7 @@ def run(options: argparse.Namespace) -> int:
 
     solvers = _solvers(options.solvers)
     principles = principles_of(options.relax)
-    problems = [
-        load_problem(name, options.schedule, options.chunks)
-        for name in options.problems
-    ]
-    _ensure_planned(options.problems, problems)
-    if options.launcher is None:
-        _ensure_any_launcher(options.problems, problems)
+    problems = _problems(options)
     folder = make_folder(options.out)
     ensure_outputs(
         [str(folder / f"{NAME}.{each}") for each in ENDINGS] + [str(folder / RUNS)],
@@ -187,6 +175,18 @@ def run(options: argparse.Namespace) -> int:
     if findings := comparison.findings():
         raise CheckError(findings)
     return 0
+
+
+def _problems(options: argparse.Namespace) -> list[Problem]:
+    """Return the problems; InputError if one of them cannot be compared."""
+    problems = [
+        load_problem(name, options.schedule, options.chunks)
+        for name in options.problems
+    ]
+    _ensure_planned(options.problems, problems)
+    if options.launcher is None:
+        _ensure_any_launcher(options.problems, problems)
+    return problems
 
 
 def _ensure_planned(files: Sequence[str], problems: Sequence[Problem]) -> None:

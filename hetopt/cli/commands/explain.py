@@ -11,15 +11,8 @@ from typing import TYPE_CHECKING, Any
 from hetopt.base import interruption
 from hetopt.base.deadline import Deadline
 from hetopt.cli.commands.import_ import add_from, read_folder
-from hetopt.cli.inputs import (
-    add_problem,
-    add_table,
-    load_problem,
-    load_table,
-    seconds,
-    whole,
-    workers,
-)
+from hetopt.cli.inputs import add_problem, add_table, load_problem, load_table, workers
+from hetopt.cli.numbers import seconds, whole
 from hetopt.cli.output import complain, emit
 from hetopt.cli.paths import ensure_outputs
 from hetopt.cli.planned import load_made, load_reported

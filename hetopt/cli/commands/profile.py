@@ -16,8 +16,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 from hetopt.base.threads import threads
-from hetopt.cli.inputs import add_count, add_file, add_switch, add_time_limit, whole
+from hetopt.cli.inputs import add_count, add_file, add_switch, add_time_limit
 from hetopt.cli.measuring_for import LIMIT_S
+from hetopt.cli.numbers import whole
 from hetopt.cli.output import emit
 from hetopt.cli.paths import ensure_outputs
 from hetopt.cost.shard_shape import DTYPES, UNITS

@@ -20,11 +20,10 @@ from hetopt.cli.inputs import (
     add_solver,
     add_switch,
     add_time_limit,
-    not_negative,
     principles_of,
-    whole,
     workers,
 )
+from hetopt.cli.numbers import not_negative, whole
 from hetopt.cli.output import complain, emit
 from hetopt.cli.paths import ensure_outputs
 from hetopt.cli.planned import load_made, read_json

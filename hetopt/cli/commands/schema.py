@@ -50,7 +50,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _schema(name: str) -> object:
     if name == "problem":
-        from hetopt.problem.schema.problem import problem_json_schema
+        from hetopt.problem.schema.json_schema import problem_json_schema
 
         return problem_json_schema()
     from hetopt.report.schemas.written import SCHEMAS

@@ -195,6 +195,8 @@ _HOWS: tuple[How, ...] = (
 def merged(node: Runnable) -> tuple[Settlement, ...]:
     """Return how each (p, q) was settled in all parts of a space together."""
     found: dict[tuple[int, int], Settlement] = {}
+    # Of what was not searched only the bound that it had from the start is known.
+    unsearched = [each.least for each in node.ends() if each.result is None]
     for leaf in node.ends():
         for one in () if leaf.result is None else leaf.result.settlements:
             own = one
@@ -202,7 +204,12 @@ def merged(node: Runnable) -> tuple[Settlement, ...]:
                 own = replace(one, bound_s=max(one.bound_s, leaf.least))
             key = one.stages, one.microbatches
             found[key] = _both(found.get(key, own), own)
-    return tuple(found.values())
+    if not unsearched:
+        return tuple(found.values())
+    return tuple(
+        _both(each, replace(each, how="unsettled", bound_s=min(unsearched)))
+        for each in found.values()
+    )
 
 
 def _both(one: Settlement, other: Settlement) -> Settlement:

@@ -99,7 +99,6 @@ def test_reports_fieldit(problem: str) -> None:
         ("compare FILE --out d", "FILE: training.schedule: is auto, but this command"),
         ("explain FILE", "FILE: training.schedule: is auto, but this command takes"),
         ("table FILE --schedule auto", "--schedule: is 'auto', expected one of 1f1b"),
-        ("plan FILE --stability", "--stability: is of one problem, but schedule auto"),
     ],
 )
 def test_what_takes_one_schedule_says_so(

@@ -25,6 +25,9 @@ SHARED = SMALL.replace(
 links:""",
 )
 
+#: Schedules that are not compared in closed form.
+BLOCKS = ("v-half", "v-min")
+
 
 @pytest.fixture
 def problem(tmp_path: Path) -> str:
@@ -150,7 +153,8 @@ def test_no_plan_is_an_answer(problem: str, capsys: pytest.CaptureFixture[str]) 
     assert main(asked) == 1
     found = json.loads(capsys.readouterr().out)
     jsonschema.validate(found, RESULT)
-    assert {each.status for each in schedules_of(found)} == {"infeasible"}
+    others = [each for each in schedules_of(found) if each.schedule not in BLOCKS]
+    assert {each.status for each in others} == {"infeasible"}
 
 
 def test_chunks_to_try(

@@ -37,7 +37,7 @@ MIXED = {**DATA["training"], "lengths": {1024: 0.5, 2048: 0.5}}
     "options",
     [
         ["--pipelines", "2"],
-        ["--schedule", "auto", "--chunks", "2"],
+        pytest.param(["--schedule", "auto", "--chunks", "2"], marks=pytest.mark.slow),
         ["--budget", "5"],
         ["--objective", "cost"],
         ["--for", "megatron"],

@@ -276,10 +276,10 @@ def test_scripts_that_differ_are_refused(tmp_path: Path) -> None:
 def test_a_search_for_them_refuses_what_no_plan_can_help() -> None:
     problem = changed(long_job(), zero=1, optimizer="sgd").problem
     for name in ("megatron", "nemo"):
-        with pytest.raises(InputError, match=r"--for: .*optimizer sgd"):
+        with pytest.raises(InputError, match=r"launcher: .*optimizer sgd"):
             fitted(limits_of(name), problem)
     problem = changed(long_job(), zero=1).problem
     problem = replace(problem, model=replace(problem.model, positions=4096))
     fitted(limits_of("megatron"), problem)
-    with pytest.raises(InputError, match=r"--for: .*4096 positions"):
+    with pytest.raises(InputError, match=r"launcher: .*4096 positions"):
         fitted(limits_of("nemo"), problem)

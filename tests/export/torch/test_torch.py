@@ -357,7 +357,7 @@ def test_a_search_for_it_refuses_what_no_plan_can_help(
         training=replace(problem.training, **training),
         model=replace(problem.model, **model),
     )
-    with pytest.raises(InputError, match=f"--for: the launcher cannot do: .*{message}"):
+    with pytest.raises(InputError, match=f"launcher cannot do: .*{message}"):
         fitted(limits_of("torch"), problem)
 
 

@@ -4,7 +4,8 @@ import json
 from typing import Any
 
 from hetopt.problem.catalogue import accelerators, model_presets
-from hetopt.problem.schema.problem import SECTIONS, ProblemSpec, problem_json_schema
+from hetopt.problem.schema.json_schema import problem_json_schema
+from hetopt.problem.schema.problem import SECTIONS, ProblemSpec
 
 
 def text_of(part: Any) -> str:
