@@ -109,6 +109,8 @@ class TreeCheck:
         for key in ("over", "plan"):
             if data.get(key) != result.get(key):
                 yield Finding(key, "is not that of the plan file")
+        if any("launcher" in each for each in result.get("over", ())):
+            yield Finding("over", "names a launcher, and what it runs is not certified")
         made = {**result, "claims": data.get("claims")}
         try:
             lines = check_result(self._problem, self._table, made, self._bound)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import jsonschema
 import pytest
 
+from hetopt.base.deadline import Deadline
 from hetopt.cli import main
 from hetopt.planning.plan import found_by, tree_of
 from hetopt.report.schemas.certificate import TREE_CERTIFICATE
@@ -21,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from hetopt.results.result import Objective
     from hetopt.solvers.search.branchings.fleets import Measure
 
     Data = dict[str, Any]
@@ -36,22 +39,29 @@ NESTINGS: tuple[tuple[str, Measure], ...] = (
 
 
 @cache
-def _made(nesting: str, measure: Measure) -> tuple[str, str]:
+def _made(
+    nesting: str, measure: Measure, objective: Objective, limit_s: float | None
+) -> tuple[str, str]:
     """Return the texts of a plan file and its certificate."""
-    asked = request(SHARED)
+    asked = replace(request(SHARED), deadline=Deadline.after(limit_s))
     tree = tree_of(
-        asked, solver="dp", objective="closed", over=over_of(nesting, measure)
+        asked, solver="dp", objective=objective, over=over_of(nesting, measure)
     )
     result = found_by(tree)
-    assert result.status == "optimal"
+    assert limit_s or result.status == "optimal"
     problem, table = result.problem or SHARED, result.table or asked.table
     certificate = certificate_of(tree, problem, table, result)
     return json.dumps(result.to_json()), certificate
 
 
-def made(nesting: str, measure: Measure) -> tuple[Data, Data]:
+def made(
+    nesting: str,
+    measure: Measure,
+    objective: Objective = "closed",
+    limit_s: float | None = None,
+) -> tuple[Data, Data]:
     """Return a plan file and its certificate, to be forged."""
-    plan, certificate = _made(nesting, measure)
+    plan, certificate = _made(nesting, measure, objective, limit_s)
     return json.loads(plan), json.loads(certificate)
 
 
@@ -225,6 +235,23 @@ def test_it_is_verified(nesting: str, measure: Measure, verify: Verify) -> None:
     assert "rest on a search were searched again" in lines[0]
 
 
+@pytest.mark.parametrize("nesting", ["f", "d", "fd"])
+def test_simulated_times_are_verified(nesting: str, verify: Verify) -> None:
+    code, lines = verify(*made(nesting, "time", "simulated"))
+    assert code == 0, lines
+    said = "by that search itself: no other confirms"
+    assert said in lines[0]
+
+
+@pytest.mark.parametrize("nesting", ["f", "s", "d", "fs", "fd", "sd", "fsd"])
+@pytest.mark.parametrize("limit_s", [1e-3, 0.2])
+def test_a_search_that_was_cut_off_is_verified(
+    nesting: str, limit_s: float, verify: Verify
+) -> None:
+    code, lines = verify(*made(nesting, "time", "closed", limit_s))
+    assert code == 0, lines
+
+
 @pytest.mark.parametrize(("nesting", "measure"), NESTINGS)
 @pytest.mark.parametrize(("forge", "said"), FORGERIES)
 def test_a_forged_one_is_rejected(
@@ -242,6 +269,15 @@ def test_a_forged_one_is_rejected(
     # What the plan file claims, but the certificate does not prove, is in the former.
     names = "plan|cert" if said == "prove only" else "cert"
     assert all(re.match(rf"\S+/({names})\.json:", line) for line in lines), lines
+
+
+def test_what_a_launcher_runs_is_not_certified(verify: Verify) -> None:
+    plan, certificate = made("s", "time")
+    wider(plan)
+    wider(certificate)
+    code, lines = verify(plan, certificate)
+    assert code == 1
+    assert any("over: names a launcher" in line for line in lines), lines
 
 
 def test_a_sample_is_of_all_leaves_together(verify: Verify) -> None:
