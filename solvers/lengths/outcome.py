@@ -14,7 +14,6 @@ from hetopt.problem.division import pins_fault
 from hetopt.results.priced_plan import PricedPlan
 from hetopt.results.result import Result
 from hetopt.schedule.schedules import RULES, rule_of
-from hetopt.solvers.lengths.search import LengthsSearch
 from hetopt.solvers.race.merging import with_plans
 
 if TYPE_CHECKING:
@@ -76,6 +75,9 @@ def solve_lengths(
     InputError
         There are too many ways to divide the nodes.
     """
+    # It loads OR-Tools, which other searches do without.
+    from hetopt.solvers.lengths.search import LengthsSearch
+
     search = LengthsSearch(request, most)
     search.run()
     # Only plans that keep all principles are searched, by their closed form.

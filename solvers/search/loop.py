@@ -77,6 +77,8 @@ class Loop:
                 self._search(step)
         except KeyboardInterrupt:
             # Between two searches, where signals are not held.
+            if not self.searches:
+                raise
             self.interrupted = True
         if not self.searches and self._errors:
             raise self._errors[0]

@@ -113,6 +113,18 @@ def why_not(table: CostTable) -> str | None:
     return None
 
 
+def _ensure_searched(request: Request) -> None:
+    """Raise InputError if the simulated time is not searched as asked."""
+    params, why = request.params, why_not(request.table)
+    if why is None and params.principles.relaxed:
+        why = "a principle is relaxed"
+    if why is None and params.journal is not None:
+        why = "the journal is of a search in closed form"
+    if why is not None:
+        msg = f"simulated times are not searched: {why}; minimise the closed form"
+        raise InputError(msg, field="objective")
+
+
 def solve_simulated(
     request: Request,
     *,
@@ -131,6 +143,7 @@ def solve_simulated(
     """
     problem, table, params = request.problem, request.table, request.params
     deadline, limit_s = request.deadline, request.deadline.limit_s
+    _ensure_searched(request)
     first = deadline.within(
         None if limit_s is None else max(_START_S, limit_s * _START_SHARE)
     )

@@ -41,7 +41,6 @@ HOMES = {
     "check/plan/schedule/schedules.py",
     "problem/training/choices.py",
     "problem/training/training.py",
-    "problem/schema/problem.py",
     "cli/commands/formulate.py",
     "export/job.py",
     "export/planning/example.py",

@@ -271,7 +271,7 @@ RECOMPUTE = "system.recompute"
         (of("system", "sequence_parallel", "yes"), "expected true or false"),
         (
             of("system", "num_layers_per_virtual_pipeline_stage", 2),
-            "cannot be combined with meshes",
+            "has no meaning beside meshes",
         ),
         (of("model", "num_layers", None), "is left out, expected a whole number"),
         (
