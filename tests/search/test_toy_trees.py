@@ -254,7 +254,7 @@ def nodes_below(node: Node) -> Iterator[Node]:
     elif isinstance(node, Together):
         below = [own for seat in node._seats for own in seat.nodes.values()]
     elif isinstance(node, Runnable):
-        below = [*node._parts, *([node._leaf] if node._leaf else [])]
+        below = [*node.parts, *([node.leaf] if node.leaf else [])]
     for each in below:
         yield from nodes_below(each)
 

@@ -11,6 +11,7 @@ import math
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from hetopt.results.settlement import Settlement
 from hetopt.solvers.search.node import Leaf, Node, Step, claimed
 from hetopt.solvers.search.space import Space
 
@@ -20,15 +21,22 @@ if TYPE_CHECKING:
     from hetopt.cost.table.table import CostTable
     from hetopt.plans.plan import Plan
     from hetopt.problem.problem import Problem
-    from hetopt.results.settlement import How, Settlement
+    from hetopt.results.settlement import How
     from hetopt.solvers.search.node import Found, OfLeaf
 
+    #: By stages and micro-batches.
+    Known = dict[tuple[int, int], Settlement]
     #: Returns narrower spaces without a plan, given a space; none if it can be run.
     Split = Callable[[Problem, CostTable, Plan], Sequence[tuple[Problem, CostTable]]]
 
 
 class Runnable(Node):
     """The plans of a space that can be run.
+
+    Attributes
+    ----------
+    leaf, parts
+        The search of the space as a whole, and the spaces that replace it.
 
     Parameters
     ----------
@@ -58,13 +66,13 @@ class Runnable(Node):
         self._space, self._make, self._split = space, leaf, split
         self._quick = quick
         self._known: dict[object, Found] = {}
-        self._leaf: Leaf | None = None
-        self._parts: list[Runnable] = []
+        self.leaf: Leaf | None = None
+        self.parts: list[Runnable] = []
         if parts is None:
-            self._leaf = leaf(space, least)
-            self._leaf.parents.append((self, None))
-            self._leaf.splits = True
-            self.bound = self.rest = self._leaf.bound
+            self.leaf = leaf(space, least)
+            self.leaf.parents.append((self, None))
+            self.leaf.splits = True
+            self.bound = self.rest = self.leaf.bound
         else:
             self._divide([(each.problem, each.table) for each in parts], quick=quick)
 
@@ -82,31 +90,31 @@ class Runnable(Node):
                 least=self.bound,
                 quick=quick,
             )
-            part.parents.append((self, len(self._parts)))
-            self._parts.append(part)
+            part.parents.append((self, len(self.parts)))
+            self.parts.append(part)
         self._sum_up()
 
     def _sum_up(self) -> None:
         self.bound = max(
-            self.bound, min((each.bound for each in self._parts), default=math.inf)
+            self.bound, min((each.bound for each in self.parts), default=math.inf)
         )
         self.rest = max(
-            self.rest, min((each.rest for each in self._parts), default=math.inf)
+            self.rest, min((each.rest for each in self.parts), default=math.inf)
         )
 
     def update(self, key: Any) -> bool:
         """See ``Node``."""
-        before = self.bound, self.rest, self.best, len(self._parts)
+        before = self.bound, self.rest, self.best, len(self.parts)
         if key is None:
             self._take_leaf()
         else:
-            self._keep(self._parts[key].best)
+            self._keep(self.parts[key].best)
             self._sum_up()
-        return before != (self.bound, self.rest, self.best, len(self._parts))
+        return before != (self.bound, self.rest, self.best, len(self.parts))
 
     def _take_leaf(self) -> None:
         """Take the plans of the own leaf, and divide the space if one cannot be run."""
-        leaf, space = self._leaf, self._space
+        leaf, space = self.leaf, self._space
         assert leaf is not None
         self.bound = max(self.bound, leaf.bound)
         able, reason = [], None
@@ -137,13 +145,13 @@ class Runnable(Node):
     def next(self, cutoff: float) -> Step | None:
         """See ``Node``."""
         limit = min(cutoff, self._last)
-        if not self._parts:
-            step = None if self._leaf is None else self._leaf.next(limit)
+        if not self.parts:
+            step = None if self.leaf is None else self.leaf.next(limit)
             return step and replace(step, quick=self.is_quick)
-        for part in self._parts:
+        for part in self.parts:
             if part.is_quick and (found := part.next(limit)) is not None:
                 return found
-        for part in sorted(self._parts, key=lambda part: part.rest):
+        for part in sorted(self.parts, key=lambda part: part.rest):
             found = part.next(limit)
             if found is not None:
                 return found
@@ -152,29 +160,22 @@ class Runnable(Node):
     @property
     def is_quick(self) -> bool:
         """Whether a plan of one strategy is to be looked for first."""
-        leaf = self._leaf
+        leaf = self.leaf
         return self._quick and leaf is not None and leaf.is_new
 
     def open_leaves(self, cutoff: float) -> int:
         """See ``Node``."""
         limit = min(cutoff, self._last)
-        if not self._parts:
-            return 0 if self._leaf is None else self._leaf.open_leaves(limit)
-        return sum(each.open_leaves(limit) for each in self._parts)
+        if not self.parts:
+            return 0 if self.leaf is None else self.leaf.open_leaves(limit)
+        return sum(each.open_leaves(limit) for each in self.parts)
 
     def searched(self) -> Iterator[Leaf]:
         """See ``Node``."""
-        if self._leaf is not None:
-            yield from self._leaf.searched()
-        for part in self._parts:
+        if self.leaf is not None:
+            yield from self.leaf.searched()
+        for part in self.parts:
             yield from part.searched()
-
-    def ends(self) -> Iterator[Leaf]:
-        """Yield the leaves of the spaces that are not divided."""
-        if not self._parts and self._leaf is not None:
-            yield self._leaf
-        for part in self._parts:
-            yield from part.ends()
 
     def claim(self, of_leaf: OfLeaf | None = None) -> dict[str, Any] | None:
         """Return the bound in seconds; None: there is no plan that can be run."""
@@ -194,22 +195,49 @@ _HOWS: tuple[How, ...] = (
 
 def merged(node: Runnable) -> tuple[Settlement, ...]:
     """Return how each (p, q) was settled in all parts of a space together."""
-    found: dict[tuple[int, int], Settlement] = {}
-    # Of what was not searched only the bound that it had from the start is known.
-    unsearched = [each.least for each in node.ends() if each.result is None]
-    for leaf in node.ends():
-        for one in () if leaf.result is None else leaf.result.settlements:
-            own = one
-            if one.bound_s is not None:
-                own = replace(one, bound_s=max(one.bound_s, leaf.least))
-            key = one.stages, one.microbatches
-            found[key] = _both(found.get(key, own), own)
-    if not unsearched:
-        return tuple(found.values())
-    return tuple(
-        _both(each, replace(each, how="unsettled", bound_s=min(unsearched)))
-        for each in found.values()
-    )
+    return tuple(_settled(node, {}).values())
+
+
+def _settled(node: Runnable, above: Known) -> Known:
+    """Return how each (p, q) of a space was settled.
+
+    Parameters
+    ----------
+    above
+        The same of the space that it is a part of; its bounds hold here, too.
+    """
+    leaf = node.leaf
+    known = {
+        key: each if each.how == "infeasible" else replace(each, how="unsettled")
+        for key, each in above.items()
+    }
+    if leaf is not None and leaf.result is not None:
+        known = {(one.stages, one.microbatches): one for one in leaf.result.settlements}
+    known = {
+        # The bound of the whole space may be higher.
+        key: each
+        if each.bound_s is None or math.isinf(node.bound)
+        else replace(each, bound_s=max(each.bound_s, node.bound))
+        for key, each in known.items()
+    }
+    if not node.parts:
+        return known
+    # A space without plans is settled whatever (p, q) is.
+    left = [part for part in node.parts if not math.isinf(part.bound)]
+    parts = [(part, _settled(part, known)) for part in left or node.parts]
+    found: Known = {}
+    for key in dict.fromkeys(key for _, own in parts for key in own):
+        for part, own in parts:
+            # Of a part that was not searched its bound is known.
+            open_ = Settlement(
+                stages=key[0],
+                microbatches=key[1],
+                how="unsettled",
+                bound_s=part.bound,
+            )
+            one = own.get(key, open_)
+            found[key] = _both(found.get(key, one), one)
+    return found
 
 
 def _both(one: Settlement, other: Settlement) -> Settlement:
