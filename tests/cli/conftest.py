@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 import hetopt
+from hetopt.cli import main
 
 SMALL = """\
 model: {layers: 4, hidden: 1024, heads: 8, ffn: 4096, vocab: 32000}
@@ -23,7 +25,17 @@ links: {default: {bandwidth: 10 Gbps, latency: 1 ms, staged: host}}
 training: {global_batch: 4, seq_len: 1024}
 """
 
+#: A solver that proves such a problem in this process.
+DP = ("--solver", "dp", "--jobs", "1")
+
 RunHetopt = Callable[..., subprocess.CompletedProcess[str]]
+
+
+def answer(problem: str, out: Path, *options: str) -> dict[str, object]:
+    """Plan a problem, and return the answer that was written."""
+    assert main(["plan", problem, *DP, "--out", str(out), *options]) == 0
+    data: dict[str, object] = json.loads(out.read_text())
+    return data
 
 
 @pytest.fixture(scope="session")

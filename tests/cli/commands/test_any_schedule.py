@@ -13,10 +13,9 @@ from hetopt.problem.digest import problem_digest
 from hetopt.problem.reading import read_problem, read_problem_text
 from hetopt.problem.training.choices import ANY, SCHEDULES
 from hetopt.solvers.search.branchings.schedules import schedule_variants
-from tests.cli.conftest import SMALL
+from tests.cli.conftest import DP, SMALL, answer
 
 AUTO = SMALL.replace("seq_len: 1024", "seq_len: 1024, schedule: auto")
-DP = ("--solver", "dp", "--jobs", "1")
 
 
 @pytest.fixture
@@ -26,20 +25,14 @@ def problem(tmp_path: Path) -> str:
     return str(path)
 
 
-def planned(problem: str, out: Path, *options: str) -> dict[str, object]:
-    assert main(["plan", problem, *DP, "--out", str(out), *options]) == 0
-    data: dict[str, object] = json.loads(out.read_text())
-    return data
-
-
 @pytest.mark.slow
 def test_it_is_what_the_options_ask_for(problem: str, tmp_path: Path) -> None:
     """Every way to ask finds the same, and every command reads the plan."""
     out, one = tmp_path / "plan.json", tmp_path / "one.yaml"
-    found = planned(problem, out)
+    found = answer(problem, out)
     one.write_text(SMALL)
     for name in ("auto", "best"):
-        same = planned(str(one), tmp_path / "same.json", "--schedule", name)
+        same = answer(str(one), tmp_path / "same.json", "--schedule", name)
         for field in ("plan", "over", "claims", "lower_bound_s", "status"):
             assert same[field] == found[field]
         plan = hetopt.plan(str(one), schedule=name, solver="dp", jobs=1).best
@@ -58,7 +51,7 @@ def test_it_is_what_the_options_ask_for(problem: str, tmp_path: Path) -> None:
 
 
 def test_a_named_schedule_replaces_it(problem: str, tmp_path: Path) -> None:
-    found = planned(problem, tmp_path / "plan.json", "--schedule", "gpipe")
+    found = answer(problem, tmp_path / "plan.json", "--schedule", "gpipe")
     assert "over" not in found
     assert found["plan"]["schedule"] == "gpipe"  # type: ignore[index]
 
@@ -135,10 +128,10 @@ def test_variants_are_searched_over_all(
     assert main([*asked, *DP, "--out", str(tmp_path / "w.json")]) == 0
     capsys.readouterr()
     base, gpipe = json.loads((tmp_path / "w.json").read_text())["rows"]
-    best = planned(problem, tmp_path / "plan.json")
+    best = answer(problem, tmp_path / "plan.json")
     assert base["closed_form_s"] == best["closed_form_s"]
     assert base["problem_digest"] == base["plan"]["problem_digest"]
-    alone = planned(problem, tmp_path / "one.json", "--schedule", "gpipe")
+    alone = answer(problem, tmp_path / "one.json", "--schedule", "gpipe")
     assert gpipe["closed_form_s"] == alone["closed_form_s"]
     capsys.readouterr()
     Path(problem).write_text(SMALL)
@@ -153,9 +146,9 @@ def test_variants_are_searched_over_all(
 @pytest.mark.slow
 def test_a_journal_resumes(problem: str, tmp_path: Path) -> None:
     journal = tmp_path / "journal"
-    first = planned(problem, tmp_path / "a.json", "--journal", str(journal))
+    first = answer(problem, tmp_path / "a.json", "--journal", str(journal))
     lines = journal.read_text()
-    again = planned(problem, tmp_path / "b.json", "--journal", str(journal))
+    again = answer(problem, tmp_path / "b.json", "--journal", str(journal))
     assert journal.read_text() == lines
     assert again["plan"] == first["plan"]
     assert again["status"] == first["status"] == "optimal"
@@ -167,7 +160,7 @@ def test_an_answer_repeats_it(
 ) -> None:
     problem, out = tmp_path / "one.yaml", tmp_path / "plan.json"
     problem.write_text(SMALL)
-    found = planned(str(problem), out, "--schedule", "best")
+    found = answer(str(problem), out, "--schedule", "best")
     capsys.readouterr()
     assert main(["plan", "--again", str(out), "--json"]) == 0
     again = json.loads(capsys.readouterr().out)

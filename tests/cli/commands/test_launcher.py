@@ -11,12 +11,11 @@ import hetopt
 from hetopt.cli import main
 from hetopt.problem.digest import problem_digest
 from hetopt.problem.reading import read_problem, read_problem_text
-from tests.cli.conftest import SMALL
+from tests.cli.conftest import DP, SMALL, answer
 
 #: Hetu does not run tied embeddings, so that it runs some of the plans.
 PLAIN = SMALL.replace("vocab: 32000", "vocab: 32000, tied: false")
 HETU = f"{PLAIN}launcher: hetu\n"
-DP = ("--solver", "dp", "--jobs", "1")
 
 
 @pytest.fixture
@@ -24,12 +23,6 @@ def problem(tmp_path: Path) -> str:
     path = tmp_path / "problem.yaml"
     path.write_text(HETU)
     return str(path)
-
-
-def planned(problem: str, out: Path, *options: str) -> dict[str, object]:
-    assert main(["plan", problem, *DP, "--out", str(out), *options]) == 0
-    data: dict[str, object] = json.loads(out.read_text())
-    return data
 
 
 def of_launcher(data: dict[str, object]) -> str | None:
@@ -42,17 +35,17 @@ def test_plans_are_for_it_unless_an_option_says_otherwise(
 ) -> None:
     plain, out = tmp_path / "plain.yaml", tmp_path / "plan.json"
     plain.write_text(PLAIN)
-    found = planned(problem, out)
+    found = answer(problem, out)
     assert "of the plans that hetu can run" in capsys.readouterr().out
     assert of_launcher(found) == "hetu"
-    same = planned(str(plain), tmp_path / "same.json", "--for", "hetu")
+    same = answer(str(plain), tmp_path / "same.json", "--for", "hetu")
     assert found["closed_form_s"] == same["closed_form_s"]
     assert main(["check", problem, str(out)]) == 0
     # Its export needs no --to.
     assert main(["export", problem, str(out), "--out", str(tmp_path / "b")]) == 0
     assert "for Hetu" in capsys.readouterr().out
     for name, launcher in (("megatron", "megatron"), ("none", None), ("slurm", None)):
-        assert of_launcher(planned(problem, out, "--for", name)) == launcher
+        assert of_launcher(answer(problem, out, "--for", name)) == launcher
         assert main(["check", problem, str(out)]) == 0
     assert main(["export", str(plain), str(out), "--out", str(tmp_path / "c")]) == 2
     assert "--to: is missing, and the problem names no l" in capsys.readouterr().err
@@ -83,7 +76,7 @@ def test_it_belongs_to_the_digest() -> None:
 def test_fronts(problem: str, tmp_path: Path) -> None:
     Path(problem).write_text(HETU.replace("nodes: 1,", "nodes: 1, price_per_hour: 2,"))
     out = tmp_path / "front.json"
-    found = planned(problem, out, "--pareto")
+    found = answer(problem, out, "--pareto")
     assert {"launcher": "hetu"} in found["over"]  # type: ignore[operator]
     assert main(["check", problem, str(out)]) == 0
 
@@ -93,7 +86,7 @@ def test_with_every_schedule(problem: str, tmp_path: Path) -> None:
     out = tmp_path / "plan.json"
     text = HETU.replace("seq_len: 1024", "seq_len: 1024, schedule: auto")
     Path(problem).write_text(text)
-    found = planned(problem, out)
+    found = answer(problem, out)
     assert of_launcher(found) == "hetu"
     assert found["plan"]["schedule"] == "1f1b"  # type: ignore[index]
     assert main(["check", problem, str(out)]) == 0
@@ -105,7 +98,7 @@ def test_what_starts_any_plan_limits_nothing(
 ) -> None:
     Path(problem).write_text(HETU.replace("hetu", name))
     out = tmp_path / "plan.json"
-    assert "launch" not in planned(problem, out)
+    assert "launch" not in answer(problem, out)
     assert f"--to {name} " in capsys.readouterr().out
     assert main(["check", problem, str(out)]) == 0
 
@@ -152,8 +145,8 @@ def test_variants_are_for_theirs(
 ) -> None:
     plain = tmp_path / "plain.yaml"
     plain.write_text(PLAIN)
-    wide = planned(problem, tmp_path / "a.json", "--for", "none")
-    own = planned(problem, tmp_path / "b.json")
+    wide = answer(problem, tmp_path / "a.json", "--for", "none")
+    own = answer(problem, tmp_path / "b.json")
     capsys.readouterr()
     asked = ["--set", "launcher=slurm", "--json", *DP]
     times = []
