@@ -5,7 +5,9 @@ Everything else is the bundle's own program, started by the bundle's own scripts
 
 import json
 import os
+import time
 import traceback
+from contextlib import suppress
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -17,7 +19,7 @@ from program import crossing
 from program.dispatch import Routes
 from program.job import Job, cluster_of, ranks_reached
 from program.kept import Kept
-from program.training import Trainer
+from program.training import Trainer, leave
 
 HERE = Path(__file__).parent
 
@@ -140,9 +142,8 @@ class Libraries:
         return found
 
 
-def main() -> None:
-    torch.set_num_threads(1)
-    jobs = tuple(job.on_cpus() for job in Job.read(HERE / "job.json"))
+def watched(jobs: tuple[Job, ...]) -> dict[str, Any]:
+    """Train, and return what was seen."""
     asked = json.loads((HERE / "asked.json").read_text())
     watch = Libraries(jobs) if jobs[0].is_mixed else None
     dist.init_process_group("gloo", timeout=timedelta(seconds=60))
@@ -175,8 +176,36 @@ def main() -> None:
     for _ in range(asked["steps"]):
         seen["losses"].append(trainer.backward(batch))
         trainer.optimizer.step()
+    trainer.close()
+    return seen
+
+
+def threads() -> int:
+    """Return how many threads of this process run works of Gloo."""
+    found = 0
+    for each in Path("/proc/self/task").iterdir():
+        # It may end meanwhile.
+        with suppress(OSError):
+            found += (each / "comm").read_text().strip() == "pt_gloo_runloop"
+    return found
+
+
+def left() -> int:
+    """Return the same once no more of them end; the system takes its time."""
+    for _ in range(50):
+        if not threads():
+            break
+        time.sleep(0.1)
+    return threads()
+
+
+def main() -> None:
+    torch.set_num_threads(1)
+    seen = watched(tuple(job.on_cpus() for job in Job.read(HERE / "job.json")))
+    assert threads()
+    leave()
+    seen["threads"] = left()
     torch.save(seen, HERE / f"rank-{os.environ['RANK']}.pt")
-    dist.destroy_process_group()
 
 
 if __name__ == "__main__":

@@ -125,6 +125,10 @@ class Channel:
         """Receive the results of a pass."""
         return self.thread.submit(self._timed, kind, number, None, None)
 
+    def close(self) -> None:
+        """End the thread that transfers, once it has nothing left to do."""
+        self.thread.shutdown()
+
     def _settle(self) -> None:
         if self.api:
             self.api.set_device(self.place.device)
@@ -319,6 +323,11 @@ class Boundaries:
         for each in [each for each in self.going if each.done()]:
             each.result()
             self.going.remove(each)
+
+    def close(self) -> None:
+        """End the threads of all channels."""
+        for channel in (*self.into.values(), *self.out.values()):
+            channel.close()
 
     @property
     def transfers(self) -> list[Transfer]:

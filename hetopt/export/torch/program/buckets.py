@@ -55,11 +55,13 @@ class Bucket:
         self.reduced = False
         self.work: Any = None
         self.received: Tensor | None = None
+        self.hooks: list[Any] = []
         for number, parameter in enumerate(self.parameters):
             own = self.view(self.weights, number)
             own.copy_(parameter.detach())
             parameter.data = own
-            parameter.register_post_accumulate_grad_hook(self._hook(number))
+            hook = self._hook(number)
+            self.hooks.append(parameter.register_post_accumulate_grad_hook(hook))
         self.pieces: Pieces | None = None
         if len(place.jobs) > 1:
             count = range(len(self.parameters))
@@ -70,6 +72,11 @@ class Bucket:
         """Return the part of a row that belongs to a parameter, in its shape."""
         start, end = self.ends[number : number + 2]
         return row[start:end].view_as(self.parameters[number])
+
+    def close(self) -> None:
+        """Let go of the parameters, whose hooks hold this bucket and its group."""
+        for each in self.hooks:
+            each.remove()
 
     def expect(self, among: set[nn.Parameter] | None) -> None:
         """Reduce gradients as soon as each parameter has got one more gradient.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -132,6 +133,14 @@ class Place:
     def splits_tokens(self) -> bool:
         """Whether tp splits the tokens outside of matrices (sequence parallelism)."""
         return self.job.sequence_parallel and self.plan.tp > 1
+
+    @cached_property
+    def angles(self) -> tuple[Tensor, Tensor]:
+        """Cosines and sines of rotary embeddings, (n, 1, d / 2), for all layers."""
+        half = self.job.model["head_dim"] // 2
+        rates = self.job.model["rotary_base"] ** (-torch.arange(half) / half)
+        turned = (self.positions[:, None] * rates)[:, None, :].to(self.device)
+        return turned.cos(), turned.sin()
 
     def _make_groups(self) -> None:
         """Make all groups in the same order on every rank; keep this rank's own."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import gc
 import importlib.util
 import os
 import sys
@@ -13,6 +14,10 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+
+# Optimizers import it. Its functions' defaults are the world's group if there is one
+# by then, which would never end.
+import torch.distributed.nn.functional
 from torch import Tensor
 from torch.distributed.rendezvous import rendezvous
 
@@ -88,6 +93,22 @@ class Trainer:
         elif self.place.copies.group is not None:
             dist.all_reduce(loss, group=self.place.copies.group)
         return float(loss)
+
+    def close(self) -> None:
+        """End what works beside this thread, and let go of the process groups."""
+        self.boundaries.close()
+        for bucket in self.optimizer.buckets:
+            bucket.close()
+
+
+def leave() -> None:
+    """Leave the process groups once nothing refers to them, so that they end here.
+
+    A thread of Gloo that is still at work when Python ends aborts the rank: it may own
+    the last reference to a tensor, and it cannot have Python's lock any more.
+    """
+    gc.collect()
+    dist.destroy_process_group()
 
 
 def _options() -> argparse.Namespace:
@@ -168,6 +189,7 @@ def train(
             saved.save(done)
     if recorder:
         recorder.write()
+    trainer.close()
 
 
 def main() -> None:
@@ -193,4 +215,4 @@ def main() -> None:
             world_size=size,
         )
         train(jobs, device, options)
-        dist.destroy_process_group()
+        leave()

@@ -39,7 +39,6 @@ it as ``--units my_model.py:build_unit``; ``llama_units.py`` beside ``train.py``
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 import torch
@@ -86,15 +85,6 @@ class Embedding(Unit):
         return x + self.positions[self.own] if self.model["positions"] else x
 
 
-@functools.cache
-def angles(place: Place) -> tuple[Tensor, Tensor]:
-    """Return cosines and sines of rotary embeddings, (n, 1, d / 2), for all layers."""
-    half = place.job.model["head_dim"] // 2
-    rates = place.job.model["rotary_base"] ** (-torch.arange(half) / half)
-    turned = (place.positions[:, None] * rates)[:, None, :].to(place.device)
-    return turned.cos(), turned.sin()
-
-
 def _call(function: Any, *inputs: Any) -> Any:
     return function(*inputs)
 
@@ -128,7 +118,7 @@ class Layer(Unit):
                 self._keep_one_head(name)
         self._row("out", width * model["heads"])
         if not model["positions"]:
-            self.cos, self.sin = angles(self.place)
+            self.cos, self.sin = self.place.angles
 
     def _column(self, name: str, outputs: int) -> None:
         """Make a matrix split by outputs, and its bias."""
