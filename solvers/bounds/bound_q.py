@@ -129,6 +129,9 @@ def left_within(box_bounds: BoxBounds, cutoff: float) -> Left:
     boxes = [] if root is None else [root]
     while boxes:
         box = boxes.pop()
+        if low <= box.low and box.high <= high and alive[box.alive].all():
+            # All that it may leave is left already.
+            continue
         halves = box_bounds.halves(box, _CLOSE * cutoff)
         if halves is None:
             low, high = min(low, box.low), max(high, box.high)
