@@ -34,8 +34,6 @@ class RaceParams:
         Called now and then from the thread that called ``solve``.
     principles
         Principles that a plan keeps; a solver refuses to relax one that it cannot.
-    journal
-        A file that keeps what is settled and found, to resume from.
     executor
         Where workers run: processes of this machine, or actors of a Ray cluster,
         of which ``jobs`` (None for one per core) are started.
@@ -65,7 +63,6 @@ class RaceParams:
     top: int = 1
     on_progress: Callable[[Progress], None] | None = None
     principles: Principles = PRUNED
-    journal: str | None = None
     executor: Executor = "process"
     beside: int = 1
 

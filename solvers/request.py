@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from hetopt.cost.table.table import CostTable
     from hetopt.problem.problem import Problem
     from hetopt.results.result import Result
+    from hetopt.solvers.search.journal import Journal
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,6 +35,9 @@ class Request:
     memory
         What solvers keep to go on from where a search of the same problem stopped, by
         name; None if it is not searched again. Cutoffs of later searches are no larger.
+    journal
+        A file that keeps what is settled and found, to resume from; a tree search opens
+        it for its solvers.
     """
 
     problem: Problem
@@ -43,6 +47,7 @@ class Request:
     seed: int = 0
     cutoff_s: float | None = None
     memory: dict[str, Any] | None = field(default=None, compare=False)
+    journal: Journal | None = field(default=None, compare=False)
 
 
 class Solve(Protocol):

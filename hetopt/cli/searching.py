@@ -50,6 +50,7 @@ def searching(
         The time that is minimised.
     """
     from hetopt.report.progress import ProgressBar
+    from hetopt.solvers.search.journal import Journal
 
     kernels = kernels_for(
         options.solver,
@@ -69,6 +70,7 @@ def searching(
             params=_params(options, asked.principles, bar.update),
             deadline=Deadline.after(options.time_limit),
             seed=options.seed,
+            journal=None if options.journal is None else Journal(options.journal),
         )
 
 
@@ -83,7 +85,6 @@ def _params(
         "top": options.top,
         "on_progress": on_progress,
         "principles": principles,
-        "journal": options.journal,
         "executor": options.executor,
     }
     if options.solver == "dfs":

@@ -1,61 +1,137 @@
-"""A file that keeps what every search of a leaf has found, to resume from.
+"""A file that keeps what a search has found and proven, to resume from.
 
-One JSON object per line: the first says what is searched; each later one has the
-problem and the table of a leaf by their digests, the cutoff of its search, whether the
-search ended by itself, and its result. A line is appended when a search ends, so a
-search that is killed loses at most the leaf it was in.
+One JSON object per line, appended as soon as it is known, so a search that is killed
+leaves at most one incomplete line, which the next one cuts off. The first line says
+what is searched. A later one is
+
+- ``search``: the table whose programs (p, q) the lines that follow are about, the time
+  that is minimised there, and the ``limit`` above which plans are of no interest;
+- ``decision``: a plan there, with its ``value``;
+- ``stages``, ``microbatches``: a program there, ``how`` it was settled and its
+  ``bound``;
+- ``result``: what the search of a leaf returned, with its cutoff and whether it ended
+  by itself.
+
+Limits, values and bounds are in 1 / PERIOD_SCALE ticks. A bound is valid whichever
+solver proved it, so a search may be resumed with another solver, seed or number of
+jobs.
+
+For human readers, lines also have the progress of the whole search: ``elapsed_s``
+including earlier runs, and ``incumbent_s`` and ``lower_bound_s`` of the objective.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 from hetopt.base.line_file import LineFile
 from hetopt.base.reading import MIB
+from hetopt.base.words import describe
 from hetopt.check import check_result
 from hetopt.cost.table_file.file import table_digest
 from hetopt.errors import HetoptError, InputError
+from hetopt.formulations.decision import Decision
 from hetopt.results.result import Result
+from hetopt.results.settlement import How
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
+    from hetopt.cost.table.table import CostTable
+    from hetopt.solvers.progress import Progress
+    from hetopt.solvers.race.ledger import Ledger, Program
+    from hetopt.solvers.race.messages import Found
     from hetopt.solvers.search.node import Leaf
 
-JOURNAL_SCHEMA = "hetopt-search-journal/1"
-_WHAT, _MOST_BYTES = "a journal", 256 * MIB
+    #: Returns the progress of the whole search, given that of the search of its leaf.
+    Now = Callable[[Progress | None], Progress]
+
+JOURNAL_SCHEMA = "hetopt-journal/2"
+_WHAT = "a journal"
+#: About a million lines.
+MOST_BYTES = 256 * MIB
+#: What a wrong line may raise.
+_FAULTS = (
+    HetoptError,
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    RecursionError,
+    TypeError,
+    ValueError,
+)
 
 
-class Kept(NamedTuple):
-    """A search of a leaf that is in the journal."""
+class JournalError(InputError):
+    """A journal is of another search, or none."""
+
+
+class Returned(NamedTuple):
+    """A search of a leaf.
+
+    Attributes
+    ----------
+    ended
+        Whether it ended by itself.
+    """
+
+    leaf: Leaf
+    cutoff: float
+    result: Result
+    ended: bool
+
+
+class _Line(NamedTuple):
+    """A plan or a settled program, and the limit of the search that wrote it."""
+
+    number: int
+    limit: int
+    entry: Mapping[str, Any]
+
+
+class _Kept(NamedTuple):
+    """The result of a leaf."""
 
     result: Mapping[str, Any]
     cutoff: float
     ended: bool
 
 
-class SearchJournal:
-    """The journal of a search that branches, open for appending.
+class Journal:
+    """The journal of a search; nothing is read or written until it is opened.
 
     Parameters
     ----------
     path
         Created if it does not exist.
-    asked
-        What is searched, as plain JSON data; a journal is for one such search.
-
-    Raises
-    ------
-    InputError
-        The file is the journal of another search, or no journal.
     """
 
-    def __init__(self, path: str, asked: Mapping[str, Any]) -> None:
-        self._path = path
-        self._known: dict[tuple[str, str], Kept] = {}
-        self._file = LineFile(path, _WHAT, _MOST_BYTES)
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self._lines: dict[tuple[Any, ...], list[_Line]] = {}
+        self._results: dict[tuple[str, str], _Kept] = {}
+        #: Seconds that earlier runs took.
+        self._before_s = 0.0
+        # What the last lines about programs belong to.
+        self._last: dict[str, Any] | None = None
+
+    def open(self, asked: Mapping[str, Any], now: Now) -> None:
+        """Read what there is, to append to it.
+
+        Parameters
+        ----------
+        asked
+            What is searched, as plain JSON data; a journal is for one such search.
+
+        Raises
+        ------
+        InputError
+            The file is the journal of another search, or no journal.
+        """
+        self._objective, self._now = asked["objective"], now
+        self._file = LineFile(self.path, _WHAT, MOST_BYTES)
         try:
             self._read({"schema": JOURNAL_SCHEMA, **json.loads(json.dumps(asked))})
         except BaseException:
@@ -71,15 +147,17 @@ class SearchJournal:
         """Close the file."""
         self._file.close()
 
+    # ------------------------------------------------------------------- leaves
+
     def known(self, leaf: Leaf, cutoff: float) -> Result | None:
         """Return the result of a search of a leaf, if its cutoff suffices.
 
         Raises
         ------
-        InputError
+        JournalError
             What the file says of the leaf is wrong.
         """
-        kept = self._known.get(_key(leaf))
+        kept = self._results.get(_digests(leaf.space.table))
         if kept is None or kept.cutoff < cutoff:
             return None
         space = leaf.space
@@ -87,28 +165,81 @@ class SearchJournal:
             findings = check_result(space.problem, space.table, kept.result)
             if not findings:
                 return Result.from_json(kept.result)
-        except (HetoptError, LookupError, TypeError, ValueError) as error:
+        except _FAULTS as error:
             findings = [str(error)]
         msg = f"a result in it is wrong ({findings[0]}): use another file"
-        raise InputError(msg, file=self._path)
+        raise JournalError(msg, file=self.path)
 
     def has_ended(self, leaf: Leaf) -> bool:
-        """Whether the search of a leaf that is in the journal ended by itself."""
-        kept = self._known.get(_key(leaf))
+        """Whether the search of a leaf that is in the file ended by itself."""
+        kept = self._results.get(_digests(leaf.space.table))
         return kept is not None and kept.ended
 
-    def append(self, leaf: Leaf, cutoff: float, result: Result, *, ended: bool) -> None:
-        """Append the result of a search."""
-        problem, table = _key(leaf)
-        self._file.append(
-            {
-                "problem": problem,
-                "table": table,
-                "cutoff": None if math.isinf(cutoff) else cutoff,
-                "ended": ended,
-                "result": result.to_json(),
+    def returned(self, search: Returned) -> None:
+        """Append the result of a search of a leaf."""
+        leaf, cutoff, result, ended = search
+        problem, table = _digests(leaf.space.table)
+        entry = {
+            "problem_digest": problem,
+            "table_digest": table,
+            "cutoff": None if math.isinf(cutoff) else cutoff,
+            "ended": ended,
+            "result": result.to_json(),
+        }
+        self._file.append({**entry, **self._progress(None)})
+
+    # ----------------------------------------------------------------- programs
+
+    def resume(self, ledger: Ledger) -> None:
+        """Put what is known of the programs of a table into their ledger.
+
+        Raises
+        ------
+        JournalError
+            A line is wrong.
+        """
+        for line in self._lines.get(_key(ledger), ()):
+            try:
+                _enter(line, ledger)
+            except _FAULTS as error:
+                raise self._refused(line.number, error) from error
+
+    def found(self, ledger: Ledger, found: Found) -> None:
+        """Append a plan."""
+        decision = _to_json(found.decision, ledger.table)
+        self._append(ledger, {"decision": decision, "value": found.value})
+
+    def settled(self, ledger: Ledger, program: Program) -> None:
+        """Append how a program was settled, unless it is unsettled."""
+        if program.how not in (None, "unsettled"):
+            entry = {
+                "stages": program.stages,
+                "microbatches": program.microbatches,
+                "how": program.how,
+                "bound": program.bound,
             }
-        )
+            self._append(ledger, entry)
+
+    def _append(self, ledger: Ledger, entry: Mapping[str, Any]) -> None:
+        own = {"search": [*_key(ledger)], "limit": ledger.limit}
+        if own != self._last:
+            self._file.append(own)
+            self._last = own
+        progress = {}
+        if ledger.objective == self._objective:
+            # Times of other searches are not comparable.
+            progress = self._progress(ledger.progress(0.0))
+        self._file.append({**entry, **progress})
+
+    def _progress(self, own: Progress | None) -> dict[str, Any]:
+        now = self._now(own)
+        return {
+            "elapsed_s": round(self._before_s + now.elapsed_s, 3),
+            "incumbent_s": now.incumbent_s,
+            "lower_bound_s": now.bound_s,
+        }
+
+    # ------------------------------------------------------------------ reading
 
     def _read(self, header: Mapping[str, Any]) -> None:
         lines, torn = self._file.read()
@@ -118,40 +249,109 @@ class SearchJournal:
             if self.failure is not None:
                 raise self.failure
             return
+        own, limit = list[_Line](), 0
+        # If it is not even part of a header, this is another file.
         for number, line in enumerate(lines or [torn], start=1):
             try:
                 entry = json.loads(line)
-                if number > 1:
-                    self._take(entry)
-            except (LookupError, RecursionError, TypeError, ValueError) as error:
-                msg = f"is not a line of a journal ({error}): use another file"
-                raise InputError(msg, file=self._path, line=number) from error
-            if number == 1 and entry != header:
-                self._refuse(entry, header)
+                if number == 1:
+                    self._compare(entry, header)
+                    continue
+                self._before_s = float(entry.get("elapsed_s", self._before_s))
+                if "result" in entry:
+                    self._keep(entry)
+                elif "search" in entry:
+                    own = self._lines.setdefault(tuple(entry["search"]), [])
+                    self._last, limit = entry, int(entry["limit"])
+                else:
+                    own.append(_Line(number, limit, entry))
+            except JournalError:
+                raise
+            except _FAULTS as error:
+                raise self._refused(number, error) from error
         self._file.cut(torn)
 
-    def _refuse(self, entry: Any, header: Mapping[str, Any]) -> None:
-        """Raise InputError for a journal of another search."""
-        own = entry if isinstance(entry, dict) else {}
-        key = next(key for key in (*header, *own) if own.get(key) != header.get(key))
-        msg = (
-            f"{key} is {own.get(key)!r}, but this search has {header.get(key)!r}: use "
-            "another file, or delete this one"
-        )
-        raise InputError(msg, file=self._path, line=1)
+    def _refused(self, number: int, error: Exception) -> JournalError:
+        msg = f"is not a line of a journal ({error}): use another file"
+        return JournalError(msg, file=self.path, line=number)
 
-    def _take(self, entry: Mapping[str, Any]) -> None:
+    def _compare(self, entry: Mapping[str, Any], header: Mapping[str, Any]) -> None:
+        """Raise JournalError for a journal of another search."""
+        for key in dict.fromkeys((*header, *entry)):
+            if entry.get(key) != header.get(key):
+                msg = (
+                    f"{key} is {describe(entry.get(key))}, but this search has "
+                    f"{header.get(key)!r}: use another file, or delete this one"
+                )
+                raise JournalError(msg, file=self.path, line=1)
+
+    def _keep(self, entry: Mapping[str, Any]) -> None:
         cutoff = entry["cutoff"]
-        key = str(entry["problem"]), str(entry["table"])
-        own = Kept(
+        key = str(entry["problem_digest"]), str(entry["table_digest"])
+        own = _Kept(
             entry["result"],
             math.inf if cutoff is None else float(cutoff),
             bool(entry["ended"]),
         )
-        before = self._known.get(key)
+        before = self._results.get(key)
         if before is None or own.ended or not before.ended:
-            self._known[key] = own
+            self._results[key] = own
 
 
-def _key(leaf: Leaf) -> tuple[str, str]:
-    return leaf.space.table.problem_digest, table_digest(leaf.space.table)
+def _digests(table: CostTable) -> tuple[str, str]:
+    return table.problem_digest, table_digest(table)
+
+
+def _key(ledger: Ledger) -> tuple[Any, ...]:
+    return (*_digests(ledger.table), ledger.objective, ledger.top)
+
+
+def _enter(line: _Line, ledger: Ledger) -> None:
+    """Put a line into a ledger."""
+    entry = line.entry
+    if "decision" in entry:
+        found = ledger.value_of(_from_json(entry["decision"], ledger.table))
+        if found.value != entry["value"]:
+            said = describe(entry["value"])
+            msg = f"the plan has value {found.value}, but the line says {said}"
+            raise ValueError(msg)
+        ledger.find(found)
+        return
+    program = ledger.programs[entry["stages"], entry["microbatches"]]
+    bound = entry["bound"]
+    whole = isinstance(bound, int) and 0 <= bound < 2**63
+    if entry["how"] not in get_args(How) or not whole:
+        msg = f"how {describe(entry['how'])} with bound {describe(bound)}"
+        raise ValueError(msg)
+    program.bound = max(program.bound, bound)
+    if line.limit >= ledger.limit:
+        # It would be settled in the same way.
+        program.how = entry["how"]
+
+
+def _to_json(decision: Decision, table: CostTable) -> dict[str, Any]:
+    """Return a decision as plain JSON data, strategies by their rows of the table."""
+    clusters = table.at(decision.microbatches).clusters
+    runs = zip(decision.order, decision.strategies, strict=True)
+    free = {} if decision.warmups is None else {"warmups": decision.warmups}
+    return {
+        "microbatches": decision.microbatches,
+        "order": decision.order,
+        "rows": [int(clusters[j].row(strategy)) for j, strategy in runs],
+        "hosted": decision.hosted,
+        "units": decision.units,
+        **free,
+    }
+
+
+def _from_json(data: Mapping[str, Any], table: CostTable) -> Decision:
+    clusters = table.at(data["microbatches"]).clusters
+    runs = zip(data["order"], data["rows"], strict=True)
+    return Decision(
+        microbatches=data["microbatches"],
+        order=tuple(data["order"]),
+        strategies=tuple(clusters[j].strategies[k] for j, k in runs),
+        hosted=tuple(data["hosted"]),
+        units=tuple(data["units"]),
+        warmups=tuple(data["warmups"]) if "warmups" in data else None,
+    )

@@ -104,10 +104,6 @@ def test_what_is_not_searched_is_planned_in_closed_form(
     assert hetopt.plan(problem, **options, jobs=1).objective == "closed"
 
 
-def test_a_journal_is_of_the_closed_form(problem: Problem, tmp_path: Path) -> None:
-    assert decided_for(problem, journal=str(tmp_path / "journal")) == "closed"
-
-
 def test_relaxed_principles_are_of_the_closed_form(problem: Problem) -> None:
     assert decided_for(problem, principles=Principles.relaxing(["p4"])) == "closed"
 

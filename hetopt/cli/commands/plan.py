@@ -229,7 +229,7 @@ def _aim(
         asked.time,
         problem,
         table,
-        RaceParams(principles=asked.principles, journal=options.journal),
+        RaceParams(principles=asked.principles),
         solver=options.solver,
         several=over.branches,
     )
