@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from hetopt.planning.solving import solve_for
+from hetopt.solvers.search.journal import Journal
 from tests.search.asking import ensure_holds
 from tests.search.composing import Asked, drawn, searched
 
@@ -41,7 +42,7 @@ def kept_in(journal: Path, asked: Asked, most: int | None = None) -> tuple[Any, 
         begun += 1
         return solve(request)
 
-    search = searched(PROBLEM, asked, solve=counted, journal=str(journal))
+    search = searched(PROBLEM, asked, solve=counted, journal=Journal(str(journal)))
     try:
         result = search.run()
     except Killed:

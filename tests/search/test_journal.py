@@ -21,7 +21,7 @@ from hetopt.solvers.search.branchings.schedules import ScheduleVariant
 from hetopt.solvers.search.journal import Journal
 from hetopt.solvers.search.over import Over
 from tests.oracle.instances import Instance, make_instance
-from tests.search.test_composition import drawn
+from tests.search.composing import drawn
 
 if TYPE_CHECKING:
     from collections.abc import Callable
