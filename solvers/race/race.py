@@ -113,7 +113,7 @@ def _ledger(request: Request) -> Ledger:
         return kept
     ledger = Ledger(request.problem, request.table, top=request.params.top, limit=limit)
     if request.journal is not None:
-        request.journal.resume(ledger)
+        request.journal.resume(ledger, request)
     if memory is not None:
         memory["race"] = ledger
     return ledger

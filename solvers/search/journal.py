@@ -29,12 +29,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 from hetopt.base.line_file import LineFile
 from hetopt.base.reading import MIB
 from hetopt.base.words import describe
-from hetopt.check import check_result
+from hetopt.check import check_plan, check_result
 from hetopt.cost.table_file.file import table_digest
 from hetopt.errors import HetoptError, InputError
 from hetopt.formulations.decision import Decision
 from hetopt.results.result import Result
 from hetopt.results.settlement import How
+from hetopt.solvers.decisions.assembly import plan_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
     from hetopt.solvers.progress import Progress
     from hetopt.solvers.race.ledger import Ledger, Program
     from hetopt.solvers.race.messages import Found
+    from hetopt.solvers.request import Request
     from hetopt.solvers.search.node import Leaf
 
     #: Returns the progress of the whole search, given that of the search of its leaf.
@@ -52,6 +54,8 @@ JOURNAL_SCHEMA = "hetopt-journal/2"
 _WHAT = "a journal"
 #: About a million lines.
 MOST_BYTES = 256 * MIB
+#: Characters of a value that an error shows.
+_LONGEST = 100
 #: What a wrong line may raise.
 _FAULTS = (
     HetoptError,
@@ -190,8 +194,8 @@ class Journal:
 
     # ----------------------------------------------------------------- programs
 
-    def resume(self, ledger: Ledger) -> None:
-        """Put what is known of the programs of a table into their ledger.
+    def resume(self, ledger: Ledger, request: Request) -> None:
+        """Put what is known of the programs of a request into their ledger.
 
         Raises
         ------
@@ -200,7 +204,7 @@ class Journal:
         """
         for line in self._lines.get(_key(ledger), ()):
             try:
-                _enter(line, ledger)
+                _enter(line, ledger, request)
             except _FAULTS as error:
                 raise self._refused(line.number, error) from error
 
@@ -280,8 +284,8 @@ class Journal:
         for key in dict.fromkeys((*header, *entry)):
             if entry.get(key) != header.get(key):
                 msg = (
-                    f"{key} is {describe(entry.get(key))}, but this search has "
-                    f"{header.get(key)!r}: use another file, or delete this one"
+                    f"{key} is {_short(entry.get(key))}, but this search has "
+                    f"{_short(header.get(key))}: use another file, or delete this one"
                 )
                 raise JournalError(msg, file=self.path, line=1)
 
@@ -298,6 +302,11 @@ class Journal:
             self._results[key] = own
 
 
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
+
+
 def _digests(table: CostTable) -> tuple[str, str]:
     return table.problem_digest, table_digest(table)
 
@@ -306,11 +315,14 @@ def _key(ledger: Ledger) -> tuple[Any, ...]:
     return (*_digests(ledger.table), ledger.objective, ledger.top)
 
 
-def _enter(line: _Line, ledger: Ledger) -> None:
+def _enter(line: _Line, ledger: Ledger, request: Request) -> None:
     """Put a line into a ledger."""
-    entry = line.entry
+    entry, table = line.entry, ledger.table
     if "decision" in entry:
-        found = ledger.value_of(_from_json(entry["decision"], ledger.table))
+        decision = _from_json(entry["decision"], table)
+        plan = plan_of(decision, table, table_digest(table))
+        check_plan(request.problem, table, plan, request.params.principles)
+        found = ledger.value_of(decision)
         if found.value != entry["value"]:
             said = describe(entry["value"])
             msg = f"the plan has value {found.value}, but the line says {said}"

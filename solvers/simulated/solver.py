@@ -285,7 +285,7 @@ class _SimulatedRace(TaskLoop):
         while feasible:
             ledger.limit = limit
             if self.journal is not None:
-                self.journal.resume(ledger)
+                self.journal.resume(ledger, self.request)
             self.pool.shared.value = ledger.cutoff
             self._bound(_ROUGH)
             self._search(_EARLY, _EARLY_S)

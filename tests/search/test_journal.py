@@ -215,6 +215,21 @@ def test_a_plan_of_another_value_is_refused(tmp_path: Path) -> None:
     assert caught.value.line == number + 1
 
 
+def test_a_plan_that_does_not_fit_is_refused(tmp_path: Path) -> None:
+    instance = make_instance(SEEDS[0])
+    path = tmp_path / "run.jsonl"
+    run(instance, path)
+    lines = path.read_text().splitlines()
+    number = next(n for n, line in enumerate(lines) if "decision" in line)
+    entry = json.loads(lines[number])
+    entry["decision"]["units"][0] += 1
+    lines[number] = json.dumps(entry)
+    path.write_text("\n".join(lines[:-1]) + "\n")
+    with pytest.raises(InputError, match="is not a line of a journal") as caught:
+        run(instance, path)
+    assert caught.value.line == number + 1
+
+
 @pytest.mark.parametrize("over", [Over(), NESTED["schedules"]])
 def test_a_result_that_does_not_hold_is_refused(tmp_path: Path, over: Over) -> None:
     instance = make_instance(TELLING)

@@ -468,11 +468,17 @@ def test_the_journal_of_another_search_is_refused(
 ) -> None:
     data = json.loads(Path("plan.json").read_text("utf-8"))["plan"]
     text = (beside / "journal.jsonl").read_text("utf-8")
+    # A search that branches has the plan's problem below its own.
+    below = text.replace(data["problem_digest"], "0" * 64, 1)
     for field in ("table_digest", "problem_digest"):
         text = text.replace(data[field], "0" * 64)
         Path("other.jsonl").write_text(text, "utf-8")
         said = refused(capsys, "problem.yaml", "plan.json", "--journal", "other.jsonl")
         assert said.startswith(f"other.jsonl:1: {field}: is not the plan's")
+    Path("below.jsonl").write_text(below, "utf-8")
+    assert_history_is_drawn(
+        report("problem.yaml", "plan.json", "--journal", "below.jsonl")
+    )
 
 
 @pytest.mark.parametrize(
