@@ -34,6 +34,8 @@ class RaceParams:
         Called now and then from the thread that called ``solve``.
     principles
         Principles that a plan keeps; a solver refuses to relax one that it cannot.
+    journal
+        A file that a tree search keeps of what is settled and found, to resume from.
     executor
         Where workers run: processes of this machine, or actors of a Ray cluster,
         of which ``jobs`` (None for one per core) are started.
@@ -63,6 +65,7 @@ class RaceParams:
     top: int = 1
     on_progress: Callable[[Progress], None] | None = None
     principles: Principles = PRUNED
+    journal: str | None = None
     executor: Executor = "process"
     beside: int = 1
 

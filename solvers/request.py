@@ -12,7 +12,22 @@ if TYPE_CHECKING:
     from hetopt.cost.table.table import CostTable
     from hetopt.problem.problem import Problem
     from hetopt.results.result import Result
-    from hetopt.solvers.search.journal import Journal
+
+
+class Keeps(Protocol):
+    """Keeps what is known of (p, q): see ``hetopt.solvers.search.journal``."""
+
+    def resume(self, ledger: Any, request: Request) -> None:
+        """Put what is known of the programs of a request into their ledger."""
+        ...
+
+    def found(self, ledger: Any, found: Any) -> None:
+        """Keep a plan."""
+        ...
+
+    def settled(self, ledger: Any, program: Any) -> None:
+        """Keep how a program was settled."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,8 +51,7 @@ class Request:
         What solvers keep to go on from where a search of the same problem stopped, by
         name; None if it is not searched again. Cutoffs of later searches are no larger.
     journal
-        A file that keeps what is settled and found, to resume from; a tree search opens
-        it for its solvers.
+        The journal that ``params`` names, once a tree search has opened it.
     """
 
     problem: Problem
@@ -47,7 +61,7 @@ class Request:
     seed: int = 0
     cutoff_s: float | None = None
     memory: dict[str, Any] | None = field(default=None, compare=False)
-    journal: Journal | None = field(default=None, compare=False)
+    journal: Keeps | None = field(default=None, compare=False)
 
 
 class Solve(Protocol):

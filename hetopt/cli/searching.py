@@ -50,7 +50,6 @@ def searching(
         The time that is minimised.
     """
     from hetopt.report.progress import ProgressBar
-    from hetopt.solvers.search.journal import Journal
 
     kernels = kernels_for(
         options.solver,
@@ -70,7 +69,6 @@ def searching(
             params=_params(options, asked.principles, bar.update),
             deadline=Deadline.after(options.time_limit),
             seed=options.seed,
-            journal=None if options.journal is None else Journal(options.journal),
         )
 
 
@@ -85,6 +83,7 @@ def _params(
         "top": options.top,
         "on_progress": on_progress,
         "principles": principles,
+        "journal": options.journal,
         "executor": options.executor,
     }
     if options.solver == "dfs":

@@ -293,14 +293,13 @@ def with_cost_of_limits(result: Result, asked: Search, request: Request) -> Resu
     assert asked.limiting is not None
     whole, over = asked.without_limits().over()
     left_s = LEAST_S if result.interrupted else None
-    params = replace(request.params, top=1)
+    params = replace(request.params, top=1, journal=None)
     without = search(
         replace(
             request,
             problem=whole,
             table=build_table(whole),
             params=params,
-            journal=None,
             deadline=request.deadline.within(left_s, least_s=LEAST_S),
         ),
         solver=asked.solver,

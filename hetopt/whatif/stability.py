@@ -77,9 +77,10 @@ class Stability:
     ) -> None:
         self.interrupted = False
         # A journal is for one problem only, and the next best plans are not needed.
-        params = replace(request.params, top=1, executor="process", on_progress=None)
-        self._request = replace(request, params=params, journal=None)
-        self._plan = plan
+        params = replace(
+            request.params, top=1, journal=None, executor="process", on_progress=None
+        )
+        self._request, self._plan = replace(request, params=params), plan
         self._solver, self._objective, self._over = solver, objective, over
 
     def crossings(self, told: Callable[[str], None]) -> list[Crossing]:

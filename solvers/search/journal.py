@@ -104,37 +104,32 @@ class _Kept(NamedTuple):
 
 
 class Journal:
-    """The journal of a search; nothing is read or written until it is opened.
+    """The journal of a search, open for appending.
 
     Parameters
     ----------
     path
         Created if it does not exist.
+    asked
+        What is searched, as plain JSON data; a journal is for one such search.
+    now
+        Returns the progress.
+
+    Raises
+    ------
+    InputError
+        The file is the journal of another search, or no journal.
     """
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, asked: Mapping[str, Any], now: Now) -> None:
         self.path = path
+        self._objective, self._now = asked["objective"], now
         self._lines: dict[tuple[Any, ...], list[_Line]] = {}
         self._results: dict[tuple[str, str], _Kept] = {}
         #: Seconds that earlier runs took.
         self._before_s = 0.0
         # What the last lines about programs belong to.
         self._last: dict[str, Any] | None = None
-
-    def open(self, asked: Mapping[str, Any], now: Now) -> None:
-        """Read what there is, to append to it.
-
-        Parameters
-        ----------
-        asked
-            What is searched, as plain JSON data; a journal is for one such search.
-
-        Raises
-        ------
-        InputError
-            The file is the journal of another search, or no journal.
-        """
-        self._objective, self._now = asked["objective"], now
         self._file = LineFile(self.path, _WHAT, MOST_BYTES)
         try:
             self._read({"schema": JOURNAL_SCHEMA, **json.loads(json.dumps(asked))})

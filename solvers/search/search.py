@@ -24,7 +24,7 @@ from hetopt.solvers.search.branchings.divisions import Divisions
 from hetopt.solvers.search.branchings.fleets import Fleets
 from hetopt.solvers.search.branchings.runnable import Runnable
 from hetopt.solvers.search.branchings.schedules import Schedules, spaces_of
-from hetopt.solvers.search.journal import Returned
+from hetopt.solvers.search.journal import Journal, Returned
 from hetopt.solvers.search.loop import Loop
 from hetopt.solvers.search.node import Leaf, Node, is_settled
 from hetopt.solvers.search.space import Space
@@ -87,7 +87,7 @@ class TreeSearch:
         self._solve = solve
         self._space = Space.of(request.problem, request.table)
         self._made = 0
-        self._journal = request.journal
+        self._journal: Journal | None = None
         # What the last search of a leaf returned, until the journal has it.
         self._returned: Returned | None = None
         if over.schedules:
@@ -117,10 +117,11 @@ class TreeSearch:
 
     def _run(self) -> InputError | None:
         """Search, and return why the journal is not whole, if so."""
-        if self._journal is None:
+        path = self.request.params.journal
+        if path is None:
             self.loop.run()
             return None
-        self._journal.open(self._header(), self._progress)
+        self._journal = Journal(path, self._header(), self._progress)
         try:
             self.loop.run()
             return self._journal.failure
@@ -282,6 +283,7 @@ class TreeSearch:
                 deadline=deadline,
                 cutoff_s=None if math.isinf(cutoff) else cutoff,
                 memory=leaf.memory,
+                journal=self._journal,
             )
         )
         ended = self.proves and is_settled(result)

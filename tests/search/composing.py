@@ -40,7 +40,6 @@ if TYPE_CHECKING:
     from hetopt.problem.problem import Problem
     from hetopt.solvers.request import Solve
     from hetopt.solvers.search.branchings.fleets import Measure
-    from hetopt.solvers.search.journal import Journal
     from tests.oracle.brute_force import Found
 
 Time = Literal["closed", "simulated"]
@@ -270,7 +269,6 @@ def searched(
     cutoff_s: float | None = None,
     *,
     solve: Solve | None = None,
-    journal: Journal | None = None,
     **params: Any,
 ) -> TreeSearch:
     return TreeSearch(
@@ -279,7 +277,6 @@ def searched(
             table=build_table(problem),
             params=RaceParams(**{"jobs": 1, "top": asked.top, **params}),
             cutoff_s=cutoff_s,
-            journal=journal,
         ),
         solve or solve_for("dp", asked.time),
         asked.over,

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from hetopt.planning.solving import solve_for
-from hetopt.solvers.search.journal import Journal
 from tests.search.asking import ensure_holds
 from tests.search.composing import Asked, drawn, searched
 
@@ -42,7 +41,7 @@ def kept_in(journal: Path, asked: Asked, most: int | None = None) -> tuple[Any, 
         begun += 1
         return solve(request)
 
-    search = searched(PROBLEM, asked, solve=counted, journal=Journal(str(journal)))
+    search = searched(PROBLEM, asked, solve=counted, journal=str(journal))
     try:
         result = search.run()
     except Killed:

@@ -18,7 +18,6 @@ from hetopt.solvers.certificate.claim import certify
 from hetopt.solvers.params import RaceParams
 from hetopt.solvers.request import Request
 from hetopt.solvers.search.branchings.schedules import ScheduleVariant
-from hetopt.solvers.search.journal import Journal
 from hetopt.solvers.search.over import Over
 from tests.oracle.instances import Instance, make_instance
 from tests.search.composing import drawn
@@ -57,8 +56,7 @@ def run(
     request = Request(
         problem=instance.problem,
         table=instance.table,
-        params=RaceParams(jobs=0, top=top),
-        journal=None if path is None else Journal(str(path)),
+        params=RaceParams(jobs=0, top=top, journal=None if path is None else str(path)),
     )
     return search(request, solver=solver, objective=objective, over=over or Over())
 
