@@ -25,7 +25,7 @@ def ensure_can(name: str, principles: Principles) -> None:
     if principles.relaxed and not solver(name).relaxes:
         able = relaxing_names()
         msg = f"solver {name} cannot relax {', '.join(principles.relaxed)}: use {able}"
-        raise InputError(msg, field="--relax")
+        raise InputError(msg, field="relax")
 
 
 def can_plan(name: str, schedule: ScheduleName) -> bool:
@@ -79,7 +79,7 @@ def ensure_keeps(schedule: ScheduleName, principles: Principles) -> None:
     rule = rule_of(schedule)
     if (rule.interleaved or rule.splits) and principles.relaxed:
         msg = f"has no program under {schedule}: leave it out, or name another schedule"
-        raise InputError(msg, field="--relax")
+        raise InputError(msg, field="relax")
 
 
 def ensure_packs(problem: Problem, table: CostTable, principles: Principles) -> None:
@@ -115,7 +115,7 @@ def ensure_fills(cluster: Cluster, stages: Collection[tuple[int, int]]) -> None:
         "has to divide the next; forbid others by "
         f"pin.forbid.clusters.{cluster.name}.dp"
     )
-    raise InputError(msg, field="--relax")
+    raise InputError(msg, field="relax")
 
 
 def ensure_races(name: str, flag: str) -> None:

@@ -17,7 +17,7 @@ from hetopt.cost.sources.by_cluster import latency_sources
 from hetopt.cost.sources.remembered import RememberedSource
 from hetopt.cost.table_file.file import table_digest
 from hetopt.errors import CheckError, InputError
-from hetopt.planning.plan import search
+from hetopt.planning.posed import search
 from hetopt.plans.plan import Plan, Share
 from hetopt.pricing.price import price
 from hetopt.pricing.several import price_several

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from hetopt.cost.build import build_table
 from hetopt.errors import InputError
-from hetopt.planning.plan import ensure_holds, tree_of
+from hetopt.planning.posed import ensure_holds, tree_of
 from hetopt.pricing.price import Price, price
 from hetopt.pricing.several import SeveralPrice, price_several
 from hetopt.results.crossing import MARGIN, Crossing
@@ -168,7 +168,7 @@ class Stability:
             over=self._over,
         )
         result = tree.run()
-        ensure_holds(result.problem or problem, result.table or table, result)
+        ensure_holds(problem, table, result)
         self.interrupted = result.interrupted or self._request.deadline.is_over()
         found = Crossing(
             kind=move.kind,

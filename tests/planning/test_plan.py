@@ -98,7 +98,7 @@ def test_device_time_bounds_simulated_times_that_are_not_searched(
         ({"jobs": 1.5}, "jobs: is 1.5, expected a whole number"),
         ({"top": 0}, "top: is 0"),
         ({"seed": -1}, "seed: is -1, expected a whole number of at least 0"),
-        ({"time_limit_s": 0}, "time_limit_s: is 0, expected a number of seconds ab"),
+        ({"time_limit_s": 0}, "time_limit_s: is 0, expected a number above 0"),
         ({"time_limit_s": float("nan")}, "time_limit_s: is nan"),
         ({"solver": "abacus"}, "solver: there is no solver 'abacus'"),
         ({"objective": "money"}, "objective: is 'money', expected 'closed', 'sim"),

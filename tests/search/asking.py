@@ -12,7 +12,7 @@ from hetopt.base.deadline import Deadline
 from hetopt.check import check_result
 from hetopt.check.claims.front import check_front
 from hetopt.cost.build import build_table
-from hetopt.planning.plan import search, search_front
+from hetopt.planning.posed import search, search_front
 from hetopt.report.schemas.reports import FRONT
 from hetopt.report.schemas.result import RESULT
 from hetopt.solvers.params import RaceParams

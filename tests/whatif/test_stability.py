@@ -12,7 +12,7 @@ import pytest
 from hetopt.base.deadline import Deadline
 from hetopt.cost.build import build_table
 from hetopt.export.planning.runnable import launchable
-from hetopt.planning.plan import search
+from hetopt.planning.posed import search
 from hetopt.pricing.price import price
 from hetopt.pricing.several import price_several
 from hetopt.problem.reading import read_problem_text

@@ -9,7 +9,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from hetopt.base import interruption
-from hetopt.base.deadline import Deadline
 from hetopt.cli.commands.import_ import add_from, read_folder
 from hetopt.cli.inputs import add_problem, add_table, load_problem, load_table, workers
 from hetopt.cli.numbers import seconds, whole
@@ -17,6 +16,7 @@ from hetopt.cli.output import complain, emit
 from hetopt.cli.paths import ensure_outputs
 from hetopt.cli.planned import load_made, load_reported
 from hetopt.cli.preparing import prepare
+from hetopt.cli.searching import searching
 from hetopt.errors import InputError
 from hetopt.solvers.kernels import kernels_for
 from hetopt.solvers.refusals import ensure_plans
@@ -119,7 +119,7 @@ def _tell(
 # One statement for each thing that is asked.
 def _run_alone(options: argparse.Namespace) -> int:
     """Report what limits a plan, what more resources would save, and each cluster."""
-    from hetopt.planning.asked import NO_LAUNCHER
+    from hetopt.planning.asked import NO_LAUNCHER, Search
     from hetopt.pricing.price import price
     from hetopt.report.drawing.console import is_terminal
     from hetopt.report.whatif.mixing import UNLIMITED
@@ -127,7 +127,7 @@ def _run_alone(options: argparse.Namespace) -> int:
     from hetopt.report.whatif.table import rows
     from hetopt.whatif.mixing import mixing
     from hetopt.whatif.reasons import questions
-    from hetopt.whatif.solving import Asked, Solving
+    from hetopt.whatif.solving import Solving
     from hetopt.whatif.variants import BASE, Variant
 
     for flag, given in (("--from", options.form), ("--table", options.table)):
@@ -158,7 +158,9 @@ def _run_alone(options: argparse.Namespace) -> int:
         Variant(change=BASE, problem=problem),
         *(each.variant for each in asked),
     ]
-    how = Asked(
+    how = Search(
+        problem=problem,
+        time="closed",
         launcher=NO_LAUNCHER,
         time_limit_s=options.time_limit,
         jobs=workers(options.jobs),
@@ -167,7 +169,7 @@ def _run_alone(options: argparse.Namespace) -> int:
     told = complain if is_terminal(sys.stderr) else lambda line: None
     base, *answers = rows(variants, Solving(variants, how, told).answers())
     priced, pairs = price(plan, table), list(zip(asked, answers, strict=True))
-    how = replace(how, objective=objective)
+    how = how.but(time=objective)
     mixed = mixing(problem, plan, priced, how, lambda line: told(f"alone: {line}"))
     parts = reasons_report(problem, plan, priced, base, pairs, mixed)
     if mixed and result and (result.launch or result.relaxed):
@@ -208,22 +210,22 @@ def _search(problem: Problem, table: CostTable, options: argparse.Namespace) -> 
         There is none, or none was found in time.
     """
     from hetopt.errors import InfeasibleError
-    from hetopt.report.progress import ProgressBar
-    from hetopt.solvers.loading import load
-    from hetopt.solvers.params import RaceParams
-    from hetopt.solvers.request import Request
+    from hetopt.planning.asked import NO_LAUNCHER, Search
+    from hetopt.planning.posed import Posed, ensure_holds, found_by
 
-    _prepare(problem, "closed", options.jobs)
-    interruption.hold()
-    with ProgressBar(sys.stderr) as bar:
-        request = Request(
+    posed = Posed.of(
+        Search(
             problem=problem,
+            time="closed",
+            launcher=NO_LAUNCHER,
             table=table,
-            params=RaceParams(jobs=workers(options.jobs), on_progress=bar.update),
-            deadline=Deadline.after(options.time_limit),
+            time_limit_s=options.time_limit,
+            jobs=workers(options.jobs),
         )
-        result = load("auto")(request)
+    )
+    with searching(posed) as request:
+        result = found_by(posed.tree(request))
+    ensure_holds(problem, table, result)
     if result.best is None:
         raise InfeasibleError(result.reason or "the search was stopped")
-    best: Plan = result.best.plan
-    return best
+    return result.best.plan

@@ -7,7 +7,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from hetopt.base import interruption
-from hetopt.cli.asking import ensure
+from hetopt.cli.asking import ensure_runs, naming
 from hetopt.cli.inputs import (
     add_count,
     add_file,
@@ -99,10 +99,11 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Make the variants, solve them, and report the results."""
+    from hetopt.planning.asked import Search
     from hetopt.problem.named import problem_path
     from hetopt.report.drawing.console import is_terminal
     from hetopt.report.whatif.table import rows
-    from hetopt.whatif.solving import Asked, Solving
+    from hetopt.whatif.solving import Solving
     from hetopt.whatif.variants import Variants
 
     if not (options.drop_each or options.add or options.set or options.sweep):
@@ -119,17 +120,21 @@ def run(options: argparse.Namespace) -> int:
         settings=options.set,
         sweeps=options.sweep,
     )
-    asked = Asked(
-        solver=options.solver,
-        objective=options.objective,
-        launcher=options.launcher,
-        time_limit_s=options.time_limit,
-        jobs=workers(options.jobs),
-        seed=options.seed,
-    )
-    searches = [asked.search(own) for each in variants if (own := each.problem)]
-    for search in searches:
-        ensure(search, options)
+    with naming(options):
+        asked = Search(
+            problem=made.base,
+            solver=options.solver,
+            time=options.objective,
+            launcher=options.launcher,
+            time_limit_s=options.time_limit,
+            jobs=workers(options.jobs),
+            seed=options.seed,
+        )
+        searches = [
+            asked.but(problem=own) for each in variants if (own := each.problem)
+        ]
+        for search in searches:
+            ensure_runs(search, options)
     told = complain if is_terminal(sys.stderr) else lambda line: None
     kernels = kernels_for(
         options.solver,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from hetopt.base.deadline import Deadline
 from hetopt.cost.build import build_table
-from hetopt.planning.plan import search, search_front
+from hetopt.planning.posed import search, search_front
 from hetopt.problem.reading import read_problem_text
 from hetopt.results.spending import Spending
 from hetopt.solvers.params import RaceParams

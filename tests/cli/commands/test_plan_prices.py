@@ -10,7 +10,7 @@ import jsonschema
 import pytest
 
 from hetopt.cli import main
-from hetopt.planning.plan import search_front
+from hetopt.planning.posed import search_front
 from hetopt.problem.reading import read_problem_text
 from hetopt.report.schemas.reports import FRONT
 from tests.check.claims.made import over_of, request
