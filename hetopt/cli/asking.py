@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING
 
 from hetopt.cli.inputs import load_problem, principles_of, schedule_of, workers
 from hetopt.errors import InputError
-from hetopt.export.registry import limits_of
-from hetopt.problem.training.choices import ANY
 
 if TYPE_CHECKING:
     import argparse
@@ -45,7 +43,7 @@ def search_of(options: argparse.Namespace) -> Search:
     costs = options.objective == "cost"
     here = options.executor == "process"
     with naming(options):
-        found = Search(
+        return Search(
             problem=problem,
             time="closed" if costs else options.objective,
             measure="front" if options.pareto else "cost" if costs else "time",
@@ -57,8 +55,6 @@ def search_of(options: argparse.Namespace) -> Search:
             schedule=schedule,
             **{name: getattr(options, name) for name in _SAME},
         )
-        ensure_runs(found, options)
-    return found
 
 
 #: Options whose values are those of fields with their names.
@@ -67,15 +63,6 @@ _SAME = (
     *("table", "stability", "executor", "journal", "seed", "exploration", "iterations"),
     "cost",
 )
-
-
-def ensure_runs(asked: Search, options: argparse.Namespace) -> None:
-    """Raise InputError if the launcher does not run the schedule that is given."""
-    schedule, name = schedule_of(options), asked.limiting
-    runs = () if name is None else limits_of(name).schedules
-    if runs and schedule not in (None, ANY, *runs):
-        msg = f"the launcher runs {', '.join(runs)}, not {schedule}"
-        raise InputError(msg, field="schedule")
 
 
 @contextmanager

@@ -286,6 +286,12 @@ class Search(Record):
                 f"is {self.solver}, which proves nothing about launchers' plans: "
                 f"use dp, or {_LIFT}",
             )
+        runs = limits_of(name).schedules
+        if runs and self.schedule not in (None, ANY, *runs):
+            yield (
+                "schedule",
+                f"the launcher runs {', '.join(runs)}, not {self.schedule}",
+            )
         if self.principles.relaxed:
             yield "relax", f"is not asked of launchers' plans: leave it out, or {_LIFT}"
         if self.pipelines > 1 and launcher(name).side_by_side is not None:

@@ -13,7 +13,6 @@ including earlier runs, and ``incumbent_s`` and ``lower_bound_s`` of the objecti
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Any, get_args
 
 from hetopt.base.line_file import LineFile
@@ -127,50 +126,18 @@ class Journal:
         return self._file.failure
 
     def _resume(self, header: dict[str, Any], ledger: Ledger) -> None:
-        lines, torn = self._file.read()
-        if not lines and json.dumps(header).encode().startswith(torn):
-            self._file.cut(torn)
-            self._file.append(header)
-            if self.failure is not None:
-                raise self.failure
-            return
-        if not lines:
-            # Not even part of a header: this is another file, so it is not cut.
-            lines = [torn]
-        for number, line in enumerate(lines, start=1):
+        for number, entry in self._file.resume(header):
             try:
-                entry = json.loads(line)
-                if number == 1:
-                    self._compare(entry, header)
-                else:
-                    self._take(entry, ledger)
+                self._take(entry, ledger)
             except (
                 HetoptError,
                 ArithmeticError,
                 AttributeError,
                 LookupError,
-                RecursionError,
                 TypeError,
                 ValueError,
             ) as error:
-                if isinstance(error, InputError) and error.file is not None:
-                    raise
-                msg = f"is not a line of a journal ({error}): use another file"
-                raise InputError(msg, file=self._path, line=number) from error
-        self._file.cut(torn)
-
-    def _compare(self, entry: Any, header: dict[str, Any]) -> None:
-        """Raise InputError if the journal is of another race."""
-        if entry.get("schema") != JOURNAL_SCHEMA:
-            msg = f"schema is {entry.get('schema')!r}, expected {JOURNAL_SCHEMA!r}"
-            raise InputError(msg, file=self._path, line=1)
-        for key, value in header.items():
-            if entry.get(key) != value:
-                msg = (
-                    f"{key} is {entry.get(key)!r}, but this race has {value!r}: use "
-                    "another file, or delete this one"
-                )
-                raise InputError(msg, file=self._path, line=1)
+                raise self._file.wrong(number, error) from error
 
     def _take(self, entry: Any, ledger: Ledger) -> None:
         """Put the content of a line into the ledger."""

@@ -8,7 +8,6 @@ search that is killed loses at most the leaf it was in.
 
 from __future__ import annotations
 
-import json
 import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -57,7 +56,11 @@ class SearchJournal:
         self._known: dict[tuple[str, str], Kept] = {}
         self._file = LineFile(path, _WHAT, _MOST_BYTES)
         try:
-            self._read({"schema": JOURNAL_SCHEMA, **json.loads(json.dumps(asked))})
+            for number, entry in self._file.resume({"schema": JOURNAL_SCHEMA, **asked}):
+                try:
+                    self._take(entry)
+                except (LookupError, TypeError, ValueError) as error:
+                    raise self._file.wrong(number, error) from error
         except BaseException:
             self.close()
             raise
@@ -109,36 +112,6 @@ class SearchJournal:
                 "result": result.to_json(),
             }
         )
-
-    def _read(self, header: Mapping[str, Any]) -> None:
-        lines, torn = self._file.read()
-        if not lines and json.dumps(header).encode().startswith(torn):
-            self._file.cut(torn)
-            self._file.append(header)
-            if self.failure is not None:
-                raise self.failure
-            return
-        for number, line in enumerate(lines or [torn], start=1):
-            try:
-                entry = json.loads(line)
-                if number > 1:
-                    self._take(entry)
-            except (LookupError, RecursionError, TypeError, ValueError) as error:
-                msg = f"is not a line of a journal ({error}): use another file"
-                raise InputError(msg, file=self._path, line=number) from error
-            if number == 1 and entry != header:
-                self._refuse(entry, header)
-        self._file.cut(torn)
-
-    def _refuse(self, entry: Any, header: Mapping[str, Any]) -> None:
-        """Raise InputError for a journal of another search."""
-        own = entry if isinstance(entry, dict) else {}
-        key = next(key for key in (*header, *own) if own.get(key) != header.get(key))
-        msg = (
-            f"{key} is {own.get(key)!r}, but this search has {header.get(key)!r}: use "
-            "another file, or delete this one"
-        )
-        raise InputError(msg, file=self._path, line=1)
 
     def _take(self, entry: Mapping[str, Any]) -> None:
         cutoff = entry["cutoff"]

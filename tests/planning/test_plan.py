@@ -106,6 +106,11 @@ def test_device_time_bounds_simulated_times_that_are_not_searched(
         ({"budget": 0}, "budget: is 0, expected a number above 0"),
         ({"min_tokens_per_s": 9}, "min_tokens_per_s: has no effect"),
         ({"table": "nowhere.json"}, "nowhere.json: "),
+        ({"launcher": 5}, "launcher: is 5, expected a text"),
+        (
+            {"launcher": "hetu", "schedule": "gpipe"},
+            "schedule: the launcher runs 1f1b, not gpipe",
+        ),
     ],
 )
 def test_what_is_wrong_is_one_line(

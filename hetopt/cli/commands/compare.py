@@ -10,22 +10,27 @@ from typing import TYPE_CHECKING
 from hetopt.base import interruption
 from hetopt.base.files import make_folder, write_bytes, write_text
 from hetopt.base.words import counted
+from hetopt.cli.asking import naming
 from hetopt.cli.exit_codes import STOPPED
-from hetopt.cli.inputs import add_chunks, load_problem, principles_of, workers
+from hetopt.cli.inputs import (
+    add_count,
+    add_launcher,
+    add_schedule,
+    load_problem,
+    principles_of,
+    schedule_of,
+    workers,
+)
 from hetopt.cli.numbers import seconds, whole
 from hetopt.cli.output import complain, emit
 from hetopt.cli.paths import ensure_outputs
 from hetopt.cli.preparing import prepare
 from hetopt.errors import CheckError, InputError
-from hetopt.planning.asked import Search
-from hetopt.problem.training.choices import SCHEDULE_CHOICES
 from hetopt.solvers.kernels import kernels_for
-from hetopt.solvers.refusals import ensure_plans
 from hetopt.solvers.registry import SOLVERS, relaxing_names, sampling_names, solver
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Sequence
     from pathlib import Path
 
     from hetopt.problem.problem import Problem
@@ -84,13 +89,13 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         metavar="N",
         help="workers of every run (default: one per core)",
     )
-    command.add_argument(
-        "--schedule",
-        choices=SCHEDULE_CHOICES,
-        metavar="NAME",
-        help=f"instead of the problems': {', '.join(SCHEDULE_CHOICES)}",
+    add_schedule(command, several=True)
+    add_count(
+        command,
+        "--pipelines",
+        "up to N pipelines side by side (default: 1; at most 4)",
+        default=1,
     )
-    add_chunks(command)
     command.add_argument(
         "--relax",
         metavar="P,...",
@@ -98,13 +103,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         help="p3, p4, p4-falling-tp, as `hetopt plan` has it; only "
         f"{relaxing_names()} can",
     )
-    command.add_argument(
-        "--for",
-        dest="launcher",
-        choices=("none",),
-        metavar="none",
-        help="compare over all plans, where problems name launchers",
-    )
+    add_launcher(command)
     command.add_argument(
         "--out",
         metavar="DIR",
@@ -141,6 +140,9 @@ def run(options: argparse.Namespace) -> int:
         principles=principles,
         time_limit_s=options.time_limit,
         jobs=jobs,
+        launcher=options.launcher,
+        pipelines=options.pipelines,
+        chunks=options.chunks,
     )
     longest = most_runs(problems, entries)
     minutes = ceil(longest * (options.time_limit + STARTING_S) / 60)
@@ -179,36 +181,31 @@ def run(options: argparse.Namespace) -> int:
 
 def _problems(options: argparse.Namespace) -> list[Problem]:
     """Return the problems; InputError if one of them cannot be compared."""
+    from hetopt.planning.asked import Search
+
+    schedule = schedule_of(options)
     problems = [
-        load_problem(name, options.schedule, options.chunks)
+        load_problem(name, schedule, options.chunks, any_schedule=True)
         for name in options.problems
     ]
-    _ensure_planned(options.problems, problems)
-    if options.launcher is None:
-        _ensure_any_launcher(options.problems, problems)
-    return problems
-
-
-def _ensure_planned(files: Sequence[str], problems: Sequence[Problem]) -> None:
-    """Raise InputError unless closed forms rank the plans of all, by their names."""
-    for name, problem in zip(files, problems, strict=True):
+    for name, problem in zip(options.problems, problems, strict=True):
         try:
-            ensure_plans("auto", problem.training.schedule)
+            with naming(options):
+                asked = Search(
+                    problem=problem,
+                    time="closed",
+                    launcher=options.launcher,
+                    schedule=schedule,
+                    pipelines=options.pipelines,
+                    chunks=options.chunks,
+                )
+                asked.over()
         except InputError as error:
+            if (error.field or "").startswith("--"):
+                raise
             raise InputError(error.message, file=name, field=error.field) from None
     _ensure_different([problem.name for problem in problems])
-
-
-def _ensure_any_launcher(files: Sequence[str], problems: Sequence[Problem]) -> None:
-    """Raise InputError if a problem names a launcher that has limits."""
-    for file, problem in zip(files, problems, strict=True):
-        try:
-            limiting = Search(problem=problem).limiting
-        except InputError as error:
-            raise InputError(error.message, file=file, field=error.field) from None
-        if limiting is not None:
-            msg = f"is {limiting}, but all plans are compared here: give --for none"
-            raise InputError(msg, file=file, field="launcher")
+    return problems
 
 
 def write_comparison(folder: Path, comparison: Comparison) -> None:

@@ -7,7 +7,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from hetopt.base import interruption
-from hetopt.cli.asking import ensure_runs, naming
+from hetopt.cli.asking import naming
 from hetopt.cli.inputs import (
     add_count,
     add_file,
@@ -126,6 +126,7 @@ def run(options: argparse.Namespace) -> int:
             solver=options.solver,
             time=options.objective,
             launcher=options.launcher,
+            schedule=schedule,
             time_limit_s=options.time_limit,
             jobs=workers(options.jobs),
             seed=options.seed,
@@ -133,8 +134,6 @@ def run(options: argparse.Namespace) -> int:
         searches = [
             asked.but(problem=own) for each in variants if (own := each.problem)
         ]
-        for search in searches:
-            ensure_runs(search, options)
     told = complain if is_terminal(sys.stderr) else lambda line: None
     kernels = kernels_for(
         options.solver,
