@@ -34,21 +34,6 @@ def add_planned(command: argparse.ArgumentParser) -> None:
     add_table(command)
 
 
-def load_checked(
-    problem_name: str,
-    plan_path: str,
-    table_path: str | None,
-    *,
-    several: bool = False,
-    lengths: bool = False,
-) -> tuple[CostTable, Plan]:
-    """Read a plan and check every claim of its file; see ``load_made``."""
-    found = load_made(
-        problem_name, plan_path, table_path, several=several, lengths=lengths
-    )
-    return found[1], found[2][0]
-
-
 def load_front(problem_name: str, path: str, table_path: str | None) -> Front:
     """Read a front, and check all its claims.
 
@@ -85,19 +70,35 @@ def load_front(problem_name: str, path: str, table_path: str | None) -> Front:
     return Front.from_json(data)
 
 
-def load_made(
+class Reported(NamedTuple):
+    """What a plan file holds, checked, with the problem and table it was made from.
+
+    Attributes
+    ----------
+    problem
+        The user's, with the schedule of the plan, since ``hetopt plan --schedule`` may
+        have changed it, and with the limits of the launcher that the plan is for.
+    plans
+        The plan and its alternatives, best first.
+    result
+        None if the file has only a plan.
+    """
+
+    problem: Problem
+    table: CostTable
+    plans: list[Plan]
+    result: Result | None
+
+
+def load_reported(
     problem_name: str,
     plan_path: str,
     table_path: str | None,
     *,
     several: bool = False,
     lengths: bool = False,
-) -> tuple[Problem, CostTable, list[Plan]]:
-    """Read a plan and its alternatives, best first, and check every claim of the file.
-
-    They come with the problem and table they were made from. The problem is the user's,
-    with the schedule of the plan, since ``hetopt plan --schedule`` may have changed it,
-    and with the limits of the launcher that the plan was searched for.
+) -> Reported:
+    """Read a plan and its alternatives, and check every claim of the file.
 
     A file with only a plan, without times, is checked for feasibility; as it does not
     say which principles were relaxed, it must keep all of them.
@@ -116,27 +117,7 @@ def load_made(
     DigestError
         The plan belongs to another problem or table.
     InputError
-        The file holds no plan.
-    """
-    return load_reported(
-        problem_name, plan_path, table_path, several=several, lengths=lengths
-    )[:3]
-
-
-def load_reported(
-    problem_name: str,
-    plan_path: str,
-    table_path: str | None,
-    *,
-    several: bool = False,
-    lengths: bool = False,
-) -> tuple[Problem, CostTable, list[Plan], Result | None]:
-    """Read plans as ``load_made``, and the result; None if the file has only a plan.
-
-    Raises
-    ------
-    InputError
-        As ``load_made``; also if a key of the result is missing.
+        The file holds no plan, or a key of the result is missing.
     """
     from hetopt.check import check_plan, check_result
     from hetopt.check.plan.reading import read_plan
@@ -162,7 +143,7 @@ def load_reported(
     with _named(plan_path):
         if alone:
             check_plan(problem, table, plan)
-            return problem, table, [plan], None
+            return Reported(problem, table, [plan], None)
         if findings := check_result(problem, table, data):
             raise CheckError(findings)
         others = [
@@ -174,7 +155,7 @@ def load_reported(
         except (KeyError, TypeError, ValueError) as error:
             msg = f"is not what `hetopt plan --out` writes: {error!r}"
             raise InputError(msg) from error
-    return problem, table, [plan, *others], result
+    return Reported(problem, table, [plan, *others], result)
 
 
 def _ensure_shape(data: Mapping[str, Any]) -> None:

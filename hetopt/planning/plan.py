@@ -131,11 +131,11 @@ def plan(
         raise InputError(msg, field="objective")
     if chunks is not None:
         chunks = (chunks,) if isinstance(chunks, int) else tuple(chunks)
-    schedule = asked_name(schedule)
+    asked = asked_name(schedule)
     read = problem if isinstance(problem, Problem) else read_problem(problem)
     posed = Posed.of(
         Search(
-            problem=_scheduled(read, schedule, chunks),
+            problem=_scheduled(read, asked, chunks),
             solver=solver,
             time="closed" if objective == "cost" else objective,
             measure="cost" if objective == "cost" else "time",
@@ -151,7 +151,7 @@ def plan(
             jobs=jobs,
             seed=seed,
             name=_name(problem),
-            schedule=schedule,
+            schedule=asked,
         )
     )
     compile_once(posed.kernels, jobs=jobs)

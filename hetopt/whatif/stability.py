@@ -106,16 +106,11 @@ class Stability:
 
         params = self._request.params
         size = min(worker_count(params.jobs), len(tasks))
-        if size == 1:
-            for number, task in enumerate(tasks):
-                if not take(number, self.crossing(*task)):
-                    break
-        else:
-            own = replace(params, jobs=1, beside=size)
-            request = replace(self._request, params=own)
-            payload = (request, self._plan, self._solver, self._objective, self._over)
-            ended = run_apart(size, _make, payload, tasks, take)
-            self.interrupted = self.interrupted or not ended
+        own = replace(params, jobs=1, beside=size) if size > 1 else params
+        request = replace(self._request, params=own)
+        payload = (request, self._plan, self._solver, self._objective, self._over)
+        ended = run_apart(size, _make, payload, tasks, take)
+        self.interrupted = self.interrupted or not ended
         return [each for _, each in sorted(found.items()) if each is not None]
 
     def crossing(self, move: Move, more: bool) -> Crossing | None:

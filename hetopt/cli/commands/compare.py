@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from math import ceil
 from typing import TYPE_CHECKING
@@ -16,13 +15,14 @@ from hetopt.cli.inputs import (
     add_count,
     add_launcher,
     add_schedule,
+    add_switch,
+    add_time_limit,
     load_problem,
     principles_of,
     schedule_of,
     workers,
 )
-from hetopt.cli.numbers import seconds, whole
-from hetopt.cli.output import complain, emit
+from hetopt.cli.output import complain, emit, json_text
 from hetopt.cli.paths import ensure_outputs
 from hetopt.cli.preparing import prepare
 from hetopt.errors import CheckError, InputError
@@ -65,30 +65,21 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         help=f"some of {', '.join(SOLVERS)}, or of your own "
         f"(default: {DEFAULT_SOLVERS})",
     )
-    command.add_argument(
-        "--time-limit",
-        type=seconds,
-        metavar="S",
+    add_time_limit(
+        command,
+        f"seconds for every run (default: {DEFAULT_LIMIT_S:g})",
         default=DEFAULT_LIMIT_S,
-        help=f"seconds for every run (default: {DEFAULT_LIMIT_S:g})",
     )
-    command.add_argument(
-        "--seed", type=whole(0), default=0, metavar="N", help="the first; default: 0"
-    )
-    command.add_argument(
+    add_count(command, "--seed", "the first; default: 0", least=0, default=0)
+    add_count(
+        command,
         "--seeds",
-        type=whole(1),
+        f"run {sampling_names()} K times, with the seeds N, N + 1, ... "
+        f"(default: {DEFAULT_SEEDS})",
         default=DEFAULT_SEEDS,
         metavar="K",
-        help=f"run {sampling_names()} K times, with the seeds N, N + 1, ... "
-        f"(default: {DEFAULT_SEEDS})",
     )
-    command.add_argument(
-        "--jobs",
-        type=whole(1),
-        metavar="N",
-        help="workers of every run (default: one per core)",
-    )
+    add_count(command, "--jobs", "workers of every run (default: one per core)")
     add_schedule(command, several=True)
     add_count(
         command,
@@ -111,10 +102,10 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         help=f"folder for {NAME}.csv, .json, .md, .png and .svg; until these are there "
         f"it keeps every run in {RUNS}, and the same command goes on from it",
     )
-    command.add_argument(
+    add_switch(
+        command,
         "--fresh",
-        action="store_true",
-        help=f"forget the runs that {RUNS} keeps of a comparison that was cut off",
+        f"forget the runs that {RUNS} keeps of a comparison that was cut off",
     )
 
 
@@ -214,7 +205,7 @@ def write_comparison(folder: Path, comparison: Comparison) -> None:
     from hetopt.report.comparison.plot import best_so_far
     from hetopt.report.drawing import plots
 
-    data = json.dumps(comparison.to_json(), indent=2, allow_nan=False)
+    data = json_text(comparison.to_json())
     figure = best_so_far(comparison)
     path = str(folder / NAME)
     write_text(f"{path}.csv", comparison_text.comparison_csv(comparison))

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from hetopt.base import interruption
 from hetopt.cli.commands.import_ import add_from, read_folder
-from hetopt.cli.inputs import add_problem, add_table, load_problem, load_table, workers
-from hetopt.cli.numbers import seconds, whole
-from hetopt.cli.output import complain, emit
+from hetopt.cli.inputs import (
+    add_count,
+    add_file,
+    add_problem,
+    add_switch,
+    add_table,
+    add_time_limit,
+    load_problem,
+    load_table,
+    workers,
+)
+from hetopt.cli.output import report, told
 from hetopt.cli.paths import ensure_outputs
-from hetopt.cli.planned import load_made, load_reported
+from hetopt.cli.planned import load_reported
 from hetopt.cli.preparing import prepare
 from hetopt.cli.searching import searching
 from hetopt.errors import InputError
@@ -23,14 +30,12 @@ from hetopt.solvers.refusals import ensure_plans
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Sequence
 
     from hetopt.cli.parsing import Parser
     from hetopt.cost.table.table import CostTable
     from hetopt.planning.asked import Time
     from hetopt.plans.plan import Plan
     from hetopt.problem.problem import Problem
-    from hetopt.report.drawing.sheet import Part
     from hetopt.results.result import Objective
 
 
@@ -52,26 +57,16 @@ def add_arguments(command: Parser) -> None:
     )
     add_from(command)
     add_table(command)
-    command.add_argument(
-        "--time-limit",
-        type=seconds,
-        metavar="S",
-        help="stop each search after this many seconds with the best plan so far",
+    add_time_limit(
+        command, "stop each search after this many seconds with the best plan so far"
     )
-    command.add_argument(
-        "--jobs",
-        type=whole(1),
-        metavar="N",
-        help="workers of the search (default: one per core)",
-    )
-    command.add_argument(
+    add_count(command, "--jobs", "workers of the search (default: one per core)")
+    add_file(
+        command,
         "--out",
-        metavar="FILE",
-        help="write what --json prints, which `hetopt report --explain` shows",
+        "write what --json prints, which `hetopt report --explain` shows",
     )
-    command.add_argument(
-        "--json", action="store_true", help="print the comparison as JSON, nothing else"
-    )
+    add_switch(command, "--json", "print the comparison as JSON, nothing else")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -88,7 +83,7 @@ def run(options: argparse.Namespace) -> int:
         problem = load_problem(options.problem)
         table = load_table(problem, options.table)
     else:
-        problem, table, (ours, *_) = load_made(
+        problem, table, (ours, *_), _ = load_reported(
             options.problem, options.plan, options.table
         )
     given = options.table is not None
@@ -98,22 +93,14 @@ def run(options: argparse.Namespace) -> int:
     )
     if ours is None:
         ours = _search(problem, table, options)
-    told = explain(mine, ours, table, problem, table_given=given)
-    _tell(options, explanation_to_json(told), explanation_report(problem.model, told))
+    found = explain(mine, ours, table, problem, table_given=given)
+    report(
+        explanation_to_json(found),
+        explanation_report(problem.model, found),
+        as_json=options.json,
+        out=options.out,
+    )
     return 0
-
-
-def _tell(
-    options: argparse.Namespace, data: dict[str, Any], parts: Sequence[Part]
-) -> None:
-    """Print the report or the data, and write the data if that was asked for."""
-    from hetopt.base.files import write_text
-    from hetopt.report.drawing.console import draw
-
-    text = json.dumps(data, indent=2, allow_nan=False)
-    emit(text if options.json else draw(parts, sys.stdout))
-    if options.out is not None:
-        write_text(options.out, text + "\n")
 
 
 # One statement for each thing that is asked.
@@ -121,7 +108,6 @@ def _run_alone(options: argparse.Namespace) -> int:
     """Report what limits a plan, what more resources would save, and each cluster."""
     from hetopt.planning.asked import NO_LAUNCHER, Search
     from hetopt.pricing.price import price
-    from hetopt.report.drawing.console import is_terminal
     from hetopt.report.whatif.mixing import UNLIMITED
     from hetopt.report.whatif.reasons import reasons_report, reasons_to_json
     from hetopt.report.whatif.table import rows
@@ -166,15 +152,16 @@ def _run_alone(options: argparse.Namespace) -> int:
         jobs=workers(options.jobs),
     )
     interruption.hold()
-    told = complain if is_terminal(sys.stderr) else lambda line: None
-    base, *answers = rows(variants, Solving(variants, how, told).answers())
+    tell = told()
+    base, *answers = rows(variants, Solving(variants, how, tell).answers())
     priced, pairs = price(plan, table), list(zip(asked, answers, strict=True))
     how = how.but(time=objective)
-    mixed = mixing(problem, plan, priced, how, lambda line: told(f"alone: {line}"))
+    mixed = mixing(problem, plan, priced, how, lambda line: tell(f"alone: {line}"))
     parts = reasons_report(problem, plan, priced, base, pairs, mixed)
     if mixed and result and (result.launch or result.relaxed):
         parts.append(UNLIMITED)
-    _tell(options, reasons_to_json(plan, priced, base, pairs, mixed), parts)
+    data = reasons_to_json(plan, priced, base, pairs, mixed)
+    report(data, parts, as_json=options.json, out=options.out)
     return 0
 
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import shlex
-import sys
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -12,7 +10,7 @@ from typing import TYPE_CHECKING
 from hetopt.cli.again import repeat
 from hetopt.cli.asking import naming, search_of
 from hetopt.cli.exit_codes import NO_PLAN, STOPPED
-from hetopt.cli.output import complain, emit
+from hetopt.cli.output import complain, emit, json_text, report, told
 from hetopt.cli.paths import ensure_outputs, holds_plan
 from hetopt.cli.plan_options import add_plan_options
 from hetopt.cli.reported import plan_text
@@ -83,17 +81,13 @@ def _run_front(posed: Posed, options: argparse.Namespace) -> int:
 
 
 def _report_front(problem: Problem, front: Front, options: argparse.Namespace) -> None:
-    from hetopt.base.files import write_bytes, write_text
-    from hetopt.report.drawing.console import draw
+    from hetopt.base.files import write_bytes
     from hetopt.report.front.table import front_report
 
-    text = json.dumps(front.to_json(), indent=2, allow_nan=False)
     command = shlex.join(["hetopt", "plan", options.problem, "--budget"])
     step = f"next: {command} with the price an hour of one of these plans"
     parts = front_report(front, step, verbose=options.verbose)
-    emit(text if options.json else draw(parts, sys.stdout))
-    if options.out is not None:
-        write_text(options.out, text + "\n")
+    report(front.to_json(), parts, as_json=options.json, out=options.out)
     if options.svg is not None:
         from hetopt.report.drawing import plots
         from hetopt.report.front.plot import front_figure
@@ -135,7 +129,7 @@ def _deliver(
 
     Printing comes first, so that a plan that took hours is not lost to a full disk.
     """
-    text = json.dumps(result.to_json(), indent=2, allow_nan=False)
+    text = json_text(result.to_json())
 
     def show() -> None:
         if options.json:
@@ -176,12 +170,10 @@ def _write(result: Result, path: str | None, text: Callable[[], str]) -> None:
 
 def _moved(posed: Posed, result: Result) -> Result:
     """Return the result with how far coefficients may change."""
-    from hetopt.report.drawing.console import is_terminal
     from hetopt.whatif.stability import Stability
 
     if result.best is None:
         return result
-    told = complain if is_terminal(sys.stderr) else lambda line: None
     with searching(posed) as request:
         stability = Stability(
             request,
@@ -190,7 +182,7 @@ def _moved(posed: Posed, result: Result) -> Result:
             objective=posed.objective,
             over=posed.over,
         )
-    crossings = tuple(stability.crossings(told))
+    crossings = tuple(stability.crossings(told()))
     return replace(
         result,
         stability=crossings,

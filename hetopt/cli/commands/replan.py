@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
-import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -23,9 +21,9 @@ from hetopt.cli.inputs import (
     workers,
 )
 from hetopt.cli.numbers import not_negative, whole
-from hetopt.cli.output import complain, emit
+from hetopt.cli.output import complain, json_text, report, told
 from hetopt.cli.paths import ensure_outputs
-from hetopt.cli.planned import load_made, read_json
+from hetopt.cli.planned import load_reported, read_json
 from hetopt.cli.searching import searching
 from hetopt.errors import CheckError
 from hetopt.solvers.refusals import ensure_races
@@ -190,7 +188,7 @@ def _asked(options: argparse.Namespace) -> Asked:
     from hetopt.replanning.replan import Change
 
     data = read_json(options.plan)
-    problem, _, (plan, *_) = load_made(
+    problem, _, (plan, *_), _ = load_reported(
         options.problem, options.plan, None, several=True
     )
     before, after = changed(problem, options.lost, options.added)
@@ -236,13 +234,11 @@ def _searched(asked: Asked) -> Replanned:
     """Search under a progress bar; from here on a signal ends the search."""
     from hetopt.replanning.candidates import Searched
     from hetopt.replanning.replan import Replanning
-    from hetopt.report.drawing.console import is_terminal
 
     posed = asked.posed
-    told = complain if is_terminal(sys.stderr) else lambda line: None
     with searching(posed) as request:
         searched = Searched(request=request, solver=posed.asked.solver, over=posed.over)
-        found = Replanning(asked.change, searched, told).run()
+        found = Replanning(asked.change, searched, told()).run()
         if posed.over.launcher is None:
             return found
         result = posed.with_cost_of_limits(found.result, request)
@@ -280,13 +276,9 @@ def _deliver(asked: Asked, found: Replanned, options: argparse.Namespace) -> Non
     from hetopt.replanning.problems import left_out, problem_text, with_nodes
     from hetopt.report.replanning import replan_report, replan_to_json
 
-    if options.json:
-        data = replan_to_json(found, asked.change)
-        emit(json.dumps(data, indent=2, allow_nan=False))
-    elif found.candidates:
-        from hetopt.report.drawing.console import draw
-
-        emit(draw(replan_report(found, asked.change), sys.stdout))
+    if options.json or found.candidates:
+        parts = replan_report(found, asked.change) if found.candidates else ()
+        report(replan_to_json(found, asked.change), parts, as_json=options.json)
     if not found.candidates:
         return
     best = found.candidates[0]
@@ -301,5 +293,4 @@ def _deliver(asked: Asked, found: Replanned, options: argparse.Namespace) -> Non
     if options.moves is not None:
         write_text(options.moves, best.moves.to_csv())
     if options.out is not None:
-        text = json.dumps(found.result.to_json(), indent=2, allow_nan=False)
-        write_text(options.out, text + "\n")
+        write_text(options.out, json_text(found.result.to_json()) + "\n")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from typing import TYPE_CHECKING
 
 from hetopt.base import interruption
@@ -22,7 +20,7 @@ from hetopt.cli.inputs import (
     schedule_of,
     workers,
 )
-from hetopt.cli.output import complain, emit
+from hetopt.cli.output import complain, report, told
 from hetopt.cli.paths import ensure_outputs
 from hetopt.cli.preparing import prepare
 from hetopt.errors import InputError
@@ -101,7 +99,6 @@ def run(options: argparse.Namespace) -> int:
     """Make the variants, solve them, and report the results."""
     from hetopt.planning.asked import Search
     from hetopt.problem.named import problem_path
-    from hetopt.report.drawing.console import is_terminal
     from hetopt.report.whatif.table import rows
     from hetopt.whatif.solving import Solving
     from hetopt.whatif.variants import Variants
@@ -134,7 +131,6 @@ def run(options: argparse.Namespace) -> int:
         searches = [
             asked.but(problem=own) for each in variants if (own := each.problem)
         ]
-    told = complain if is_terminal(sys.stderr) else lambda line: None
     kernels = kernels_for(
         options.solver,
         objective=options.objective,
@@ -144,7 +140,7 @@ def run(options: argparse.Namespace) -> int:
     prepare(kernels, options.jobs)
     # From here on a signal ends the searches, and the results so far are reported.
     interruption.hold()
-    solving = Solving(variants, asked, told)
+    solving = Solving(variants, asked, told())
     answers = solving.answers()
     found = rows(variants, answers)
     _report(made.base.name, found, answers[0].result, options)
@@ -172,15 +168,8 @@ def _report(
     from hetopt.report.whatif.table import whatif_csv, whatif_report, whatif_to_json
 
     data = whatif_to_json(name, options.objective, found)
-    text = json.dumps(data, indent=2, allow_nan=False)
-    if options.json:
-        emit(text)
-    else:
-        from hetopt.report.drawing.console import draw
-
-        emit(draw(whatif_report(found, options.objective, base), sys.stdout))
-    if options.out is not None:
-        write_text(options.out, text + "\n")
+    parts = whatif_report(found, options.objective, base)
+    report(data, parts, as_json=options.json, out=options.out)
     if options.csv is not None:
         write_text(options.csv, whatif_csv(found))
     if options.svg is not None:
