@@ -150,12 +150,16 @@ def load_reported(
             read_plan(other["plan"], f"alternatives.{number}.plan")
             for number, other in enumerate(data["alternatives"])
         ]
-        try:
-            result = Result.from_json(data)
-        except (KeyError, TypeError, ValueError) as error:
-            msg = f"is not what `hetopt plan --out` writes: {error!r}"
-            raise InputError(msg) from error
+        result = _result(data)
     return Reported(problem, table, [plan, *others], result)
+
+
+def _result(data: Mapping[str, Any]) -> Result:
+    try:
+        return Result.from_json(data)
+    except (KeyError, TypeError, ValueError) as error:
+        msg = f"is not what `hetopt plan --out` writes: {error!r}"
+        raise InputError(msg) from error
 
 
 def _ensure_shape(data: Mapping[str, Any]) -> None:

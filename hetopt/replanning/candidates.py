@@ -17,17 +17,17 @@ from hetopt.cost.sources.by_cluster import latency_sources
 from hetopt.cost.sources.remembered import RememberedSource
 from hetopt.cost.table_file.file import table_digest
 from hetopt.errors import CheckError, InputError
-from hetopt.planning.posed import search
+from hetopt.planning.posed import found_by
 from hetopt.plans.plan import Plan, Share
 from hetopt.pricing.price import price
 from hetopt.pricing.several import price_several
 from hetopt.results.priced_plan import PricedPlan
 from hetopt.solvers.params import RaceParams
-from hetopt.solvers.search.over import Over
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from hetopt.planning.posed import Posed
     from hetopt.plans.plan import Pipeline
     from hetopt.problem.cluster.nodes import Node
     from hetopt.replanning.holdings import Layout
@@ -62,27 +62,24 @@ class Searched:
 
     Attributes
     ----------
+    posed
+        What is asked about it.
     request
         Search request for the problem after the change.
-    solver
-        Name of the solver.
-    over
-        What it is searched over: pipelines, and the launcher.
     """
 
+    posed: Posed
     request: Request
-    solver: str
-    over: Over
 
     @property
     def pipelines(self) -> int:
         """Largest number of pipelines that a plan may have."""
-        return self.over.pipelines
+        return self.posed.over.pipelines
 
     def found(self, request: Request, pipelines: int = 1) -> Result:
         """Return the solver's result for a request."""
-        over = replace(self.over, pipelines=pipelines)
-        return search(request, solver=self.solver, objective="closed", over=over)
+        over = replace(self.posed.over, pipelines=pipelines)
+        return found_by(replace(self.posed, over=over).tree(request))
 
     def priced(self, pipelines: tuple[Pipeline, ...], old: Plan) -> PricedPlan | None:
         """Return a plan of the problem with both times; None if it breaks a rule."""
@@ -113,7 +110,7 @@ class Searched:
 
     def _launches(self, plan: Plan) -> bool:
         """Whether the launcher, if one is asked for, runs a plan as it is."""
-        launcher, request = self.over.launcher, self.request
+        launcher, request = self.posed.over.launcher, self.request
         if launcher is None:
             return True
         q, stages = plan.pipeline.microbatches, plan.pipeline.stages

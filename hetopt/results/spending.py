@@ -38,10 +38,6 @@ class Spending:
             return math.inf
         return tokens / self.min_tokens_per_s
 
-    def to_json(self) -> dict[str, float | None]:
-        """Return the limits as plain JSON data."""
-        return {"budget": self.budget, "min_tokens_per_s": self.min_tokens_per_s}
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spent:

@@ -14,6 +14,7 @@ from hetopt.cli.exit_codes import STOPPED
 from hetopt.cli.inputs import (
     add_count,
     add_launcher,
+    add_relax,
     add_schedule,
     add_switch,
     add_time_limit,
@@ -27,7 +28,7 @@ from hetopt.cli.paths import ensure_outputs
 from hetopt.cli.preparing import prepare
 from hetopt.errors import CheckError, InputError
 from hetopt.solvers.kernels import kernels_for
-from hetopt.solvers.registry import SOLVERS, relaxing_names, sampling_names, solver
+from hetopt.solvers.registry import SOLVERS, sampling_names, solver
 
 if TYPE_CHECKING:
     import argparse
@@ -87,13 +88,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         "up to N pipelines side by side (default: 1; at most 4)",
         default=1,
     )
-    command.add_argument(
-        "--relax",
-        metavar="P,...",
-        default="",
-        help="p3, p4, p4-falling-tp, as `hetopt plan` has it; only "
-        f"{relaxing_names()} can",
-    )
+    add_relax(command)
     add_launcher(command)
     command.add_argument(
         "--out",

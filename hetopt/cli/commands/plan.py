@@ -175,13 +175,7 @@ def _moved(posed: Posed, result: Result) -> Result:
     if result.best is None:
         return result
     with searching(posed) as request:
-        stability = Stability(
-            request,
-            result.best.plan,
-            solver=posed.asked.solver,
-            objective=posed.objective,
-            over=posed.over,
-        )
+        stability = Stability(posed, request, result.best.plan)
     crossings = tuple(stability.crossings(told()))
     return replace(
         result,

@@ -14,6 +14,7 @@ from hetopt.cli.inputs import (
     add_jobs,
     add_launcher,
     add_problem,
+    add_relax,
     add_solver,
     add_switch,
     add_time_limit,
@@ -83,11 +84,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
     )
     add_launcher(command)
     add_solver(command)
-    command.add_argument(
-        "--relax",
-        metavar="P,...",
-        help="principles that the next plan need not keep (default: those of PLAN)",
-    )
+    add_relax(command, "those of PLAN")
     add_count(
         command,
         "--pipelines",
@@ -237,7 +234,7 @@ def _searched(asked: Asked) -> Replanned:
 
     posed = asked.posed
     with searching(posed) as request:
-        searched = Searched(request=request, solver=posed.asked.solver, over=posed.over)
+        searched = Searched(posed=posed, request=request)
         found = Replanning(asked.change, searched, told()).run()
         if posed.over.launcher is None:
             return found
