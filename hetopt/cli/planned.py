@@ -123,14 +123,8 @@ def load_reported(
     from hetopt.check.plan.reading import read_plan
 
     data = read_json(plan_path)
-    alone = data.get("schema") == PLAN_SCHEMA
     with _named(plan_path):
-        if not alone and data.get("plan") is None:
-            status = data.get("status")
-            detail = f" (its status is {status!r})" if isinstance(status, str) else ""
-            raise InputError(f"there is no plan{detail}", field="plan")
-        _ensure_shape(data)
-        plan = read_plan(data if alone else data["plan"], "" if alone else "plan")
+        plan = _plan_in(data)
         if len(plan.pipelines) > 1:
             _ensure_may_be_several(plan, table_path, several=several)
     problem = load_problem_of(problem_name, plan, plan_path, lengths=lengths)
@@ -141,7 +135,7 @@ def load_reported(
         problem = _fitted(problem, data)
     table = load_table(problem, table_path)
     with _named(plan_path):
-        if alone:
+        if data["schema"] == PLAN_SCHEMA:
             check_plan(problem, table, plan)
             return Reported(problem, table, [plan], None)
         if findings := check_result(problem, table, data):
@@ -152,6 +146,19 @@ def load_reported(
         ]
         result = _result(data)
     return Reported(problem, table, [plan, *others], result)
+
+
+def _plan_in(data: Mapping[str, Any]) -> Plan:
+    """Return the plan of a result, or that is alone in its file."""
+    from hetopt.check.plan.reading import read_plan
+
+    alone = data.get("schema") == PLAN_SCHEMA
+    if not alone and data.get("plan") is None:
+        status = data.get("status")
+        detail = f" (its status is {status!r})" if isinstance(status, str) else ""
+        raise InputError(f"there is no plan{detail}", field="plan")
+    _ensure_shape(data)
+    return read_plan(data if alone else data["plan"], "" if alone else "plan")
 
 
 def _result(data: Mapping[str, Any]) -> Result:
