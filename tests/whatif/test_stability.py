@@ -26,7 +26,7 @@ from hetopt.solvers.search.branchings.divisions import Divisions
 from hetopt.solvers.search.loop import Loop
 from hetopt.whatif.moves import Move, moves_of
 from hetopt.whatif.stability import FACTORS, Stability
-from tests.search.test_composition import (
+from tests.search.composing import (
     ROUNDING,
     Asked,
     Truth,
@@ -300,4 +300,6 @@ def test_several_pipelines_are_priced_together() -> None:
 
 
 def test_a_launchers_limits_go_to_workers() -> None:
-    assert pickle.loads(pickle.dumps(launchable("megatron"))).name == "megatron"
+    assert (
+        pickle.loads(pickle.dumps(launchable("megatron", PROBLEM))).name == "megatron"
+    )

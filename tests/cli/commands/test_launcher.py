@@ -154,3 +154,27 @@ def test_variants_are_for_theirs(
     assert times[0] == [own["closed_form_s"], wide["closed_form_s"]]
     assert times[1] == [own["closed_form_s"]] * 2
     assert times[2] == [wide["closed_form_s"]] * 2
+
+
+def test_an_answer_for_a_launcher_has_plans_that_it_runs(
+    problem: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "plan.json"
+    found = answer(problem, out)
+    options = ("--for", "none", "--schedule", "1f1b", "--top", "9")
+    other = answer(problem, tmp_path / "other.json", *options)
+    named = {key: found["plan"][key] for key in ("problem_digest", "table_digest")}
+    recomputes = next(
+        {**each, "plan": {**each["plan"], **named}}
+        for each in other["alternatives"]
+        if each["plan"]["pipelines"][0]["stages"][0]["recompute"] == "selective"
+    )
+    out.write_text(json.dumps({**found, "alternatives": [recomputes]}))
+    assert main(["check", problem, str(out)]) == 1
+    line = "alternatives[0].plan: hetu does not run it as it is"
+    assert line in capsys.readouterr().err
+    found["launch"]["launcher"] = "megatron"
+    out.write_text(json.dumps(found))
+    assert main(["check", problem, str(out)]) == 2
+    line = "launch.launcher: names another launcher than over: hetu and megatron"
+    assert line in capsys.readouterr().err
