@@ -235,13 +235,6 @@ def found_by(tree: TreeSearch) -> Result:
     return replace(result, cost=cost)
 
 
-def search_front(
-    request: Request, *, solver: str, objective: Objective | None, over: Over
-) -> Front:
-    """Find the plans that no other plan beats in both time and price."""
-    return tree_of(request, solver=solver, objective=objective, over=over).front()
-
-
 def tree_of(
     request: Request, *, solver: str, objective: Objective | None, over: Over
 ) -> TreeSearch:
