@@ -198,21 +198,17 @@ def _ensure_may_be_several(
 
 def _limits(data: Mapping[str, Any]) -> tuple[str, Limits] | None:
     """Return the launcher that an answer is for, and its limits, if there is one."""
-    from hetopt.check.plan.reading import choice, mapping
+    from hetopt.check.plan.reading import choice
     from hetopt.export.registry import limited_names, limits_of
 
     places = [(f"over[{n}]", each) for n, each in enumerate(data.get("over", ()))]
-    # A front has no record of what its launcher costs.
-    places = [("launch", data.get("launch", {})), *places]
-    names = {
-        choice(mapping(found, place), "launcher", limited_names(), place)
-        for place, found in places
-        if "launcher" in found
-    }
-    if len(names) > 1:
-        msg = f"names another launcher than over: {' and '.join(sorted(names))}"
-        raise InputError(msg, field="launch.launcher")
-    return next(((name, limits_of(name)) for name in names), None)
+    # Results of before say it only there.
+    places.append(("launch", data.get("launch", {})))
+    for place, each in places:
+        if "launcher" in each:
+            name = choice(each, "launcher", limited_names(), place)
+            return name, limits_of(name)
+    return None
 
 
 def _fitted(problem: Problem, data: Mapping[str, Any]) -> Problem:

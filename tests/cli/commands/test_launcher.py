@@ -173,8 +173,38 @@ def test_an_answer_for_a_launcher_has_plans_that_it_runs(
     assert main(["check", problem, str(out)]) == 1
     line = "alternatives[0].plan: hetu does not run it as it is"
     assert line in capsys.readouterr().err
-    found["launch"]["launcher"] = "megatron"
+
+
+@pytest.mark.parametrize(
+    ("changed", "line"),
+    [
+        ({"launcher": "megatron"}, "launch.launcher: megatron, but over says hetu"),
+        ({"closed_form_s": 1e-6}, "launch.closed_form_s: 1e-06, but devices take 0.0"),
+        ({"closed_form_s": 9.0}, "9.0, but the launcher's own plan takes less"),
+    ],
+)
+def test_what_it_costs_is_checked(
+    changed: dict[str, object],
+    line: str,
+    problem: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    out = tmp_path / "plan.json"
+    found = answer(problem, out)
+    found["launch"] |= changed
     out.write_text(json.dumps(found))
-    assert main(["check", problem, str(out)]) == 2
-    line = "launch.launcher: names another launcher than over: hetu and megatron"
+    assert main(["check", problem, str(out)]) == 1
     assert line in capsys.readouterr().err
+
+
+def test_what_was_asked_is_checked(
+    problem: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "plan.json"
+    found = answer(problem, out, "--pipelines", "1")
+    for key, value in (("budget", 2), ("pipelines", 2), ("min_tokens_per_s", 5)):
+        forged = {**found, "asked": {**found["asked"], key: value}}
+        out.write_text(json.dumps(forged))
+        assert main(["check", problem, str(out)]) == 1
+        assert f"asked.{key}: {value}, but over says None" in capsys.readouterr().err
