@@ -22,7 +22,6 @@ including earlier runs, and ``incumbent_s`` and ``lower_bound_s`` of the objecti
 
 from __future__ import annotations
 
-import json
 import math
 from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
@@ -54,8 +53,6 @@ JOURNAL_SCHEMA = "hetopt-journal/2"
 _WHAT = "a journal"
 #: About a million lines.
 MOST_BYTES = 256 * MIB
-#: Characters of a value that an error shows.
-_LONGEST = 100
 #: What a wrong line may raise.
 _FAULTS = (
     HetoptError,
@@ -132,7 +129,11 @@ class Journal:
         self._last: dict[str, Any] | None = None
         self._file = LineFile(self.path, _WHAT, MOST_BYTES)
         try:
-            self._read({"schema": JOURNAL_SCHEMA, **json.loads(json.dumps(asked))})
+            for number, entry in self._file.resume({"schema": JOURNAL_SCHEMA, **asked}):
+                try:
+                    self._take(number, entry)
+                except _FAULTS as error:
+                    raise self._refused(number, error) from error
         except BaseException:
             self.close()
             raise
@@ -240,49 +241,22 @@ class Journal:
 
     # ------------------------------------------------------------------ reading
 
-    def _read(self, header: Mapping[str, Any]) -> None:
-        lines, torn = self._file.read()
-        if not lines and json.dumps(header).encode().startswith(torn):
-            self._file.cut(torn)
-            self._file.append(header)
-            if self.failure is not None:
-                raise self.failure
-            return
-        own, limit = list[_Line](), 0
-        # If it is not even part of a header, this is another file.
-        for number, line in enumerate(lines or [torn], start=1):
-            try:
-                entry = json.loads(line)
-                if number == 1:
-                    self._compare(entry, header)
-                    continue
-                self._before_s = float(entry.get("elapsed_s", self._before_s))
-                if "result" in entry:
-                    self._keep(entry)
-                elif "search" in entry:
-                    own = self._lines.setdefault(tuple(entry["search"]), [])
-                    self._last, limit = entry, int(entry["limit"])
-                else:
-                    own.append(_Line(number, limit, entry))
-            except JournalError:
-                raise
-            except _FAULTS as error:
-                raise self._refused(number, error) from error
-        self._file.cut(torn)
+    def _take(self, number: int, entry: Mapping[str, Any]) -> None:
+        self._before_s = float(entry.get("elapsed_s", self._before_s))
+        if "result" in entry:
+            self._keep(entry)
+        elif "search" in entry:
+            self._last = dict(entry)
+        else:
+            if self._last is None:
+                msg = "it belongs to no search"
+                raise ValueError(msg)
+            own = self._lines.setdefault(tuple(self._last["search"]), [])
+            own.append(_Line(number, int(self._last["limit"]), entry))
 
     def _refused(self, number: int, error: Exception) -> JournalError:
-        msg = f"is not a line of a journal ({error}): use another file"
-        return JournalError(msg, file=self.path, line=number)
-
-    def _compare(self, entry: Mapping[str, Any], header: Mapping[str, Any]) -> None:
-        """Raise JournalError for a journal of another search."""
-        for key in dict.fromkeys((*header, *entry)):
-            if entry.get(key) != header.get(key):
-                msg = (
-                    f"{key} is {_short(entry.get(key))}, but this search has "
-                    f"{_short(header.get(key))}: use another file, or delete this one"
-                )
-                raise JournalError(msg, file=self.path, line=1)
+        wrong = self._file.wrong(number, error)
+        return JournalError(wrong.message, file=self.path, line=number)
 
     def _keep(self, entry: Mapping[str, Any]) -> None:
         cutoff = entry["cutoff"]
@@ -295,11 +269,6 @@ class Journal:
         before = self._results.get(key)
         if before is None or own.ended or not before.ended:
             self._results[key] = own
-
-
-def _short(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}..."
 
 
 def _digests(table: CostTable) -> tuple[str, str]:

@@ -10,7 +10,7 @@ import pytest
 import hetopt
 from hetopt.base.deadline import Deadline
 from hetopt.planning.objective import PATIENCE_S, decided
-from hetopt.planning.plan import search
+from hetopt.planning.posed import search
 from hetopt.problem.training.principles import Principles
 from hetopt.solvers.params import RaceParams
 from hetopt.solvers.request import Request

@@ -12,7 +12,7 @@ import pytest
 
 from hetopt.cost.build import build_table
 from hetopt.errors import InputError
-from hetopt.planning.plan import search
+from hetopt.planning.posed import search
 from hetopt.results.spending import Spending
 from hetopt.solvers.certificate.claim import certify
 from hetopt.solvers.params import RaceParams
