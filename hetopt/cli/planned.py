@@ -16,7 +16,7 @@ from hetopt.results.result import RESULT_SCHEMA, Result
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from hetopt.check.verify.said import Said
     from hetopt.cost.table.table import CostTable
@@ -66,7 +66,7 @@ def load_front(problem_name: str, path: str, table_path: str | None) -> Front:
         problem = _fitted(problem, data)
     table = load_table(problem, table_path)
     with _named(path):
-        if findings := check_front(problem, table, data):
+        if findings := check_front(problem, table, data, _runs(problem, data)):
             raise CheckError(findings)
         _ensure_runs(problem, data, plans)
     return Front.from_json(data)
@@ -140,7 +140,8 @@ def load_reported(
         if data["schema"] == PLAN_SCHEMA:
             check_plan(problem, table, plan)
             return Reported(problem, table, [plan], None)
-        if findings := check_result(problem, table, data):
+        runs = _runs(problem, data)
+        if findings := check_result(problem, table, data, runs=runs):
             raise CheckError(findings)
         others = [
             read_plan(other["plan"], f"alternatives.{number}.plan")
@@ -217,6 +218,19 @@ def _fitted(problem: Problem, data: Mapping[str, Any]) -> Problem:
 
     known = _limits(data)
     return problem if known is None else fitted(known[1], problem)
+
+
+def _runs(problem: Problem, data: Mapping[str, Any]) -> Callable[..., bool] | None:
+    """Return whether the launcher of an answer runs a schedule; None if it has none."""
+    from hetopt.export.planning.runnable import launchable
+    from hetopt.solvers.search.branchings.schedules import ScheduleVariant
+
+    if (known := _limits(data)) is None:
+        return None
+    launcher = launchable(known[0], problem)
+    return lambda variant: (
+        launcher.passed_over(ScheduleVariant(**variant._asdict())) is None
+    )
 
 
 def _ensure_runs(

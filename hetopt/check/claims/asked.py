@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from hetopt.base.words import counted
@@ -37,7 +38,7 @@ class Variant(NamedTuple):
 
     schedule: str
     chunks: int
-    epsilon: float | None
+    warmup_epsilon: float | None
 
     @classmethod
     def of(cls, plan: Plan) -> Variant:
@@ -51,7 +52,14 @@ class Variant(NamedTuple):
         return cls(schedule, whole(data, "chunks", place), written_epsilon(data, place))
 
     def __str__(self) -> str:
-        return f"{self.schedule} (chunks: {self.chunks}, epsilon: {self.epsilon})"
+        return (
+            f"{self.schedule} (chunks: {self.chunks}, epsilon: {self.warmup_epsilon})"
+        )
+
+
+#: Whether the launcher of an answer runs a schedule. What launchers run is for exports
+#: to say, which the checker does not know: without this an answer's word is taken.
+Runs = Callable[[Variant], bool]
 
 
 class Asked:
@@ -86,8 +94,9 @@ class Asked:
         table: CostTable,
         data: Mapping[str, Any],
         principles: Principles,
+        runs: Runs | None = None,
     ) -> None:
-        self.problem, self.principles = problem, principles
+        self.problem, self.principles, self._runs = problem, principles, runs
         training = problem.training
         own = Variant(training.schedule, training.chunks, training.epsilon)
         self._under = {own: (problem, table)}
@@ -158,10 +167,16 @@ class Asked:
             if STEPS[variant.schedule].interleaved != (variant.chunks > 1):
                 chunks = counted(variant.chunks, "chunk")
                 self.say(f"{place}: {variant.schedule} has {chunks}")
-        epsilons = {each.epsilon for each in self.variants} - {None}
+        epsilons = {each.warmup_epsilon for each in self.variants} - {None}
         if len(epsilons) > 1 and epsilons != {*EPSILONS}:
             wanted = ", ".join(map(str, EPSILONS))
             self.say(f"{place}: warmup_epsilon is not one value, nor {wanted}")
+
+    def passes_over(self, variant: Variant) -> bool:
+        """Whether a schedule does not count as the launcher does not run it."""
+        if self.launcher is None:
+            return False
+        return self._runs is None or not self._runs(variant)
 
     def say(self, line: str) -> None:
         """Remember something that is wrong."""

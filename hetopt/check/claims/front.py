@@ -29,6 +29,7 @@ from hetopt.results.result import Status
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from hetopt.check.claims.asked import Runs
     from hetopt.check.plan.plan import CheckedPlan
     from hetopt.cost.table.table import CostTable
     from hetopt.plans.plan import Plan
@@ -39,7 +40,10 @@ _TIMES = ("closed", "simulated")
 
 
 def check_front(
-    problem: Problem, table: CostTable, data: Mapping[str, Any]
+    problem: Problem,
+    table: CostTable,
+    data: Mapping[str, Any],
+    runs: Runs | None = None,
 ) -> list[str]:
     """Return one line for every claim of a front that does not hold.
 
@@ -49,6 +53,8 @@ def check_front(
         Under the schedule of one of the plans, or the only one that was searched.
     data
         As ``Front.to_json`` makes it.
+    runs
+        See ``check_result``.
 
     Raises
     ------
@@ -57,18 +63,18 @@ def check_front(
     DigestError
         A plan in it was made from another problem or table.
     """
-    return list(_findings(problem, table, mapping(data, "")))
+    return list(_findings(problem, table, mapping(data, ""), runs))
 
 
 def _findings(
-    problem: Problem, table: CostTable, data: Mapping[str, Any]
+    problem: Problem, table: CostTable, data: Mapping[str, Any], runs: Runs | None
 ) -> Iterator[str]:
     choice(data, "schema", (FRONT_SCHEMA,), "")
     status = choice(data, "status", choices(Status), "")
     simulated = choice(data, "objective", _TIMES, "") == "simulated"
     text(data, "solver", "")
     principles = read_principles(data) if "relaxed" in data else PRUNED
-    asked = Asked(problem, table, data, principles)
+    asked = Asked(problem, table, data, principles, runs)
     if asked.measure != "front":
         raise InputError("is no front: it needs fleets, measured so", field="over")
     root = root_of(asked, data)

@@ -33,6 +33,7 @@ from hetopt.results.settlement import OPTIMALITY_GAP
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from hetopt.check.claims.asked import Runs
     from hetopt.check.claims.claim import Claim, LeafBound
     from hetopt.cost.table.table import CostTable
     from hetopt.plans.plan import Plan
@@ -44,6 +45,7 @@ def check_result(
     table: CostTable,
     result_json: Mapping[str, Any],
     leaf: LeafBound = as_claimed,
+    runs: Runs | None = None,
 ) -> list[str]:
     """Return one line for every claim that does not hold; none if all do.
 
@@ -53,6 +55,8 @@ def check_result(
         As ``Result.to_json`` makes it and plan files hold it.
     leaf
         What a claim without children says; by default its bound is taken as it is.
+    runs
+        Whether the launcher runs a schedule; None: its word is taken.
 
     Raises
     ------
@@ -61,7 +65,7 @@ def check_result(
     DigestError
         A plan in it was made from another problem or table.
     """
-    claims = _Claims(problem, table, mapping(result_json, ""), leaf)
+    claims = _Claims(problem, table, mapping(result_json, ""), leaf, runs)
     return list(claims.findings())
 
 
@@ -74,6 +78,7 @@ class _Claims:
         table: CostTable,
         data: Mapping[str, Any],
         leaf: LeafBound,
+        runs: Runs | None,
     ) -> None:
         self.problem = problem
         self.table = table
@@ -112,11 +117,11 @@ class _Claims:
             entry = mapping(item, place)
             other = read_plan(entry.get("plan"), f"{place}.plan")
             self.alternatives.append((place, entry, other))
+        self.asked = Asked(problem, table, data, self.principles, runs)
         self._read_tree(leaf)
 
     def _read_tree(self, leaf: LeafBound) -> None:
         """Derive what follows from the claims, if anything was branched over."""
-        self.asked = Asked(self.problem, self.table, self.data, self.principles)
         self.costs = self.objective == "cost"
         if not self.costs:
             simulated = self.objective == "simulated"

@@ -64,8 +64,7 @@ class Schedules(Claim):
         """Ensure that there is a reason for which a schedule does not count."""
         if not reason:
             at.asked.say(f"{at.place}: is passed over, but no reason is given")
-        # What a launcher runs is for the export to say: its word is taken.
-        if "launcher" in at.asked.over:
+        if at.asked.passes_over(variant):
             return
         # Closed forms of orders that repeat a building block are not compared.
         if STEPS[variant.schedule].room is not None and not at.asked.simulated:
@@ -75,7 +74,7 @@ class Schedules(Claim):
             return
         try:
             placed_units(problem.model, name, variant.chunks)
-            problem.under(name, variant.chunks, variant.epsilon)
+            problem.under(name, variant.chunks, variant.warmup_epsilon)
         except InputError:
             return
         at.asked.say(f"{at.place}: {variant} is passed over, but is possible")

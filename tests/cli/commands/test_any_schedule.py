@@ -53,7 +53,7 @@ def test_it_is_what_the_options_ask_for(problem: str, tmp_path: Path) -> None:
 def test_a_named_schedule_replaces_it(problem: str, tmp_path: Path) -> None:
     found = answer(problem, tmp_path / "plan.json", "--schedule", "gpipe")
     assert "over" not in found
-    assert found["plan"]["schedule"] == "gpipe"  # type: ignore[index]
+    assert found["plan"]["schedule"] == "gpipe"
 
 
 def test_chunks_and_epsilon_are_for_the_schedules_that_have_them() -> None:

@@ -77,7 +77,7 @@ def test_fronts(problem: str, tmp_path: Path) -> None:
     Path(problem).write_text(HETU.replace("nodes: 1,", "nodes: 1, price_per_hour: 2,"))
     out = tmp_path / "front.json"
     found = answer(problem, out, "--pareto")
-    assert {"launcher": "hetu"} in found["over"]  # type: ignore[operator]
+    assert {"launcher": "hetu"} in found["over"]
     assert main(["check", problem, str(out)]) == 0
 
 
@@ -88,7 +88,7 @@ def test_with_every_schedule(problem: str, tmp_path: Path) -> None:
     Path(problem).write_text(text)
     found = answer(problem, out)
     assert of_launcher(found) == "hetu"
-    assert found["plan"]["schedule"] == "1f1b"  # type: ignore[index]
+    assert found["plan"]["schedule"] == "1f1b"
     assert main(["check", problem, str(out)]) == 0
 
 
@@ -208,3 +208,25 @@ def test_what_was_asked_is_checked(
         out.write_text(json.dumps(forged))
         assert main(["check", problem, str(out)]) == 1
         assert f"asked.{key}: {value}, but over says None" in capsys.readouterr().err
+
+
+def test_a_schedule_that_it_runs_is_not_passed_over(
+    problem: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "plan.json"
+    found = answer(problem, out, "--for", "megatron", "--schedule", "auto")
+    claims = found["claims"]
+    other = next(
+        each
+        for each in claims["children"]
+        if "passed_over" not in each
+        and each["at"]["schedule"] != found["plan"]["schedule"]
+    )
+    for key in [*other]:
+        if key != "at":
+            del other[key]
+    other["passed_over"] = "megatron does not run it"
+    claims["of"] -= 1
+    out.write_text(json.dumps(found))
+    assert main(["check", problem, str(out)]) == 1
+    assert "is passed over, but is possible" in capsys.readouterr().err
