@@ -160,9 +160,8 @@ class Journal:
         kept = self._results.get(_digests(leaf.space.table))
         if kept is None or kept.cutoff < cutoff:
             return None
-        space = leaf.space
         try:
-            findings = check_result(space.problem, space.table, kept.result)
+            findings = check_result(*leaf.space.asked, kept.result)
             if not findings:
                 return Result.from_json(kept.result)
         except _FAULTS as error:

@@ -258,7 +258,7 @@ class TreeSearch:
 
     def _searched(self, leaf: Leaf, cutoff: float, deadline: Deadline) -> Result:
         """Return the result of a search of a leaf."""
-        request, space = self.request, leaf.space
+        request, (problem, table) = self.request, leaf.space.asked
         params: Any = request.params
         told = params.on_progress
         if leaf is not self.root:
@@ -285,8 +285,8 @@ class TreeSearch:
         result = solve(
             replace(
                 request,
-                problem=space.own if self.over.lengths else space.problem,
-                table=space.table,
+                problem=problem,
+                table=table,
                 params=params,
                 deadline=deadline,
                 cutoff_s=None if math.isinf(cutoff) else cutoff,
@@ -296,7 +296,7 @@ class TreeSearch:
         )
         ended = self.proves and is_settled(result)
         if known is not None and not ended:
-            result = together(known, result, space.table, leaf.top)
+            result = together(known, result, table, leaf.top)
         self._returned = Returned(leaf, cutoff, result, ended)
         return result
 

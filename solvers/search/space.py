@@ -100,6 +100,17 @@ class Space:
         return replace(self.problem, clusters=clusters)
 
     @cached_property
+    def asked(self) -> tuple[Problem, CostTable]:
+        """The problem that a solver is asked, and its table.
+
+        Sequences of several lengths divide all nodes there are, so that it has those
+        that are rented only.
+        """
+        if self.problem.training.lengths is None or self.nodes is None:
+            return self.problem, self.table
+        return self.own, build_table(self.own)
+
+    @cached_property
     def units(self) -> int:
         """Units of the model's body."""
         return sum(kind not in END_KINDS for kind in self.problem.model.units)

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from hetopt.planning.solving import solve_for
-from tests.search.asking import ensure_holds
+from hetopt.results.spending import Spending
+from hetopt.solvers.search.over import Over
+from tests.agreement.lengths import drawn as of_lengths
+from tests.search.asking import ensure_holds, found, request_of
 from tests.search.composing import Asked, drawn, searched
 
 if TYPE_CHECKING:
@@ -79,6 +84,23 @@ def test_a_search_that_was_killed_is_continued(asked: Asked, tmp_path: Path) -> 
         journal = tmp_path / f"after {most}"
         assert kept_in(journal, asked, most) == (None, most)
         assert kept_in(journal, asked) == (whole, searches - most)
+
+
+def test_lengths_on_some_of_the_nodes_are_continued(tmp_path: Path) -> None:
+    """Whatever is rented, a result is of the nodes that there are."""
+    problem = next(each for each in map(of_lengths, count()) if len(each.clusters) > 1)
+    priced = tuple(
+        replace(each, price_per_hour=each.devices) for each in problem.clusters
+    )
+    over = Over(spending=Spending(), measure="cost", pipelines=2, lengths=True)
+    journal = str(tmp_path / "journal")
+    results = [
+        found(request_of(replace(problem, clusters=priced), journal=journal), over)
+        for _ in range(2)
+    ]
+    one, other = (without_seconds(each.to_json()) for each in results)
+    assert one["status"] == "optimal"
+    assert one == other
 
 
 @pytest.mark.slow
