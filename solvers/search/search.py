@@ -23,7 +23,11 @@ from hetopt.solvers.search.answer import front_of, result_of
 from hetopt.solvers.search.branchings.divisions import Divisions
 from hetopt.solvers.search.branchings.fleets import Fleets
 from hetopt.solvers.search.branchings.runnable import Runnable
-from hetopt.solvers.search.branchings.schedules import Schedules, spaces_of
+from hetopt.solvers.search.branchings.schedules import (
+    Schedules,
+    ranks_of,
+    spaces_of,
+)
 from hetopt.solvers.search.journal import SearchJournal
 from hetopt.solvers.search.loop import Loop
 from hetopt.solvers.search.node import Leaf, Node, is_settled
@@ -90,6 +94,7 @@ class TreeSearch:
         self._journal: SearchJournal | None = None
         if over.schedules:
             self._schedules, self._passed_over = self._variants()
+            self._ranks = ranks_of(self._schedules)
         self.root = self._fleets()
         self.loop = Loop(self.root, request.deadline, self._tell, cutoff=self.cutoff)
 
@@ -214,6 +219,7 @@ class TreeSearch:
             self.over.schedules,
             self._schedules,
             self._passed_over,
+            ranks=self._ranks,
             top=self.request.params.top,
             divided=self.over.pipelines > 1,
         )
