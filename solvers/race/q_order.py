@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 #: Most visits of one q, and plan searches it gets at least before it is given up.
 _VISITS, _PLAN_SEARCHES = 24, 4
+#: Visits before plans are looked for; with a limit, which may refute all of them.
+_BOUNDED_FIRST, _LIMITED_FIRST = 1, 6
 #: A q is bounded until its bound exceeds the next best one by this factor.
 _AHEAD = 1.01
 
@@ -31,6 +33,7 @@ class QOrder:
         self._known: dict[int, QBounds] = {}
         self._visits: Counter[int] = Counter()
         self._busy: set[int] = set()
+        self._first = _BOUNDED_FIRST if ledger.limit == NO_CUTOFF else _LIMITED_FIRST
 
     def tasks(self) -> Iterator[BoundTask | None]:
         """Yield visits; None while there is nothing to do."""
@@ -51,6 +54,7 @@ class QOrder:
             yield BoundTask(
                 microbatches=q,
                 visit=self._visits[q],
+                plans=self._visits[q] >= self._first,
                 known=self._known.get(q),
                 goal=max(others, bound) * _AHEAD,
                 order=ranked[0].decision.order[::-1] if ranked else None,

@@ -16,6 +16,7 @@ from hetopt.cost.chunks import placed_units
 from hetopt.errors import InputError
 from hetopt.problem.training.choices import ADAPTIVE, ANY, INTERLEAVED, SCHEDULES
 from hetopt.problem.training.training import EPSILONS
+from hetopt.results.certificate import PS_S
 from hetopt.results.per_schedule import USUAL_CHUNKS
 from hetopt.schedule.schedules import rule_of
 from hetopt.solvers.lengths.outcome import ensure_mixes
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
     from hetopt.problem.problem import Problem
     from hetopt.problem.training.choices import ScheduleName
-    from hetopt.solvers.search.node import Found, Node, OfLeaf
+    from hetopt.solvers.search.node import Floats, Found, Node, OfLeaf
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -191,6 +192,10 @@ class Schedules(OneOf):
         self._ranks = np.array(places, dtype=np.int64)
         # The child that each plan is of.
         self._owners: dict[object, int] = {}
+        # Each period of a plan, and the rest, may be rounded up.
+        chunks = max((each.chunks for each in self.variants), default=1)
+        periods = space.problem.training.global_batch * chunks
+        self._rounding_s = (periods + 1) * PS_S
         self.passed_over = passed_over
         self._space, self._below, self._known = space, below, known
         least_s = float(space.least_s(space.counts[np.newaxis], divided=divided)[0])
@@ -213,6 +218,13 @@ class Schedules(OneOf):
         rest = self.known.rest[open_]
         least = open_[rest == rest.min()]
         return int(least[self._ranks[least].argmin()])
+
+    def cutoffs(self, cutoff: float) -> Floats:
+        """See ``OneOf``; schedules before that of the last plan may have its equal."""
+        limits = super().cutoffs(cutoff)
+        if self.last <= cutoff < np.inf:
+            limits[: self._owners[self.best[-1].shape]] += self._rounding_s
+        return limits
 
     def taken(self, index: int, found: Found) -> Found:
         """See ``OneOf``."""
