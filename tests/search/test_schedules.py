@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -14,7 +14,7 @@ from hetopt.cost.folding import folded
 from hetopt.errors import InputError
 from hetopt.planning.asked import Search
 from hetopt.problem.digest import problem_digest
-from hetopt.problem.reading import read_problem_text
+from hetopt.problem.reading import read_problem, read_problem_text
 from hetopt.problem.training.choices import FOLDED, INTERLEAVED, SCHEDULES
 from hetopt.problem.training.pins import Pins
 from hetopt.results.per_schedule import USUAL_CHUNKS
@@ -225,6 +225,47 @@ def test_what_was_open_is_searched_again_with_the_time_left(
     assert again[0] is not None
     assert result.status == "optimal"
     ensure_true(request, result, optima(request))
+
+
+def test_bounds_of_one_schedule_are_those_of_others() -> None:
+    """Schedules with the same costs are refuted together, by the widest of them."""
+    request, asked = request_of(read_problem("hetauto-exp1")), []
+
+    def solve(request: Request) -> Result:
+        asked.append((request.problem.training.schedule, request.cutoff_s))
+        return DP(request)
+
+    result = best_of(request, solve)
+    ensure_holds(request, result)
+    assert result.status == "optimal"
+    # The least closed form by device time, by far.
+    assert asked[0] == ("zb-h1", None)
+    names = [name for name, _ in asked]
+    assert names[:2] == ["zb-h1", "zb-v"]
+    assert sorted(names[2:]) == ["gpipe", "h-1f1b"]
+    known = {(each.schedule, each.warmup_epsilon): each for each in result.schedules}
+    wide = known["h-1f1b", 0.05]
+    for each in known.values():
+        if "1f1b" in each.schedule:
+            assert (each.status, each.reason) == ("refuted", None)
+            assert each.lower_bound_s == wide.lower_bound_s
+
+
+def test_plans_with_the_same_time_are_of_the_first_schedule() -> None:
+    """Whichever is searched first."""
+    problem = read_problem("hetauto-exp1").under("gpipe")
+    request = request_of(problem)
+    names: tuple[ScheduleName, ...] = ("virtual-1f1b", "eager-1f1b")
+    for order in (names, names[::-1]):
+        over = Over(schedules=tuple(ScheduleVariant(schedule=each) for each in order))
+        for first in names:
+            search = TreeSearch(request, DP, over, solver="dp", objective="closed")
+            root: Any = search.root
+            root.first = partial(min, key=lambda i, f=first, r=root: r.edit(i)["schedule"] != f)
+            result = search.run()
+            assert result.best is not None
+            assert result.best.plan.schedule == order[0]
+            ensure_holds(request, result)
 
 
 def test_of_equals_the_plan_of_the_problems_own_schedule_is_reported() -> None:
