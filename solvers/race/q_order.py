@@ -25,10 +25,16 @@ _AHEAD = 1.01
 
 
 class QOrder:
-    """Chooses the q to visit next, and records the bounds that visits find."""
+    """Chooses the q to visit next, and records the bounds that visits find.
 
-    def __init__(self, ledger: Ledger) -> None:
-        self.ledger = ledger
+    Parameters
+    ----------
+    plans
+        Whether to look for plans, too.
+    """
+
+    def __init__(self, ledger: Ledger, *, plans: bool = True) -> None:
+        self.ledger, self._plans = ledger, plans
         self._counts = sorted({program.microbatches for program in ledger.open()})
         self._known: dict[int, QBounds] = {}
         self._visits: Counter[int] = Counter()
@@ -54,7 +60,7 @@ class QOrder:
             yield BoundTask(
                 microbatches=q,
                 visit=self._visits[q],
-                plans=self._visits[q] >= self._first,
+                plans=self._plans and self._visits[q] >= self._first,
                 known=self._known.get(q),
                 goal=max(others, bound) * _AHEAD,
                 order=ranked[0].decision.order[::-1] if ranked else None,
@@ -86,6 +92,8 @@ class QOrder:
             return True
         if known.bound > limit:
             return False
+        if not self._plans:
+            return visits < _LIMITED_FIRST and not known.is_done
         if visits >= _VISITS or known.is_done:
             return known.plan_searches < _PLAN_SEARCHES and visits < 2 * _VISITS
         return True

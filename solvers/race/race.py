@@ -34,7 +34,7 @@ from hetopt.solvers.race.improving import (
     improves,
 )
 from hetopt.solvers.race.journal import Journal
-from hetopt.solvers.race.ledger import Ledger, Program
+from hetopt.solvers.race.ledger import WIDER, Ledger, Program
 from hetopt.solvers.race.messages import (
     NO_CUTOFF,
     Found,
@@ -119,6 +119,9 @@ def _ledger(request: Request) -> Ledger:
     ledger = Ledger(request.problem, request.table, top=request.params.top, limit=limit)
     if memory is not None:
         memory["race"] = ledger
+        wider = (memory.get(WIDER) or {}).get("race")
+        if wider is not None and not request.params.principles.relaxed:
+            ledger.bound_by(wider)
     return ledger
 
 
@@ -215,7 +218,9 @@ class _Race(TaskLoop):
         ahead = improves(self.request)
         limited = ahead and self.ledger.limit != NO_CUTOFF
         # Plans are not worth looking for if the limit refutes all of them.
-        cutoff = self._bound(whole_q=whole_q) if limited else NO_CUTOFF
+        cutoff = NO_CUTOFF
+        if limited:
+            cutoff = self._bound(whole_q=whole_q, plans=False)
         if not self.ledger.plans and (ahead or not whole_q) and self.ledger.open():
             self._plan_first(problem)
         if ahead:
@@ -231,10 +236,16 @@ class _Race(TaskLoop):
 
     # ---------------------------------------------------------------- phases
 
-    def _bound(self, *, whole_q: bool) -> int:
-        """Bound every q, then every program; return the cutoff for these."""
+    def _bound(self, *, whole_q: bool, plans: bool = True) -> int:
+        """Bound every q, then every program; return the cutoff for these.
+
+        Parameters
+        ----------
+        plans
+            Whether to look for plans, too.
+        """
         if whole_q:
-            order = QOrder(self.ledger)
+            order = QOrder(self.ledger, plans=plans)
             self.perform(order.tasks(), order.take)
         cutoff = self.ledger.cutoff
         self._survey(None if cutoff == NO_CUTOFF else cutoff)

@@ -170,8 +170,6 @@ def is_settled(result: Result) -> bool:
     return "unsettled" not in result.settled
 
 
-#: How bounds settle a (p, q).
-_BOUNDED = ("refuted-by-bound", "infeasible")
 #: A search that ends with more than this share of its time left has given up.
 _EARLY = 0.25
 
@@ -276,33 +274,6 @@ class Leaf(Node):
             self.slice_s = math.inf if limit_s is None else limit_s
         result = self._solve(self, cutoff, deadline)
         self._keep(result)
-        settled = self._conclude(result, cutoff)
-        left_s = deadline.left_s()
-        if settled or left_s is None or left_s > _EARLY * (limit_s or 0.0):
-            # What is left open stays so.
-            self._tried = cutoff
-
-    @property
-    def is_bounded_away(self) -> bool:
-        """Whether bounds alone refuted all its plans, the last time."""
-        result = self.result
-        return (
-            result is not None
-            and result.best is None
-            and result.objective == "closed"
-            and not result.relaxed
-            and bool(result.settlements)
-            and all(each.how in _BOUNDED for each in result.settlements)
-        )
-
-    def conclude_from(self, other: Leaf) -> None:
-        """Take the bounds of another leaf, which was searched and bounds this one."""
-        assert other.result is not None
-        self._tried = max(self._tried, other._tried)
-        self._conclude(other.result, other._tried)
-
-    def _conclude(self, result: Result, cutoff: float) -> bool:
-        """Raise the bounds by a result; return whether all below the cutoff is known."""
         settled = self._proves and is_settled(result)
         bound = self._bound_of(result, cutoff, settled=settled)
         if self.proof is None or bound >= self.bound:
@@ -314,7 +285,10 @@ class Leaf(Node):
             full = len(self.best) >= self.top
             last = min(cutoff, self.best[-1].value) if full else cutoff
             self.rest = max(self.rest, last)
-        return settled
+        left_s = deadline.left_s()
+        if settled or left_s is None or left_s > _EARLY * (limit_s or 0.0):
+            # What is left open stays so.
+            self._tried = cutoff
 
     def _keep(self, result: Result) -> None:
         plans = () if result.best is None else (result.best, *result.alternatives)

@@ -21,12 +21,20 @@ from hetopt.results.per_schedule import USUAL_CHUNKS
 from hetopt.schedule.schedules import rule_of
 from hetopt.solvers.lengths.outcome import ensure_mixes
 from hetopt.solvers.race.device_time import least_values
+from hetopt.solvers.race.ledger import WIDER
 from hetopt.solvers.search.node import Leaf
 from hetopt.solvers.search.one_of import OneOf
 from hetopt.solvers.search.space import Space
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from collections.abc import (
+        Callable,
+        Collection,
+        Iterable,
+        Iterator,
+        Mapping,
+        Sequence,
+    )
 
     from numpy.typing import NDArray
 
@@ -207,7 +215,17 @@ class Schedules(OneOf):
     def _child(self, index: int) -> Node:
         own = self._known[self.variants[index]]
         nodes = self._space.nodes
-        return self._below(own if nodes is None else own.rented(nodes))
+        node = self._below(own if nodes is None else own.rented(nodes))
+        if isinstance(node, Leaf):
+            node.memory[WIDER] = next(self._wider(index), None)
+        return node
+
+    def _wider(self, index: int) -> Iterator[dict[str, Any]]:
+        """Yield what searches keep whose bounds hold for a child."""
+        for other, node in self.known.nodes.items():
+            pair = self.variants[other], self.variants[index]
+            if isinstance(node, Leaf) and bounds(self._known, *pair):
+                yield node.memory
 
     def edit(self, index: int) -> Any:
         """Return the schedule with its chunks and epsilon."""
@@ -236,21 +254,6 @@ class Schedules(OneOf):
         owners = self._owners
         ordered = sorted(plans, key=lambda each: (each.value, owners[each.shape]))
         return super().ranked(ordered)
-
-    def update(self, key: Any) -> bool:
-        """See ``Node``; bounds hold for all schedules that they are valid for."""
-        changed = super().update(key)
-        leaf = self.known.nodes[key]
-        if not (isinstance(leaf, Leaf) and leaf.is_bounded_away):
-            return changed
-        for index, variant in enumerate(self.variants):
-            if index == key or not bounds(self._known, self.variants[key], variant):
-                continue
-            other = self.child(index)
-            if isinstance(other, Leaf) and other.is_new:
-                other.conclude_from(leaf)
-                changed |= super().update(index)
-        return changed
 
     def claim(self, of_leaf: OfLeaf | None = None) -> dict[str, Any] | None:
         """Return the claims, and the schedules that were passed over."""
@@ -295,18 +298,19 @@ def spaces_of(
 def ranks_of(known: Mapping[ScheduleVariant, Space]) -> dict[ScheduleVariant, int]:
     """Return the place of each schedule in the order in which they are searched.
 
-    The schedule of the least bound by device time comes first: its plan is likely to be
-    good, and a low cutoff for all others. Of equal ones that one comes first whose
-    bounds hold for most others.
+    The first one comes first, as the one that the problem has; its plan is a cutoff for
+    all others. Then the least bound by device time comes first: its plan is likely to be
+    better. Of equal ones that one comes first whose bounds hold for most others.
     """
+    own = next(iter(known))
 
-    def key(variant: ScheduleVariant) -> tuple[float, int]:
+    def key(variant: ScheduleVariant) -> tuple[bool, float, int]:
         try:
             least = least_values(known[variant].table, closed=True)
         except InputError:
-            return np.inf, 0
+            return variant != own, np.inf, 0
         valid_for = sum(bounds(known, variant, other) for other in known)
-        return min(least.values(), default=np.inf), -valid_for
+        return variant != own, min(least.values(), default=np.inf), -valid_for
 
     return {variant: place for place, variant in enumerate(sorted(known, key=key))}
 
