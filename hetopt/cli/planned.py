@@ -16,10 +16,11 @@ from hetopt.results.result import RESULT_SCHEMA, Result
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from hetopt.check.verify.said import Said
     from hetopt.cost.table.table import CostTable
+    from hetopt.export.launcher import Limits
     from hetopt.plans.plan import Plan
     from hetopt.problem.problem import Problem
     from hetopt.results.front import Front
@@ -82,6 +83,7 @@ def load_front(problem_name: str, path: str, table_path: str | None) -> Front:
     with _named(path):
         if findings := check_front(problem, table, data):
             raise CheckError(findings)
+        _ensure_runs(problem, data, plans)
     return Front.from_json(data)
 
 
@@ -169,6 +171,7 @@ def load_reported(
             read_plan(other["plan"], f"alternatives.{number}.plan")
             for number, other in enumerate(data["alternatives"])
         ]
+        _ensure_runs(problem, data, [plan, *others])
         try:
             result = Result.from_json(data)
         except (KeyError, TypeError, ValueError) as error:
@@ -201,21 +204,43 @@ def _ensure_may_be_several(
         raise InputError(msg, field="--table")
 
 
-def _fitted(problem: Problem, data: Mapping[str, Any]) -> Problem:
-    """Return the problem within the limits of the launcher of an answer, if any."""
-    from hetopt.check.plan.reading import choice, mapping
-    from hetopt.export.planning.limits import fitted
+def _limits(data: Mapping[str, Any]) -> tuple[str, Limits] | None:
+    """Return the launcher that an answer is for, and its limits, if there is one."""
+    from hetopt.check.plan.reading import choice
     from hetopt.export.registry import limited_names, limits_of
 
-    # A front has no record of what its launcher costs.
-    over = [each for each in data.get("over", ()) if "launcher" in each]
-    places = [("launch", data["launch"])] if "launch" in data else []
-    places += [("over", each) for each in over]
-    if not places:
-        return problem
-    place, found = places[0]
-    name = choice(mapping(found, place), "launcher", limited_names(), place)
-    return fitted(limits_of(name), problem)
+    places = [(f"over[{n}]", each) for n, each in enumerate(data.get("over", ()))]
+    # Results of before say it only there.
+    places.append(("launch", data.get("launch", {})))
+    for place, each in places:
+        if "launcher" in each:
+            name = choice(each, "launcher", limited_names(), place)
+            return name, limits_of(name)
+    return None
+
+
+def _fitted(problem: Problem, data: Mapping[str, Any]) -> Problem:
+    """Return the problem within the limits of the launcher of an answer, if any."""
+    from hetopt.export.planning.limits import fitted
+
+    known = _limits(data)
+    return problem if known is None else fitted(known[1], problem)
+
+
+def _ensure_runs(
+    problem: Problem, data: Mapping[str, Any], plans: Sequence[Plan]
+) -> None:
+    """Raise CheckError unless the launcher of an answer, if any, runs its plans."""
+    from hetopt.export.planning.limits import runs
+
+    if (known := _limits(data)) is None:
+        return
+    name, limits = known
+    able = [runs(limits, problem, plan) for plan in plans]
+    if not all(able):
+        number = able.index(False)
+        which = "plan" if number == 0 else f"alternatives[{number - 1}].plan"
+        raise CheckError([f"{which}: {name} does not run it as it is"])
 
 
 class Planned(NamedTuple):

@@ -1,4 +1,4 @@
-"""Tables of one problem under several schedules, which share what these have in common."""
+"""Tables of one problem under several schedules, which share what is common to them."""
 
 from __future__ import annotations
 

@@ -240,12 +240,11 @@ class Search:
         problem, runs_on = self.problem, None
         runs = variants = self._variants()
         if (name := self.limiting) is not None:
-            limits, runs_on = limits_of(name), launchable(name)
-            if self.schedules:
-                problem = resharded(limits, problem)
-                runs = run_by(variants, name, limits.schedules)
-            else:
-                problem = fitted(limits, problem)
+            limits = limits_of(name)
+            fit = resharded if self.schedules else fitted
+            problem = fit(limits, problem)
+            runs_on = launchable(name, problem)
+            runs = run_by(variants, runs_on) if self.schedules else ()
         if self.schedules:
             problem = under_any(problem, runs)
         spending = None

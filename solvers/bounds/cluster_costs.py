@@ -205,7 +205,9 @@ class ClusterCosts:
         )
         if chain.is_uniform:
             kind = kinds[0]
-            unit = cluster.state_bytes[:, kind] + held * cluster.activation_bytes[:, kind]
+            unit = (
+                cluster.state_bytes[:, kind] + held * cluster.activation_bytes[:, kind]
+            )
             units = room // np.maximum(unit, 1)
             return np.minimum(np.maximum(units, 0), chain.length)
         need = chain.shortest(cluster.state_bytes + held * cluster.activation_bytes)

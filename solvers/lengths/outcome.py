@@ -6,6 +6,8 @@ import math
 from typing import TYPE_CHECKING
 
 from hetopt.base.words import counted
+from hetopt.cost.device_work import least_seconds_of_lengths
+from hetopt.cost.divided import sources_by_length
 from hetopt.cost.table_file.file import table_digest
 from hetopt.errors import InputError
 from hetopt.plans.plan import MOST_PIPELINES, Plan
@@ -60,7 +62,10 @@ def ensure_mixes(schedule: ScheduleName) -> None:
 
 
 def solve_lengths(
-    request: Request, most: int, objective: Objective = "closed"
+    request: Request,
+    most: int,
+    objective: Objective = "closed",
+    whole: Problem | None = None,
 ) -> Result:
     """Find the plan of least closed form with up to ``most`` pipelines.
 
@@ -69,6 +74,8 @@ def solve_lengths(
     objective
         Simulated times are not searched: the plans are those of least closed form, and
         only device time bounds them.
+    whole
+        The problem whose devices that are, if only some of its nodes are rented.
 
     Raises
     ------
@@ -83,7 +90,10 @@ def solve_lengths(
     # Only plans that keep all principles are searched, by their closed form.
     relaxed = request.params.principles.relaxed
     weak = bool(relaxed) or objective == "simulated"
-    bound = search.least_s if weak else search.lower_bound()
+    bound = search.lower_bound()
+    if weak:
+        whole = whole or request.problem
+        bound = least_seconds_of_lengths(whole, sources_by_length(whole))
     possible = not math.isinf(bound)
     found = Result(
         status="unknown" if possible else "infeasible",

@@ -74,7 +74,8 @@ class LengthsSearch:
         whole = tuple(everything(problem).items())
         self.ways: list[Division] = [(whole,)]
         if most > 1:
-            self.ways += divisions(problem, most)
+            cuts = request.params.principles.sharing == "one"
+            self.ways += divisions(problem, most, cuts=cuts)
         self.bounds: dict[int, float] = {}
         self.found: list[tuple[float, tuple[Pipeline, ...]]] = []
         self.interrupted = False

@@ -15,6 +15,7 @@ from hetopt.formulations.chain import Chain
 from hetopt.formulations.scale import scaled_below
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from typing import Self
 
     from numpy.typing import NDArray
@@ -52,7 +53,11 @@ class DeviceRates:
     @classmethod
     def of(cls, table: CostTable, part: TableSlice) -> Self:
         """Return the rates at the q of a slice."""
-        kinds = list(Chain.of(table).kinds)
+        return cls.at(part, list(Chain.of(table).kinds))
+
+    @classmethod
+    def at(cls, part: TableSlice, kinds: Sequence[int]) -> Self:
+        """Return the rates of a slice for units of these kinds."""
         rates, shortest, fill = [], np.inf, np.inf
         for own in part.clusters:
             if not own.strategies:
@@ -193,9 +198,15 @@ def least_times_s(
     Seconds, valid for the simulated time and the closed form; infinite where there is
     no plan; shape (F,).
     """
-    units = Chain.of(table).length
+    chain = Chain.of(table)
+    units, kinds = chain.length, list(chain.kinds)
+    if table.pairs is not None:
+        # Under another schedule the units of a pair may be on different clusters.
+        start = len(table.kinds) - len(table.pairs)
+        kinds = sorted({unit for kind in kinds for unit in table.pairs[kind - start]})
+        units *= 2
     least = np.full(len(devices), np.inf)
     for part in table.slices:
-        rates = DeviceRates.of(table, part)
+        rates = DeviceRates.at(part, kinds)
         least = np.minimum(least, rates.busy_ns(devices, part.passes, units))
     return least * TICK_S

@@ -17,6 +17,7 @@ from hetopt.solvers.search.branchings.fleets import Fleets
 from hetopt.solvers.search.branchings.runnable import Runnable, merged
 
 if TYPE_CHECKING:
+    from hetopt.errors import InputError
     from hetopt.results.result import Objective, Status
     from hetopt.results.settlement import Settlement
     from hetopt.solvers.request import Request
@@ -42,6 +43,11 @@ class Searched(Protocol):
     @property
     def is_refuted(self) -> bool:
         """Whether no plan is of interest."""
+        ...
+
+    @property
+    def failure(self) -> InputError | None:
+        """Why the solver cannot search the first leaf that it cannot, if any."""
         ...
 
     def schedule_of_best(self) -> Node | None:
@@ -158,6 +164,8 @@ def _reason(search: Searched, *, possible: bool) -> str:
     if possible:
         waits = over.spending is not None or over.pipelines > 1
         known = None if waits else next((each for each in reasons if each), None)
+        if known is None and search.failure is not None:
+            return f"not every problem can be searched: {search.failure.message}"
         return known or "stopped before a plan was found"
     limits = []
     if over.spending is not None and over.spending.budget is not None:

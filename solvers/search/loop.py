@@ -36,6 +36,8 @@ class Loop:
         Number of searches of leaves.
     interrupted
         Whether the user stopped it.
+    failure
+        Why the solver cannot search the first leaf that it cannot, if any.
 
     Parameters
     ----------
@@ -58,7 +60,7 @@ class Loop:
         self._cutoff = cutoff
         # Whether there is a plan, found with more than no time.
         self._has_plan = False
-        self._errors: list[InputError] = []
+        self.failure: InputError | None = None
 
     def run(self) -> None:
         """Search until nothing is open, the time is up or the user interrupts.
@@ -80,8 +82,8 @@ class Loop:
             if not self.searches:
                 raise
             self.interrupted = True
-        if not self.searches and self._errors:
-            raise self._errors[0]
+        if not self.searches and self.failure is not None:
+            raise self.failure
 
     def _search(self, step: Step) -> None:
         leaf, over = step.leaf, self._deadline.is_over()
@@ -90,7 +92,7 @@ class Loop:
             leaf.advance(step.cutoff, deadline, quick=step.quick)
         except InputError as error:
             leaf.give_up(error)
-            self._errors.append(error)
+            self.failure = self.failure or error
             return
         self.searches += 1
         assert leaf.result is not None

@@ -168,6 +168,11 @@ class TreeSearch:
         return self.loop.interrupted
 
     @property
+    def failure(self) -> InputError | None:
+        """Why the solver cannot search the first leaf that it cannot, if any."""
+        return self.loop.failure
+
+    @property
     def problem(self) -> Problem:
         """The whole problem."""
         return self.request.problem
@@ -282,7 +287,10 @@ class TreeSearch:
         solve: Solve = self._solve
         if self.over.lengths:
             solve = partial(
-                solve_lengths, most=self.over.pipelines, objective=self.objective
+                solve_lengths,
+                most=self.over.pipelines,
+                objective=self.objective,
+                whole=self.request.problem,
             )
         result = solve(
             replace(

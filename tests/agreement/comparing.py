@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+from dataclasses import replace
 from fractions import Fraction
 from functools import partial
 from math import floor
@@ -195,7 +196,7 @@ class Comparison:
         """Yield how the next best plans differ."""
         if not self.ranked or result.status != "optimal" or result.best is None:
             return
-        expected = self.answer.shapes[: self.features.top]
+        expected = self._shapes()[: self.features.top]
         found = [result.best, *result.alternatives]
         if len(found) != len(expected):
             yield f"{len(found)} plans, expected {len(expected)}"
@@ -205,6 +206,19 @@ class Comparison:
                 yield f"plan {number} takes {self._value(plan)!r}, expected {value!r}"
             elif self.exact and plan.plan != self._plan(other):
                 yield f"plan {number} is not the next of equally good ones"
+
+    def _shapes(self) -> list[Found]:
+        """Return the best plans that are not a better one's copy on equal clusters."""
+        copies = [
+            replace(own, name="", price_per_hour=None) for own in self.problem.clusters
+        ]
+        kept: dict[object, Found] = {}
+        for found in self.answer.shapes:
+            p, q, order, rows, stages = found.shape
+            hosts = tuple(repr(copies[j]) for j in order)
+            key = p, q, hosts, rows, stages, self._exact_ns(found)
+            kept.setdefault(key, found)
+        return list(kept.values())
 
     def _settled(self, result: Result) -> Iterator[str]:
         """Yield what is said of a (p, q) but does not hold."""

@@ -65,6 +65,8 @@ class Asked:
         The schedules to choose from; none if there was no choice.
     most
         Most pipelines of a plan.
+    launcher
+        Name of the launcher that has to run the plan, if any.
     best_s
         Time of the reported plan if time is minimised, inf if there is none; else None.
     simulated
@@ -102,8 +104,9 @@ class Asked:
             over.update(entry)
         self.over = tuple(over)
         self.below = tuple(name for name in over if name != "launcher")
+        self.launcher: str | None = None
         if "launcher" in over:
-            text(over, "launcher", "over")
+            self.launcher = text(over, "launcher", "over")
         self._read_spending(over, table.tokens)
         self._read_variants(over)
         self.most = 1
@@ -114,18 +117,32 @@ class Asked:
                 msg = f"is {self.most}, expected at most {MOST_PIPELINES}"
                 raise InputError(msg, field="over.divisions.most")
         self.device_time = DeviceTime(problem, table, divided="divisions" in over)
+        self._compare(data)
+
+    def _compare(self, data: Mapping[str, Any]) -> None:
+        """Note where ``asked`` names other limits than ``over``."""
+        asked = mapping(data.get("asked", {}), "asked")
+        for key, said in (
+            ("budget", self.budget),
+            ("min_tokens_per_s", self.least_tokens_per_s),
+            ("pipelines", None if self.most == 1 else self.most),
+        ):
+            given = asked.get(key)
+            if key in asked and given != said and (key, given) != ("pipelines", 1):
+                self.say(f"asked.{key}: {given}, but over says {said}")
 
     def _read_spending(self, over: Mapping[str, object], tokens: int) -> None:
         self.measure, self.budget, self.longest_s = "time", None, math.inf
+        self.least_tokens_per_s: float | None = None
         if "fleets" not in over:
             return
         place = "over.fleets"
         limits = mapping(over["fleets"], place)
         self.measure = choice(limits, "measure", ("time", "cost", "front"), place)
         self.budget = number(limits, "budget", place)
-        least = number(limits, "min_tokens_per_s", place)
-        if least:
-            self.longest_s = tokens / least
+        self.least_tokens_per_s = number(limits, "min_tokens_per_s", place)
+        if self.least_tokens_per_s:
+            self.longest_s = tokens / self.least_tokens_per_s
 
     def _read_variants(self, over: Mapping[str, object]) -> None:
         self.variants: tuple[Variant, ...] = ()

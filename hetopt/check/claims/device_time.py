@@ -86,6 +86,11 @@ class DeviceTime:
         table, clusters = self._table, self._problem.clusters
         body = sum(table.body[kind] for kind in table.units)
         kinds = sorted({kind for kind in table.units if table.body[kind]})
+        if table.pairs is not None:
+            # Schedules that do not fold may have the units of a pair on two clusters.
+            first = len(table.kinds) - len(table.pairs)
+            body *= 2
+            kinds = [unit for kind in kinds for unit in table.pairs[kind - first]]
         least = np.full(len(nodes), np.inf)
         for part in table.slices:
             pairs = zip(part.clusters, clusters, strict=True)

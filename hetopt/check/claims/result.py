@@ -133,6 +133,8 @@ class _Claims:
         yield from self.settlements.count_findings()
         yield from self._over_findings()
         yield from self.asked.wrong
+        if "launch" in self.data:
+            yield from self._launch_findings(mapping(self.data["launch"], "launch"))
         if self.is_settled:
             yield from self.settlements.findings(self._programs())
         elif self.settlements.known:
@@ -143,6 +145,27 @@ class _Claims:
         yield from self._plan_findings(self.plan)
 
     # --- each family of claims ------------------------------------------------------
+
+    def _launch_findings(self, launch: Mapping[str, Any]) -> Iterator[str]:
+        """Yield what cannot be so of the best plan that any launcher may run."""
+        said = text(launch, "launcher", "launch")
+        # Results of before say it nowhere else.
+        if self.asked.over and said != self.asked.launcher:
+            yield f"launch.launcher: {said}, but over says {self.asked.launcher}"
+        least_s = self.asked.device_time.of_all() * (1 - TOLERANCE)
+        for key in ("closed_form_s", "iteration_time_s"):
+            time_s = number(launch, key, "launch")
+            if time_s is not None and time_s < least_s:
+                yield f"launch.{key}: {time_s}, but devices take {least_s}"
+        key = "iteration_time_s" if self.objective == "simulated" else "closed_form_s"
+        best_s = number(launch, key, "launch")
+        known = launch.get("proven") and self.plan is not None and not self.costs
+        if (
+            known
+            and best_s is not None
+            and best_s > self.numbers[key] * (1 + TOLERANCE)
+        ):
+            yield f"launch.{key}: {best_s}, but the launcher's own plan takes less"
 
     def _plan_findings(self, plan: Plan) -> Iterator[str]:
         """Compare what is claimed about the plan with what follows from it."""

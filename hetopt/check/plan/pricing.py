@@ -8,11 +8,7 @@ from typing import TYPE_CHECKING
 
 from hetopt.check.plan.rules import pin_findings
 from hetopt.check.plan.schedule.meeting import Alone, ways_of
-from hetopt.check.plan.schedule.orders import (
-    Position,
-    most_held,
-    most_until_weight,
-)
+from hetopt.check.plan.schedule.orders import most_held
 from hetopt.check.plan.schedule.schedules import STEPS
 from hetopt.check.plan.schedule.times import Times, warmups
 from hetopt.problem.training.choices import RESHARDING
@@ -233,15 +229,10 @@ class PricedStages:
         """Return the bytes of a pair if stages repeat a building block."""
         p, q = len(self.rows), self.pipeline.microbatches
         if not self.table.body[kind]:
-            passes = steps.order(Position(0, p, q, 2, 0))
-            held = [most_until_weight(passes, chunk) for chunk in (0, 1)]
-            return held[0] * down + held[1] * up
-        assert steps.room is not None
-        rooms = [steps.room(p, i) for i in range(p)]
-        every, first = max(room[0] for room in rooms), max(room[1] for room in rooms)
-        # Of so many passes at most ``first`` are of one chunk.
-        both = (every - first) * (down + up)
-        return both + (2 * first - every) * max(down, up)
+            first, second = steps.most_at_ends(p, q)
+            return first * down + second * up
+        both, further = steps.most_pairs(p)
+        return both * (down + up) + further * max(down, up)
 
     def _held(self, i: int, kind: int) -> int:
         """Return how many activations of a unit the stage holds at once."""

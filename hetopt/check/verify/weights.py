@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from hetopt.check.plan.schedule.schedules import STEPS
 from hetopt.cost.folding import PairTable
 
 if TYPE_CHECKING:
@@ -99,6 +100,7 @@ def both_chunks_at_rest(table: CostTable, part: TableSlice, stages: int) -> Tabl
 
     A stage holds p micro-batches on both of its chunks. A further one on the first
     counts by how much it exceeds one on the second. The ends are on the first stage.
+    What stages that repeat a building block hold does not depend on W.
 
     Parameters
     ----------
@@ -107,7 +109,13 @@ def both_chunks_at_rest(table: CostTable, part: TableSlice, stages: int) -> Tabl
     """
     assert table.pairs is not None
     start = len(table.kinds) - len(table.pairs)
-    clusters = []
+    steps, clusters = STEPS[table.schedule], []
+    both, further, at_ends = stages, 0, (min(2 * stages, part.microbatches), 1)
+    ahead = stages
+    if steps.room is not None:
+        ahead = 0
+        both, further = steps.most_pairs(stages)
+        at_ends = steps.most_at_ends(stages, part.microbatches)
     for own in part.clusters:
         assert own.weight_bytes is not None
         state, active = own.state_bytes.copy(), own.activation_bytes.copy()
@@ -115,11 +123,11 @@ def both_chunks_at_rest(table: CostTable, part: TableSlice, stages: int) -> Tabl
         for kind, (down, up) in enumerate(table.pairs, start):
             first, second = most[:, down], most[:, up]
             if table.body[kind]:
-                state[:, kind] += stages * (first + second)
-                active[:, kind] = np.maximum(first - second, 0)
+                state[:, kind] += both * (first + second)
+                state[:, kind] += further * np.maximum(first, second)
             else:
-                held = min(2 * stages, part.microbatches)
-                state[:, kind] += held * first + second
-                active[:, kind] = 0
+                state[:, kind] += at_ends[0] * first + at_ends[1] * second
+            varies = table.body[kind] and steps.room is None
+            active[:, kind] = np.maximum(first - second, 0) if varies else 0
         clusters.append(replace(own, state_bytes=state, activation_bytes=active))
-    return replace(part, clusters=tuple(clusters), ahead=stages)
+    return replace(part, clusters=tuple(clusters), ahead=ahead)

@@ -36,9 +36,11 @@ def fitted(limits: Limits, problem: Problem) -> Problem:
         The launcher cannot run any plan of this problem.
     """
     problem = resharded(limits, problem)
-    if problem.training.schedule in limits.schedules:
-        return problem
-    return problem.under(limits.schedules[0])
+    if problem.training.schedule not in limits.schedules:
+        problem = problem.under(limits.schedules[0])
+    if why := why_not(limits, problem):
+        raise InputError(why, field="launcher")
+    return problem
 
 
 def resharded(limits: Limits, problem: Problem) -> Problem:
@@ -70,15 +72,38 @@ def _ensure_runs(limits: Limits, problem: Problem) -> None:
         raise InputError(msg, field="model")
     for loss in part_losses(problem.model, limits.parts):
         raise InputError(f"the launcher cannot do: {loss.what}", field="launcher")
+
+
+def why_not(limits: Limits, problem: Problem) -> str | None:
+    """Return why the launcher runs no plan under the problem's schedule, if so."""
     losses = (
         *(limits.losses(problem) if limits.losses else ()),
         *offload_losses(problem.clusters, offloads=limits.offload),
     )
-    if losses:
-        msg = f"the launcher cannot do: {'; '.join(loss.what for loss in losses)}"
-        if all(loss.instead for loss in losses):
-            msg += " (a plan made with --for none is exported with --allow-lossy)"
-        raise InputError(msg, field="launcher")
+    if not losses:
+        return None
+    msg = f"the launcher cannot do: {'; '.join(loss.what for loss in losses)}"
+    if all(loss.instead for loss in losses):
+        msg += " (a plan made with --for none is exported with --allow-lossy)"
+    return msg
+
+
+def runs(limits: Limits, problem: Problem, plan: Plan) -> bool:
+    """Whether the launcher runs a plan of a fitted problem as it is."""
+    used = [stage.strategy for own in plan.pipelines for stage in own.stages]
+    policies = {each.recompute for each in used}
+    together = any(policies <= set(each) for each in limits.recompute)
+    alike = limits.alike if problem.model.experts is not None else None
+    first, last = used[0], used[-1]
+    ends = limits.equal_ends and problem.model.tied
+    return (
+        together
+        and (alike is None or len(set(map(alike, used))) == 1)
+        and all(permits(limits, each, problem) for each in used)
+        and all(len({getattr(s, name) for s in used}) == 1 for name in limits.shared)
+        and not (ends and first.tp != last.tp)
+        and not (ends and problem.training.zero and not _divide(first.dp, last.dp))
+    )
 
 
 def permits(limits: Limits, strategy: Strategy, problem: Problem) -> bool:

@@ -5,26 +5,34 @@ from __future__ import annotations
 from functools import partial
 from typing import TYPE_CHECKING
 
-from hetopt.export.planning.limits import branches, permitted
+from hetopt.errors import InputError
+from hetopt.export.planning.limits import branches, permitted, why_not
 from hetopt.export.registry import limits_of
 from hetopt.solvers.search.over import Launchable
 
 if TYPE_CHECKING:
+    from hetopt.problem.problem import Problem
     from hetopt.solvers.search.branchings.schedules import ScheduleVariant
 
 
-def launchable(name: str) -> Launchable:
+def launchable(name: str, problem: Problem) -> Launchable:
     """Return which plans a launcher can run; InputError if it has no limits."""
     limits = limits_of(name)
     return Launchable(
         name=name,
         permitted=partial(permitted, limits),
         split=partial(branches, limits),
-        passed_over=partial(_passed_over, name),
+        passed_over=partial(_passed_over, name, problem),
     )
 
 
-def _passed_over(name: str, variant: ScheduleVariant) -> str | None:
+def _passed_over(name: str, problem: Problem, variant: ScheduleVariant) -> str | None:
     """Return why a launcher does not run a schedule; None: it does."""
-    runs = variant.schedule in limits_of(name).schedules
-    return None if runs else f"{name} does not run it"
+    limits = limits_of(name)
+    if variant.schedule not in limits.schedules:
+        return f"{name} does not run it"
+    try:
+        return why_not(limits, variant.of(problem))
+    except InputError:
+        # The problem cannot have this schedule, which others say.
+        return None

@@ -27,20 +27,14 @@ from hetopt.solvers.search.one_of import OneOf
 from hetopt.solvers.search.space import Space
 
 if TYPE_CHECKING:
-    from collections.abc import (
-        Callable,
-        Collection,
-        Iterable,
-        Iterator,
-        Mapping,
-        Sequence,
-    )
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
     from hetopt.problem.problem import Problem
     from hetopt.problem.training.choices import ScheduleName
     from hetopt.solvers.search.node import Floats, Found, Node, OfLeaf
+    from hetopt.solvers.search.over import Launchable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,23 +109,22 @@ def chunks_to_try(asked: Iterable[int] | None, *, field: str) -> tuple[int, ...]
 
 
 def run_by(
-    variants: Iterable[ScheduleVariant],
-    launcher: str,
-    schedules: Collection[ScheduleName],
+    variants: Iterable[ScheduleVariant], launcher: Launchable
 ) -> tuple[ScheduleVariant, ...]:
-    """Return the variants that a launcher can run, which has these schedules.
+    """Return the variants that a launcher can run.
 
     Raises
     ------
     InputError
         It can run none of them.
     """
-    tried = tuple(variants)
-    able = tuple(each for each in tried if each.schedule in schedules)
+    reasons = {each: launcher.passed_over(each) for each in variants}
+    able = tuple(each for each, why in reasons.items() if why is None)
     if not able:
-        names = ", ".join(dict.fromkeys(each.schedule for each in tried))
-        msg = f"is {ANY}, but {launcher} runs none of {names}: use another launcher"
-        raise InputError(msg, field="schedule")
+        names = ", ".join(dict.fromkeys(each.schedule for each in reasons))
+        why = "; ".join(dict.fromkeys(why for why in reasons.values() if why))
+        msg = f"is {ANY}, but {launcher.name} runs none of {names} ({why})"
+        raise InputError(f"{msg}: use another launcher", field="schedule")
     return able
 
 
@@ -298,8 +291,8 @@ def spaces_of(
 def ranks_of(known: Mapping[ScheduleVariant, Space]) -> dict[ScheduleVariant, int]:
     """Return the place of each schedule in the order in which they are searched.
 
-    The first one comes first, as the one that the problem has; its plan is a cutoff for
-    all others. Then the least bound by device time comes first: its plan is likely to be
+    The first one comes first, as it is the problem's own; its plan is the cutoff of all
+    others. Then the least bound by device time comes first, as its plan is likely to be
     better. Of equal ones that one comes first whose bounds hold for most others.
     """
     own = next(iter(known))

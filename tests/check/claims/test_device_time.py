@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
+import yaml
 
 from hetopt.check.claims.device_time import DeviceTime
 from hetopt.check.plan.plan import check_plan
 from hetopt.cost.build import build_table
 from hetopt.problem.reading import read_problem_text
-from hetopt.problem.training.choices import SCHEDULE_CHOICES
+from hetopt.problem.training.choices import FOLDED, SCHEDULE_CHOICES
 from hetopt.solvers.search.space import Space
 from tests.cli.conftest import SMALL
 from tests.oracle import brute_force
@@ -65,3 +66,24 @@ def test_pipelines_side_by_side_may_take_less() -> None:
     assert searched == pytest.approx(shared, rel=1e-8)
     of_one = known.of_part({"fast": (2,), "slow": (1,)}, np.array((1, 1)))
     assert of_one[-1] == pytest.approx(alone[-1])
+
+
+def test_it_is_the_same_under_every_schedule() -> None:
+    """Units of two kinds that schedules which fold have in one pair."""
+    data = yaml.safe_load(SMALL)
+    data["model"] |= {
+        "layers": 4,
+        "experts": {"number": 2, "per_token": 1, "ffn": 8192, "dense_layers": 2},
+    }
+    problem = read_problem_text(yaml.safe_dump(data))
+    nodes = np.array(fleets_of(problem))
+    found = []
+    for schedule in ("1f1b", "zb-h1", *FOLDED):
+        other = problem.under(schedule)
+        table = build_table(other)
+        found.append(DeviceTime(other, table, divided=False).of_nodes(nodes))
+        searched = Space.of(other, table).least_s(nodes, divided=False)
+        assert searched == pytest.approx(found[-1], rel=1e-8)
+    assert len({kind for kind in table.units if table.body[kind]}) == 1
+    assert len(set(problem.model.units)) == 4
+    assert np.array_equal(found, [found[0]] * len(found))

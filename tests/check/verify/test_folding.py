@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from math import floor
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
@@ -15,8 +16,12 @@ from hetopt.check.verify.search import Found, search
 from hetopt.check.verify.tasks import TOO_LONG_PS
 from hetopt.check.verify.weights import unit_times
 from hetopt.cost.folding import with_both_chunks
+from hetopt.problem.training.choices import FOLDED
 from tests.oracle import brute_force
 from tests.oracle.instances import Instance, make_folded
+
+if TYPE_CHECKING:
+    from hetopt.problem.training.choices import ScheduleName
 
 #: Seeds of what is compared in seconds, and of all that is.
 FEW, MANY = range(8400, 8412), range(8412, 8492)
@@ -29,9 +34,10 @@ def _searched(instance: Instance, p: int, q: int, bound: int) -> Found | None:
     return search(problem, table, q, {p: bound}, ranges)[p] if ranges else None
 
 
-def test_units_take_and_hold_what_programs_say() -> None:
+@pytest.mark.parametrize("schedule", FOLDED)
+def test_units_take_and_hold_what_programs_say(schedule: ScheduleName) -> None:
     for seed in FEW:
-        table = make_folded(seed).table
+        table = make_folded(seed, schedule).table
         ends = ~np.array(table.body)
         for part in table.slices:
             for p in range(1, part.microbatches):
@@ -48,10 +54,21 @@ def test_units_take_and_hold_what_programs_say() -> None:
                 assert np.array_equal(times.handed_on, own.handed_on_ns)
 
 
-def test_many_bounds_near_the_optimum_are_proven() -> None:
+@pytest.mark.parametrize("schedule", FOLDED)
+def test_no_bound_above_an_optimum_is_proven(schedule: ScheduleName) -> None:
+    for seed in range(8330, 8350):
+        instance = make_folded(seed, schedule)
+        problem, table = instance.problem, instance.table
+        for (p, q), found in brute_force.solve(problem, table).programs.items():
+            above = {p: floor(found.closed_form_ns * PS_PER_NS) + 1}
+            assert unproven(problem, table, q, above) == [p], (seed, p, q)
+
+
+@pytest.mark.parametrize("schedule", FOLDED)
+def test_many_bounds_near_the_optimum_are_proven(schedule: ScheduleName) -> None:
     near = proven = 0
     for seed in range(8310, 8330):
-        instance = make_folded(seed, pinned=False)
+        instance = make_folded(seed, schedule, pinned=False)
         problem, table = instance.problem, instance.table
         programs = brute_force.solve(problem, table).programs
         for (p, q), found in programs.items():
@@ -62,9 +79,9 @@ def test_many_bounds_near_the_optimum_are_proven() -> None:
     assert proven > near / 2
 
 
-def _ensure_least(seed: int) -> int:
+def _ensure_least(seed: int, schedule: ScheduleName = "zb-v") -> int:
     """Have the search go down to the optima of an instance; return how many."""
-    instance = make_folded(seed, pinned=False)
+    instance = make_folded(seed, schedule, pinned=False)
     problem, table = instance.problem, instance.table
     programs = brute_force.solve(problem, table).programs
     counts = {part.microbatches for part in table.slices}
@@ -99,8 +116,9 @@ def _little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("_little_memory")
-def test_the_search_goes_down_to_every_optimum() -> None:
-    assert sum(map(_ensure_least, FEW)) > 3
+@pytest.mark.parametrize("schedule", FOLDED)
+def test_the_search_goes_down_to_every_optimum(schedule: ScheduleName) -> None:
+    assert sum(_ensure_least(seed, schedule) for seed in FEW) > 3
 
 
 @pytest.mark.slow

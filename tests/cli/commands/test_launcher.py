@@ -158,3 +158,57 @@ def test_variants_are_for_theirs(
     assert times[0] == [own["closed_form_s"], wide["closed_form_s"]]
     assert times[1] == [own["closed_form_s"]] * 2
     assert times[2] == [wide["closed_form_s"]] * 2
+
+
+def test_an_answer_for_a_launcher_has_plans_that_it_runs(
+    problem: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "plan.json"
+    found = answer(problem, out)
+    options = ("--for", "none", "--schedule", "1f1b", "--top", "9")
+    other = answer(problem, tmp_path / "other.json", *options)
+    named = {key: found["plan"][key] for key in ("problem_digest", "table_digest")}
+    recomputes = next(
+        {**each, "plan": {**each["plan"], **named}}
+        for each in other["alternatives"]
+        if each["plan"]["pipelines"][0]["stages"][0]["recompute"] == "selective"
+    )
+    out.write_text(json.dumps({**found, "alternatives": [recomputes]}))
+    assert main(["check", problem, str(out)]) == 1
+    line = "alternatives[0].plan: hetu does not run it as it is"
+    assert line in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("changed", "line"),
+    [
+        ({"launcher": "megatron"}, "launch.launcher: megatron, but over says hetu"),
+        ({"closed_form_s": 1e-6}, "launch.closed_form_s: 1e-06, but devices take 0.0"),
+        ({"closed_form_s": 9.0}, "9.0, but the launcher's own plan takes less"),
+    ],
+)
+def test_what_it_costs_is_checked(
+    changed: dict[str, object],
+    line: str,
+    problem: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    out = tmp_path / "plan.json"
+    found = answer(problem, out)
+    found["launch"] |= changed
+    out.write_text(json.dumps(found))
+    assert main(["check", problem, str(out)]) == 1
+    assert line in capsys.readouterr().err
+
+
+def test_what_was_asked_is_checked(
+    problem: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "plan.json"
+    found = answer(problem, out, "--pipelines", "1")
+    for key, value in (("budget", 2), ("pipelines", 2), ("min_tokens_per_s", 5)):
+        forged = {**found, "asked": {**found["asked"], key: value}}
+        out.write_text(json.dumps(forged))
+        assert main(["check", problem, str(out)]) == 1
+        assert f"asked.{key}: {value}, but over says None" in capsys.readouterr().err

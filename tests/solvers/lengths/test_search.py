@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -80,3 +80,28 @@ def test_device_time_bounds_every_plan_from_the_first_moment(seed: int) -> None:
     stopped = solve_lengths(late, 2)
     assert (stopped.status, stopped.lower_bound_s) == ("unknown", least[1])
     assert check_result(problem, table, json.loads(json.dumps(stopped.to_json()))) == []
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"budget": 4, "objective": "simulated"},
+        {"pipelines": 2, "relax": ["p4"]},
+        {"objective": "cost", "relax": ["p3"], "schedule": "auto"},
+        {"budget": 6, "pipelines": 2, "relax": ["p3", "p4-falling-tp"]},
+    ],
+    ids=str,
+)
+def test_what_is_not_searched_with_lengths_has_device_time(
+    asked: dict[str, Any],
+) -> None:
+    """On some of the nodes and among pipelines, too; the checker agrees."""
+    problem = next(each for each in map(drawn, range(QUICK)) if len(each.clusters) > 1)
+    priced = tuple(
+        replace(each, price_per_hour=each.devices) for each in problem.clusters
+    )
+    result = hetopt.plan(replace(problem, clusters=priced), jobs=1, **asked)
+    assert result.status == "feasible"
+    bound = result.lower_bound_s or result.lower_cost
+    assert bound is not None
+    assert bound > 0

@@ -92,6 +92,23 @@ class Steps(NamedTuple):
         # HAPT Eq. 1, 2 and 10: ceil(1 + 2 kappa / lambda_0)
         return self.inside - (-2 * transfer // slowest)
 
+    def most_pairs(self, p: int) -> tuple[int, int]:
+        """Return how many passes a stage holds on both chunks, and further on one.
+
+        Only if stages repeat a building block; the same for all of them.
+        """
+        assert self.room is not None
+        rooms = [self.room(p, i) for i in range(p)]
+        every, first = max(room[0] for room in rooms), max(room[1] for room in rooms)
+        # Of so many passes at most ``first`` are of one chunk.
+        return every - first, 2 * first - every
+
+    def most_at_ends(self, p: int, q: int) -> tuple[int, int]:
+        """Return how many passes the first folded stage holds on either chunk."""
+        passes = self.order(orders.Position(0, p, q, 2, 0))
+        first, second = (orders.most_until_weight(passes, chunk) for chunk in (0, 1))
+        return first, second
+
 
 STEPS = {
     "1f1b": Steps(inside=1, across=1, most=1),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -26,6 +26,9 @@ from hetopt.problem.problem import Problem
 from hetopt.problem.reading import read_problem_text
 from hetopt.problem.training.dispatch import EVEN
 from tests.export.scripts import told
+
+if TYPE_CHECKING:
+    from hetopt.problem.training.choices import ScheduleName
 
 TEXT = """\
 model:
@@ -139,3 +142,16 @@ def test_others_wait(launcher: Launcher) -> None:
     assert losses["moe.overlap 0.9: it waits for all-to-alls"] == (
         "all-to-alls that nothing hides, which take longer"
     )
+
+
+@pytest.mark.parametrize("own", ["1f1b", "interleaved-1f1b"])
+def test_the_best_schedule_is_one_that_megatron_runs(own: ScheduleName) -> None:
+    """Whatever schedule the problem has, each is asked about under itself."""
+    given = problem(2).under(own, 2 if own == "interleaved-1f1b" else None)
+    result = plan(given, schedule="auto", launcher="megatron", solver="dp", jobs=1)
+    assert result.best is not None
+    assert result.best.plan.schedule == "interleaved-1f1b"
+    assert result.problem is not None
+    assert not [*MEGATRON.losses(Job.of(result.problem, result.best.plan))]
+    passed = {each.schedule: each.reason for each in result.schedules}
+    assert "it hides those of interleaved-1f1b" in (passed["1f1b"] or "")

@@ -1,0 +1,90 @@
+"""Searches that branch, killed and continued, and with workers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from hetopt.planning.solving import solve_for
+from tests.search.asking import ensure_holds
+from tests.search.composing import Asked, drawn, searched
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from hetopt.results.result import Result
+    from hetopt.solvers.request import Request
+
+#: Its search branches under every question.
+PROBLEM = drawn(0)
+
+
+class Killed(Exception):
+    """Ends a search where the system would kill it."""
+
+
+def kept_in(journal: Path, asked: Asked, most: int | None = None) -> tuple[Any, int]:
+    """Search with a journal, and die when ``most`` leaves have been searched.
+
+    Returns
+    -------
+    The answer but for its seconds, None if the search died, and how many searches of
+    leaves were begun.
+    """
+    begun, solve = 0, solve_for("dp", asked.time)
+
+    def counted(request: Request) -> Result:
+        nonlocal begun
+        if begun == most:
+            raise Killed
+        begun += 1
+        return solve(request)
+
+    search = searched(PROBLEM, asked, solve=counted, journal=str(journal))
+    try:
+        result = search.run()
+    except Killed:
+        return None, begun
+    ensure_holds(search.request, result)
+    return without_seconds(result.to_json()), begun
+
+
+def without_seconds(data: Any) -> Any:
+    """Return an answer without what takes another time in each run."""
+    if isinstance(data, list):
+        return [without_seconds(each) for each in data]
+    if not isinstance(data, dict):
+        return data
+    return {
+        key: without_seconds(each)
+        for key, each in data.items()
+        if key not in ("search_time_s", "warm_up_s", "found_after_s")
+    }
+
+
+NESTED = [
+    Asked(None, True, 1, False, "closed", 1),
+    Asked("time", True, 1, True, "closed", 1),
+    Asked("cost", False, 2, False, "closed", 3),
+    Asked("time", False, 2, True, "simulated", 1),
+]
+
+
+@pytest.mark.parametrize("asked", NESTED, ids=str)
+def test_a_search_that_was_killed_is_continued(asked: Asked, tmp_path: Path) -> None:
+    whole, searches = kept_in(tmp_path / "whole", asked)
+    assert searches > 1
+    for most in sorted({1, searches // 2, searches - 1}):
+        journal = tmp_path / f"after {most}"
+        assert kept_in(journal, asked, most) == (None, most)
+        assert kept_in(journal, asked) == (whole, searches - most)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("asked", NESTED[:2], ids=str)
+def test_workers_come_to_the_same_conclusions(asked: Asked) -> None:
+    alone, workers = (searched(PROBLEM, asked, jobs=jobs).run() for jobs in (1, 2))
+    one, other = alone.to_json(), workers.to_json()
+    for key in ("status", "plan", "lower_bound_s", "over", "claims"):
+        assert one[key] == other[key], key
