@@ -208,8 +208,9 @@ class ClusterCosts:
             unit = (
                 cluster.state_bytes[:, kind] + held * cluster.activation_bytes[:, kind]
             )
-            units = room // np.maximum(unit, 1)
-            return np.minimum(np.maximum(units, 0), chain.length)
+            most = np.maximum(room // np.maximum(unit, 1), 0)
+            units: NDArray[np.int64] = np.minimum(most, chain.length)
+            return units
         need = chain.shortest(cluster.state_bytes + held * cluster.activation_bytes)
         fitting: NDArray[np.int64] = (need <= room[:, None]).sum(axis=1) - 1
         return fitting
