@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 from matplotlib.figure import Figure
 
+from hetopt.planning.side_by_side import Entry, Improvement, Run
 from hetopt.report.comparison.comparison import Comparison, Contest
 from hetopt.report.comparison.plot import best_so_far
 from hetopt.solvers.registry import SOLVERS
-from hetopt.solvers.side_by_side import Entry, Improvement, Run
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -1,7 +1,7 @@
 """The data of the papers' figures: runs of our solvers, stored as JSON.
 
 A *campaign* is a list of runs that one or two figures are drawn from. Every run has a
-process of its own; they run one after the other (``hetopt.solvers.side_by_side``).
+process of its own; they run one after the other (``hetopt.planning.side_by_side``).
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from hetopt.base.machine import machine
+from hetopt.planning.side_by_side import EVERY_CLUSTER, Entry, run_apart, warm_up
 from hetopt.problem.catalogue import problem_files
 from hetopt.problem.cluster.cluster import ClusterLink, ClusterLinks
 from hetopt.problem.reading import read_problem
 from hetopt.problem.training.pins import ClusterPins, Domain, Pins
 from hetopt.solvers.registry import SOLVERS
-from hetopt.solvers.side_by_side import EVERY_CLUSTER, Entry, run_apart, warm_up
 from hetopt.whatif.mixing import alone_problem
 
 if TYPE_CHECKING:

@@ -16,8 +16,9 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from hetopt.cost.build import build_table
 from hetopt.cost.communication.migration import Network
+from hetopt.planning.asked import Search
+from hetopt.planning.posed import Posed
 from hetopt.plans.plan import Pipeline, Plan, Share, Stage
 from hetopt.plans.strategy import Strategy
 from hetopt.problem.reading import read_problem_text
@@ -27,9 +28,6 @@ from hetopt.replanning.layouts import layout_of
 from hetopt.replanning.moves import moves_between
 from hetopt.replanning.nodes import nodes_of, without
 from hetopt.replanning.replan import Change, Replanning
-from hetopt.solvers.params import RaceParams
-from hetopt.solvers.request import Request
-from hetopt.solvers.search.over import Over
 
 if TYPE_CHECKING:
     from hetopt.problem.cluster.nodes import Device
@@ -151,9 +149,8 @@ def replanned(iterations: int) -> Replanned:
     """Return hetopt's own plan after C1."""
     before, after = problem((8, 8, 8, 8)), problem((8, 8, 8, 7))
     nodes = nodes_of(before)
-    request = Request(
-        problem=after, table=build_table(after), params=RaceParams(jobs=1)
-    )
+    asked = Search(problem=after, solver="dp", time="closed", pipelines=2, jobs=1)
+    posed = Posed.of(asked)
     change = Change(
         problem=before,
         plan=plan(*[pipeline(FIRST, 32, (8, 8), sequences=2)] * 2),
@@ -163,7 +160,7 @@ def replanned(iterations: int) -> Replanned:
         restart_s=0.0,
         checkpoint_bytes_per_s=None,
     )
-    searched = Searched(request=request, solver="dp", over=Over(pipelines=2))
+    searched = Searched(posed=posed, request=posed.request())
     return Replanning(change, searched, lambda line: None).run()
 
 

@@ -23,10 +23,10 @@ from typing import TYPE_CHECKING
 
 from hetopt.base.files import make_folder, write_text
 from hetopt.base.machine import machine
+from hetopt.planning.side_by_side import Entry, Run, run_apart, warm_up
 from hetopt.problem.catalogue import problem_files
 from hetopt.problem.reading import read_problem
 from hetopt.report.comparison.comparison import first_within
-from hetopt.solvers.side_by_side import Entry, Run, run_apart, warm_up
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -90,7 +90,6 @@ def _may_fall_back(table: CostTable, params: RaceParams, time_limit_s: float) ->
     return (
         can_plan(heuristic(table), table.schedule)
         and not params.principles.relaxed
-        and params.journal is None
         and params.executor == "process"
         and time_limit_s * _FALLBACK >= _STARTING_S
     )

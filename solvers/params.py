@@ -35,7 +35,7 @@ class RaceParams:
     principles
         Principles that a plan keeps; a solver refuses to relax one that it cannot.
     journal
-        A file that keeps what is settled and found, to resume from.
+        A file that a tree search keeps of what is settled and found, to resume from.
     executor
         Where workers run: processes of this machine, or actors of a Ray cluster,
         of which ``jobs`` (None for one per core) are started.

@@ -19,13 +19,20 @@ if TYPE_CHECKING:
     from hetopt.problem.training.choices import ScheduleName
     from hetopt.problem.training.principles import Principles
 
+#: What a schedule may need: its rule's field, the solver's, and words for it.
+_NEEDS = (
+    ("blocking", "blocks", "blocking transfers"),
+    ("interleaved", "interleaves", "several chunks per stage"),
+    ("splits", "splits", "separate gradients of weights"),
+)
+
 
 def ensure_can(name: str, principles: Principles) -> None:
     """Raise InputError if a solver cannot relax P3 or P4 as asked."""
     if principles.relaxed and not solver(name).relaxes:
         able = relaxing_names()
         msg = f"solver {name} cannot relax {', '.join(principles.relaxed)}: use {able}"
-        raise InputError(msg, field="--relax")
+        raise InputError(msg, field="relax")
 
 
 def can_plan(name: str, schedule: ScheduleName) -> bool:
@@ -51,27 +58,11 @@ def ensure_plans(name: str, schedule: ScheduleName, *, closed: bool = True) -> N
             "use that, or a schedule that prescribes them"
         )
         raise InputError(msg, field="training.schedule")
-    if rule_of(schedule).blocking and not solver(name).blocks:
-        able = ", ".join(each.name for each in SOLVERS.values() if each.blocks)
-        msg = (
-            f"solver {name} does not support blocking transfers ({schedule}): use "
-            f"{able}"
-        )
-        raise InputError(msg, field="training.schedule")
-    if rule_of(schedule).interleaved and not solver(name).interleaves:
-        able = ", ".join(each.name for each in SOLVERS.values() if each.interleaves)
-        msg = (
-            f"solver {name} does not support several chunks per stage ({schedule}): "
-            f"use {able}"
-        )
-        raise InputError(msg, field="training.schedule")
-    if rule_of(schedule).splits and not solver(name).splits:
-        able = ", ".join(each.name for each in SOLVERS.values() if each.splits)
-        msg = (
-            f"solver {name} does not support separate gradients of weights "
-            f"({schedule}): use {able}"
-        )
-        raise InputError(msg, field="training.schedule")
+    for need, ability, what in _NEEDS:
+        if getattr(rule_of(schedule), need) and not getattr(solver(name), ability):
+            able = ", ".join(x.name for x in SOLVERS.values() if getattr(x, ability))
+            msg = f"solver {name} does not support {what} ({schedule}): use {able}"
+            raise InputError(msg, field="training.schedule")
 
 
 def ensure_keeps(schedule: ScheduleName, principles: Principles) -> None:
@@ -79,7 +70,7 @@ def ensure_keeps(schedule: ScheduleName, principles: Principles) -> None:
     rule = rule_of(schedule)
     if (rule.interleaved or rule.splits) and principles.relaxed:
         msg = f"has no program under {schedule}: leave it out, or name another schedule"
-        raise InputError(msg, field="--relax")
+        raise InputError(msg, field="relax")
 
 
 def ensure_packs(problem: Problem, table: CostTable, principles: Principles) -> None:
@@ -115,7 +106,7 @@ def ensure_fills(cluster: Cluster, stages: Collection[tuple[int, int]]) -> None:
         "has to divide the next; forbid others by "
         f"pin.forbid.clusters.{cluster.name}.dp"
     )
-    raise InputError(msg, field="--relax")
+    raise InputError(msg, field="relax")
 
 
 def ensure_races(name: str, flag: str) -> None:

@@ -14,6 +14,22 @@ if TYPE_CHECKING:
     from hetopt.results.result import Result
 
 
+class Keeps(Protocol):
+    """Keeps what is known of (p, q): see ``hetopt.solvers.search.journal``."""
+
+    def resume(self, ledger: Any, request: Request) -> None:
+        """Put what is known of the programs of a request into their ledger."""
+        ...
+
+    def found(self, ledger: Any, found: Any) -> None:
+        """Keep a plan."""
+        ...
+
+    def settled(self, ledger: Any, program: Any) -> None:
+        """Keep how a program was settled."""
+        ...
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:
     """A problem to solve, and the limits of the search; see ``RaceParams``.
@@ -34,6 +50,8 @@ class Request:
     memory
         What solvers keep to go on from where a search of the same problem stopped, by
         name; None if it is not searched again. Cutoffs of later searches are no larger.
+    journal
+        The journal that ``params`` names, once a tree search has opened it.
     """
 
     problem: Problem
@@ -43,6 +61,7 @@ class Request:
     seed: int = 0
     cutoff_s: float | None = None
     memory: dict[str, Any] | None = field(default=None, compare=False)
+    journal: Keeps | None = field(default=None, compare=False)
 
 
 class Solve(Protocol):

@@ -24,25 +24,6 @@ def remember(command: argparse.ArgumentParser) -> None:
     command.set_defaults(usual=usual)
 
 
-def asked_of(options: argparse.Namespace) -> dict[str, Any]:
-    """Return what options ask for, as plain JSON data without what is usual."""
-    found = {}
-    for name in _ASKED:
-        value = getattr(options, name)
-        if value != options.usual[name] and _is_text(value):
-            found[name] = list(value) if isinstance(value, tuple) else value
-    return found
-
-
-def _is_text(value: Any) -> bool:
-    """Whether a value can be written; names of files may be of any bytes."""
-    try:
-        str(value).encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
 def repeat(options: argparse.Namespace) -> None:
     """Replace options that are not given by those of an earlier answer.
 

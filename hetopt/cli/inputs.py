@@ -10,6 +10,7 @@ from hetopt.errors import InputError
 from hetopt.problem.training.choices import ANY, INTERLEAVED
 from hetopt.problem.training.principles import Principles
 from hetopt.schedule.schedules import RULES
+from hetopt.solvers.registry import relaxing_names
 
 if TYPE_CHECKING:
     from hetopt.cost.table.table import CostTable
@@ -51,8 +52,8 @@ def only_one(counts: tuple[int, ...] | None) -> int | None:
     return None if counts is None else counts[0]
 
 
-def principles_of(text: str) -> Principles:
-    """Read ``--relax``: comma-separated names; an empty text relaxes nothing."""
+def principles_of(text: str | None) -> Principles:
+    """Read ``--relax``: comma-separated names; without any, nothing is relaxed."""
     try:
         return Principles.relaxing(text.split(",") if text else ())
     except ValueError as error:
@@ -170,6 +171,17 @@ def add_chunks(command: Container, *, several: bool = False) -> None:
         metavar="V",
         help=f"parts of the model on every stage, with {INTERLEAVED} 2 or more"
         f"{tried if several else ''}",
+    )
+
+
+def add_relax(command: Container, default: str = "none") -> None:
+    """Add the ``--relax`` option; ``default`` says in words what is relaxed without."""
+    command.add_argument(
+        "--relax",
+        metavar="P,...",
+        help="principles that plans need not keep: p3 (stages of a cluster stand "
+        "together), p4 (and share one strategy), p4-falling-tp (tp never rises along "
+        f"them); for {relaxing_names()} (default: {default})",
     )
 
 

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import sys
+from typing import TYPE_CHECKING, Any
 
 from hetopt.base import interruption
 from hetopt.base.words import encodable, readable
 from hetopt.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from hetopt.report.drawing.sheet import Part
 
 
 def emit(text: str) -> None:
@@ -53,3 +60,28 @@ def complain(*lines: str) -> None:
     with contextlib.suppress(OSError):
         for line in lines:
             print(readable(" ".join(line.split("\n"))), file=sys.stderr)
+
+
+def told() -> Callable[[str], None]:
+    """Return what shows a line of progress: on a terminal alone."""
+    from hetopt.report.drawing.console import is_terminal
+
+    return complain if is_terminal(sys.stderr) else lambda line: None
+
+
+def json_text(data: Any) -> str:
+    """Return plain data as the text that is printed and written."""
+    return json.dumps(data, indent=2, allow_nan=False)
+
+
+def report(
+    data: Any, parts: Iterable[Part], *, as_json: bool, out: str | None = None
+) -> None:
+    """Print a report, or its data, which is also written if a file is named."""
+    from hetopt.base.files import write_text
+    from hetopt.report.drawing.console import draw
+
+    text = json_text(data)
+    emit(text if as_json else draw(parts, sys.stdout))
+    if out is not None:
+        write_text(out, text + "\n")

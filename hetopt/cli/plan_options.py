@@ -10,6 +10,7 @@ from hetopt.cli.inputs import (
     add_file,
     add_jobs,
     add_launcher,
+    add_relax,
     add_schedule,
     add_solver,
     add_switch,
@@ -18,7 +19,7 @@ from hetopt.cli.inputs import (
 )
 from hetopt.cli.numbers import amount, not_negative
 from hetopt.solvers.params import COSTS, EXECUTORS
-from hetopt.solvers.registry import relaxing_names, sampling_names
+from hetopt.solvers.registry import sampling_names
 
 if TYPE_CHECKING:
     import argparse
@@ -90,14 +91,7 @@ def _add_space(group: Container) -> None:
         "and of the batch (default: 1; at most 4)",
         default=1,
     )
-    group.add_argument(
-        "--relax",
-        metavar="P,...",
-        default="",
-        help="principles that plans need not keep: p3 (stages of a cluster stand "
-        "together), p4 (and share one strategy), p4-falling-tp (tp never rises along "
-        f"them); for {relaxing_names()}",
-    )
+    add_relax(group)
     add_launcher(group)
     add_table(group)
 

@@ -35,21 +35,6 @@ def add_planned(command: argparse.ArgumentParser) -> None:
     add_table(command)
 
 
-def load_checked(
-    problem_name: str,
-    plan_path: str,
-    table_path: str | None,
-    *,
-    several: bool = False,
-    lengths: bool = False,
-) -> tuple[CostTable, Plan]:
-    """Read a plan and check every claim of its file; see ``load_made``."""
-    found = load_made(
-        problem_name, plan_path, table_path, several=several, lengths=lengths
-    )
-    return found[1], found[2][0]
-
-
 def load_front(problem_name: str, path: str, table_path: str | None) -> Front:
     """Read a front, and check all its claims.
 
@@ -87,19 +72,35 @@ def load_front(problem_name: str, path: str, table_path: str | None) -> Front:
     return Front.from_json(data)
 
 
-def load_made(
+class Reported(NamedTuple):
+    """What a plan file holds, checked, with the problem and table it was made from.
+
+    Attributes
+    ----------
+    problem
+        The user's, with the schedule of the plan, since ``hetopt plan --schedule`` may
+        have changed it, and with the limits of the launcher that the plan is for.
+    plans
+        The plan and its alternatives, best first.
+    result
+        None if the file has only a plan.
+    """
+
+    problem: Problem
+    table: CostTable
+    plans: list[Plan]
+    result: Result | None
+
+
+def load_reported(
     problem_name: str,
     plan_path: str,
     table_path: str | None,
     *,
     several: bool = False,
     lengths: bool = False,
-) -> tuple[Problem, CostTable, list[Plan]]:
-    """Read a plan and its alternatives, best first, and check every claim of the file.
-
-    They come with the problem and table they were made from. The problem is the user's,
-    with the schedule of the plan, since ``hetopt plan --schedule`` may have changed it,
-    and with the limits of the launcher that the plan was searched for.
+) -> Reported:
+    """Read a plan and its alternatives, and check every claim of the file.
 
     A file with only a plan, without times, is checked for feasibility; as it does not
     say which principles were relaxed, it must keep all of them.
@@ -118,40 +119,14 @@ def load_made(
     DigestError
         The plan belongs to another problem or table.
     InputError
-        The file holds no plan.
-    """
-    return load_reported(
-        problem_name, plan_path, table_path, several=several, lengths=lengths
-    )[:3]
-
-
-def load_reported(
-    problem_name: str,
-    plan_path: str,
-    table_path: str | None,
-    *,
-    several: bool = False,
-    lengths: bool = False,
-) -> tuple[Problem, CostTable, list[Plan], Result | None]:
-    """Read plans as ``load_made``, and the result; None if the file has only a plan.
-
-    Raises
-    ------
-    InputError
-        As ``load_made``; also if a key of the result is missing.
+        The file holds no plan, or a key of the result is missing.
     """
     from hetopt.check import check_plan, check_result
     from hetopt.check.plan.reading import read_plan
 
     data = read_json(plan_path)
-    alone = data.get("schema") == PLAN_SCHEMA
     with _named(plan_path):
-        if not alone and data.get("plan") is None:
-            status = data.get("status")
-            detail = f" (its status is {status!r})" if isinstance(status, str) else ""
-            raise InputError(f"there is no plan{detail}", field="plan")
-        _ensure_shape(data)
-        plan = read_plan(data if alone else data["plan"], "" if alone else "plan")
+        plan = _plan_in(data)
         if len(plan.pipelines) > 1:
             _ensure_may_be_several(plan, table_path, several=several)
     problem = load_problem_of(problem_name, plan, plan_path, lengths=lengths)
@@ -162,9 +137,9 @@ def load_reported(
         problem = _fitted(problem, data)
     table = load_table(problem, table_path)
     with _named(plan_path):
-        if alone:
+        if data["schema"] == PLAN_SCHEMA:
             check_plan(problem, table, plan)
-            return problem, table, [plan], None
+            return Reported(problem, table, [plan], None)
         if findings := check_result(problem, table, data):
             raise CheckError(findings)
         others = [
@@ -172,12 +147,29 @@ def load_reported(
             for number, other in enumerate(data["alternatives"])
         ]
         _ensure_runs(problem, data, [plan, *others])
-        try:
-            result = Result.from_json(data)
-        except (KeyError, TypeError, ValueError) as error:
-            msg = f"is not what `hetopt plan --out` writes: {error!r}"
-            raise InputError(msg) from error
-    return problem, table, [plan, *others], result
+        result = _result(data)
+    return Reported(problem, table, [plan, *others], result)
+
+
+def _plan_in(data: Mapping[str, Any]) -> Plan:
+    """Return the plan of a result, or that is alone in its file."""
+    from hetopt.check.plan.reading import read_plan
+
+    alone = data.get("schema") == PLAN_SCHEMA
+    if not alone and data.get("plan") is None:
+        status = data.get("status")
+        detail = f" (its status is {status!r})" if isinstance(status, str) else ""
+        raise InputError(f"there is no plan{detail}", field="plan")
+    _ensure_shape(data)
+    return read_plan(data if alone else data["plan"], "" if alone else "plan")
+
+
+def _result(data: Mapping[str, Any]) -> Result:
+    try:
+        return Result.from_json(data)
+    except (KeyError, TypeError, ValueError) as error:
+        msg = f"is not what `hetopt plan --out` writes: {error!r}"
+        raise InputError(msg) from error
 
 
 def _ensure_shape(data: Mapping[str, Any]) -> None:

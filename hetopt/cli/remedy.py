@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING
 
-from hetopt.base import interruption
-from hetopt.base.deadline import Deadline
-from hetopt.cli.preparing import prepare
+from hetopt.cli.searching import searching
 from hetopt.errors import InputError
-from hetopt.planning.asked import Search
-from hetopt.solvers.kernels import kernels_for
 from hetopt.solvers.refusals import ensure_plans
 
 if TYPE_CHECKING:
     from hetopt.export.launcher import Launcher
+    from hetopt.planning.asked import Search
     from hetopt.problem.problem import Problem
     from hetopt.results.result import Result
 
@@ -47,6 +43,7 @@ def remedy(
 def _again(problem: Problem, target: Launcher, time_s: float | None) -> str | None:
     """Return how to plan for a launcher; None if it runs no plan, as far as known."""
     from hetopt.export.planning.limits import fitted
+    from hetopt.planning.asked import Search
 
     limits = target.limits
     if isinstance(limits, str | None):
@@ -54,12 +51,15 @@ def _again(problem: Problem, target: Launcher, time_s: float | None) -> str | No
     try:
         runs = fitted(limits, problem)
         ensure_plans("auto", runs.training.schedule)
+        asked = Search(
+            problem=runs, time="closed", launcher=target.name, time_limit_s=_LIMIT_S
+        )
     except InputError:
         return None
     again = f"plan again with --for {target.name}"
     if time_s is None:
         return again
-    result = _best(Search(problem=runs, launcher=target.name))
+    result = _best(asked)
     if result.status == "infeasible":
         return None
     if result.status != "optimal" or result.best is None:
@@ -69,21 +69,8 @@ def _again(problem: Problem, target: Launcher, time_s: float | None) -> str | No
 
 def _best(asked: Search) -> Result:
     """Search the best plan that a launcher runs, for a short time."""
-    from hetopt.cost.build import build_table
-    from hetopt.planning.plan import search
-    from hetopt.report.progress import ProgressBar
-    from hetopt.solvers.params import RaceParams
-    from hetopt.solvers.request import Request
+    from hetopt.planning.posed import Posed, found_by
 
-    problem, over = asked.over()
-    prepare(kernels_for("auto", limited=True))
-    # From here on a signal ends only the search.
-    interruption.hold()
-    with ProgressBar(sys.stderr) as bar:
-        request = Request(
-            problem=problem,
-            table=build_table(problem),
-            params=RaceParams(on_progress=bar.update),
-            deadline=Deadline.after(_LIMIT_S),
-        )
-        return search(request, solver="auto", objective="closed", over=over)
+    posed = Posed.of(asked)
+    with searching(posed) as request:
+        return found_by(posed.tree(request))

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 from itertools import product
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hetopt.base.machine import machine
+from hetopt.planning.side_by_side import Entry, Run, Space, run_apart, warm_up
 from hetopt.problem.digest import problem_digest
+from hetopt.problem.training.choices import ANY
 from hetopt.problem.training.principles import PRUNED, Principles
 from hetopt.report.comparison.comparison import Comparison, Contest, reference
 from hetopt.solvers.registry import solver
-from hetopt.solvers.side_by_side import Entry, Run, Space, run_apart, warm_up
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -55,14 +56,14 @@ def compare(
             runner.run(problem, entry) for entry in entries if _fits(entry, problem)
         ]
         extra = [
-            runner.run(problem, entry, reference=True)
-            for entry in _references(runs, time_limit_s, jobs)
+            runner.run(problem, entry, reference=True) for entry in _references(runs)
         ]
+        own = problem.training
         contests.append(
             Contest(
                 problem=problem.name,
                 digest=problem_digest(problem),
-                schedule=problem.training.schedule,
+                schedule=ANY if own.any_schedule else own.schedule,
                 runs=tuple(runs),
                 extra=tuple(extra),
             )
@@ -86,20 +87,18 @@ def most_runs(problems: Sequence[Problem], entries: Sequence[Entry]) -> int:
     return count
 
 
-def _references(
-    runs: Sequence[Run], time_limit_s: float, jobs: int | None
-) -> Iterator[Entry]:
+def _references(runs: Sequence[Run]) -> Iterator[Entry]:
     """Yield a search of each space that is not settled but has a plan."""
     for space in _unsettled(runs):
         known = reference(runs, space)
         if known is not None:
-            yield Entry(
+            yield replace(
+                runs[0].entry,
                 solver=REFERENCE,
+                seed=None,
                 principles=space.principles,
                 every_cluster=space.every_cluster,
                 asked=space.principles,
-                time_limit_s=time_limit_s,
-                jobs=jobs,
                 cutoff_s=known.value_s * (1 + _ROOM),
             )
 
@@ -173,8 +172,7 @@ def entries_of(
     *,
     seeds: Sequence[int],
     principles: Principles = PRUNED,
-    time_limit_s: float,
-    jobs: int | None,
+    **how: Any,
 ) -> list[Entry]:
     """Return the runs to make: one for each solver, or for each seed if it samples.
 
@@ -184,6 +182,8 @@ def entries_of(
     ----------
     principles
         Principles that plans have to keep; heuristics of a wider space have their own.
+    how
+        Further fields of every entry.
     """
     entries = []
     for name in solvers:
@@ -193,8 +193,7 @@ def entries_of(
             solver=name,
             principles=wider or principles,
             asked=PRUNED if wider else principles,
-            time_limit_s=time_limit_s,
-            jobs=jobs,
+            **how,
         )
         if known.samples:
             entries += [replace(one, seed=seed) for seed in seeds]

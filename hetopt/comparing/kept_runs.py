@@ -7,44 +7,30 @@ and a plan is checked again before it is used.
 
 from __future__ import annotations
 
-import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
 from hetopt.base.line_file import LineFile
 from hetopt.base.machine import processor
 from hetopt.base.words import counted
-from hetopt.check import check_plan
-from hetopt.check.plan.reading import read_plan
 from hetopt.cost.build import build_table
-from hetopt.errors import HetoptError, InputError
+from hetopt.errors import HetoptError
+from hetopt.planning.posed import Posed
+from hetopt.planning.side_by_side import Improvement, Run, Space, fields_of
 from hetopt.problem.digest import problem_digest
-from hetopt.results.money import cost_of
-from hetopt.results.result import Status
-from hetopt.solvers.side_by_side import Improvement, Run, Space
+from hetopt.results.result import Result
 from hetopt.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hetopt.cost.table.table import CostTable
+    from hetopt.planning.side_by_side import Entry
     from hetopt.problem.problem import Problem
-    from hetopt.solvers.side_by_side import Entry
 
 RUNS_SCHEMA = "hetopt-runs/1"
-#: Fields of a run that are numbers, or null.
-_NUMBERS = (
-    "closed_form_s",
-    "iteration_time_s",
-    "lower_bound_s",
-    "gap",
-    "search_time_s",
-    "process_time_s",
-    "taken_share",
-)
-#: Largest relative difference, by rounding, of closed forms that are the same.
-_SAME = 1e-9
+#: Times of a run beside its result.
+_TIMES = ("search_time_s", "process_time_s", "taken_share")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,36 +63,24 @@ class KeptRuns:
         self, path: str, *, said: Callable[[str], None], fresh: bool = False
     ) -> None:
         self._said = said
-        self._file = LineFile(path, "runs of a comparison")
-        self._entries: list[dict[str, Any]] = []
         self._count = 0
-        self._tables: dict[str, CostTable] = {}
-        lines, torn = self._file.read()
-        entries = [_entry(path, *numbered) for numbered in enumerate(lines, start=1)]
-        if not lines and not json.dumps(_header()).encode().startswith(torn):
-            raise _foreign(path, 1)
-        self._file.cut(torn)
+        self._file = LineFile(path, "kept runs")
+        header = {"schema": RUNS_SCHEMA}
+        self._entries = [data for _, data in self._file.resume(header)]
         if fresh:
             Path(path).write_bytes(b"")
-            entries = []
-        self._entries = entries[1:]
-        if not entries:
-            self._file.append(_header())
-        if self._file.failure is not None:
-            raise self._file.failure
+            self._file.append(header)
+            self._entries = []
 
     def find(self, problem: Problem, entry: Entry) -> Kept | None:
         """Return the kept run of an entry; None if it has to be made."""
         key = _key(problem, entry)
-        digest = key["problem_digest"]
         for data in self._entries:
-            if data.get("of") != key:
-                continue
-            if digest not in self._tables:
-                self._tables[digest] = build_table(problem)
             try:
-                kept = _read(data, problem, entry, self._tables[digest])
-            except (HetoptError, KeyError, TypeError, ValueError):
+                if data["of"] != key:
+                    continue
+                kept = _read(data, problem, entry)
+            except (HetoptError, LookupError, TypeError, ValueError):
                 # The line was changed: make the run again.
                 continue
             self._count += 1
@@ -118,18 +92,16 @@ class KeptRuns:
 
     def add(self, problem: Problem, run: Run, warm_up_s: float) -> None:
         """Keep a run unless it has no answer."""
-        if run.status is None:
+        if run.result is None:
             return
         self._count += 1
         self._file.append(
             {
                 "of": _key(problem, run.entry),
                 "warm_up_s": warm_up_s,
-                "status": run.status,
-                "failure": run.failure,
                 "trace": [[each.elapsed_s, each.closed_form_s] for each in run.trace],
-                "plan": None if run.plan is None else run.plan.to_json(),
-                **{name: getattr(run, name) for name in _NUMBERS},
+                "result": run.result.to_json(),
+                **{name: getattr(run, name) for name in _TIMES},
             }
         )
 
@@ -149,25 +121,6 @@ class KeptRuns:
         Path(self._file.path).unlink(missing_ok=True)
 
 
-def _header() -> dict[str, str]:
-    return {"schema": RUNS_SCHEMA}
-
-
-def _entry(path: str, number: int, line: bytes) -> dict[str, Any]:
-    try:
-        data = json.loads(line)
-    except (ValueError, RecursionError):
-        data = None
-    if not isinstance(data, dict) or (number == 1 and data != _header()):
-        raise _foreign(path, number)
-    return data
-
-
-def _foreign(path: str, number: int) -> InputError:
-    msg = "is not a line of kept runs: remove this file, or name another folder"
-    return InputError(msg, file=path, line=number)
-
-
 def _key(problem: Problem, entry: Entry) -> dict[str, Any]:
     """Return everything that may change a run's outcome, as plain JSON data."""
     return {
@@ -179,45 +132,30 @@ def _key(problem: Problem, entry: Entry) -> dict[str, Any]:
         "asked": list(entry.asked.relaxed),
         "time_limit_s": entry.time_limit_s,
         "jobs": entry.jobs,
+        "launcher": entry.launcher,
+        "pipelines": entry.pipelines,
+        "chunks": entry.chunks and list(entry.chunks),
         "cutoff_s": entry.cutoff_s,
         "machine": processor(),
         "version": __version__,
     }
 
 
-def _read(
-    data: dict[str, Any], problem: Problem, entry: Entry, table: CostTable
-) -> Kept:
+def _read(data: dict[str, Any], problem: Problem, entry: Entry) -> Kept:
     """Return a kept run; raise an error that ``find`` catches if it was changed."""
-    plan = None if data["plan"] is None else read_plan(data["plan"], "plan")
-    closed_s = data["closed_form_s"]
-    if (plan is None) != (closed_s is None) or data["status"] not in get_args(Status):
-        raise ValueError(data["status"])
-    if plan is not None:
-        used = {stage.cluster for stage in plan.pipeline.stages}
-        pins = entry.posed(problem).pins
-        needed = {
-            c.name for c in problem.clusters if not pins.of(c.name).stages.permits(0)
-        }
-        if not needed <= used:
-            raise ValueError(needed - used)
-        checked = check_plan(problem, table, plan, entry.principles)
-        if abs(checked.closed_form_s - closed_s) > _SAME * closed_s:
-            raise ValueError(closed_s)
-    numbers: dict[str, Any] = {
-        name: None if data[name] is None else float(data[name]) for name in _NUMBERS
-    }
-    time_s = numbers["iteration_time_s"]
+    result = Result.from_json(data["result"])
+    posed = Posed.of(entry.search(problem))
+    if result.best is not None and posed.over.schedules:
+        plan = result.best.plan
+        own = posed.problem.of_plan(plan.schedule, plan.chunks, plan.warmup_epsilon)
+        result = replace(result, problem=own, table=build_table(own))
     run = Run(
         entry=entry,
-        cost=None if plan is None else cost_of(problem, plan, time_s),
-        status=data["status"],
-        failure=data["failure"],
-        plan=plan,
         trace=tuple(
             Improvement(elapsed_s=float(elapsed_s), closed_form_s=float(value_s))
             for elapsed_s, value_s in data["trace"]
         ),
-        **numbers,
+        **{name: data[name] for name in _TIMES},
+        **fields_of(result, entry.checked(problem, posed, result)),
     )
     return Kept(run=run, warm_up_s=float(data["warm_up_s"]))

@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+from pydantic import Field
+
+from hetopt.base.record import Checked, Record
+from hetopt.cost.table.table import CostTable
 from hetopt.errors import InputError
 from hetopt.export.registry import launcher, limits_of, runs_any
+from hetopt.problem.problem import Problem
 from hetopt.problem.training.choices import ANY
-from hetopt.problem.training.principles import PRUNED
-from hetopt.results.per_schedule import USUAL_CHUNKS
+from hetopt.problem.training.principles import PRUNED, Principles
 from hetopt.results.spending import Spending
 from hetopt.schedule.schedules import rule_of
 from hetopt.solvers.lengths.outcome import ensure_lengths, ensure_mixes
-from hetopt.solvers.refusals import ensure_can, ensure_plans, ensure_races
+from hetopt.solvers.params import Cost, Executor
+from hetopt.solvers.refusals import (
+    ensure_can,
+    ensure_plans,
+    ensure_races,
+    ensure_samples,
+)
 from hetopt.solvers.registry import solver as solver_of
+from hetopt.solvers.search.branchings.fleets import Measure
 from hetopt.solvers.search.branchings.possible import ensure_several
 from hetopt.solvers.search.branchings.schedules import (
+    chunks_to_try,
     run_by,
     schedule_variants,
     under_any,
@@ -26,10 +37,8 @@ from hetopt.solvers.search.over import Over
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hetopt.problem.problem import Problem
     from hetopt.problem.training.choices import ScheduleName
-    from hetopt.problem.training.principles import Principles
-    from hetopt.solvers.search.branchings.fleets import Measure
+    from hetopt.results.claims import Json
     from hetopt.solvers.search.branchings.schedules import ScheduleVariant
 
 #: The time that is minimised, or that a cost is of.
@@ -39,9 +48,8 @@ NO_LAUNCHER = "none"
 _LIFT = f"give {NO_LAUNCHER} as the launcher"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Search:
-    """What is searched, and what is minimised.
+class Search(Record):
+    """What is searched, what is minimised, and how.
 
     Attributes
     ----------
@@ -56,33 +64,80 @@ class Search:
     budget, min_tokens_per_s
         See ``hetopt.results.spending.Spending``.
     chunks
-        To try, if any schedule may be the plan's.
+        As the user gives them; those to try, if any schedule may be the plan's.
     pipelines
         Most pipelines side by side.
     launcher
         The launcher that has to run the plan; None: the problem's; ``none``: any.
-    own_table
-        Whether the user gives a latency table.
+    table
+        The user's latency table, or the path of its file.
     stability
         Whether it is asked how far coefficients may move (``hetopt.whatif.stability``).
     certified
         Whether a certificate is wanted.
+    time_limit_s
+        Of all searches together.
+    jobs, executor, journal
+        See ``RaceParams``.
+    exploration, iterations
+        See ``MctsParams``.
+    cost
+        See ``DfsParams``.
+    name, schedule
+        What the user calls the problem, and the schedule instead of its own, if any.
+
+    Raises
+    ------
+    InputError
+        This cannot be searched; it names the field.
     """
 
-    problem: Problem
+    problem: Annotated[Problem, Checked]
     solver: str = "auto"
     time: Time | None = None
     measure: Measure = "time"
-    budget: float | None = None
-    min_tokens_per_s: float | None = None
-    chunks: tuple[int, ...] = USUAL_CHUNKS
+    budget: Annotated[float, Field(gt=0)] | None = None
+    min_tokens_per_s: Annotated[float, Field(gt=0)] | None = None
+    chunks: tuple[int, ...] | None = None
     pipelines: int = 1
     launcher: str | None = None
-    principles: Principles = PRUNED
-    top: int = 1
-    own_table: bool = False
+    principles: Annotated[Principles, Checked] = PRUNED
+    top: Annotated[int, Field(ge=1)] = 1
+    table: Annotated[CostTable, Checked] | str | None = None
     stability: bool = False
     certified: bool = False
+    time_limit_s: Annotated[float, Field(gt=0)] | None = None
+    jobs: Annotated[int, Field(ge=1)] | None = None
+    executor: Executor = "process"
+    journal: str | None = None
+    seed: Annotated[int, Field(ge=0)] = 0
+    exploration: float | None = None
+    iterations: int | None = None
+    cost: Cost | None = None
+    name: str | None = None
+    schedule: str | None = None
+
+    def model_post_init(self, context: Any) -> None:
+        """Raise InputError, in one line, for what cannot be searched."""
+        for field, message in self._faults():
+            raise InputError(message, field=field)
+
+    def to_json(self) -> Json:
+        """Return the options of ``hetopt plan`` that ask for this, but usual ones."""
+        usual = type(self).model_fields
+        options = {
+            "problem": self.name,
+            "objective": "cost" if self.measure == "cost" else self.time,
+            "pareto": self.measure == "front" or None,
+            "chunks": None if self.chunks is None else list(self.chunks),
+            "relax": ",".join(self.principles.relaxed) or None,
+            "table": self.table if isinstance(self.table, str) else None,
+            "time_limit": self.time_limit_s,
+        }
+        for name in _AS_THEY_ARE:
+            value = getattr(self, name)
+            options[name] = None if value == usual[name].default else value
+        return {name: each for name, each in options.items() if _is_written(each)}
 
     @property
     def spends(self) -> bool:
@@ -104,7 +159,8 @@ class Search:
     def _variants(self) -> tuple[ScheduleVariant, ...]:
         if not self.schedules:
             return ()
-        return schedule_variants(self.problem, self.chunks)
+        tried = chunks_to_try(self.chunks, field="chunks")
+        return schedule_variants(self.problem, tried)
 
     @property
     def target(self) -> str | None:
@@ -124,15 +180,9 @@ class Search:
         name = self.target
         return None if name is None or runs_any(name) else name
 
-    def ensure(self) -> None:
-        """Raise InputError, in one line, for what cannot be searched."""
-        for field, message in self._faults():
-            raise InputError(message, field=field)
-
     def _faults(self) -> Iterator[tuple[str, str]]:
         """Yield the field and the fault of what cannot be asked for."""
-        solver_of(self.solver, "solver")
-        ensure_can(self.solver, self.principles)
+        yield from self._solver_faults()
         schedule = self.problem.training.schedule
         if self.time == "simulated" or (rule_of(schedule).free and not self.schedules):
             from hetopt.solvers.simulated.solver import ensure_can_simulate
@@ -147,16 +197,17 @@ class Search:
             yield "top", "has no meaning for a front, which has all plans of interest"
         if self.stability and self.measure == "front":
             yield "stability", "is of the best plan, and a front has many: leave it out"
-        if self.stability and self.own_table:
+        if self.stability and self._has_table:
             yield "table", "has no rows for what stability changes: leave it out"
-        if self.schedules and self.solver == "uniap":
-            yield "schedule", f"is {ANY}, but solver uniap plans only gpipe: give that"
+        if self.schedules:
+            chunks_to_try(self.chunks, field="chunks")
+            if self.solver == "uniap":
+                why = "but solver uniap plans only gpipe: give that"
+                yield "schedule", f"is {ANY}, {why}"
         if self.certified:
             yield from self._certificate_faults()
-        if self.own_table and (several := self._without_rows):
+        if self._has_table and (several := self._without_rows):
             yield "table", f"has no rows for {several}: leave it out"
-        if self.spends:
-            ensure_races(self.solver, self._spent_by)
         if (name := self.limiting) is not None:
             yield from self._launcher_faults(name)
         if not self.schedules:
@@ -165,6 +216,28 @@ class Search:
             yield from self._length_faults()
         elif self.pipelines != 1:
             ensure_several(self.problem, self.solver, self.pipelines, self.principles)
+
+    def _solver_faults(self) -> Iterator[tuple[str, str]]:
+        """Yield what is not for this solver."""
+        solver_of(self.solver, "solver")
+        for field, given in (
+            ("certified", self.certified),
+            ("journal", self.journal is not None),
+            ("executor", self.executor != "process"),
+            ("stability", self.stability),
+            ("pareto", self.measure == "front"),
+            ("objective cost", self.measure == "cost"),
+            ("budget", self.budget is not None),
+        ):
+            if given:
+                ensure_races(self.solver, field)
+        for field in ("iterations", "exploration"):
+            if getattr(self, field) is not None:
+                ensure_samples(self.solver, field)
+        if self.cost is not None and self.solver != "dfs":
+            why = f"solver {self.solver} minimises the closed form: this is for dfs"
+            yield "cost", why
+        ensure_can(self.solver, self.principles)
 
     def _certificate_faults(self) -> Iterator[tuple[str, str]]:
         if self.measure == "front":
@@ -186,7 +259,7 @@ class Search:
         if not self.schedules:
             ensure_mixes(self.problem.training.schedule)
         why = "applies only if all sequences have one length: leave it out"
-        if self.own_table:
+        if self._has_table:
             yield "table", why
         if self.limiting is not None:
             yield "launcher", f"{why}, or {_LIFT}"
@@ -194,11 +267,8 @@ class Search:
             yield "certified", why
 
     @property
-    def _spent_by(self) -> str:
-        """What asks for a choice of nodes, as users write it."""
-        if self.budget is not None:
-            return "budget"
-        return "objective cost" if self.measure == "cost" else "a front"
+    def _has_table(self) -> bool:
+        return self.table is not None
 
     @property
     def _without_rows(self) -> str | None:
@@ -215,6 +285,12 @@ class Search:
                 "solver",
                 f"is {self.solver}, which proves nothing about launchers' plans: "
                 f"use dp, or {_LIFT}",
+            )
+        runs = limits_of(name).schedules
+        if runs and self.schedule not in (None, ANY, *runs):
+            yield (
+                "schedule",
+                f"the launcher runs {', '.join(runs)}, not {self.schedule}",
             )
         if self.principles.relaxed:
             yield "relax", f"is not asked of launchers' plans: leave it out, or {_LIFT}"
@@ -244,7 +320,7 @@ class Search:
             fit = resharded if self.schedules else fitted
             problem = fit(limits, problem)
             runs_on = launchable(name, problem)
-            runs = run_by(variants, runs_on) if self.schedules else ()
+            runs = run_by(variants, name, runs_on.passed_over) if self.schedules else ()
         if self.schedules:
             problem = under_any(problem, runs)
         spending = None
@@ -263,4 +339,21 @@ class Search:
 
     def without_limits(self) -> Search:
         """Return the same search without the launcher."""
-        return replace(self, launcher=NO_LAUNCHER, top=1)
+        return self.but(launcher=NO_LAUNCHER, top=1, journal=None)
+
+
+#: Fields that are options of ``hetopt plan`` as they are.
+_AS_THEY_ARE = (
+    *("solver", "budget", "min_tokens_per_s", "schedule", "pipelines", "launcher"),
+    *("top", "stability", "jobs", "executor", "seed", "exploration", "iterations"),
+    "cost",
+)
+
+
+def _is_written(value: Any) -> bool:
+    """Whether there is a value that can be written; names of files may be any bytes."""
+    try:
+        str(value).encode()
+    except UnicodeEncodeError:
+        return False
+    return value is not None

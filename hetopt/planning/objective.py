@@ -3,7 +3,7 @@
 The simulated time is nearer to the truth; the closed form is what most programs can
 express. By default ``auto`` minimises the simulated time. It minimises the closed form
 if the schedule's simulated times are not searched, if there are too many clusters for
-that or they share links or uplinks, or if principles are relaxed or a journal is kept.
+that or they share links or uplinks, or if principles are relaxed.
 Plans with free warm-up counts are searched by the simulated time alone.
 """
 
@@ -66,7 +66,7 @@ def _is_searched(problem: Problem, table: CostTable, params: RaceParams) -> bool
     from hetopt.solvers.simulated.search import is_searchable
     from hetopt.solvers.simulated.solver import why_not
 
-    if params.principles.relaxed or params.journal is not None:
+    if params.principles.relaxed:
         return False
     if why_not(table) or not is_searchable(problem, table):
         return False

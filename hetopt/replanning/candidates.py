@@ -17,17 +17,19 @@ from hetopt.cost.sources.by_cluster import latency_sources
 from hetopt.cost.sources.remembered import RememberedSource
 from hetopt.cost.table_file.file import table_digest
 from hetopt.errors import CheckError, InputError
-from hetopt.planning.plan import search
+from hetopt.export.planning.limits import runs
+from hetopt.export.registry import limits_of
+from hetopt.planning.posed import found_by
 from hetopt.plans.plan import Plan, Share
 from hetopt.pricing.price import price
 from hetopt.pricing.several import price_several
 from hetopt.results.priced_plan import PricedPlan
 from hetopt.solvers.params import RaceParams
-from hetopt.solvers.search.over import Over
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from hetopt.planning.posed import Posed
     from hetopt.plans.plan import Pipeline
     from hetopt.problem.cluster.nodes import Node
     from hetopt.replanning.holdings import Layout
@@ -62,31 +64,28 @@ class Searched:
 
     Attributes
     ----------
+    posed
+        What is asked about it.
     request
         Search request for the problem after the change.
-    solver
-        Name of the solver.
-    over
-        What it is searched over: pipelines, and the launcher.
     """
 
+    posed: Posed
     request: Request
-    solver: str
-    over: Over
 
     @property
     def pipelines(self) -> int:
         """Largest number of pipelines that a plan may have."""
-        return self.over.pipelines
+        return self.posed.over.pipelines
 
     def found(self, request: Request, pipelines: int = 1) -> Result:
         """Return the solver's result for a request."""
-        over = replace(self.over, pipelines=pipelines)
-        return search(request, solver=self.solver, objective="closed", over=over)
+        over = replace(self.posed.over, pipelines=pipelines)
+        return found_by(replace(self.posed, over=over).tree(request))
 
     def priced(self, pipelines: tuple[Pipeline, ...], old: Plan) -> PricedPlan | None:
         """Return a plan of the problem with both times; None if it breaks a rule."""
-        request = self.request
+        request, launcher = self.request, self.posed.asked.limiting
         plan = replace(
             old,
             pipelines=pipelines,
@@ -95,7 +94,7 @@ class Searched:
         )
         try:
             check_plan(request.problem, request.table, plan, request.params.principles)
-            if not self._launches(plan):
+            if launcher and not runs(limits_of(launcher), request.problem, plan):
                 return None
             several = len(pipelines) > 1
             known = (
@@ -109,25 +108,6 @@ class Searched:
             plan=plan,
             closed_form_s=known.closed_form_s,
             iteration_time_s=known.iteration_time_s,
-        )
-
-    def _launches(self, plan: Plan) -> bool:
-        """Whether the launcher, if one is asked for, runs a plan as it is."""
-        launcher, request = self.over.launcher, self.request
-        if launcher is None:
-            return True
-        q, stages = plan.pipeline.microbatches, plan.pipeline.stages
-        if launcher.split(request.problem, request.table, plan):
-            return False
-        return any(
-            all(
-                stage.strategy
-                in part.clusters[table.cluster_names.index(stage.cluster)].strategies
-                for stage in stages
-            )
-            for table in launcher.permitted(request.problem, request.table)
-            for part in table.slices
-            if part.microbatches == q
         )
 
 

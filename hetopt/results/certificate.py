@@ -19,7 +19,7 @@ programs were settled in another order.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -53,15 +53,6 @@ class Claim:
     microbatches: int
     how: How
     bound_ps: int | None
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the claim as plain JSON data."""
-        return {
-            "stages": self.stages,
-            "microbatches": self.microbatches,
-            "how": self.how,
-            "bound_ps": self.bound_ps,
-        }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,7 +106,7 @@ class Certificate:
                 {"microbatches": q, "bound_ps": bound}
                 for q, bound in self.bounds().items()
             ],
-            "programs": [claim.to_json() for claim in self.programs],
+            "programs": [asdict(claim) for claim in self.programs],
         }
 
     def bounds(self) -> dict[int, int | None]:

@@ -62,12 +62,30 @@ class Branched:
     @property
     def spent(self) -> Spent | None:
         """What was found about the nodes to rent; None if prices do not decide."""
-        return spent_of(self.over, self.claims)
+        limits = asked(self.over, "fleets")
+        if limits is None:
+            return None
+        root = next(nodes_by(self.claims, "fleets"), None)
+        return Spent(
+            spending=Spending(
+                budget=limits["budget"], min_tokens_per_s=limits["min_tokens_per_s"]
+            ),
+            searched=0 if root is None else len(root["children"]),
+            choices=0 if root is None else root["of"],
+        )
 
     @property
     def several(self) -> Several | None:
         """What was found about pipelines side by side; None without them."""
-        return several_of(self.over, self.claims)
+        limits = asked(self.over, "divisions")
+        if limits is None:
+            return None
+        nodes = list(nodes_by(self.claims, "divisions"))
+        return Several(
+            most=limits["most"],
+            divisions=max((each["of"] for each in nodes), default=0),
+            searched=sum(len(set(_pipelines(each))) for each in nodes),
+        )
 
     @property
     def schedules(self) -> tuple[ScheduleBound, ...]:
@@ -113,34 +131,6 @@ def bound_of(claim: Json, others: float = 0.0) -> float:
     if len(counting) < claim["of"]:
         known.append(others)
     return min(known, default=others)
-
-
-def spent_of(over: Sequence[Json], claims: Json | None) -> Spent | None:
-    """Return what a search found about the nodes to rent; None if it had no choice."""
-    limits = asked(over, "fleets")
-    if limits is None:
-        return None
-    root = next(nodes_by(claims, "fleets"), None)
-    return Spent(
-        spending=Spending(
-            budget=limits["budget"], min_tokens_per_s=limits["min_tokens_per_s"]
-        ),
-        searched=0 if root is None else len(root["children"]),
-        choices=0 if root is None else root["of"],
-    )
-
-
-def several_of(over: Sequence[Json], claims: Json | None) -> Several | None:
-    """Return what a search found about pipelines side by side; None without them."""
-    limits = asked(over, "divisions")
-    if limits is None:
-        return None
-    nodes = list(nodes_by(claims, "divisions"))
-    return Several(
-        most=limits["most"],
-        divisions=max((each["of"] for each in nodes), default=0),
-        searched=sum(len(set(_pipelines(each))) for each in nodes),
-    )
 
 
 def _pipelines(node: Json) -> Iterator[str]:

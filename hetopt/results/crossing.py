@@ -70,10 +70,6 @@ class Crossing:
 
     def to_json(self) -> dict[str, Any]:
         """Return this as plain JSON data."""
-        other = None
-        if self.other is not None:
-            plan = self.other.plan.to_json()
-            other = {**self.other.times_to_json(), "plan": plan}
         costs = {"plan_cost": self.plan_cost, "other_cost": self.other_cost}
         return {
             "kind": self.kind,
@@ -81,7 +77,7 @@ class Crossing:
             "direction": "more" if self.more else "less",
             "factor": self.factor,
             "plan_s": self.plan_s,
-            "other": other,
+            "other": None if self.other is None else self.other.to_json(),
             "proven": self.proven,
             **{name: cost for name, cost in costs.items() if cost is not None},
         }

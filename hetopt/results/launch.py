@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from hetopt.problem.training.choices import ScheduleName
@@ -30,7 +30,3 @@ class Launch:
     closed_form_s: float | None
     iteration_time_s: float | None
     proven: bool
-
-    def to_json(self) -> dict[str, Any]:
-        """Return this as plain JSON data."""
-        return {name: getattr(self, name) for name in self.__dataclass_fields__}

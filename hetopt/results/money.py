@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from hetopt.problem.cluster.packing import nodes_for
@@ -43,13 +43,7 @@ class Cost:
 
     def to_json(self) -> dict[str, Any]:
         """Return the cost as plain JSON data."""
-        return {
-            "nodes": dict(self.nodes),
-            "unpriced": list(self.unpriced),
-            "per_hour": self.per_hour,
-            "per_iteration": self.per_iteration,
-            "per_trillion_tokens": self.per_trillion_tokens,
-        }
+        return {**asdict(self), "unpriced": list(self.unpriced)}
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Cost:

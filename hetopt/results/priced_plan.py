@@ -40,6 +40,10 @@ class PricedPlan:
             "iteration_time_s": self.iteration_time_s,
         }
 
+    def to_json(self) -> dict[str, Any]:
+        """Return the times and the plan as plain JSON data."""
+        return {**self.times_to_json(), "plan": self.plan.to_json()}
+
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> PricedPlan:
         """Read a plan and its times; raises KeyError, TypeError or ValueError."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from hetopt.base.shown import Shown
@@ -160,18 +160,27 @@ class Result(Branched, Shown):
 
     def to_json(self) -> dict[str, Any]:
         """Return the result as plain JSON data; see ``hetopt schema result``."""
-        best = self.best
+        best, costs = self.best, self.cost
+        known = {"objective_s": best.objective_s if best else None}
+        moves = self.stability
+        optional = {
+            "solver_choice": self.choice,
+            "relaxed": list(self.relaxed) or None,
+            "launch": None if self.launch is None else asdict(self.launch),
+            "cost": None if costs is None else costs.to_json(),
+            "asked": self.asked,
+            "over": list(self.over) or None,
+            "claims": self.claims,
+            "lower_cost": self.lower_cost,
+            "stability": None if moves is None else [each.to_json() for each in moves],
+        }
         return {
             "schema": RESULT_SCHEMA,
             "status": self.status,
             "objective": self.objective,
             "iteration_time_s": best.iteration_time_s if best else None,
             "closed_form_s": best.closed_form_s if best else None,
-            **(
-                {"objective_s": best.objective_s if best else None}
-                if self.objective == "uniap"
-                else {}
-            ),
+            **(known if self.objective == "uniap" else {}),
             "lower_bound_s": self.lower_bound_s,
             "gap": self.gap,
             "search_time_s": self.search_time_s,
@@ -179,36 +188,13 @@ class Result(Branched, Shown):
             "mfu": self.mfu,
             "mfu_used": self.mfu_used,
             "settled": self.settled,
-            "settlements": [
-                {
-                    "stages": settlement.stages,
-                    "microbatches": settlement.microbatches,
-                    "how": settlement.how,
-                    "bound_s": settlement.bound_s,
-                }
-                for settlement in self.settlements
-            ],
+            "settlements": [asdict(each) for each in self.settlements],
             "solver": self.solver,
-            **({} if self.choice is None else {"solver_choice": self.choice}),
-            **({"relaxed": list(self.relaxed)} if self.relaxed else {}),
-            **({} if self.launch is None else {"launch": self.launch.to_json()}),
-            **({} if self.cost is None else {"cost": self.cost.to_json()}),
-            **({} if self.asked is None else {"asked": self.asked}),
-            **({"over": list(self.over)} if self.over else {}),
-            **({} if self.claims is None else {"claims": self.claims}),
-            **({} if self.lower_cost is None else {"lower_cost": self.lower_cost}),
-            **(
-                {}
-                if self.stability is None
-                else {"stability": [each.to_json() for each in self.stability]}
-            ),
+            **{name: each for name, each in optional.items() if each is not None},
             "table_kinds": dict(self.table_kinds),
             "reason": self.reason,
             "plan": best.plan.to_json() if best else None,
-            "alternatives": [
-                {**other.times_to_json(), "plan": other.plan.to_json()}
-                for other in self.alternatives
-            ],
+            "alternatives": [each.to_json() for each in self.alternatives],
         }
 
     @classmethod

@@ -38,32 +38,6 @@ class Spending:
             return math.inf
         return tokens / self.min_tokens_per_s
 
-    def to_json(self) -> dict[str, float | None]:
-        """Return the limits as plain JSON data."""
-        return {"budget": self.budget, "min_tokens_per_s": self.min_tokens_per_s}
-
-
-def spending_of(
-    objective: str | None,
-    budget: float | None,
-    min_tokens_per_s: float | None,
-    *,
-    field: str = "min_tokens_per_s",
-) -> Spending | None:
-    """Return the limits by which nodes are chosen; None if prices do not decide.
-
-    Raises
-    ------
-    InputError
-        A limit is no number above 0, or the least throughput has no effect.
-    """
-    if min_tokens_per_s is not None and objective != "cost":
-        msg = "has no effect when time is minimised: use it with objective cost"
-        raise InputError(msg, field=field)
-    if objective != "cost" and budget is None:
-        return None
-    return Spending(budget=budget, min_tokens_per_s=min_tokens_per_s)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spent:

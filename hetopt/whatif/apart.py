@@ -1,4 +1,4 @@
-"""Tasks in separate processes, several at once."""
+"""Tasks in this process, or in separate ones, several at once."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def run_apart(
     tasks: Sequence[Any],
     take: Callable[[int, Any], bool],
 ) -> bool:
-    """Run tasks in several processes; return whether all were done.
+    """Run tasks in processes, 1: in this one; return whether all were done.
 
     Parameters
     ----------
@@ -37,7 +37,18 @@ def run_apart(
     SolverError
         A task failed.
     """
-    pool = Pool(size, make, payload)
+    try:
+        if size > 1:
+            return _run_apart(Pool(size, make, payload), tasks, take)
+        act = make(payload, None, lambda said: None)
+        return all(take(number, act(task)) for number, task in enumerate(tasks))
+    except KeyboardInterrupt:
+        return False
+
+
+def _run_apart(
+    pool: Pool, tasks: Sequence[Any], take: Callable[[int, Any], bool]
+) -> bool:
     waiting, running = list(enumerate(tasks))[::-1], 0
     try:
         while waiting or running:
@@ -59,8 +70,6 @@ def run_apart(
                         go_on = True
                 if not go_on:
                     return False
-    except KeyboardInterrupt:
-        return False
     finally:
         pool.close()
     return True

@@ -13,12 +13,13 @@ from hetopt.whatif.variants import Variant
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
+    from hetopt.planning.asked import Search
     from hetopt.plans.plan import Plan
     from hetopt.pricing.price import Price
     from hetopt.problem.cluster.cluster import Cluster
     from hetopt.problem.problem import Problem
     from hetopt.results.result import Objective, Status
-    from hetopt.whatif.solving import Answer, Asked
+    from hetopt.whatif.solving import Answer
 
 #: Seconds for the search of each cluster alone, unless the user gives a limit.
 ALONE_LIMIT_S = 60.0
@@ -162,7 +163,7 @@ def mixing(
     problem: Problem,
     plan: Plan,
     price: Price,
-    asked: Asked,
+    asked: Search,
     told: Callable[[str], None],
 ) -> Mixing | None:
     """Search each cluster alone, and compare a plan with them.
@@ -185,10 +186,10 @@ def mixing(
         Variant(change=each.name, problem=alone_problem(problem, each))
         for each in clusters
     ]
-    limited = replace(asked, time_limit_s=asked.time_limit_s or ALONE_LIMIT_S)
+    limited = asked.but(time_limit_s=asked.time_limit_s or ALONE_LIMIT_S)
     answers = Solving(variants, limited, told).answers()
     found = tuple(map(_alone, clusters, answers))
-    return Mixing.of(problem, plan, price, asked.objective, found)
+    return Mixing.of(problem, plan, price, asked.time or "closed", found)
 
 
 def _alone(cluster: Cluster, answer: Answer) -> Alone:

@@ -13,21 +13,16 @@ from collections import deque
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from hetopt.base.deadline import Deadline
-from hetopt.cost.build import build_table
 from hetopt.errors import InputError
-from hetopt.planning.asked import Search
-from hetopt.planning.plan import ensure_holds, search
+from hetopt.planning.posed import Posed, ensure_holds, found_by
 from hetopt.problem.digest import problem_digest
-from hetopt.solvers.params import RaceParams
 from hetopt.solvers.pools.opening import worker_count
-from hetopt.solvers.request import Request
 from hetopt.whatif.apart import run_apart
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from hetopt.planning.asked import Time
+    from hetopt.planning.asked import Search
     from hetopt.problem.problem import Problem
     from hetopt.results.result import Result
     from hetopt.whatif.variants import Variant
@@ -36,27 +31,6 @@ if TYPE_CHECKING:
 _LOADING_S = 1.5
 #: CPU seconds until workers have imported and loaded their code.
 _STARTING_S = 3.0
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
-    """How every variant is searched: options as of ``hetopt plan``."""
-
-    solver: str = "auto"
-    objective: Time = "closed"
-    launcher: str | None = None
-    time_limit_s: float | None = None
-    jobs: int | None = None
-    seed: int = 0
-
-    def search(self, problem: Problem) -> Search:
-        """Return the search of a variant, with its schedule and its launcher."""
-        return Search(
-            problem=problem,
-            solver=self.solver,
-            time=self.objective,
-            launcher=self.launcher,
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +59,8 @@ class Solving:
 
     Parameters
     ----------
+    asked
+        How each is searched, whatever its problem.
     told
         Called with a line whenever a variant is done.
     """
@@ -92,7 +68,7 @@ class Solving:
     def __init__(
         self,
         variants: Sequence[Variant],
-        asked: Asked,
+        asked: Search,
         told: Callable[[str], None],
     ) -> None:
         self.interrupted = False
@@ -150,7 +126,7 @@ class Solving:
     def _solve_here(self) -> None:
         key, problem = self._waiting.popleft()
         try:
-            answer = solve(problem, self._asked, jobs=self._asked.jobs)
+            answer = solve(self._asked.but(problem=problem))
         except KeyboardInterrupt:
             self.interrupted = True
             return
@@ -180,15 +156,11 @@ def _key(problem: Problem) -> str:
     return f"{problem_digest(problem)} {sorted(problem.latency.items())}"
 
 
-def solve(
-    problem: Problem, asked: Asked, *, jobs: int | None, beside: int = 1
-) -> Answer:
+def solve(asked: Search, *, beside: int = 1) -> Answer:
     """Solve one variant, and check the solver's result.
 
     Parameters
     ----------
-    jobs
-        Workers of this search.
     beside
         Number of searches that run at the same time and share the memory.
 
@@ -199,31 +171,21 @@ def solve(
     CheckError
         The solver is wrong.
     """
-    own = asked.search(problem)
-    own.ensure()
-    whole, over = own.over()
-    table = build_table(whole)
-    request = Request(
-        problem=whole,
-        table=table,
-        params=RaceParams(jobs=jobs, beside=beside),
-        deadline=Deadline.after(asked.time_limit_s),
-        seed=asked.seed,
-    )
-    result = search(request, solver=asked.solver, objective=asked.objective, over=over)
-    ensure_holds(result.problem or whole, result.table or table, result)
+    posed = Posed.of(asked)
+    result = found_by(posed.tree(posed.request(beside=beside)))
+    ensure_holds(posed.problem, posed.table, result)
     return Answer(result=result)
 
 
 def _make(
-    payload: tuple[Asked, int], shared: Any, say: Callable[[Any], None]
+    payload: tuple[Search, int], shared: Any, say: Callable[[Any], None]
 ) -> Callable[[Problem], Answer]:
     """Return the function with which a worker solves a variant."""
     asked, beside = payload
 
     def run(problem: Problem) -> Answer:
         try:
-            return solve(problem, asked, jobs=1, beside=beside)
+            return solve(asked.but(problem=problem, jobs=1), beside=beside)
         except InputError as error:
             return Answer(result=None, failure=str(error))
 

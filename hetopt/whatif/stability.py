@@ -17,14 +17,13 @@ from typing import TYPE_CHECKING, Any
 
 from hetopt.cost.build import build_table
 from hetopt.errors import InputError
-from hetopt.planning.plan import ensure_holds, tree_of
+from hetopt.planning.posed import ensure_holds
 from hetopt.pricing.price import Price, price
 from hetopt.pricing.several import SeveralPrice, price_several
 from hetopt.results.crossing import MARGIN, Crossing
 from hetopt.results.money import known_cost
 from hetopt.results.spending import cost_of_time
 from hetopt.solvers.pools.opening import worker_count
-from hetopt.solvers.search.over import Over
 from hetopt.whatif.apart import run_apart
 from hetopt.whatif.moves import Move, moves_of
 
@@ -32,17 +31,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from hetopt.cost.table.table import CostTable
+    from hetopt.planning.posed import Posed
     from hetopt.plans.plan import Plan
     from hetopt.problem.problem import Problem
-    from hetopt.results.result import Objective
     from hetopt.solvers.request import Request
 
 #: Factors that are tried, upwards as they are and downwards as reciprocals.
 FACTORS = (1.02, 1.05, 1.1, 1.2, 1.35, 1.6, 2.0, 2.8, 4.0)
 #: Bisections of the step in which another plan becomes better.
 _HALVINGS = 4
-#: A search that does not branch.
-_ALONE = Over()
 
 
 class Stability:
@@ -56,32 +53,22 @@ class Stability:
 
     Parameters
     ----------
+    posed
+        What was searched; no front.
     request
-        The problem, its table, and the limits of each search.
+        The limits of each search.
     plan
         The plan that was found.
-    objective
-        The time that was minimised, or that the cost is of.
-    over
-        What was branched over; no front.
     """
 
-    def __init__(
-        self,
-        request: Request,
-        plan: Plan,
-        *,
-        solver: str,
-        objective: Objective,
-        over: Over = _ALONE,
-    ) -> None:
+    def __init__(self, posed: Posed, request: Request, plan: Plan) -> None:
         self.interrupted = False
         # A journal is for one problem only, and the next best plans are not needed.
         params = replace(
             request.params, top=1, journal=None, executor="process", on_progress=None
         )
         self._request, self._plan = replace(request, params=params), plan
-        self._solver, self._objective, self._over = solver, objective, over
+        self._posed, self._over = posed, posed.over
 
     def crossings(self, told: Callable[[str], None]) -> list[Crossing]:
         """Return how far each coefficient may change, downwards first.
@@ -106,16 +93,11 @@ class Stability:
 
         params = self._request.params
         size = min(worker_count(params.jobs), len(tasks))
-        if size == 1:
-            for number, task in enumerate(tasks):
-                if not take(number, self.crossing(*task)):
-                    break
-        else:
-            own = replace(params, jobs=1, beside=size)
-            request = replace(self._request, params=own)
-            payload = (request, self._plan, self._solver, self._objective, self._over)
-            ended = run_apart(size, _make, payload, tasks, take)
-            self.interrupted = self.interrupted or not ended
+        own = replace(params, jobs=1, beside=size) if size > 1 else params
+        request = replace(self._request, params=own)
+        payload = (self._posed, request, self._plan)
+        ended = run_apart(size, _make, payload, tasks, take)
+        self.interrupted = self.interrupted or not ended
         return [each for _, each in sorted(found.items()) if each is not None]
 
     def crossing(self, move: Move, more: bool) -> Crossing | None:
@@ -161,14 +143,11 @@ class Stability:
         plan_s = self._time_s(problem, table)
         value = self._value(problem, plan_s)
         cutoff = None if value is None else value * (1 - MARGIN)
-        tree = tree_of(
-            replace(self._request, problem=problem, table=table, cutoff_s=cutoff),
-            solver=self._solver,
-            objective=self._objective,
-            over=self._over,
+        tree = self._posed.tree(
+            replace(self._request, problem=problem, table=table, cutoff_s=cutoff)
         )
         result = tree.run()
-        ensure_holds(result.problem or problem, result.table or table, result)
+        ensure_holds(problem, table, result)
         self.interrupted = result.interrupted or self._request.deadline.is_over()
         found = Crossing(
             kind=move.kind,
@@ -208,7 +187,7 @@ class Stability:
             both = zip(each.memory_bytes, each.usable_bytes, strict=True)
             if any(need > usable for need, usable in both):
                 return None
-        simulated = self._objective == "simulated"
+        simulated = self._posed.objective == "simulated"
         return priced.iteration_time_s if simulated else priced.closed_form_s
 
     def _value(self, problem: Problem, plan_s: float | None) -> float | None:
@@ -229,11 +208,10 @@ class Stability:
 
 
 def _make(
-    payload: tuple[Request, Plan, str, Objective, Over],
+    payload: tuple[Posed, Request, Plan],
     shared: Any,
     say: Callable[[Any], None],
 ) -> Callable[[tuple[Move, bool]], Crossing | None]:
     """Return the worker's function for a coefficient and a direction."""
-    request, plan, solver, objective, over = payload
-    stability = Stability(request, plan, solver=solver, objective=objective, over=over)
+    stability = Stability(*payload)
     return lambda task: stability.crossing(*task)

@@ -11,7 +11,8 @@ import numpy as np
 from hetopt.cost.table.ticks import TICK_S
 from hetopt.formulations.chain import Chain
 from hetopt.formulations.scale import PERIOD_SCALE
-from hetopt.solvers.decisions.assembly import bound_seconds
+from hetopt.pricing.price import pipeline_times
+from hetopt.solvers.decisions.assembly import bound_seconds, plan_of, value_of
 from hetopt.solvers.progress import Progress
 from hetopt.solvers.race.device_time import least_values
 from hetopt.solvers.race.messages import NO_CUTOFF, Found, RelaxedPlanTask, Verdict
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from hetopt.cost.table.table import CostTable
     from hetopt.formulations.decision import Decision
     from hetopt.problem.problem import Problem
+    from hetopt.results.result import Objective
     from hetopt.results.settlement import How
 
 #: What a race may be given in its memory: that of a race whose bounds hold, too.
@@ -39,7 +41,7 @@ class Program:
     how
         How it was settled; None while it is open.
     searched
-        Whether an engine has searched it: then more than bounds were used.
+        Whether an engine may have searched it: then more than bounds were used.
     """
 
     stages: int
@@ -83,8 +85,8 @@ class Ledger:
         Objective above which plans are of no interest, or NO_CUTOFF.
     """
 
-    #: Whether the objective is the closed form, not the simulated time.
-    closed = True
+    #: Which time values and bounds are of.
+    objective: Objective = "closed"
 
     def __init__(
         self, problem: Problem, table: CostTable, *, top: int, limit: int
@@ -99,7 +101,7 @@ class Ledger:
         self._ranks: dict[tuple[object, ...], tuple[Found, tuple[object, ...]]] = {}
         self.programs: dict[tuple[int, int], Program] = {}
         length = Chain.of(table).length
-        least = least_values(table, closed=self.closed)
+        least = least_values(table, closed=self.objective == "closed")
         for p, q in problem.programs:
             program = Program(stages=p, microbatches=q, bound=least.get(q, 0))
             if q not in least or p > length:
@@ -156,6 +158,12 @@ class Ledger:
     def rank(self, found: Found) -> tuple[object, ...]:
         """Return the sort key of a plan: its value, then the tie rule."""
         return (found.value, *found.decision.tie_key(self.table))
+
+    def value_of(self, decision: Decision) -> Found:
+        """Price a decision."""
+        plan = plan_of(decision, self.table, "")
+        value = value_of(pipeline_times(plan, self.table))
+        return Found(decision=decision, value=value)
 
     def find(self, found: Found) -> bool:
         """Add a plan if it is the best of its shape; return whether it was added."""

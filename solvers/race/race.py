@@ -15,7 +15,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -33,7 +33,6 @@ from hetopt.solvers.race.improving import (
     improve_last,
     improves,
 )
-from hetopt.solvers.race.journal import Journal
 from hetopt.solvers.race.ledger import WIDER, Ledger, Program
 from hetopt.solvers.race.messages import (
     NO_CUTOFF,
@@ -43,7 +42,6 @@ from hetopt.solvers.race.messages import (
     SettleTask,
     SurveyTask,
     TieTask,
-    Verdict,
     cutoff_of,
 )
 from hetopt.solvers.race.outcome import result_of
@@ -81,16 +79,17 @@ def race(request: Request, *, solver: str, engine: str, quick: bool = False) -> 
     Raises
     ------
     InputError
-        The journal cannot be used.
+        A line of the journal is wrong.
     """
     problem, table, params = request.problem, request.table, request.params
     ledger = _ledger(request)
     interrupted = False
-    with _open(request, ledger) as journal:
-        # A search that is late from the start would be interrupted anywhere.
-        if (ledger.open() or journal is not None) and not request.deadline.is_over():
-            early = replace(request, deadline=deadline_of_proof(request))
-            interrupted = _run(early, ledger, journal, engine=engine, quick=quick)
+    # A search that is late from the start would be interrupted anywhere. One that was
+    # killed may have settled all but its ties.
+    resumed = request.journal is not None
+    if (ledger.open() or resumed) and not request.deadline.is_over():
+        early = replace(request, deadline=deadline_of_proof(request))
+        interrupted = _run(early, ledger, engine=engine, quick=quick)
     if request.deadline.limit_s is not None and not interrupted:
         ensure_plan(ledger, problem)
         improve_last(request, ledger)
@@ -102,11 +101,7 @@ def race(request: Request, *, solver: str, engine: str, quick: bool = False) -> 
         principles=params.principles,
         search_time_s=request.deadline.elapsed_s(),
     )
-    return replace(
-        result,
-        interrupted=interrupted,
-        journal_failure=None if journal is None else journal.failure,
-    )
+    return replace(result, interrupted=interrupted)
 
 
 def _ledger(request: Request) -> Ledger:
@@ -117,6 +112,8 @@ def _ledger(request: Request) -> Ledger:
         kept.reopen(limit)
         return kept
     ledger = Ledger(request.problem, request.table, top=request.params.top, limit=limit)
+    if request.journal is not None:
+        request.journal.resume(ledger, request)
     if memory is not None:
         memory["race"] = ledger
         wider = (memory.get(WIDER) or {}).get("race")
@@ -125,14 +122,7 @@ def _ledger(request: Request) -> Ledger:
     return ledger
 
 
-def _run(
-    request: Request,
-    ledger: Ledger,
-    journal: Journal | None,
-    *,
-    engine: str,
-    quick: bool,
-) -> bool:
+def _run(request: Request, ledger: Ledger, *, engine: str, quick: bool) -> bool:
     """Race until all is settled or time is up; return whether the user interrupted."""
     table, params = request.table, request.params
     known: list[Found] = []
@@ -156,7 +146,7 @@ def _run(
     )
     strategies = sum(part.strategy_count for part in table.slices)
     pool = open_pool(params, make, payload, growing=quick, strategies=strategies)
-    loop = _Race(ledger, pool, request, journal)
+    loop = _Race(ledger, pool, request)
     # When the time is up or the user interrupts, the best plan so far is the answer.
     try:
         with suppress(Stopped):
@@ -176,28 +166,13 @@ def _pruned(request: Request, engine: str) -> tuple[bool, list[Found]]:
     limit_s = request.deadline.limit_s
     part = replace(
         request,
-        params=replace(request.params, principles=PRUNED, top=1, journal=None),
+        params=replace(request.params, principles=PRUNED, top=1),
+        journal=None,
         deadline=request.deadline.within(limit_s and limit_s * _PRUNED_SHARE),
     )
     ledger = Ledger(part.problem, part.table, top=1, limit=cutoff_of(request.cutoff_s))
-    interrupted = _run(part, ledger, None, engine=engine, quick=True)
+    interrupted = _run(part, ledger, engine=engine, quick=True)
     return interrupted, ledger.ranked()
-
-
-@contextmanager
-def _open(request: Request, ledger: Ledger) -> Iterator[Journal | None]:
-    """Open the journal if the request names one, and close it at the end."""
-    params = request.params
-    if params.journal is None:
-        yield None
-        return
-    journal = Journal(
-        params.journal, ledger, request.table, params.principles, request.deadline
-    )
-    try:
-        yield journal
-    finally:
-        journal.close()
 
 
 class _Race(TaskLoop):
@@ -340,12 +315,7 @@ class _Race(TaskLoop):
                 start=self.ledger.best_of(program),
             )
 
-        def take(program: Program, found: Verdict) -> None:
-            self.ledger.settle(program, found)
-            if self.journal is not None:
-                self.journal.settled(program)
-
-        self.best_first(task_of, take)
+        self.best_first(task_of, self.ledger.settle)
 
     def _break_ties(self) -> None:
         """Replace the plans by those that the tie rule puts first in their programs.

@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from hetopt.solvers.pools.opening import AnyPool
-    from hetopt.solvers.race.journal import Journal
     from hetopt.solvers.race.ledger import Ledger, Program
     from hetopt.solvers.race.messages import Found, Verdict
     from hetopt.solvers.request import Request
@@ -31,15 +30,9 @@ _TURN_S = 0.1
 class TaskLoop:
     """Work that consists of many tasks, with the ledger of what they find."""
 
-    def __init__(
-        self,
-        ledger: Ledger,
-        pool: AnyPool,
-        request: Request,
-        journal: Journal | None = None,
-    ) -> None:
+    def __init__(self, ledger: Ledger, pool: AnyPool, request: Request) -> None:
         self.ledger = ledger
-        self.journal = journal
+        self.journal = request.journal
         self.pool = pool
         self.request = request
         self.deadline = request.deadline
@@ -128,7 +121,7 @@ class TaskLoop:
         better = not ranked or found.value < ranked[0].value
         taken = self.ledger.find(found)
         if taken and self.journal is not None:
-            self.journal.found(found)
+            self.journal.found(self.ledger, found)
         self.pool.shared.value = self.ledger.cutoff
         if taken and better:
             self.tell()
@@ -185,6 +178,8 @@ class TaskLoop:
                     started.discard(key)
                     return
             take(self.ledger.programs[key], found)
+            if self.journal is not None:
+                self.journal.settled(self.ledger, self.ledger.programs[key])
 
         self.perform(tasks(), taken)
 

@@ -1,43 +1,107 @@
-"""A file that keeps what every search of a leaf has found, to resume from.
+"""A file that keeps what a search has found and proven, to resume from.
 
-One JSON object per line: the first says what is searched; each later one has the
-problem and the table of a leaf by their digests, the cutoff of its search, whether the
-search ended by itself, and its result. A line is appended when a search ends, so a
-search that is killed loses at most the leaf it was in.
+One JSON object per line, appended as soon as it is known, so a search that is killed
+leaves at most one incomplete line, which the next one cuts off. The first line says
+what is searched. A later one is
+
+- ``search``: the table whose programs (p, q) the lines that follow are about, the time
+  that is minimised there, and the ``limit`` above which plans are of no interest;
+- ``decision``: a plan there, with its ``value``;
+- ``stages``, ``microbatches``: a program there, ``how`` it was settled and its
+  ``bound``;
+- ``result``: what the search of a leaf returned, with its cutoff and whether it ended
+  by itself.
+
+Limits, values and bounds are in 1 / PERIOD_SCALE ticks. A bound is valid whichever
+solver proved it, so a search may be resumed with another solver, seed or number of
+jobs.
+
+For human readers, lines also have the progress of the whole search: ``elapsed_s``
+including earlier runs, and ``incumbent_s`` and ``lower_bound_s`` of the objective.
 """
 
 from __future__ import annotations
 
-import json
 import math
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 from hetopt.base.line_file import LineFile
 from hetopt.base.reading import MIB
-from hetopt.check import check_result
+from hetopt.base.words import describe
+from hetopt.check import check_plan, check_result
 from hetopt.cost.table_file.file import table_digest
 from hetopt.errors import HetoptError, InputError
+from hetopt.formulations.decision import Decision
 from hetopt.results.result import Result
+from hetopt.results.settlement import How
+from hetopt.solvers.decisions.assembly import plan_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
+    from hetopt.cost.table.table import CostTable
+    from hetopt.solvers.progress import Progress
+    from hetopt.solvers.race.ledger import Ledger, Program
+    from hetopt.solvers.race.messages import Found
+    from hetopt.solvers.request import Request
     from hetopt.solvers.search.node import Leaf
 
-JOURNAL_SCHEMA = "hetopt-search-journal/1"
-_WHAT, _MOST_BYTES = "a journal", 256 * MIB
+    #: Returns the progress of the whole search, given that of the search of its leaf.
+    Now = Callable[[Progress | None], Progress]
+
+JOURNAL_SCHEMA = "hetopt-journal/2"
+_WHAT = "a journal"
+#: About a million lines.
+MOST_BYTES = 256 * MIB
+#: What a wrong line may raise.
+_FAULTS = (
+    HetoptError,
+    ArithmeticError,
+    AttributeError,
+    LookupError,
+    RecursionError,
+    TypeError,
+    ValueError,
+)
 
 
-class Kept(NamedTuple):
-    """A search of a leaf that is in the journal."""
+class JournalError(InputError):
+    """A journal is of another search, or none."""
+
+
+class Returned(NamedTuple):
+    """A search of a leaf.
+
+    Attributes
+    ----------
+    ended
+        Whether it ended by itself.
+    """
+
+    leaf: Leaf
+    cutoff: float
+    result: Result
+    ended: bool
+
+
+class _Line(NamedTuple):
+    """A plan or a settled program, and the limit of the search that wrote it."""
+
+    number: int
+    limit: int
+    entry: Mapping[str, Any]
+
+
+class _Kept(NamedTuple):
+    """The result of a leaf."""
 
     result: Mapping[str, Any]
     cutoff: float
     ended: bool
 
 
-class SearchJournal:
-    """The journal of a search that branches, open for appending.
+class Journal:
+    """The journal of a search, open for appending.
 
     Parameters
     ----------
@@ -45,6 +109,8 @@ class SearchJournal:
         Created if it does not exist.
     asked
         What is searched, as plain JSON data; a journal is for one such search.
+    now
+        Returns the progress.
 
     Raises
     ------
@@ -52,12 +118,22 @@ class SearchJournal:
         The file is the journal of another search, or no journal.
     """
 
-    def __init__(self, path: str, asked: Mapping[str, Any]) -> None:
-        self._path = path
-        self._known: dict[tuple[str, str], Kept] = {}
-        self._file = LineFile(path, _WHAT, _MOST_BYTES)
+    def __init__(self, path: str, asked: Mapping[str, Any], now: Now) -> None:
+        self.path = path
+        self._objective, self._now = asked["objective"], now
+        self._lines: dict[tuple[Any, ...], list[_Line]] = {}
+        self._results: dict[tuple[str, str], _Kept] = {}
+        #: Seconds that earlier runs took.
+        self._before_s = 0.0
+        # What the last lines about programs belong to.
+        self._last: dict[str, Any] | None = None
+        self._file = LineFile(self.path, _WHAT, MOST_BYTES)
         try:
-            self._read({"schema": JOURNAL_SCHEMA, **json.loads(json.dumps(asked))})
+            for number, entry in self._file.resume({"schema": JOURNAL_SCHEMA, **asked}):
+                try:
+                    self._take(number, entry)
+                except _FAULTS as error:
+                    raise self._refused(number, error) from error
         except BaseException:
             self.close()
             raise
@@ -71,15 +147,17 @@ class SearchJournal:
         """Close the file."""
         self._file.close()
 
+    # ------------------------------------------------------------------- leaves
+
     def known(self, leaf: Leaf, cutoff: float) -> Result | None:
         """Return the result of a search of a leaf, if its cutoff suffices.
 
         Raises
         ------
-        InputError
+        JournalError
             What the file says of the leaf is wrong.
         """
-        kept = self._known.get(_key(leaf))
+        kept = self._results.get(_digests(leaf.space.table))
         if kept is None or kept.cutoff < cutoff:
             return None
         space = leaf.space
@@ -87,71 +165,171 @@ class SearchJournal:
             findings = check_result(space.problem, space.table, kept.result)
             if not findings:
                 return Result.from_json(kept.result)
-        except (HetoptError, LookupError, TypeError, ValueError) as error:
+        except _FAULTS as error:
             findings = [str(error)]
         msg = f"a result in it is wrong ({findings[0]}): use another file"
-        raise InputError(msg, file=self._path)
+        raise JournalError(msg, file=self.path)
 
     def has_ended(self, leaf: Leaf) -> bool:
-        """Whether the search of a leaf that is in the journal ended by itself."""
-        kept = self._known.get(_key(leaf))
+        """Whether the search of a leaf that is in the file ended by itself."""
+        kept = self._results.get(_digests(leaf.space.table))
         return kept is not None and kept.ended
 
-    def append(self, leaf: Leaf, cutoff: float, result: Result, *, ended: bool) -> None:
-        """Append the result of a search."""
-        problem, table = _key(leaf)
-        self._file.append(
-            {
-                "problem": problem,
-                "table": table,
-                "cutoff": None if math.isinf(cutoff) else cutoff,
-                "ended": ended,
-                "result": result.to_json(),
-            }
-        )
+    def returned(self, search: Returned) -> None:
+        """Append the result of a search of a leaf."""
+        leaf, cutoff, result, ended = search
+        problem, table = _digests(leaf.space.table)
+        entry = {
+            "problem_digest": problem,
+            "table_digest": table,
+            "cutoff": None if math.isinf(cutoff) else cutoff,
+            "ended": ended,
+            "result": result.to_json(),
+        }
+        self._file.append({**entry, **self._progress(None)})
 
-    def _read(self, header: Mapping[str, Any]) -> None:
-        lines, torn = self._file.read()
-        if not lines and json.dumps(header).encode().startswith(torn):
-            self._file.cut(torn)
-            self._file.append(header)
-            if self.failure is not None:
-                raise self.failure
-            return
-        for number, line in enumerate(lines or [torn], start=1):
+    # ----------------------------------------------------------------- programs
+
+    def resume(self, ledger: Ledger, request: Request) -> None:
+        """Put what is known of the programs of a request into their ledger.
+
+        Raises
+        ------
+        JournalError
+            A line is wrong.
+        """
+        for line in self._lines.get(_key(ledger), ()):
             try:
-                entry = json.loads(line)
-                if number > 1:
-                    self._take(entry)
-            except (LookupError, RecursionError, TypeError, ValueError) as error:
-                msg = f"is not a line of a journal ({error}): use another file"
-                raise InputError(msg, file=self._path, line=number) from error
-            if number == 1 and entry != header:
-                self._refuse(entry, header)
-        self._file.cut(torn)
+                _enter(line, ledger, request)
+            except _FAULTS as error:
+                raise self._refused(line.number, error) from error
 
-    def _refuse(self, entry: Any, header: Mapping[str, Any]) -> None:
-        """Raise InputError for a journal of another search."""
-        own = entry if isinstance(entry, dict) else {}
-        key = next(key for key in (*header, *own) if own.get(key) != header.get(key))
-        msg = (
-            f"{key} is {own.get(key)!r}, but this search has {header.get(key)!r}: use "
-            "another file, or delete this one"
-        )
-        raise InputError(msg, file=self._path, line=1)
+    def found(self, ledger: Ledger, found: Found) -> None:
+        """Append a plan."""
+        decision = _to_json(found.decision, ledger.table)
+        self._append(ledger, {"decision": decision, "value": found.value})
 
-    def _take(self, entry: Mapping[str, Any]) -> None:
+    def settled(self, ledger: Ledger, program: Program) -> None:
+        """Append how a program was settled, unless it is unsettled."""
+        if program.how not in (None, "unsettled"):
+            entry = {
+                "stages": program.stages,
+                "microbatches": program.microbatches,
+                "how": program.how,
+                "bound": program.bound,
+            }
+            self._append(ledger, entry)
+
+    def _append(self, ledger: Ledger, entry: Mapping[str, Any]) -> None:
+        own = {"search": [*_key(ledger)], "limit": ledger.limit}
+        if own != self._last:
+            self._file.append(own)
+            self._last = own
+        progress = {}
+        if ledger.objective == self._objective:
+            # Times of other searches are not comparable.
+            progress = self._progress(ledger.progress(0.0))
+        self._file.append({**entry, **progress})
+
+    def _progress(self, own: Progress | None) -> dict[str, Any]:
+        now = self._now(own)
+        return {
+            "elapsed_s": round(self._before_s + now.elapsed_s, 3),
+            "incumbent_s": now.incumbent_s,
+            "lower_bound_s": now.bound_s,
+        }
+
+    # ------------------------------------------------------------------ reading
+
+    def _take(self, number: int, entry: Mapping[str, Any]) -> None:
+        self._before_s = float(entry.get("elapsed_s", self._before_s))
+        if "result" in entry:
+            self._keep(entry)
+        elif "search" in entry:
+            self._last = dict(entry)
+        else:
+            if self._last is None:
+                msg = "it belongs to no search"
+                raise ValueError(msg)
+            own = self._lines.setdefault(tuple(self._last["search"]), [])
+            own.append(_Line(number, int(self._last["limit"]), entry))
+
+    def _refused(self, number: int, error: Exception) -> JournalError:
+        wrong = self._file.wrong(number, error)
+        return JournalError(wrong.message, file=self.path, line=number)
+
+    def _keep(self, entry: Mapping[str, Any]) -> None:
         cutoff = entry["cutoff"]
-        key = str(entry["problem"]), str(entry["table"])
-        own = Kept(
+        key = str(entry["problem_digest"]), str(entry["table_digest"])
+        own = _Kept(
             entry["result"],
             math.inf if cutoff is None else float(cutoff),
             bool(entry["ended"]),
         )
-        before = self._known.get(key)
+        before = self._results.get(key)
         if before is None or own.ended or not before.ended:
-            self._known[key] = own
+            self._results[key] = own
 
 
-def _key(leaf: Leaf) -> tuple[str, str]:
-    return leaf.space.table.problem_digest, table_digest(leaf.space.table)
+def _digests(table: CostTable) -> tuple[str, str]:
+    return table.problem_digest, table_digest(table)
+
+
+def _key(ledger: Ledger) -> tuple[Any, ...]:
+    return (*_digests(ledger.table), ledger.objective, ledger.top)
+
+
+def _enter(line: _Line, ledger: Ledger, request: Request) -> None:
+    """Put a line into a ledger."""
+    entry, table = line.entry, ledger.table
+    if "decision" in entry:
+        decision = _from_json(entry["decision"], table)
+        plan = plan_of(decision, table, table_digest(table))
+        check_plan(request.problem, table, plan, request.params.principles)
+        found = ledger.value_of(decision)
+        if found.value != entry["value"]:
+            said = describe(entry["value"])
+            msg = f"the plan has value {found.value}, but the line says {said}"
+            raise ValueError(msg)
+        ledger.find(found)
+        return
+    program = ledger.programs[entry["stages"], entry["microbatches"]]
+    bound = entry["bound"]
+    whole = isinstance(bound, int) and 0 <= bound < 2**63
+    if entry["how"] not in get_args(How) or not whole:
+        msg = f"how {describe(entry['how'])} with bound {describe(bound)}"
+        raise ValueError(msg)
+    program.bound = max(program.bound, bound)
+    # A line does not say where its bound is from.
+    program.searched = True
+    if line.limit >= ledger.limit:
+        # It would be settled in the same way.
+        program.how = entry["how"]
+
+
+def _to_json(decision: Decision, table: CostTable) -> dict[str, Any]:
+    """Return a decision as plain JSON data, strategies by their rows of the table."""
+    clusters = table.at(decision.microbatches).clusters
+    runs = zip(decision.order, decision.strategies, strict=True)
+    free = {} if decision.warmups is None else {"warmups": decision.warmups}
+    return {
+        "microbatches": decision.microbatches,
+        "order": decision.order,
+        "rows": [int(clusters[j].row(strategy)) for j, strategy in runs],
+        "hosted": decision.hosted,
+        "units": decision.units,
+        **free,
+    }
+
+
+def _from_json(data: Mapping[str, Any], table: CostTable) -> Decision:
+    clusters = table.at(data["microbatches"]).clusters
+    runs = zip(data["order"], data["rows"], strict=True)
+    return Decision(
+        microbatches=data["microbatches"],
+        order=tuple(data["order"]),
+        strategies=tuple(clusters[j].strategies[k] for j, k in runs),
+        hosted=tuple(data["hosted"]),
+        units=tuple(data["units"]),
+        warmups=tuple(data["warmups"]) if "warmups" in data else None,
+    )

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from hetopt.base.deadline import Deadline
 from hetopt.base.interruption import requested
 from hetopt.errors import InputError
+from hetopt.solvers.search.journal import JournalError
 from hetopt.solvers.search.node import spread
 
 if TYPE_CHECKING:
@@ -90,6 +91,8 @@ class Loop:
         deadline = Deadline.after(0.0) if step.quick else self._slice(leaf)
         try:
             leaf.advance(step.cutoff, deadline, quick=step.quick)
+        except JournalError:
+            raise
         except InputError as error:
             leaf.give_up(error)
             self.failure = self.failure or error

@@ -74,7 +74,7 @@ class Over:
         """Return the branchings as plain JSON data (``hetopt.results.claims``)."""
         found: list[Json] = []
         if self.spending is not None:
-            fleets = {"measure": self.measure, **self.spending.to_json()}
+            fleets = {"measure": self.measure, **asdict(self.spending)}
             found.append({"fleets": fleets})
         if self.schedules:
             found.append({"schedules": [asdict(each) for each in self.schedules]})

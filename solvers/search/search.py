@@ -28,7 +28,7 @@ from hetopt.solvers.search.branchings.schedules import (
     ranks_of,
     spaces_of,
 )
-from hetopt.solvers.search.journal import SearchJournal
+from hetopt.solvers.search.journal import Journal, Returned
 from hetopt.solvers.search.loop import Loop
 from hetopt.solvers.search.node import Leaf, Node, is_settled
 from hetopt.solvers.search.space import Space
@@ -91,7 +91,9 @@ class TreeSearch:
         self._solve = solve
         self._space = Space.of(request.problem, request.table)
         self._made = 0
-        self._journal: SearchJournal | None = None
+        self._journal: Journal | None = None
+        # What the last search of a leaf returned, until the journal has it.
+        self._returned: Returned | None = None
         if over.schedules:
             self._schedules, self._passed_over = self._variants()
             self._ranks = ranks_of(self._schedules)
@@ -121,28 +123,22 @@ class TreeSearch:
     def _run(self) -> InputError | None:
         """Search, and return why the journal is not whole, if so."""
         path = self.request.params.journal
-        if path is None or self._keeps_own_journal:
+        if path is None:
             self.loop.run()
             return None
-        self._journal = SearchJournal(path, self._header())
+        self._journal = Journal(path, self._header(), self._progress)
         try:
             self.loop.run()
             return self._journal.failure
         finally:
             self._journal.close()
 
-    @property
-    def _keeps_own_journal(self) -> bool:
-        """Whether the solver keeps the journal, of every (p, q) of one problem."""
-        one = isinstance(self.root, Leaf) and not self.over.lengths
-        return one and self.objective == "closed"
-
     def _header(self) -> dict[str, Any]:
         """Return what a journal is of."""
         params = self.request.params
         return {
-            "problem": self.request.table.problem_digest,
-            "table": table_digest(self.request.table),
+            "problem_digest": self.request.table.problem_digest,
+            "table_digest": table_digest(self.request.table),
             "objective": self.objective,
             "over": list(self.over.to_json()),
             "relaxed": list(params.principles.relaxed),
@@ -270,17 +266,17 @@ class TreeSearch:
         """Return the result of a search of a leaf."""
         request, space = self.request, leaf.space
         params: Any = request.params
+        told = params.on_progress
         if leaf is not self.root:
             short = deadline.limit_s is not None and deadline.limit_s < _WORKERS_S
             params = replace(
                 params,
                 top=leaf.top,
                 jobs=0 if short and params.executor == "process" else params.jobs,
-                on_progress=self._told_by_leaf if params.on_progress else None,
+                on_progress=told and (lambda own: told(self._progress(own))),
             )
         known = None
         if self._journal is not None:
-            params = replace(params, journal=None)
             known = self._journal.known(leaf, cutoff)
             if known is not None and self._journal.has_ended(leaf):
                 return known
@@ -301,45 +297,44 @@ class TreeSearch:
                 deadline=deadline,
                 cutoff_s=None if math.isinf(cutoff) else cutoff,
                 memory=leaf.memory,
+                journal=self._journal,
             )
         )
-        if known is not None:
+        ended = self.proves and is_settled(result)
+        if known is not None and not ended:
             result = together(known, result, space.table, leaf.top)
-        if self._journal is not None:
-            ended = self.proves and is_settled(result)
-            self._journal.append(leaf, cutoff, result, ended=ended)
+        self._returned = Returned(leaf, cutoff, result, ended)
         return result
 
-    def _told_by_leaf(self, progress: Progress) -> None:
-        """Report what a running search has found."""
-        incumbent = progress.incumbent_s
-        if self.over.measure != "time" or self.over.pipelines > 1:
-            incumbent = None
-        self._report(incumbent)
-
     def _tell(self, leaf: Leaf | None) -> None:
-        """Report what is known after a search; a single leaf reports by itself."""
-        if leaf is not self.root:
-            self._report(None)
+        """Report and keep what is known after a search."""
+        if self._journal is not None and self._returned is not None:
+            self._journal.returned(self._returned)
+        self._returned = None
+        told = self.request.params.on_progress
+        # A single leaf reports by itself.
+        if told is not None and not isinstance(self.root, Leaf):
+            told(self._progress(None))
 
-    def _report(self, incumbent_s: float | None) -> None:
-        told, root = self.request.params.on_progress, self.root
-        if told is None or isinstance(root, Leaf):
-            return
-        known = [each for each in (incumbent_s,) if each is not None]
+    def _progress(self, own: Progress | None) -> Progress:
+        """Return the progress of the search, with what its leaf's has found so far."""
+        root, over, known = self.root, self.over, []
+        if own is not None and isinstance(root, Leaf):
+            return replace(own, elapsed_s=self.request.deadline.elapsed_s())
+        comparable = over.measure == "time" and over.pipelines == 1
+        if own is not None and own.incumbent_s is not None and comparable:
+            known.append(own.incumbent_s)
         if root.best:
             known.append(root.best[0].time_s)
         best_s, bound_s, gap = min(known, default=None), None, None
         if self.over.measure == "time" and best_s is not None:
             bound_s = min(root.bound, best_s)
             gap = (best_s - bound_s) / best_s
-        told(
-            Progress(
-                elapsed_s=self.request.deadline.elapsed_s(),
-                incumbent_s=best_s,
-                bound_s=bound_s,
-                gap=gap,
-                settled=sum(1 for each in root.searched() if each.ended),
-                programs=self._made + root.open_leaves(self.cutoff),
-            )
+        return Progress(
+            elapsed_s=self.request.deadline.elapsed_s(),
+            incumbent_s=best_s,
+            bound_s=bound_s,
+            gap=gap,
+            settled=sum(1 for each in root.searched() if each.ended),
+            programs=self._made + root.open_leaves(self.cutoff),
         )

@@ -118,8 +118,6 @@ def _ensure_searched(request: Request) -> None:
     params, why = request.params, why_not(request.table)
     if why is None and params.principles.relaxed:
         why = "a principle is relaxed"
-    if why is None and params.journal is not None:
-        why = "the journal is of a search in closed form"
     if why is not None:
         msg = f"simulated times are not searched: {why}; minimise the closed form"
         raise InputError(msg, field="objective")
@@ -286,6 +284,8 @@ class _SimulatedRace(TaskLoop):
         ceiling, share = min(most, INFINITE), _RAISE
         while feasible:
             ledger.limit = limit
+            if self.journal is not None:
+                self.journal.resume(ledger, self.request)
             self.pool.shared.value = ledger.cutoff
             self._bound(_ROUGH)
             self._search(_EARLY, _EARLY_S)

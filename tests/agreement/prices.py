@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from hetopt.check import check_result
 from hetopt.cost.build import build_table
-from hetopt.planning.plan import search
+from hetopt.planning.posed import search
 from hetopt.results.spending import Spending
 from hetopt.solvers.params import RaceParams
 from hetopt.solvers.request import Request

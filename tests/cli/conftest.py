@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -31,10 +32,10 @@ DP = ("--solver", "dp", "--jobs", "1")
 RunHetopt = Callable[..., subprocess.CompletedProcess[str]]
 
 
-def answer(problem: str, out: Path, *options: str) -> dict[str, object]:
+def answer(problem: str, out: Path, *options: str) -> dict[str, Any]:
     """Plan a problem, and return the answer that was written."""
     assert main(["plan", problem, *DP, "--out", str(out), *options]) == 0
-    data: dict[str, object] = json.loads(out.read_text())
+    data: dict[str, Any] = json.loads(out.read_text())
     return data
 
 

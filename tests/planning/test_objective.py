@@ -10,7 +10,7 @@ import pytest
 import hetopt
 from hetopt.base.deadline import Deadline
 from hetopt.planning.objective import PATIENCE_S, decided
-from hetopt.planning.plan import search
+from hetopt.planning.posed import search
 from hetopt.problem.training.principles import Principles
 from hetopt.solvers.params import RaceParams
 from hetopt.solvers.request import Request
@@ -102,10 +102,6 @@ def test_what_is_not_searched_is_planned_in_closed_form(
     problem: Problem, options: dict[str, Any]
 ) -> None:
     assert hetopt.plan(problem, **options, jobs=1).objective == "closed"
-
-
-def test_a_journal_is_of_the_closed_form(problem: Problem, tmp_path: Path) -> None:
-    assert decided_for(problem, journal=str(tmp_path / "journal")) == "closed"
 
 
 def test_relaxed_principles_are_of_the_closed_form(problem: Problem) -> None:

@@ -56,6 +56,19 @@ def test_it_is_what_the_command_does(
         assert plain(json.loads(json.dumps(result.to_json()))) == said
 
 
+def test_it_asks_what_the_command_asks(
+    path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ("--schedule", "best", "--chunks", "2", "--top", "2", "--time-limit", "60")
+    assert main(["plan", str(path), "--json", "--jobs", "1", *words]) == 0
+    asked = json.loads(capsys.readouterr().out)["asked"]
+    assert asked["schedule"] == "auto"
+    result = hetopt.plan(
+        str(path), schedule="best", chunks=[2], top=2, time_limit_s=60, jobs=1
+    )
+    assert result.asked == asked
+
+
 def test_auto_is_the_default(problem: Problem) -> None:
     result = hetopt.plan(problem)
     assert result.status == "optimal"
@@ -98,7 +111,7 @@ def test_device_time_bounds_simulated_times_that_are_not_searched(
         ({"jobs": 1.5}, "jobs: is 1.5, expected a whole number"),
         ({"top": 0}, "top: is 0"),
         ({"seed": -1}, "seed: is -1, expected a whole number of at least 0"),
-        ({"time_limit_s": 0}, "time_limit_s: is 0, expected a number of seconds ab"),
+        ({"time_limit_s": 0}, "time_limit_s: is 0, expected a number above 0"),
         ({"time_limit_s": float("nan")}, "time_limit_s: is nan"),
         ({"solver": "abacus"}, "solver: there is no solver 'abacus'"),
         ({"objective": "money"}, "objective: is 'money', expected 'closed', 'sim"),
@@ -106,6 +119,11 @@ def test_device_time_bounds_simulated_times_that_are_not_searched(
         ({"budget": 0}, "budget: is 0, expected a number above 0"),
         ({"min_tokens_per_s": 9}, "min_tokens_per_s: has no effect"),
         ({"table": "nowhere.json"}, "nowhere.json: "),
+        ({"launcher": 5}, "launcher: is 5, expected a text"),
+        (
+            {"launcher": "hetu", "schedule": "gpipe"},
+            "schedule: the launcher runs 1f1b, not gpipe",
+        ),
     ],
 )
 def test_what_is_wrong_is_one_line(

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from hetopt.planning.side_by_side import Entry, Improvement, Run
 from hetopt.plans.plan import Pipeline, Plan, Stage
 from hetopt.plans.strategy import Strategy
 from hetopt.problem.training.principles import PRUNED, Principles
 from hetopt.report.comparison.comparison import Comparison, Contest
 from hetopt.results.result import Status
-from hetopt.solvers.side_by_side import Entry, Improvement, Run
 
 WIDE = Principles.relaxing(["p4"])
 PLAN = Plan(

@@ -12,7 +12,7 @@ from hetopt.base.deadline import Deadline
 from hetopt.check import check_result
 from hetopt.check.claims.front import check_front
 from hetopt.cost.build import build_table
-from hetopt.planning.plan import search, search_front
+from hetopt.planning.posed import search, tree_of
 from hetopt.report.schemas.reports import FRONT
 from hetopt.report.schemas.result import RESULT
 from hetopt.solvers.params import RaceParams
@@ -58,7 +58,7 @@ def ensure_holds(request: Request, result: Result) -> None:
 
 def front_of(request: Request, over: Over, objective: Objective = "closed") -> Front:
     """Return a front as ``found`` returns a result."""
-    front = search_front(request, solver="dp", objective=objective, over=over)
+    front = tree_of(request, solver="dp", objective=objective, over=over).front()
     data = json.loads(json.dumps(front.to_json()))
     jsonschema.validate(data, FRONT)
     assert check_front(request.problem, request.table, data) == []

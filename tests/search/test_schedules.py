@@ -325,7 +325,7 @@ def test_schedules_that_a_launcher_or_a_solver_lacks_do_not_count() -> None:
         best_of(request, solve, solver="uniform", launcher=tractor(runs[1:]))
     variants = schedule_variants(request.problem)
     with pytest.raises(InputError, match="auto, but tractor runs none of virtual-1f1b"):
-        run_by(variants, tractor(()))
+        run_by(variants, "tractor", tractor(()).passed_over)
     asked = Search(problem=request.problem.under_any(), launcher="hetu")
     named = {each.schedule for each in asked.over()[1].schedules}
     assert named == {each.schedule for each in variants}

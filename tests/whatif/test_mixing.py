@@ -9,6 +9,7 @@ import pytest
 
 import hetopt
 from hetopt.cost.build import build_table
+from hetopt.planning.asked import Search
 from hetopt.problem.problem import Problem
 from hetopt.problem.reading import read_problem_text
 from hetopt.problem.training.pins import ANY
@@ -20,7 +21,7 @@ from hetopt.whatif.mixing import (
     hetero_speedup_ratio,
     mixing,
 )
-from hetopt.whatif.solving import Answer, Asked
+from hetopt.whatif.solving import Answer
 
 if TYPE_CHECKING:
     from typing import Literal
@@ -41,7 +42,7 @@ LINKS = "links: {default: {bandwidth: 200 Gbps, latency: 5 us}}\n"
 TRAINING = "training: {global_batch: 16, seq_len: 2048}\n"
 TOKENS = 16 * 2048
 BOTH = HEAD + FAST + SLOW + LINKS + TRAINING
-ASKED = Asked(jobs=1)
+ASKED = Search(problem=read_problem_text(BOTH), time="closed", jobs=1)
 
 
 def seconds(text: str, objective: Literal["closed", "simulated"]) -> float:
@@ -51,11 +52,11 @@ def seconds(text: str, objective: Literal["closed", "simulated"]) -> float:
 
 
 def mixed(
-    problem: Problem, asked: Asked = ASKED, said: list[str] | None = None
+    problem: Problem, asked: Search = ASKED, said: list[str] | None = None
 ) -> Mixing:
     """Return the best plan of a problem beside each of its clusters."""
     table = build_table(problem)
-    objective = asked.objective
+    objective = asked.time or "closed"
     best = hetopt.plan(problem, table=table, objective=objective, jobs=1).best
     assert best is not None
     told = [] if said is None else said
@@ -71,7 +72,7 @@ def test_all_numbers_are_those_of_problems_solved_apart(
 ) -> None:
     """HeteroSpeedupRatio is N TGS over the sum of N_i TGS_i (H2, section 6.2)."""
     said: list[str] = []
-    asked = replace(ASKED, objective=objective)
+    asked = ASKED.but(time=objective)
     found = mixed(read_problem_text(BOTH), asked, said)
     fast_s, slow_s = (seconds(HEAD + own + TRAINING, objective) for own in (FAST, SLOW))
     mix_s = seconds(BOTH, objective)
@@ -149,9 +150,9 @@ def test_the_devices_are_those_of_the_plan() -> None:
 class Searches:
     """Stands for the searches: the first cluster is not proven, the second unknown."""
 
-    asked: Asked
+    asked: Search
 
-    def __init__(self, variants: object, asked: Asked, told: object) -> None:
+    def __init__(self, variants: object, asked: Search, told: object) -> None:
         Searches.asked = asked
 
     def answers(self) -> list[Answer]:
@@ -166,7 +167,7 @@ def test_searches_are_bounded_and_unknown_ones_leave_no_ratio(
     limit_s: float | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tested, "Solving", Searches)
-    found = mixed(read_problem_text(BOTH), replace(ASKED, time_limit_s=limit_s))
+    found = mixed(read_problem_text(BOTH), ASKED.but(time_limit_s=limit_s))
     assert Searches.asked.time_limit_s == (limit_s or ALONE_LIMIT_S)
     fast, slow = found.alone
     assert (fast.status, fast.gap) == ("feasible", 0.25)

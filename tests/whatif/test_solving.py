@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
 from hetopt.errors import InputError
+from hetopt.planning.asked import Search
 from hetopt.problem.reading import read_problem_text
 from hetopt.results.result import Result
 from hetopt.whatif import solving
-from hetopt.whatif.solving import Answer, Asked, Solving, solve
+from hetopt.whatif.solving import Answer, Solving, solve
 from hetopt.whatif.variants import Variant
 from tests.cli.conftest import SMALL
 from tests.whatif.workers import deadly
 
 BASE = read_problem_text(SMALL)
+ONCE = Search(problem=BASE, time="closed", jobs=1)
 
 
 def variants(*batches: int) -> list[Variant]:
@@ -38,7 +39,7 @@ def time_s(answer: Answer) -> float:
 
 def alone(variant: Variant) -> float:
     assert variant.problem is not None
-    return time_s(solve(variant.problem, Asked(), jobs=1))
+    return time_s(solve(ONCE.but(problem=variant.problem)))
 
 
 @pytest.fixture
@@ -46,9 +47,9 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """Return the batches that this process is asked to solve, as it goes."""
     asked: list[int] = []
 
-    def counting(problem: Any, *args: Any, **options: Any) -> Answer:
-        asked.append(problem.training.global_batch)
-        return solve(problem, *args, **options)
+    def counting(search: Search) -> Answer:
+        asked.append(search.problem.training.global_batch)
+        return solve(search)
 
     monkeypatch.setattr(solving, "solve", counting)
     return asked
@@ -57,7 +58,7 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 def test_equal_problems_are_solved_once(counted: list[int]) -> None:
     lines: list[str] = []
     asked = variants(4, 8, 4, 8)
-    found = Solving(asked, Asked(jobs=1), lines.append).answers()
+    found = Solving(asked, ONCE, lines.append).answers()
     assert counted == [4, 8]
     assert lines == ["1 of 2 searched", "2 of 2 searched"]
     assert found[0] is found[2]
@@ -70,15 +71,15 @@ def test_profiles_of_one_name_are_not_one_problem(
 ) -> None:
     asked: list[str] = []
 
-    def noting(problem: Any, *args: Any, **options: Any) -> Answer:
-        asked.append(problem.latency["fast"])
+    def noting(search: Search) -> Answer:
+        asked.append(search.problem.latency["fast"])
         return Answer(result=None, failure="noted")
 
     monkeypatch.setattr(solving, "solve", noting)
     paths = ["/one/p.csv", "/two/p.csv", "/one/p.csv"]
     problems = [replace(BASE, latency={**BASE.latency, "fast": path}) for path in paths]
     many = [Variant(change="profile", problem=problem) for problem in problems]
-    Solving(many, Asked(jobs=1), lambda line: None).answers()
+    Solving(many, ONCE, lambda line: None).answers()
     assert asked == paths[:2]
 
 
@@ -89,7 +90,7 @@ def test_workers_find_the_same(
     # As if searches took long.
     monkeypatch.setattr(solving, "_STARTING_S", -1.0)
     asked = variants(4, 8, 16)
-    found = Solving(asked, Asked(jobs=2), lambda line: None).answers()
+    found = Solving(asked, ONCE.but(jobs=2), lambda line: None).answers()
     assert counted == [4]
     assert [time_s(each) for each in found] == [alone(each) for each in asked]
 
@@ -100,7 +101,7 @@ def test_a_worker_that_dies_costs_its_variant_only(
 ) -> None:
     monkeypatch.setattr(solving, "_make", deadly)
     asked = variants(4, 8, 16)
-    many = Solving(asked, Asked(), lambda line: None)
+    many = Solving(asked, ONCE.but(jobs=None), lambda line: None)
     many._solve_apart(2)
     first, died, last = many.answers()
     assert (time_s(first), time_s(last)) == (alone(asked[0]), alone(asked[2]))
@@ -111,15 +112,15 @@ def test_a_worker_that_dies_costs_its_variant_only(
 def test_what_was_not_reached_before_ctrl_c_is_said(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def second_is_stopped(problem: Any, *args: Any, **options: Any) -> Answer:
-        answer = solve(problem, *args, **options)
+    def second_is_stopped(search: Search) -> Answer:
+        answer = solve(search)
         result = answer.result
         assert isinstance(result, Result)
-        stopped = problem.training.global_batch == 8
+        stopped = search.problem.training.global_batch == 8
         return replace(answer, result=replace(result, interrupted=stopped))
 
     monkeypatch.setattr(solving, "solve", second_is_stopped)
-    many = Solving(variants(4, 8, 16), Asked(jobs=1), lambda line: None)
+    many = Solving(variants(4, 8, 16), ONCE, lambda line: None)
     first, second, third = many.answers()
     assert many.interrupted
     assert time_s(first) < time_s(second)
@@ -129,7 +130,7 @@ def test_what_was_not_reached_before_ctrl_c_is_said(
 
 def test_ctrl_c_while_workers_search(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = variants(4, 8, 16)
-    many = Solving(asked, Asked(jobs=2), lambda line: interrupt())
+    many = Solving(asked, ONCE.but(jobs=2), lambda line: interrupt())
     done: list[int] = []
 
     def interrupt() -> None:
@@ -154,7 +155,7 @@ def test_what_a_solver_does_not_take_says_why(
     training = replace(BASE.training, schedule="gpipe")
     one = replace(BASE, clusters=BASE.clusters[:1], training=training)
     asked = [Variant(change="one", problem=one), *variants(4, 8)]
-    found = Solving(asked, Asked(solver="uniap", jobs=jobs), lambda line: None)
+    found = Solving(asked, ONCE.but(solver="uniap", jobs=jobs), lambda line: None)
     first, second, third = found.answers()
     assert first.result is not None
     assert "UniAP plans for one" in str(second.failure)
@@ -162,12 +163,12 @@ def test_what_a_solver_does_not_take_says_why(
 
 
 def test_a_first_problem_that_cannot_be_planned_is_an_error() -> None:
-    many = Solving(variants(4, 8), Asked(solver="uniap", jobs=1), lambda line: None)
+    many = Solving(variants(4, 8), ONCE.but(solver="uniap"), lambda line: None)
     with pytest.raises(InputError, match="UniAP plans for one"):
         many.answers()
 
 
 def test_a_variant_that_is_no_problem_keeps_its_reason() -> None:
     asked = [*variants(4), Variant(change="x", problem=None, failure="pins")]
-    found = Solving(asked, Asked(jobs=1), lambda line: None).answers()
+    found = Solving(asked, ONCE, lambda line: None).answers()
     assert found[1] == Answer(result=None, failure="pins")

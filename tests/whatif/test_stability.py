@@ -12,7 +12,8 @@ import pytest
 from hetopt.base.deadline import Deadline
 from hetopt.cost.build import build_table
 from hetopt.export.planning.runnable import launchable
-from hetopt.planning.plan import search
+from hetopt.planning.asked import Search
+from hetopt.planning.posed import Posed, search
 from hetopt.pricing.price import price
 from hetopt.pricing.several import price_several
 from hetopt.problem.reading import read_problem_text
@@ -25,7 +26,7 @@ from hetopt.solvers.search.branchings.divisions import Divisions
 from hetopt.solvers.search.loop import Loop
 from hetopt.whatif.moves import Move, moves_of
 from hetopt.whatif.stability import FACTORS, Stability
-from tests.search.test_composition import (
+from tests.search.composing import (
     ROUNDING,
     Asked,
     Truth,
@@ -63,7 +64,8 @@ def request() -> Request:
 def crossings() -> tuple[Crossing, ...]:
     best = search(request(), solver="dp", objective="closed").best
     assert best is not None
-    stability = Stability(request(), best.plan, solver="dp", objective="closed")
+    posed = Posed.of(Search(problem=PROBLEM, solver="dp", time="closed", jobs=1))
+    stability = Stability(posed, request(), best.plan)
     told: list[str] = []
     found = stability.crossings(told.append)
     assert not stability.interrupted
@@ -188,6 +190,17 @@ def best_of(asked: Asked, problem: Problem) -> PricedPlan:
     return best
 
 
+def posed_of(problem: Problem, asked: Asked) -> Posed:
+    """Return what ``searched`` searches."""
+    return Posed(
+        asked=Search(problem=problem, solver="dp", time=asked.time, jobs=1),
+        problem=problem,
+        table=build_table(problem),
+        over=asked.over,
+        objective=asked.time,
+    )
+
+
 @pytest.mark.parametrize(
     "asked",
     [
@@ -209,9 +222,7 @@ def test_whatever_is_branched_over(asked: Asked) -> None:
     problem, costs = drawn(SEED), asked.measure == "cost"
     plan = best_of(asked, problem).plan
     request = searched(problem, asked).request
-    stability = Stability(
-        request, plan, solver="dp", objective=asked.time, over=asked.over
-    )
+    stability = Stability(posed_of(problem, asked), request, plan)
     crossing = stability.crossing(SLOWER, more=False)
     assert crossing is not None
     assert crossing.factor is not None
@@ -255,13 +266,9 @@ def test_a_plan_that_is_too_slow_is_not_permitted_any_more() -> None:
     best = best_of(asked, problem)
     rate = problem.training.tokens / best.closed_form_s * 0.7
     over = replace(asked.over, spending=Spending(min_tokens_per_s=rate))
-    crossing = Stability(
-        searched(problem, asked).request,
-        best.plan,
-        solver="dp",
-        objective="closed",
-        over=over,
-    ).crossing(SLOWER, more=False)
+    posed = replace(posed_of(problem, asked), over=over)
+    stability = Stability(posed, searched(problem, asked).request, best.plan)
+    crossing = stability.crossing(SLOWER, more=False)
     assert crossing is not None
     assert crossing.factor is not None
     assert 0.65 < crossing.factor < 0.75
@@ -284,9 +291,8 @@ def test_several_pipelines_are_priced_together() -> None:
     plan = min(nodes, key=lambda node: node.value).best[0].priced.plan
     assert len(plan.pipelines) == 2
     slower = Move(kind="speed", clusters=(plan.pipelines[0].stages[0].cluster,))
-    crossing = Stability(
-        search.request, plan, solver="dp", objective="closed", over=asked.over
-    ).crossing(slower, more=False)
+    stability = Stability(posed_of(problem, asked), search.request, plan)
+    crossing = stability.crossing(slower, more=False)
     assert crossing is not None
     assert crossing.factor is not None
     moved = slower.in_problem(problem, crossing.factor)
@@ -294,4 +300,6 @@ def test_several_pipelines_are_priced_together() -> None:
 
 
 def test_a_launchers_limits_go_to_workers() -> None:
-    assert pickle.loads(pickle.dumps(launchable("megatron"))).name == "megatron"
+    assert (
+        pickle.loads(pickle.dumps(launchable("megatron", PROBLEM))).name == "megatron"
+    )

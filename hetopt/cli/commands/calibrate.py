@@ -255,9 +255,9 @@ def _runs(options: argparse.Namespace) -> list[MeasuredRun]:
 def _run(name: str, path: str, measured: float | Path) -> MeasuredRun:
     """Read one run; ``measured`` is its time, or the file that has it."""
     from hetopt.calibrating.runs import MeasuredRun
-    from hetopt.cli.planned import load_checked
+    from hetopt.cli.planned import load_reported
 
-    _, plan = load_checked(name, path, None)
+    plan = load_reported(name, path, None).plans[0]
     problem = load_problem_of(name, plan, path)
     if not isinstance(measured, Path):
         return MeasuredRun(name=name, problem=problem, plan=plan, measured_s=measured)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from hetopt.base.words import counted
 from hetopt.cli.output import emit
-from hetopt.cli.planned import add_planned, load_checked, load_front, read_json
+from hetopt.cli.planned import add_planned, load_front, load_reported, read_json
 
 if TYPE_CHECKING:
     import argparse
@@ -39,7 +39,7 @@ def run(options: argparse.Namespace) -> int:
             f"claimed, of {counted(len(front.points), 'plan')}"
         )
     else:
-        load_checked(
+        load_reported(
             options.problem, options.plan, options.table, several=True, lengths=True
         )
         emit(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from math import ceil
 from typing import TYPE_CHECKING
@@ -10,22 +9,29 @@ from typing import TYPE_CHECKING
 from hetopt.base import interruption
 from hetopt.base.files import make_folder, write_bytes, write_text
 from hetopt.base.words import counted
+from hetopt.cli.asking import naming
 from hetopt.cli.exit_codes import STOPPED
-from hetopt.cli.inputs import add_chunks, load_problem, principles_of, workers
-from hetopt.cli.numbers import seconds, whole
-from hetopt.cli.output import complain, emit
+from hetopt.cli.inputs import (
+    add_count,
+    add_launcher,
+    add_relax,
+    add_schedule,
+    add_switch,
+    add_time_limit,
+    load_problem,
+    principles_of,
+    schedule_of,
+    workers,
+)
+from hetopt.cli.output import complain, emit, json_text
 from hetopt.cli.paths import ensure_outputs
 from hetopt.cli.preparing import prepare
 from hetopt.errors import CheckError, InputError
-from hetopt.planning.asked import Search
-from hetopt.problem.training.choices import SCHEDULE_CHOICES
 from hetopt.solvers.kernels import kernels_for
-from hetopt.solvers.refusals import ensure_plans
-from hetopt.solvers.registry import SOLVERS, relaxing_names, sampling_names, solver
+from hetopt.solvers.registry import SOLVERS, sampling_names, solver
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Sequence
     from pathlib import Path
 
     from hetopt.problem.problem import Problem
@@ -60,51 +66,30 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         help=f"some of {', '.join(SOLVERS)}, or of your own "
         f"(default: {DEFAULT_SOLVERS})",
     )
-    command.add_argument(
-        "--time-limit",
-        type=seconds,
-        metavar="S",
+    add_time_limit(
+        command,
+        f"seconds for every run (default: {DEFAULT_LIMIT_S:g})",
         default=DEFAULT_LIMIT_S,
-        help=f"seconds for every run (default: {DEFAULT_LIMIT_S:g})",
     )
-    command.add_argument(
-        "--seed", type=whole(0), default=0, metavar="N", help="the first; default: 0"
-    )
-    command.add_argument(
+    add_count(command, "--seed", "the first; default: 0", least=0, default=0)
+    add_count(
+        command,
         "--seeds",
-        type=whole(1),
+        f"run {sampling_names()} K times, with the seeds N, N + 1, ... "
+        f"(default: {DEFAULT_SEEDS})",
         default=DEFAULT_SEEDS,
         metavar="K",
-        help=f"run {sampling_names()} K times, with the seeds N, N + 1, ... "
-        f"(default: {DEFAULT_SEEDS})",
     )
-    command.add_argument(
-        "--jobs",
-        type=whole(1),
-        metavar="N",
-        help="workers of every run (default: one per core)",
+    add_count(command, "--jobs", "workers of every run (default: one per core)")
+    add_schedule(command, several=True)
+    add_count(
+        command,
+        "--pipelines",
+        "up to N pipelines side by side (default: 1; at most 4)",
+        default=1,
     )
-    command.add_argument(
-        "--schedule",
-        choices=SCHEDULE_CHOICES,
-        metavar="NAME",
-        help=f"instead of the problems': {', '.join(SCHEDULE_CHOICES)}",
-    )
-    add_chunks(command)
-    command.add_argument(
-        "--relax",
-        metavar="P,...",
-        default="",
-        help="p3, p4, p4-falling-tp, as `hetopt plan` has it; only "
-        f"{relaxing_names()} can",
-    )
-    command.add_argument(
-        "--for",
-        dest="launcher",
-        choices=("none",),
-        metavar="none",
-        help="compare over all plans, where problems name launchers",
-    )
+    add_relax(command)
+    add_launcher(command)
     command.add_argument(
         "--out",
         metavar="DIR",
@@ -112,10 +97,10 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
         help=f"folder for {NAME}.csv, .json, .md, .png and .svg; until these are there "
         f"it keeps every run in {RUNS}, and the same command goes on from it",
     )
-    command.add_argument(
+    add_switch(
+        command,
         "--fresh",
-        action="store_true",
-        help=f"forget the runs that {RUNS} keeps of a comparison that was cut off",
+        f"forget the runs that {RUNS} keeps of a comparison that was cut off",
     )
 
 
@@ -141,6 +126,9 @@ def run(options: argparse.Namespace) -> int:
         principles=principles,
         time_limit_s=options.time_limit,
         jobs=jobs,
+        launcher=options.launcher,
+        pipelines=options.pipelines,
+        chunks=options.chunks,
     )
     longest = most_runs(problems, entries)
     minutes = ceil(longest * (options.time_limit + STARTING_S) / 60)
@@ -179,36 +167,31 @@ def run(options: argparse.Namespace) -> int:
 
 def _problems(options: argparse.Namespace) -> list[Problem]:
     """Return the problems; InputError if one of them cannot be compared."""
+    from hetopt.planning.asked import Search
+
+    schedule = schedule_of(options)
     problems = [
-        load_problem(name, options.schedule, options.chunks)
+        load_problem(name, schedule, options.chunks, any_schedule=True)
         for name in options.problems
     ]
-    _ensure_planned(options.problems, problems)
-    if options.launcher is None:
-        _ensure_any_launcher(options.problems, problems)
-    return problems
-
-
-def _ensure_planned(files: Sequence[str], problems: Sequence[Problem]) -> None:
-    """Raise InputError unless closed forms rank the plans of all, by their names."""
-    for name, problem in zip(files, problems, strict=True):
+    for name, problem in zip(options.problems, problems, strict=True):
         try:
-            ensure_plans("auto", problem.training.schedule)
+            with naming(options):
+                asked = Search(
+                    problem=problem,
+                    time="closed",
+                    launcher=options.launcher,
+                    schedule=schedule,
+                    pipelines=options.pipelines,
+                    chunks=options.chunks,
+                )
+                asked.over()
         except InputError as error:
+            if (error.field or "").startswith("--"):
+                raise
             raise InputError(error.message, file=name, field=error.field) from None
     _ensure_different([problem.name for problem in problems])
-
-
-def _ensure_any_launcher(files: Sequence[str], problems: Sequence[Problem]) -> None:
-    """Raise InputError if a problem names a launcher that has limits."""
-    for file, problem in zip(files, problems, strict=True):
-        try:
-            limiting = Search(problem=problem).limiting
-        except InputError as error:
-            raise InputError(error.message, file=file, field=error.field) from None
-        if limiting is not None:
-            msg = f"is {limiting}, but all plans are compared here: give --for none"
-            raise InputError(msg, file=file, field="launcher")
+    return problems
 
 
 def write_comparison(folder: Path, comparison: Comparison) -> None:
@@ -217,7 +200,7 @@ def write_comparison(folder: Path, comparison: Comparison) -> None:
     from hetopt.report.comparison.plot import best_so_far
     from hetopt.report.drawing import plots
 
-    data = json.dumps(comparison.to_json(), indent=2, allow_nan=False)
+    data = json_text(comparison.to_json())
     figure = best_so_far(comparison)
     path = str(folder / NAME)
     write_text(f"{path}.csv", comparison_text.comparison_csv(comparison))

@@ -2,35 +2,40 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from hetopt.base import interruption
-from hetopt.base.deadline import Deadline
 from hetopt.cli.commands.import_ import add_from, read_folder
-from hetopt.cli.inputs import add_problem, add_table, load_problem, load_table, workers
-from hetopt.cli.numbers import seconds, whole
-from hetopt.cli.output import complain, emit
+from hetopt.cli.inputs import (
+    add_count,
+    add_file,
+    add_problem,
+    add_switch,
+    add_table,
+    add_time_limit,
+    load_problem,
+    load_table,
+    workers,
+)
+from hetopt.cli.output import report, told
 from hetopt.cli.paths import ensure_outputs
-from hetopt.cli.planned import load_made, load_reported
+from hetopt.cli.planned import load_reported
 from hetopt.cli.preparing import prepare
+from hetopt.cli.searching import searching
 from hetopt.errors import InputError
 from hetopt.solvers.kernels import kernels_for
 from hetopt.solvers.refusals import ensure_plans
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Sequence
 
     from hetopt.cli.parsing import Parser
     from hetopt.cost.table.table import CostTable
     from hetopt.planning.asked import Time
     from hetopt.plans.plan import Plan
     from hetopt.problem.problem import Problem
-    from hetopt.report.drawing.sheet import Part
     from hetopt.results.result import Objective
 
 
@@ -52,26 +57,16 @@ def add_arguments(command: Parser) -> None:
     )
     add_from(command)
     add_table(command)
-    command.add_argument(
-        "--time-limit",
-        type=seconds,
-        metavar="S",
-        help="stop each search after this many seconds with the best plan so far",
+    add_time_limit(
+        command, "stop each search after this many seconds with the best plan so far"
     )
-    command.add_argument(
-        "--jobs",
-        type=whole(1),
-        metavar="N",
-        help="workers of the search (default: one per core)",
-    )
-    command.add_argument(
+    add_count(command, "--jobs", "workers of the search (default: one per core)")
+    add_file(
+        command,
         "--out",
-        metavar="FILE",
-        help="write what --json prints, which `hetopt report --explain` shows",
+        "write what --json prints, which `hetopt report --explain` shows",
     )
-    command.add_argument(
-        "--json", action="store_true", help="print the comparison as JSON, nothing else"
-    )
+    add_switch(command, "--json", "print the comparison as JSON, nothing else")
 
 
 def run(options: argparse.Namespace) -> int:
@@ -88,7 +83,7 @@ def run(options: argparse.Namespace) -> int:
         problem = load_problem(options.problem)
         table = load_table(problem, options.table)
     else:
-        problem, table, (ours, *_) = load_made(
+        problem, table, (ours, *_), _ = load_reported(
             options.problem, options.plan, options.table
         )
     given = options.table is not None
@@ -98,36 +93,27 @@ def run(options: argparse.Namespace) -> int:
     )
     if ours is None:
         ours = _search(problem, table, options)
-    told = explain(mine, ours, table, problem, table_given=given)
-    _tell(options, explanation_to_json(told), explanation_report(problem.model, told))
+    found = explain(mine, ours, table, problem, table_given=given)
+    report(
+        explanation_to_json(found),
+        explanation_report(problem.model, found),
+        as_json=options.json,
+        out=options.out,
+    )
     return 0
-
-
-def _tell(
-    options: argparse.Namespace, data: dict[str, Any], parts: Sequence[Part]
-) -> None:
-    """Print the report or the data, and write the data if that was asked for."""
-    from hetopt.base.files import write_text
-    from hetopt.report.drawing.console import draw
-
-    text = json.dumps(data, indent=2, allow_nan=False)
-    emit(text if options.json else draw(parts, sys.stdout))
-    if options.out is not None:
-        write_text(options.out, text + "\n")
 
 
 # One statement for each thing that is asked.
 def _run_alone(options: argparse.Namespace) -> int:
     """Report what limits a plan, what more resources would save, and each cluster."""
-    from hetopt.planning.asked import NO_LAUNCHER
+    from hetopt.planning.asked import NO_LAUNCHER, Search
     from hetopt.pricing.price import price
-    from hetopt.report.drawing.console import is_terminal
     from hetopt.report.whatif.mixing import UNLIMITED
     from hetopt.report.whatif.reasons import reasons_report, reasons_to_json
     from hetopt.report.whatif.table import rows
     from hetopt.whatif.mixing import mixing
     from hetopt.whatif.reasons import questions
-    from hetopt.whatif.solving import Asked, Solving
+    from hetopt.whatif.solving import Solving
     from hetopt.whatif.variants import BASE, Variant
 
     for flag, given in (("--from", options.form), ("--table", options.table)):
@@ -158,21 +144,24 @@ def _run_alone(options: argparse.Namespace) -> int:
         Variant(change=BASE, problem=problem),
         *(each.variant for each in asked),
     ]
-    how = Asked(
+    how = Search(
+        problem=problem,
+        time="closed",
         launcher=NO_LAUNCHER,
         time_limit_s=options.time_limit,
         jobs=workers(options.jobs),
     )
     interruption.hold()
-    told = complain if is_terminal(sys.stderr) else lambda line: None
-    base, *answers = rows(variants, Solving(variants, how, told).answers())
+    tell = told()
+    base, *answers = rows(variants, Solving(variants, how, tell).answers())
     priced, pairs = price(plan, table), list(zip(asked, answers, strict=True))
-    how = replace(how, objective=objective)
-    mixed = mixing(problem, plan, priced, how, lambda line: told(f"alone: {line}"))
+    how = how.but(time=objective)
+    mixed = mixing(problem, plan, priced, how, lambda line: tell(f"alone: {line}"))
     parts = reasons_report(problem, plan, priced, base, pairs, mixed)
     if mixed and result and (result.launch or result.relaxed):
         parts.append(UNLIMITED)
-    _tell(options, reasons_to_json(plan, priced, base, pairs, mixed), parts)
+    data = reasons_to_json(plan, priced, base, pairs, mixed)
+    report(data, parts, as_json=options.json, out=options.out)
     return 0
 
 
@@ -208,22 +197,22 @@ def _search(problem: Problem, table: CostTable, options: argparse.Namespace) -> 
         There is none, or none was found in time.
     """
     from hetopt.errors import InfeasibleError
-    from hetopt.report.progress import ProgressBar
-    from hetopt.solvers.loading import load
-    from hetopt.solvers.params import RaceParams
-    from hetopt.solvers.request import Request
+    from hetopt.planning.asked import NO_LAUNCHER, Search
+    from hetopt.planning.posed import Posed, ensure_holds, found_by
 
-    _prepare(problem, "closed", options.jobs)
-    interruption.hold()
-    with ProgressBar(sys.stderr) as bar:
-        request = Request(
+    posed = Posed.of(
+        Search(
             problem=problem,
+            time="closed",
+            launcher=NO_LAUNCHER,
             table=table,
-            params=RaceParams(jobs=workers(options.jobs), on_progress=bar.update),
-            deadline=Deadline.after(options.time_limit),
+            time_limit_s=options.time_limit,
+            jobs=workers(options.jobs),
         )
-        result = load("auto")(request)
+    )
+    with searching(posed) as request:
+        result = found_by(posed.tree(request))
+    ensure_holds(problem, table, result)
     if result.best is None:
         raise InfeasibleError(result.reason or "the search was stopped")
-    best: Plan = result.best.plan
-    return best
+    return result.best.plan

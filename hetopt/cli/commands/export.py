@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from hetopt.base.words import counted
 from hetopt.cli.inputs import add_count, add_switch, load_problem_of
 from hetopt.cli.output import complain, emit
-from hetopt.cli.planned import add_planned, load_made
+from hetopt.cli.planned import add_planned, load_reported
 from hetopt.cli.warned import note
 from hetopt.errors import CheckError
 from hetopt.export.registry import SHIPPED, launcher_for
@@ -57,7 +57,7 @@ def run(options: argparse.Namespace) -> int:
 
     target = launcher_for(options.to, read_problem(options.problem))
     ensure_free(options.out)
-    problem, table, plans = load_made(
+    problem, table, plans, _ = load_reported(
         options.problem, options.plan, options.table, several=True
     )
     ensure_runs(target, plans[0], options.plan)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, get_args
 
 from hetopt.base.words import suggest
 from hetopt.cli.inputs import add_switch
-from hetopt.cli.output import emit
+from hetopt.cli.output import emit, json_text
 from hetopt.cli.paths import ensure_outputs
 from hetopt.errors import InputError
 
@@ -57,8 +57,6 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Evaluate, print the tables, and write the files."""
-    import json
-
     from hetopt.base.files import make_folder
     from hetopt.cost.sources.evaluation import evaluate
     from hetopt.report.forest import evaluation_data
@@ -73,7 +71,7 @@ def run(options: argparse.Namespace) -> int:
         evaluation = evaluate(profile, file=file)
         compared = _compare(profile, file, bar.update) if options.compare else []
     data = evaluation_data(Path(file).name, profile, evaluation, compared)
-    text = json.dumps(data, indent=2, allow_nan=False)
+    text = json_text(data)
     if options.json:
         emit(text)
     else:

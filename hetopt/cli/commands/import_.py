@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hetopt.cli.inputs import add_file, add_problem, add_table, load_problem
-from hetopt.cli.output import complain, emit
+from hetopt.cli.output import complain, emit, json_text
 from hetopt.cli.paths import ensure_outputs
 
 if TYPE_CHECKING:
@@ -56,7 +55,7 @@ def run(options: argparse.Namespace) -> int:
     problem = load_problem(options.problem, divided=False)
     read = None if options.table is None else partial(_own, options.table, problem)
     imported = read_folder(problem, options.folder, options.form, read)
-    text = json.dumps(imported.to_json(), indent=2, allow_nan=False)
+    text = json_text(imported.to_json())
     write_text(options.out, text + "\n")
     price = imported.price
     emit(

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import json
-import sys
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from hetopt.base import interruption
-from hetopt.cli.asking import named
+from hetopt.cli.asking import naming
 from hetopt.cli.commands.plan import EXIT_CODES
 from hetopt.cli.inputs import (
     add_count,
@@ -17,6 +14,7 @@ from hetopt.cli.inputs import (
     add_jobs,
     add_launcher,
     add_problem,
+    add_relax,
     add_solver,
     add_switch,
     add_time_limit,
@@ -24,20 +22,17 @@ from hetopt.cli.inputs import (
     workers,
 )
 from hetopt.cli.numbers import not_negative, whole
-from hetopt.cli.output import complain, emit
+from hetopt.cli.output import complain, json_text, report, told
 from hetopt.cli.paths import ensure_outputs
-from hetopt.cli.planned import load_made, read_json
-from hetopt.cli.preparing import prepare
-from hetopt.errors import CheckError, InputError
-from hetopt.solvers.kernels import kernels_for
+from hetopt.cli.planned import load_reported, read_json
+from hetopt.cli.searching import searching
+from hetopt.errors import CheckError
 from hetopt.solvers.refusals import ensure_races
 
 if TYPE_CHECKING:
-    from hetopt.planning.asked import Search
+    from hetopt.planning.posed import Posed
     from hetopt.problem.document.document import Document
-    from hetopt.problem.problem import Problem
     from hetopt.replanning.replan import Change, Replanned
-    from hetopt.solvers.search.over import Over
 
 #: Largest value of ``--iterations``.
 MOST_ITERATIONS = 10**12
@@ -89,11 +84,7 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
     )
     add_launcher(command)
     add_solver(command)
-    command.add_argument(
-        "--relax",
-        metavar="P,...",
-        help="principles that the next plan need not keep (default: those of PLAN)",
-    )
+    add_relax(command, "those of PLAN")
     add_count(
         command,
         "--pipelines",
@@ -146,25 +137,23 @@ class Asked(NamedTuple):
 
     Attributes
     ----------
-    problem, document
-        Problem and document after the change; nodes in their old order.
+    document
+        The document after the change; nodes in their old order.
     original
         The document before the change.
-    over
-        What the problem is searched over.
+    posed
+        What is searched.
     """
 
     change: Change
-    problem: Problem
     document: Document
     original: Document
-    search: Search
-    over: Over
+    posed: Posed
 
 
 def run(options: argparse.Namespace) -> int:
     """Read the old plan, search, check the result, and report it."""
-    from hetopt.planning.plan import ensure_holds
+    from hetopt.planning.posed import ensure_holds
 
     ensure_outputs(
         (options.out, options.problem_out, options.moves),
@@ -173,10 +162,8 @@ def run(options: argparse.Namespace) -> int:
         plans=True,
     )
     asked = _asked(options)
-    found = _searched(asked, options)
-    from hetopt.cost.build import build_table
-
-    ensure_holds(asked.problem, build_table(asked.problem), found.result)
+    found = _searched(asked)
+    ensure_holds(asked.posed.problem, asked.posed.table, found.result)
     _ensure_moves_hold(asked, found)
     _deliver(asked, found, options)
     if not found.candidates:
@@ -189,6 +176,7 @@ def run(options: argparse.Namespace) -> int:
 def _asked(options: argparse.Namespace) -> Asked:
     from hetopt.check.plan.reading import read_principles
     from hetopt.planning.asked import Search
+    from hetopt.planning.posed import Posed
     from hetopt.problem.document.document import load_document
     from hetopt.problem.named import problem_path
     from hetopt.problem.reading import problem_of
@@ -197,7 +185,7 @@ def _asked(options: argparse.Namespace) -> Asked:
     from hetopt.replanning.replan import Change
 
     data = read_json(options.plan)
-    problem, _, (plan, *_) = load_made(
+    problem, _, (plan, *_), _ = load_reported(
         options.problem, options.plan, None, several=True
     )
     before, after = changed(problem, options.lost, options.added)
@@ -213,19 +201,20 @@ def _asked(options: argparse.Namespace) -> Asked:
     else:
         principles = principles_of(options.relax)
     ensure_races(options.solver, "--solver")
-    search = Search(
-        problem=left,
-        solver=options.solver,
-        time="closed",
-        pipelines=options.pipelines or len(plan.pipelines),
-        launcher=options.launcher or data.get("launch", {}).get("launcher"),
-        principles=principles,
-    )
-    try:
-        search.ensure()
-        left, over = search.over()
-    except InputError as error:
-        raise named(error, options) from None
+    with naming(options):
+        posed = Posed.of(
+            Search(
+                problem=left,
+                solver=options.solver,
+                time="closed",
+                pipelines=options.pipelines or len(plan.pipelines),
+                launcher=options.launcher or data.get("launch", {}).get("launcher"),
+                principles=principles,
+                time_limit_s=options.time_limit,
+                jobs=workers(options.jobs),
+                seed=options.seed,
+            )
+        )
     change = Change(
         problem=problem,
         plan=plan,
@@ -235,43 +224,21 @@ def _asked(options: argparse.Namespace) -> Asked:
         restart_s=options.restart,
         checkpoint_bytes_per_s=options.checkpoint_bandwidth,
     )
-    return Asked(change, left, after_it, document, search, over)
+    return Asked(change, after_it, document, posed)
 
 
-def _searched(asked: Asked, options: argparse.Namespace) -> Replanned:
+def _searched(asked: Asked) -> Replanned:
     """Search under a progress bar; from here on a signal ends the search."""
-    from hetopt.base.deadline import Deadline
-    from hetopt.cost.build import build_table
-    from hetopt.planning.plan import with_cost_of_limits
     from hetopt.replanning.candidates import Searched
     from hetopt.replanning.replan import Replanning
-    from hetopt.report.drawing.console import is_terminal
-    from hetopt.report.progress import ProgressBar
-    from hetopt.solvers.params import RaceParams
-    from hetopt.solvers.request import Request
 
-    table = build_table(asked.problem)
-    told = complain if is_terminal(sys.stderr) else lambda line: None
-    limited = options.time_limit is not None
-    prepare(kernels_for(options.solver, limited=limited), options.jobs)
-    interruption.hold()
-    with ProgressBar(sys.stderr) as bar:
-        request = Request(
-            problem=asked.problem,
-            table=table,
-            params=RaceParams(
-                jobs=workers(options.jobs),
-                on_progress=bar.update,
-                principles=asked.search.principles,
-            ),
-            deadline=Deadline.after(options.time_limit),
-            seed=options.seed,
-        )
-        searched = Searched(request=request, solver=options.solver, over=asked.over)
-        found = Replanning(asked.change, searched, told).run()
-        if asked.over.launcher is None:
+    posed = asked.posed
+    with searching(posed) as request:
+        searched = Searched(posed=posed, request=request)
+        found = Replanning(asked.change, searched, told()).run()
+        if posed.over.launcher is None:
             return found
-        result = with_cost_of_limits(found.result, asked.search, request)
+        result = posed.with_cost_of_limits(found.result, request)
         return replace(found, result=result)
 
 
@@ -290,7 +257,7 @@ def _ensure_moves_hold(asked: Asked, found: Replanned) -> None:
         for number in range(len(node.devices))
     }
     findings = check_moves(
-        asked.problem,
+        asked.posed.problem,
         best.moves.to_csv(),
         (change.plan, best.priced.plan),
         (device_names(before), device_names(best.layout)),
@@ -306,13 +273,9 @@ def _deliver(asked: Asked, found: Replanned, options: argparse.Namespace) -> Non
     from hetopt.replanning.problems import left_out, problem_text, with_nodes
     from hetopt.report.replanning import replan_report, replan_to_json
 
-    if options.json:
-        data = replan_to_json(found, asked.change)
-        emit(json.dumps(data, indent=2, allow_nan=False))
-    elif found.candidates:
-        from hetopt.report.drawing.console import draw
-
-        emit(draw(replan_report(found, asked.change), sys.stdout))
+    if options.json or found.candidates:
+        parts = replan_report(found, asked.change) if found.candidates else ()
+        report(replan_to_json(found, asked.change), parts, as_json=options.json)
     if not found.candidates:
         return
     best = found.candidates[0]
@@ -327,5 +290,4 @@ def _deliver(asked: Asked, found: Replanned, options: argparse.Namespace) -> Non
     if options.moves is not None:
         write_text(options.moves, best.moves.to_csv())
     if options.out is not None:
-        text = json.dumps(found.result.to_json(), indent=2, allow_nan=False)
-        write_text(options.out, text + "\n")
+        write_text(options.out, json_text(found.result.to_json()) + "\n")

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hetopt.cli.inputs import add_count, add_file, add_table
-from hetopt.cli.output import emit
+from hetopt.cli.output import emit, json_text
 from hetopt.cli.paths import ensure_outputs
-from hetopt.cli.planned import load_made
+from hetopt.cli.planned import load_reported
 from hetopt.errors import InputError
 
 if TYPE_CHECKING:
@@ -131,8 +130,9 @@ def _run_plan(options: argparse.Namespace) -> int:
     )
     if options.out is not None:
         ensure_free(options.out)
-    problem, table, plans = load_made(options.problem, options.plan, options.table)
-    plan = plans[0]
+    problem, table, (plan, *_), _ = load_reported(
+        options.problem, options.plan, options.table
+    )
     files = bundle(Job.of(problem, plan), LAUNCHER, allow_lossy=False)
     with tempfile.TemporaryDirectory(prefix="hetopt-run-") as temporary:
         folder = options.out or str(Path(temporary) / "bundle")
@@ -157,7 +157,7 @@ def _measure(folder: Path, options: argparse.Namespace) -> Run:
         units=options.units,
         data=options.data,
     )
-    text = json.dumps(found.measured.to_json(), indent=2, allow_nan=False)
+    text = json_text(found.measured.to_json())
     write_text(options.measured, text + "\n")
     return found
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from typing import TYPE_CHECKING
 
 from hetopt.cli.inputs import add_file, add_switch
-from hetopt.cli.output import emit
+from hetopt.cli.output import emit, report
 from hetopt.cli.paths import ensure_outputs
 from hetopt.cli.pictures import write_pictures
-from hetopt.cli.planned import add_planned, load_made
+from hetopt.cli.planned import add_planned, load_reported
 from hetopt.errors import InputError
 
 if TYPE_CHECKING:
@@ -48,22 +46,16 @@ def run(options: argparse.Namespace) -> int:
         (options.plan, options.table),
         problems=(options.problem,),
     )
-    problem, table, plans = load_made(
+    problem, table, (plan, *_), _ = load_reported(
         options.problem, options.plan, options.table, several=True, lengths=True
     )
-    plan = plans[0]
     if len(plan.pipelines) > 1 or problem.training.lengths is not None:
         return _run_several(problem, plan, options)
     priced = price(plan, table)
     simulation = simulate(priced.times)
     cost = cost_of(problem, plan, priced.iteration_time_s)
-    if options.json:
-        data = simulation_to_json(plan, priced, simulation, cost)
-        emit(json.dumps(data, indent=2, allow_nan=False))
-    else:
-        from hetopt.report.drawing.console import draw
-
-        emit(draw(simulation_report(plan, priced, simulation, cost), sys.stdout))
+    made = plan, priced, simulation, cost
+    report(simulation_to_json(*made), simulation_report(*made), as_json=options.json)
     if options.svg is not None or options.trace is not None:
         from hetopt.report.timeline.modelled import modelled_timeline
 
@@ -89,11 +81,9 @@ def _run_several(problem: Problem, plan: Plan, options: argparse.Namespace) -> i
                 msg = "draws sequences of one length, and lengths differ: leave it out"
             raise InputError(msg, field=flag)
     priced = price_several(problem, plan)
-    if options.json:
-        data = several_simulation_to_json(plan, priced)
-        emit(json.dumps(data, indent=2, allow_nan=False))
-    else:
-        from hetopt.report.drawing.console import draw
-
-        emit(draw(several_simulation_report(plan, priced), sys.stdout))
+    report(
+        several_simulation_to_json(plan, priced),
+        several_simulation_report(plan, priced),
+        as_json=options.json,
+    )
     return 0

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from typing import TYPE_CHECKING
 
 from hetopt.base import interruption
-from hetopt.cli.asking import ensure
+from hetopt.cli.asking import naming
 from hetopt.cli.inputs import (
     add_count,
     add_file,
@@ -22,7 +20,7 @@ from hetopt.cli.inputs import (
     schedule_of,
     workers,
 )
-from hetopt.cli.output import complain, emit
+from hetopt.cli.output import complain, report, told
 from hetopt.cli.paths import ensure_outputs
 from hetopt.cli.preparing import prepare
 from hetopt.errors import InputError
@@ -99,10 +97,10 @@ def add_arguments(command: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Make the variants, solve them, and report the results."""
+    from hetopt.planning.asked import Search
     from hetopt.problem.named import problem_path
-    from hetopt.report.drawing.console import is_terminal
     from hetopt.report.whatif.table import rows
-    from hetopt.whatif.solving import Asked, Solving
+    from hetopt.whatif.solving import Solving
     from hetopt.whatif.variants import Variants
 
     if not (options.drop_each or options.add or options.set or options.sweep):
@@ -119,18 +117,20 @@ def run(options: argparse.Namespace) -> int:
         settings=options.set,
         sweeps=options.sweep,
     )
-    asked = Asked(
-        solver=options.solver,
-        objective=options.objective,
-        launcher=options.launcher,
-        time_limit_s=options.time_limit,
-        jobs=workers(options.jobs),
-        seed=options.seed,
-    )
-    searches = [asked.search(own) for each in variants if (own := each.problem)]
-    for search in searches:
-        ensure(search, options)
-    told = complain if is_terminal(sys.stderr) else lambda line: None
+    with naming(options):
+        asked = Search(
+            problem=made.base,
+            solver=options.solver,
+            time=options.objective,
+            launcher=options.launcher,
+            schedule=schedule,
+            time_limit_s=options.time_limit,
+            jobs=workers(options.jobs),
+            seed=options.seed,
+        )
+        searches = [
+            asked.but(problem=own) for each in variants if (own := each.problem)
+        ]
     kernels = kernels_for(
         options.solver,
         objective=options.objective,
@@ -140,7 +140,7 @@ def run(options: argparse.Namespace) -> int:
     prepare(kernels, options.jobs)
     # From here on a signal ends the searches, and the results so far are reported.
     interruption.hold()
-    solving = Solving(variants, asked, told)
+    solving = Solving(variants, asked, told())
     answers = solving.answers()
     found = rows(variants, answers)
     _report(made.base.name, found, answers[0].result, options)
@@ -168,15 +168,8 @@ def _report(
     from hetopt.report.whatif.table import whatif_csv, whatif_report, whatif_to_json
 
     data = whatif_to_json(name, options.objective, found)
-    text = json.dumps(data, indent=2, allow_nan=False)
-    if options.json:
-        emit(text)
-    else:
-        from hetopt.report.drawing.console import draw
-
-        emit(draw(whatif_report(found, options.objective, base), sys.stdout))
-    if options.out is not None:
-        write_text(options.out, text + "\n")
+    parts = whatif_report(found, options.objective, base)
+    report(data, parts, as_json=options.json, out=options.out)
     if options.csv is not None:
         write_text(options.csv, whatif_csv(found))
     if options.svg is not None:

@@ -11,15 +11,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from hetopt.planning.side_by_side import Space
 from hetopt.results.settlement import OPTIMALITY_GAP
-from hetopt.solvers.side_by_side import Space
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from hetopt.problem.training.choices import ScheduleName
+    from hetopt.planning.side_by_side import Improvement, Run
+    from hetopt.problem.training.choices import AskedSchedule
     from hetopt.problem.training.principles import Relaxable
-    from hetopt.solvers.side_by_side import Improvement, Run
 
 COMPARISON_SCHEMA = "hetopt-comparison/1"
 #: Shares above the optimum; the time of the first plan within each is reported.
@@ -75,7 +75,7 @@ class Contest:
 
     problem: str
     digest: str
-    schedule: ScheduleName
+    schedule: AskedSchedule
     runs: tuple[Run, ...]
     extra: tuple[Run, ...] = ()
 
@@ -282,8 +282,8 @@ def _row(contest: Contest, run: Run, known: Reference | None) -> Row:
         status=run.outcome,
         closed_form_s=run.closed_form_s,
         iteration_time_s=run.iteration_time_s,
-        stages=len(plan.pipeline.stages) if plan else None,
-        microbatches=plan.pipeline.microbatches if plan else None,
+        stages=sum(len(own.stages) for own in plan.pipelines) if plan else None,
+        microbatches=sum(own.microbatches for own in plan.pipelines) if plan else None,
         devices=plan.devices if plan else None,
         cost_per_iteration=run.cost.per_iteration if run.cost else None,
         cost_per_trillion_tokens=run.cost.per_trillion_tokens if run.cost else None,

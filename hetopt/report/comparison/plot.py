@@ -16,16 +16,16 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
+from hetopt.planning.side_by_side import EVERY_CLUSTER
 from hetopt.report.comparison.comparison import MARK, Comparison, Contest
-from hetopt.solvers.side_by_side import EVERY_CLUSTER
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from matplotlib.axes import Axes
 
+    from hetopt.planning.side_by_side import Run
     from hetopt.report.comparison.comparison import Reference
-    from hetopt.solvers.side_by_side import Run
 
     #: Offset of a dash pattern, and lengths of its dashes and gaps.
     _Dash = tuple[int, tuple[int, ...]]

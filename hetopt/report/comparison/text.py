@@ -8,6 +8,7 @@ from itertools import groupby
 from math import inf
 from typing import TYPE_CHECKING, Any
 
+from hetopt.planning.side_by_side import EVERY_CLUSTER
 from hetopt.report.comparison.comparison import (
     MARK,
     MOST_TAKEN,
@@ -20,7 +21,6 @@ from hetopt.report.comparison.comparison import (
 from hetopt.report.drawing.sheet import labelled, sheet
 from hetopt.report.rounding import percent, rounded
 from hetopt.report.summary import cost_text, gap_text
-from hetopt.solvers.side_by_side import EVERY_CLUSTER
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hetopt.base import reading
+from hetopt.base.words import describe
 from hetopt.check.plan.reading import mapping, number
 from hetopt.errors import InputError
 from hetopt.report.drawing.sheet import labelled, sheet
@@ -14,7 +15,7 @@ from hetopt.report.page.markup import folded, table, words
 from hetopt.report.page.plot import plot
 from hetopt.report.summary import bound, gap_text, searched, solver
 from hetopt.report.timeline.svg import element
-from hetopt.solvers.race.journal import JOURNAL_SCHEMA, MOST_BYTES
+from hetopt.solvers.search.journal import JOURNAL_SCHEMA, MOST_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -26,9 +27,8 @@ _HOW = (
     "No journal was given, so the history of bound and best plan is not known: `hetopt "
     "plan --journal FILE` keeps one, and --journal shows it here."
 )
-_NO_TIMES = (
-    "The journal has no times: an older hetopt wrote it, or nothing had to be searched."
-)
+_NO_TIMES = "The journal has no times: nothing had to be searched, or it stopped early."
+_EXPECTED = "expected the journal of the search for this plan"
 #: The picture ends at this share of the best plan; lower bounds below are at its foot.
 _LOWEST = 0.5
 #: About the most moments of a search that are shown.
@@ -47,12 +47,18 @@ def read_history(path: str, plan: Plan) -> History:
     # Text after the last newline is an incomplete entry.
     *lines, _ = text.split("\n")
     moments: list[Moment] = []
+    own = plan.problem_digest, plan.table_digest
+    searched: list[tuple[Any, ...]] = []
     for place, line in enumerate(lines or [text], start=1):
         try:
             entry = mapping(json.loads(line), "")
-            if place == 1:
-                _compare(entry, plan)
-            elif "elapsed_s" in entry:
+            if place == 1 and entry.get("schema") != JOURNAL_SCHEMA:
+                msg = f"is {describe(entry.get('schema'))}, not {JOURNAL_SCHEMA!r}"
+                raise InputError(msg, field="schema")
+            # A search that branches has other problems below its own.
+            whole = entry.get("problem_digest"), entry.get("table_digest")
+            searched.append(tuple(entry.get("search", whole))[:2])
+            if "elapsed_s" in entry:
                 moment = Moment(
                     number(entry, "elapsed_s", "") or 0.0,
                     number(entry, "incumbent_s", ""),
@@ -60,27 +66,17 @@ def read_history(path: str, plan: Plan) -> History:
                 )
                 if not moments or moment[1:] != moments[-1][1:]:
                     moments.append(moment)
-        except (InputError, RecursionError, ValueError) as error:
+        except (InputError, RecursionError, TypeError, ValueError) as error:
             why = error.message if isinstance(error, InputError) else str(error)
             field = error.field if isinstance(error, InputError) else None
-            msg = f"{why}; expected the journal of the search for this plan"
+            msg = f"{why}; {_EXPECTED}"
             raise InputError(msg, file=path, line=place, field=field) from error
+    if own not in searched:
+        which = "problem_digest" if own[0] not in dict(searched) else "table_digest"
+        msg = f"is not the plan's: {_EXPECTED}"
+        raise InputError(msg, file=path, line=1, field=which)
     apart = len(moments) // _MOST + 1
     return History(path, moments[:-1:apart] + moments[-1:])
-
-
-def _compare(entry: object, plan: Plan) -> None:
-    """Raise InputError if a journal belongs to another search."""
-    head = mapping(entry, "")
-    own = {
-        "schema": JOURNAL_SCHEMA,
-        "problem_digest": plan.problem_digest,
-        "table_digest": plan.table_digest,
-    }
-    for key, value in own.items():
-        if head.get(key) != value:
-            msg = f"is {str(head.get(key))[:64]!r}, but the plan's is {value!r}"
-            raise InputError(msg, field=key)
 
 
 def history(contents: Contents) -> str:

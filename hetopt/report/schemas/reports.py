@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import get_args
 
-from hetopt.problem.training.choices import SCHEDULE_CHOICES
+from hetopt.problem.training.choices import ANY, SCHEDULE_CHOICES
 from hetopt.problem.training.principles import RELAXABLE
 from hetopt.report.comparison.comparison import COMPARISON_SCHEMA, WITHIN
 from hetopt.report.explanation import EXPLANATION_SCHEMA
@@ -102,7 +102,7 @@ COMPARISON: Schema = document(
                 {
                     "problem": TEXT,
                     "problem_digest": DIGEST,
-                    "schedule": one_of(SCHEDULE_CHOICES),
+                    "schedule": one_of((*SCHEDULE_CHOICES, ANY)),
                     "references": row(
                         record(
                             {

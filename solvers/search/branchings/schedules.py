@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from hetopt.problem.problem import Problem
     from hetopt.problem.training.choices import ScheduleName
     from hetopt.solvers.search.node import Floats, Found, Node, OfLeaf
-    from hetopt.solvers.search.over import Launchable
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,21 +108,28 @@ def chunks_to_try(asked: Iterable[int] | None, *, field: str) -> tuple[int, ...]
 
 
 def run_by(
-    variants: Iterable[ScheduleVariant], launcher: Launchable
+    variants: Iterable[ScheduleVariant],
+    launcher: str,
+    passed_over: Callable[[ScheduleVariant], str | None],
 ) -> tuple[ScheduleVariant, ...]:
     """Return the variants that a launcher can run.
+
+    Parameters
+    ----------
+    passed_over
+        Returns why it does not run one; None: it does.
 
     Raises
     ------
     InputError
         It can run none of them.
     """
-    reasons = {each: launcher.passed_over(each) for each in variants}
+    reasons = {each: passed_over(each) for each in variants}
     able = tuple(each for each, why in reasons.items() if why is None)
     if not able:
         names = ", ".join(dict.fromkeys(each.schedule for each in reasons))
         why = "; ".join(dict.fromkeys(why for why in reasons.values() if why))
-        msg = f"is {ANY}, but {launcher.name} runs none of {names} ({why})"
+        msg = f"is {ANY}, but {launcher} runs none of {names} ({why})"
         raise InputError(f"{msg}: use another launcher", field="schedule")
     return able
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from hetopt.base.deadline import Deadline
 from hetopt.cost.build import build_table
-from hetopt.planning.plan import search, search_front
+from hetopt.planning.posed import search, tree_of
 from hetopt.problem.reading import read_problem_text
 from hetopt.results.spending import Spending
 from hetopt.solvers.params import RaceParams
@@ -99,8 +99,8 @@ def _made(
     problem = SHARED if shared else PROBLEM
     asked = replace(request(problem, top=top), deadline=Deadline.after(limit_s))
     if over.measure == "front":
-        front = search_front(asked, solver="dp", objective=objective, over=over)
-        return problem, asked.table, front.to_json()
+        tree = tree_of(asked, solver="dp", objective=objective, over=over)
+        return problem, asked.table, tree.front().to_json()
     found = search(asked, solver="dp", objective=objective, over=over)
     return found.problem or problem, found.table or asked.table, found.to_json()
 

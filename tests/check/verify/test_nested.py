@@ -13,7 +13,7 @@ import pytest
 
 from hetopt.base.deadline import Deadline
 from hetopt.cli import main
-from hetopt.planning.plan import found_by, tree_of
+from hetopt.planning.posed import found_by, tree_of
 from hetopt.report.schemas.certificate import TREE_CERTIFICATE
 from hetopt.solvers.certificate.tree import certificate_of
 from tests.check.claims.made import SHARED, SHARED_TEXT, over_of, request

@@ -89,7 +89,6 @@ def test_reports_fieldit(problem: str) -> None:
             "formulate FILE --p 1 --q 1 --out a.proto",
             "FILE: training.schedule: is auto, but this command takes one: name it",
         ),
-        ("compare FILE --out d", "FILE: training.schedule: is auto, but this command"),
         ("explain FILE", "FILE: training.schedule: is auto, but this command takes"),
         ("table FILE --schedule auto", "--schedule: is 'auto', expected one of 1f1b"),
     ],

@@ -15,18 +15,19 @@ import pytest
 from hetopt.cli import main
 from hetopt.cli.commands import compare as command
 from hetopt.comparing import compare as comparing
+from hetopt.comparing.kept_runs import KeptRuns
+from hetopt.planning.side_by_side import run_apart
 from hetopt.problem.reading import read_problem
 from hetopt.report.comparison.comparison import rows
 from hetopt.report.comparison.text import conditions
 from hetopt.report.drawing.bar import ShownProgress
 from hetopt.report.schemas.reports import COMPARISON
-from hetopt.solvers.side_by_side import run_apart
 from tests.cli.conftest import RunHetopt
 from tests.report.comparisons import made_run
 
 if TYPE_CHECKING:
+    from hetopt.planning.side_by_side import Entry, Run
     from hetopt.problem.problem import Problem
-    from hetopt.solvers.side_by_side import Entry, Run
 
 
 ESTIMATE = (
@@ -162,6 +163,42 @@ def test_warm_ups_are_counted_apart_and_shown(
     assert "warm-up: 6.0 s apart from the timed runs" in conditions(found)[-1]
 
 
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--schedule", "auto", "--chunks", "2"),
+        ("--for", "megatron"),
+        ("--pipelines", "2"),
+        ("--schedule", "auto", "--chunks", "2", "--for", "megatron"),
+    ],
+)
+def test_solvers_are_asked_what_plan_is_asked(
+    options: tuple[str, ...],
+    small: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A comparison that is cut off knows these plans again."""
+    problem = str(small / "problem.yaml")
+    planned = ("plan", problem, "--objective", "closed", "--jobs", "1", "--json")
+    assert main([*planned, *options]) == 0
+    best = json.loads(capsys.readouterr().out)
+    folder = tmp_path / "out"
+    asked = ("--solvers", "dp", "--time-limit", "60", "--jobs", "1", *options)
+    command = ["compare", problem, *asked, "--out", str(folder)]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(KeptRuns, "remove", lambda kept: None)
+        assert main(command) == 0
+    capsys.readouterr()
+    data = json.loads((folder / "compare.json").read_text("utf-8"))
+    jsonschema.validate(data, COMPARISON)
+    (run,) = data["problems"][0]["runs"]
+    assert (run["closed_form_s"], run["status"]) == (best["closed_form_s"], "optimal")
+    assert run["plan"] == best["plan"]
+    assert main(command) == 0
+    assert "dp: reused from" in capsys.readouterr().err
+
+
 class TestGoingOn:
     """A comparison that is cut off goes on from the runs that it kept."""
 
@@ -245,7 +282,7 @@ class TestGoingOn:
             # The plan is said to be better than it is.
             header, line = runs.read_text().splitlines()
             data = json.loads(line)
-            data["closed_form_s"] *= 0.5
+            data["result"]["closed_form_s"] *= 0.5
             runs.write_text(f"{header}\n{json.dumps(data)}\n")
         elif change == "version":
             monkeypatch.setattr("hetopt.comparing.kept_runs.__version__", "99")

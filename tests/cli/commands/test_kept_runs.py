@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from hetopt.comparing.kept_runs import KeptRuns
+from hetopt.planning.side_by_side import Entry, run_apart
 from hetopt.problem.reading import read_problem_text
-from hetopt.solvers.side_by_side import Entry, run_apart
 from tests.cli.conftest import SMALL
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import jsonschema
 import pytest
 
 from hetopt.cli import main
-from hetopt.planning.plan import search_front
+from hetopt.planning.posed import tree_of
 from hetopt.problem.reading import read_problem_text
 from hetopt.report.schemas.reports import FRONT
 from tests.check.claims.made import over_of, request
@@ -58,9 +58,8 @@ def test_a_budget_gives_the_points_of_the_front(
     texts = "".join(ElementTree.parse("front.svg").getroot().itertext())
     assert "price per hour" in texts
     asked = request(read_problem_text(TEXT))
-    front = search_front(
-        asked, solver="dp", objective="closed", over=over_of("f", "front")
-    )
+    tree = tree_of(asked, solver="dp", objective="closed", over=over_of("f", "front"))
+    front = tree.front()
     assert [each["closed_form_s"] for each in found["points"]] == [
         each.best.closed_form_s for each in front.points
     ]

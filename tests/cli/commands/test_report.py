@@ -40,7 +40,8 @@ def beside(planned: Path) -> Path:
     """Return the folder of a plan, its journal and variants of its problem."""
     problem = str(planned / "problem.yaml")
     kept = ("--top", "3", "--journal", str(planned / "journal.jsonl"))
-    assert main(["plan", problem, "--jobs", "1", *kept]) == 0
+    asked = ("plan", problem, "--objective", "closed", "--jobs", "1")
+    assert main([*asked, *kept]) == 0
     changes = ("--add", "slow:1", "--set", "clusters.fast.price_per_hour=3")
     out = ("--out", str(planned / "whatif.json"))
     assert main(["whatif", problem, "--jobs", "1", *changes, *out]) == 0
@@ -450,7 +451,7 @@ def test_with_a_table_of_ones_own_nothing_is_said_of_errors(folder: Path) -> Non
     assert page.text("code").count("--table table.json") == 3
 
 
-def test_a_journal_of_before_has_no_times(beside: Path, folder: Path) -> None:
+def test_a_journal_may_have_no_times(beside: Path, folder: Path) -> None:
     lines = (beside / "journal.jsonl").read_text("utf-8").splitlines()
     old = [json.loads(line) for line in lines]
     for entry in old:
@@ -462,13 +463,30 @@ def test_a_journal_of_before_has_no_times(beside: Path, folder: Path) -> None:
     assert "The journal has no times" in page.text()
 
 
+def test_the_journal_of_another_search_is_refused(
+    beside: Path, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = json.loads(Path("plan.json").read_text("utf-8"))["plan"]
+    text = (beside / "journal.jsonl").read_text("utf-8")
+    # A search that branches has the plan's problem below its own.
+    below = text.replace(data["problem_digest"], "0" * 64, 1)
+    for field in ("table_digest", "problem_digest"):
+        text = text.replace(data[field], "0" * 64)
+        Path("other.jsonl").write_text(text, "utf-8")
+        said = refused(capsys, "problem.yaml", "plan.json", "--journal", "other.jsonl")
+        assert said.startswith(f"other.jsonl:1: {field}: is not the plan's")
+    Path("below.jsonl").write_text(below, "utf-8")
+    assert_history_is_drawn(
+        report("problem.yaml", "plan.json", "--journal", "below.jsonl")
+    )
+
+
 @pytest.mark.parametrize(
     ("flag", "name", "before", "after", "says"),
     [
-        ("--journal", "journal.jsonl", "hetopt-journal/1", "other/1", ":1: schema"),
-        ("--journal", "journal.jsonl", '"elapsed_s": ', '"elapsed_s": "', ":2: "),
+        ("--journal", "journal.jsonl", "hetopt-journal/2", "other/1", ":1: schema"),
+        ("--journal", "journal.jsonl", '"elapsed_s": ', '"elapsed_s": "', ":3: "),
         ("--journal", "journal.jsonl", None, "", ":1: "),
-        ("--journal", "journal.jsonl", "digest", "tiger", "problem_digest"),
         ("--whatif", "whatif.json", "hetopt-whatif/1", "other/1", "schema"),
         ("--whatif", "whatif.json", None, "[]", "expected an object"),
         ("--whatif", "whatif.json", None, "{", "is not JSON"),

@@ -12,6 +12,7 @@ import jsonschema
 import numpy as np
 import pytest
 
+from hetopt.planning.side_by_side import Space
 from hetopt.problem.training.principles import Principles
 from hetopt.report.comparison.comparison import MARK, Row, first_within, holds, rows
 from hetopt.report.comparison.plot import best_so_far
@@ -26,7 +27,6 @@ from hetopt.report.comparison.text import (
 from hetopt.report.drawing import plots
 from hetopt.report.drawing.console import draw
 from hetopt.report.schemas import reports as report_schemas
-from hetopt.solvers.side_by_side import Space
 from tests.report.comparisons import (
     MIXED,
     WIDE,

@@ -24,4 +24,4 @@ def test_sizes_that_do_not_divide_each_other_are_refused_without_p4() -> None:
     )
     with pytest.raises(InputError, match="each size has to divide the next") as caught:
         load("dp")(request)
-    assert caught.value.field == "--relax"
+    assert caught.value.field == "relax"

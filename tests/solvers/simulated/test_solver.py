@@ -241,8 +241,6 @@ def test_a_cutoff_below_the_optimum_leaves_no_plan() -> None:
 
 def test_what_only_the_closed_form_has_is_refused() -> None:
     instance = make_instance(TELLING)
-    with pytest.raises(InputError, match="journal is of a search in closed form"):
-        plan(instance, journal="journal.jsonl")
     with pytest.raises(InputError, match="a principle is relaxed"):
         plan(instance, principles=Principles(sharing="any"))
 

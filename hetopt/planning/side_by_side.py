@@ -13,32 +13,32 @@ Both show more than a solver needs if other programs use its cores, which is rec
 from __future__ import annotations
 
 import multiprocessing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from hetopt.base import interruption
 from hetopt.base.deadline import Deadline
 from hetopt.base.load import Load
-from hetopt.errors import HetoptError, InputError, SolverError
+from hetopt.cost.table_file.file import table_digest
+from hetopt.errors import CheckError, HetoptError, InputError, SolverError
+from hetopt.planning.asked import Search
+from hetopt.planning.posed import Posed, ensure_holds, found_by
+from hetopt.problem.digest import problem_digest
 from hetopt.problem.training.choices import SCHEDULES
 from hetopt.problem.training.principles import PRUNED, Principles
 from hetopt.schedule.schedules import rule_of
 from hetopt.solvers.kernels import TINY
-from hetopt.solvers.loading import load
 from hetopt.solvers.pools import children
-from hetopt.solvers.refusals import ensure_can, ensure_plans
 from hetopt.solvers.registry import SOLVERS, register_solver, solver
 
 if TYPE_CHECKING:
     from multiprocessing.connection import Connection
 
-    from hetopt.cost.table.table import CostTable
     from hetopt.plans.plan import Plan
     from hetopt.problem.problem import Problem
     from hetopt.problem.training.choices import ScheduleName
     from hetopt.results.money import Cost
     from hetopt.results.result import Result, Status
-    from hetopt.solvers.params import RaceParams
     from hetopt.solvers.progress import Progress
     from hetopt.solvers.registry import Solver
 
@@ -93,12 +93,8 @@ class Entry:
     asked
         Principles in the request to the solver; a heuristic of a wider space relaxes
         some without being asked.
-    time_limit_s
-        Limit of the search; None for no limit.
-    exploration
-        Exploration weight of tree search; None for the solver's default.
-    iterations
-        Iterations of tree search; None for as many as the time limit permits.
+    time_limit_s, jobs, exploration, iterations, launcher, pipelines, chunks
+        See ``Search``.
     enough_s
         Closed form at which the search is interrupted, as if by Ctrl-C.
     cutoff_s
@@ -114,6 +110,9 @@ class Entry:
     jobs: int | None = None
     exploration: float | None = None
     iterations: int | None = None
+    launcher: str | None = None
+    pipelines: int = 1
+    chunks: tuple[int, ...] | None = None
     enough_s: float | None = None
     cutoff_s: float | None = None
 
@@ -127,9 +126,45 @@ class Entry:
         """The space of its plans."""
         return Space(self.principles, self.every_cluster)
 
-    def posed(self, problem: Problem) -> Problem:
-        """Return the problem that the solver is given."""
-        return problem.with_every_cluster() if self.every_cluster else problem
+    def search(self, problem: Problem) -> Search:
+        """Return what is asked about a problem; raises InputError."""
+        return Search(
+            problem=problem.with_every_cluster() if self.every_cluster else problem,
+            solver=self.solver,
+            time="closed",
+            principles=self.asked,
+            launcher=self.launcher,
+            pipelines=self.pipelines,
+            chunks=self.chunks,
+            time_limit_s=self.time_limit_s,
+            jobs=self.jobs,
+            seed=self.seed or 0,
+            exploration=self.exploration,
+            iterations=self.iterations,
+        )
+
+    def checked(self, problem: Problem, posed: Posed, result: Result) -> Plan | None:
+        """Check a result, and return its plan as one of the problem itself.
+
+        Raises
+        ------
+        SolverError
+            It is wrong, or of another space.
+        """
+        if result.relaxed != self.principles.relaxed:
+            msg = f"solver {self.solver} did not search the space that its record names"
+            raise SolverError(msg)
+        try:
+            ensure_holds(posed.problem, posed.table, result)
+        except CheckError as error:
+            raise SolverError(f"its plan fails the check: {error}") from error
+        plan = None if result.best is None else result.best.plan
+        if plan is None or not self.every_cluster:
+            return plan
+        found, table = result.problem or posed.problem, result.table or posed.table
+        digest = problem_digest(replace(found, pins=problem.pins))
+        known = table_digest(replace(table, problem_digest=digest))
+        return replace(plan, problem_digest=digest, table_digest=known)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -165,6 +200,8 @@ class Run:
         Why there is no plan, in one line.
     broken
         Whether the solver is at fault: it crashed, or its answer is wrong.
+    result
+        The solver's answer to ``entry.search``; None without one.
     """
 
     entry: Entry
@@ -181,6 +218,7 @@ class Run:
     taken_share: float | None = None
     failure: str | None = None
     broken: bool = False
+    result: Result | None = field(default=None, compare=False, repr=False)
 
     @property
     def outcome(self) -> str:
@@ -269,77 +307,44 @@ def _failed(why: str, *, broken: bool = True) -> dict[str, Any]:
 
 
 def _answer(problem: Problem, entry: Entry) -> dict[str, Any]:
-    from hetopt.check import check_result
-    from hetopt.cost.build import build_table
-    from hetopt.problem.digest import problem_digest
-    from hetopt.results.money import cost_of
-    from hetopt.solvers.request import Request
-
-    ensure_can(entry.solver, entry.asked)
-    ensure_plans(entry.solver, problem.training.schedule)
-    known = build_table(problem)
-    problem = entry.posed(problem)
-    table = replace(known, problem_digest=problem_digest(problem))
-    solve = load(entry.solver)
-    recorder = _Recorder(Deadline.after(entry.time_limit_s), entry.enough_s)
-    result = solve(
-        Request(
-            problem=problem,
-            table=table,
-            params=_params(entry, recorder),
-            deadline=recorder.deadline,
-            seed=entry.seed or 0,
-            cutoff_s=entry.cutoff_s,
-        )
-    )
+    posed = Posed.of(entry.search(problem))
+    request = posed.request()
+    recorder = _Recorder(request.deadline, entry.enough_s)
+    params = replace(request.params, on_progress=recorder.take)
+    request = replace(request, params=params, cutoff_s=entry.cutoff_s)
+    result = found_by(posed.tree(request))
     recorder.end(result)
     if result.objective != "closed":
         msg = f"solver {entry.solver} does not minimise the closed form"
         raise InputError(msg)
-    if result.relaxed != entry.principles.relaxed:
-        msg = f"solver {entry.solver} did not search the space that its record names"
-        raise SolverError(msg)
-    if result.best is not None and (
-        findings := check_result(problem, table, result.to_json())
-    ):
-        raise SolverError(f"its plan fails the check: {'; '.join(findings)}")
+    plan = entry.checked(problem, posed, result)
+    return {
+        **fields_of(result, plan),
+        "trace": tuple(recorder.trace),
+        "search_time_s": recorder.search_time_s,
+    }
+
+
+def fields_of(result: Result, plan: Plan | None) -> dict[str, Any]:
+    """Return the fields of a run that a result decides.
+
+    Parameters
+    ----------
+    plan
+        The best plan, as one of the problem itself.
+    """
     best = result.best
     return {
         "status": result.status,
-        "trace": tuple(recorder.trace),
-        "plan": _as_asked(best.plan, known) if best else None,
+        "plan": plan,
         "closed_form_s": best.closed_form_s if best else None,
         "iteration_time_s": best.iteration_time_s if best else None,
-        "cost": cost_of(problem, best.plan, best.iteration_time_s) if best else None,
+        "cost": result.cost,
         "lower_bound_s": result.lower_bound_s,
         "gap": result.gap,
-        "search_time_s": recorder.search_time_s,
         "failure": result.reason,
+        "result": replace(result, problem=None, table=None),
     }
-
-
-def _as_asked(plan: Plan, table: CostTable) -> Plan:
-    """Return a plan as one of the problem of a table, which has fewer pins."""
-    from hetopt.cost.table_file.file import table_digest
-
-    return replace(
-        plan, problem_digest=table.problem_digest, table_digest=table_digest(table)
-    )
-
-
-def _params(entry: Entry, recorder: _Recorder) -> RaceParams:
-    from hetopt.solvers.params import MctsParams, RaceParams
-
-    shared: dict[str, Any] = {
-        "jobs": entry.jobs,
-        "on_progress": recorder.take,
-        "principles": entry.asked,
-    }
-    if solver(entry.solver).samples:
-        return MctsParams(
-            **shared, exploration=entry.exploration, iterations=entry.iterations
-        )
-    return RaceParams(**shared)
 
 
 class _Recorder:

@@ -7,14 +7,15 @@ import pytest
 from hetopt.base.deadline import Deadline
 from hetopt.base.load import Load
 from hetopt.errors import SolverError
+from hetopt.planning import side_by_side
+from hetopt.planning.side_by_side import Entry, _Recorder, run_apart, warm_up
 from hetopt.problem.reading import read_problem_text
 from hetopt.problem.training.choices import INTERLEAVED
 from hetopt.problem.training.principles import Principles
 from hetopt.results.priced_plan import PricedPlan
 from hetopt.results.result import Result
-from hetopt.solvers import kernels, side_by_side
+from hetopt.solvers import kernels
 from hetopt.solvers.progress import Progress
-from hetopt.solvers.side_by_side import Entry, _Recorder, run_apart, warm_up
 from tests.report.comparisons import PLAN
 
 TINY = read_problem_text(kernels.TINY % "virtual-1f1b")
