@@ -246,6 +246,7 @@ def test_bounds_of_one_schedule_are_those_of_others(
     result = best_of(request)
     ensure_holds(request, result)
     assert result.status == "optimal"
+    assert result.lower_bound_s is not None
     # The problem's own, those of the least device time, and one of those with its costs
     # whose bounds hold for all others.
     assert searched == ["virtual-1f1b", "zb-h1", "zb-v", "h-1f1b", "gpipe"]
