@@ -65,7 +65,7 @@ class Chain:
             cuts=table.cuts[first:last],
         )
 
-    @property
+    @cached_property
     def length(self) -> int:
         """Number of body units, L."""
         return len(self.body)
@@ -89,7 +89,7 @@ class Chain:
             counts[position + 1, kind] += 1
         return counts
 
-    @property
+    @cached_property
     def is_uniform(self) -> bool:
         """Whether all body units, and all cuts between them, are alike."""
         return len(self.kinds) == 1 and len(self.cut_classes) <= 1

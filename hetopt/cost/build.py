@@ -111,6 +111,19 @@ def coefficients(
         By cluster, how gradients are added up over several pipelines; None if the
         problem has one pipeline.
     """
+    return under_schedule(unplaced(problem, source, between), problem)
+
+
+def unplaced(
+    problem: Problem,
+    source: LatencySource | None = None,
+    between: Mapping[str, Between] | None = None,
+) -> CostTable:
+    """Evaluate every coefficient as ``coefficients``, for the model's own units.
+
+    A schedule changes them only if it splits the backward pass, or if it makes a unit
+    table possible (``has_unit_table``).
+    """
     between = between or {}
     source = CorrectedSource(source or latency_sources(problem), problem.calibration)
     digest = problem_digest(problem)
@@ -133,7 +146,7 @@ def coefficients(
     if has_unit_table(problem):
         shardings = _by_sharding(problem, kinds, body, usable[0], source)
         per_unit = unit_table(problem, shardings, permitted)
-    table = CostTable(
+    return CostTable(
         problem_digest=digest,
         schedule=training.schedule,
         warmup_epsilon=training.epsilon,
@@ -155,11 +168,16 @@ def coefficients(
         ),
         per_unit=per_unit,
     )
-    return _of_schedule(table, problem)
 
 
-def _of_schedule(table: CostTable, problem: Problem) -> CostTable:
-    """Return the table whose units are those that the problem's schedule places."""
+def under_schedule(table: CostTable, problem: Problem) -> CostTable:
+    """Return the table whose units are those that the problem's schedule places.
+
+    Parameters
+    ----------
+    table
+        As of ``unplaced``.
+    """
     training = problem.training
     if rule_of(training.schedule).folded:
         table = with_pairs(table)

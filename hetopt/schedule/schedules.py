@@ -103,6 +103,27 @@ class ScheduleRule:
         delta = self.across if crosses else self.inside
         return delta + len([t for t in self.thresholds if t * kappa > longest])
 
+    def bounds(self, other: ScheduleRule) -> bool:
+        """Whether bounds under this rule hold for all plans under another one.
+
+        They take the least that a boundary may add to what stages hold, and for windows
+        of the period the most. Both counts include those of the other rule, transfers
+        that block only lengthen its period, and all else is alike.
+        """
+        rules = (self, other)
+        if any(
+            rule.all_first or rule.free or rule.interleaved or rule.splits
+            for rule in rules
+        ):
+            return False
+        return (
+            self.inside <= other.inside
+            and self.across <= other.across
+            and self.most_inside >= other.most_inside
+            and self.most_across >= other.most_across
+            and self.blocking <= other.blocking
+        )
+
     def least_warmups(self, boundaries: int, crossings: int = 0) -> int:
         """Return the least W of a stage with ``boundaries`` boundaries after it."""
         return 1 + self.inside * boundaries + (self.across - self.inside) * crossings

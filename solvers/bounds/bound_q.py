@@ -50,12 +50,15 @@ class BoundTask:
         Result of the last visit; None at the first one.
     goal
         A bound in ns that is good enough.
+    plans
+        Whether to look for plans, too.
     order
         Clusters of the best known plan, from the end of its pipeline.
     """
 
     microbatches: int
     visit: int = 0
+    plans: bool = False
     known: QBounds | None = None
     goal: float = inf
     order: tuple[int, ...] | None = None

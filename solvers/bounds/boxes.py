@@ -323,10 +323,6 @@ def _middle(low: float, high: float) -> float:
 def _fits(own: ClusterCosts, places: int) -> Ints:
     """Return the most body units that memory permits, by place; (K, places)."""
     fits = np.zeros((own.count, places), dtype=np.int64)
-    known: dict[int, Ints] = {}
     for place in range(places):
-        warmup = own.in_flight(1 + place)
-        if warmup not in known:
-            known[warmup] = own.units_at(warmup)
-        fits[:, place] = known[warmup]
+        fits[:, place] = own.units_at(1 + place)
     return fits

@@ -97,6 +97,8 @@ class ClusterCosts:
         ).astype(np.float64)
         self._most = np.asarray(cluster.max_stages, dtype=np.int64)
         self._whole = np.full(self.count, chain.length, dtype=np.int64)
+        #: Most body units that fit, by the micro-batches in memory.
+        self._fitting: dict[int, NDArray[np.int64]] = {}
         self._memory = self._fitting_units()
         self._memory_first = self._fitting_by_position(most_stages)
         self._pinned = {role: self._permitted(role) for role in self.roles}
@@ -166,12 +168,8 @@ class ClusterCosts:
         for role in self.roles:
             base = 1 if role & LAST else 1 + self.rule.across
             rows = np.empty((self.count, self.most_stages), dtype=np.int64)
-            known: dict[int, NDArray[np.int64]] = {}
             for r in range(self.most_stages):
-                warmup = self.in_flight(base + self.rule.inside * r)
-                if warmup not in known:
-                    known[warmup] = self.units_at(warmup)
-                rows[:, r] = known[warmup]
+                rows[:, r] = self.units_at(base + self.rule.inside * r)
             fitting[role] = rows
         return fitting
 
@@ -182,24 +180,22 @@ class ClusterCosts:
         another cluster; shape (K, most_stages).
         """
         rows = np.empty((self.count, most_stages), dtype=np.int64)
-        known: dict[int, NDArray[np.int64]] = {}
         for i in range(most_stages):
-            warmup = self.in_flight(1 + self.rule.across + self.rule.inside * i)
-            if warmup not in known:
-                known[warmup] = self.units_at(warmup)
-            rows[:, i] = known[warmup]
+            rows[:, i] = self.units_at(1 + self.rule.across + self.rule.inside * i)
         return rows
 
-    def in_flight(self, warmup: int) -> int:
-        """Return a lower bound on the micro-batches that a stage holds in memory."""
+    def units_at(self, warmup: int) -> NDArray[np.int64]:
+        """Return the most body units that fit with at least these warm-ups; (K,)."""
         warmup = self.rule.in_flight(warmup, self.most_held)
         if not (self.chain.is_uniform or self.rule.all_first):
             # A smaller count is valid too, and far fewer counts have to be computed.
             warmup = 1 << (warmup.bit_length() - 1)
-        return warmup
+        if warmup not in self._fitting:
+            self._fitting[warmup] = self._units_with(warmup)
+        return self._fitting[warmup]
 
-    def units_at(self, warmup: int) -> NDArray[np.int64]:
-        """Return the most body units that fit with ``warmup`` micro-batches; (K,)."""
+    def _units_with(self, held: int) -> NDArray[np.int64]:
+        """Return the most body units that fit with micro-batches in memory; (K,)."""
         cluster, chain = self.cluster, self.chain
         kinds = list(chain.kinds)
         room = (
@@ -207,12 +203,15 @@ class ClusterCosts:
             - cluster.fixed_bytes
             - cluster.temporary_bytes[:, kinds].min(axis=1, initial=2**62)
         )
-        bytes_ = cluster.state_bytes + warmup * cluster.activation_bytes
         if chain.is_uniform:
-            unit = np.maximum(bytes_[:, kinds[0]], 1)
-            units: NDArray[np.int64] = np.clip(room // unit, 0, chain.length)
+            kind = kinds[0]
+            unit = (
+                cluster.state_bytes[:, kind] + held * cluster.activation_bytes[:, kind]
+            )
+            most = np.maximum(room // np.maximum(unit, 1), 0)
+            units: NDArray[np.int64] = np.minimum(most, chain.length)
             return units
-        need = chain.shortest(bytes_)
+        need = chain.shortest(cluster.state_bytes + held * cluster.activation_bytes)
         fitting: NDArray[np.int64] = (need <= room[:, None]).sum(axis=1) - 1
         return fitting
 

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from hetopt.results.result import Objective
     from hetopt.results.settlement import How
 
+#: What a race may be given in its memory: that of a race whose bounds hold, too.
+WIDER = "wider"
+
 
 @dataclass(slots=True)
 class Program:
@@ -37,6 +40,8 @@ class Program:
         Lambda at which the relaxation attains the bound, in ns.
     how
         How it was settled; None while it is open.
+    searched
+        Whether an engine may have searched it: then more than bounds were used.
     """
 
     stages: int
@@ -44,6 +49,7 @@ class Program:
     bound: int = 0
     period: float = np.inf
     how: How | None = None
+    searched: bool = False
 
     @property
     def rank(self) -> tuple[int, int, int]:
@@ -113,6 +119,17 @@ class Ledger:
                 program.how = None
         self.refute()
 
+    def bound_by(self, wider: Ledger) -> None:
+        """Take the bounds of a race that hold for all plans of this one, too."""
+        for key, program in self.programs.items():
+            other = wider.programs.get(key)
+            if other is None or other.searched:
+                continue
+            program.bound = max(program.bound, other.bound)
+            if other.how == "infeasible":
+                program.how = other.how
+        self.refute()
+
     def open(self) -> list[Program]:
         """Return the programs that are not settled."""
         return [program for program in self.programs.values() if program.how is None]
@@ -174,6 +191,7 @@ class Ledger:
     def settle(self, program: Program, verdict: Verdict) -> None:
         """Record the verdict of a search on a program."""
         program.bound = max(program.bound, verdict.bound)
+        program.searched |= verdict.searched or not verdict.closed
         cutoff = self.cutoff
         if not verdict.closed:
             program.how = "unsettled"

@@ -47,10 +47,8 @@ def result_of(
     CheckError
         If a plan of the solver fails the check.
     """
-    digest = table_digest(table)
     plans = [
-        _priced(found.decision, problem, table, digest, principles)
-        for found in ledger.ranked()
+        _priced(found.decision, problem, table, principles) for found in ledger.ranked()
     ]
     best = plans[0] if plans else None
     bound = ledger.bound_s()
@@ -109,10 +107,9 @@ def _priced(
     decision: Decision,
     problem: Problem,
     table: CostTable,
-    digest: str,
     principles: Principles,
 ) -> PricedPlan:
-    plan = plan_of(decision, table, digest)
+    plan = plan_of(decision, table, table_digest(table))
     checked = check_plan(problem, table, plan, principles)
     return PricedPlan(
         plan=plan,

@@ -18,19 +18,28 @@ if TYPE_CHECKING:
 
 #: Most visits of one q, and plan searches it gets at least before it is given up.
 _VISITS, _PLAN_SEARCHES = 24, 4
+#: Visits before plans are looked for; with a limit, which may refute all of them.
+_BOUNDED_FIRST, _LIMITED_FIRST = 1, 6
 #: A q is bounded until its bound exceeds the next best one by this factor.
 _AHEAD = 1.01
 
 
 class QOrder:
-    """Chooses the q to visit next, and records the bounds that visits find."""
+    """Chooses the q to visit next, and records the bounds that visits find.
 
-    def __init__(self, ledger: Ledger) -> None:
-        self.ledger = ledger
+    Parameters
+    ----------
+    plans
+        Whether to look for plans, too.
+    """
+
+    def __init__(self, ledger: Ledger, *, plans: bool = True) -> None:
+        self.ledger, self._plans = ledger, plans
         self._counts = sorted({program.microbatches for program in ledger.open()})
         self._known: dict[int, QBounds] = {}
         self._visits: Counter[int] = Counter()
         self._busy: set[int] = set()
+        self._first = _BOUNDED_FIRST if ledger.limit == NO_CUTOFF else _LIMITED_FIRST
 
     def tasks(self) -> Iterator[BoundTask | None]:
         """Yield visits; None while there is nothing to do."""
@@ -51,6 +60,7 @@ class QOrder:
             yield BoundTask(
                 microbatches=q,
                 visit=self._visits[q],
+                plans=self._plans and self._visits[q] >= self._first,
                 known=self._known.get(q),
                 goal=max(others, bound) * _AHEAD,
                 order=ranked[0].decision.order[::-1] if ranked else None,
@@ -82,6 +92,8 @@ class QOrder:
             return True
         if known.bound > limit:
             return False
+        if not self._plans:
+            return visits < _LIMITED_FIRST and not known.is_done
         if visits >= _VISITS or known.is_done:
             return known.plan_searches < _PLAN_SEARCHES and visits < 2 * _VISITS
         return True

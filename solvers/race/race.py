@@ -33,7 +33,7 @@ from hetopt.solvers.race.improving import (
     improve_last,
     improves,
 )
-from hetopt.solvers.race.ledger import Ledger, Program
+from hetopt.solvers.race.ledger import WIDER, Ledger, Program
 from hetopt.solvers.race.messages import (
     NO_CUTOFF,
     Found,
@@ -116,6 +116,9 @@ def _ledger(request: Request) -> Ledger:
         request.journal.resume(ledger, request)
     if memory is not None:
         memory["race"] = ledger
+        wider = (memory.get(WIDER) or {}).get("race")
+        if wider is not None and not request.params.principles.relaxed:
+            ledger.bound_by(wider)
     return ledger
 
 
@@ -188,18 +191,17 @@ class _Race(TaskLoop):
         for found in known:
             self.find(found)
         ahead = improves(self.request)
-        if not self.ledger.plans and (ahead or not whole_q):
-            first = first_plan(problem, self.ledger.table)
-            self.ledger.looked_at_once = True
-            if first is not None:
-                self.find(first)
+        limited = ahead and self.ledger.limit != NO_CUTOFF
+        # Plans are not worth looking for if the limit refutes all of them.
+        cutoff = NO_CUTOFF
+        if limited:
+            cutoff = self._bound(whole_q=whole_q, plans=False)
+        if not self.ledger.plans and (ahead or not whole_q) and self.ledger.open():
+            self._plan_first(problem)
         if ahead:
-            self._plan_by_count()
-        if whole_q:
-            order = QOrder(self.ledger)
-            self.perform(order.tasks(), order.take)
-        cutoff = self.ledger.cutoff
-        self._survey(None if cutoff == NO_CUTOFF else cutoff)
+            self._plan_by_count(surveyed=limited)
+        if not limited or self.ledger.cutoff < cutoff:
+            cutoff = self._bound(whole_q=whole_q)
         if not ahead and (not whole_q or cutoff == NO_CUTOFF):
             self._plan_relaxed()
             if self.ledger.cutoff < cutoff:
@@ -209,13 +211,36 @@ class _Race(TaskLoop):
 
     # ---------------------------------------------------------------- phases
 
-    def _plan_by_count(self) -> None:
+    def _bound(self, *, whole_q: bool, plans: bool = True) -> int:
+        """Bound every q, then every program; return the cutoff for these.
+
+        Parameters
+        ----------
+        plans
+            Whether to look for plans, too.
+        """
+        if whole_q:
+            order = QOrder(self.ledger, plans=plans)
+            self.perform(order.tasks(), order.take)
+        cutoff = self.ledger.cutoff
+        self._survey(None if cutoff == NO_CUTOFF else cutoff)
+        return cutoff
+
+    def _plan_first(self, problem: Problem) -> None:
+        """Find a plan of one strategy."""
+        first = first_plan(problem, self.ledger.table)
+        self.ledger.looked_at_once = True
+        if first is not None:
+            self.find(first)
+
+    def _plan_by_count(self, *, surveyed: bool) -> None:
         """Look for plans where what stages hold depends on p, as bounds on a q do not.
 
         Plans of one q are too many to bound all its p closely before one is known: the
         p with the least bounds are bounded again, with what their stages hold.
         """
-        self._survey(None)
+        if not surveyed:
+            self._survey(None)
         done: set[tuple[int, int]] = set()
 
         def tasks() -> Iterator[RelaxedPlanTask]:

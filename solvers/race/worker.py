@@ -143,7 +143,7 @@ class Worker:
             evaluations=task.evaluations,
         )
         first = task.order is None
-        if not task.visit or not is_narrow(box_bounds, found, first=first):
+        if not task.plans or not is_narrow(box_bounds, found, first=first):
             return found
         for decision in plans(
             box_bounds,

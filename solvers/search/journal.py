@@ -299,6 +299,8 @@ def _enter(line: _Line, ledger: Ledger, request: Request) -> None:
         msg = f"how {describe(entry['how'])} with bound {describe(bound)}"
         raise ValueError(msg)
     program.bound = max(program.bound, bound)
+    # A line does not say where its bound is from.
+    program.searched = True
     if line.limit >= ledger.limit:
         # It would be settled in the same way.
         program.how = entry["how"]

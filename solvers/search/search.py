@@ -23,7 +23,11 @@ from hetopt.solvers.search.answer import front_of, result_of
 from hetopt.solvers.search.branchings.divisions import Divisions
 from hetopt.solvers.search.branchings.fleets import Fleets
 from hetopt.solvers.search.branchings.runnable import Runnable
-from hetopt.solvers.search.branchings.schedules import Schedules, spaces_of
+from hetopt.solvers.search.branchings.schedules import (
+    Schedules,
+    ranks_of,
+    spaces_of,
+)
 from hetopt.solvers.search.journal import Journal, Returned
 from hetopt.solvers.search.loop import Loop
 from hetopt.solvers.search.node import Leaf, Node, is_settled
@@ -92,6 +96,7 @@ class TreeSearch:
         self._returned: Returned | None = None
         if over.schedules:
             self._schedules, self._passed_over = self._variants()
+            self._ranks = ranks_of(self._schedules)
         self.root = self._fleets()
         self.loop = Loop(self.root, request.deadline, self._tell, cutoff=self.cutoff)
 
@@ -215,6 +220,7 @@ class TreeSearch:
             self.over.schedules,
             self._schedules,
             self._passed_over,
+            ranks=self._ranks,
             top=self.request.params.top,
             divided=self.over.pipelines > 1,
         )

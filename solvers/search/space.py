@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hetopt.cost.build import build_table
 from hetopt.cost.device_work import least_device_seconds
 from hetopt.cost.divided import part
 from hetopt.cost.table_file.file import table_digest
@@ -73,11 +72,6 @@ class Space:
     def of(cls, problem: Problem, table: CostTable) -> Space:
         """Return a problem with all its nodes."""
         return cls(problem, lambda: table)
-
-    @classmethod
-    def built(cls, problem: Problem) -> Space:
-        """Return a problem with all its nodes, whose table is built when needed."""
-        return cls(problem, lambda: build_table(problem))
 
     @cached_property
     def table(self) -> CostTable:

@@ -20,12 +20,14 @@ from hetopt.problem.reading import read_problem_text
 from hetopt.problem.training.choices import SCHEDULE_CHOICES, SCHEDULES
 from hetopt.schedule import schedules
 from hetopt.schedule.orders import FOLDS
+from hetopt.schedule.period import period_by_recursion
 from hetopt.schedule.schedules import MAX_DELTA, RULES, ScheduleRule, rule_of
 from hetopt.schedule.warmup import warmup_counts
 from hetopt.solvers.loading import load
 from hetopt.solvers.params import RaceParams
 from hetopt.solvers.request import Request
 from tests.oracle.instances import make_instance
+from tests.schedule.pipelines import pipeline
 
 if TYPE_CHECKING:
     from hetopt.cost.table.table import CostTable
@@ -122,6 +124,64 @@ def test_counts_keep_to_the_record(name: str) -> None:
             *((True, d) for d in range(rule.across, rule.most_across + 1)),
         }
         assert max(d for _, d in seen) <= MAX_DELTA
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_bounds_hold_under_another_record(name: str) -> None:
+    """It holds no more, waits no longer in windows and for transfers."""
+    rule, random = rule_of(name), Random(name)
+    others = [each for each in RULES.values() if rule.bounds(each)]
+    if rule.all_first or rule.interleaved or rule.splits:
+        assert not others
+        return
+    assert rule in others
+    for other in others:
+        for _ in range(100):
+            p, q = random.randint(1, 6), random.randint(1, 9)
+            crosses = [random.random() < 0.5 for _ in range(p - 1)]
+            times = pipeline(
+                [random.randint(0, 50) for _ in range(p)],
+                [random.randint(0, 50) for _ in range(p)],
+                [random.choice([0, 1, 2, 60, 120]) for _ in range(p - 1)],
+                microbatches=q,
+                warmups=[1] * p,
+                schedule=other.name,
+            )
+            counts = warmup_counts(
+                other.name,
+                microbatches=q,
+                crosses=crosses,
+                round_trip_ns=times.round_trip_ns,
+                transfer_ns=times.transfer_ns,
+            )
+            most = []
+            for i, count in enumerate(counts):
+                after, crossings = p - 1 - i, sum(crosses[i:])
+                assert rule.least_warmups(after, crossings) <= count
+                most.append(rule.most_warmups(after, crossings))
+            period = period_by_recursion(replace(times, warmups=counts))
+            quick = replace(times, warmups=tuple(most), schedule="1f1b")
+            assert period_by_recursion(quick) <= period
+            if rule.blocking:
+                quick = replace(quick, schedule=rule.name)
+                assert period_by_recursion(quick) <= period
+
+
+def test_bounds_of_all_schedules_whose_stages_compute_meanwhile() -> None:
+    adaptive = rule_of("h-1f1b", 0.01)
+    held = {name for name in SCHEDULES if adaptive.bounds(rule_of(name))}
+    assert held == {
+        "1f1b",
+        "1f1b-batched",
+        "1f1b-blocking",
+        "eager-1f1b",
+        "virtual-1f1b",
+        "h-1f1b",
+    }
+    assert not adaptive.bounds(rule_of("free-1f1b"))
+    assert not rule_of("eager-1f1b").bounds(rule_of("1f1b"))
+    assert not rule_of("1f1b").bounds(rule_of("eager-1f1b"))
+    assert not rule_of("1f1b-blocking").bounds(rule_of("1f1b-batched"))
 
 
 def add(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -14,7 +14,7 @@ from hetopt.cost.folding import folded
 from hetopt.errors import InputError
 from hetopt.planning.asked import Search
 from hetopt.problem.digest import problem_digest
-from hetopt.problem.reading import read_problem_text
+from hetopt.problem.reading import read_problem, read_problem_text
 from hetopt.problem.training.choices import FOLDED, INTERLEAVED, SCHEDULES
 from hetopt.problem.training.pins import Pins
 from hetopt.results.per_schedule import USUAL_CHUNKS
@@ -22,6 +22,7 @@ from hetopt.schedule.orders import FOLDS
 from hetopt.schedule.schedules import rule_of
 from hetopt.solvers.loading import load
 from hetopt.solvers.params import RaceParams
+from hetopt.solvers.race import race
 from hetopt.solvers.request import Request
 from hetopt.solvers.search.branchings.schedules import (
     ScheduleVariant,
@@ -57,8 +58,7 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], Request]:
     def request(seed: int) -> Request:
         instance = make_instance(seed)
         monkeypatch.setattr(
-            "hetopt.solvers.search.space.build_table",
-            partial(under, table=instance.table),
+            "hetopt.cost.by_schedule.unplaced", partial(unplaced, table=instance.table)
         )
         return Request(
             problem=instance.problem,
@@ -69,8 +69,8 @@ def drawn(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], Request]:
     return request
 
 
-def under(problem: Problem, table: CostTable) -> CostTable:
-    """Return a table under the schedule of a problem."""
+def unplaced(problem: Problem, table: CostTable) -> CostTable:
+    """Return a table under the schedule of a problem, of the model's own units."""
     schedule = problem.training.schedule
     table = replace(
         table,
@@ -78,9 +78,13 @@ def under(problem: Problem, table: CostTable) -> CostTable:
         warmup_epsilon=problem.training.epsilon,
         problem_digest=problem_digest(problem),
     )
-    if rule_of(schedule).folded:
-        return folded(with_weights(table))
     return with_weights(table) if rule_of(schedule).splits else table
+
+
+def under(problem: Problem, table: CostTable) -> CostTable:
+    """Return a table under the schedule of a problem."""
+    table = unplaced(problem, table)
+    return folded(table) if rule_of(table.schedule).folded else table
 
 
 def best_of(
@@ -225,6 +229,52 @@ def test_what_was_open_is_searched_again_with_the_time_left(
     assert again[0] is not None
     assert result.status == "optimal"
     ensure_true(request, result, optima(request))
+
+
+def test_bounds_of_one_schedule_are_those_of_others(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Schedules with the same costs are refuted together, by the widest of them."""
+    request, run = request_of(read_problem("hetauto-exp1")), race._run
+    searched = []
+
+    def counted(request: Request, *given: Any, **named: Any) -> bool:
+        searched.append(request.problem.training.schedule)
+        return run(request, *given, **named)
+
+    monkeypatch.setattr(race, "_run", counted)
+    result = best_of(request)
+    ensure_holds(request, result)
+    assert result.status == "optimal"
+    assert result.lower_bound_s is not None
+    # The problem's own, those of the least device time, and one of those with its costs
+    # whose bounds hold for all others.
+    assert searched == ["virtual-1f1b", "zb-h1", "zb-v", "h-1f1b", "gpipe"]
+    for each in result.schedules:
+        if "1f1b" in each.schedule and each.schedule != "virtual-1f1b":
+            assert (each.status, each.reason) == ("refuted", None)
+            assert each.lower_bound_s is not None
+            assert each.lower_bound_s >= result.lower_bound_s
+
+
+@pytest.mark.parametrize("first", ["virtual-1f1b", "eager-1f1b"])
+@pytest.mark.parametrize("order", [1, -1])
+def test_plans_with_the_same_time_are_of_the_first_schedule(
+    first: str, order: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whichever is searched first."""
+    request = request_of(read_problem("hetauto-exp1"))
+    names: tuple[ScheduleName, ...] = ("virtual-1f1b", "eager-1f1b")
+    names = names[::order]
+    over = Over(schedules=tuple(ScheduleVariant(schedule=each) for each in names))
+    search = TreeSearch(request, DP, over, solver="dp", objective="closed")
+    monkeypatch.setattr(
+        search.root, "first", partial(min, key=lambda index: names[index] != first)
+    )
+    result = search.run()
+    assert result.best is not None
+    assert result.best.plan.schedule == names[0]
+    ensure_holds(request, result)
 
 
 def test_of_equals_the_plan_of_the_problems_own_schedule_is_reported() -> None:

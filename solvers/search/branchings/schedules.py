@@ -6,25 +6,34 @@ The problem's own schedule comes first: of equally good plans the first is repor
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hetopt.cost.by_schedule import TablesBySchedule
 from hetopt.cost.chunks import placed_units
 from hetopt.errors import InputError
 from hetopt.problem.training.choices import ADAPTIVE, ANY, INTERLEAVED, SCHEDULES
 from hetopt.problem.training.training import EPSILONS
+from hetopt.results.certificate import PS_S
 from hetopt.results.per_schedule import USUAL_CHUNKS
+from hetopt.schedule.schedules import rule_of
 from hetopt.solvers.lengths.outcome import ensure_mixes
+from hetopt.solvers.race.device_time import least_values
+from hetopt.solvers.race.ledger import WIDER
+from hetopt.solvers.search.node import Leaf
 from hetopt.solvers.search.one_of import OneOf
 from hetopt.solvers.search.space import Space
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    from numpy.typing import NDArray
 
     from hetopt.problem.problem import Problem
     from hetopt.problem.training.choices import ScheduleName
-    from hetopt.solvers.search.node import Node, OfLeaf
+    from hetopt.solvers.search.node import Floats, Found, Node, OfLeaf
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,6 +169,8 @@ class Schedules(OneOf):
         Returns the node of a problem under one schedule.
     known
         Problems under each schedule with all nodes, shared by all nodes of this kind.
+    ranks
+        Place of each variant in the order of the search; None: that of the variants.
     divided
         Whether nodes may be divided among several pipelines.
 
@@ -179,10 +190,19 @@ class Schedules(OneOf):
         known: Mapping[ScheduleVariant, Space],
         passed_over: Mapping[ScheduleVariant, str],
         *,
+        ranks: Mapping[ScheduleVariant, int] | None = None,
         top: int = 1,
         divided: bool = False,
     ) -> None:
         self.variants = tuple(each for each in variants if each in known)
+        places = [ranks[each] if ranks else 0 for each in self.variants]
+        self._ranks = np.array(places, dtype=np.int64)
+        # The child that each plan is of.
+        self._owners: dict[object, int] = {}
+        # Each period of a plan, and the rest, may be rounded up.
+        chunks = max((each.chunks for each in self.variants), default=1)
+        periods = space.problem.training.global_batch * chunks
+        self._rounding_s = (periods + 1) * PS_S
         self.passed_over = passed_over
         self._space, self._below, self._known = space, below, known
         least_s = float(space.least_s(space.counts[np.newaxis], divided=divided)[0])
@@ -194,11 +214,45 @@ class Schedules(OneOf):
     def _child(self, index: int) -> Node:
         own = self._known[self.variants[index]]
         nodes = self._space.nodes
-        return self._below(own if nodes is None else own.rented(nodes))
+        node = self._below(own if nodes is None else own.rented(nodes))
+        if isinstance(node, Leaf):
+            node.memory[WIDER] = next(self._wider(index), None)
+        return node
+
+    def _wider(self, index: int) -> Iterator[dict[str, Any]]:
+        """Yield what searches keep whose bounds hold for a child."""
+        for other, node in self.known.nodes.items():
+            pair = self.variants[other], self.variants[index]
+            if isinstance(node, Leaf) and bounds(self._known, *pair):
+                yield node.memory
 
     def edit(self, index: int) -> Any:
         """Return the schedule with its chunks and epsilon."""
         return asdict(self.variants[index])
+
+    def first(self, open_: NDArray[np.int64]) -> int:
+        """See ``OneOf``; of equal bounds, the one that ranks first."""
+        rest = self.known.rest[open_]
+        least = open_[rest == rest.min()]
+        return int(least[self._ranks[least].argmin()])
+
+    def cutoffs(self, cutoff: float) -> Floats:
+        """See ``OneOf``; schedules before that of the last plan may have its equal."""
+        limits = super().cutoffs(cutoff)
+        if self.last <= cutoff < np.inf:
+            limits[: self._owners[self.best[-1].shape]] += self._rounding_s
+        return limits
+
+    def taken(self, index: int, found: Found) -> Found:
+        """See ``OneOf``."""
+        self._owners[found.shape] = index
+        return found
+
+    def ranked(self, plans: Sequence[Found]) -> tuple[Found, ...]:
+        """See ``OneOf``; of equally good plans, those of the first schedules."""
+        owners = self._owners
+        ordered = sorted(plans, key=lambda each: (each.value, owners[each.shape]))
+        return super().ranked(ordered)
 
     def claim(self, of_leaf: OfLeaf | None = None) -> dict[str, Any] | None:
         """Return the claims, and the schedules that were passed over."""
@@ -222,6 +276,7 @@ def spaces_of(
         It can have none of them; it says why it cannot have the first.
     """
     known: dict[ScheduleVariant, Space] = {}
+    tables = TablesBySchedule(space.problem, space.table)
     errors: dict[ScheduleVariant, InputError] = {}
     for variant in variants:
         try:
@@ -232,10 +287,51 @@ def spaces_of(
         except InputError as error:
             errors[variant] = error
             continue
-        known[variant] = space if problem == space.problem else Space.built(problem)
+        own = problem == space.problem
+        known[variant] = space if own else Space(problem, partial(tables.of, problem))
     if not known:
         raise next(iter(errors.values()))
     return known, {variant: _reason(error) for variant, error in errors.items()}
+
+
+def ranks_of(known: Mapping[ScheduleVariant, Space]) -> dict[ScheduleVariant, int]:
+    """Return the place of each schedule in the order in which they are searched.
+
+    The first one comes first, as it is the problem's own; its plan is the cutoff of all
+    others. Then the least bound by device time comes first, as its plan is likely to be
+    better. Of equal ones that one comes first whose bounds hold for most others.
+    """
+    own = next(iter(known))
+
+    def key(variant: ScheduleVariant) -> tuple[bool, float, int]:
+        try:
+            least = least_values(known[variant].table, closed=True)
+        except InputError:
+            return variant != own, np.inf, 0
+        valid_for = sum(bounds(known, variant, other) for other in known)
+        return variant != own, min(least.values(), default=np.inf), -valid_for
+
+    return {variant: place for place, variant in enumerate(sorted(known, key=key))}
+
+
+def bounds(
+    known: Mapping[ScheduleVariant, Space], one: ScheduleVariant, other: ScheduleVariant
+) -> bool:
+    """Whether bounds on all plans under a schedule hold under another one."""
+    rule = rule_of(other.schedule, other.warmup_epsilon)
+    if not rule_of(one.schedule, one.warmup_epsilon).bounds(rule):
+        return False
+    try:
+        both = known[one].table.slices, known[other].table.slices
+    except InputError:
+        return False
+    if len(both[0]) != len(both[1]):
+        return False
+    # Transfers that block cannot share links.
+    return all(
+        a is b and not (rule.blocking and a.shared is not None)
+        for a, b in zip(*both, strict=True)
+    )
 
 
 def _reason(error: InputError) -> str:

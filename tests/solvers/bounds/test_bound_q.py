@@ -145,7 +145,7 @@ def test_plans_are_plans_and_no_better_than_the_best(seed: int) -> None:
         found.append,
     )
     for part in table.slices:
-        worker.run(BoundTask(microbatches=part.microbatches, visit=1))
+        worker.run(BoundTask(microbatches=part.microbatches, visit=1, plans=True))
     for plan in found:
         own = programs[plan.decision.stages, plan.decision.microbatches]
         # A period is rounded up to a whole 1 / PERIOD_SCALE tick.

@@ -12,7 +12,7 @@ import yaml
 from hetopt.base.deadline import Deadline, Stopped
 from hetopt.check import check_result
 from hetopt.cost.build import build_table
-from hetopt.problem.reading import read_problem_text
+from hetopt.problem.reading import read_problem, read_problem_text
 from hetopt.solvers.loading import load
 from hetopt.solvers.params import RaceParams
 from hetopt.solvers.pools import opening
@@ -43,6 +43,25 @@ def test_there_is_one_where_all_stages_may_be_alike(seed: int) -> None:
     found = first_plan(problem, table)
     if proven.best is not None:
         assert found is not None
+
+
+def test_it_is_not_looked_for_if_a_limit_refutes_all(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Where plans are not found on the way: what stages hold depends on p."""
+
+    def fail(*given: Any, **named: Any) -> NoReturn:
+        raise AssertionError
+
+    monkeypatch.setattr(race, "first_plan", fail)
+    monkeypatch.setattr(race, "improve_early", fail)
+    problem = read_problem("hetauto-exp1").under("zb-h1")
+    request = Request(problem=problem, table=build_table(problem), cutoff_s=9.1)
+    result = load("dp")(request)
+    assert result.best is None
+    assert set(result.settled) == {"refuted-by-bound"}
+    assert result.lower_bound_s is not None
+    assert result.lower_bound_s * (1 + 1e-9) >= 9.1
 
 
 def test_it_is_looked_for_once(monkeypatch: pytest.MonkeyPatch) -> None:
