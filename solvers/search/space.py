@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hetopt.cost.build import build_table
 from hetopt.cost.device_work import least_device_seconds
 from hetopt.cost.divided import part
 from hetopt.cost.table_file.file import table_digest
