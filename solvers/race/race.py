@@ -347,11 +347,23 @@ class _Race(TaskLoop):
                 )
         named: list[Found] = []
         self.perform(iter(tasks), lambda task, found: named.extend(found), timed=False)
-        if named:
-            ledger.plans = {found.decision.shape: found for found in named}
+        # Where the tie rule was not applied for want of memory, plans stay as found.
+        known = {(*_program_of(found), found.value) for found in named}
+        kept = [
+            found
+            for found in ledger.plans.values()
+            if (*_program_of(found), found.value) not in known
+        ]
+        ledger.plans = {found.decision.shape: found for found in (*kept, *named)}
 
     def give_up(self, task: Any) -> None:
         """Mark a program whose workers keep dying as unsettled, never as infeasible."""
         if isinstance(task, SettleTask):
             program = self.ledger.programs[task.stages, task.microbatches]
             program.how = "unsettled"
+
+
+def _program_of(found: Found) -> tuple[int, int]:
+    decision = found.decision
+    return decision.stages, decision.microbatches
+
