@@ -285,10 +285,10 @@ def test_a_sample_is_of_all_leaves_together(verify: Verify) -> None:
     for sample in ("0", "1", "2", "all"):
         code, lines = verify(*made("s", "time"), "--sample", sample, "--seed", "1")
         assert code == 0, lines
-        (words,) = re.findall(r"(\d+) of 7 that rest on a search", lines[0])
+        (words,) = re.findall(r"(\d+) of 6 that rest on a search", lines[0])
         counts.append(int(words))
-    # Three are said to be bounded, but do not follow: they are always searched.
-    assert counts == [3, 4, 5, 7]
+    # Two are said to be bounded, but do not follow: they are always searched.
+    assert counts == [2, 3, 4, 6]
 
 
 def test_it_says_what_is_left_when_the_time_ends(verify: Verify) -> None:

@@ -191,7 +191,7 @@ def test_what_it_costs_is_checked(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     out = tmp_path / "plan.json"
-    found = answer(problem, out)
+    found = answer(problem, out, "--schedule", "1f1b")
     found["launch"] |= changed
     out.write_text(json.dumps(found))
     assert main(["check", problem, str(out)]) == 1
