@@ -134,6 +134,8 @@ class CpSatEngine(Engine):
         solver = cp_model.CpSolver()
         parameters = solver.parameters
         parameters.num_workers = 1
+        # Without quick restarts one worker may take minutes where few plans are left.
+        parameters.search_branching = parameters.PORTFOLIO_WITH_QUICK_RESTART_SEARCH
         # The race handles Ctrl-C: CP-SAT's own handler would outlive the solve.
         parameters.catch_sigint_signal = False
         parameters.random_seed = self._seed

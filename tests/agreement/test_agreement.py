@@ -17,10 +17,13 @@ from tests.agreement.answers import answer_to, answers
 from tests.agreement.comparing import Comparison
 from tests.agreement.generator import RELAXED, features_of, make
 
-#: Instances of ``make test``, and of ``make test-slow``, in batches of so many.
-QUICK, SLOW, BATCH = 100, 200, 10
-BATCHES = [range(first, first + BATCH) for first in range(0, QUICK + SLOW, BATCH)]
-QUICK_BATCHES, SLOW_BATCHES = BATCHES[: QUICK // BATCH], BATCHES[QUICK // BATCH :]
+#: Where the instances of ``make test``, ``test-slow`` and ``test-seeds`` end, and how
+#: many are a batch.
+QUICK, SLOW, ALL, BATCH = 100, 1000, 2000, 10
+
+
+def batches(first: int, end: int) -> list[range]:
+    return [range(n, n + BATCH) for n in range(first, end, BATCH)]
 
 
 def compare(batch: range) -> None:
@@ -34,15 +37,29 @@ def compare(batch: range) -> None:
     assert not wrong, "\n".join(wrong)
 
 
-@pytest.mark.parametrize("batch", QUICK_BATCHES, ids=str)
+@pytest.mark.parametrize("batch", batches(0, QUICK), ids=str)
 def test_all_that_solvers_say_is_so(batch: range) -> None:
     compare(batch)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("batch", SLOW_BATCHES, ids=str)
+@pytest.mark.parametrize("batch", batches(QUICK, SLOW), ids=str)
 def test_all_that_solvers_say_of_many_is_so(batch: range) -> None:
     compare(batch)
+
+
+@pytest.mark.seeds
+@pytest.mark.parametrize("batch", batches(SLOW, ALL), ids=str)
+def test_all_that_solvers_say_of_all_is_so(batch: range) -> None:
+    compare(batch)
+
+
+@pytest.mark.parametrize("seed", [411, 503])
+def test_cp_sat_ends_where_few_plans_are_left(seed: int) -> None:
+    features = features_of(seed)
+    instance = make(features)
+    comparison = Comparison(features, instance, answer_to(features, instance))
+    assert comparison.of("cp-sat") == []
 
 
 @pytest.mark.parametrize("seed", [7, 14, 18, 26, 55, 83])
@@ -80,7 +97,9 @@ def test_every_feature_is_drawn_on_and_off() -> None:
 
 def test_most_instances_have_plans() -> None:
     known = {
-        seed: each for batch in QUICK_BATCHES for seed, each in answers(batch).items()
+        seed: each
+        for batch in batches(0, QUICK)
+        for seed, each in answers(batch).items()
     }
     best = [each.best for each in known.values() if each.best is not None]
     assert len(best) > QUICK / 2
