@@ -366,4 +366,3 @@ class _Race(TaskLoop):
 def _program_of(found: Found) -> tuple[int, int]:
     decision = found.decision
     return decision.stages, decision.microbatches
-
