@@ -43,6 +43,8 @@ class Posed:
 
     Attributes
     ----------
+    asked
+        What the user asks.
     problem, table
         The problem within the launcher's limits, and its latency table.
     over

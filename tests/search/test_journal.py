@@ -6,7 +6,7 @@ import json
 import re
 import resource
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -197,35 +197,34 @@ def test_the_journal_of_another_race_is_refused(tmp_path: Path) -> None:
     assert path.read_bytes() == before
 
 
-def test_a_plan_of_another_value_is_refused(tmp_path: Path) -> None:
+def ensure_refused(path: Path, change: Callable[[Any], None], why: str) -> None:
+    """Fail unless a journal with a changed plan is refused, naming its line."""
     instance = make_instance(SEEDS[0])
-    path = tmp_path / "run.jsonl"
     run(instance, path)
     lines = path.read_text().splitlines()
     number = next(n for n, line in enumerate(lines) if "decision" in line)
     entry = json.loads(lines[number])
-    entry["value"] -= 1
+    change(entry)
     lines[number] = json.dumps(entry)
     # Without the result of its search.
     path.write_text("\n".join(lines[:-1]) + "\n")
-    with pytest.raises(InputError, match="but the line says") as caught:
+    with pytest.raises(InputError, match=why) as caught:
         run(instance, path)
     assert caught.value.line == number + 1
+
+
+def test_a_plan_of_another_value_is_refused(tmp_path: Path) -> None:
+    def lower(entry: Any) -> None:
+        entry["value"] -= 1
+
+    ensure_refused(tmp_path / "run.jsonl", lower, "but the line says")
 
 
 def test_a_plan_that_does_not_fit_is_refused(tmp_path: Path) -> None:
-    instance = make_instance(SEEDS[0])
-    path = tmp_path / "run.jsonl"
-    run(instance, path)
-    lines = path.read_text().splitlines()
-    number = next(n for n, line in enumerate(lines) if "decision" in line)
-    entry = json.loads(lines[number])
-    entry["decision"]["units"][0] += 1
-    lines[number] = json.dumps(entry)
-    path.write_text("\n".join(lines[:-1]) + "\n")
-    with pytest.raises(InputError, match="is not a line of a journal") as caught:
-        run(instance, path)
-    assert caught.value.line == number + 1
+    def move(entry: Any) -> None:
+        entry["decision"]["units"][0] += 1
+
+    ensure_refused(tmp_path / "run.jsonl", move, "is not a line of a journal")
 
 
 @pytest.mark.parametrize("over", [Over(), NESTED["schedules"]])
