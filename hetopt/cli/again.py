@@ -4,23 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from hetopt.cli.plan_files import named, read_json
 from hetopt.errors import InputError
 
 if TYPE_CHECKING:
     import argparse
-
-#: Options that decide what is searched, by their name in Python.
-_ASKED = (
-    *("problem", "objective", "budget", "min_tokens_per_s", "pareto", "top"),
-    *("stability", "schedule", "blocking", "chunks", "pipelines", "relax", "launcher"),
-    *("table", "time_limit", "solver", "jobs", "executor", "seed", "iterations"),
-    *("exploration", "cost"),
-)
+    from collections.abc import Mapping
 
 
 def remember(command: argparse.ArgumentParser) -> None:
     """Keep the defaults of a command's options beside their values."""
-    usual = {name: command.get_default(name) for name in _ASKED}
+    usual = vars(command.parse_args([]))
     command.set_defaults(usual=usual)
 
 
@@ -33,7 +27,9 @@ def repeat(options: argparse.Namespace) -> None:
         The file is no answer that says what was asked, or no problem is named.
     """
     if options.again is not None:
-        for name, value in _read(options.again).items():
+        with named(options.again):
+            asked = asked_by(read_json(options.again))
+        for name, value in asked.items():
             if getattr(options, name) == options.usual[name]:
                 given = tuple(value) if isinstance(value, list) else value
                 setattr(options, name, given)
@@ -42,11 +38,15 @@ def repeat(options: argparse.Namespace) -> None:
         raise InputError(msg, field="PROBLEM")
 
 
-def _read(path: str) -> dict[str, Any]:
-    from hetopt.cli.planned import read_json
+def asked_by(answer: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what an answer says was asked; InputError if it does not say it."""
+    from hetopt.report.schemas.claims import ASKED
+    from hetopt.report.schemas.shape import ensure_shape
+    from hetopt.report.schemas.words import record
 
-    asked = read_json(path).get("asked")
-    if not isinstance(asked, dict) or not set(asked) <= set(_ASKED):
+    asked = answer.get("asked")
+    if not isinstance(asked, dict):
         msg = "does not say what was asked: expected an answer of `hetopt plan --out`"
-        raise InputError(msg, file=path, field="asked")
+        raise InputError(msg, field="asked")
+    ensure_shape({"asked": asked}, record({"asked": ASKED}))
     return asked

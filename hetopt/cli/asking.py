@@ -20,6 +20,7 @@ _FLAGS = {
     "launcher": "for",
     "measure": "objective",
     "time": "objective",
+    "time_limit_s": "time-limit",
 }
 #: What errors of a search name beside fields of ``Search``.
 _OTHERS = ("objective", "pareto", "relax")

@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from hetopt.base import reading
 from hetopt.base.words import counted
+from hetopt.cli.as_asked import ensure_as_asked
 from hetopt.cli.inputs import add_problem, add_table, load_problem_of, load_table
+from hetopt.cli.plan_files import named, read_json
 from hetopt.errors import CheckError, InputError
 from hetopt.plans.plan import PLAN_SCHEMA
-from hetopt.problem.training.choices import with_present_names
-from hetopt.results.before import renewed
 from hetopt.results.result import RESULT_SCHEMA, Result
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from hetopt.check.verify.said import Said
     from hetopt.cost.table.table import CostTable
@@ -54,21 +52,23 @@ def load_front(problem_name: str, path: str, table_path: str | None) -> Front:
     from hetopt.results.front import Front
 
     data = read_json(path)
-    with _named(path):
+    with named(path):
         ensure_shape(data, FRONT)
         points = items(data, "points", "")
         plans = [
             read_plan(mapping(item, place).get("plan"), f"{place}.plan")
             for place, item in points
         ]
-    problem = load_problem_of(problem_name, next(iter(plans), None), path)
-    with _named(path):
+    first = next(iter(plans), None)
+    problem = load_problem_of(problem_name, first, path, lengths=True)
+    with named(path):
         problem = _fitted(problem, data)
     table = load_table(problem, table_path)
-    with _named(path):
+    with named(path):
         if findings := check_front(problem, table, data, _runs(problem, data)):
             raise CheckError(findings)
         _ensure_runs(problem, data, plans)
+        ensure_as_asked(problem_name, data)
     return Front.from_json(data)
 
 
@@ -125,7 +125,7 @@ def load_reported(
     from hetopt.check.plan.reading import read_plan
 
     data = read_json(plan_path)
-    with _named(plan_path):
+    with named(plan_path):
         plan = _plan_in(data)
         if len(plan.pipelines) > 1:
             _ensure_may_be_several(plan, table_path, several=several)
@@ -133,10 +133,10 @@ def load_reported(
     if problem.training.lengths is not None and table_path is not None:
         msg = "has no rows for sequences of several lengths: leave it out"
         raise InputError(msg, field="--table")
-    with _named(plan_path):
+    with named(plan_path):
         problem = _fitted(problem, data)
     table = load_table(problem, table_path)
-    with _named(plan_path):
+    with named(plan_path):
         if data["schema"] == PLAN_SCHEMA:
             check_plan(problem, table, plan)
             return Reported(problem, table, [plan], None)
@@ -148,6 +148,7 @@ def load_reported(
             for number, other in enumerate(data["alternatives"])
         ]
         _ensure_runs(problem, data, [plan, *others])
+        ensure_as_asked(problem_name, data)
         result = _result(data)
     return Reported(problem, table, [plan, *others], result)
 
@@ -270,7 +271,7 @@ def load_planned(problem_name: str, plan_path: str, table_path: str | None) -> P
 
     data = read_json(plan_path)
     said = Said(plan=None)
-    with _named(plan_path):
+    with named(plan_path):
         if data.get("schema") not in (RESULT_SCHEMA, PLAN_SCHEMA):
             raise InputError("is neither a result nor a plan", field="schema")
         _ensure_shape(data)
@@ -288,44 +289,3 @@ def load_planned(problem_name: str, plan_path: str, table_path: str | None) -> P
     problem = load_problem_of(problem_name, plan, plan_path)
     result = data if data["schema"] == RESULT_SCHEMA else None
     return Planned(problem=problem, said=said, result=result)
-
-
-def read_json(path: str) -> dict[str, Any]:
-    """Read a file that holds one JSON object.
-
-    Raises
-    ------
-    InputError
-        It does not, or is a problem, whose place is before the plan's.
-
-    Returns
-    -------
-    Results and fronts of the release before in today's form.
-    """
-    order = "expected a plan: PROBLEM stands before PLAN"
-    try:
-        data = reading.read_json(path, "a plan")
-    except InputError as error:
-        if path.endswith((".yaml", ".yml")) and error.line is not None:
-            raise InputError(f"is YAML, {order}", file=path) from None
-        raise
-    if not isinstance(data, dict):
-        raise InputError("is not a JSON object, expected a plan", file=path)
-    if "clusters" in data and "training" in data:
-        raise InputError(f"is a problem, {order}", file=path)
-    with _named(path):
-        return renewed(with_present_names(data))
-
-
-@contextmanager
-def _named(path: str) -> Iterator[None]:
-    """Add the plan's file to errors that name only a field."""
-    try:
-        yield
-    except CheckError as error:
-        findings = [f"{path}: {finding}" for finding in error.findings]
-        raise CheckError(findings) from error
-    except InputError as error:
-        if error.file is not None:
-            raise
-        raise type(error)(error.message, file=path, field=error.field) from error

@@ -125,7 +125,7 @@ def _limit_losses(job: Job, launcher: Launcher) -> Iterator[Loss]:
     limits = launcher.limits
     if not isinstance(limits, str | None):
         yield from part_losses(job.problem.model, limits.parts)
-        yield from offload_losses(job.clusters, offloads=limits.offload)
+        yield from offload_losses(job.clusters, limits.no_offload(job.problem))
 
 
 def ranks_csv(placement: Placement) -> str:

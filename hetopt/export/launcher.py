@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from hetopt.problem.training.pins import ANY
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
@@ -15,10 +17,13 @@ if TYPE_CHECKING:
     from hetopt.problem.cluster.cluster import Cluster
     from hetopt.problem.problem import Problem
     from hetopt.problem.training.choices import Recompute, Resharding, ScheduleName
+    from hetopt.problem.training.pins import Domain
 
 Shared = Literal["dp", "cp", "tp", "ep", "etp", "recompute"]
 #: Parts of a model, by field, that only some runtimes train.
 Part = Literal["experts", "latent", "predictions"]
+#: Why a runtime does not offload the optimizer, unless it says another reason.
+ON_DEVICES = "it keeps its states on devices"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +73,11 @@ class Limits:
         Whether a stage may have a strategy, by rules that no other field states.
     alike
         A test that all strategies of a plan with experts pass, or all fail.
-    offload
-        Whether host memory may hold the optimizer's states, of all stages or of none.
+    spread
+        Returns how many stages a plan that spreads experts may have (ep > 1).
+    no_offload
+        Returns why host memory cannot hold the optimizer's states; None: it can, of all
+        stages or of none.
     blocks
         Whether stages may begin and end inside a layer.
     """
@@ -85,7 +93,8 @@ class Limits:
     parts: tuple[Part, ...] = ()
     fits: Callable[[Strategy, Problem], bool] | None = None
     alike: Callable[[Strategy], bool] | None = None
-    offload: bool = False
+    spread: Callable[[Problem], Domain] = lambda problem: ANY
+    no_offload: Callable[[Problem], str | None] = lambda problem: ON_DEVICES
     blocks: bool = False
 
 

@@ -47,7 +47,7 @@ class Unused:
         Least time that they need for the activations of an iteration; infinite without
         a link.
     alone_s
-        Least time that the cluster computes if it trains alone; infinite if it cannot.
+        Least time that the cluster computes if it trains alone.
     """
 
     cluster: str
@@ -75,7 +75,8 @@ def unused_clusters(
     used = {stage.cluster for each in best.plan.pipelines for stage in each.stages}
     usable = {cluster.name for cluster in problem.usable_clusters}
     for number, name in enumerate(table.cluster_names):
-        if name in usable - used:
+        able = any(part.clusters[number].strategies for part in table.slices)
+        if able and name in usable - used:
             yield _known(number, problem, table, result, best.time_s(result.objective))
 
 

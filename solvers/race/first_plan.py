@@ -170,13 +170,15 @@ def _decisions(
     None stands for a failed try, which counts because it takes time too.
     """
     q, length = part.microbatches, pricer.chain.length
-    counts = np.array([p for p, m in problem.programs if m == q and p <= length])
+    rests = pricer.permitted.may_rest
+    needed = {j for j in range(len(part.clusters)) if not rests(j)}
+    counts = np.array(
+        [p for p, m in problem.programs if m == q and len(needed) <= p <= length]
+    )
     hosts: dict[Strategy, dict[int, int]] = {}
     for j, own in enumerate(part.clusters):
         for k, strategy in enumerate(own.strategies):
             hosts.setdefault(strategy, {})[j] = k
-    rests = pricer.permitted.may_rest
-    needed = {j for j in range(len(part.clusters)) if not rests(j)}
     places = [
         _OneStrategy(pricer, part, each, hosts[each], needed, equal=equal)
         for each in sorted(hosts)

@@ -179,7 +179,11 @@ def _reason(search: Searched, *, possible: bool) -> str:
     if over.pipelines > 1:
         most = counted(over.pipelines, "pipeline")
         return f"no plan of up to {most} fits the devices"
-    first = next((each for each in reasons if each), "no plan fits the devices")
-    if over.launcher is not None:
-        return f"nothing the launcher can run fits: {first}"
-    return first
+    if over.launcher is None:
+        return next((each for each in reasons if each), "no plan fits the devices")
+    # Spaces that are left without strategies say nothing of memory.
+    able = (each for each in search.root.searched() if each.space.table.slices)
+    told = (each.result.reason for each in able if each.result)
+    first = next((each for each in told if each), "")
+    nothing = "nothing the launcher can run fits"
+    return f"{nothing}: {first}" if first else f"{nothing} the devices and pins"

@@ -157,7 +157,7 @@ class Journal:
         JournalError
             What the file says of the leaf is wrong.
         """
-        kept = self._results.get(_digests(leaf.space.table))
+        kept = self._results.get(_digests(leaf.space.asked[1]))
         if kept is None or kept.cutoff < cutoff:
             return None
         try:
@@ -171,13 +171,13 @@ class Journal:
 
     def has_ended(self, leaf: Leaf) -> bool:
         """Whether the search of a leaf that is in the file ended by itself."""
-        kept = self._results.get(_digests(leaf.space.table))
+        kept = self._results.get(_digests(leaf.space.asked[1]))
         return kept is not None and kept.ended
 
     def returned(self, search: Returned) -> None:
         """Append the result of a search of a leaf."""
         leaf, cutoff, result, ended = search
-        problem, table = _digests(leaf.space.table)
+        problem, table = _digests(leaf.space.asked[1])
         entry = {
             "problem_digest": problem,
             "table_digest": table,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from hetopt.planning.solving import solve_for
+from hetopt.problem.reading import read_problem_text
 from hetopt.results.spending import Spending
 from hetopt.solvers.search.over import Over
 from tests.agreement.lengths import drawn as of_lengths
@@ -101,6 +102,24 @@ def test_lengths_on_some_of_the_nodes_are_continued(tmp_path: Path) -> None:
     one, other = (without_seconds(each.to_json()) for each in results)
     assert one["status"] == "optimal"
     assert one == other
+
+
+def test_nodes_without_memory_are_continued(tmp_path: Path) -> None:
+    """No rented nodes have a table of their own, where no stage fits."""
+    text = """
+model: {layers: 2, hidden: 1024, heads: 2, ffn: 2048, vocab: 32000}
+clusters:
+  - {name: a, accelerator: H100, nodes: 1, devices_per_node: 1, price_per_hour: 1,
+     memory: 0.3 GB, overhead: 0 GB, inter_node: {bandwidth: 100 Gbps}}
+  - {name: b, accelerator: A40, nodes: 1, devices_per_node: 1, price_per_hour: 0,
+     memory: 0.3 GB, overhead: 0 GB, inter_node: {bandwidth: 100 Gbps}}
+links: {default: {bandwidth: 10 Gbps, latency: 1 ms}}
+training: {global_batch: 4, seq_len: 2048, lengths: {2048: 0.5, 1024: 0.5}}
+"""
+    over = Over(spending=Spending(budget=8), lengths=True)
+    for _ in range(2):
+        request = request_of(read_problem_text(text), journal=str(tmp_path / "j"))
+        assert found(request, over).status == "infeasible"
 
 
 @pytest.mark.slow

@@ -203,6 +203,28 @@ def test_bounds_lie_below_the_times_of_plans() -> None:
             assert bound_s <= best.closed_form_s
 
 
+def test_transfers_may_block_on_nodes_that_share_no_uplink() -> None:
+    """Of the three clusters one is in the middle, and sends both ways by its uplink."""
+    problem = read_problem_text(
+        """
+model: {layers: 4, hidden: 1024, heads: 4, ffn: 2048, vocab: 32000}
+clusters:
+  - {name: a, accelerator: H100, nodes: 1, devices_per_node: 1, price_per_hour: 2,
+     inter_node: {bandwidth: 100 Gbps}, uplink: 10 Gbps}
+  - {name: b, accelerator: H100, nodes: 1, devices_per_node: 1, price_per_hour: 2,
+     inter_node: {bandwidth: 100 Gbps}, uplink: 10 Gbps}
+  - {name: c, accelerator: H100, nodes: 1, devices_per_node: 1, price_per_hour: 2,
+     inter_node: {bandwidth: 100 Gbps}, uplink: 10 Gbps}
+links: {default: {bandwidth: 100 Gbps, latency: 1 us}}
+training: {global_batch: 8, seq_len: 1024, schedule: 1f1b-blocking}
+"""
+    )
+    with pytest.raises(InputError, match="boundaries that share a link or an uplink"):
+        found(request_of(problem), Over())
+    assert found(request_of(problem), within(6)).status == "feasible"
+    assert found(request_of(problem), within(4)).status == "optimal"
+
+
 def test_prices_of_all_clusters_are_needed() -> None:
     data = drawn(Random(1))
     del data["clusters"][1]["price_per_hour"]

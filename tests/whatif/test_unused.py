@@ -127,6 +127,13 @@ def test_without_a_link_that_is_the_reason() -> None:
     assert "It has no link to another cluster, and alone it" in unused_text(told)
 
 
+def test_nothing_is_said_of_a_cluster_without_memory_for_a_layer() -> None:
+    text = PROBLEM.format(link=NONE, schedule="1f1b")
+    small = text.replace("name: slow,", "name: slow, memory: 0.01 GB, overhead: 0 GB,")
+    request, result = solved(small)
+    assert list(unused_clusters(request.problem, request.table, result)) == []
+
+
 def test_the_next_best_plans_are_known_exactly() -> None:
     request, result = solved(PROBLEM.format(link=SLOW, schedule="1f1b"), top=40)
     assert result.best is not None

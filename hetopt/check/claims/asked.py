@@ -126,19 +126,6 @@ class Asked:
                 msg = f"is {self.most}, expected at most {MOST_PIPELINES}"
                 raise InputError(msg, field="over.divisions.most")
         self.device_time = DeviceTime(problem, table, divided="divisions" in over)
-        self._compare(data)
-
-    def _compare(self, data: Mapping[str, Any]) -> None:
-        """Note where ``asked`` names other limits than ``over``."""
-        asked = mapping(data.get("asked", {}), "asked")
-        for key, said in (
-            ("budget", self.budget),
-            ("min_tokens_per_s", self.least_tokens_per_s),
-            ("pipelines", None if self.most == 1 else self.most),
-        ):
-            given = asked.get(key)
-            if key in asked and given != said and (key, given) != ("pipelines", 1):
-                self.say(f"asked.{key}: {given}, but over says {said}")
 
     def _read_spending(self, over: Mapping[str, object], tokens: int) -> None:
         self.measure, self.budget, self.longest_s = "time", None, math.inf

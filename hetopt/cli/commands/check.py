@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 from hetopt.base.words import counted
 from hetopt.cli.output import emit
-from hetopt.cli.planned import add_planned, load_front, load_reported, read_json
+from hetopt.cli.plan_files import read_json
+from hetopt.cli.planned import add_planned, load_front, load_reported
 
 if TYPE_CHECKING:
     import argparse

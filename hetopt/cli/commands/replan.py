@@ -24,7 +24,8 @@ from hetopt.cli.inputs import (
 from hetopt.cli.numbers import not_negative, whole
 from hetopt.cli.output import complain, json_text, report, told
 from hetopt.cli.paths import ensure_outputs
-from hetopt.cli.planned import load_reported, read_json
+from hetopt.cli.plan_files import read_json
+from hetopt.cli.planned import load_reported
 from hetopt.cli.searching import searching
 from hetopt.errors import CheckError
 from hetopt.solvers.refusals import ensure_races

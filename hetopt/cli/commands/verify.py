@@ -111,6 +111,13 @@ def _leaves(planned: Planned, table: CostTable, file: File) -> tuple[list[Leaf],
     data = with_present_names(file.document.data)
     if data.get("schema") != TREE_SCHEMA:
         ensure_shape(data, CERTIFICATE)
+        if planned.result is not None and (over := planned.result.get("over")):
+            msg = (
+                f"is of one problem, but the result is of a search over "
+                f"{', '.join(name for each in over for name in each)}: give the "
+                "certificate of that search"
+            )
+            raise InputError(msg, field="schema")
         check = CertificateCheck(planned.problem, table, data, planned.said)
         return [Leaf("", check)], "digests, plan, value, and the bounds of"
     ensure_shape(data, TREE_CERTIFICATE)

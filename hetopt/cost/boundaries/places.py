@@ -130,11 +130,17 @@ def _may_share(table: CostTable, principles: Principles) -> bool:
 
     With all principles kept, only a cluster with an uplink between two others shares.
     """
-    shared = [part.shared for part in table.slices if part.shared is not None]
+    shared = [part for part in table.slices if part.shared is not None]
     if not principles.consecutive:
         return bool(shared)
-    some = any(each.uplink_ns.any() for each in shared)
-    return some and len(table.cluster_names) >= _FEWEST
+    return any(map(_may_share_uplinks, shared))
+
+
+def _may_share_uplinks(part: TableSlice) -> bool:
+    """Whether a cluster with an uplink may lie between two others."""
+    able = np.array([bool(own.strategies) for own in part.clusters])
+    assert part.shared is not None
+    return int(able.sum()) >= _FEWEST and bool(part.shared.uplink_ns[able].any())
 
 
 def _by_place(part: TableSlice, shared: SharedLinks) -> TableSlice:

@@ -38,15 +38,8 @@ from hetopt.export.shared.megatron.experts import (
 )
 from hetopt.export.shared.megatron.layout import layout_text
 from hetopt.export.shared.megatron.model import problem_losses, stored_precision
-from hetopt.export.shared.megatron.offload import (
-    offload_problem_losses,
-    offload_settings,
-)
-from hetopt.export.shared.megatron.overlap import (
-    environment,
-    overlap_problem_losses,
-    overlap_settings,
-)
+from hetopt.export.shared.megatron.offload import offload_settings
+from hetopt.export.shared.megatron.overlap import environment, overlap_settings
 from hetopt.export.shared.one_mesh import expert_degrees, launched
 from hetopt.export.shared.scripts import mixed_note, script_name, torchrun_scripts
 from hetopt.problem.model.stated import stated
@@ -163,8 +156,6 @@ def losses(job: Job) -> Iterator[Loss]:
 def _problem_losses(problem: Problem) -> Iterator[Loss]:
     """Yield what Megatron-Bridge cannot do of a problem under any plan."""
     yield from problem_losses(problem, bridge_model)
-    yield from overlap_problem_losses(problem)
-    yield from offload_problem_losses(problem)
     yield from _own_losses(problem)
 
 

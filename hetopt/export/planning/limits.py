@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from itertools import permutations, product
 from typing import TYPE_CHECKING, Any
 
@@ -14,14 +16,16 @@ from hetopt.cost.table.table import CostTable
 from hetopt.errors import InputError
 from hetopt.export.shared.losses import offload_losses, part_losses
 from hetopt.problem.digest import problem_digest
+from hetopt.problem.training.pins import Domain
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator, Sequence
 
     from hetopt.export.launcher import Limits, Shared
-    from hetopt.plans.plan import Plan
+    from hetopt.plans.plan import Plan, Stage
     from hetopt.plans.strategy import Strategy
     from hetopt.problem.problem import Problem
+    from hetopt.problem.training.pins import Pins
 
 #: Orders of clusters are listed one by one up to this many clusters.
 _MOST_ORDERED = 5
@@ -76,10 +80,9 @@ def _ensure_runs(limits: Limits, problem: Problem) -> None:
 
 def why_not(limits: Limits, problem: Problem) -> str | None:
     """Return why the launcher runs no plan under the problem's schedule, if so."""
-    losses = (
-        *(limits.losses(problem) if limits.losses else ()),
-        *offload_losses(problem.clusters, offloads=limits.offload),
-    )
+    losses = [*(limits.losses(problem) if limits.losses else ())]
+    if not _sides(limits, problem):
+        losses += offload_losses(problem.clusters, limits.no_offload(problem))
     if not losses:
         return None
     msg = f"the launcher cannot do: {'; '.join(loss.what for loss in losses)}"
@@ -88,21 +91,30 @@ def why_not(limits: Limits, problem: Problem) -> str | None:
     return msg
 
 
+def _sides(limits: Limits, problem: Problem) -> set[bool]:
+    """Return whether a plan's clusters may all offload the optimizer, or none."""
+    sides = {each.offload is not None for each in problem.clusters}
+    return sides if limits.no_offload(problem) is None else sides - {True}
+
+
 def runs(limits: Limits, problem: Problem, plan: Plan) -> bool:
     """Whether the launcher runs a plan of a fitted problem as it is."""
-    used = [stage.strategy for own in plan.pipelines for stage in own.stages]
+    if len(plan.pipelines) > 1:
+        # Those are not searched for a launcher with limits.
+        return False
+    stages = plan.pipeline.stages
+    used = [stage.strategy for stage in stages]
+    offload = {each.name: each.offload is not None for each in problem.clusters}
     policies = {each.recompute for each in used}
-    together = any(policies <= set(each) for each in limits.recompute)
     alike = limits.alike if problem.model.experts is not None else None
-    first, last = used[0], used[-1]
-    ends = limits.equal_ends and problem.model.tied
+    sides = {offload[stage.cluster] for stage in stages}
     return (
-        together
+        any(policies <= set(each) for each in limits.recompute)
         and (alike is None or len(set(map(alike, used))) == 1)
+        and len(sides) == 1
+        and sides <= _sides(limits, problem)
         and all(permits(limits, each, problem) for each in used)
-        and all(len({getattr(s, name) for s in used}) == 1 for name in limits.shared)
-        and not (ends and first.tp != last.tp)
-        and not (ends and problem.training.zero and not _divide(first.dp, last.dp))
+        and _why_split(limits, problem, stages) is None
     )
 
 
@@ -118,19 +130,24 @@ def permits(limits: Limits, strategy: Strategy, problem: Problem) -> bool:
 def permitted(limits: Limits, problem: Problem, table: CostTable) -> list[CostTable]:
     """Return one table for each set of strategies that stages of one plan may mix."""
     alike = limits.alike if problem.model.experts is not None else None
-    sides = (None,) if alike is None else (True, False)
+    kinds = (None,) if alike is None else (True, False)
+    offloads = [each.offload is not None for each in problem.clusters]
     tables = []
-    for together, side in product(limits.recompute, sides):
+    for together, kind, side in product(
+        limits.recompute, kinds, sorted(_sides(limits, problem))
+    ):
 
         def kept(
             cluster: int,
             strategy: Strategy,
             together: tuple[str, ...] = together,
-            side: bool | None = side,
+            kind: bool | None = kind,
+            side: bool = side,
         ) -> bool:
             return (
                 strategy.recompute in together
-                and (alike is None or alike(strategy) == side)
+                and offloads[cluster] == side
+                and (alike is None or alike(strategy) == kind)
                 and permits(limits, strategy, problem)
             )
 
@@ -154,19 +171,62 @@ def branches(
         The ends need matching degrees, and there are too many clusters to list all
         orders.
     """
-    stages = plan.pipeline.stages
+    split = _why_split(limits, problem, plan.pipeline.stages)
+    return [] if split is None else list(split(problem, table))
+
+
+#: Splits a space so that a certain rule of a launcher holds in each part.
+_Split = Callable[["Problem", "CostTable"], "Iterator[tuple[Problem, CostTable]]"]
+
+
+def _why_split(
+    limits: Limits, problem: Problem, stages: Sequence[Stage]
+) -> _Split | None:
+    """Return how to split a space by the rule that a plan breaks; None: it breaks none.
+
+    Only rules about several stages; ``permitted`` has those of each.
+    """
     for name in limits.shared:
         if len({getattr(stage.strategy, name) for stage in stages}) > 1:
-            return [
-                (problem, _where(table, name, value)) for value in _values(table, name)
-            ]
+            return partial(_with_one, name=name)
+    numbers = limits.spread(problem)
+    spreads = any(stage.strategy.ep > 1 for stage in stages)
+    if spreads and not numbers.permits(len(stages)):
+        return partial(_with_stages, numbers=numbers)
     first, last = stages[0].strategy, stages[-1].strategy
     if limits.equal_ends and problem.model.tied:
         if first.tp != last.tp:
-            return list(_with_ends(problem, table, "tp", operator.eq))
+            return partial(_with_ends, name="tp", match=operator.eq)
         if problem.training.zero and not _divide(first.dp, last.dp):
-            return list(_with_ends(problem, table, "dp", _divide))
-    return []
+            return partial(_with_ends, name="dp", match=_divide)
+    return None
+
+
+def _with_one(
+    problem: Problem, table: CostTable, name: Shared
+) -> Iterator[tuple[Problem, CostTable]]:
+    """Split a space by an attribute that all stages share."""
+    for value in _values(table, name):
+        yield problem, _where(table, name, value)
+
+
+def _with_stages(
+    problem: Problem, table: CostTable, numbers: Domain
+) -> Iterator[tuple[Problem, CostTable]]:
+    """Split a space into plans that spread no experts, and those of some stages."""
+    yield problem, _where(table, "ep", 1)
+    able = {p for p in problem.stage_counts if numbers.permits(p)}
+    if able:
+        pins = replace(problem.pins, stages=Domain(allowed=frozenset(able)))
+        yield _pinned(problem, table, pins)
+
+
+def _pinned(
+    problem: Problem, table: CostTable, pins: Pins
+) -> tuple[Problem, CostTable]:
+    """Return a space with narrower pins."""
+    pinned = replace(problem, pins=pins)
+    return pinned, replace(table, problem_digest=problem_digest(pinned))
 
 
 def _values(table: CostTable, name: Shared) -> list[Any]:
@@ -203,8 +263,7 @@ def _with_orders(
         for used in range(1, count + 1):
             orders += permutations(table.cluster_names, used)
     for order in orders:
-        pinned = replace(problem, pins=replace(problem.pins, order=order))
-        yield pinned, replace(table, problem_digest=problem_digest(pinned))
+        yield _pinned(problem, table, replace(problem.pins, order=order))
 
 
 def _with_ends(

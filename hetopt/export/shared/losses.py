@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from hetopt.export.launcher import Loss
+from hetopt.export.launcher import ON_DEVICES, Loss
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
@@ -54,7 +54,7 @@ def part_losses(model: Model, trained: Collection[Part]) -> Iterator[Loss]:
 
 
 def offload_losses(
-    clusters: Collection[Cluster], *, offloads: bool = False
+    clusters: Collection[Cluster], why: str | None = ON_DEVICES
 ) -> Iterator[Loss]:
     """Yield a loss if clusters offload the optimizer and a runtime cannot.
 
@@ -62,19 +62,15 @@ def offload_losses(
     ----------
     clusters
         Those that stages are on.
-    offloads
-        Whether the runtime can offload it, on all stages or on none.
+    why
+        Why the runtime cannot; None: it can, on all stages or on none.
     """
     names = [each.name for each in clusters if each.offload == "optimizer"]
-    if not names or (offloads and len(names) == len(clusters)):
+    if not names or (why is None and len(names) == len(clusters)):
         return
-    why = (
-        "it offloads all stages or none"
-        if offloads
-        else "it keeps its states on devices"
-    )
     yield Loss(
-        f"offload: optimizer of {listed(names)}: {why}",
+        f"offload: optimizer of {listed(names)}: "
+        f"{why or 'it offloads all stages or none'}",
         instead="optimizer states on the devices, which need more memory",
     )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from hetopt.problem.training.choices import SCHEDULES
 from hetopt.report.schemas.several import NODES
 from hetopt.report.schemas.words import (
+    FLAG,
     NOT_NEGATIVE,
     POSITIVE,
     SECONDS,
@@ -28,7 +29,21 @@ _VARIANT: Schema = record(
 )
 
 ASKED: Schema = described(
-    {"type": "object"},
+    record(
+        {},
+        {
+            **dict.fromkeys(("problem", "objective", "schedule", "relax"), TEXT),
+            **dict.fromkeys(("launcher", "solver", "table"), TEXT),
+            **dict.fromkeys(("executor", "cost"), TEXT),
+            **dict.fromkeys(("pareto", "stability"), FLAG),
+            **dict.fromkeys(("budget", "min_tokens_per_s", "time_limit"), POSITIVE),
+            **dict.fromkeys(("pipelines", "top", "jobs"), whole(1)),
+            "chunks": row(whole(1), 1),
+            "seed": whole(),
+            "exploration": NOT_NEGATIVE,
+            "iterations": whole(1),
+        },
+    ),
     "The options of `hetopt plan` that were not the usual ones; `hetopt plan --again` "
     "asks the same.",
 )

@@ -145,8 +145,6 @@ def unused_text(each: Unused) -> str:
     else:
         text += f" Its links to {each.partner} need {rounded(each.link_s)} s for the "
         text += "activations of an iteration"
-    if isinf(each.alone_s):
-        return f"{text}, and alone it cannot train the model."
     return f"{text}, and alone it computes for {rounded(each.alone_s)} s."
 
 

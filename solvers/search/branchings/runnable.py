@@ -226,18 +226,23 @@ def _settled(node: Runnable, above: Known) -> Known:
     left = [part for part in node.parts if not math.isinf(part.bound)]
     parts = [(part, _settled(part, known)) for part in left or node.parts]
     found: Known = {}
-    for key in dict.fromkeys(key for _, own in parts for key in own):
+    for key in dict.fromkeys([*known, *(key for _, own in parts for key in own)]):
         for part, own in parts:
-            # Of a part that was not searched its bound is known.
-            open_ = Settlement(
-                stages=key[0],
-                microbatches=key[1],
-                how="unsettled",
-                bound_s=part.bound,
-            )
-            one = own.get(key, open_)
+            one = own.get(key) or _untold(part, *key)
             found[key] = _both(found.get(key, one), one)
     return found
+
+
+def _untold(part: Runnable, stages: int, microbatches: int) -> Settlement:
+    """Return the settlement of a (p, q) of which a search of a space says nothing."""
+    searched = part.leaf is not None and part.leaf.result is not None
+    return Settlement(
+        stages=stages,
+        microbatches=microbatches,
+        # Narrower pins, or tables without its strategies, rule it out there.
+        how="infeasible" if searched else "unsettled",
+        bound_s=None if searched else part.bound,
+    )
 
 
 def _both(one: Settlement, other: Settlement) -> Settlement:

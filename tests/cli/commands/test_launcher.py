@@ -202,12 +202,42 @@ def test_what_was_asked_is_checked(
     problem: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "plan.json"
-    found = answer(problem, out, "--pipelines", "1")
-    for key, value in (("budget", 2), ("pipelines", 2), ("min_tokens_per_s", 5)):
+    found = answer(problem, out, "--for", "none")
+    differs = "is not of what was asked"
+    for key, value, line in (
+        ("budget", 2, f"over.fleets: {differs}"),
+        ("pareto", True, f"over.fleets: {differs}"),
+        ("pipelines", 2, f"over.divisions: {differs}"),
+        ("launcher", "megatron", f"over.launcher: {differs}"),
+        ("schedule", "zb-h1", f"plan.schedule: virtual-1f1b {differs}"),
+        ("schedule", "auto", f"over.schedules: {differs}"),
+        ("relax", "p3", f"relaxed: {differs}"),
+        ("objective", "simulated", f"objective: closed {differs}"),
+        ("solver", "cp-sat", f"solver: dp {differs}"),
+        ("stability", True, "stability: is missing"),
+        ("chunks", [2], "asked: --chunks: is 2 with schedule virtual-1f1b"),
+        ("top", 0, "asked.top: is 0, expected a whole number from 1"),
+        ("relax", ["p3"], "asked.relax: is a list, expected a string"),
+        ("what", 3, "asked.what: is not a known key"),
+    ):
         forged = {**found, "asked": {**found["asked"], key: value}}
         out.write_text(json.dumps(forged))
-        assert main(["check", problem, str(out)]) == 1
-        assert f"asked.{key}: {value}, but over says None" in capsys.readouterr().err
+        assert main(["check", problem, str(out)]) == (2 if "asked." in line else 1)
+        assert line in capsys.readouterr().err
+        if "asked." in line:
+            assert main(["plan", "--again", str(out)]) == 2
+            assert line in capsys.readouterr().err
+
+
+def test_what_comes_with_the_plan_is_not_left_out(
+    problem: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "plan.json"
+    found = answer(problem, out, "--schedule", "1f1b")
+    del found["launch"]
+    out.write_text(json.dumps(found))
+    assert main(["check", problem, str(out)]) == 1
+    assert "launch: is missing" in capsys.readouterr().err
 
 
 def test_a_schedule_that_it_runs_is_not_passed_over(

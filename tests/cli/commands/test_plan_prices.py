@@ -74,6 +74,14 @@ def test_a_budget_gives_the_points_of_the_front(
 
 
 @pytest.mark.usefixtures("site")
+def test_a_front_of_several_lengths_is_checked() -> None:
+    lengths = "seq_len: 1024, lengths: {1024: 0.5, 512: 0.5}"
+    Path("site.yaml").write_text(TEXT.replace("seq_len: 1024", lengths))
+    assert plan("--pareto", "--objective", "closed", "--out", "front.json") == 0
+    assert main(["check", "site.yaml", "front.json"]) == 0
+
+
+@pytest.mark.usefixtures("site")
 def test_least_cost_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     assert plan("--objective", "cost", "--min-tokens-per-s", "1", "-v") == 0
     printed = capsys.readouterr().out

@@ -118,6 +118,18 @@ def test_a_plan_file_that_says_something_else_is_rejected(
     assert any(said in line and "but the plan file" in line for line in lines), lines
 
 
+def test_one_problem_does_not_certify_a_search_over_many(
+    certified: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, problem = tmp_path / "plan.json", str(certified / "problem.yaml")
+    asked = ("--schedule", "auto", "--objective", "closed", "--jobs", "1")
+    assert main(["plan", problem, "--out", str(path), *asked]) == 0
+    capsys.readouterr()
+    code, lines = verify(capsys, problem, str(path), str(certified / "cert.json"))
+    assert code == 2
+    assert "schema: is of one problem, but the result is of a search over " in lines[0]
+
+
 @pytest.mark.parametrize("name", FORGERIES)
 def test_forged_certificates_are_rejected(
     certified: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str

@@ -186,3 +186,20 @@ def test_the_one_cluster_with_memory_hosts_the_first_plan() -> None:
     found = first_plan(problem, build_table(problem))
     assert found is not None
     assert found.decision.order == (3,)
+
+
+def test_more_clusters_than_units_host_none() -> None:
+    """Under folded schedules a unit is two layers."""
+    text = """
+model: {layers: 2, hidden: 1024, heads: 4, ffn: 2048, vocab: 1000}
+clusters:
+  - {name: a, accelerator: A100-80GB, nodes: 1, devices_per_node: 1,
+     inter_node: {bandwidth: 10 Gbps}}
+  - {name: b, accelerator: A100-80GB, nodes: 1, devices_per_node: 1,
+     inter_node: {bandwidth: 10 Gbps}}
+links: {default: {bandwidth: 1 Gbps, latency: 1 ms}}
+training: {global_batch: 4, seq_len: 2048, schedule: zb-v}
+pin: {order: [a, b]}
+"""
+    problem = read_problem_text(text)
+    assert first_plan(problem, build_table(problem)) is None

@@ -12,11 +12,11 @@ from hetopt.export.launcher import Limits, Loss
 from hetopt.export.shared.losses import heads_divide
 from hetopt.export.shared.megatron.architecture import megatron_lm_model
 from hetopt.export.shared.megatron.model import problem_losses
-from hetopt.export.shared.megatron.offload import offload_problem_losses
+from hetopt.export.shared.megatron.offload import no_offload
 from hetopt.export.shared.megatron.overlap import (
-    hides_what_is_recomputed,
+    hides,
     overlap_losses,
-    overlap_problem_losses,
+    stages_that_hide,
 )
 from hetopt.export.shared.one_mesh import (
     expert_job_losses,
@@ -40,14 +40,8 @@ def _fits(strategy: Strategy, problem: Problem) -> bool:
     return (
         heads_divide(strategy, problem)
         and (strategy.cp == 1 or not windows)
-        and hides_what_is_recomputed(strategy, problem)
+        and hides(strategy, problem)
     )
-
-
-def _problem_losses(problem: Problem) -> Iterator[Loss]:
-    yield from problem_losses(problem)
-    yield from overlap_problem_losses(problem)
-    yield from offload_problem_losses(problem)
 
 
 LIMITS = Limits(
@@ -55,10 +49,11 @@ LIMITS = Limits(
     schedules=("1f1b", "1f1b-batched", "interleaved-1f1b"),
     shared=("dp", "cp", "tp", "ep", "etp", "recompute"),
     zero=(0, 1),
-    losses=_problem_losses,
+    losses=problem_losses,
     parts=("experts", "latent", "predictions"),
     fits=_fits,
-    offload=True,
+    spread=stages_that_hide,
+    no_offload=no_offload,
 )
 
 
@@ -96,7 +91,6 @@ def megatron_losses(
             f"cp {parts} with a sliding window: ring attention (cp_comm_type p2p) "
             "does not support windows (to plan so, pin cp: 1)"
         )
-    yield from offload_problem_losses(job.problem)
     yield from problem_losses(job.problem, said)
 
 

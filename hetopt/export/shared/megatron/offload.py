@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from hetopt.export.launcher import Loss
 from hetopt.export.shared.megatron.numbers import number
 from hetopt.export.understood import not_priced
 
@@ -30,25 +29,21 @@ def offload_settings(job: Job) -> dict[str, Any]:
     """Return the settings of a job; none unless all its stages offload."""
     if not all(job.cluster_of(stage).offload for stage in job.stages):
         return {}
-    if not _can(job.problem):
+    if no_offload(job.problem) is not None:
         return {}
     # Megatron-Bridge's fraction is 0 unless given.
     return {_SWITCH: True, _FRACTION: 1.0, _NEEDED: True}
 
 
-def offload_problem_losses(problem: Problem) -> Iterator[Loss]:
-    """Yield a loss if a problem offloads an optimizer that megatron-core does not."""
+def no_offload(problem: Problem) -> str | None:
+    """Return why megatron-core offloads no optimizer; None if it does."""
     training = problem.training
-    if any(each.offload for each in problem.clusters) and not _can(problem):
-        yield Loss(
-            f"offload: optimizer with {training.optimizer} and ZeRO "
-            f"{training.zero}: it offloads Adam with sharded states alone",
-            instead="optimizer states on the devices, which need more memory",
-        )
-
-
-def _can(problem: Problem) -> bool:
-    return problem.training.optimizer == "adam" and problem.training.zero > 0
+    if training.optimizer == "adam" and training.zero > 0:
+        return None
+    return (
+        "it offloads Adam with sharded states alone, not "
+        f"{training.optimizer} with ZeRO {training.zero}"
+    )
 
 
 def offload_said(settings: Mapping[str, str], wrong: Wrong) -> Offload | None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from hetopt.export.shared.losses import overlap_loss
 from hetopt.export.shared.one_mesh import expert_degrees
 from hetopt.problem.training.choices import INTERLEAVED
+from hetopt.problem.training.pins import ANY, Domain
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -44,20 +45,23 @@ def overlap_losses(job: Job) -> Iterator[Loss]:
         )
 
 
-def overlap_problem_losses(problem: Problem) -> Iterator[Loss]:
-    """Yield why megatron-core cannot hide the all-to-alls of all plans."""
-    overlap, stages = problem.training.moe.overlap, problem.pins.stages.allowed
-    if not overlap:
-        return
-    yield from _model_losses(problem)
-    if problem.training.schedule != INTERLEAVED and stages != frozenset({1}):
-        yield overlap_loss(overlap, f"it hides those of {INTERLEAVED} or of one stage")
+def stages_that_hide(problem: Problem) -> Domain:
+    """Return the numbers of stages of plans whose all-to-alls are hidden."""
+    if not problem.training.moe.overlaps:
+        return ANY
+    several = problem.training.schedule == INTERLEAVED
+    alone = not problem.model.predictions
+    return Domain(
+        allowed=None if several else frozenset({1}),
+        forbidden=frozenset() if alone else frozenset({1}),
+    )
 
 
-def hides_what_is_recomputed(strategy: Strategy, problem: Problem) -> bool:
-    """Whether a stage's recomputation permits hiding its all-to-alls."""
-    overlaps = problem.training.moe.overlaps and strategy.ep > 1
-    return not overlaps or strategy.recompute != "full"
+def hides(strategy: Strategy, problem: Problem) -> bool:
+    """Whether a stage's all-to-alls are hidden if its plan has the right stages."""
+    if strategy.ep == 1 or not problem.training.moe.overlaps:
+        return True
+    return strategy.recompute != "full" and not any(_model_losses(problem))
 
 
 def overlap_settings(job: Job) -> dict[str, Any]:

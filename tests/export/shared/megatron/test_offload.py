@@ -14,6 +14,7 @@ from hetopt.export.bundle import bundle, write_folder
 from hetopt.export.job import Job
 from hetopt.export.planning.limits import fitted
 from hetopt.export.registry import launcher, launcher_names, limits_of, reader
+from hetopt.planning.plan import plan
 from tests.export.jobs import as_llama, draw_job
 from tests.export.scripts import told
 
@@ -116,3 +117,14 @@ def test_plans_for_a_launcher_that_does_not_offload_are_refused() -> None:
     with pytest.raises(InputError, match="offload: optimizer of"):
         fitted(limits_of("torch"), offloading(JOB).problem)
     assert fitted(limits_of("megatron"), offloading(JOB).problem)
+
+
+@pytest.mark.parametrize("name", ["megatron", "torch"])
+def test_plans_keep_to_clusters_that_are_alike(name: str) -> None:
+    """Either all of a plan's clusters offload, or none; some launchers never do."""
+    given = offloading(JOB, USED[0]).problem
+    best = plan(given, launcher=name, solver="dp", jobs=1).best
+    assert best is not None
+    used = {stage.cluster for stage in best.plan.pipeline.stages}
+    assert used == {USED[0]} or USED[0] not in used
+    assert name == "megatron" or USED[0] not in used

@@ -1,0 +1,61 @@
+"""Whether an answer is one to what it says was asked."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any
+
+from hetopt.problem.training.choices import ANY
+from hetopt.solvers.registry import solver
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from hetopt.planning.asked import Search
+    from hetopt.results.claims import Json
+
+_DIFFERS = "is not of what was asked"
+
+
+def asked_findings(asked: Search, answer: Mapping[str, Any]) -> Iterator[str]:
+    """Yield in what an answer differs from one to a search.
+
+    Parameters
+    ----------
+    asked
+        As ``asked`` of the answer describes it.
+    answer
+        A result or a front as JSON data; its own claims are checked elsewhere.
+    """
+    _, over = asked.over()
+    expected = _by_name(json.loads(json.dumps(over.to_json())))
+    said = _by_name(answer.get("over", ()))
+    for name in dict.fromkeys([*expected, *said]):
+        if expected.get(name) != said.get(name):
+            yield f"over.{name}: {_DIFFERS}"
+    wide = asked.principles.relaxed or solver(asked.solver).space.relaxed
+    if tuple(answer.get("relaxed", ())) != wide:
+        yield f"relaxed: {_DIFFERS}"
+    aims = {"cost"} if asked.measure == "cost" else {asked.time}
+    if None not in aims and answer["objective"] not in aims:
+        yield f"objective: {answer['objective']} {_DIFFERS}"
+    if asked.solver not in ("auto", answer["solver"]):
+        yield f"solver: {answer['solver']} {_DIFFERS}"
+    plan = answer.get("plan")
+    if plan is None:
+        return
+    if len(answer["alternatives"]) >= asked.top:
+        yield f"alternatives: more than {asked.top - 1}, which {_DIFFERS}"
+    for key, wanted in (
+        ("launch", over.launcher is not None),
+        ("stability", asked.stability),
+    ):
+        if (answer.get(key) is not None) != wanted:
+            yield f"{key}: is missing" if wanted else f"{key}: {_DIFFERS}"
+    # A problem takes the schedule of a plan that is checked with it.
+    if asked.schedule not in (None, ANY, plan["schedule"]):
+        yield f"plan.schedule: {plan['schedule']} {_DIFFERS}"
+
+
+def _by_name(over: Any) -> dict[str, Json]:
+    return {name: value for each in over for name, value in each.items()}
