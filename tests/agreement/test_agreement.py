@@ -17,9 +17,8 @@ from tests.agreement.answers import answer_to, answers
 from tests.agreement.comparing import Comparison
 from tests.agreement.generator import RELAXED, features_of, make
 
-#: Where the instances of ``make test``, ``test-slow`` and ``test-seeds`` end, and how
-#: many are a batch.
-QUICK, SLOW, ALL, BATCH = 100, 1000, 2000, 10
+#: Where the instances of ``make test`` and ``test-slow`` end, and how many are a batch.
+QUICK, ALL, BATCH = 100, 2000, 10
 
 
 def batches(first: int, end: int) -> list[range]:
@@ -43,14 +42,8 @@ def test_all_that_solvers_say_is_so(batch: range) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("batch", batches(QUICK, SLOW), ids=str)
+@pytest.mark.parametrize("batch", batches(QUICK, ALL), ids=str)
 def test_all_that_solvers_say_of_many_is_so(batch: range) -> None:
-    compare(batch)
-
-
-@pytest.mark.seeds
-@pytest.mark.parametrize("batch", batches(SLOW, ALL), ids=str)
-def test_all_that_solvers_say_of_all_is_so(batch: range) -> None:
     compare(batch)
 
 

@@ -106,6 +106,7 @@ def test_the_search_goes_down_to_every_optimum() -> None:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("_little_memory")
-def test_the_search_goes_down_to_every_optimum_of_many() -> None:
-    found = [_ensure_least(seed) for seed in MANY]
-    assert sum(map(bool, found)) >= 30
+@pytest.mark.parametrize("first", MANY[::10])
+def test_the_search_goes_down_to_every_optimum_of_many(first: int) -> None:
+    found = [_ensure_least(seed) for seed in range(first, first + 10)]
+    assert any(found)
