@@ -12,6 +12,7 @@ from hetopt.results.priced_plan import PricedPlan
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from hetopt.errors import InputError
     from hetopt.problem.training.principles import Relaxable
     from hetopt.results.claims import Json
     from hetopt.results.result import Objective, Status
@@ -64,8 +65,8 @@ class Front(Branched):
         Number of choices of nodes that may still have a better plan.
     asked, over, claims
         See ``Result``.
-    interrupted
-        Whether the user stopped the search; not part of the file.
+    interrupted, journal_failure
+        See ``Result``; not part of the file.
     """
 
     status: Status
@@ -78,6 +79,7 @@ class Front(Branched):
     claims: Json
     relaxed: tuple[Relaxable, ...] = ()
     interrupted: bool = False
+    journal_failure: InputError | None = None
     asked: Json | None = None
 
     @classmethod

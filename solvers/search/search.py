@@ -117,8 +117,8 @@ class TreeSearch:
 
     def front(self) -> Front:
         """Search for the front of time and price, and return it."""
-        self._run()
-        return front_of(self)
+        failure = self._run()
+        return replace(front_of(self), journal_failure=failure)
 
     def _run(self) -> InputError | None:
         """Search, and return why the journal is not whole, if so."""

@@ -74,6 +74,8 @@ def _run_front(posed: Posed, options: argparse.Namespace) -> int:
     front = replace(front, asked=posed.asked.to_json())
     ensure_front_holds(posed.problem, posed.table, front)
     _report_front(posed.problem, front, options)
+    if front.journal_failure is not None:
+        raise front.journal_failure
     if front.points:
         return 0
     complain("no plan" if front.status == "infeasible" else "stopped without a plan")

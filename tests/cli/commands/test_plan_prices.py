@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import resource
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -71,6 +72,21 @@ def test_a_budget_gives_the_points_of_the_front(
         assert result["cost"]["per_hour"] <= float(price)
         assert main(["check", "site.yaml", "plan.json"]) == 0
         capsys.readouterr()
+
+
+@pytest.mark.usefixtures("site")
+def test_a_front_whose_journal_is_not_whole_says_so(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (2000, before[1]))
+    try:
+        assert plan("--pareto", "--journal", "run.jsonl", "--json") == 2
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    captured = capsys.readouterr()
+    assert json.loads(captured.out)["status"] == "optimal"
+    assert "run.jsonl: cannot be written" in captured.err
 
 
 @pytest.mark.usefixtures("site")
