@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
+import argparse
 from typing import TYPE_CHECKING, Any
 
 from hetopt.cli.plan_files import named, read_json
+from hetopt.cli.plan_options import add_plan_options
 from hetopt.errors import InputError
 
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Mapping
-
-
-def remember(command: argparse.ArgumentParser) -> None:
-    """Keep the defaults of a command's options beside their values."""
-    usual = vars(command.parse_args([]))
-    command.set_defaults(usual=usual)
 
 
 def repeat(options: argparse.Namespace) -> None:
@@ -29,13 +24,24 @@ def repeat(options: argparse.Namespace) -> None:
     if options.again is not None:
         with named(options.again):
             asked = asked_by(read_json(options.again))
+        given = _given(options)
         for name, value in asked.items():
-            if getattr(options, name) == options.usual[name]:
-                given = tuple(value) if isinstance(value, list) else value
-                setattr(options, name, given)
+            if name not in given:
+                setattr(options, name, tuple(value) if name == "chunks" else value)
     if options.problem is None:
         msg = "is missing: name a problem's file, or an answer to repeat with --again"
         raise InputError(msg, field="PROBLEM")
+
+
+def _given(options: argparse.Namespace) -> set[str]:
+    """Return the names of the options that are on the command line."""
+    command = argparse.ArgumentParser()
+    add_plan_options(command)
+    unset = object()
+    command.set_defaults(**dict.fromkeys(vars(options), unset))
+    _, *arguments = options.arguments
+    values = vars(command.parse_args(arguments))
+    return {name for name, value in values.items() if value is not unset}
 
 
 def asked_by(answer: Mapping[str, Any]) -> dict[str, Any]:

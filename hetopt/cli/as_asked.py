@@ -42,7 +42,6 @@ def _search_of(problem: str, answer: Mapping[str, Any]) -> Search:
     add_plan_options(command)
     options = command.parse_args([])
     for name, value in asked_by(answer).items():
-        given = tuple(value) if isinstance(value, list) else value
-        setattr(options, name, given)
+        setattr(options, name, tuple(value) if name == "chunks" else value)
     options.problem = problem
     return search_of(options)

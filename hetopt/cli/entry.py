@@ -143,6 +143,7 @@ def run_command(arguments: Sequence[str] | None) -> int:
         named = [name for name in COMMANDS if name in given]
         root = parser(named)
         options = root.parse_args(given)
+        options.arguments = given
         if options.command is None:
             emit(root.format_help())
             return 0

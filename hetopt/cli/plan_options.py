@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hetopt.cli.again import remember
 from hetopt.cli.inputs import (
     add_count,
     add_file,
@@ -39,7 +38,6 @@ def add_plan_options(command: argparse.ArgumentParser) -> None:
     _add_space(command.add_argument_group("which plans are searched"))
     _add_search(command.add_argument_group("how to search"))
     _add_written(command.add_argument_group("what is written"))
-    remember(command)
 
 
 def _add_best(group: Container) -> None:

@@ -215,7 +215,13 @@ class Search(Record):
         if self.problem.training.lengths is not None:
             yield from self._length_faults()
         elif self.pipelines != 1:
-            ensure_several(self.problem, self.solver, self.pipelines, self.principles)
+            ensure_several(
+                self.problem,
+                self.solver,
+                self.pipelines,
+                self.principles,
+                spends=self.spends,
+            )
 
     def _solver_faults(self) -> Iterator[tuple[str, str]]:
         """Yield what is not for this solver."""

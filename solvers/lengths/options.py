@@ -20,6 +20,7 @@ from hetopt.solvers.lengths.prices import ROUNDING, Pricing
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from hetopt.base.deadline import Deadline
     from hetopt.cost.shapes import Ints
     from hetopt.cost.table.table import CostTable
     from hetopt.plans.strategy import Strategy
@@ -28,10 +29,15 @@ if TYPE_CHECKING:
 #: Most choices of hosts for the stages of pipelines over several clusters that are
 #: tried for one size of micro-batches.
 MOST_CHOICES = 2_000
+#: Seconds after the time limit in which a first pipeline is still looked for.
+_GRACE_S = 1.0
 
 
 def options_of(
-    problem: Problem, own: Problem, tables: Sequence[CostTable]
+    problem: Problem,
+    own: Problem,
+    tables: Sequence[CostTable],
+    deadline: Deadline | None = None,
 ) -> list[Option]:
     """Return options of one seat; bounds among them cover all other pipelines.
 
@@ -41,6 +47,9 @@ def options_of(
         The whole problem, and that of the seat.
     tables
         Tables of the seat by length, the shortest first.
+    deadline
+        When it is over, and some pipeline takes all sequences, one bound for each size
+        of micro-batches covers what is left.
     """
     batch = problem.training.global_batch
     body = [tables[-1].body[kind] for kind in tables[-1].units]
@@ -60,11 +69,26 @@ def options_of(
             front.add(_unseen(own, pricing, each))
         todo += [(len(hosts), each, pricing, hosts) for hosts in chosen]
     # Few stages come first: pipelines that these dominate need not be cut.
-    for _, each, pricing, hosts in sorted(todo, key=lambda one: one[:2]):
+    todo.sort(key=lambda one: one[:2])
+    for done, (_, each, pricing, hosts) in enumerate(todo):
+        if deadline is not None and _is_late(deadline, front, len(tables)):
+            for size, left in {each: own for _, each, own, _ in todo[done:]}.items():
+                front.add(_unseen(own, left, size))
+            break
         bounds = _bounds(pricing, hosts, each)
         if front.passes(bounds):
             front.add(_cut(pricing, hosts, body, bounds))
     return front.options()
+
+
+def _is_late(deadline: Deadline, front: Front, lengths: int) -> bool:
+    """Whether the time is up; a first pipeline is looked for a little longer."""
+    left_s = deadline.left_s()
+    if left_s is None or left_s > 0:
+        return False
+    return left_s < -_GRACE_S or any(
+        option.hosts and option.longest == lengths - 1 for option in front.options()
+    )
 
 
 def choices(

@@ -49,7 +49,10 @@ class Seat:
     def __init__(self, request: Request, parts: dict[int, Part]) -> None:
         self.parts = [parts[tokens] for tokens in sorted(parts)]
         self.options = options_of(
-            request.problem, self.parts[-1].problem, [each.table for each in self.parts]
+            request.problem,
+            self.parts[-1].problem,
+            [each.table for each in self.parts],
+            request.deadline,
         )
 
 
@@ -109,7 +112,8 @@ class LengthsSearch:
 
     def _run(self) -> None:
         for number, way in enumerate(self.ways):
-            if self._request.deadline.is_over():
+            # With one pipeline there is a plan soon.
+            if number and self._request.deadline.is_over():
                 return
             self.bounds[number] = max(self._search(way), self.least_s)
             self._tell()

@@ -239,6 +239,7 @@ class TreeSearch:
             self.objective,
             cuts=self.request.params.principles.sharing == "one",
             top=top,
+            quick=self.request.deadline.limit_s is not None,
         )
 
     def _one(self, space: Space, top: int) -> Node:

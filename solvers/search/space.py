@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hetopt.cost.build import build_table
-from hetopt.cost.device_work import least_device_seconds
 from hetopt.cost.divided import part
 from hetopt.cost.table_file.file import table_digest
 from hetopt.problem.cluster.packing import packed
 from hetopt.problem.digest import problem_digest
 from hetopt.problem.model.kinds import END_KINDS
 from hetopt.solvers.race.device_time import least_times_s
+from hetopt.solvers.search.devices import Devices
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -50,6 +50,8 @@ class Space:
         Nodes of each cluster that are rented; None: all.
     whole
         The same with all nodes, for which plans are reported; itself if it has all.
+    devices
+        All nodes, under any schedule.
 
     Parameters
     ----------
@@ -64,9 +66,11 @@ class Space:
         *,
         whole: Space | None = None,
         nodes: tuple[int, ...] | None = None,
+        devices: Devices | None = None,
     ) -> None:
         self.problem, self.nodes = problem, nodes
         self.whole = whole or self
+        self.devices = devices or (whole.devices if whole else Devices(problem))
         self._make_table = table
 
     @classmethod
@@ -113,7 +117,7 @@ class Space:
     @cached_property
     def _shared_rates(self) -> NDArray[np.float64]:
         """Most units and sequences per second of each cluster's nodes; shape (J,)."""
-        least: NDArray[np.float64] = least_device_seconds(self.problem).min(axis=1)
+        least: NDArray[np.float64] = self.devices.seconds.min(axis=1)
         return self.sizes / least
 
     @cached_property

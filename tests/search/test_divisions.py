@@ -15,9 +15,10 @@ from hetopt.cost.build import build_table
 from hetopt.cost.divided import part
 from hetopt.cost.table.ticks import TICK_S
 from hetopt.errors import InputError
-from hetopt.problem.reading import read_problem_text
+from hetopt.problem.reading import read_problem, read_problem_text
 from hetopt.problem.training.principles import Principles
 from hetopt.solvers.refusals import ensure_packs
+from hetopt.solvers.search import loop
 from hetopt.solvers.search.branchings.possible import ensure_several
 from hetopt.solvers.search.over import Over
 from tests.oracle import brute_force
@@ -194,6 +195,27 @@ def test_without_time_there_is_a_first_plan_and_a_bound(seed: int) -> None:
     assert 0 < late.lower_bound_s <= least_s(problem) * (1 + 1e-12)
     assert late.gap is not None
     assert late.gap < 1
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_without_time_there_is_a_plan_if_one_pipeline_has_one(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is looked for first: a part of a division is no plan."""
+    monkeypatch.setattr(loop, "GRACE_S", 0.0)
+    problem = drawn(Random(seed))
+    alone = found(request_of(problem, AT_ONCE_S), Over())
+    late = planned(problem, limit_s=AT_ONCE_S)
+    assert (late.best is None) == (alone.best is None)
+
+
+def test_too_many_divisions_are_refused_before_a_search() -> None:
+    """Unless some of the nodes are chosen, which may be divided in fewer ways."""
+    problem = read_problem("hetauto-exp3")
+    principles = Principles()
+    with pytest.raises(InputError, match="more than 5,000 ways to divide the nodes"):
+        ensure_several(problem, "auto", 2, principles)
+    ensure_several(problem, "auto", 2, principles, spends=True)
 
 
 def test_sizes_of_stages_that_fit_no_share_are_refused_before_a_search(

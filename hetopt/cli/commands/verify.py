@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING
 
 from hetopt.base.deadline import Deadline
 from hetopt.base.words import counted
+from hetopt.cli.as_asked import ensure_as_asked
 from hetopt.cli.inputs import add_count, add_time_limit, load_table
 from hetopt.cli.output import emit
+from hetopt.cli.plan_files import named
 from hetopt.cli.planned import add_planned, load_planned
 from hetopt.cli.preparing import prepare
 from hetopt.errors import InputError
@@ -61,6 +63,9 @@ def run(options: argparse.Namespace) -> int:
     table = load_table(planned.problem, options.table)
     document = load_document(options.certificate, _MOST_VALUES)
     file = File(options.certificate, options.plan, document)
+    if planned.result is not None:
+        with named(options.plan):
+            ensure_as_asked(options.problem, planned.result)
     try:
         leaves, what = _leaves(planned, table, file)
     except InputError as error:

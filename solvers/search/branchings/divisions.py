@@ -14,10 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hetopt.cost.device_work import least_device_seconds
 from hetopt.cost.divided import depends_on
-from hetopt.cost.sources.by_cluster import latency_sources
-from hetopt.cost.sources.remembered import RememberedSource
 from hetopt.cost.table_file.file import table_digest
 from hetopt.plans.plan import Plan, Share
 from hetopt.pricing.several import price_several
@@ -25,7 +22,7 @@ from hetopt.problem.division import everything
 from hetopt.results.priced_plan import PricedPlan
 from hetopt.solvers.dividing import divisions
 from hetopt.solvers.search.branchings.batches import least_longest
-from hetopt.solvers.search.node import Found, Node, best_of, spread
+from hetopt.solvers.search.node import Found, Leaf, Node, best_of, spread
 from hetopt.solvers.search.one_of import OneOf
 
 if TYPE_CHECKING:
@@ -33,7 +30,7 @@ if TYPE_CHECKING:
 
     from hetopt.results.result import Objective
     from hetopt.solvers.dividing import Division
-    from hetopt.solvers.search.node import Bools, Floats, Leaf, OfLeaf, Step
+    from hetopt.solvers.search.node import Bools, Floats, OfLeaf, Step
     from hetopt.solvers.search.space import Space
 
 #: Bounds in floating point are lowered by this share of themselves.
@@ -232,6 +229,8 @@ class Divisions(OneOf):
         Which time is minimised.
     cuts
         Whether nodes may be cut in halves.
+    quick
+        Whether to look for a plan of one pipeline first, which takes little time.
 
     Raises
     ------
@@ -250,14 +249,14 @@ class Divisions(OneOf):
         *,
         cuts: bool,
         top: int = 1,
+        quick: bool = False,
     ) -> None:
         self._space, self._below, self._objective = space, below, objective
+        self._quick = quick
         problem = space.own
         whole = tuple(everything(problem).items())
         self.ways: list[Division] = [(whole,)]
         self.ways += divisions(problem, most, cuts=cuts)
-        self._source = RememberedSource(latency_sources(problem))
-        self._work = least_device_seconds(problem, self._source)
         self._known: dict[object, Seat] = {}
         least = [
             least_longest([self._least_s(way, r) for r in range(len(way))])[0]
@@ -267,10 +266,10 @@ class Divisions(OneOf):
 
     def _least_s(self, way: Division, number: int) -> Floats:
         """Return the device time of a pipeline by its batch, 0 to B; (B + 1,)."""
-        own, problem = dict(way[number]), self._space.own
+        own, problem = dict(way[number]), self._space.whole.problem
         devices = np.array([sum(own.get(x.name, ())) for x in problem.clusters])
         batch = problem.training.global_batch
-        rate = devices @ (1 / self._work)
+        rate = devices @ (1 / self._space.devices.seconds)
         n = np.arange(1, batch + 1)
         with np.errstate(divide="ignore"):
             least = n * self._space.units / rate * (1 - _ROUNDING)
@@ -283,6 +282,15 @@ class Divisions(OneOf):
         seats = [self._seat(way, number) for number in range(len(way))]
         return Together(self._space, way, seats, self._objective)
 
+    def next(self, cutoff: float) -> Step | None:
+        """See ``Node``."""
+        if self._quick and not self.best:
+            alone = self.child(0)
+            found = alone.next(cutoff)
+            if found is not None and isinstance(alone, Leaf) and alone.is_new:
+                return replace(found, quick=True)
+        return super().next(cutoff)
+
     def _seat(self, way: Division, number: int) -> Seat:
         """Return what is known of a share, which several divisions may have."""
         nodes = [dict(parts) for parts in way]
@@ -290,7 +298,8 @@ class Divisions(OneOf):
         if key not in self._known:
 
             def make(batch: int) -> Node:
-                part = self._space.part(nodes, number, batch, self._source)
+                source = self._space.devices.source
+                part = self._space.part(nodes, number, batch, source)
                 return self._below(part, 1)
 
             self._known[key] = Seat(self._least_s(way, number), make)

@@ -19,7 +19,12 @@ if TYPE_CHECKING:
 
 
 def ensure_several(
-    problem: Problem, name: str, pipelines: int, principles: Principles
+    problem: Problem,
+    name: str,
+    pipelines: int,
+    principles: Principles,
+    *,
+    spends: bool = False,
 ) -> None:
     """Raise InputError if a search for several pipelines is not possible.
 
@@ -29,6 +34,8 @@ def ensure_several(
         Name of the solver.
     principles
         Without P4, stages of every pipeline have to fill its nodes.
+    spends
+        Whether nodes are chosen by their prices.
     """
     field = "pipelines"
     if not isinstance(pipelines, int) or not 1 <= pipelines <= MOST_PIPELINES:
@@ -42,6 +49,9 @@ def ensure_several(
         raise InputError(msg, field=f"pin.{pin}")
     if principles.sharing != "one":
         _ensure_fill(problem, pipelines)
+    elif pipelines > 1 and not spends:
+        # Fewer nodes may be divided in fewer ways.
+        divisions(problem, pipelines)
 
 
 def _ensure_fill(problem: Problem, most: int) -> None:

@@ -287,8 +287,10 @@ def spaces_of(
         except InputError as error:
             errors[variant] = error
             continue
-        own = problem == space.problem
-        known[variant] = space if own else Space(problem, partial(tables.of, problem))
+        known[variant] = space
+        if problem != space.problem:
+            table = partial(tables.of, problem)
+            known[variant] = Space(problem, table, devices=space.devices)
     if not known:
         raise next(iter(errors.values()))
     return known, {variant: _reason(error) for variant, error in errors.items()}

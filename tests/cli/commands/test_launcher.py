@@ -229,6 +229,22 @@ def test_what_was_asked_is_checked(
             assert line in capsys.readouterr().err
 
 
+def test_options_that_are_given_again_count_even_if_they_are_the_usual_ones(
+    problem: str, tmp_path: Path
+) -> None:
+    out, again = tmp_path / "plan.json", tmp_path / "again.json"
+    options = ("--for", "none", "--top", "3", "--schedule", "1f1b", "--time-limit", "9")
+    found = answer(problem, out, *options)
+    for given, asked in (
+        ([], {}),
+        (["--top", "1", "--schedule", "zb-h1"], {"top": None, "schedule": "zb-h1"}),
+    ):
+        assert main(["plan", "--again", str(out), "--out", str(again), *given]) == 0
+        left = {**found["asked"], **asked}
+        expected = {key: value for key, value in left.items() if value is not None}
+        assert json.loads(again.read_text())["asked"] == expected
+
+
 def test_what_comes_with_the_plan_is_not_left_out(
     problem: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

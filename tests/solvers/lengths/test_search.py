@@ -75,10 +75,14 @@ def test_device_time_bounds_every_plan_from_the_first_moment(seed: int) -> None:
     found = hetopt.plan(problem, pipelines=2, jobs=1)
     if found.best is not None:
         assert max(least) <= found.best.closed_form_s
-    # Nothing is searched after the deadline.
+    # After the deadline one pipeline is looked for, and nothing else.
     late = replace(request, deadline=Deadline.after(1e-9))
     stopped = solve_lengths(late, 2)
-    assert (stopped.status, stopped.lower_bound_s) == ("unknown", least[1])
+    if len(LengthsSearch(request, 2).ways) > 1:
+        assert stopped.status in ("unknown", "feasible")
+        assert stopped.lower_bound_s == least[1]
+    alone = hetopt.plan(problem, jobs=1)
+    assert (stopped.best is None) == (alone.best is None)
     assert check_result(problem, table, json.loads(json.dumps(stopped.to_json()))) == []
 
 
