@@ -14,6 +14,15 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from hetopt.planning.asked import Search
+    from hetopt.problem.problem import Problem
+
+
+def problem_asked(problem: str, data: Mapping[str, Any]) -> Problem | None:
+    """Return the problem that an answer is of by what it says was asked, if it does."""
+    if data.get("asked") is None:
+        return None
+    found, _ = _search_of(problem, data).over()
+    return found
 
 
 def ensure_as_asked(problem: str, data: Mapping[str, Any]) -> None:
@@ -28,6 +37,25 @@ def ensure_as_asked(problem: str, data: Mapping[str, Any]) -> None:
         findings = [f"asked: {error}"]
     if findings:
         raise CheckError(findings)
+
+
+def schedule_note(problem: str, data: Mapping[str, Any]) -> str | None:
+    """Return that a plan's schedule is none that was asked for, if it is so."""
+    from hetopt.cli.inputs import load_problem
+    from hetopt.planning.as_asked import other_schedule
+
+    asked = data.get("asked") or {}
+    plan = data.get("plan", data if "pipelines" in data else None)
+    launched = any("launcher" in each for each in data.get("over", ()))
+    if plan is None or launched or "schedule" in asked:
+        return None
+    own = load_problem(problem, lengths=True, divided=False, any_schedule=True)
+    if own.training.any_schedule or not other_schedule(own, plan):
+        return None
+    return (
+        f"the plan's schedule, {plan['schedule']}, is not what the problem asks for, "
+        f"{own.training.schedule}: what is said is of plans under the former"
+    )
 
 
 def _search_of(problem: str, answer: Mapping[str, Any]) -> Search:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hetopt.base.words import counted
-from hetopt.cli.as_asked import ensure_as_asked
+from hetopt.cli.as_asked import ensure_as_asked, problem_asked
 from hetopt.cli.inputs import add_problem, add_table, load_problem_of, load_table
 from hetopt.cli.plan_files import named, read_json
 from hetopt.errors import CheckError, InputError
@@ -14,9 +14,11 @@ from hetopt.results.result import RESULT_SCHEMA, Result
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
+    from hetopt.check.claims.asked import Runs
     from hetopt.check.verify.said import Said
+    from hetopt.check.verify.tree import Launcher
     from hetopt.cost.table.table import CostTable
     from hetopt.export.launcher import Limits
     from hetopt.plans.plan import Plan
@@ -67,7 +69,7 @@ def load_front(problem_name: str, path: str, table_path: str | None) -> Front:
     with named(path):
         if findings := check_front(problem, table, data, _runs(problem, data)):
             raise CheckError(findings)
-        _ensure_runs(problem, data, plans)
+        ensure_runs(problem, data, plans)
         ensure_as_asked(problem_name, data)
     return Front.from_json(data)
 
@@ -147,7 +149,7 @@ def load_reported(
             read_plan(other["plan"], f"alternatives.{number}.plan")
             for number, other in enumerate(data["alternatives"])
         ]
-        _ensure_runs(problem, data, [plan, *others])
+        ensure_runs(problem, data, [plan, *others])
         ensure_as_asked(problem_name, data)
         result = _result(data)
     return Reported(problem, table, [plan, *others], result)
@@ -221,20 +223,29 @@ def _fitted(problem: Problem, data: Mapping[str, Any]) -> Problem:
     return problem if known is None else fitted(known[1], problem)
 
 
-def _runs(problem: Problem, data: Mapping[str, Any]) -> Callable[..., bool] | None:
-    """Return whether the launcher of an answer runs a schedule; None if it has none."""
+def launcher_in(problem: Problem, data: Mapping[str, Any]) -> Launcher | None:
+    """Return what the launcher of an answer runs; None if it is for none."""
+    from hetopt.check.verify.tree import Launcher
     from hetopt.export.planning.runnable import launchable
     from hetopt.solvers.search.branchings.schedules import ScheduleVariant
 
     if (known := _limits(data)) is None:
         return None
     launcher = launchable(known[0], problem)
-    return lambda variant: (
-        launcher.passed_over(ScheduleVariant(**variant._asdict())) is None
+    return Launcher(
+        runs=lambda variant: (
+            launcher.passed_over(ScheduleVariant(**variant._asdict())) is None
+        ),
+        split=launcher.split,
     )
 
 
-def _ensure_runs(
+def _runs(problem: Problem, data: Mapping[str, Any]) -> Runs | None:
+    launcher = launcher_in(problem, data)
+    return None if launcher is None else launcher.runs
+
+
+def ensure_runs(
     problem: Problem, data: Mapping[str, Any], plans: Sequence[Plan]
 ) -> None:
     """Raise CheckError unless the launcher of an answer, if any, runs its plans."""
@@ -286,6 +297,11 @@ def load_planned(problem_name: str, plan_path: str, table_path: str | None) -> P
         plan = said.plan
         if plan is not None and len(plan.pipelines) > 1:
             _ensure_may_be_several(plan, table_path, several=True)
-    problem = load_problem_of(problem_name, plan, plan_path)
+    with named(plan_path):
+        asked = None if plan is not None else problem_asked(problem_name, data)
+    problem = asked or load_problem_of(problem_name, plan, plan_path)
+    if asked is None:
+        with named(plan_path):
+            problem = _fitted(problem, data)
     result = data if data["schema"] == RESULT_SCHEMA else None
     return Planned(problem=problem, said=said, result=result)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from hetopt.problem.training.choices import ANY
 from hetopt.solvers.registry import solver
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from hetopt.planning.asked import Search
+    from hetopt.problem.problem import Problem
     from hetopt.results.claims import Json
 
 _DIFFERS = "is not of what was asked"
@@ -27,7 +27,7 @@ def asked_findings(asked: Search, answer: Mapping[str, Any]) -> Iterator[str]:
     answer
         A result or a front as JSON data; its own claims are checked elsewhere.
     """
-    _, over = asked.over()
+    problem, over = asked.over()
     expected = _by_name(json.loads(json.dumps(over.to_json())))
     said = _by_name(answer.get("over", ()))
     for name in dict.fromkeys([*expected, *said]):
@@ -52,9 +52,21 @@ def asked_findings(asked: Search, answer: Mapping[str, Any]) -> Iterator[str]:
     ):
         if (answer.get(key) is not None) != wanted:
             yield f"{key}: is missing" if wanted else f"{key}: {_DIFFERS}"
-    # A problem takes the schedule of a plan that is checked with it.
-    if asked.schedule not in (None, ANY, plan["schedule"]):
-        yield f"plan.schedule: {plan['schedule']} {_DIFFERS}"
+    # A problem that asks for another schedule by itself takes that of the plan.
+    if asked.schedule is not None and not asked.schedules:
+        yield from (f"plan.{key}: {_DIFFERS}" for key in other_schedule(problem, plan))
+
+
+def other_schedule(problem: Problem, plan: Mapping[str, Any]) -> list[str]:
+    """Return in what a plan has another schedule than its problem asks for."""
+    training = problem.training
+    asked = {
+        "schedule": training.schedule,
+        "chunks": training.chunks,
+        "warmup_epsilon": training.epsilon,
+    }
+    has = {"chunks": 1, "warmup_epsilon": None, **plan}
+    return [key for key, value in asked.items() if has[key] != value]
 
 
 def _by_name(over: Any) -> dict[str, Json]:

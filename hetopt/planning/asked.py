@@ -248,9 +248,6 @@ class Search(Record):
     def _certificate_faults(self) -> Iterator[tuple[str, str]]:
         if self.measure == "front":
             yield "certified", "is of one result, but a front has many: leave it out"
-        if self.limiting is not None:
-            why = "does not say which plans a launcher can run: leave it out"
-            yield "certified", f"{why}, or {_LIFT}"
         rule = rule_of(self.problem.training.schedule)
         limited = self.schedules or rule.interleaved or rule.splits
         if limited and (self.time == "simulated" or self.principles.relaxed):

@@ -6,37 +6,11 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
-    from hetopt.cost.table.table import CostTable
-    from hetopt.problem.problem import Problem
     from hetopt.results.claims import Json
     from hetopt.results.spending import Spending
     from hetopt.solvers.search.branchings.fleets import Measure
-    from hetopt.solvers.search.branchings.runnable import Split
+    from hetopt.solvers.search.branchings.runnable import Launchable
     from hetopt.solvers.search.branchings.schedules import ScheduleVariant
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Launchable:
-    """Which plans a launcher can run.
-
-    Attributes
-    ----------
-    name
-        The launcher.
-    permitted
-        Returns tables of a problem that together hold all plans that it can run.
-    split
-        See ``Runnable``.
-    passed_over
-        Returns why it does not run a schedule; None: it does.
-    """
-
-    name: str
-    permitted: Callable[[Problem, CostTable], Sequence[CostTable]]
-    split: Split
-    passed_over: Callable[[ScheduleVariant], str | None]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

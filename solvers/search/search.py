@@ -22,7 +22,7 @@ from hetopt.solvers.registry import solver as solver_of
 from hetopt.solvers.search.answer import front_of, result_of
 from hetopt.solvers.search.branchings.divisions import Divisions
 from hetopt.solvers.search.branchings.fleets import Fleets
-from hetopt.solvers.search.branchings.runnable import Runnable
+from hetopt.solvers.search.branchings.runnable import STRATEGIES, Runnable
 from hetopt.solvers.search.branchings.schedules import (
     Schedules,
     ranks_of,
@@ -247,13 +247,12 @@ class TreeSearch:
         launcher = self.over.launcher
         if launcher is None:
             return self._leaf(space, 0.0, top)
-        tables = launcher.permitted(space.problem, space.table)
         return Runnable(
             space,
             lambda own, least: self._leaf(own, least, top),
-            launcher.split,
+            launcher,
             top=top,
-            parts=[space.narrowed(space.problem, table) for table in tables],
+            rule=STRATEGIES,
             quick=self.request.deadline.limit_s is not None,
         )
 

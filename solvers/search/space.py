@@ -70,7 +70,9 @@ class Space:
     ) -> None:
         self.problem, self.nodes = problem, nodes
         self.whole = whole or self
-        self.devices = devices or (whole.devices if whole else Devices(problem))
+        if devices is None:
+            devices = Devices(problem) if whole is None else whole.devices
+        self.devices: Devices = devices
         self._make_table = table
 
     @classmethod

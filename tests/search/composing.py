@@ -20,7 +20,7 @@ from hetopt.cost.build import build_table
 from hetopt.cost.divided import part
 from hetopt.cost.table.ticks import TICK_S
 from hetopt.export.launcher import Limits
-from hetopt.export.planning.limits import branches, permitted
+from hetopt.export.planning.limits import broken, split
 from hetopt.planning.solving import solve_for
 from hetopt.problem.digest import problem_digest
 from hetopt.problem.reading import read_problem_text
@@ -28,8 +28,9 @@ from hetopt.results.spending import Spending
 from hetopt.solvers.dividing import divisions
 from hetopt.solvers.params import RaceParams
 from hetopt.solvers.request import Request
+from hetopt.solvers.search.branchings.runnable import Launchable
 from hetopt.solvers.search.branchings.schedules import ScheduleVariant
-from hetopt.solvers.search.over import Launchable, Over
+from hetopt.solvers.search.over import Over
 from hetopt.solvers.search.search import TreeSearch
 from tests.oracle.brute_force import every_plan
 
@@ -120,8 +121,8 @@ class Asked:
         spending = None if self.measure is None else Spending(budget=BUDGET)
         launcher = Launchable(
             name="toy",
-            permitted=partial(permitted, LIMITS),
-            split=partial(branches, LIMITS),
+            broken=partial(broken, LIMITS),
+            split=partial(split, LIMITS),
             passed_over=lambda each: (
                 None if each.schedule in LIMITS.schedules else "it does not run it"
             ),

@@ -2,31 +2,36 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import time
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from hetopt.base.deadline import Deadline
+from hetopt.check.verify.tree import Launcher, TreeCheck
 from hetopt.cli import main
 from hetopt.cli.inputs import load_problem
 from hetopt.cost.build import build_table
 from hetopt.errors import InputError
 from hetopt.export.job import Job
 from hetopt.export.launcher import Limits
-from hetopt.export.planning.limits import branches, fitted, permits, permitted
+from hetopt.export.planning.limits import broken, fitted, permits, split
 from hetopt.export.registry import SHIPPED, launcher, limited_names, limits_of
 from hetopt.problem.digest import problem_digest
 from hetopt.problem.training.choices import SCHEDULE_CHOICES
+from hetopt.solvers.certificate.tree import certificate_of
 from hetopt.solvers.dp.solver import solve
 from hetopt.solvers.params import RaceParams
 from hetopt.solvers.request import Request
+from hetopt.solvers.search.branchings.runnable import Launchable
 from hetopt.solvers.search.loop import GRACE_S
-from hetopt.solvers.search.over import Launchable, Over
+from hetopt.solvers.search.over import Over
 from hetopt.solvers.search.search import TreeSearch
 from tests.export.jobs import as_llama, draw_job
 from tests.oracle.brute_force import Found, to_plan
@@ -50,15 +55,19 @@ NO_CP = Limits(
 )
 
 
-def best_within(limits: Limits, request: Request, solve: Solve = solve) -> Result:
-    """Return the best plan that a launcher with these limits can run."""
-    launcher = Launchable(
+def tractor(limits: Limits) -> Launchable:
+    """Return a launcher with these limits."""
+    return Launchable(
         name="tractor",
-        permitted=partial(permitted, limits),
-        split=partial(branches, limits),
+        broken=partial(broken, limits),
+        split=partial(split, limits),
         passed_over=lambda variant: None,
     )
-    over = Over(launcher=launcher)
+
+
+def best_within(limits: Limits, request: Request, solve: Solve = solve) -> Result:
+    """Return the best plan that a launcher with these limits can run."""
+    over = Over(launcher=tractor(limits))
     found = TreeSearch(request, solve, over, solver="dp", objective="closed").run()
     ensure_holds(request, found)
     return found
@@ -120,6 +129,66 @@ def _can_be_run(
     )
 
 
+def certified(limits: Limits, request: Request) -> tuple[Any, Callable[[Any], Any]]:
+    """Return a search's certificate, and what returns all that is wrong with one."""
+    over = Over(launcher=tractor(limits))
+    tree = TreeSearch(request, solve, over, solver="dp", objective="closed")
+    result = tree.run()
+    problem, table = request.problem, request.table
+    answer = json.loads(json.dumps(result.to_json()))
+    launcher = Launcher(runs=lambda variant: True, split=partial(split, limits))
+
+    def wrong(certificate: Any) -> Any:
+        check = TreeCheck(problem, table, certificate, answer, launcher)
+        found = list(check.findings())
+        return found or [
+            each for leaf in check.leaves for each in leaf.check.findings()
+        ]
+
+    return json.loads(certificate_of(tree, problem, table, result)), wrong
+
+
+@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("limits", [ALIKE, ENDS, NO_CP], ids=["alike", "ends", "no-cp"])
+def test_what_is_searched_is_certified(seed: int, limits: Limits) -> None:
+    instance = make_instance(seed, pinned=False)
+    certificate, wrong = certified(limits, drawn(instance.problem, instance.table))
+    assert wrong(certificate) == []
+
+
+def _raised(whole: Any) -> None:
+    own = whole["parts"][0]["certificate"]
+    own["lower_bound_ps"] = (own["lower_bound_ps"] or 1) * 2
+
+
+#: Changes of the claim of a space that a rule splits, by what is wrong then.
+FORGERIES: dict[str, Callable[[Any], object]] = {
+    "a part is left out": lambda whole: whole["parts"].pop(),
+    "a part too many": lambda whole: whole["parts"].append(whole["parts"][0]),
+    "in another order": lambda whole: whole["parts"].reverse(),
+    "no rule of the launcher": lambda whole: whole.update(rule="ends tp"),
+    "another rule": lambda whole: whole.update(rule="recompute"),
+    "a bound is raised": _raised,
+    "the whole's certificate": lambda whole: whole["parts"][0].update(
+        certificate=whole["certificate"]
+    ),
+    "no certificates": lambda whole: whole.update(
+        parts=[{"by": "launcher"} for _ in whole["parts"]]
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FORGERIES)
+def test_forged_certificates_are_rejected(name: str) -> None:
+    certificate, wrong = certified(ALIKE, not_runnable())
+    assert wrong(certificate) == []
+    (whole,) = certificate["claims"]["parts"]
+    assert whole["rule"] in ALIKE.shared
+    FORGERIES[name](whole)
+    with contextlib.suppress(InputError):
+        assert wrong(certificate) != []
+
+
 @pytest.mark.slow
 def test_alternatives_can_be_run_too() -> None:
     for seed in range(6):
@@ -141,9 +210,7 @@ def not_runnable() -> Request:
     for instance in map(make_instance, range(100)):
         request = drawn(instance.problem, instance.table)
         best = solve(request).best
-        if best is not None and branches(
-            ALIKE, instance.problem, instance.table, best.plan
-        ):
+        if best is not None and broken(ALIKE, instance.problem, best.plan):
             return request
     pytest.fail("all plans can be run")
 
@@ -287,7 +354,7 @@ def _accepted(limits: Limits, problem: Problem, table: CostTable, plan: Plan) ->
             {strategy.recompute for strategy in used} <= set(together)
             for together in limits.recompute
         )
-        and not branches(limits, problem, table, plan)
+        and broken(limits, problem, plan) is None
     )
 
 

@@ -24,12 +24,13 @@ from hetopt.solvers.loading import load
 from hetopt.solvers.params import RaceParams
 from hetopt.solvers.race import race
 from hetopt.solvers.request import Request
+from hetopt.solvers.search.branchings.runnable import Launchable
 from hetopt.solvers.search.branchings.schedules import (
     ScheduleVariant,
     run_by,
     schedule_variants,
 )
-from hetopt.solvers.search.over import Launchable, Over
+from hetopt.solvers.search.over import Over
 from hetopt.solvers.search.search import TreeSearch
 from tests.cli.conftest import SMALL
 from tests.oracle import brute_force
@@ -340,8 +341,8 @@ def tractor(runs: tuple[ScheduleName, ...]) -> Launchable:
 
     return Launchable(
         name="tractor",
-        permitted=lambda problem, table: [table],
-        split=lambda problem, table, plan: (),
+        broken=lambda problem, plan: None,
+        split=lambda problem, table, rule: [(problem, table)],
         passed_over=passed_over,
     )
 

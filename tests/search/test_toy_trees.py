@@ -199,7 +199,7 @@ class Checker:
                 number, batch = each["pipeline"], each["batch"]
                 part = space.part(nodes, number, batch, None)
                 bound = self.one(each, part)
-                where = key_of(nodes[number]), part.devices, batch
+                where = key_of(nodes[number]), part.shared, batch
                 parts[where] = max(parts.get(where, 0.0), bound)
         return min([one, *(self.together(way, space, parts) for way in ways.values())])
 
@@ -212,7 +212,7 @@ class Checker:
                 times = []
                 for r, n in enumerate(batches):
                     part = space.part(nodes, r, n, None)
-                    where = key_of(nodes[r]), part.devices, n
+                    where = key_of(nodes[r]), part.shared, n
                     times.append(max(cheap(part), known.get(where, 0.0)))
                 low = min(low, max(times))
         return low

@@ -27,7 +27,7 @@ from hetopt.results.spending import Spending
 from hetopt.solvers.search.branchings import divisions, fleets
 from hetopt.solvers.search.branchings.divisions import Divisions
 from hetopt.solvers.search.branchings.fleets import Fleets
-from hetopt.solvers.search.branchings.runnable import Runnable
+from hetopt.solvers.search.branchings.runnable import STRATEGIES, Launchable, Runnable
 from hetopt.solvers.search.branchings.schedules import Schedules, ScheduleVariant
 from hetopt.solvers.search.node import Leaf
 
@@ -97,14 +97,14 @@ class Space:
 
     Attributes
     ----------
-    devices
-        Of all pipelines, if it is the problem of one of several.
+    shared
+        Devices of all pipelines, if it is the problem of one of several.
     """
 
     problem: Problem
     table: Table
     nodes: tuple[int, ...] | None = None
-    devices: int | None = None
+    shared: int | None = None
     all_nodes: Space | None = None
 
     @property
@@ -127,6 +127,12 @@ class Space:
     @property
     def units(self) -> int:
         return 1
+
+    @property
+    def devices(self) -> Any:
+        """Stand in for ``hetopt.solvers.search.devices.Devices``."""
+        seconds = np.ones((len(self.problem.clusters), 1))
+        return SimpleNamespace(source=None, seconds=seconds)
 
     def least_s(self, nodes: Any, *, divided: bool) -> Any:
         with np.errstate(divide="ignore"):
@@ -159,7 +165,7 @@ class Space:
         return Space(
             problem=replace(self.problem, clusters=clusters, batch=batch),
             table=replace(self.table, batch=batch),
-            devices=sum(len(own) for nodes in way for own in nodes.values()),
+            shared=sum(len(own) for nodes in way for own in nodes.values()),
         )
 
 
@@ -271,7 +277,7 @@ class Toy:
         """Return every plan of one pipeline, best first."""
         table = space.table
         counts = tuple(sorted(space.there.items()))
-        key = counts, table.batch, table.schedule, table.kinds, space.devices
+        key = counts, table.batch, table.schedule, table.kinds, space.shared
         if key not in self._plans:
             options = [
                 [(0, 0), *product(range(1, most + 1), sorted(table.kinds))]
@@ -295,14 +301,14 @@ class Toy:
     def _plan(self, used: tuple[tuple[str, int, int], ...], space: Space) -> OnePlan:
         table = space.table
         plan = used, table.batch, table.schedule
-        key = plan, space.devices
+        key = plan, space.shared
         if key not in self._drawn:
             rng = Random(f"{self.seed} {plan}")
             power = sum(nodes for _, nodes, _ in used)
             # Few different times, so that some are equal.
             time_s = table.batch / power * rng.choice((1, 1.5, 2, 2.5, 3, 4, 5))
-            if space.devices is not None:
-                time_s *= 1 + self.waits * space.devices
+            if space.shared is not None:
+                time_s *= 1 + self.waits * space.shared
             nodes = [own[:2] for own in used]
             if rng.random() < 0.1 or Random(f"{self.seed} {nodes}").random() < 0.25:
                 time_s = np.inf
@@ -362,9 +368,9 @@ class Toy:
         return Runnable(
             space,
             lambda own, least: self._leaf(own, least, top),
-            _split,  # type: ignore[arg-type]
+            LAUNCHER,
             top=top,
-            parts=[space.narrowed(space.problem, own) for own in permitted(space)],
+            rule=STRATEGIES,
             quick=self.mood == "slices",
         )
 
@@ -442,7 +448,10 @@ class Toy:
 
 def permitted(space: Space) -> list[Table]:
     """Return tables that together hold every plan that the launcher can run."""
-    table = space.table
+    return _tables(space.table)
+
+
+def _tables(table: Table) -> list[Table]:
     if table.batch == 1:
         return []
     if len(table.kinds) < 3:
@@ -451,12 +460,23 @@ def permitted(space: Space) -> list[Table]:
     return [replace(table, kinds=table.kinds - {end}) for end in ends]
 
 
-def _split(problem: Problem, table: Table, plan: Plan) -> list[tuple[Problem, Table]]:
-    """Return spaces without one of two kinds that a plan has."""
+def _broken(problem: Any, plan: Plan) -> str | None:
+    """Return two kinds that a plan has."""
     kinds = sorted({stage.strategy[1] for stage in plan.pipeline.stages})  # type: ignore[index]
-    if len(kinds) == 1:
-        return []
-    return [(problem, replace(table, kinds=table.kinds - {kind})) for kind in kinds[:2]]
+    return None if len(kinds) == 1 else " ".join(map(str, kinds[:2]))
+
+
+def _split(problem: Any, table: Any, rule: str) -> list[tuple[Any, Any]]:
+    """Return spaces without one of two kinds each."""
+    if rule == STRATEGIES:
+        return [(problem, each) for each in _tables(table)]
+    kinds = map(int, rule.split())
+    return [(problem, replace(table, kinds=table.kinds - {kind})) for kind in kinds]
+
+
+LAUNCHER = Launchable(
+    name="toy", broken=_broken, split=_split, passed_over=lambda variant: None
+)
 
 
 def rented_nodes(problem: Any, plan: Plan) -> dict[str, int]:
@@ -471,9 +491,6 @@ def use_toys(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the nodes take from toys what they take from a problem's costs."""
     monkeypatch.setattr(fleets, "rented_nodes", rented_nodes)
     stand_ins: dict[str, Any] = {
-        "latency_sources": lambda problem: None,
-        "RememberedSource": lambda source: None,
-        "least_device_seconds": lambda problem, _: np.ones(len(problem.clusters)),
         "depends_on": depends_on,
         "table_digest": lambda table: "",
         "price_several": price_several,

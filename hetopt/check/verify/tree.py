@@ -18,7 +18,7 @@ from hetopt.check.claims.device_time import DeviceTime
 from hetopt.check.claims.divisions import restricted
 from hetopt.check.claims.result import check_result
 from hetopt.check.plan.packing import most_stages
-from hetopt.check.plan.reading import choice, mapping, text
+from hetopt.check.plan.reading import choice, items, mapping, text
 from hetopt.check.verify.certificate import CertificateCheck
 from hetopt.check.verify.findings import Finding
 from hetopt.check.verify.said import Said
@@ -31,14 +31,30 @@ from hetopt.problem.digest import problem_digest
 from hetopt.results.certificate import PS_S, TREE_SCHEMA
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from hetopt.check.claims.asked import Runs
     from hetopt.check.claims.claim import At
     from hetopt.cost.sources.source import LatencySource
     from hetopt.cost.table.cluster import ClusterTable
     from hetopt.cost.table.table import CostTable
     from hetopt.problem.cluster.cluster import Cluster
     from hetopt.problem.problem import Problem
+
+
+class Launcher(NamedTuple):
+    """What a launcher runs, which is for exports to say.
+
+    Attributes
+    ----------
+    runs
+        Whether it runs a schedule.
+    split
+        Returns spaces that hold all plans of one that it can run, by a rule's name.
+    """
+
+    runs: Runs
+    split: Callable[[Problem, CostTable, str], Sequence[tuple[Problem, CostTable]]]
 
 
 class Leaf(NamedTuple):
@@ -70,6 +86,8 @@ class TreeCheck:
         The certificate's JSON.
     result
         That of the plan file.
+    launcher
+        Whose plans it is of, if any.
     """
 
     def __init__(
@@ -78,11 +96,13 @@ class TreeCheck:
         table: CostTable,
         data: Mapping[str, Any],
         result: Mapping[str, Any],
+        launcher: Launcher | None = None,
     ) -> None:
         choice(data, "schema", (TREE_SCHEMA,), "")
         self.leaves: list[Leaf] = []
         self._problem, self._table = problem, table
         self._data, self._result = data, result
+        self._launcher = launcher
         simulated = result["objective"] == "simulated"
         relaxed = tuple(result.get("relaxed", ()))
         self._said = Said(
@@ -109,11 +129,10 @@ class TreeCheck:
         for key in ("over", "plan"):
             if data.get(key) != result.get(key):
                 yield Finding(key, "is not that of the plan file")
-        if any("launcher" in each for each in result.get("over", ())):
-            yield Finding("over", "names a launcher, and what it runs is not certified")
         made = {**result, "claims": data.get("claims")}
+        runs = None if self._launcher is None else self._launcher.runs
         try:
-            lines = check_result(self._problem, self._table, made, self._bound)
+            lines = check_result(self._problem, self._table, made, self._bound, runs)
         except DigestError as error:
             lines = [f"plan: {error.message}"]
         for line in lines:
@@ -122,11 +141,57 @@ class TreeCheck:
 
     def _bound(self, at: At, entry: Mapping[str, Any]) -> float:
         """Return the bound of a leaf, and remember its certificate."""
-        at.ensure_leaf(entry, "certificate")
         problem, table = self._edited(at)
+        if self._launcher is not None:
+            return self._launched(at, entry, at.place, problem, table)
+        at.ensure_leaf(entry, "certificate")
+        return self._certified(at, entry, at.place, problem, table)
+
+    def _launched(
+        self,
+        at: At,
+        entry: Mapping[str, Any],
+        place: str,
+        problem: Problem,
+        table: CostTable,
+    ) -> float:
+        """Return the bound of the plans of a space that the launcher can run.
+
+        It is that of all its plans, or that of the parts that a rule splits it into.
+        """
+        at.ensure_keys(entry, "by", "rule", "parts", "certificate")
+        choice(entry, "by", ("launcher",), place)
+        least_s = self._certified(at, entry, place, problem, table)
+        if "rule" not in entry:
+            return least_s
+        assert self._launcher is not None
+        rule = text(entry, "rule", place)
+        try:
+            spaces = self._launcher.split(problem, table, rule)
+        except InputError as error:
+            raise InputError(error.message, field=f"{place}.rule") from error
+        parts = list(items(entry, "parts", place))
+        if len(parts) != len(spaces):
+            at.asked.say(f"{place}.parts: {len(parts)}, expected {len(spaces)}")
+            return least_s
+        bounds = [
+            self._launched(at, mapping(part, where), where, *space)
+            for (where, part), space in zip(parts, spaces, strict=True)
+        ]
+        return max(least_s, min(bounds, default=math.inf))
+
+    def _certified(
+        self,
+        at: At,
+        entry: Mapping[str, Any],
+        place: str,
+        problem: Problem,
+        table: CostTable,
+    ) -> float:
+        """Return the bound that a certificate claims; without one, the device time."""
         if "certificate" not in entry:
             return DeviceTime(problem, table, divided=False).of_all()
-        field = f"{at.place}.certificate"
+        field = f"{place}.certificate"
         try:
             own = mapping(entry["certificate"], field)
             check = CertificateCheck(problem, table, own, self._said)

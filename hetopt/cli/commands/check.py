@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hetopt.base.words import counted
+from hetopt.cli.as_asked import schedule_note
 from hetopt.cli.output import emit
 from hetopt.cli.plan_files import read_json
 from hetopt.cli.planned import add_planned, load_front, load_reported
@@ -47,6 +48,8 @@ def run(options: argparse.Namespace) -> int:
             f"{options.plan}: feasible; units, batch, devices, memory, times and gap "
             "are as claimed"
         )
+    if (note := schedule_note(options.problem, data)) is not None:
+        emit(note)
     told = [words for key, words in _TOLD.items() if data.get(key)]
     if told:
         emit(f"not checked here: {'; '.join(told)}")

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 
 from hetopt.base.deadline import Deadline
 from hetopt.base.words import counted
-from hetopt.cli.as_asked import ensure_as_asked
+from hetopt.cli.as_asked import ensure_as_asked, schedule_note
 from hetopt.cli.inputs import add_count, add_time_limit, load_table
 from hetopt.cli.output import emit
 from hetopt.cli.plan_files import named
-from hetopt.cli.planned import add_planned, load_planned
+from hetopt.cli.planned import add_planned, ensure_runs, launcher_in, load_planned
 from hetopt.cli.preparing import prepare
 from hetopt.errors import InputError
 from hetopt.problem.training.choices import with_present_names
@@ -64,7 +64,9 @@ def run(options: argparse.Namespace) -> int:
     document = load_document(options.certificate, _MOST_VALUES)
     file = File(options.certificate, options.plan, document)
     if planned.result is not None:
+        plans = [] if planned.said.plan is None else [planned.said.plan]
         with named(options.plan):
+            ensure_runs(planned.problem, planned.result, plans)
             ensure_as_asked(options.problem, planned.result)
     try:
         leaves, what = _leaves(planned, table, file)
@@ -92,6 +94,8 @@ def run(options: argparse.Namespace) -> int:
         f"not verified, as no claim rests on it: that {solvers} settled programs, "
         "and which were refuted by a bound and which by a search"
     )
+    if (note := schedule_note(options.problem, planned.result or {})) is not None:
+        emit(note)
     return 0
 
 
@@ -132,7 +136,8 @@ def _leaves(planned: Planned, table: CostTable, file: File) -> tuple[list[Leaf],
             "result that `hetopt plan --out` wrote"
         )
         raise InputError(msg, field="schema")
-    tree = TreeCheck(planned.problem, table, data, planned.result)
+    launcher = launcher_in(planned.problem, planned.result)
+    tree = TreeCheck(planned.problem, table, data, planned.result, launcher)
     file.ensure_none(tree.findings())
     problems = counted(len(tree.leaves), "problem")
     what = f"digests, plan, that the bound follows from those of {problems}, and"

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from itertools import permutations, product
 from typing import TYPE_CHECKING, Any
 
@@ -17,18 +15,22 @@ from hetopt.errors import InputError
 from hetopt.export.shared.losses import offload_losses, part_losses
 from hetopt.problem.digest import problem_digest
 from hetopt.problem.training.pins import Domain
+from hetopt.solvers.search.branchings.runnable import STRATEGIES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator
 
     from hetopt.export.launcher import Limits, Shared
-    from hetopt.plans.plan import Plan, Stage
+    from hetopt.plans.plan import Plan
     from hetopt.plans.strategy import Strategy
     from hetopt.problem.problem import Problem
     from hetopt.problem.training.pins import Pins
 
 #: Orders of clusters are listed one by one up to this many clusters.
 _MOST_ORDERED = 5
+#: Rules about the number of stages, and about the first and the last one. Others have
+#: the name of what all stages share.
+_STAGES, _ENDS_TP, _ENDS_DP = "stages", "ends tp", "ends dp"
 
 
 def fitted(limits: Limits, problem: Problem) -> Problem:
@@ -114,7 +116,7 @@ def runs(limits: Limits, problem: Problem, plan: Plan) -> bool:
         and len(sides) == 1
         and sides <= _sides(limits, problem)
         and all(permits(limits, each, problem) for each in used)
-        and _why_split(limits, problem, stages) is None
+        and broken(limits, problem, plan) is None
     )
 
 
@@ -155,51 +157,57 @@ def permitted(limits: Limits, problem: Problem, table: CostTable) -> list[CostTa
     return tables
 
 
-def branches(
-    limits: Limits, problem: Problem, table: CostTable, plan: Plan
+def broken(limits: Limits, problem: Problem, plan: Plan) -> str | None:
+    """Return the rule about several stages that a plan breaks; None: it breaks none."""
+    stages = plan.pipeline.stages
+    for name in limits.shared:
+        if len({getattr(stage.strategy, name) for stage in stages}) > 1:
+            return name
+    spreads = any(stage.strategy.ep > 1 for stage in stages)
+    if spreads and not limits.spread(problem).permits(len(stages)):
+        return _STAGES
+    first, last = stages[0].strategy, stages[-1].strategy
+    if limits.equal_ends and problem.model.tied:
+        if first.tp != last.tp:
+            return _ENDS_TP
+        if problem.training.zero and not _divide(first.dp, last.dp):
+            return _ENDS_DP
+    return None
+
+
+def split(
+    limits: Limits, problem: Problem, table: CostTable, rule: str
 ) -> list[tuple[Problem, CostTable]]:
-    """Split a search space by the reason why the launcher cannot run one of its plans.
+    """Split a search space by a rule of the launcher.
+
+    Parameters
+    ----------
+    rule
+        ``STRATEGIES``, or what ``broken`` returns.
 
     Returns
     -------
-    Narrower spaces that together hold every plan of this one that can be run, but not
-    ``plan``. Empty if ``plan`` can be run.
+    Narrower spaces that together hold every plan of this one that can be run, but none
+    that breaks the rule.
 
     Raises
     ------
     InputError
-        The ends need matching degrees, and there are too many clusters to list all
-        orders.
+        The launcher has no such rule; or the ends need matching degrees, and there are
+        too many clusters to list all orders.
     """
-    split = _why_split(limits, problem, plan.pipeline.stages)
-    return [] if split is None else list(split(problem, table))
-
-
-#: Splits a space so that a certain rule of a launcher holds in each part.
-_Split = Callable[["Problem", "CostTable"], "Iterator[tuple[Problem, CostTable]]"]
-
-
-def _why_split(
-    limits: Limits, problem: Problem, stages: Sequence[Stage]
-) -> _Split | None:
-    """Return how to split a space by the rule that a plan breaks; None: it breaks none.
-
-    Only rules about several stages; ``permitted`` has those of each.
-    """
+    if rule == STRATEGIES:
+        return [(problem, each) for each in permitted(limits, problem, table)]
     for name in limits.shared:
-        if len({getattr(stage.strategy, name) for stage in stages}) > 1:
-            return partial(_with_one, name=name)
-    numbers = limits.spread(problem)
-    spreads = any(stage.strategy.ep > 1 for stage in stages)
-    if spreads and not numbers.permits(len(stages)):
-        return partial(_with_stages, numbers=numbers)
-    first, last = stages[0].strategy, stages[-1].strategy
-    if limits.equal_ends and problem.model.tied:
-        if first.tp != last.tp:
-            return partial(_with_ends, name="tp", match=operator.eq)
-        if problem.training.zero and not _divide(first.dp, last.dp):
-            return partial(_with_ends, name="dp", match=_divide)
-    return None
+        if rule == name:
+            return list(_with_one(problem, table, name))
+    if rule == _STAGES:
+        return list(_with_stages(problem, table, limits.spread(problem)))
+    if limits.equal_ends and rule == _ENDS_TP:
+        return list(_with_ends(problem, table, "tp", operator.eq))
+    if limits.equal_ends and rule == _ENDS_DP:
+        return list(_with_ends(problem, table, "dp", _divide))
+    raise InputError(f"is {rule!r}, which is no rule of the launcher", field="rule")
 
 
 def _with_one(

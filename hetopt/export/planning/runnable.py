@@ -6,9 +6,9 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from hetopt.errors import InputError
-from hetopt.export.planning.limits import branches, permitted, why_not
+from hetopt.export.planning.limits import broken, split, why_not
 from hetopt.export.registry import limits_of
-from hetopt.solvers.search.over import Launchable
+from hetopt.solvers.search.branchings.runnable import Launchable
 
 if TYPE_CHECKING:
     from hetopt.problem.problem import Problem
@@ -20,8 +20,8 @@ def launchable(name: str, problem: Problem) -> Launchable:
     limits = limits_of(name)
     return Launchable(
         name=name,
-        permitted=partial(permitted, limits),
-        split=partial(branches, limits),
+        broken=partial(broken, limits),
+        split=partial(split, limits),
         passed_over=partial(_passed_over, name, problem),
     )
 

@@ -101,16 +101,19 @@ DEFS: Schema = {
             ),
             "best_s": described(SECONDS, "What the best plan found here takes."),
             "by": described(
-                one_of(("fleets", "schedules", "divisions")),
-                "What its children differ in.",
+                one_of(("fleets", "schedules", "divisions", "launcher")),
+                "What its children differ in; with a launcher only in certificates.",
             ),
             "of": described(
                 whole(), "Number of all children; device time bounds those not listed."
             ),
             "children": row(_CLAIM),
             "parts": described(
-                row(_CLAIM), "Pipelines side by side, of this or another batch."
+                row(_CLAIM),
+                "Pipelines side by side, of this or another batch; or all the spaces "
+                "that a rule of the launcher splits this one into.",
             ),
+            "rule": described(TEXT, "By which the plans a launcher can run are split."),
             "pipeline": described(whole(), "The number of a part's pipeline."),
             "batch": described(whole(1), "The sequences of a part."),
             "passed_over": described(TEXT, "Why this child does not count."),

@@ -8,12 +8,11 @@ its bound from the start.
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from hetopt.results.settlement import Settlement
-from hetopt.solvers.search.node import Leaf, Node, Step, claimed
-from hetopt.solvers.search.space import Space
+from hetopt.solvers.search.node import Leaf, Node, Step, best_of, claimed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -22,12 +21,40 @@ if TYPE_CHECKING:
     from hetopt.plans.plan import Plan
     from hetopt.problem.problem import Problem
     from hetopt.results.settlement import How
+    from hetopt.solvers.search.branchings.schedules import ScheduleVariant
     from hetopt.solvers.search.node import Found, OfLeaf
+    from hetopt.solvers.search.space import Space
 
     #: By stages and micro-batches.
     Known = dict[tuple[int, int], Settlement]
-    #: Returns narrower spaces without a plan, given a space; none if it can be run.
-    Split = Callable[[Problem, CostTable, Plan], Sequence[tuple[Problem, CostTable]]]
+
+
+#: The rule that every space is split by first.
+STRATEGIES = "strategies"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launchable:
+    """Which plans a launcher can run.
+
+    Attributes
+    ----------
+    name
+        The launcher.
+    broken
+        Returns the rule about several stages that a plan breaks; None: it can be run.
+    split
+        Returns narrower spaces that hold all plans of one that it can run, and none
+        that breaks a rule: ``STRATEGIES``, for which strategies a plan may have
+        together, or what ``broken`` returns.
+    passed_over
+        Returns why it does not run a schedule; None: it does.
+    """
+
+    name: str
+    broken: Callable[[Problem, Plan], str | None]
+    split: Callable[[Problem, CostTable, str], Sequence[tuple[Problem, CostTable]]]
+    passed_over: Callable[[ScheduleVariant], str | None]
 
 
 class Runnable(Node):
@@ -37,15 +64,15 @@ class Runnable(Node):
     ----------
     leaf, parts
         The search of the space as a whole, and the spaces that replace it.
+    rule
+        By which it was divided into these; None: it is not.
 
     Parameters
     ----------
     leaf
         Returns the leaf of a space, given its least bound.
-    split
-        See ``Split``.
-    parts
-        Spaces that hold all plans that can be run; None: those of ``space``.
+    rule
+        By which to divide the space at once; None: it is searched as a whole first.
     quick
         Whether to look for plans of one strategy first, which can mostly be run.
     """
@@ -54,38 +81,38 @@ class Runnable(Node):
         self,
         space: Space,
         leaf: Callable[[Space, float], Leaf],
-        split: Split,
+        launcher: Launchable,
         *,
         top: int,
         least: float = 0.0,
-        parts: Sequence[Space] | None = None,
+        rule: str | None = None,
         quick: bool = False,
     ) -> None:
         super().__init__(least)
         self.top = top
-        self._space, self._make, self._split = space, leaf, split
+        self._space, self._make, self._launcher = space, leaf, launcher
         self._quick = quick
         self._known: dict[object, Found] = {}
         self.leaf: Leaf | None = None
         self.parts: list[Runnable] = []
-        if parts is None:
+        self.rule: str | None = None
+        if rule is None:
             self.leaf = leaf(space, least)
             self.leaf.parents.append((self, None))
             self.leaf.splits = True
             self.bound = self.rest = self.leaf.bound
         else:
-            self._divide([(each.problem, each.table) for each in parts], quick=quick)
+            self._divide(rule, quick=quick)
 
-    def _divide(
-        self, spaces: Sequence[tuple[Problem, CostTable]], *, quick: bool = False
-    ) -> None:
+    def _divide(self, rule: str, *, quick: bool = False) -> None:
         """Replace this space by narrower ones, whose plans are reported alike."""
-        for problem, table in spaces:
-            space = self._space.narrowed(problem, table)
+        self.rule, own = rule, self._space
+        for problem, table in self._launcher.split(own.problem, own.table, rule):
+            space = own.narrowed(problem, table)
             part = Runnable(
                 space,
                 self._make,
-                self._split,
+                self._launcher,
                 top=self.top,
                 least=self.bound,
                 quick=quick,
@@ -119,11 +146,10 @@ class Runnable(Node):
         self.bound = max(self.bound, leaf.bound)
         able, reason = [], None
         for each in leaf.best:
-            found = self._split(space.problem, space.table, each.priced.plan)
-            if not found:
+            rule = self._launcher.broken(space.problem, each.priced.plan)
+            if rule is None:
                 able.append(each)
-            elif reason is None:
-                reason = found
+            reason = reason or rule
         self._keep(able)
         # Plans that can be run may be hidden behind one that cannot.
         self.rest = max(self.rest, leaf.rest if reason is None else self.bound)
@@ -178,9 +204,23 @@ class Runnable(Node):
             yield from part.searched()
 
     def claim(self, of_leaf: OfLeaf | None = None) -> dict[str, Any] | None:
-        """Return the bound in seconds; None: there is no plan that can be run."""
+        """Return the bound in seconds, or what it follows from; None: nothing."""
+        if of_leaf is not None:
+            return self._certified(of_leaf)
         is_known = math.isinf(self.bound) or any(True for _ in self.searched())
         return claimed(self) if is_known else None
+
+    def _certified(self, of_leaf: OfLeaf) -> dict[str, Any]:
+        """Return what the bound follows from: the whole space, and its parts."""
+        found: dict[str, Any] = {"by": "launcher"}
+        if self.leaf is not None and self.leaf.result is not None:
+            # Its best plan may be one that cannot be run.
+            whole = of_leaf(self.leaf) or {}
+            found |= {key: each for key, each in whole.items() if key != "best_s"}
+        if self.rule is not None:
+            parts = [part._certified(of_leaf) for part in self.parts]
+            found |= {"rule": self.rule, "parts": parts}
+        return {**found, **best_of(self)}
 
 
 #: How a program was settled, from the weakest statement to the strongest.

@@ -14,8 +14,9 @@ from hetopt.problem.reading import read_problem_text
 from hetopt.results.spending import Spending
 from hetopt.solvers.params import RaceParams
 from hetopt.solvers.request import Request
+from hetopt.solvers.search.branchings.runnable import Launchable
 from hetopt.solvers.search.branchings.schedules import ScheduleVariant
-from hetopt.solvers.search.over import Launchable, Over
+from hetopt.solvers.search.over import Over
 
 if TYPE_CHECKING:
     from hetopt.cost.table.table import CostTable
@@ -55,8 +56,8 @@ VARIANTS = (
 #: Runs every plan of a single pipeline, but no gpipe.
 LAUNCHER = Launchable(
     name="tractor",
-    permitted=lambda _, table: [table],
-    split=lambda *_: (),
+    broken=lambda *_: None,
+    split=lambda problem, table, rule: [(problem, table)],
     passed_over=lambda each: "no" if each.schedule == "gpipe" else None,
 )
 

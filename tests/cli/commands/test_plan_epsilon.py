@@ -65,7 +65,10 @@ def test_every_command_keeps_to_the_plans_epsilon(
     assert f"h-1f1b (epsilon 1/{round(1 / epsilon)})" in capsys.readouterr().out
     # A problem that asks for another schedule or epsilon reads the plan as it is.
     for other in (problem, with_epsilon(tmp_path, "0.2")):
+        capsys.readouterr()
         assert main(["check", other, str(out)]) == 0
+        said = "is not what the problem asks for" in capsys.readouterr().out
+        assert said == (other != problem)
         assert main(["simulate", other, str(out)]) == 0
         assert main(["explain", other, str(out)]) == 0
     assert main(["verify", problem, str(out), str(certificate)]) == 0

@@ -227,6 +227,18 @@ def test_no_plan_at_all_is_certified_too(
     assert (done.returncode, done.stderr) == (0, "")
 
 
+def test_no_plan_under_another_schedule_is_certified_too(
+    certified: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = (certified / "problem.yaml").read_text()
+    problem, *files = (str(tmp_path / name) for name in FILES)
+    Path(problem).write_text(text.replace("hidden: 1024", "hidden: 65536"))
+    outputs = ("--out", files[0], "--certificate", files[1])
+    assert main(["plan", problem, "--schedule", "gpipe", *outputs]) == 1
+    capsys.readouterr()
+    assert verify(capsys, problem, *files)[0] == 0
+
+
 def _planned(certified: Path, folder: Path, *more: str) -> Path:
     """Plan for the same problem in another folder."""
     (folder / "problem.yaml").write_text((certified / "problem.yaml").read_text())
