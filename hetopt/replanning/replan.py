@@ -18,6 +18,7 @@ from hetopt.replanning.candidates import TOPS, Old, Searched, mended, quickest
 from hetopt.replanning.holdings import States, bytes_held
 from hetopt.replanning.layouts import layout_of, moved_to, rearranged
 from hetopt.replanning.moves import moves_between
+from hetopt.results.claims import without_better
 from hetopt.results.money import cost_of
 from hetopt.results.result import Result
 from hetopt.solvers.race.merging import with_plans
@@ -249,6 +250,9 @@ class Replanning:
         """Return the search's result with this plan and its cost instead."""
         request = self._searched.request
         result = with_plans(result, [best], request.table)
+        if result.claims is not None:
+            time_s = best.time_s(result.objective)
+            result = replace(result, claims=without_better(result.claims, time_s))
         if result.several is not None:
             return result
         cost = cost_of(request.problem, best.plan, best.iteration_time_s)

@@ -133,6 +133,19 @@ def bound_of(claim: Json, others: float = 0.0) -> float:
     return min(known, default=others)
 
 
+def without_better(claim: Json, time_s: float) -> Json:
+    """Return a tree of claims that names no plan which takes less time.
+
+    Pipelines side by side are no plans.
+    """
+    found = dict(claim)
+    if "children" in claim:
+        found["children"] = [without_better(e, time_s) for e in claim["children"]]
+    if claim.get("best_s", math.inf) < time_s:
+        del found["best_s"]
+    return found
+
+
 def _pipelines(node: Json) -> Iterator[str]:
     """Yield a key of each pipeline searched; divisions have some in common."""
     for child in node["children"]:

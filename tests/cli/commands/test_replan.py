@@ -129,6 +129,35 @@ pin: {clusters: {b: {tp: 1}}}
         assert each["total_s"] >= 500 * each["closed_form_s"] + 1000
 
 
+def test_staying_may_be_better_than_the_fastest_plan(tmp_path: Path) -> None:
+    """Of the devices that have its states, for one iteration; claims name both."""
+    names = [str(tmp_path / name) for name in ("p.yaml", "plan.json", "next.json")]
+    left = str(tmp_path / "left.yaml")
+    Path(names[0]).write_text(
+        """
+model: {layers: 4, hidden: 512, heads: 4, ffn: 1024, vocab: 1000, tied: false}
+clusters:
+  - {name: a, accelerator: A40, nodes: 1, devices_per_node: 3,
+     inter_node: {bandwidth: 100 Gbps}}
+  - {name: b, accelerator: A40, nodes: 1, devices_per_node: 3,
+     inter_node: {bandwidth: 100 Gbps}}
+links: {default: {bandwidth: 1 Gbps, latency: 0.1 ms}}
+training: {global_batch: 6, seq_len: 512, precision: bf16, zero: 0, schedule: 1f1b}
+pin: {stages: 1}
+launcher: megatron
+"""
+    )
+    assert main(["plan", names[0], *JOBS, "--out", names[1]]) == 0
+    change = ["--lost", "a/0:0", "--out", names[2], "--problem-out", left, *JOBS]
+    times = []
+    for iterations in ("1", "1000000"):
+        asked = ["replan", *names[:2], *change, "--iterations", iterations]
+        assert main(asked) == 0
+        assert main(["check", left, names[2]]) == 0
+        times.append(json.loads(Path(names[2]).read_text())["closed_form_s"])
+    assert times[0] > times[1]
+
+
 @pytest.mark.slow
 def test_the_next_plan_is_for_the_launcher(tmp_path: Path) -> None:
     """It is that of the problem after the change, and any plan if that is asked for."""
