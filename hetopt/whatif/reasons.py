@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
+from hetopt.schedule.run import simulate
 from hetopt.whatif.moves import links_of
 from hetopt.whatif.variants import Variant
 
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 _GB = 10**9
 
 Kind = Literal["memory", "node", "link", "unused"]
+#: Passes of a stage; transfers between any two; adding up gradients of a stage.
+PathKind = Literal["passes", "transfers", "gradients"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,6 +65,23 @@ class Limits:
     full_share: float
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PathPart:
+    """A part of the critical path: nothing shortens the run that leaves it as it is.
+
+    Attributes
+    ----------
+    stage
+        None for transfers.
+    share
+        Of the simulated iteration.
+    """
+
+    kind: PathKind
+    stage: int | None
+    share: float
+
+
 def limits_of(price: Price) -> Limits:
     """Return what limits a plan of this price."""
     times = price.times
@@ -81,6 +101,28 @@ def limits_of(price: Price) -> Limits:
         full_stage=full,
         full_share=shares[full],
     )
+
+
+def critical_parts(price: Price) -> list[PathPart]:
+    """Return what a longest chain of events of the simulated run is made of.
+
+    The largest part first; their shares add up to 1.
+    """
+    run = simulate(price.times)
+    spent: dict[tuple[PathKind, int | None], int] = {}
+    for event in run.critical_path():
+        key: tuple[PathKind, int | None] = ("passes", event.stage)
+        if event.kind == "sync":
+            key = "gradients", event.stage
+        elif event.kind not in ("forward", "backward", "weight"):
+            key = "transfers", None
+        spent[key] = spent.get(key, 0) + event.end_ns - event.start_ns
+    parts = [
+        PathPart(kind=kind, stage=stage, share=taken / run.makespan_ns)
+        for (kind, stage), taken in spent.items()
+        if taken
+    ]
+    return sorted(parts, key=lambda part: -part.share)
 
 
 def questions(problem: Problem, plan: Plan) -> Iterator[Question]:

@@ -34,6 +34,7 @@ from hetopt.report.whatif.table import WHATIF_SCHEMA
 from hetopt.results.front import FRONT_SCHEMA
 from hetopt.results.result import Status
 from hetopt.schedule.run import EventKind
+from hetopt.whatif.reasons import PathKind
 
 _TIME: Schema = or_null(SECONDS)
 #: Absent in files written before comparisons had it.
@@ -333,6 +334,19 @@ REASONS: Schema = document(
             ),
             "The stage that computes longest, and the share of the simulated "
             "iteration; the stage whose memory is the fullest, and how full.",
+        ),
+        "critical": described(
+            row(
+                record(
+                    {
+                        "kind": one_of(get_args(PathKind)),
+                        "stage": or_null(whole()),
+                        "share": POSITIVE,
+                    }
+                ),
+                1,
+            ),
+            "What the longest chain of events of the simulated iteration is made of.",
         ),
         "best_s": described(
             _TIME, "Closed form of the best plan, with which answers are compared."

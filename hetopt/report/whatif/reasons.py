@@ -11,7 +11,7 @@ from hetopt.report.rounding import at_least, percent, rounded
 from hetopt.report.summary import gap_text
 from hetopt.report.whatif.mixing import TITLE, mixing_report
 from hetopt.report.whatif.table import change_text
-from hetopt.whatif.reasons import limits_of
+from hetopt.whatif.reasons import critical_parts, limits_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -22,12 +22,14 @@ if TYPE_CHECKING:
     from hetopt.report.drawing.sheet import Part
     from hetopt.report.whatif.table import Row
     from hetopt.whatif.mixing import Mixing
-    from hetopt.whatif.reasons import Question
+    from hetopt.whatif.reasons import PathPart, Question
     from hetopt.whatif.unused import Unused
 
 REASONS_SCHEMA = "hetopt-reasons/1"
 #: Shares of the time below this count as 0.
 _NOTHING = 5e-5
+#: Most parts of the critical path that are named.
+_MOST_PARTS = 5
 
 
 def reasons_report(
@@ -74,6 +76,7 @@ def reasons_to_json(
         "iteration_time_s": price.iteration_time_s,
         "plan": plan.to_json(),
         "limits": asdict(limits_of(price)),
+        "critical": [asdict(part) for part in critical_parts(price)],
         "best_s": base.closed_form_s,
         "answers": [
             {
@@ -104,6 +107,19 @@ def _limits(plan: Plan, price: Price) -> Iterator[str]:
         f"{price.memory_bytes[full] / BYTES_PER_GB:.1f} of "
         f"{price.usable_bytes[full] / BYTES_PER_GB:.1f} GB are used."
     )
+    parts = critical_parts(price)
+    named = [_part_text(part, plan) for part in parts[:_MOST_PARTS]]
+    if rest := sum(part.share for part in parts[_MOST_PARTS:]):
+        named.append(f"{rest:.1%} elsewhere")
+    yield f"The longest chain of the simulated iteration: {', '.join(named)}."
+
+
+def _part_text(part: PathPart, plan: Plan) -> str:
+    if part.stage is None:
+        return f"{part.share:.1%} transfers"
+    what = "passes" if part.kind == "passes" else "adding up gradients"
+    cluster = plan.pipeline.stages[part.stage].cluster
+    return f"{part.share:.1%} {what} of stage {part.stage} on {cluster}"
 
 
 def _standing(price: Price, base: Row) -> Iterator[str]:

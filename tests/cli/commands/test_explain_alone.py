@@ -65,6 +65,9 @@ def test_answers_are_those_of_the_changed_problems(
     assert main([*command, "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
     jsonschema.validate(told, REASONS)
+    shares = [each["share"] for each in told["critical"]]
+    assert shares == sorted(shares, reverse=True)
+    assert sum(shares) == pytest.approx(1)
     answers = {
         (each["kind"], *each["clusters"]): each["closed_form_s"]
         for each in told["answers"]
@@ -82,6 +85,8 @@ def test_answers_are_those_of_the_changed_problems(
     assert main(command) == 0
     printed = capsys.readouterr().out
     assert "Stage 0 on fast sets the pace: it is busy for" in printed
+    chain = f"The longest chain of the simulated iteration: {shares[0]:.1%} passes of"
+    assert chain in printed
     assert "slow is not used: the best plan that uses it takes" in printed
     assert "One more node of fast would save" in printed
     assert "Is mixing worth it?" in printed
