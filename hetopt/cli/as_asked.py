@@ -27,7 +27,7 @@ def problem_asked(problem: str, data: Mapping[str, Any]) -> Problem | None:
 
 def ensure_as_asked(problem: str, data: Mapping[str, Any]) -> None:
     """Raise CheckError unless an answer is one to what it says was asked."""
-    from hetopt.planning.as_asked import asked_findings
+    from hetopt.planning.answering import asked_findings
 
     if data.get("asked") is None:
         return
@@ -42,7 +42,7 @@ def ensure_as_asked(problem: str, data: Mapping[str, Any]) -> None:
 def schedule_note(problem: str, data: Mapping[str, Any]) -> str | None:
     """Return that a plan's schedule is none that was asked for, if it is so."""
     from hetopt.cli.inputs import load_problem
-    from hetopt.planning.as_asked import other_schedule
+    from hetopt.planning.answering import other_schedule
 
     asked = data.get("asked") or {}
     plan = data.get("plan", data if "pipelines" in data else None)
