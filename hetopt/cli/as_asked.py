@@ -40,21 +40,23 @@ def ensure_as_asked(problem: str, data: Mapping[str, Any]) -> None:
 
 
 def schedule_note(problem: str, data: Mapping[str, Any]) -> str | None:
-    """Return that a plan's schedule is none that was asked for, if it is so."""
+    """Return that an answer is of other schedules than its problem asks for, if so."""
     from hetopt.cli.inputs import load_problem
     from hetopt.planning.answering import other_schedule
 
     asked = data.get("asked") or {}
     plan = data.get("plan", data if "pipelines" in data else None)
-    launched = any("launcher" in each for each in data.get("over", ()))
-    if plan is None or launched or "schedule" in asked:
+    over = {name for each in data.get("over", ()) for name in each}
+    if plan is None or "launcher" in over or "schedule" in asked:
         return None
     own = load_problem(problem, lengths=True, divided=False, any_schedule=True)
-    if own.training.any_schedule or not other_schedule(own, plan):
+    is_any = "schedules" in over
+    if own.training.any_schedule or not (is_any or other_schedule(own, plan)):
         return None
+    under = "any schedule" if is_any else plan["schedule"]
     return (
-        f"the plan's schedule, {plan['schedule']}, is not what the problem asks for, "
-        f"{own.training.schedule}: what is said is of plans under the former"
+        f"not what the problem asks for, which is {own.training.schedule}: what is said "
+        f"is of plans under {under}"
     )
 
 

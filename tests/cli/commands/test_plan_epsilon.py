@@ -67,7 +67,7 @@ def test_every_command_keeps_to_the_plans_epsilon(
     for other in (problem, with_epsilon(tmp_path, "0.2")):
         capsys.readouterr()
         assert main(["check", other, str(out)]) == 0
-        said = "is not what the problem asks for" in capsys.readouterr().out
+        said = "not what the problem asks for, which is h-1" in capsys.readouterr().out
         assert said == (other != problem)
         assert main(["simulate", other, str(out)]) == 0
         assert main(["explain", other, str(out)]) == 0
