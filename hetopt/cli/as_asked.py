@@ -55,8 +55,8 @@ def schedule_note(problem: str, data: Mapping[str, Any]) -> str | None:
         return None
     under = "any schedule" if is_any else plan["schedule"]
     return (
-        f"not what the problem asks for, which is {own.training.schedule}: what is said "
-        f"is of plans under {under}"
+        f"not what the problem asks for, which is {own.training.schedule}: what is "
+        f"said is of plans under {under}"
     )
 
 
