@@ -216,6 +216,7 @@ class Journal:
                 "microbatches": program.microbatches,
                 "how": program.how,
                 "bound": program.bound,
+                "searched": program.searched,
             }
             self._append(ledger, entry)
 
@@ -299,8 +300,8 @@ def _enter(line: _Line, ledger: Ledger, request: Request) -> None:
         msg = f"how {describe(entry['how'])} with bound {describe(bound)}"
         raise ValueError(msg)
     program.bound = max(program.bound, bound)
-    # A line does not say where its bound is from.
-    program.searched = True
+    # Without it bounds hold for this problem alone.
+    program.searched |= bool(entry.get("searched", True))
     if line.limit >= ledger.limit:
         # It would be settled in the same way.
         program.how = entry["how"]
