@@ -2,8 +2,9 @@
 
 The simulated time is nearer to the truth; the closed form is what most programs can
 express. By default ``auto`` minimises the simulated time. It minimises the closed form
-if the schedule's simulated times are not searched, if there are too many clusters for
-that or they share links or uplinks, or if principles are relaxed.
+if transfers block, if stages have several chunks or run gradients of weights later, if
+there are too many clusters or they share links or uplinks, or if principles are
+relaxed.
 Plans with free warm-up counts are searched by the simulated time alone.
 """
 
@@ -64,11 +65,10 @@ def decided(
 def _is_searched(problem: Problem, table: CostTable, params: RaceParams) -> bool:
     """Whether the least simulated time can be searched."""
     from hetopt.solvers.simulated.search import is_searchable
-    from hetopt.solvers.simulated.solver import why_not
 
     if params.principles.relaxed:
         return False
-    if why_not(table) or not is_searchable(problem, table):
+    if not (rule_of(table.schedule).is_plain and is_searchable(problem, table)):
         return False
     # The bounds do not cover links and uplinks that boundaries share.
     return searched_table(table, params.principles, simulated=True) is table

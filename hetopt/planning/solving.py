@@ -1,9 +1,9 @@
 """The function that searches one problem, whatever the schedule and the principles.
 
-The simulated time is not searched under every schedule, and relaxed principles have no
-program under some. There the nearest search gives a plan: of least closed form, or with
-all principles kept. Its plan is one of those asked for, but it bounds nothing, so only
-device time does.
+The simulated time is not searched with relaxed principles, and these have no program
+under some schedules. There the nearest search gives a plan: of least closed form, or
+with all principles kept. Its plan is one of those asked for, but it bounds nothing, so
+only device time does.
 """
 
 from __future__ import annotations
@@ -60,19 +60,17 @@ def _with_principles(solve: Solve, request: Request) -> Result:
 def _simulated(
     closed: Solve, request: Request, *, solver: str, patience_s: float | None
 ) -> Result:
-    """Minimise the simulated time, or where that is not searched, the closed form."""
-    from hetopt.solvers.simulated.solver import solve_simulated, why_not
+    """Minimise the simulated time, or with relaxed principles the closed form."""
+    from hetopt.solvers.simulated.solver import solve_simulated
 
     relaxed = request.params.principles.relaxed
-    why = why_not(request.table)
-    if why is None and relaxed:
-        why = f"{' and '.join(relaxed)} may be broken"
-    if why is None:
+    if not relaxed:
         simulated = partial(solve_simulated, solver=solver, patience_s=patience_s)
         return sharing_links(simulated, request, objective="simulated", exact=True)
     found = closed(replace(request, cutoff_s=None))
     if found.status == "infeasible":
         return replace(found, objective="simulated")
+    why = f"{' and '.join(relaxed)} may be broken"
     words = f"simulated times are not searched, as {why}: plans of least closed form"
     return _unbounded(found, request.table, words, closed=False)
 

@@ -75,10 +75,14 @@ class ScheduleRule:
         return not (self.thresholds or self.all_first)
 
     @property
+    def is_plain(self) -> bool:
+        """Whether stages run whole passes of one chunk, and compute while they send."""
+        return not (self.blocking or self.interleaved or self.splits)
+
+    @property
     def mixes(self) -> bool:
         """Whether micro-batches may have sequences of several lengths."""
-        apart = self.blocking or self.interleaved or self.splits or self.free
-        return self.fixed and not apart
+        return self.fixed and self.is_plain and not self.free
 
     @property
     def most_inside(self) -> int:

@@ -10,7 +10,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hetopt.cost.table.ticks import LONGEST_NS
-from hetopt.solvers.arrays.costs import SHARING, Costs, Edge, Fact, Option, Stock, Sum
+from hetopt.schedule.paths import PathForm
+from hetopt.solvers.arrays.costs import (
+    SHARING,
+    Costs,
+    Edge,
+    Fact,
+    Option,
+    Stock,
+    Sum,
+    Weight,
+)
 from hetopt.solvers.arrays.pins import pinned
 from hetopt.solvers.decisions.copies import last_first
 
@@ -84,6 +94,7 @@ class ArrayBuilder:
                 else whole(tied[np.ix_(kept, kept)])
             ),
             way_back=way_back,
+            weights=np.zeros((0, len(Weight)), dtype=np.int64),
             stock=self._stock(),
             **pins,
             row=np.zeros(1, dtype=np.int64) if priced else self._rows(),
@@ -153,6 +164,7 @@ class ArrayBuilder:
         """Return ``Costs.facts``."""
         data, chain = self.data, self.data.chain
         tied = data.part.tied_ns is not None and data.stages > 1
+        path = PathForm(data.rule)
         facts = {
             Fact.P: data.stages,
             Fact.Q: data.part.most_held,
@@ -170,6 +182,9 @@ class ArrayBuilder:
             Fact.BLOCKING: data.rule.blocking,
             Fact.CHUNKS: data.part.chunks,
             Fact.WAY_BACK: way_back[Edge.KAPPA].min(initial=LONGEST_NS),
+            Fact.HOPS: path.fills * 2 * data.part.chunks,
+            Fact.WINDOWS: path.windows,
+            Fact.ENDS: not (data.rule.interleaved or data.rule.folded),
         }
         return np.array([facts[fact] for fact in Fact], dtype=np.int64)
 

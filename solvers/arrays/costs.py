@@ -69,7 +69,13 @@ class Fact(IntEnum):
     """Positions in ``Costs.facts``."""
 
     P, Q, L, TIED, GPIPE, CONSECUTIVE, SHARED, LEADS, TRAILS, PRICED = range(10)
-    FREE, BLOCKING, CHUNKS, WAY_BACK = range(10, 14)
+    FREE, BLOCKING, CHUNKS, WAY_BACK, HOPS, WINDOWS, ENDS = range(10, 17)
+
+
+class Weight(IntEnum):
+    """Columns of ``Costs.weights``."""
+
+    FORWARD, BACKWARD, LATER, AROUND = range(4)
 
 
 class Costs(NamedTuple):
@@ -122,11 +128,16 @@ class Costs(NamedTuple):
         embeddings are tied, whether gpipe, whether P3 holds, P4 as in ``SHARING``,
         units at the front, units at the end, whether the rest is bounded by prices
         of devices rather than by subsets of clusters, whether warm-up counts are free,
-        how many transfers block per micro-batch (chi), chunks of a stage (v), and the
-        least kappa of the way back.
+        how many transfers block per micro-batch (chi), chunks of a stage (v), the least
+        kappa of the way back, how often the fill of paths has kappa, whether windows
+        are paths, and whether the end of a pipeline is simulated by itself.
     way_back
         With several chunks, kappa and omega of the way back by last and first layout;
         shape (2, A, A).
+    weights
+        Those of a stage's path by W, without passes that every stage runs ahead
+        (``hetopt.schedule.paths``); shape (most held + 1, 4), in bounds on simulated
+        times (``on_paths``), else empty.
     """
 
     option: Ints
@@ -137,6 +148,7 @@ class Costs(NamedTuple):
     home: Ints
     tied: Ints
     way_back: Ints
+    weights: Ints
     host: Ints
     stock: Ints
     before: Ints

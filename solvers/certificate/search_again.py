@@ -22,6 +22,7 @@ from hetopt.problem.training.principles import PRUNED
 from hetopt.results.certificate import PS_S
 from hetopt.schedule.schedules import rule_of
 from hetopt.solvers.decisions.assembly import plan_of
+from hetopt.solvers.decisions.pricer import Pricer
 from hetopt.solvers.race.first_plan import first_plan
 from hetopt.solvers.registry import SOLVERS
 from hetopt.solvers.simulated.search import SimulatedSearch
@@ -192,6 +193,7 @@ def _search_simulated(
         # One quicker plan is enough.
         limit=lambda: -1 if found else limit,
         found=lambda decision, value: found.append(value),
+        simulate=Pricer(problem, table).simulated_ns,
         # Keep all strategies, including those that the race left out.
         useful=lambda part: part,
         deadline=deadline,

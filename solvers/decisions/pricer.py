@@ -9,6 +9,8 @@ from hetopt.formulations.chain import Chain
 from hetopt.formulations.permitted import Permitted
 from hetopt.formulations.program import ProgramData
 from hetopt.pricing.price import pipeline_times
+from hetopt.schedule.paths import path_bound_ns
+from hetopt.schedule.run import simulate
 from hetopt.solvers.decisions.assembly import plan_of
 from hetopt.solvers.decisions.exact import exact_value
 
@@ -40,6 +42,16 @@ class Pricer:
     def times(self, decision: Decision) -> PipelineTimes:
         """Return the times of a decision's pipeline."""
         return pipeline_times(plan_of(decision, self.table, ""), self.table)
+
+    def simulated_ns(self, decision: Decision, most: int | None = None) -> int:
+        """Return the simulated time of a decision's pipeline.
+
+        If a path alone takes more than ``most``, its time.
+        """
+        times = self.times(decision)
+        if most is not None and (bound := path_bound_ns(times)) > most:
+            return bound
+        return simulate(times).makespan_ns
 
     def _data(self, microbatches: int, stages: int) -> ProgramData:
         table = self.table

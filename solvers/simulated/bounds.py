@@ -1,25 +1,19 @@
 """Lower bounds on the simulated time, for the search for the least.
 
-With F the fill, the sum of all tau and 2 kappa, three families of paths through the
-event graph bound the simulated time of a plan (the first two are in MODEL.md
-section 4). ``w`` is min(W, q); every path ends with g of the first stage.
+Three families of paths through the event graph bound the simulated time of a plan:
+those of one stage and of a link, which ``hetopt.schedule.paths`` has for every
+schedule, with their fill F, and, under some schedules,
 
-- One stage: the first micro-batch goes to the last stage and comes back to stage i,
-  which then runs the forwards past its warm-up and all other backwards:
-  F + (q - w_i) phi_i + (q - 1) beta_i.
-- A link: it takes q transfers, each omega after the one before: F + (q - 1) omega.
-- A window i..k: before a micro-batch goes all the way, r times, a forward goes from i
-  to k, the backward of the micro-batch w_k - 1 earlier comes back to i, and the forward
-  W_i later than that one may start. With s = w_i - w_k + 1 micro-batches per turn, C
-  the sum of tau and 2 kappa inside the window, and w_k + r s <= q:
+- a window i..k, with w = min(W, q): before a micro-batch goes all the way, r times, a
+  forward goes from i to k, the backward of the micro-batch w_k - 1 earlier comes back
+  to i, and the forward W_i later than that one may start. With s = w_i - w_k + 1
+  micro-batches per turn, C the sum of fill (tau, or tau - w if gradients of weights run
+  later) and 2 kappa inside the window, and w_k + r s <= q:
   F + (w_k - 1) phi_i + r C + (q - w_k - r s) beta_i.
 
 If warm-up counts are free, W is the most that fits into memory beside the
 units of the stage, 1 for the last stage (``simulated.warmups``), and windows are not
 used.
-
-Under gpipe stage i runs all forwards first and all backwards last, so w = 1 gives a
-valid bound: F + (q - 1) tau_i.
 
 So the time is at least the fill and g plus the *excess* of every stage, link and
 window. An excess of at most E limits the units of stages and runs, and a dynamic
@@ -35,21 +29,18 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from hetopt.base.compiled import kernel, step
-from hetopt.solvers.arrays.costs import Delta, Edge, Fact, Option, Sum
+from hetopt.solvers.arrays.costs import Delta, Fact, Option, Sum, Weight
+from hetopt.solvers.arrays.on_paths import Beside
 from hetopt.solvers.arrays.windows import INFINITE
 
 if TYPE_CHECKING:
     from hetopt.solvers.arrays.costs import Costs, Ints
 
 
-#: Longer than a table's longest time, and small enough to be added up over stages.
-_NEVER = INFINITE >> 12
-
-
 class Least(IntEnum):
     """Rows of what ``shortest`` returns."""
 
-    PHI, BETA, BOTH, HELD, KEPT = range(5)
+    PHI, BETA, LATER, BOTH, FILL, HELD, KEPT = range(7)
 
 
 class Boundary(IntEnum):
@@ -91,45 +82,47 @@ class StageLimits(NamedTuple):
 
 @kernel
 def _shortest(sums: Ints, least: Ints) -> None:
-    count, size = sums.shape[1:]
-    for row in range(5):
+    rows, count, size = sums.shape
+    for row in range(rows):
         for o in range(count):
             for length in range(1, size):
                 best = INFINITE
                 for start in range(size - length):
-                    end = start + length
-                    if row == Least.PHI:
-                        worth = sums[Sum.FORWARD, o, end] - sums[Sum.FORWARD, o, start]
-                    elif row == Least.BETA:
-                        worth = sums[Sum.TAU, o, end] - sums[Sum.TAU, o, start]
-                        worth -= sums[Sum.FORWARD, o, end] - sums[Sum.FORWARD, o, start]
-                    elif row == Least.BOTH:
-                        worth = sums[Sum.TAU, o, end] - sums[Sum.TAU, o, start]
-                    elif row == Least.HELD:
-                        worth = sums[Sum.STATE, o, end] - sums[Sum.STATE, o, start]
-                    else:
-                        worth = sums[Sum.ACTIVE, o, end] - sums[Sum.ACTIVE, o, start]
+                    worth = sums[row, o, start + length] - sums[row, o, start]
                     best = min(best, worth)
                 least[row, o, length] = best
 
 
-def shortest(sums: Ints) -> Ints:
-    """Return the least phi, beta, tau, state and activation bytes of any l body units.
+def shortest(costs: Costs) -> Ints:
+    """Return the least of any l body units in each row of ``Least``.
 
-    Shape (5, O, L + 1), from ``Costs.sums``.
+    Shape (7, O, L + 1).
     """
-    least = np.zeros((5, *sums.shape[1:]), dtype=np.int64)
-    _shortest(sums, least)
+    sums = costs.sums
+    later = sums[Sum.INSIDE] if costs.facts[Fact.HOPS] else 0
+    backward = sums[Sum.TAU] - sums[Sum.FORWARD] - later
+    by_row = {Least.PHI: sums[Sum.FORWARD], Least.BETA: backward}
+    for row, of in (
+        (Least.LATER, Sum.INSIDE),
+        (Least.BOTH, Sum.TAU),
+        (Least.FILL, Sum.FILL),
+        (Least.HELD, Sum.STATE),
+        (Least.KEPT, Sum.ACTIVE),
+    ):
+        by_row[row] = sums[of]
+    rows = np.stack([by_row[row] for row in Least])
+    least = np.zeros_like(rows)
+    _shortest(rows, least)
     return least
 
 
 @step
-def fitting(first: Ints, by: int, second: Ints, times: int, room: int) -> int:
-    """Return the largest l with by * first[l] + times * second[l] <= room, or -1."""
-    low, high = 0, len(first)
+def fitting(row: Ints, room: int) -> int:
+    """Return the largest l with row[l] <= room, or -1; the row does not fall."""
+    low, high = 0, len(row)
     while low < high:
         middle = (low + high) // 2
-        if by * first[middle] + times * second[middle] <= room:
+        if row[middle] <= room:
             low = middle + 1
         else:
             high = middle
@@ -137,34 +130,40 @@ def fitting(first: Ints, by: int, second: Ints, times: int, room: int) -> int:
 
 
 @step
-def _free_cap(
-    costs: Costs, short: Ints, room: int, quick: int, excess: int, o: int, i: int
-) -> int:
-    """Return the most body units of the i-th stage from the end if W is free.
+def _is_within(
+    costs: Costs, short: Ints, o: int, i: int, length: int, room: int,
+    light: int, heavy: int, excess: int,
+) -> bool:  # fmt: skip
+    """Whether the i-th stage from the end fits into memory, and its excess is allowed.
 
-    Every further unit leaves memory for fewer warm-ups. The last stage has W = 1.
+    If W is free, every further unit leaves memory for fewer warm-ups. The last stage
+    has W = 1.
     """
-    q = costs.facts[Fact.Q]
-    low, high = 0, quick
-    while low < high:
-        length = (low + high + 1) // 2
-        left = room - short[Least.HELD, o, length]
-        each = short[Least.KEPT, o, length]
-        warmup = 1 if i == 1 else q
-        phi, beta = short[Least.PHI, o, length], short[Least.BETA, o, length]
-        if i == 1:
-            phi += costs.option[o, Option.TRAIL + Sum.FORWARD]
-            beta += (
-                costs.option[o, Option.TRAIL + Sum.TAU]
-                - costs.option[o, Option.TRAIL + Sum.FORWARD]
-            )
-        if each * warmup > left:
-            warmup = left // each if left >= 0 else 0
-        if warmup >= 1 and (q - warmup) * phi + (q - 1) * beta <= excess:
-            low = length
-        else:
-            high = length - 1
-    return low
+    left, each = room - short[Least.HELD, o, length], short[Least.KEPT, o, length]
+    if costs.facts[Fact.FREE] and i > 1:
+        light = costs.facts[Fact.Q]
+        if light * each > left:
+            light = left // each
+        heavy = light
+    if light < 1 or light * each > left:
+        return False
+    phi, beta = short[Least.PHI, o, length], short[Least.BETA, o, length]
+    later = short[Least.LATER, o, length]
+    if i == 1:
+        end = costs.option[o, Option.TRAIL :]
+        phi += end[Sum.FORWARD]
+        beta += end[Sum.TAU] - end[Sum.FORWARD] - end[Sum.INSIDE]
+        later += end[Sum.INSIDE]
+    by = costs.weights[heavy]
+    strain = by[Weight.FORWARD] * phi + by[Weight.BACKWARD] * beta
+    return bool(strain + by[Weight.LATER] * later <= excess)
+
+
+@step
+def _warmups(costs: Costs, steps: Ints, c: int, i: int) -> int:
+    """Return W of the i-th stage from the end, cut to q, if c runs are after its."""
+    inside, across = steps[Boundary.INSIDE], steps[Boundary.ACROSS]
+    return int(min(1 + (i - 1 - c) * inside + c * across, costs.facts[Fact.Q]))
 
 
 @kernel
@@ -172,50 +171,42 @@ def _limit(
     costs: Costs,
     short: Ints,
     steps: Ints,
+    beside: Ints,
     peak: Ints,
     longest: int,
     excess: int,
     caps: Ints,
 ) -> None:
-    p, q = costs.facts[Fact.P], costs.facts[Fact.Q]
-    count, clusters = len(costs.option), len(costs.host)
-    for c in range(clusters):
-        for o in range(count):
+    p = costs.facts[Fact.P]
+    for c in range(len(costs.host)):
+        for o in range(len(costs.option)):
             room = costs.option[o, Option.FREE_BYTES] - peak[o]
-            quick = fitting(short[Least.BOTH, o], 1, short[Least.BOTH, o], 0, longest)
+            quick = fitting(short[Least.BOTH, o], longest)
             for i in range(c + 1, p + 1):
-                light = (
-                    1
-                    + (i - 1 - c) * steps[Delta.LIGHT, Boundary.INSIDE]
-                    + c * steps[Delta.LIGHT, Boundary.ACROSS]
-                )
-                heavy = (
-                    1
-                    + (i - 1 - c) * steps[Delta.HEAVY, Boundary.INSIDE]
-                    + c * steps[Delta.HEAVY, Boundary.ACROSS]
-                )
-                light, heavy = min(light, q), min(heavy, q)
+                light = _warmups(costs, steps[Delta.LIGHT], c, i)
+                heavy = _warmups(costs, steps[Delta.HEAVY], c, i)
                 if costs.facts[Fact.GPIPE]:
-                    light, heavy = q, 1
-                if costs.facts[Fact.FREE]:
-                    caps[c, o, i] = _free_cap(costs, short, room, quick, excess, o, i)
-                    continue
-                left = excess
-                if i == 1:
-                    ends = costs.option[o, Option.TRAIL + Sum.FORWARD]
-                    left -= (q - heavy) * ends
-                    left -= (q - 1) * (costs.option[o, Option.TRAIL + Sum.TAU] - ends)
-                within = fitting(
-                    short[Least.PHI, o], q - heavy, short[Least.BETA, o], q - 1, left
-                )
-                fits = fitting(
-                    short[Least.HELD, o], 1, short[Least.KEPT, o], light, room
-                )
-                caps[c, o, i] = max(0, min(quick, within, fits))
+                    light = costs.facts[Fact.Q]
+                around = (i > 1) * beside[Beside.AFTER, o]
+                around += (i < p) * beside[Beside.BEFORE, o]
+                left = excess - costs.weights[heavy, Weight.AROUND] * around
+                low, high = 0, quick
+                while low < high:
+                    n = (low + high + 1) // 2
+                    if _is_within(costs, short, o, i, n, room, light, heavy, left):
+                        low = n
+                    else:
+                        high = n - 1
+                caps[c, o, i] = low
 
 
 def limits(
-    costs: Costs, short: Ints, steps: Ints, inner: Ints, longest: int, excess: int
+    costs: Costs,
+    short: Ints,
+    steps: Ints,
+    beside: Ints,
+    longest: int,
+    excess: int,
 ) -> StageLimits:
     """Return the most units of stages and runs with no excess above ``excess``.
 
@@ -223,15 +214,16 @@ def limits(
     ----------
     steps
         Least and most warm-ups per boundary, inside runs and between; shape (2, 2).
-    inner
-        Result of ``inside``.
+    beside
+        Result of ``beside``.
     longest
         Largest tau of any stage, in ns.
     """
     shape = (len(costs.host), len(costs.option), int(costs.facts[Fact.P]) + 1)
     caps = np.zeros(shape, dtype=np.int64)
-    _limit(costs, short, steps, costs.temporary.min(axis=1), longest, excess, caps)
-    return StageLimits(excess=excess, caps=caps, inner=inner)
+    peak = costs.temporary.min(axis=1)
+    _limit(costs, short, steps, beside, peak, longest, excess, caps)
+    return StageLimits(excess, caps, beside[Beside.INSIDE])
 
 
 def at_ends(costs: Costs) -> Ints:
@@ -248,17 +240,3 @@ def at_ends(costs: Costs) -> Ints:
         ends[:, End.TIED] = np.where(least < INFINITE, least, 0)[layout]
         ends[:, End.ALONE] = costs.tied[layout, layout]
     return ends
-
-
-def cut_classes(costs: Costs) -> Ints:
-    """Return the classes of cuts that a pipeline may have."""
-    found: Ints = np.unique(costs.cut[1 : int(costs.facts[Fact.L])])
-    return found
-
-
-def inside(costs: Costs, slowest: int) -> Ints:
-    """Return the least kappa inside a run, by option; _NEVER if above ``slowest``."""
-    own = costs.option[:, Option.LAYOUT]
-    kappa = costs.edge[Edge.KAPPA][cut_classes(costs)[:, None], own, own]
-    least: Ints = kappa.min(axis=0, initial=_NEVER, where=kappa <= slowest)
-    return least

@@ -6,9 +6,13 @@ from enum import IntEnum
 
 
 class StageTime(IntEnum):
-    """Columns of ``Walk.times``: phi, beta, kappa and omega to the next stage, w, g."""
+    """Columns of ``Walk.times``.
 
-    PHI, BETA, HOP, PACE, FLIGHT, SYNCED = range(6)
+    phi, beta without w, kappa and omega to the next stage, W, g, w, and by how many
+    micro-batches w comes later than its beta.
+    """
+
+    PHI, BETA, HOP, PACE, FLIGHT, SYNCED, LATER, LATE = range(8)
 
 
 class Clock(IntEnum):

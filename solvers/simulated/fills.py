@@ -58,7 +58,7 @@ def _end_with(
     """
     costs, level, ended = runs.costs, runs.level, bits(mask)
     p, length = costs.facts[Fact.P], costs.facts[Fact.L]
-    j, tau = costs.option[o, Option.CLUSTER], costs.sums[Sum.TAU, o]
+    j, tau = costs.option[o, Option.CLUSTER], costs.sums[Sum.FILL, o]
     now, worth = least[mask, s], scratch[0]
     for e in range(first, length + 1):
         worth[e] = INFINITE
@@ -78,7 +78,7 @@ def _end_with(
         if longest < m:
             continue
         after = least[mask | 1 << j, s + m]
-        extra = 2 * (m - 1) * level.inner[o] if m > 1 else 0
+        extra = costs.facts[Fact.HOPS] * (m - 1) * level.inner[o] if m > 1 else 0
         last = max(0, first - longest)
         _slide_back(scratch, first, last, m, longest)
         for y in range(length - m, max(last, 1) - 1, -1):
@@ -140,7 +140,7 @@ def suffixes(runs: Runs, most: int) -> Ints:
 def _floor(costs: Costs, level: StageLimits) -> Ints:
     """Return the least time of the first n body units, each on its quickest option."""
     able = level.caps.any(axis=(0, 2))
-    unit = np.diff(costs.sums[Sum.TAU][able], axis=1).min(
+    unit = np.diff(costs.sums[Sum.FILL][able], axis=1).min(
         axis=0, initial=INFINITE >> 20
     )
     floor: Ints = np.concatenate([[0], np.cumsum(unit)])
@@ -178,7 +178,7 @@ def _begin_with(
     full = (1 << len(costs.host)) - 1
     ended = len(costs.host) - bits(mask)
     p, j = costs.facts[Fact.P], costs.option[o, Option.CLUSTER]
-    tau, after = costs.sums[Sum.TAU, o], rest[mask, s]
+    tau, after = costs.sums[Sum.FILL, o], rest[mask, s]
     total = 0
     for m in range(1, min(costs.option[o, Option.MOST_STAGES], s) + 1):
         each = level.caps[ended, o, p - s + m]
@@ -190,7 +190,7 @@ def _begin_with(
         longest = min(total, run_cap(runs, o, ended, p - s + 1, m))
         if longest < m:
             continue
-        extra = 2 * (m - 1) * level.inner[o] if m > 1 else 0
+        extra = costs.facts[Fact.HOPS] * (m - 1) * level.inner[o] if m > 1 else 0
         if not ended:
             extra += closing(runs, o, m, s == m)
         before = rest[mask ^ (1 << j), s - m]
@@ -246,7 +246,7 @@ def _completes(
     """Whether a run of one option joins an end of s stages and some beginning."""
     costs, level, ended = runs.costs, runs.level, bits(mask)
     p, length = costs.facts[Fact.P], costs.facts[Fact.L]
-    tau = costs.sums[Sum.TAU, o]
+    tau = costs.sums[Sum.FILL, o]
     full = (1 << len(costs.host)) - 1
     left = full ^ mask ^ (1 << costs.option[o, Option.CLUSTER])
     total = 0
@@ -256,7 +256,7 @@ def _completes(
             return False
         total += each
         longest = min(total, run_cap(runs, o, ended, s + 1, m))
-        extra = 2 * (m - 1) * level.inner[o] if m > 1 else 0
+        extra = costs.facts[Fact.HOPS] * (m - 1) * level.inner[o] if m > 1 else 0
         if s == 0:
             extra += closing(runs, o, m, m == p)
         for e in range(m, length + 1):

@@ -47,7 +47,42 @@ def run_end(walk: Walk, depth: int, q: int) -> int:
                 send = max(free, clock[i, Clock.NEXT])
                 clock[i, Clock.NEXT] = send + times[i, StageTime.PACE]
                 arrive[i - 1, ahead] = send + times[i, StageTime.HOP]
-        _run_backward(times, clock, depth, 0)
+        _run_backward(times, clock, depth, 0, batch)
+    # The gradient of its inputs does not wait for the first stage's w.
+    done = times[depth, StageTime.LATER] if q > times[depth, StageTime.LATE] else 0
+    return int(clock[depth, Clock.FREE] - done)
+
+
+@step
+def run_meeting(walk: Walk, depth: int, q: int, chi: int) -> int:
+    """Do the same if transfers block: W of the i-th stage from the end is i.
+
+    Stage i meets the next one after its forward x and before its backward x - i + 1,
+    the next one before its forward x and after the backward whose gradient it sends.
+    """
+    times, clock = walk.times, walk.clock
+    for i in range(1, depth + 1):
+        clock[i, Clock.FREE] = 0
+    for x in range(q + depth - 1):
+        for i in range(depth, 0, -1):
+            back = x - i + 1
+            if back >= q or (x >= q and back < 0):
+                continue
+            free = clock[i, Clock.FREE]
+            if x < q:
+                free += times[i, StageTime.PHI]
+            if i > 1:
+                both = chi if x < q and back >= 0 else 1
+                free = max(free, clock[i - 1, Clock.FREE])
+                free += both * times[i, StageTime.HOP]
+                clock[i - 1, Clock.FREE] = free
+            if back >= 0:
+                free += times[i, StageTime.BETA]
+                clock[i, Clock.BEFORE] = free
+            clock[i, Clock.FREE] = free
+    # g follows the last backward, at the same time as the last transfer.
+    for i in range(1, depth + 1):
+        clock[i, Clock.FREE] = clock[i, Clock.BEFORE]
     return int(clock[depth, Clock.FREE])
 
 
@@ -101,7 +136,7 @@ def feed(walk: Walk, depth: int, q: int, first: int, loose: bool, answer: Ints) 
         opens = ABSENT
         if loose:
             opens = done[min(batch + flight, q) - 1]
-        _run_backward(times, clock, depth, opens)
+        _run_backward(times, clock, depth, opens, batch)
         end = clock[depth, Clock.FREE]
         if loose:
             ahead = min(batch + flight, q) - max(first, 0)
@@ -119,7 +154,7 @@ def feed(walk: Walk, depth: int, q: int, first: int, loose: bool, answer: Ints) 
 
 
 @step
-def _run_backward(times: Ints, clock: Ints, depth: int, opens: int) -> None:
+def _run_backward(times: Ints, clock: Ints, depth: int, opens: int, batch: int) -> None:
     """Run the next backward of the last ``depth`` stages.
 
     Parameters
@@ -134,6 +169,8 @@ def _run_backward(times: Ints, clock: Ints, depth: int, opens: int) -> None:
             free = max(free, opens)
         free += times[i, StageTime.BETA]
         clock[i, Clock.FREE] = free
+        if batch >= times[i, StageTime.LATE]:
+            clock[i, Clock.FREE] += times[i, StageTime.LATER]
         if i < depth:
             send = max(free, clock[i, Clock.BEFORE])
             clock[i, Clock.BEFORE] = send + times[i + 1, StageTime.PACE]

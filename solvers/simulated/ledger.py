@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from hetopt.cost.table.ticks import TICK_S
 from hetopt.formulations.scale import PERIOD_SCALE
 from hetopt.schedule.closed_form import closed_form_ns
-from hetopt.schedule.run import simulate
 from hetopt.schedule.schedules import rule_of
 from hetopt.solvers.decisions.assembly import decision_of_plan, room_in_flight
 from hetopt.solvers.decisions.pricer import Pricer
@@ -78,7 +77,7 @@ class SimulatedLedger(Ledger):
 
     def value_of(self, decision: Decision) -> Found:
         """Simulate a decision."""
-        value = simulate(self._pricer.times(decision)).makespan_ns * PERIOD_SCALE
+        value = self._pricer.simulated_ns(decision) * PERIOD_SCALE
         return Found(decision=decision, value=value)
 
     def rank(self, found: Found) -> tuple[object, ...]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from hetopt.base.compiled import kernel, step
-from hetopt.solvers.arrays.costs import Delta, Edge, Fact, Option, Sum
+from hetopt.solvers.arrays.costs import Delta, Edge, Fact, Option, Sum, Weight
 from hetopt.solvers.arrays.windows import INFINITE
 from hetopt.solvers.simulated.bounds import Boundary, End, Least, fitting
 
@@ -44,7 +44,7 @@ def run_cap(runs: Runs, o: int, ended: int, at: int, m: int) -> int:
     """
     facts, steps, level = runs.costs.facts, runs.steps[Delta.HEAVY], runs.level
     q, length = facts[Fact.Q], facts[Fact.L]
-    if m < 2 or facts[Fact.GPIPE] or facts[Fact.FREE]:
+    if m < 2 or not facts[Fact.WINDOWS]:
         return int(length)
     inside, across = steps[Boundary.INSIDE], steps[Boundary.ACROSS]
     heavy = 1 + (at - 1 - ended) * inside + ended * across
@@ -52,8 +52,7 @@ def run_cap(runs: Runs, o: int, ended: int, at: int, m: int) -> int:
     if turns < 1:
         return int(length)
     left = level.excess // turns - 2 * (m - 1) * level.inner[o]
-    own = runs.short[Least.BOTH, o]
-    return fitting(own, 1, own, 0, left)
+    return fitting(runs.short[Least.FILL, o], left)
 
 
 @step
@@ -66,13 +65,14 @@ def opening(costs: Costs, ends: Ints, o: int, units: int) -> int:
         Least body units of the first stage, whose g ends the path.
     """
     first = costs.sums[Sum.SYNC, o, max(1, units)]
-    return int(costs.option[o, Option.LEAD + Sum.TAU] + ends[o, End.SYNC] + first)
+    first += max(0, costs.facts[Fact.HOPS] - 2) * costs.facts[Fact.WAY_BACK]
+    return int(costs.option[o, Option.LEAD + Sum.FILL] + ends[o, End.SYNC] + first)
 
 
 @step
 def closing(runs: Runs, o: int, m: int, alone: bool) -> int:
     """Return what the last run adds to the fill beside its body units."""
-    trail = runs.costs.option[o, Option.TRAIL + Sum.TAU]
+    trail = runs.costs.option[o, Option.TRAIL + Sum.FILL]
     if not alone:
         trail += runs.ends[o, End.TIED]
     elif m > 1:
@@ -104,7 +104,8 @@ def _join(costs: Costs, busiest: int, slowest: int, joint: Ints) -> None:
                         and costs.edge[Edge.OMEGA, x, own, b] <= busiest
                         and costs.edge[Edge.KAPPA, x, own, b] <= slowest
                     ):
-                        least = min(least, 2 * costs.edge[Edge.KAPPA, x, own, b])
+                        kappa = costs.edge[Edge.KAPPA, x, own, b]
+                        least = min(least, costs.facts[Fact.HOPS] * kappa)
                 joint[1 << j, x, o] = least
             for mask in range(1, 1 << len(costs.host)):
                 low = mask & -mask
@@ -113,12 +114,12 @@ def _join(costs: Costs, busiest: int, slowest: int, joint: Ints) -> None:
 
 def longest_occupancy(costs: Costs, excess: int) -> int:
     """Return the longest occupancy of a link within an excess."""
-    more = int(costs.facts[Fact.Q]) - 1
-    return excess // more if more else INFINITE
+    more = int(costs.weights[0, Weight.BACKWARD])
+    return excess // more if more and not costs.facts[Fact.BLOCKING] else INFINITE
 
 
 def joints(costs: Costs, excess: int, slowest: int) -> Ints:
-    """Return the least 2 kappa from an option to any of some clusters.
+    """Return the least share in the fill of a boundary to any of some clusters.
 
     Shape (2 ** J, X, O), by the clusters, the class of the cut and the option. Links
     whose own excess, q - 1 occupancies, is larger than ``excess``, or whose kappa is
@@ -138,10 +139,10 @@ def worths(costs: Costs, joint: Ints, inner: Ints, ends: Ints) -> Ints:
     """
     own = costs.option
     columns = (
-        np.diff(costs.sums[Sum.TAU], axis=1),
+        np.diff(costs.sums[Sum.FILL], axis=1),
         # Units of the first stage add to g as well.
-        np.diff(costs.sums[Sum.TAU] + costs.sums[Sum.SYNC], axis=1),
-        own[:, [Option.LEAD + Sum.TAU, Option.TRAIL + Sum.TAU]],
+        np.diff(costs.sums[Sum.FILL] + costs.sums[Sum.SYNC], axis=1),
+        own[:, [Option.LEAD + Sum.FILL, Option.TRAIL + Sum.FILL]],
         -own[:, [Option.MOST_STAGES]],
         ends,
         inner[:, None],

@@ -12,7 +12,8 @@ from hetopt.base.deadline import Deadline, Interrupted
 from hetopt.formulations.chain import Chain
 from hetopt.formulations.decision import Decision
 from hetopt.formulations.restricting import restrict
-from hetopt.solvers.arrays.costs import Sum
+from hetopt.solvers.arrays.costs import Fact, Sum
+from hetopt.solvers.arrays.on_paths import Beside
 from hetopt.solvers.arrays.windows import INFINITE
 from hetopt.solvers.simulated.fills import prefixes, promising
 from hetopt.solvers.simulated.state import (
@@ -27,13 +28,14 @@ from hetopt.solvers.simulated.view import Range, View
 from hetopt.solvers.simulated.walk import WalkEnd, walk_on
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from hetopt.cost.table.slice import TableSlice
     from hetopt.cost.table.table import CostTable
     from hetopt.formulations.program import ProgramData
     from hetopt.problem.problem import Problem
     from hetopt.solvers.arrays.costs import Ints
+    from hetopt.solvers.simulated.runs import Runs
 
 #: Largest width of the excess's intervals, as a share of the limit.
 _SEARCHED = 1 / 256
@@ -53,7 +55,7 @@ def is_searchable(problem: Problem, table: CostTable) -> bool:
     return entries * _FIRST <= _MOST_IN_ALL
 
 
-def survey(data: ProgramData, limit: int, share: float) -> Ints:
+def survey(data: ProgramData, limit: int, share: float, *, alone: bool = False) -> Ints:
     """Return a lower bound on the simulated time by p, in ns.
 
     At most ``limit + 1``, which stands for 'no plan within the limit'; INFINITE
@@ -65,36 +67,56 @@ def survey(data: ProgramData, limit: int, share: float) -> Ints:
         Program of one q; its ``stages`` is the largest p of interest.
     share
         Largest width of the excess's intervals, as a share of the limit.
+    alone
+        Whether the largest p is the only one.
     """
     bounds = np.full(data.stages + 1, INFINITE, dtype=np.int64)
     view = View(data, limit)
     if not view.possible:
         return bounds
+    if not alone:
+        # Any stage may be the first of fewer.
+        view.beside[Beside.BEFORE] = 0
     if view.entries > _MOST_ENTRIES:
         bounds[1:] = min(view.capacity(), limit + 1)
         return bounds
     bounds[1:] = limit + 1
-    waiting = _intervals(limit)
-    while waiting:
-        low, high = waiting.pop()
-        _, table = view.fills(limit, low, high)
-        fill = table[:, :, 0].min(axis=0)
-        value = fill + low
-        if (value > limit).all():
-            continue
-        if high - low > share * limit:
-            middle = (low + high) // 2
-            waiting += [(middle + 1, high), (low, middle)]
-            continue
+    first = data.stages if alone else 0
+    for low, _, _, table in _intervals(view, limit, share, first):
+        value = table[:, :, 0].min(axis=0) + low
         bounds = np.minimum(bounds, np.where(value <= limit, value, limit + 1))
     bounds[0] = INFINITE
     return bounds
 
 
-def _intervals(limit: int) -> list[tuple[int, int]]:
-    """Cut 0..limit into intervals, in descending order."""
+def _intervals(
+    view: View,
+    limit: int,
+    share: float,
+    first: int,
+    least: int = 0,
+    check: Callable[[], None] = lambda: None,
+) -> Iterator[tuple[int, int, Runs, Ints]]:
+    """Yield intervals of the excess, ascending, with their ``View.fills``.
+
+    They are no wider than ``share`` of the limit, reach ``least``, and have a fill of
+    ``first`` or more stages within the limit.
+    """
     ends = [limit * n // _FIRST for n in range(_FIRST + 1)]
-    return [(low + (low > 0), high) for low, high in pairwise(ends)][::-1]
+    waiting = [(low + (low > 0), high) for low, high in pairwise(ends)][::-1]
+    while waiting:
+        check()
+        low, high = waiting.pop()
+        if high < least:
+            continue
+        runs, table = view.fills(limit, low, high)
+        if table[:, first:, 0].min() + low > limit:
+            continue
+        if high - low > share * limit:
+            middle = (low + high) // 2
+            waiting += [(middle + 1, high), (low, middle)]
+            continue
+        yield low, high, runs, table
 
 
 class SimulatedSearch:
@@ -106,6 +128,9 @@ class SimulatedSearch:
         Called repeatedly: returns the largest simulated time of interest, in ns.
     found
         Called with every plan within the limit and its simulated time.
+    simulate
+        Returns a plan's simulated time, in ns, or a bound above the limit given; for
+        schedules that are bounded by paths alone until all stages are placed.
     useful
         Returns a slice without dominated strategies.
     """
@@ -116,6 +141,7 @@ class SimulatedSearch:
         *,
         limit: Callable[[], int],
         found: Callable[[Decision, int], None],
+        simulate: Callable[[Decision, int], int],
         useful: Callable[[TableSlice], TableSlice],
         deadline: Deadline,
     ) -> None:
@@ -124,6 +150,7 @@ class SimulatedSearch:
         self._useful = useful
         self._limit = limit
         self._found = found
+        self._simulate = simulate
         self._deadline = deadline
 
     def run(self) -> None:
@@ -159,21 +186,10 @@ class SimulatedSearch:
             raise Interrupted
         keep = np.zeros(len(view.options.pairs), dtype=np.int64)
         intervals = []
-        waiting = _intervals(limit)
         least = view.least_excess(limit)
-        while waiting:
-            self._check()
-            low, high = waiting.pop()
-            if high < least:
-                continue
-            runs, table = view.fills(limit, low, high)
-            fill = int(table[:, p, 0].min())
-            if fill + low > limit:
-                continue
-            if high - low > share * limit:
-                middle = (low + high) // 2
-                waiting += [(middle + 1, high), (low, middle)]
-                continue
+        for low, high, runs, table in _intervals(
+            view, limit, share, p, least, self._check
+        ):
             most = limit - low
             promising(runs, table, prefixes(runs, most), most, keep)
             # Ascending: the last one is the widest.
@@ -200,9 +216,12 @@ class SimulatedSearch:
             walk.state[WalkState.STEPS] = _STEPS
             outcome = walk_on(view.costs, levels, walk)
             if outcome == WalkEnd.FOUND:
-                self._found(
-                    self._decision(view, walk), int(walk.state[WalkState.VALUE])
-                )
+                decision = self._decision(view, walk)
+                value = int(walk.state[WalkState.VALUE])
+                if not view.costs.facts[Fact.ENDS]:
+                    value = self._simulate(decision, self._limit())
+                if value <= self._limit():
+                    self._found(decision, value)
             if outcome == WalkEnd.CROWDED:
                 raise Interrupted
             if outcome == WalkEnd.DONE:

@@ -51,10 +51,10 @@ from hetopt.solvers.simulated.worker import (
 )
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from typing import Any
 
     from hetopt.base.deadline import Deadline
-    from hetopt.cost.table.table import CostTable
     from hetopt.plans.plan import Plan
     from hetopt.problem.training.choices import ScheduleName
     from hetopt.results.result import Result
@@ -72,6 +72,9 @@ _RAISE = 0.1
 #: Widths of the excess's intervals as shares of the limit: for the rough bounds, and
 #: for the close ones.
 _ROUGH, _CLOSE = 1 / 8, 1 / 32
+#: How many plans of least closed form are simulated for the first limit, where that is
+#: farther from the simulated time.
+_BEST_OF = 32
 #: Schedules whose best plan a search with free warm-up counts starts from: the first
 #: that has one. The second needs less memory.
 _STARTS: tuple[ScheduleName, ...] = ("virtual-1f1b", "1f1b")
@@ -101,28 +104,6 @@ def ensure_can_simulate(solver: str) -> None:
         raise InputError(msg, field="solver")
 
 
-def why_not(table: CostTable) -> str | None:
-    """Return why a schedule's simulated times are not minimised; None if they are."""
-    rule = rule_of(table.schedule)
-    if rule.blocking:
-        return f"{table.schedule} has blocking transfers"
-    if rule.splits:
-        return f"{table.schedule} runs gradients of weights later"
-    if table.chunks > 1:
-        return f"{table.schedule} has {table.chunks} chunks a stage"
-    return None
-
-
-def _ensure_searched(request: Request) -> None:
-    """Raise InputError if the simulated time is not searched as asked."""
-    params, why = request.params, why_not(request.table)
-    if why is None and params.principles.relaxed:
-        why = "a principle is relaxed"
-    if why is not None:
-        msg = f"simulated times are not searched: {why}; minimise the closed form"
-        raise InputError(msg, field="objective")
-
-
 def solve_simulated(
     request: Request,
     *,
@@ -141,14 +122,13 @@ def solve_simulated(
     """
     problem, table, params = request.problem, request.table, request.params
     deadline, limit_s = request.deadline, request.deadline.limit_s
-    _ensure_searched(request)
-    first = deadline.within(
-        None if limit_s is None else max(_START_S, limit_s * _START_SHARE)
-    )
-    started = _started(
-        replace(request, params=replace(params, top=1), deadline=first, cutoff_s=None),
-        solver,
-    )
+    if params.principles.relaxed:
+        msg = "simulated times are not searched: a principle is relaxed"
+        raise InputError(f"{msg}; minimise the closed form", field="objective")
+    first_s = None if limit_s is None else max(_START_S, limit_s * _START_SHARE)
+    top = 1 if rule_of(table.schedule).is_plain else _BEST_OF
+    first = replace(request, params=replace(params, top=top), cutoff_s=None)
+    started = _started(replace(first, deadline=deadline.within(first_s)), solver)
     if started.status == "infeasible":
         return replace(started, objective="simulated")
     if limit_s is None and patience_s is not None:
@@ -255,9 +235,9 @@ def _take_start(
             program = ledger.programs[settlement.stages, settlement.microbatches]
             program.how = "infeasible"
     if started.best is not None:
-        found = _start(ledger, started.best.plan, deadline)
-        ledger.find(found)
-        return found.value
+        for priced in (started.best, *started.alternatives):
+            ledger.find(_start(ledger, priced.plan, deadline))
+        return ledger.ranked()[-1].value
     if started.lower_bound_s is not None:
         return ceil(started.lower_bound_s / TICK_S * PERIOD_SCALE)
     return NO_CUTOFF
@@ -304,16 +284,38 @@ class _SimulatedRace(TaskLoop):
 
         def take(task: BoundTimesTask, found: Ints) -> None:
             for program in self.ledger.open():
-                if program.microbatches == task.microbatches:
+                if (
+                    program.microbatches == task.microbatches
+                    and task.least <= program.stages <= task.most
+                ):
                     bound = min(int(found[program.stages]), limit + 1)
                     program.bound = max(program.bound, bound * PERIOD_SCALE)
             self.ledger.refute()
 
-        counts = sorted({program.microbatches for program in self.ledger.open()})
         tasks = [
-            BoundTimesTask(microbatches=q, limit=limit, share=share) for q in counts
+            BoundTimesTask(
+                microbatches=q, least=p[0], most=p[-1], limit=limit, share=share
+            )
+            for q, p in self._together(share == _CLOSE)
         ]
         self.perform(iter(tasks), take)
+
+    def _together(self, closely: bool) -> Iterator[tuple[int, list[int]]]:
+        """Yield each q with stage counts, ascending, to bound at once.
+
+        If schedules are not plain, memory and what stages wait for depend on p: bounds
+        of several p at once are weaker, but quicker.
+        """
+        rule = rule_of(self.ledger.table.schedule)
+        groups: dict[tuple[int, int], list[int]] = {}
+        for program in self.ledger.open():
+            p, size = program.stages, 0
+            if not rule.is_plain:
+                alone = closely or rule.interleaved or rule.folded
+                size = p if alone else (p - 1).bit_length()
+            groups.setdefault((program.microbatches, size), []).append(p)
+        for (q, _), own in sorted(groups.items()):
+            yield q, sorted(own)
 
     def _search(self, count: int | None, seconds: float | None) -> None:
         """Search the programs that bounds leave open, best bound first.

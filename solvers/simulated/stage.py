@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hetopt.base.compiled import step
-from hetopt.solvers.arrays.costs import Edge, Fact, Option, Sum
+from hetopt.solvers.arrays.costs import Edge, Fact, Option, Sum, Weight
 from hetopt.solvers.arrays.stages import StageSums, ends_of, with_units
 from hetopt.solvers.simulated.bounds import End
 from hetopt.solvers.simulated.columns import Clock, StageTime
-from hetopt.solvers.simulated.flow import run_end
+from hetopt.solvers.simulated.flow import run_end, run_meeting
 from hetopt.solvers.simulated.runs import opening
 from hetopt.solvers.simulated.state import (
     LevelScalar,
@@ -33,12 +33,12 @@ def stage_fits(costs: Costs, levels: Levels, walk: Walk, depth: int) -> bool:
     """Price, bound and simulate the stage at this depth; False if it is ruled out."""
     facts, row = costs.facts, walk.stage[depth]
     p, q = facts[Fact.P], facts[Fact.Q]
-    held, fill, warmup = _price(costs, levels, walk, depth)
+    held, peak, fill, warmup = _price(costs, levels, walk, depth)
     if fill < 0:
         return False
     option = costs.option[row[Placed.OPTION]]
     flight = q if facts[Fact.GPIPE] else min(warmup, q)
-    left = option[Option.FREE_BYTES] - held.state - held.peak
+    left = option[Option.FREE_BYTES] - held.state - peak
     if facts[Fact.FREE] and depth > 1:
         # As many warm-ups as fit give the least excess.
         flight = q
@@ -46,11 +46,15 @@ def stage_fits(costs: Costs, levels: Levels, walk: Walk, depth: int) -> bool:
             flight = max(1, left // max(1, held.active))
     if flight * held.active > left:
         return False
-    counted = 1 if facts[Fact.GPIPE] else flight
-    excess = (q - counted) * held.forward + (q - 1) * (held.tau - held.forward)
+    times = walk.times[depth]
+    times[StageTime.FLIGHT] = flight
+    excess, more = _excess(costs, times, 0), costs.weights[flight, Weight.BACKWARD]
     if depth > 1:
         excess = max(excess, walk.stage[depth - 1, Placed.EXCESS])
-        excess = max(excess, (q - 1) * walk.times[depth, StageTime.PACE])
+        excess = max(excess, more * times[StageTime.PACE])
+        if facts[Fact.BLOCKING]:
+            before = walk.times[depth - 1]
+            excess = max(excess, _excess(costs, before, times[StageTime.HOP]))
     tied = tied_at_least(costs, levels, walk)
     if depth == 1:
         fill += tied
@@ -60,7 +64,6 @@ def stage_fits(costs: Costs, levels: Levels, walk: Walk, depth: int) -> bool:
     row[Placed.LEVEL] = level_of(levels, excess)
     if not within(levels, limit, fill + ahead, tied + ahead, excess, rest):
         return False
-    walk.times[depth, StageTime.FLIGHT] = flight
     if facts[Fact.FREE]:
         if depth == p:
             exact = _tied(costs, walk)
@@ -69,7 +72,12 @@ def stage_fits(costs: Costs, levels: Levels, walk: Walk, depth: int) -> bool:
         found = warm_up(levels, walk, depth, q, flight, whole, after, rest)
         walk.state[WalkState.FULL] |= found < 0
         return bool(found > 0)
-    end = run_end(walk, depth, q) + tied
+    if not facts[Fact.ENDS]:
+        return True
+    if facts[Fact.BLOCKING]:
+        end = run_meeting(walk, depth, q, facts[Fact.BLOCKING]) + tied
+    else:
+        end = run_end(walk, depth, q) + tied
     row[Placed.END] = end
     if _last_end(costs, levels, walk, depth) > limit:
         return False
@@ -77,12 +85,23 @@ def stage_fits(costs: Costs, levels: Levels, walk: Walk, depth: int) -> bool:
 
 
 @step
+def _excess(costs: Costs, times: Ints, before: int) -> int:
+    """Return the excess of a placed stage, given kappa before it."""
+    by = costs.weights[times[StageTime.FLIGHT]]
+    excess = by[Weight.FORWARD] * times[StageTime.PHI]
+    excess += by[Weight.BACKWARD] * times[StageTime.BETA]
+    excess += by[Weight.LATER] * times[StageTime.LATER]
+    return int(excess + by[Weight.AROUND] * (times[StageTime.HOP] + before))
+
+
+@step
 def _price(
     costs: Costs, levels: Levels, walk: Walk, depth: int
-) -> tuple[StageSums, int, int]:
-    """Price a stage and the boundary after it; return also the fill so far, and W.
+) -> tuple[StageSums, int, int, int]:
+    """Price a stage and the boundary after it.
 
-    The fill is -1 if tau or kappa exceeds the range of lambda_0.
+    Return also its peak of temporary bytes, the fill so far, and W. The fill is -1 if
+    tau or kappa exceeds the range of lambda_0.
     """
     facts, row, times = costs.facts, walk.stage[depth], walk.times[depth]
     o, length = row[Placed.OPTION], row[Placed.LENGTH]
@@ -95,7 +114,7 @@ def _price(
     for unit in range(b, e):
         peak = max(peak, costs.temporary[o, unit])
     ceiling = levels.scalars[LevelScalar.CEILING]
-    warmup, fill, hop, pace = 1, held.tau, 0, 0
+    warmup, fill, hop, pace = 1, held.fill, 0, 0
     if depth > 1:
         before = walk.stage[depth - 1]
         a = option[Option.LAYOUT]
@@ -103,26 +122,25 @@ def _price(
         x = costs.cut[e]
         hop, pace = (
             costs.edge[Edge.KAPPA, x, a, after],
-            costs.edge[Edge.OMEGA, x, a, after],
+            (not facts[Fact.BLOCKING]) * costs.edge[Edge.OMEGA, x, a, after],
         )
         warmup = before[Placed.WARMUP] + levels.delta[x, a, after]
-        fill += before[Placed.FILL] + 2 * hop
+        fill += before[Placed.FILL] + facts[Fact.HOPS] * hop
     if held.tau > ceiling or hop > ceiling:
         fill = -1
-    times[StageTime.PHI], times[StageTime.BETA] = held.forward, held.tau - held.forward
+    later = held.inside if facts[Fact.HOPS] else 0
+    times[StageTime.PHI] = held.forward
+    times[StageTime.BETA] = held.tau - held.forward - later
+    if depth == facts[Fact.P] and facts[Fact.CHUNKS] > 1:
+        # The passes in the excess may have fewer of the first chunk than of others.
+        lead = option[Option.LEAD :]
+        times[StageTime.PHI] -= lead[Sum.FORWARD]
+        times[StageTime.BETA] -= lead[Sum.TAU] - lead[Sum.FORWARD]
     times[StageTime.HOP], times[StageTime.PACE] = hop, pace
-    times[StageTime.SYNCED] = held.sync
-    whole = StageSums(
-        held.tau,
-        held.forward,
-        held.sync,
-        held.state,
-        held.active,
-        held.fill,
-        held.inside,
-        peak,
-    )
-    return whole, fill, warmup
+    times[StageTime.SYNCED] = held.sync - later
+    times[StageTime.LATER] = held.inside
+    times[StageTime.LATE] = facts[Fact.P] - warmup if later else 0
+    return held, peak, fill, warmup
 
 
 @step
@@ -135,11 +153,11 @@ def _left(costs: Costs, levels: Levels, row: Ints, stages: int) -> tuple[int, Re
         Number of stages before this one.
     """
     o, y = row[Placed.OPTION], row[Placed.RUN_BEGIN]
-    tau = costs.sums[Sum.TAU, o]
+    tau = costs.sums[Sum.FILL, o]
     ahead = tau[row[Placed.BEGIN]] - tau[y]
     togo = row[Placed.RUN_STAGES] - row[Placed.RUN_PLACE] - 1
     if togo:
-        ahead += 2 * togo * levels.inner[o]
+        ahead += costs.facts[Fact.HOPS] * togo * levels.inner[o]
     if y == 0 and togo:
         # The first stage holds at least what the others of the run leave.
         depth = costs.facts[Fact.P] - stages + 1
@@ -149,7 +167,7 @@ def _left(costs: Costs, levels: Levels, row: Ints, stages: int) -> tuple[int, Re
     elif y == 0:
         # This is the first stage. Its fill has the leading units already, but not g.
         ahead += opening(costs, levels.ends, o, row[Placed.LENGTH])
-        ahead -= costs.option[o, Option.LEAD + Sum.TAU]
+        ahead -= costs.option[o, Option.LEAD + Sum.FILL]
     clusters = row[Placed.UNUSED] ^ (1 << costs.option[o, Option.CLUSTER])
     return ahead, Rest(clusters, stages - togo, y)
 
@@ -162,11 +180,20 @@ def _last_end(costs: Costs, levels: Levels, walk: Walk, depth: int) -> int:
     """
     row, last = walk.stage[depth], 0
     for i in range(1, depth + 1):
-        last = max(last, walk.clock[i, Clock.FREE] + walk.times[i, StageTime.SYNCED])
+        last = max(last, _ended(costs, walk, i))
     o, y = row[Placed.OPTION], row[Placed.RUN_BEGIN]
     forward = costs.sums[Sum.FORWARD, o]
     last += forward[row[Placed.BEGIN]] - forward[y] + levels.forward[y]
     return int(last)
+
+
+@step
+def _ended(costs: Costs, walk: Walk, i: int) -> int:
+    """Return when a stage has ended its g: after each w that is left at the end."""
+    times = walk.times[i]
+    left = min(costs.facts[Fact.Q], times[StageTime.LATE])
+    end = walk.clock[i, Clock.FREE] + left * times[StageTime.LATER]
+    return int(end + times[StageTime.SYNCED])
 
 
 @step
@@ -205,8 +232,9 @@ def whole(costs: Costs, levels: Levels, walk: Walk) -> bool:
         longest = max(
             longest, times[StageTime.PHI] + times[StageTime.BETA], times[StageTime.HOP]
         )
-        more = tied if i in (1, p) else 0
-        value = max(value, walk.clock[i, Clock.FREE] + times[StageTime.SYNCED] + more)
+        if costs.facts[Fact.ENDS]:
+            more = tied if i in (1, p) else 0
+            value = max(value, _ended(costs, walk, i) + more)
     walk.state[WalkState.VALUE] = value
     return bool(
         longest >= levels.scalars[LevelScalar.FLOOR]

@@ -10,9 +10,10 @@ import numpy as np
 
 from hetopt.schedule.schedules import MAX_DELTA
 from hetopt.solvers.arrays.costs import Edge
+from hetopt.solvers.arrays.on_paths import Beside, beside, on_paths
 from hetopt.solvers.arrays.options import ProgramOptions
 from hetopt.solvers.arrays.windows import INFINITE
-from hetopt.solvers.simulated.bounds import at_ends, inside, limits, shortest
+from hetopt.solvers.simulated.bounds import at_ends, limits, shortest
 from hetopt.solvers.simulated.fills import suffixes
 from hetopt.solvers.simulated.runs import (
     Runs,
@@ -50,8 +51,8 @@ class View:
         self.possible = self.options.possible
         if not self.possible:
             return
-        costs = self.costs = self.options.costs
-        self.short = shortest(costs.sums)
+        costs = self.costs = on_paths(self.options.costs, data)
+        self.short = shortest(costs)
         self.ends = at_ends(costs)
         self._apart = costs.home[:, None] != costs.home[None, :]
         self._span(self._reach(limit) if within is None else within)
@@ -66,7 +67,8 @@ class View:
         """Set all that depends on lambda_0."""
         costs, self.within = self.costs, within
         used = self.options.joins & (costs.edge[Edge.KAPPA] <= within.ceiling)
-        self.inner = inside(costs, within.ceiling)
+        self.beside = beside(costs, used)
+        self.inner = self.beside[Beside.INSIDE]
         # The longest omega of these links; most excesses permit all of them.
         self.slowest = int(costs.edge[Edge.OMEGA].max(initial=0, where=used))
         self.joint = joints(costs, INFINITE, within.ceiling)
@@ -130,13 +132,13 @@ class View:
 
     def capacity(self) -> int:
         """Return a lower bound on the simulated time of every p, without a table."""
-        return self.data.part.microbatches * self.options.least_longest()
+        return self.data.part.passes * self.options.least_longest()
 
     def runs(self, limit: int, excess: int) -> Runs:
         """Return runs with at most this excess, within the limit."""
-        longest = min(self.within.ceiling, limit // self.data.part.microbatches)
+        longest = min(self.within.ceiling, limit // self.data.part.passes)
         costs = self.costs
-        level = limits(costs, self.short, self.steps, self.inner, longest, excess)
+        level = limits(costs, self.short, self.steps, self.beside, longest, excess)
         joint, worth = self.joint, self.worth
         if self.slowest > longest_occupancy(costs, excess):
             joint = joints(costs, excess, self.within.ceiling)

@@ -63,12 +63,12 @@ def _run_fits(costs: Costs, levels: Levels, walk: Walk, depth: int) -> bool:
         return False
     mask = stage[depth, Placed.UNUSED]
     ended = runs_ended(costs, mask)
-    fill = costs.sums[Sum.TAU, o, e] - costs.sums[Sum.TAU, o, y]
+    fill = costs.sums[Sum.FILL, o, e] - costs.sums[Sum.FILL, o, y]
     if m > 1:
-        fill += 2 * (m - 1) * levels.inner[o]
+        fill += costs.facts[Fact.HOPS] * (m - 1) * levels.inner[o]
     before, end, excess = 0, 0, 0
     if depth == 1:
-        fill += costs.option[o, Option.TRAIL + Sum.TAU]
+        fill += costs.option[o, Option.TRAIL + Sum.FILL]
         fill += tied_at_least(costs, levels, walk)
     else:
         a = costs.option[o, Option.LAYOUT]
@@ -76,7 +76,7 @@ def _run_fits(costs: Costs, levels: Levels, walk: Walk, depth: int) -> bool:
         kappa = costs.edge[Edge.KAPPA, costs.cut[e], a, b]
         if kappa > levels.scalars[LevelScalar.CEILING]:
             return False
-        fill += 2 * kappa
+        fill += costs.facts[Fact.HOPS] * kappa
         before, end = stage[depth - 1, Placed.FILL], stage[depth - 1, Placed.END]
         excess = stage[depth - 1, Placed.EXCESS]
     if y == 0:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from hetopt.base.deadline import Deadline, Interrupted
@@ -16,6 +16,7 @@ from hetopt.problem.training.principles import PRUNED
 from hetopt.schedule.schedules import rule_of
 from hetopt.solvers.decisions.copies import canonical
 from hetopt.solvers.decisions.identical import leaders
+from hetopt.solvers.decisions.pricer import Pricer
 from hetopt.solvers.race.messages import Found, Verdict
 from hetopt.solvers.simulated.search import SimulatedSearch, survey
 
@@ -40,10 +41,12 @@ class SimulatedSpec:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BoundTimesTask:
-    """Bound the simulated time of every p of one q.
+    """Bound the simulated time of every p of one q in a range.
 
     Attributes
     ----------
+    least, most
+        The range of p.
     limit
         Largest simulated time of interest, in ns.
     share
@@ -51,6 +54,8 @@ class BoundTimesTask:
     """
 
     microbatches: int
+    least: int
+    most: int
     limit: int
     share: float
 
@@ -82,6 +87,7 @@ class SimulatedWorker:
         self.table = payload.table
         self.top = payload.top
         self.chain = Chain.of(payload.table)
+        self._pricer = Pricer(payload.problem, payload.table)
         self._shared = shared
         self._say = say
 
@@ -99,8 +105,10 @@ class SimulatedWorker:
     def useful(self, part: TableSlice, limit: int, stages: int) -> TableSlice:
         """Return a slice without dominated strategies."""
         # The next best plans may use dominated strategies; if warm-up counts are free,
-        # so may the best plan, with other counts.
-        if self.top > 1 or rule_of(self.table.schedule).free:
+        # so may the best plan, with other counts. Which strategies lengthen no path is
+        # known under plain schedules.
+        rule = rule_of(self.table.schedule)
+        if self.top > 1 or rule.free or not rule.is_plain:
             return part
         of_interest = Simulated(limit, stages)
         return undominated(self.table, part, self.chain, simulated=of_interest)
@@ -116,9 +124,10 @@ class SimulatedWorker:
         )
 
     def _bound(self, task: BoundTimesTask) -> Ints:
-        most = max(p for p in self.problem.stage_counts if p <= self.chain.length)
-        data = self._data(task.microbatches, most, task.limit)
-        return survey(data, task.limit, task.share)
+        # Stages of fewer hold less.
+        data = self._data(task.microbatches, task.least, task.limit)
+        data = replace(data, stages=task.most)
+        return survey(data, task.limit, task.share, alone=task.least == task.most)
 
     def _search(self, task: SearchTask) -> Verdict:
         best: dict[tuple[object, ...], int] = {}
@@ -146,6 +155,7 @@ class SimulatedWorker:
             self._data(task.microbatches, task.stages, limit()),
             limit=limit,
             found=found,
+            simulate=self._pricer.simulated_ns,
             useful=lambda part: self.useful(part, limit(), task.stages),
             deadline=Deadline.after(task.time_limit_s),
         )

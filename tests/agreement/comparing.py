@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from hetopt.base.deadline import Deadline
 from hetopt.check import check_result
 from hetopt.check.verify.bound import PS_PER_NS, unproven
-from hetopt.check.verify.certificate import CertificateCheck
+from hetopt.check.verify.certificate import CertificateCheck, not_covered
 from hetopt.check.verify.said import Said
 from hetopt.cost.boundaries.places import searched_table
 from hetopt.errors import InputError
@@ -172,7 +172,10 @@ class Comparison:
             yield from self._next_best(result)
         yield from self._settled(result)
         certified = self.exact and self.features.seed % CERTIFIED == 0
-        if solver.races and certified:
+        covered = not_covered(
+            self.table, self.features.objective, self.features.principles
+        )
+        if solver.races and certified and covered is None:
             yield from self._certified(result)
 
     def _optimal(self, result: Result, expected: Found) -> Iterator[str]:
@@ -209,8 +212,14 @@ class Comparison:
 
     def _shapes(self) -> list[Found]:
         """Return the best plans that are not a better one's copy on equal clusters."""
+        pairs = self.problem.links.pairs
+        alone = {
+            own.name: repr(replace(own, name="", price_per_hour=None))
+            for own in self.problem.clusters
+        }
         copies = [
-            replace(own, name="", price_per_hour=None) for own in self.problem.clusters
+            (own, sorted((alone[b], repr(pairs.get(frozenset({a, b})))) for b in alone))
+            for a, own in alone.items()
         ]
         kept: dict[object, Found] = {}
         for found in self.answer.shapes:

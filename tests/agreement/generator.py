@@ -116,18 +116,12 @@ class Features:
         return Principles.relaxing(self.relaxed)
 
 
-def simulates(schedule: ScheduleName) -> bool:
-    """Whether simulated times under a schedule are minimised."""
-    rule = rule_of(schedule)
-    return not (rule.blocking or rule.interleaved or rule.splits)
-
-
 def features_of(seed: int) -> Features:
     """Draw what an instance has; consecutive seeds go through the schedules."""
     rng = Random(f"features {seed}")
     schedule = SCHEDULE_CHOICES[seed % len(SCHEDULE_CHOICES)]
     rule = rule_of(schedule)
-    simulated = rule.free or (simulates(schedule) and rng.random() < 0.25)
+    simulated = rule.free or rng.random() < 0.25
     relaxes = not (simulated or rule.interleaved or rule.splits)
     relaxed = rng.choice(RELAXED) if relaxes and rng.random() < 0.35 else ()
     clusters = rng.choice((1, 2, 2, 2) if rule.free else (1, 2, 2, 2, 3))

@@ -93,11 +93,23 @@ def test_the_simulated_objective_and_relaxed_principles(problem: Problem) -> Non
         hetopt.plan(problem, relax=["p5"])  # type: ignore[list-item]
 
 
-@pytest.mark.parametrize("schedule", ["zb-h1", "zb-v", "1f1b-blocking"])
-def test_device_time_bounds_simulated_times_that_are_not_searched(
+@pytest.mark.parametrize("schedule", ["zb-h1", "zb-v", "1f1b-blocking", "1f1b-batched"])
+def test_simulated_times_are_proven_under_every_schedule(
     schedule: ScheduleName, problem: Problem
 ) -> None:
     result = hetopt.plan(problem, schedule=schedule, objective="simulated", jobs=1)
+    assert (result.status, result.objective) == ("optimal", "simulated")
+    closed = hetopt.plan(problem, schedule=schedule, objective="closed", jobs=1)
+    assert result.best is not None
+    assert closed.best is not None
+    assert result.best.iteration_time_s <= closed.best.iteration_time_s
+    assert result.lower_bound_s == pytest.approx(result.best.iteration_time_s)
+
+
+def test_device_time_bounds_simulated_times_that_are_not_searched(
+    problem: Problem,
+) -> None:
+    result = hetopt.plan(problem, relax=["p4"], objective="simulated", jobs=1)
     assert (result.status, result.objective) == ("feasible", "simulated")
     assert result.best is not None
     assert result.lower_bound_s

@@ -101,7 +101,7 @@ def searched_table(
     InputError
         Boundaries share links, and the schedule's transfers block.
     """
-    if table.chunks > 1:
+    if table.chunks > 1 and not simulated:
         return replace(table, slices=tuple(map(with_way_back, table.slices)))
     if not _may_share(table, principles):
         return table

@@ -47,6 +47,7 @@ def times_within(data: ProgramData, limit: int) -> set[int]:
         data,
         limit=lambda: limit,
         found=lambda decision, value: found.add(value),
+        simulate=lambda decision, limit: 0,
         useful=lambda part: part,
         deadline=Deadline.after(None),
     ).run()

@@ -6,6 +6,7 @@ import os
 import time
 from dataclasses import replace
 from functools import cache
+from random import Random
 from typing import TYPE_CHECKING
 
 import numba
@@ -13,6 +14,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
+from benchmarks.closed_forms import Kind
 from hetopt.base.deadline import Deadline
 from hetopt.check import check_result
 from hetopt.errors import InputError
@@ -22,12 +24,13 @@ from hetopt.problem.reading import read_problem
 from hetopt.problem.training.principles import Principles
 from hetopt.results.result import Result
 from hetopt.schedule.run import simulate
+from hetopt.schedule.schedules import rule_of
 from hetopt.solvers.params import RaceParams
 from hetopt.solvers.pools.process import InlinePool
 from hetopt.solvers.request import Request
 from hetopt.solvers.simulated import search as simulated_search
-from hetopt.solvers.simulated.columns import Clock
-from hetopt.solvers.simulated.flow import run_end
+from hetopt.solvers.simulated.columns import Clock, StageTime
+from hetopt.solvers.simulated.flow import run_end, run_meeting
 from hetopt.solvers.simulated.search import survey
 from hetopt.solvers.simulated.solver import solve_simulated
 from hetopt.solvers.simulated.state import new_walk
@@ -35,11 +38,14 @@ from tests.oracle import brute_force
 from tests.oracle.brute_force import Answer
 from tests.oracle.instances import Instance, make_instance
 from tests.schedule.pipelines import pipelines
+from tests.schedule.test_paths import pipeline, staged
 
 if TYPE_CHECKING:
     from typing import Any
 
+    from hetopt.problem.training.choices import ScheduleName
     from hetopt.schedule.times import PipelineTimes
+    from hetopt.solvers.simulated.state import Walk
 
 #: Instances; every fifth has the same schedule. More if the environment asks.
 SEEDS = range(int(os.environ.get("HETOPT_SIMULATED_INSTANCES", "45")))
@@ -99,28 +105,41 @@ def test_surveys_bound_every_program(seed: int) -> None:
 # ---------------------------------------------------------------- paths as bounds
 
 
-def rows_of(times: PipelineTimes) -> np.ndarray[Any, Any]:
-    """Return ``Walk.times`` of a pipeline: from the end, counted from 1."""
-    rows = np.zeros((times.stages + 2, 6), dtype=np.int64)
-    for i in range(times.stages):
-        row = rows[times.stages - i]
-        row[:2] = times.forward_ns[i], times.backward_ns[i]
-        if i + 1 < times.stages:
-            row[2:4] = times.transfer_ns[i], times.occupancy_ns[i]
-        row[4:] = times.inflight[i], times.sync_ns[i]
-    return rows
+def placed(times: PipelineTimes) -> Walk:
+    """Return a walk that has placed a pipeline: from the end, counted from 1."""
+    p = times.stages
+    walk = new_walk(p, times.microbatches, 0)
+    splits = times.weight_ns is not None
+    for i in range(p):
+        row, later = walk.times[p - i], times.later_ns[i]
+        row[StageTime.PHI] = times.forward_ns[i]
+        row[StageTime.BETA] = times.backward_ns[i] - later
+        row[StageTime.LATER], row[StageTime.SYNCED] = later, times.sync_ns[i]
+        row[StageTime.LATE] = p - times.warmups[i] if splits else 0
+        row[StageTime.FLIGHT] = times.inflight[i]
+        if i + 1 < p:
+            row[StageTime.HOP] = times.transfer_ns[i]
+            row[StageTime.PACE] = times.occupancy_ns[i]
+    return walk
 
 
 _run_end = numba.njit(lambda walk, depth, q: run_end(walk, depth, q))
+_run_meeting = numba.njit(lambda walk, depth, q, chi: run_meeting(walk, depth, q, chi))
 
 
 def ends_of(times: PipelineTimes, stages: int) -> list[int]:
-    """Return when each of the last stages ends its last backward, by itself."""
-    walk = new_walk(times.stages, times.microbatches, 0)
-    walk.times[:] = rows_of(times)
-    first = _run_end(walk, stages, times.microbatches)
+    """Return when each of the last stages ends its last backward, by itself.
+
+    If gradients of weights run later, the last of those that are not left at the end.
+    """
+    walk, q = placed(times), times.microbatches
+    if chi := rule_of(times.schedule).blocking:
+        first = _run_meeting(walk, stages, q, chi)
+    else:
+        first = _run_end(walk, stages, q)
     ends: list[int] = walk.clock[stages:0:-1, Clock.FREE].tolist()
-    assert ends[0] == first
+    late, later = walk.times[stages, [StageTime.LATE, StageTime.LATER]]
+    assert ends[0] == first + later * (q > late)
     return ends
 
 
@@ -129,6 +148,31 @@ def ends_of(times: PipelineTimes, stages: int) -> list[int]:
 def test_the_compiled_simulation_is_the_simulation(times: PipelineTimes) -> None:
     simulation = simulate(times)
     assert ends_of(times, times.stages) == simulation.ends_ns["B"][:, -1].tolist()
+
+
+@pytest.mark.parametrize("schedule", ["zb-h1", "1f1b-blocking", "1f1b-batched"])
+def test_it_is_that_of_transfers_that_block_and_of_later_gradients(
+    schedule: ScheduleName,
+) -> None:
+    rng = Random(schedule)
+    for _ in range(200):
+        times = staged(rng, pipeline(rng, Kind(schedule=schedule)))
+        simulation, p = simulate(times), times.stages
+        rows = placed(times).times[p:0:-1].T
+        left = np.minimum(rows[StageTime.LATE], times.microbatches)
+        ends = ends_of(times, p) + left * rows[StageTime.LATER]
+        assert tuple(ends) == simulation.last_end_ns
+        # What is placed is a part of the pipeline: the first forward comes to it, and
+        # the last gradient goes back.
+        home = 0
+        for i in range(p):
+            walk, depth, q = placed(times), p - i, times.microbatches
+            chi = rule_of(schedule).blocking
+            end = _run_meeting(walk, depth, q, chi) if chi else _run_end(walk, depth, q)
+            last = times.later_ns[0] + times.sync_ns[0]
+            assert home + end + last <= simulation.makespan_ns
+            home += times.round_trip_ns[i] - times.later_ns[i]
+            home += 2 * sum(times.transfer_ns[i : i + 1])
 
 
 @settings(max_examples=300, deadline=None)

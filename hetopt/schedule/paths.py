@@ -1,0 +1,236 @@
+"""Paths through the events of a schedule: lower bounds on the simulated time.
+
+Every start is the latest of what it waits for, so any path through the events is a
+lower bound on the simulated time. One for every stage i has the shape of the closed
+form,
+
+    fill + excess_i + end.
+
+The first micro-batch goes through all chunks of all stages and comes back to stage i,
+which then runs its own passes in their order; the last micro-batch goes back through
+all chunks to the first stage, which ends with its g. With phi, B = beta - w and w the
+times of a forward, of gradients of inputs and of those of weights that run later (0 if
+none do), v chunks, n = q v passes, W cut to n, and h = kappa_(i-1) + kappa_i:
+
+    fill     = v * sum of (phi + B + 2 kappa) + 2 (v - 1) * way back
+    excess_i = (n - W) phi + (n - 1 - (v - 1) p) B + (n - 1 - late) w + around * h
+    end      = g + w of the first stage
+
+The last p backwards of each chunk but the last one are after those of stage i in the
+path. ``late`` is by how many micro-batches w of stage i comes after B: p - W under
+ZB-H1. If all forwards come first, the forwards of stage i are n - 1, as its last
+backward comes after all backwards before it. Stages that wait for each transfer (chi)
+also spend ``around`` = chi n - 1 - (chi - 1) W of them with their neighbours. If stages
+are folded, only what a stage computes counts: fill is 0, the excess q tau + g.
+
+A link is a path as well: its gradients follow each other omega apart, and
+
+    fill + (n - 1 - (v - 1) p) omega + end
+
+(fill and end 0 if stages are folded; not if transfers block). So is, for links and
+uplinks that boundaries share, the sum of what all transfers in one direction take but
+for the last.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from hetopt.schedule.orders import FOLDED_CHUNKS
+from hetopt.schedule.schedules import rule_of
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from hetopt.schedule.schedules import ScheduleRule
+    from hetopt.schedule.times import PipelineTimes
+
+    Ints = NDArray[np.int64]
+
+
+class Weights(NamedTuple):
+    """How often the excess of a stage has phi, B, w and h.
+
+    If stages are folded, phi, beta, g and h.
+    """
+
+    forward: int
+    backward: int
+    later: int
+    around: int
+
+
+@dataclass(frozen=True, slots=True)
+class PathForm:
+    """The paths of a schedule."""
+
+    rule: ScheduleRule
+
+    @property
+    def fills(self) -> bool:
+        """Whether there are fill and end; else each stage's excess includes its g."""
+        return not self.rule.folded
+
+    @property
+    def windows(self) -> bool:
+        """Whether paths that go round between two stages are bounds as well.
+
+        These are those of ``hetopt.solvers.simulated.bounds``.
+        """
+        rule = self.rule
+        goes_round = rule.is_plain or (rule.splits and not rule.folded)
+        return goes_round and not (rule.all_first or rule.free)
+
+    def weights(self, warmups: Ints, *, passes: int, stages: int, chunks: int) -> Ints:
+        """Return the weights of stages with these W, in the order of ``Weights``.
+
+        Shape (4, stages).
+
+        Parameters
+        ----------
+        passes, stages, chunks
+            n, p and v.
+        """
+        rule, every = self.rule, np.full(len(warmups), passes, dtype=np.int64)
+        chi, none = rule.blocking, np.zeros_like(every)
+        if rule.folded:
+            return np.stack([every, every, none + 1, none])
+        held = np.minimum(warmups, passes)
+        late = np.maximum(stages - warmups, 0)
+        rows = (
+            every - (1 if rule.all_first else held),
+            every - 1 - (chunks - 1) * stages,
+            np.maximum(every - 1 - late, 0),
+            chi * every - 1 - (chi - 1) * held if chi else none,
+        )
+        return np.stack(rows)
+
+
+def path_bound_ns(times: PipelineTimes) -> int:
+    """Return the longest of these paths, at most the simulated time."""
+    if times.mixed:
+        return max(_of_lengths(times))
+    paths = [*_of_stages(times), *_of_links(times), *_of_shares(times)]
+    if times.fold is not None:
+        paths += _of_folds(times)
+    return max(paths)
+
+
+def _fill_ns(times: PipelineTimes) -> int:
+    """Return the fill and the end; if sequences differ, with the longest."""
+    later, end = times.later_ns, times.later_ns[0] + times.sync_ns[0]
+    fill = sum(times.round_trip_ns) - sum(later) + 2 * sum(times.transfer_ns)
+    if (chunks := times.chunks) is None:
+        return fill + end
+    return chunks.count * fill + 2 * (chunks.count - 1) * chunks.way_back_ns + end
+
+
+def _every(times: PipelineTimes) -> list[Weights]:
+    """Return the weights of each stage."""
+    form = PathForm(rule_of(times.schedule))
+    rows = form.weights(
+        np.array(times.warmups),
+        passes=times.periods,
+        stages=times.stages,
+        chunks=times.periods // times.microbatches,
+    )
+    # Python's integers do not overflow.
+    return [Weights(*row) for row in rows.T.tolist()]
+
+
+def _of_stages(times: PipelineTimes) -> Iterator[int]:
+    fills = PathForm(rule_of(times.schedule)).fills
+    sides = [0, *times.transfer_ns, 0]
+    for i, weights in enumerate(_every(times)):
+        phi, backward = times.forward_ns[i], times.backward_ns[i]
+        excess = weights.around * (sides[i] + sides[i + 1])
+        if fills:
+            backward -= times.later_ns[i]
+            excess += weights.later * times.later_ns[i] + _fill_ns(times)
+        else:
+            excess += weights.later * times.sync_ns[i]
+        if times.chunks is not None:
+            # These passes may have fewer of the first chunk than of others.
+            phi, backward = (
+                min(mean, own[-1])
+                for mean, own in zip(
+                    (phi, backward), times.durations_ns(i), strict=True
+                )
+            )
+        yield excess + weights.forward * phi + weights.backward * backward
+
+
+def _of_lengths(times: PipelineTimes) -> Iterator[int]:
+    """Yield what the stages' paths are if sequences have several lengths.
+
+    The first micro-batch is the longest; the last one, whose gradient goes back from
+    the stage to the first, the shortest.
+    """
+    every = [each for each in times.mixed for _ in range(each.passes)]
+    last = every[-1]
+    path = _fill_ns(times)
+    for i, warmup in enumerate(times.inflight):
+        ahead = sum(each.forward_ns[i] for each in every[warmup:])
+        yield path + ahead + sum(each.backward_ns[i] for each in every[1:])
+        path -= times.backward_ns[i] - last.backward_ns[i]
+        path -= sum(times.transfer_ns[i : i + 1]) - sum(last.transfer_ns[i : i + 1])
+
+
+def _of_links(times: PipelineTimes) -> Iterator[int]:
+    rule = rule_of(times.schedule)
+    if rule.blocking:
+        return
+    fill = _fill_ns(times) if PathForm(rule).fills else 0
+    count = _every(times)[0].backward
+    for omega in times.alone_occupancy_ns[: times.stages - 1]:
+        yield fill + count * omega
+
+
+def _of_shares(times: PipelineTimes) -> Iterator[int]:
+    """Yield what each shared link or uplink is busy in one direction."""
+    for share in () if times.sharing is None else times.sharing.shares:
+        count = len(share.boundaries) * times.passes
+        # The way back is not taken from the last chunk.
+        count -= times.microbatches * (times.stages - 1 in share.boundaries)
+        yield (count - 1) * (share.service_ns // times.merged)
+
+
+def _of_folds(times: PipelineTimes) -> Iterator[int]:
+    """Yield paths through all that a folded stage runs from one pass to another.
+
+    From its first ``F`` or ``B`` of either chunk, to which the first micro-batch comes,
+    to its last pass or its last ``B`` on the first chunk, which is handed on to the
+    first stage.
+    """
+    p, orders, kappa = times.stages, times.orders, times.every_transfer_ns
+    took = []
+    for i in range(p):
+        rows = *times.durations_ns(i), times.weights_ns(i)
+        took.append(dict(zip("FBW", rows, strict=True)))
+    for i, ns in enumerate(took):
+
+        def along(kind: str, chunk: int, stages: range, first: int) -> int:
+            """Return the time of passes on stages, each with one transfer."""
+            hops = kappa[first : first + len(stages)]
+            return sum(took[j][kind][chunk] for j in stages) + sum(hops)
+
+        own = [(kind, number % FOLDED_CHUNKS) for kind, number in orders.of(i)]
+        down, up = range(i), range(i + 1, p)
+        here = along("F", 0, down, 0)
+        begins = {("F", 0): here}
+        here += ns["F"][0] + along("F", 0, up, i) + along("F", 1, up, i)
+        begins["F", 1] = here
+        here += ns["F"][1] + along("F", 1, down, 0) + along("B", 1, down, 0)
+        begins["B", 1] = here
+        tail = along("B", 0, down, 0) + took[0]["W"][0] + times.sync_ns[0]
+        left = own[len(own) - own[::-1].index(("B", 0)) :]
+        tail -= sum(ns[kind][chunk] for kind, chunk in left)
+        for key, begin in begins.items():
+            before = own[: own.index(key)]
+            busy = times.busy_ns[i] - sum(ns[kind][chunk] for kind, chunk in before)
+            yield begin + busy + max(times.sync_ns[i], tail)
