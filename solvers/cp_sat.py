@@ -83,9 +83,17 @@ class CpSatEngine(Engine):
         )
 
     def settle_tie(
-        self, data: ProgramData, value: int, *, excluded: Sequence[Decision]
+        self,
+        data: ProgramData,
+        value: int,
+        *,
+        excluded: Sequence[Decision],
+        deadline: Deadline,
     ) -> Decision | None:
-        """Minimise the tie rule's digits, most significant first; see ``Engine``."""
+        """Minimise the tie rule's digits, most significant first; see ``Engine``.
+
+        The programs that are left are small: they are solved to the end.
+        """
         from hetopt.formulations.cp_sat.program import PipelineProgram
 
         program = PipelineProgram(data)
@@ -103,7 +111,9 @@ class CpSatEngine(Engine):
             if name == "INFEASIBLE" and not fixed:
                 return None
             if _exceeds_64_bits(program, name):
-                return _exact(self._seed).settle_tie(data, value, excluded=excluded)
+                return _exact(self._seed).settle_tie(
+                    data, value, excluded=excluded, deadline=deadline
+                )
             fixed = True
             if name != "OPTIMAL":
                 msg = f"CP-SAT reports {name} for a program that has a plan"

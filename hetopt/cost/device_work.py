@@ -20,6 +20,7 @@ from hetopt.cost.rows import rows_of_batches
 from hetopt.cost.sources.by_cluster import latency_sources
 from hetopt.cost.table.ticks import TICK_S
 from hetopt.problem.division import halved
+from hetopt.problem.meshes import meshes
 from hetopt.problem.model.kinds import END_KINDS
 
 if TYPE_CHECKING:
@@ -32,6 +33,9 @@ if TYPE_CHECKING:
 
 #: Sums of floating-point times are off by less than this share of them.
 _ROUNDING = 1e-9
+#: Most pairs of a strategy and a size of micro-batches that are priced for a bound, and
+#: the device seconds of a sequence without it.
+_MOST_ROWS, _NOTHING_S = 250_000, 1e-30
 
 
 def least_device_seconds(
@@ -47,14 +51,27 @@ def least_device_seconds(
     Returns
     -------
     By cluster and number of sequences from 1 to the global batch; infinite if no
-    strategy has a micro-batch whose size divides that number; shape (J, B).
+    strategy has a micro-batch whose size divides that number; shape (J, B). Next to
+    nothing if there are more than ``_MOST_ROWS`` strategies and sizes to price.
     """
-    sizes = range(1, problem.training.global_batch + 1)
+    batch = problem.training.global_batch
+    if batch * _meshes(problem) > _MOST_ROWS:
+        return np.full((len(problem.clusters), batch), _NOTHING_S)
+    sizes = range(1, batch + 1)
     return np.array(
         [
             [least[_divisors(n)].min() for n in sizes]
             for least in _least_by_size(problem, source, sizes)
         ]
+    )
+
+
+def _meshes(problem: Problem) -> int:
+    """Return the number of strategies for micro-batches of the whole batch."""
+    model, training, pins = problem.model, problem.training, problem.pins
+    return sum(
+        sum(1 for _ in meshes(model, each, training, pins.of(each.name), 1))
+        for each in problem.clusters
     )
 
 

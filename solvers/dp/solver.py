@@ -51,14 +51,20 @@ class DpEngine(Engine):
         return Answer(verdict="optimal", bound=search.value, decision=search.best)
 
     def settle_tie(
-        self, data: ProgramData, value: int, *, excluded: Sequence[Decision]
+        self,
+        data: ProgramData,
+        value: int,
+        *,
+        excluded: Sequence[Decision],
+        deadline: Deadline,
     ) -> Decision | None:
         """Find the first plan by the tie rule; see ``Engine``.
 
-        None also if labels fill the memory; the plan found before is kept then.
+        None also if time is up or labels fill the memory; the plan found before is kept
+        then.
         """
         search = self._search(
-            data, excluded, True, lambda decision: None, lambda: False, Deadline()
+            data, excluded, True, lambda decision: None, lambda: False, deadline
         )
         try:
             return search.first(value)

@@ -70,13 +70,18 @@ class MilpEngine(Engine):
         )
 
     def settle_tie(
-        self, data: ProgramData, value: int, *, excluded: Sequence[Decision]
+        self,
+        data: ProgramData,
+        value: int,
+        *,
+        excluded: Sequence[Decision],
+        deadline: Deadline,
     ) -> Decision | None:
         """Let CP-SAT settle it: an exact tie needs whole numbers."""
         from hetopt.solvers.cp_sat import CpSatEngine
 
         engine = CpSatEngine(self._seed)
-        return engine.settle_tie(data, value, excluded=excluded)
+        return engine.settle_tie(data, value, excluded=excluded, deadline=deadline)
 
 
 solve = racing("milp", f"{__name__}:{MilpEngine.__name__}")

@@ -81,7 +81,12 @@ class MiqpEngine(Engine, ABC):
         )
 
     def settle_tie(
-        self, data: ProgramData, value: int, *, excluded: Sequence[Decision]
+        self,
+        data: ProgramData,
+        value: int,
+        *,
+        excluded: Sequence[Decision],
+        deadline: Deadline,
     ) -> Decision | None:
         """Let CP-SAT settle it: an exact tie needs whole numbers.
 
@@ -93,7 +98,7 @@ class MiqpEngine(Engine, ABC):
             return None
 
         engine = CpSatEngine(self._seed)
-        return engine.settle_tie(data, value, excluded=excluded)
+        return engine.settle_tie(data, value, excluded=excluded, deadline=deadline)
 
 
 class MiqpHighsEngine(MiqpEngine):

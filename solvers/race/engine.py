@@ -79,7 +79,12 @@ class Engine(Protocol):
         ...
 
     def settle_tie(
-        self, data: ProgramData, value: int, *, excluded: Sequence[Decision]
+        self,
+        data: ProgramData,
+        value: int,
+        *,
+        excluded: Sequence[Decision],
+        deadline: Deadline,
     ) -> Decision | None:
         """Return the first decision of objective ``value`` by the tie rule, if any.
 

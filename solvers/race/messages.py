@@ -95,11 +95,14 @@ class TieTask:
     ----------
     values
         Known objectives of plans of this (p, q), ascending.
+    time_limit_s
+        Plans that were not named by then stay as they were found; None: no limit.
     """
 
     microbatches: int
     stages: int
     values: tuple[int, ...]
+    time_limit_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

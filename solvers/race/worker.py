@@ -325,11 +325,15 @@ class Worker:
 
     def _tie(self, task: TieTask) -> list[Found]:
         named: list[Found] = []
+        deadline = Deadline.after(task.time_limit_s)
         for value in task.values:
             narrowed = self.programs.focused(task.microbatches, task.stages, value)
             while narrowed is not None and len(named) < self.top:
                 decision = self._engine.settle_tie(
-                    narrowed, value, excluded=[found.decision for found in named]
+                    narrowed,
+                    value,
+                    excluded=[found.decision for found in named],
+                    deadline=deadline,
                 )
                 if decision is None:
                     break

@@ -208,7 +208,7 @@ class TreeSearch:
             over.spending,
             over.measure,
             top=self.request.params.top,
-            divided=over.pipelines > 1 or over.lengths,
+            divided=self._is_divided or over.lengths,
         )
 
     def _scheduled(self, space: Space) -> Node:
@@ -222,15 +222,22 @@ class TreeSearch:
             self._passed_over,
             ranks=self._ranks,
             top=self.request.params.top,
-            divided=self.over.pipelines > 1,
+            divided=self._is_divided,
         )
+
+    @property
+    def _is_divided(self) -> bool:
+        """Whether nodes may be divided among pipelines; launchers run one.
+
+        ``Search`` refuses several for the one that does.
+        """
+        return self.over.pipelines > 1 and self.over.launcher is None
 
     def _divided(self, space: Space) -> Node:
         top, over = self.request.params.top, self.over
-        # Launchers run one pipeline; ``Search`` refuses several for the one that does.
         if over.lengths:
             return self._leaf(space, 0.0, top)
-        if over.pipelines == 1 or over.launcher is not None:
+        if not self._is_divided:
             return self._one(space, top)
         return Divisions(
             space,

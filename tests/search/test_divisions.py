@@ -11,6 +11,7 @@ import yaml
 
 import hetopt
 from hetopt.check import check_plan
+from hetopt.cost import device_work
 from hetopt.cost.build import build_table
 from hetopt.cost.divided import part
 from hetopt.cost.table.ticks import TICK_S
@@ -207,6 +208,21 @@ def test_without_time_there_is_a_plan_if_one_pipeline_has_one(
     alone = found(request_of(problem, AT_ONCE_S), Over())
     late = planned(problem, limit_s=AT_ONCE_S)
     assert (late.best is None) == (alone.best is None)
+
+
+@pytest.mark.parametrize("seed", [3, 9])
+def test_without_device_time_the_plan_is_the_same(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Pricing every size of micro-batches takes too long for large batches."""
+    problem = drawn(Random(seed))
+    expected = planned(problem)
+    monkeypatch.setattr(device_work, "_MOST_ROWS", 0)
+    found = planned(problem)
+    assert found.status == expected.status == "optimal"
+    assert found.best is not None
+    assert expected.best is not None
+    assert found.best.closed_form_s == expected.best.closed_form_s
 
 
 def test_too_many_divisions_are_refused_before_a_search() -> None:

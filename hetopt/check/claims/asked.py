@@ -125,7 +125,9 @@ class Asked:
             if self.most > MOST_PIPELINES:
                 msg = f"is {self.most}, expected at most {MOST_PIPELINES}"
                 raise InputError(msg, field="over.divisions.most")
-        self.device_time = DeviceTime(problem, table, divided="divisions" in over)
+        # Launchers run one pipeline.
+        divided = "divisions" in over and "launcher" not in over
+        self.device_time = DeviceTime(problem, table, divided=divided)
 
     def _read_spending(self, over: Mapping[str, object], tokens: int) -> None:
         self.measure, self.budget, self.longest_s = "time", None, math.inf

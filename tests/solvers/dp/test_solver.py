@@ -120,7 +120,7 @@ def check_program(
     assert settle(engine, within).bound == answer.bound
     below = settle(engine, replace(data, cutoff=answer.bound - 1))
     assert (below.verdict, below.bound) == ("infeasible", answer.bound)
-    first = engine.settle_tie(within, answer.bound, excluded=())
+    first = engine.settle_tie(within, answer.bound, excluded=(), deadline=Deadline())
     assert first is not None
     if answer.bound == least:
         assert plan_of(first, costs, plan.table_digest) == plan
