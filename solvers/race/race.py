@@ -209,7 +209,8 @@ class _Race(TaskLoop):
             if self.ledger.cutoff < cutoff:
                 self._survey(self.ledger.cutoff)
         self._settle()
-        self._break_ties()
+        if self.request.params.named:
+            self._break_ties()
 
     # ---------------------------------------------------------------- phases
 

@@ -127,7 +127,9 @@ def solve_simulated(
         raise InputError(f"{msg}; minimise the closed form", field="objective")
     first_s = None if limit_s is None else max(_START_S, limit_s * _START_SHARE)
     top = 1 if rule_of(table.schedule).is_plain else _BEST_OF
-    first = replace(request, params=replace(params, top=top), cutoff_s=None)
+    # Of many plans to simulate it does not matter which of equally good ones they are.
+    start = replace(params, top=top, named=top == 1)
+    first = replace(request, params=start, cutoff_s=None)
     started = _started(replace(first, deadline=deadline.within(first_s)), solver)
     if started.status == "infeasible":
         return replace(started, objective="simulated")
