@@ -208,7 +208,7 @@ class TreeSearch:
             over.spending,
             over.measure,
             top=self.request.params.top,
-            divided=self._is_divided or over.lengths,
+            divided=over.pipelines > 1 or over.lengths,
         )
 
     def _scheduled(self, space: Space) -> Node:
