@@ -382,24 +382,21 @@ def test_plan_takes_chunks() -> None:
 
 @pytest.mark.slow
 def test_the_least_simulated_time_of_all() -> None:
-    """Where simulated times are not searched, there is a plan, and device time."""
+    """It is proven under each schedule, and so over all."""
     problem = read_problem_text(SMALL)
     least = partial(hetopt.plan, solver="dp", objective="simulated", jobs=1)
     best = least(problem, schedule="auto")
-    times, proven = [], []
+    times = []
     for each in best.schedules:
         if each.status != "passed-over":
             alone = least(
                 problem.under(each.schedule, each.chunks, each.warmup_epsilon)
             )
             if alone.best is not None:
-                assert alone.lower_bound_s
+                assert alone.status == "optimal"
                 times.append(alone.best.iteration_time_s)
-                proven.append(alone.status == "optimal")
     assert best.best is not None
     assert best.best.iteration_time_s == pytest.approx(min(times), rel=1e-6)
     assert best.lower_bound_s
     assert best.lower_bound_s <= best.best.iteration_time_s
-    assert any(proven)
-    assert not all(proven)
-    assert best.status == "feasible"
+    assert best.status == "optimal"
