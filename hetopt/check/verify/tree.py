@@ -41,6 +41,9 @@ if TYPE_CHECKING:
     from hetopt.problem.cluster.cluster import Cluster
     from hetopt.problem.problem import Problem
 
+    #: A problem and its table.
+    Space = tuple[Problem, CostTable]
+
 
 class Launcher(NamedTuple):
     """What a launcher runs, which is for exports to say.
@@ -54,7 +57,7 @@ class Launcher(NamedTuple):
     """
 
     runs: Runs
-    split: Callable[[Problem, CostTable, str], Sequence[tuple[Problem, CostTable]]]
+    split: Callable[[Problem, CostTable, str], Sequence[Space]]
 
 
 class Leaf(NamedTuple):
@@ -141,19 +144,14 @@ class TreeCheck:
 
     def _bound(self, at: At, entry: Mapping[str, Any]) -> float:
         """Return the bound of a leaf, and remember its certificate."""
-        problem, table = self._edited(at)
+        space = self._edited(at)
         if self._launcher is not None:
-            return self._launched(at, entry, at.place, problem, table)
+            return self._launched(at, entry, at.place, space)
         at.ensure_leaf(entry, "certificate")
-        return self._certified(at, entry, at.place, problem, table)
+        return self._certified(at, entry, at.place, space)
 
     def _launched(
-        self,
-        at: At,
-        entry: Mapping[str, Any],
-        place: str,
-        problem: Problem,
-        table: CostTable,
+        self, at: At, entry: Mapping[str, Any], place: str, space: Space
     ) -> float:
         """Return the bound of the plans of a space that the launcher can run.
 
@@ -161,13 +159,13 @@ class TreeCheck:
         """
         at.ensure_keys(entry, "by", "rule", "parts", "certificate")
         choice(entry, "by", ("launcher",), place)
-        least_s = self._certified(at, entry, place, problem, table)
+        least_s = self._certified(at, entry, place, space)
         if "rule" not in entry:
             return least_s
         assert self._launcher is not None
         rule = text(entry, "rule", place)
         try:
-            spaces = self._launcher.split(problem, table, rule)
+            spaces = self._launcher.split(*space, rule)
         except InputError as error:
             raise InputError(error.message, field=f"{place}.rule") from error
         parts = list(items(entry, "parts", place))
@@ -175,20 +173,16 @@ class TreeCheck:
             at.asked.say(f"{place}.parts: {len(parts)}, expected {len(spaces)}")
             return least_s
         bounds = [
-            self._launched(at, mapping(part, where), where, *space)
-            for (where, part), space in zip(parts, spaces, strict=True)
+            self._launched(at, mapping(part, where), where, own)
+            for (where, part), own in zip(parts, spaces, strict=True)
         ]
         return max(least_s, min(bounds, default=math.inf))
 
     def _certified(
-        self,
-        at: At,
-        entry: Mapping[str, Any],
-        place: str,
-        problem: Problem,
-        table: CostTable,
+        self, at: At, entry: Mapping[str, Any], place: str, space: Space
     ) -> float:
         """Return the bound that a certificate claims; without one, the device time."""
+        problem, table = space
         if "certificate" not in entry:
             return DeviceTime(problem, table, divided=False).of_all()
         field = f"{place}.certificate"
@@ -207,7 +201,7 @@ class TreeCheck:
         # It is on times that are rounded up.
         return least * PS_S + at.asked.slack_s(at.chunks) / 2
 
-    def _edited(self, at: At) -> tuple[Problem, CostTable]:
+    def _edited(self, at: At) -> Space:
         """Return problem and table of a leaf."""
         problem, table = at.asked.of(at.variant)
         if at.part is None:

@@ -63,15 +63,15 @@ def run(options: argparse.Namespace) -> int:
     table = load_table(planned.problem, options.table)
     document = load_document(options.certificate, _MOST_VALUES)
     file = File(options.certificate, options.plan, document)
+    try:
+        leaves, what = _leaves(planned, table, file)
+    except InputError as error:
+        raise file.placed(error) from error
     if planned.result is not None:
         plans = [] if planned.said.plan is None else [planned.said.plan]
         with named(options.plan):
             ensure_runs(planned.problem, planned.result, plans)
             ensure_as_asked(options.problem, planned.result)
-    try:
-        leaves, what = _leaves(planned, table, file)
-    except InputError as error:
-        raise file.placed(error) from error
     checks = [leaf.check for leaf in leaves]
     prepare(tuple({name for check in checks for name in _kernels(check)}))
     deadline = Deadline.after(options.time_limit)

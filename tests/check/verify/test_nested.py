@@ -6,6 +6,7 @@ import json
 import re
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import jsonschema
@@ -21,7 +22,6 @@ from tests.cli.commands.forgeries import settle_all
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from pathlib import Path
 
     from hetopt.results.result import Objective
     from hetopt.solvers.search.branchings.fleets import Measure
@@ -317,6 +317,19 @@ def test_round_trip_through_the_command_line(
     capsys.readouterr()
     assert main(["verify", "problem.yaml", "plan.json", "cert.json"]) == 0
     assert "verified: digests, plan, that the bound" in capsys.readouterr().out
+
+
+def test_a_launchers_certificate_of_other_clusters_is_rejected(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("problem.yaml").write_text(SHARED_TEXT)
+    Path("other.yaml").write_text(SHARED_TEXT.replace("name: a,", "name: other,"))
+    files = ("--out", "plan.json", "--certificate", "cert.json")
+    asked = ("--for", "megatron", "--objective", "closed", "--jobs", "1")
+    assert main(["plan", "problem.yaml", *asked, *files]) == 0
+    assert main(["verify", "other.yaml", "plan.json", "cert.json"]) == 1
+    assert "problem_digest: " in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
