@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
-from dataclasses import replace
+from dataclasses import asdict, replace
 from fractions import Fraction
 from functools import partial
 from math import floor
@@ -214,7 +214,7 @@ class Comparison:
         """Return the best plans that are not a better one's copy on equal clusters."""
         pairs = self.problem.links.pairs
         alone = {
-            own.name: repr(replace(own, name="", price_per_hour=None))
+            own.name: repr(asdict(replace(own, name="", price_per_hour=None)))
             for own in self.problem.clusters
         }
         copies = [

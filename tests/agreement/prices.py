@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from itertools import product
+from math import inf
 from random import Random
 from typing import TYPE_CHECKING
 
@@ -28,9 +29,9 @@ if TYPE_CHECKING:
 def _choices(problem: Problem) -> list[tuple[float, float]] | None:
     """Return price per hour and least time of every choice of nodes with a plan.
 
-    None if a choice is slower than one that it contains: coefficients, as the memory
-    that a strategy needs, may depend on the nodes that a cluster has, and a search
-    takes those of the whole cluster.
+    None if a choice is slower than one that it contains, or has no plan where that has
+    one: coefficients, as the memory that a strategy needs, may depend on the nodes
+    that a cluster has, and a search takes those of the whole cluster.
     """
     found = []
     least: dict[tuple[int, ...], float] = {}
@@ -41,6 +42,7 @@ def _choices(problem: Problem) -> list[tuple[float, float]] | None:
             continue
         fewer = replace(problem, clusters=clusters)
         best = brute_force.solve(fewer, build_table(fewer)).best
+        least[nodes] = inf
         if best is not None:
             price = sum(own.nodes * (own.price_per_hour or 0) for own in clusters)
             found.append((price, float(best.closed_form_ns) * 1e-9))
