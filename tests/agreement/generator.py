@@ -46,6 +46,8 @@ Model = Literal["plain", "t5", "swin"]
 #: Share of the instances that are modelled, and of those with two lengths, where
 #: schedules permit them.
 MODELLED, LENGTHS = 0.18, 0.3
+#: Share of the instances that ask for the least simulated time.
+SIMULATED = 0.25
 #: What may be relaxed together.
 RELAXED: tuple[tuple[Relaxable, ...], ...] = (
     ("p4",),
@@ -116,12 +118,18 @@ class Features:
         return Principles.relaxing(self.relaxed)
 
 
-def features_of(seed: int) -> Features:
-    """Draw what an instance has; consecutive seeds go through the schedules."""
+def features_of(seed: int, simulated_share: float = SIMULATED) -> Features:
+    """Draw what an instance has; consecutive seeds go through the schedules.
+
+    Parameters
+    ----------
+    simulated_share
+        Of the instances, what share asks for the least simulated time.
+    """
     rng = Random(f"features {seed}")
     schedule = SCHEDULE_CHOICES[seed % len(SCHEDULE_CHOICES)]
     rule = rule_of(schedule)
-    simulated = rule.free or rng.random() < 0.25
+    simulated = rule.free or rng.random() < simulated_share
     relaxes = not (simulated or rule.interleaved or rule.splits)
     relaxed = rng.choice(RELAXED) if relaxes and rng.random() < 0.35 else ()
     clusters = rng.choice((1, 2, 2, 2) if rule.free else (1, 2, 2, 2, 3))
