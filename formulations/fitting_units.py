@@ -37,7 +37,7 @@ def units_by_warmup(
     (f,) = chain.kinds
     most = min(microbatches, MAX_DELTA * chain.length)
     if simulated is not None:
-        most = min(most, 1 + MAX_DELTA * (simulated.stages - 1))
+        most = min(most, 1 + rule.most_across * (simulated.stages - 1))
     warmups = np.arange(1, most + 1)
     if rule.all_first:
         warmups = np.array([microbatches])

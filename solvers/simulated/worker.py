@@ -88,6 +88,7 @@ class SimulatedWorker:
         self.top = payload.top
         self.chain = Chain.of(payload.table)
         self._pricer = Pricer(payload.problem, payload.table)
+        self._known: dict[int, tuple[TableSlice, Simulated]] = {}
         self._shared = shared
         self._say = say
 
@@ -113,20 +114,25 @@ class SimulatedWorker:
         of_interest = Simulated(limit, stages)
         return undominated(self.table, part, self.chain, simulated=of_interest)
 
-    def _data(self, microbatches: int, stages: int, limit: int) -> ProgramData:
+    def _part(self, q: int, limit: int, stages: int) -> TableSlice:
+        """Return the useful slice at q, of what a task of wider interest left."""
+        part, wider = self._known.get(q, (None, Simulated(-1, 0)))
+        if part is not None and limit <= wider.limit_ns and stages <= wider.stages:
+            return self.useful(part, limit, stages)
+        part = self.useful(self.table.at(q), limit, stages)
+        self._known[q] = part, Simulated(limit, stages)
+        return part
+
+    def _data(self, part: TableSlice, stages: int) -> ProgramData:
+        rules = self.problem.rules
         return ProgramData.of(
-            self.table,
-            self.useful(self.table.at(microbatches), limit, stages),
-            self.chain,
-            self.problem.rules,
-            stages=stages,
-            cutoff=0,
+            self.table, part, self.chain, rules, stages=stages, cutoff=0
         )
 
     def _bound(self, task: BoundTimesTask) -> Ints:
+        part = self._part(task.microbatches, task.limit, task.most)
         # Stages of fewer hold less.
-        data = self._data(task.microbatches, task.least, task.limit)
-        data = replace(data, stages=task.most)
+        data = replace(self._data(part, task.least), stages=task.most)
         return survey(data, task.limit, task.share, alone=task.least == task.most)
 
     def _search(self, task: SearchTask) -> Verdict:
@@ -151,8 +157,9 @@ class SimulatedWorker:
                 within = min(within, sorted(best.values())[self.top - 1])
             self._say(Found(decision=own, value=value * PERIOD_SCALE))
 
+        part = self._part(task.microbatches, limit(), task.stages)
         search = SimulatedSearch(
-            self._data(task.microbatches, task.stages, limit()),
+            self._data(part, task.stages),
             limit=limit,
             found=found,
             simulate=self._pricer.simulated_ns,

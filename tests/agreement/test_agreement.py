@@ -13,6 +13,11 @@ import pytest
 from hetopt.problem.training.choices import SCHEDULE_CHOICES
 from hetopt.problem.training.training import EPSILONS
 from hetopt.solvers.race import programs
+from hetopt.solvers.simulated.worker import (
+    BoundTimesTask,
+    SimulatedSpec,
+    SimulatedWorker,
+)
 from tests.agreement.answers import answer_to, answers
 from tests.agreement.comparing import Comparison
 from tests.agreement.generator import RELAXED, features_of, make
@@ -98,3 +103,26 @@ def test_most_instances_have_plans() -> None:
     assert len(best) > QUICK / 2
     assert sum(found.shape[0] > 1 for found in best) > QUICK / 3
     assert sum(len(set(found.shape[2])) > 1 for found in best) > QUICK / 5
+
+
+def test_bounds_of_several_stage_counts_hold_for_each() -> None:
+    """One strategy is better here only where stages hold one micro-batch."""
+    features = features_of(341, simulated_share=1.0)
+    instance = make(features)
+    problem, table = instance.problem, instance.table
+    programs = answer_to(features, instance).programs
+    payload = SimulatedSpec(problem=problem, table=table, top=1)
+    worker = SimulatedWorker(payload, None, print)
+    above = []
+    for q in {q for _, q in programs}:
+        least = {p: found.simulated_ns for (p, n), found in programs.items() if n == q}
+        task = BoundTimesTask(
+            microbatches=q,
+            least=min(problem.stage_counts),
+            most=max(least),
+            limit=max(least.values()),
+            share=1 / 32,
+        )
+        found = worker.run(task)
+        above += [(p, q) for p, ns in least.items() if found[p] > ns]
+    assert above == []
