@@ -30,17 +30,12 @@ import numpy as np
 
 from hetopt.base.compiled import kernel, step
 from hetopt.solvers.arrays.costs import Delta, Fact, Option, Sum, Weight
+from hetopt.solvers.arrays.least import Least, fitting
 from hetopt.solvers.arrays.on_paths import Beside
 from hetopt.solvers.arrays.windows import INFINITE
 
 if TYPE_CHECKING:
     from hetopt.solvers.arrays.costs import Costs, Ints
-
-
-class Least(IntEnum):
-    """Rows of what ``shortest`` returns."""
-
-    PHI, BETA, LATER, BOTH, FILL, HELD, KEPT = range(7)
 
 
 class Boundary(IntEnum):
@@ -70,7 +65,8 @@ class StageLimits(NamedTuple):
         E in ns.
     caps
         Most body units on the stage at each place from the end, by the number of runs
-        after its own; shape (J, O, p + 1).
+        after its own; shape (J, O, p + 1). If some first units are unlike others, J
+        rows more for stages that have none of them.
     inner
         Least kappa inside a run, by option.
     """
@@ -78,55 +74,6 @@ class StageLimits(NamedTuple):
     excess: int
     caps: Ints
     inner: Ints
-
-
-@kernel
-def _shortest(sums: Ints, least: Ints) -> None:
-    rows, count, size = sums.shape
-    for row in range(rows):
-        for o in range(count):
-            for length in range(1, size):
-                best = INFINITE
-                for start in range(size - length):
-                    worth = sums[row, o, start + length] - sums[row, o, start]
-                    best = min(best, worth)
-                least[row, o, length] = best
-
-
-def shortest(costs: Costs) -> Ints:
-    """Return the least of any l body units in each row of ``Least``.
-
-    Shape (7, O, L + 1).
-    """
-    sums = costs.sums
-    later = sums[Sum.INSIDE] if costs.facts[Fact.HOPS] else 0
-    backward = sums[Sum.TAU] - sums[Sum.FORWARD] - later
-    by_row = {Least.PHI: sums[Sum.FORWARD], Least.BETA: backward}
-    for row, of in (
-        (Least.LATER, Sum.INSIDE),
-        (Least.BOTH, Sum.TAU),
-        (Least.FILL, Sum.FILL),
-        (Least.HELD, Sum.STATE),
-        (Least.KEPT, Sum.ACTIVE),
-    ):
-        by_row[row] = sums[of]
-    rows = np.stack([by_row[row] for row in Least])
-    least = np.zeros_like(rows)
-    _shortest(rows, least)
-    return least
-
-
-@step
-def fitting(row: Ints, room: int) -> int:
-    """Return the largest l with row[l] <= room, or -1; the row does not fall."""
-    low, high = 0, len(row)
-    while low < high:
-        middle = (low + high) // 2
-        if row[middle] <= room:
-            low = middle + 1
-        else:
-            high = middle
-    return low - 1
 
 
 @step
@@ -202,7 +149,7 @@ def _limit(
 
 def limits(
     costs: Costs,
-    short: Ints,
+    short: list[Ints],
     steps: Ints,
     beside: Ints,
     longest: int,
@@ -212,6 +159,8 @@ def limits(
 
     Parameters
     ----------
+    short
+        ``shortest`` of all units, and of those from the first that is unlike.
     steps
         Least and most warm-ups per boundary, inside runs and between; shape (2, 2).
     beside
@@ -219,10 +168,12 @@ def limits(
     longest
         Largest tau of any stage, in ns.
     """
-    shape = (len(costs.host), len(costs.option), int(costs.facts[Fact.P]) + 1)
+    clusters = len(costs.host)
+    shape = (len(short) * clusters, len(costs.option), int(costs.facts[Fact.P]) + 1)
     caps = np.zeros(shape, dtype=np.int64)
     peak = costs.temporary.min(axis=1)
-    _limit(costs, short, steps, beside, peak, longest, excess, caps)
+    for own, least in zip(np.split(caps, len(short)), short, strict=True):
+        _limit(costs, least, steps, beside, peak, longest, excess, own)
     return StageLimits(excess, caps, beside[Beside.INSIDE])
 
 

@@ -14,7 +14,14 @@ import numpy as np
 from hetopt.base.compiled import kernel, step
 from hetopt.solvers.arrays.costs import Fact, Option, Sum
 from hetopt.solvers.arrays.windows import INFINITE, slide
-from hetopt.solvers.simulated.runs import bits, closing, opening, run_cap
+from hetopt.solvers.simulated.runs import (
+    Reach,
+    bits,
+    closing,
+    opening,
+    reach_of,
+    run_cap,
+)
 
 if TYPE_CHECKING:
     from hetopt.solvers.arrays.costs import Costs, Ints
@@ -66,21 +73,23 @@ def _end_with(
             worth[e] = now[e] + tau[e]
             if s:
                 worth[e] += runs.joint[mask, costs.cut[e], o]
-    total = 0
+    reach = Reach(0, 0, 0)
     for m in range(1, min(costs.option[o, Option.MOST_STAGES], p - s) + 1):
-        each = level.caps[ended, o, s + m]
-        if each < 1:
+        if level.caps[ended, o, s + m] < 1:
             break
-        total += each
+        fewer, reach = reach, reach_of(runs, o, ended, s + 1, m, reach)
         if not costs.stages_ok[j, m]:
             continue
-        longest = min(total, run_cap(runs, o, ended, s + 1, m))
+        cap = run_cap(runs, o, ended, s + 1, m)
+        longest = min(reach.wide, cap)
         if longest < m:
             continue
         after = least[mask | 1 << j, s + m]
         extra = costs.facts[Fact.HOPS] * (m - 1) * level.inner[o] if m > 1 else 0
         last = max(0, first - longest)
-        _slide_back(scratch, first, last, m, longest)
+        _slide_back(
+            scratch, first, last, m, longest, min(reach.later, cap), runs.unlike
+        )
         for y in range(length - m, max(last, 1) - 1, -1):
             if scratch[2, y] >= INFINITE:
                 continue
@@ -94,14 +103,21 @@ def _end_with(
         for e in range(max(first, m), min(longest, length) + 1):
             if worth[e] < INFINITE:
                 cost = worth[e] + extra
-                cost += opening(costs, runs.ends, o, e - total + each)
+                cost += opening(costs, runs.ends, o, e - fewer.wide)
                 if cost <= most and cost < after[0]:
                     after[0] = cost
 
 
+# Many parameters: compiled functions are handed each number and array separately.
 @step
 def _slide_back(
-    scratch: Ints, first: int, last: int, shortest: int, longest: int
+    scratch: Ints,
+    first: int,
+    last: int,
+    shortest: int,
+    longest: int,
+    later: int,
+    unlike: int,
 ) -> None:
     """Find the least ``worth`` of a run's end by its beginning y, down to ``last``.
 
@@ -109,20 +125,26 @@ def _slide_back(
     ----------
     scratch
         Worth by the end, from ``first`` on; a queue; the result by y.
+    longest, later
+        Most units of a run, and of one that begins after ``unlike`` units.
     """
     worth, queue, found = scratch[0], scratch[1], scratch[2]
     length = len(worth) - 1
     head, tail, following = 0, 0, length
-    for y in range(length - shortest, last - 1, -1):
+    for y in range(length - shortest, max(last, unlike) - 1, -1):
         while following >= first and following >= y + shortest:
             while tail > head and worth[queue[tail - 1]] >= worth[following]:
                 tail -= 1
             queue[tail] = following
             tail += 1
             following -= 1
-        while tail > head and queue[head] > y + longest:
+        while tail > head and queue[head] > y + later:
             head += 1
         found[y] = worth[queue[head]] if tail > head else INFINITE
+    for y in range(last, min(unlike, length - shortest + 1)):
+        found[y] = INFINITE
+        for e in range(max(first, y + shortest), min(y + longest, length) + 1):
+            found[y] = min(found[y], worth[e])
 
 
 def suffixes(runs: Runs, most: int) -> Ints:
@@ -177,35 +199,62 @@ def _begin_with(
     costs, level = runs.costs, runs.level
     full = (1 << len(costs.host)) - 1
     ended = len(costs.host) - bits(mask)
-    p, j = costs.facts[Fact.P], costs.option[o, Option.CLUSTER]
+    p, length = costs.facts[Fact.P], costs.facts[Fact.L]
+    j = costs.option[o, Option.CLUSTER]
     tau, after = costs.sums[Sum.FILL, o], rest[mask, s]
-    total = 0
+    reach = Reach(0, 0, 0)
     for m in range(1, min(costs.option[o, Option.MOST_STAGES], s) + 1):
-        each = level.caps[ended, o, p - s + m]
-        if each < 1:
+        if level.caps[ended, o, p - s + m] < 1:
             break
-        total += each
+        fewer, reach = reach, reach_of(runs, o, ended, p - s + 1, m, reach)
         if not costs.stages_ok[j, m]:
             continue
-        longest = min(total, run_cap(runs, o, ended, p - s + 1, m))
+        cap = run_cap(runs, o, ended, p - s + 1, m)
+        longest = min(reach.wide, cap)
         if longest < m:
             continue
         extra = costs.facts[Fact.HOPS] * (m - 1) * level.inner[o] if m > 1 else 0
         if not ended:
             extra += closing(runs, o, m, s == m)
         before = rest[mask ^ (1 << j), s - m]
-        start, stop = slide(before, tau, m, longest, not ended, scratch)
+        later = min(reach.later, cap)
+        start, stop = slide(before, tau, m, later, not ended, scratch)
+        if runs.unlike:
+            scratch[2, :start], scratch[2, stop + 1 :] = -1, -1
+            start, stop = length if not ended else m, length - bool(ended)
+            _slide_on(before, tau, m, longest, runs.unlike, start, scratch)
         for e in range(start, stop + 1):
             y = scratch[2, e]
             if y < 0:
                 continue
             cost = tau[e] - tau[y] + before[y] + extra
             if s == m:
-                cost += opening(costs, runs.ends, o, e - total + each)
+                cost += opening(costs, runs.ends, o, e - fewer.wide)
             if ended:
                 cost += runs.joint[full ^ mask, costs.cut[e], o]
             if cost <= most and cost < after[e]:
                 after[e] = cost
+
+
+@step
+def _slide_on(
+    before: Ints,
+    tau: Ints,
+    shortest: int,
+    longest: int,
+    unlike: int,
+    start: int,
+    scratch: Ints,
+) -> None:
+    """Extend ``slide``, for ends from ``start`` on, to runs from any first unit."""
+    best = scratch[2]
+    for e in range(start, len(before)):
+        for y in range(max(0, e - longest), min(unlike, e - shortest + 1)):
+            known = best[e]
+            if before[y] < INFINITE and (
+                known < 0 or before[y] - tau[y] < before[known] - tau[known]
+            ):
+                best[e] = y
 
 
 def prefixes(runs: Runs, most: int) -> Ints:
@@ -249,13 +298,13 @@ def _completes(
     tau = costs.sums[Sum.FILL, o]
     full = (1 << len(costs.host)) - 1
     left = full ^ mask ^ (1 << costs.option[o, Option.CLUSTER])
-    total = 0
+    reach = Reach(0, 0, 0)
     for m in range(1, min(costs.option[o, Option.MOST_STAGES], p - s) + 1):
-        each = level.caps[ended, o, s + m]
-        if each < 1:
+        if level.caps[ended, o, s + m] < 1:
             return False
-        total += each
-        longest = min(total, run_cap(runs, o, ended, s + 1, m))
+        fewer, reach = reach, reach_of(runs, o, ended, s + 1, m, reach)
+        cap = run_cap(runs, o, ended, s + 1, m)
+        longest, later = min(reach.wide, cap), min(reach.later, cap)
         extra = costs.facts[Fact.HOPS] * (m - 1) * level.inner[o] if m > 1 else 0
         if s == 0:
             extra += closing(runs, o, m, m == p)
@@ -264,10 +313,12 @@ def _completes(
                 continue
             so_far = end[mask, s, e] + extra
             if s + m == p:
-                so_far += opening(costs, runs.ends, o, e - total + each)
+                so_far += opening(costs, runs.ends, o, e - fewer.wide)
             if s:
                 so_far += runs.joint[mask, costs.cut[e], o]
             for y in range(max(0, e - longest), e - m + 1):
+                if e - y > later and y >= runs.unlike:
+                    continue
                 whole = so_far + tau[e] - tau[y] + begin[left, p - s - m, y]
                 if whole <= most:
                     return True

@@ -8,8 +8,9 @@ import numpy as np
 
 from hetopt.base.compiled import kernel, step
 from hetopt.solvers.arrays.costs import Delta, Edge, Fact, Option, Sum, Weight
+from hetopt.solvers.arrays.least import Least, fitting
 from hetopt.solvers.arrays.windows import INFINITE
-from hetopt.solvers.simulated.bounds import Boundary, End, Least, fitting
+from hetopt.solvers.simulated.bounds import Boundary, End
 
 if TYPE_CHECKING:
     from hetopt.solvers.arrays.costs import Costs, Ints
@@ -25,6 +26,8 @@ class Runs(NamedTuple):
         Result of ``at_ends``, which the fills here include.
     leading
         Options that are enough for the least fills; see ``leading``.
+    unlike
+        Units at the beginning that are unlike those after them; 0 if none are.
     """
 
     costs: Costs
@@ -34,6 +37,44 @@ class Runs(NamedTuple):
     level: StageLimits
     ends: Ints
     leading: Ints
+    unlike: int
+
+
+class Reach(NamedTuple):
+    """The most body units of a run of m stages, by where it begins.
+
+    Attributes
+    ----------
+    wide, later
+        Of any run, and of one that begins after all units that are unlike others.
+    mixed
+        The most of fewer stages of which the first may begin with any unit.
+    """
+
+    wide: int
+    later: int
+    mixed: int
+
+
+@step
+def reach_of(runs: Runs, o: int, ended: int, at: int, m: int, before: Reach) -> Reach:
+    """Return the reach of a run whose last stage is the ``at``-th from the end.
+
+    Some of its first stages may have unlike units alone, all of them together; only the
+    next one may have some of them beside others.
+
+    Parameters
+    ----------
+    before
+        That of one stage less.
+    """
+    caps, last = runs.level.caps, at + m - 1
+    first, unlike = before.later + caps[ended, o, last], runs.unlike
+    if not unlike:
+        return Reach(first, first, 0)
+    later = before.later + caps[ended + len(runs.costs.host), o, last]
+    wide = max(first, unlike + before.mixed) if m > 1 else first
+    return Reach(wide, later, max(before.mixed, first))
 
 
 @step

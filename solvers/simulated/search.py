@@ -259,7 +259,7 @@ def _levels(view: View, intervals: Sequence[tuple[int, int]], limit: int) -> Lev
     caps = []
     for k, (low, high) in reversed(list(enumerate(intervals))):
         runs = view.runs(limit, high)
-        caps.append(runs.level.caps)
+        caps.append(runs.level.caps[: len(view.costs.host)])
         rest[k] = prefixes(runs, limit - low)
         onward[k] = np.minimum(onward[k + 1], rest[k] + low)
     forward = np.diff(view.costs.sums[Sum.FORWARD], axis=1).min(axis=0)

@@ -10,10 +10,11 @@ import numpy as np
 
 from hetopt.schedule.schedules import MAX_DELTA
 from hetopt.solvers.arrays.costs import Edge
+from hetopt.solvers.arrays.least import shortest, unlike
 from hetopt.solvers.arrays.on_paths import Beside, beside, on_paths
 from hetopt.solvers.arrays.options import ProgramOptions
 from hetopt.solvers.arrays.windows import INFINITE
-from hetopt.solvers.simulated.bounds import at_ends, limits, shortest
+from hetopt.solvers.simulated.bounds import at_ends, limits
 from hetopt.solvers.simulated.fills import suffixes
 from hetopt.solvers.simulated.runs import (
     Runs,
@@ -52,7 +53,8 @@ class View:
         if not self.possible:
             return
         costs = self.costs = on_paths(self.options.costs, data)
-        self.short = shortest(costs)
+        self.unlike = unlike(data.chain)
+        self.short = [shortest(costs, first) for first in sorted({0, self.unlike})]
         self.ends = at_ends(costs)
         self._apart = costs.home[:, None] != costs.home[None, :]
         self._span(self._reach(limit) if within is None else within)
@@ -144,7 +146,8 @@ class View:
             joint = joints(costs, excess, self.within.ceiling)
             worth = worths(costs, joint, self.inner, self.ends)
         best = leading(costs, worth, level)
-        return Runs(costs, self.short, self.steps, joint, level, self.ends, best)
+        short, steps = self.short[0], self.steps
+        return Runs(costs, short, steps, joint, level, self.ends, best, self.unlike)
 
     def fills(self, limit: int, low: int, high: int) -> tuple[Runs, Ints]:
         """Return ``suffixes`` of an interval of the excess."""
