@@ -13,7 +13,7 @@ import numpy as np
 
 from hetopt.base.compiled import kernel, step
 from hetopt.solvers.arrays.costs import Fact, Option, Sum
-from hetopt.solvers.arrays.windows import INFINITE, slide
+from hetopt.solvers.arrays.windows import INFINITE, slide, slide_back, slide_on
 from hetopt.solvers.simulated.runs import (
     Reach,
     bits,
@@ -73,7 +73,7 @@ def _end_with(
             worth[e] = now[e] + tau[e]
             if s:
                 worth[e] += runs.joint[mask, costs.cut[e], o]
-    reach = Reach(0, 0, 0)
+    reach = Reach(0, 0, 0, 0)
     for m in range(1, min(costs.option[o, Option.MOST_STAGES], p - s) + 1):
         if level.caps[ended, o, s + m] < 1:
             break
@@ -87,9 +87,7 @@ def _end_with(
         after = least[mask | 1 << j, s + m]
         extra = costs.facts[Fact.HOPS] * (m - 1) * level.inner[o] if m > 1 else 0
         last = max(0, first - longest)
-        _slide_back(
-            scratch, first, last, m, longest, min(reach.later, cap), runs.unlike
-        )
+        slide_back(scratch, first, last, m, longest, min(reach.later, cap), runs.unlike)
         for y in range(length - m, max(last, 1) - 1, -1):
             if scratch[2, y] >= INFINITE:
                 continue
@@ -106,45 +104,6 @@ def _end_with(
                 cost += opening(costs, runs.ends, o, e - fewer.wide)
                 if cost <= most and cost < after[0]:
                     after[0] = cost
-
-
-# Many parameters: compiled functions are handed each number and array separately.
-@step
-def _slide_back(
-    scratch: Ints,
-    first: int,
-    last: int,
-    shortest: int,
-    longest: int,
-    later: int,
-    unlike: int,
-) -> None:
-    """Find the least ``worth`` of a run's end by its beginning y, down to ``last``.
-
-    Parameters
-    ----------
-    scratch
-        Worth by the end, from ``first`` on; a queue; the result by y.
-    longest, later
-        Most units of a run, and of one that begins after ``unlike`` units.
-    """
-    worth, queue, found = scratch[0], scratch[1], scratch[2]
-    length = len(worth) - 1
-    head, tail, following = 0, 0, length
-    for y in range(length - shortest, max(last, unlike) - 1, -1):
-        while following >= first and following >= y + shortest:
-            while tail > head and worth[queue[tail - 1]] >= worth[following]:
-                tail -= 1
-            queue[tail] = following
-            tail += 1
-            following -= 1
-        while tail > head and queue[head] > y + later:
-            head += 1
-        found[y] = worth[queue[head]] if tail > head else INFINITE
-    for y in range(last, min(unlike, length - shortest + 1)):
-        found[y] = INFINITE
-        for e in range(max(first, y + shortest), min(y + longest, length) + 1):
-            found[y] = min(found[y], worth[e])
 
 
 def suffixes(runs: Runs, most: int) -> Ints:
@@ -202,7 +161,7 @@ def _begin_with(
     p, length = costs.facts[Fact.P], costs.facts[Fact.L]
     j = costs.option[o, Option.CLUSTER]
     tau, after = costs.sums[Sum.FILL, o], rest[mask, s]
-    reach = Reach(0, 0, 0)
+    reach = Reach(0, 0, 0, 0)
     for m in range(1, min(costs.option[o, Option.MOST_STAGES], s) + 1):
         if level.caps[ended, o, p - s + m] < 1:
             break
@@ -222,7 +181,7 @@ def _begin_with(
         if runs.unlike:
             scratch[2, :start], scratch[2, stop + 1 :] = -1, -1
             start, stop = length if not ended else m, length - bool(ended)
-            _slide_on(before, tau, m, longest, runs.unlike, start, scratch)
+            slide_on(before, tau, m, longest, runs.unlike, start, scratch)
         for e in range(start, stop + 1):
             y = scratch[2, e]
             if y < 0:
@@ -234,27 +193,6 @@ def _begin_with(
                 cost += runs.joint[full ^ mask, costs.cut[e], o]
             if cost <= most and cost < after[e]:
                 after[e] = cost
-
-
-@step
-def _slide_on(
-    before: Ints,
-    tau: Ints,
-    shortest: int,
-    longest: int,
-    unlike: int,
-    start: int,
-    scratch: Ints,
-) -> None:
-    """Extend ``slide``, for ends from ``start`` on, to runs from any first unit."""
-    best = scratch[2]
-    for e in range(start, len(before)):
-        for y in range(max(0, e - longest), min(unlike, e - shortest + 1)):
-            known = best[e]
-            if before[y] < INFINITE and (
-                known < 0 or before[y] - tau[y] < before[known] - tau[known]
-            ):
-                best[e] = y
 
 
 def prefixes(runs: Runs, most: int) -> Ints:
@@ -298,7 +236,7 @@ def _completes(
     tau = costs.sums[Sum.FILL, o]
     full = (1 << len(costs.host)) - 1
     left = full ^ mask ^ (1 << costs.option[o, Option.CLUSTER])
-    reach = Reach(0, 0, 0)
+    reach = Reach(0, 0, 0, 0)
     for m in range(1, min(costs.option[o, Option.MOST_STAGES], p - s) + 1):
         if level.caps[ended, o, s + m] < 1:
             return False

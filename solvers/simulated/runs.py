@@ -47,12 +47,15 @@ class Reach(NamedTuple):
     ----------
     wide, later
         Of any run, and of one that begins after all units that are unlike others.
+    each
+        If every stage begins with any unit.
     mixed
-        The most of fewer stages of which the first may begin with any unit.
+        The most of at most m stages of which the first begins with any unit.
     """
 
     wide: int
     later: int
+    each: int
     mixed: int
 
 
@@ -69,12 +72,14 @@ def reach_of(runs: Runs, o: int, ended: int, at: int, m: int, before: Reach) -> 
         That of one stage less.
     """
     caps, last = runs.level.caps, at + m - 1
-    first, unlike = before.later + caps[ended, o, last], runs.unlike
+    own, unlike = caps[ended, o, last], runs.unlike
+    each = before.each + own
     if not unlike:
-        return Reach(first, first, 0)
+        return Reach(each, each, each, 0)
     later = before.later + caps[ended + len(runs.costs.host), o, last]
-    wide = max(first, unlike + before.mixed) if m > 1 else first
-    return Reach(wide, later, max(before.mixed, first))
+    mixed = before.later + own
+    wide = min(each, max(mixed, unlike + before.mixed))
+    return Reach(wide, later, each, max(before.mixed, mixed))
 
 
 @step
