@@ -116,7 +116,7 @@ def bounds(seed: int) -> dict[tuple[int, int], tuple[int, int]]:
     programs = answer_to(features, instance).programs
     payload = SimulatedSpec(problem=instance.problem, table=instance.table, top=1)
     worker = SimulatedWorker(payload, None, print)
-    found = {}
+    found: dict[tuple[int, int], tuple[int, int]] = {}
     for q in {q for _, q in programs}:
         least = {p: own.simulated_ns or 0 for (p, n), own in programs.items() if n == q}
         task = BoundTimesTask(
