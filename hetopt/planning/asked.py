@@ -185,7 +185,7 @@ class Search(Record):
         yield from self._solver_faults()
         schedule = self.problem.training.schedule
         if self.time == "simulated" or (rule_of(schedule).free and not self.schedules):
-            from hetopt.solvers.simulated.solver import ensure_can_simulate
+            from hetopt.solvers.refusals import ensure_can_simulate
 
             ensure_can_simulate(self.solver)
         if self.min_tokens_per_s is not None and self.measure == "time":
