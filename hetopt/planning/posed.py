@@ -78,7 +78,6 @@ class Posed:
             table,
             RaceParams(principles=asked.principles),
             solver=asked.solver,
-            several=over.branches,
         )
         return cls(asked=asked, problem=problem, table=table, over=over, objective=aim)
 
@@ -247,7 +246,6 @@ def tree_of(
         request.table,
         request.params,
         solver=solver,
-        several=over.branches,
     )
     solve = solve_for(solver, aim, PATIENCE_S if objective is None else None)
     return TreeSearch(request, solve, over, solver=solver, objective=aim)
