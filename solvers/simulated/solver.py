@@ -80,7 +80,7 @@ _STARTS: tuple[ScheduleName, ...] = ("virtual-1f1b", "1f1b")
 #: Seconds that proving that plan may take if there is no time limit.
 _PATIENCE_S = 10.0
 #: Why a proof ended.
-_ENDED = (
+ENDED = (
     "which stops proving a simulated time after %g s: set a time limit for a longer "
     "proof, or minimise the closed form"
 )
@@ -140,7 +140,7 @@ def solve_simulated(
     result = replace(_answer(ledger, request, solver, most), interrupted=stopped)
     patient = limit_s is None and patience_s is not None
     if patient and not stopped and result.status != "optimal":
-        return replace(result, choice=_ENDED % patience_s)
+        return replace(result, choice=ENDED % patience_s)
     return result
 
 
