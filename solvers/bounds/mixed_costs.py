@@ -58,6 +58,7 @@ class MixedCosts(ClusterCosts):
         raise NotImplementedError
 
     def caps_key(self, period: float) -> bytes:
+        """Return what is equal for lambdas at which all costs and bounds are equal."""
         if not self.count:
             return b""
         ends = (0, self.lead, self.trail, self.lead + self.trail)

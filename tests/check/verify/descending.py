@@ -24,30 +24,23 @@ def searched(instance: Instance, p: int, q: int, bound: int) -> Found | None:
     return search(problem, table, q, {p: bound}, ranges)[p] if ranges else None
 
 
-def ensure_least(instance: Instance, *, times: float | None = None) -> int:
-    """Have the search go down to the optima of an instance; return how many.
-
-    Parameters
-    ----------
-    times
-        The first bound is so many times the optimum; None: it is above all plans.
-    """
+def ensure_least(instance: Instance) -> int:
+    """Have the search go down to the optima of an instance; return how many."""
     problem, table = instance.problem, instance.table
     programs = brute_force.solve(problem, table).programs
     counts = {part.microbatches for part in table.slices}
     for p, q in problem.programs:
         if (p, q) in programs:
             exact = float(programs[p, q].closed_form_ns * PS_PER_NS)
-            bound = TOO_LONG_PS if times is None else floor(times * exact)
-            assert _descend(instance, p, q, bound) == pytest.approx(exact, rel=1e-8)
+            assert _descend(instance, p, q) == pytest.approx(exact, rel=1e-8)
         elif q in counts:
             assert searched(instance, p, q, TOO_LONG_PS) in (None, Found())
     return len(programs)
 
 
-def _descend(instance: Instance, p: int, q: int, bound: int) -> float:
-    """Return the least closed form below a bound that the search finds, in ps."""
-    least = 0.0
+def _descend(instance: Instance, p: int, q: int) -> float:
+    """Return the least closed form that the search finds, in ps."""
+    bound, least = TOO_LONG_PS, 0.0
     while True:
         outcome = searched(instance, p, q, bound)
         if outcome is None or outcome.plan is None:

@@ -166,7 +166,7 @@ def test_the_search_goes_down_to_every_optimum() -> None:
 @pytest.mark.usefixtures("_little_memory")
 @pytest.mark.parametrize("first", MANY[::10])
 def test_the_search_goes_down_to_every_optimum_of_many(first: int) -> None:
-    found = [ensure_least(_exact(seed), times=2) for seed in range(first, first + 10)]
+    found = [ensure_least(_exact(seed)) for seed in range(first, first + 10)]
     assert any(found)
 
 

@@ -89,4 +89,4 @@ def test_the_search_goes_down_to_every_optimum(schedule: ScheduleName) -> None:
 def test_the_search_goes_down_to_every_optimum_of_many(first: int) -> None:
     seeds = range(first, first + 10)
     drawn = [make_folded(seed, "zb-v", pinned=False) for seed in seeds]
-    assert any([ensure_least(each, times=2) for each in drawn])
+    assert any([ensure_least(each) for each in drawn])
