@@ -140,3 +140,14 @@ def test_options_that_do_not_fit(
     assert code == 2
     assert told in capsys.readouterr().err
     assert sorted(path.name for path in Path.cwd().iterdir()) == ["site.yaml"]
+
+
+@pytest.mark.usefixtures("site")
+def test_without_a_limit_nothing_is_said_to_be_stopped(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Nothing searches relaxed plans of zb-h1, and no other is quick enough."""
+    cheapest = ("--objective", "cost", "--min-tokens-per-s", "1000000")
+    assert plan(*cheapest, "--schedule", "zb-h1", "--relax", "p4") == 3
+    expected = "no plan was found, and of some problems only a bound is known\n"
+    assert capsys.readouterr() == ("", expected)
