@@ -110,7 +110,8 @@ class Relaxation:
         # A cache of one number per p and lambda, which are read many times.
         self._fills: dict[tuple[float, bool], Costs] = {}
         self._few = sum(map(_caps_of, self.clusters)) <= _FEW_CAPS
-        self._alikes: dict[tuple[bytes, ...], float] = {}
+        self._first: dict[tuple[bytes, ...], float] = {}
+        self._alikes: dict[float, float] = {}
         self._option_fills: dict[tuple[float, int], tuple[float, list[Costs]]] = {}
         self.least_sync = min(
             (float(cluster.least_sync) for cluster in self.clusters if cluster.count),
@@ -138,14 +139,10 @@ class Relaxation:
             Whether to distinguish the clusters that host the first and the last stage,
             with the embedding and the head: the bound is stronger, but slower.
         """
-        key = (period, roles)
+        key = (self._alike(period), roles)
         if key not in self._fills:
-            alike = self._alike(period)
-            if alike == period:
-                tables = [self._costs(j, period, roles=roles) for j in self.sequence]
-                self._fills[key] = self._total(tables, roles=roles)
-            else:
-                self._fills[key] = self.fill(alike, roles=roles)
+            tables = [self._costs(j, period, roles=roles) for j in self.sequence]
+            self._fills[key] = self._total(tables, roles=roles)
         return self._fills[key]
 
     def _alike(self, period: float) -> float:
@@ -156,8 +153,10 @@ class Relaxation:
         """
         if not self._few:
             return period
-        key = tuple(cluster.caps_key(period) for cluster in self.clusters)
-        return self._alikes.setdefault(key, period)
+        if period not in self._alikes:
+            key = tuple(cluster.caps_key(period) for cluster in self.clusters)
+            self._alikes[period] = self._first.setdefault(key, period)
+        return self._alikes[period]
 
     def choices(self, period: float, stages: int) -> list[Choice] | None:
         """Return a relaxed optimum for p = ``stages``, or None if there is none."""
