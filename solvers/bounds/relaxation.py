@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 #: With at most so many limits on units, by strategy and stages, lambdas at which all
 #: limits are equal share their fills. With more limits, hardly any two have equal ones.
-_FEW_CAPS = 128
+_FEW_CAPS = 64
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
