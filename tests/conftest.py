@@ -45,10 +45,10 @@ def pytest_configure() -> None:
 @pytest.fixture
 def workers_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Have searches with several jobs start workers however short they are."""
-    from hetopt.solvers.pools import opening
+    from hetopt.solvers.pools import opening, process
 
     def start(size: int, make: Any, payload: Any, *, alone_s: float) -> Any:
-        return opening.Pool(size, make, payload)
+        return process.Pool(size, make, payload)
 
     monkeypatch.setattr(opening, "GrowingPool", start)
 

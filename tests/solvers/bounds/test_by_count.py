@@ -140,6 +140,6 @@ def test_lambdas_share_bounds_that_are_equal(
                     expected, others = other.option_fill(period, p)
                     assert found == expected
                     assert all(map(np.array_equal, fills, others))
-            fills = {id(one.fill(period, roles=True)) for period in periods}
-            shared += len(periods) - len(fills)
+            own = {id(one.fill(period, roles=True)) for period in periods}
+            shared += len(periods) - len(own)
     assert shared > 40
