@@ -151,3 +151,12 @@ def test_without_a_limit_nothing_is_said_to_be_stopped(
     assert plan(*cheapest, "--schedule", "zb-h1", "--relax", "p4") == 3
     expected = "no plan was found, and of some problems only a bound is known\n"
     assert capsys.readouterr() == ("", expected)
+
+
+@pytest.mark.usefixtures("site")
+def test_an_empty_front_is_of_the_schedule_that_was_asked_for() -> None:
+    text = TEXT.replace("fp16", "fp16, schedule: interleaved-1f1b, chunks: 3")
+    Path("site.yaml").write_text(text)
+    none = "--schedule", "1f1b", "--min-tokens-per-s", "1e12"
+    assert plan("--pareto", *none, "--out", "front.json") == 1
+    assert main(["check", "site.yaml", "front.json"]) == 0
