@@ -200,13 +200,14 @@ def test_solvers_are_asked_what_plan_is_asked(
     assert "dp: reused from" in capsys.readouterr().err
 
 
+@pytest.fixture(scope="module")
+def known() -> dict[str, Run]:
+    """Return the runs that were made, by what was asked."""
+    return {}
+
+
 class TestGoingOn:
     """A comparison that is cut off goes on from the runs that it kept."""
-
-    @pytest.fixture(scope="class")
-    def known(self) -> dict[str, Run]:
-        """Return runs by what was asked: what is kept of them is another's matter."""
-        return {}
 
     @pytest.fixture(autouse=True)
     def made(
