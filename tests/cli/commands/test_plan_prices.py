@@ -143,6 +143,17 @@ def test_options_that_do_not_fit(
 
 
 @pytest.mark.usefixtures("site")
+def test_without_a_limit_nothing_is_said_to_be_stopped(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Nothing searches relaxed plans of zb-h1, and no other is quick enough."""
+    cheapest = ("--objective", "cost", "--min-tokens-per-s", "1000000")
+    assert plan(*cheapest, "--schedule", "zb-h1", "--relax", "p4") == 3
+    expected = "no plan was found, and of some problems only a bound is known\n"
+    assert capsys.readouterr() == ("", expected)
+
+
+@pytest.mark.usefixtures("site")
 def test_an_empty_front_is_of_the_schedule_that_was_asked_for() -> None:
     text = TEXT.replace("fp16", "fp16, schedule: interleaved-1f1b, chunks: 3")
     Path("site.yaml").write_text(text)
