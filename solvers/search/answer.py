@@ -175,7 +175,12 @@ def _reason(search: Searched, *, possible: bool) -> str:
     if over.spending is not None and over.spending.min_tokens_per_s is not None:
         limits.append(f"trains {over.spending.min_tokens_per_s:g} tokens/s or more")
     if limits:
-        return f"no plan {' and '.join(limits)}"
+        # What some of the nodes lack has nothing to do with prices.
+        found = (each.result for each in search.root.searched() if each.result)
+        lacking = (each.reason for each in found if each.status == "infeasible")
+        known = next((each for each in lacking if each), None)
+        nothing = f"no plan {' and '.join(limits)}"
+        return nothing if known is None else f"{nothing}: {known}"
     if over.spending is not None:
         return "no plan fits any nodes"
     if over.pipelines > 1:
