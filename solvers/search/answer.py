@@ -166,9 +166,7 @@ def _reason(search: Searched, *, possible: bool) -> str:
         known = None if waits else next((each for each in reasons if each), None)
         if known is None and search.failure is not None:
             return f"not every problem can be searched: {search.failure.message}"
-        if search.interrupted or search.request.deadline.is_over():
-            return known or "stopped before a plan was found"
-        return known or "no plan was found, and of some problems only a bound is known"
+        return known or search.request.without_plan(interrupted=search.interrupted)
     limits = []
     if over.spending is not None and over.spending.budget is not None:
         limits.append(f"costs at most {over.spending.budget:g} an hour")
