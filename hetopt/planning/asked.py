@@ -335,8 +335,7 @@ class Search(Record):
             spending=spending,
             measure=self.measure,
             schedules=variants,
-            # Of a launcher that limits plans, one pipeline is searched.
-            pipelines=self.pipelines if runs_on is None else 1,
+            pipelines=self.pipelines,
             lengths=problem.training.lengths is not None,
             launcher=runs_on,
         )

@@ -144,7 +144,7 @@ def _result_of_best(search: Searched) -> Result | None:
 
 def _settlements(search: Searched) -> tuple[Settlement, ...]:
     """Return those of the reported plan's problem, if it has all nodes."""
-    if search.over.spending is not None or search.over.pipelines > 1:
+    if search.over.spending is not None or search.over.divides:
         return ()
     node: Node | None = search.root
     if search.over.schedules:
@@ -162,7 +162,7 @@ def _reason(search: Searched, *, possible: bool) -> str:
     if possible and search.is_refuted:
         return "no plan is within the cutoff"
     if possible:
-        waits = over.spending is not None or over.pipelines > 1
+        waits = over.spending is not None or over.divides
         known = None if waits else next((each for each in reasons if each), None)
         if known is None and search.failure is not None:
             return f"not every problem can be searched: {search.failure.message}"
@@ -181,7 +181,7 @@ def _reason(search: Searched, *, possible: bool) -> str:
         return nothing if known is None else f"{nothing}: {known}"
     if over.spending is not None:
         return "no plan fits any nodes"
-    if over.pipelines > 1:
+    if over.divides:
         most = counted(over.pipelines, "pipeline")
         return f"no plan of up to {most} fits the devices"
     if over.launcher is None:
