@@ -190,7 +190,9 @@ def test_a_proof_that_takes_too_long_says_so(
 
 def test_searches_that_branch_have_as_long_together(problem: Problem) -> None:
     over = Over(pipelines=2)
-    for objective, limit_s in ((None, PATIENCE_S), ("simulated", None)):
+    cases: tuple[tuple[Objective | None, float | None], ...]
+    cases = (None, PATIENCE_S), ("simulated", None)
+    for objective, limit_s in cases:
         request = asked(problem)
         tree = tree_of(request, solver="auto", objective=objective, over=over)
         known = tree.request.deadline.limit_s
