@@ -64,12 +64,7 @@ def reach_of(runs: Runs, o: int, ended: int, at: int, m: int, before: Reach) -> 
     """Return the reach of a run whose last stage is the ``at``-th from the end.
 
     Some of its first stages may have unlike units alone, all of them together; only the
-    next one may have some of them beside others.
-
-    Parameters
-    ----------
-    before
-        That of one stage less.
+    next one may have some of them beside others. ``before`` is for one stage less.
     """
     caps, last = runs.level.caps, at + m - 1
     own, unlike = caps[ended, o, last], runs.unlike
