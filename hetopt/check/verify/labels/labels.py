@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING
 
 from hetopt.base.compiled import kernel, step
 from hetopt.check.verify.fills import NEVER
-from hetopt.check.verify.labels.data import PS_PER_NS, At, Cost, Rule
+from hetopt.check.verify.labels.data import PS_PER_NS, At, Cost, Path, Round, Rule
+from hetopt.check.verify.labels.ends import end_of
 from hetopt.check.verify.labels.left_to_pay import is_worth, reckon
 
 if TYPE_CHECKING:
@@ -42,9 +43,15 @@ if TYPE_CHECKING:
     STAYS,
     AFTER,
     LAST,
+    PHI,
+    BETA,
+    LAST_W,
+    WARM,
 ) = map(int, At)
 FORWARD, BACKWARD, STATE, ACTIVE, TEMPORARY, G, LATER, IN_FILL = map(int, Cost)
-STEADY, ALL_FIRST, ONCE = map(int, Rule)
+AHEAD, FREE, FOLDED, CHUNKED, EVERY, RUNS = map(int, Path)
+LOW = int(Round.LOW)
+STEADY, ALL_FIRST, ONCE, PATHS = map(int, Rule)
 
 
 @kernel
@@ -71,7 +78,8 @@ def extend(
             ):
                 return False
         return True
-    _mark(facts, left, pool, at, high_ps)
+    if not facts.path[EVERY]:
+        _mark(facts, left, pool, at, high_ps)
     for row in range(at[0], at[1]):
         label = pool[row]
         if label[FILL] >= NEVER or label[UNITS] == len(facts.kinds):
@@ -82,7 +90,7 @@ def extend(
             facts, left, pool, at, row, own, placed, high_ps
         ):
             return False
-        if label[STAYS]:
+        if label[STAYS] and not facts.path[EVERY]:
             continue
         for o in range(options):
             i = facts.cluster[o]
@@ -143,6 +151,10 @@ def _leaves_no_worse(
         return bool(slowest == 0 and asks_no_more)
     if facts.rule == ONCE:
         return True
+    if facts.rule == PATHS:
+        # Stages that wait for transfers also do so at the boundary before.
+        waits = facts.blocking > 0 and more > 0
+        return bool(not waits and one[CARRY] <= other[CARRY])
     if slowest * PS_PER_NS > high_ps:
         return False
     if facts.blocking:
@@ -203,13 +215,26 @@ def _place(
             _hold(held, facts.lead[o])
         one_end = (row < 0) != (units + n == length)
         tied = facts.tied[1 if row < 0 else 0, o] if one_end else 0
-        if not _priced(facts, pool, at[2], row, o, held, tied, high_ps):
+        low_ps = left.rounds[LOW]
+        if facts.rule == PATHS:
+            opens = units + n == length
+            heavy = _heaviest(facts, mask, placed + 1, o, held)
+            if not _on_path(
+                facts, pool, at[2], row, o, held, (warmup, heavy), opens, tied,
+                (low_ps, high_ps),
+            ):  # fmt: skip
+                return True
+        elif not _priced(facts, pool, at[2], row, o, held, tied, high_ps):
             return True
         label = pool[at[2]]
         if not _fits(facts, o, held, warmup):
             return True
         label[MASK], label[OPTION], label[IN_RUN] = mask, o, in_run
         label[UNITS], label[PARENT], label[HELD] = units + n, row, n
+        if facts.path[EVERY] and facts.path[RUNS] and units + n < length:
+            stages = len(left.budgets) - 1
+            end = end_of(facts, pool, at[2], stages, left.scratch) + facts.least_end
+            label[SYNC] = max(label[SYNC], end - label[FILL] - low_ps // PS_PER_NS)
         if is_worth(facts, left, label, slack[units + n], high_ps):
             _keep(facts, left, pool, at, number)
     return True
@@ -232,7 +257,8 @@ def _place_of(facts: Facts, left: Left, mask: int, o: int) -> int:
 @step
 def _too_slow(facts: Facts, time: int, high_ps: int) -> bool:
     """Whether a time exceeds the upper limit on lambda."""
-    return bool(facts.rule != ONCE and time * PS_PER_NS > high_ps)
+    limits = facts.rule == STEADY or facts.rule == ALL_FIRST
+    return bool(limits and time * PS_PER_NS > high_ps)
 
 
 @step
@@ -243,6 +269,68 @@ def _warmup(facts: Facts, mask: int, stages: int) -> int:
         clusters += mask >> i & 1
     inside, across = stages - clusters, clusters - 1
     return int(1 + inside * facts.steps[0] + across * facts.steps[1])
+
+
+@step
+def _heaviest(facts: Facts, mask: int, stages: int, o: int, held: Ints) -> int:
+    """Return the most warm-ups of the first of ``stages`` stages on some clusters."""
+    if facts.path[FREE]:
+        # Only memory limits them.
+        left = facts.room[o] - held[STATE] - held[TEMPORARY]
+        return int(left // max(1, held[ACTIVE])) if stages > 1 else 1
+    clusters = 0
+    for i in range(len(facts.opens)):
+        clusters += mask >> i & 1
+    inside, across = stages - clusters, clusters - 1
+    return int(1 + inside * facts.paces[0] + across * facts.paces[1])
+
+
+@step
+def _on_path(
+    facts: Facts,
+    pool: Ints,
+    new: int,
+    row: int,
+    o: int,
+    held: Ints,
+    warmups: tuple[int, int],
+    opens: bool,
+    tied: int,
+    interval: tuple[int, int],
+) -> bool:
+    """Do what ``_priced`` does, but for simulated times: CARRY is the largest excess.
+
+    SYNC is by how much it exceeds the lower end of the interval, with the path's end.
+    """
+    label, most = pool[new], len(facts.weights) - 1
+    late = facts.weights[min(warmups[0] + facts.path[AHEAD], most)]
+    by = facts.weights[max(0, min(warmups[1] + facts.path[AHEAD], most))]
+    forward, backward = held[FORWARD], held[BACKWARD] - held[LATER]
+    if opens and facts.path[CHUNKED]:
+        # There are passes without the embedding.
+        forward -= facts.lead[o, FORWARD]
+        backward -= facts.lead[o, BACKWARD] - facts.lead[o, LATER]
+    own_end = facts.once[o] + held[G] + tied
+    excess = by[0] * forward + by[1] * backward
+    excess += late[2] * (own_end if facts.path[FOLDED] else held[LATER])
+    label[FILL], label[OTHER] = held[IN_FILL], 0
+    label[PHI], label[BETA], label[LAST_W], label[WARM] = (
+        forward, backward, held[LATER], warmups[0],
+    )  # fmt: skip
+    if row >= 0:
+        before = pool[row]
+        cut = facts.cut[len(facts.kinds) - before[UNITS]]
+        a, b = facts.layout[o], facts.layout[before[OPTION]]
+        label[FILL] += before[FILL] + 2 * facts.kappa[cut, a, b]
+        excess = max(excess + by[3] * facts.kappa[cut, a, b], before[CARRY])
+    label[CARRY] = excess
+    label[SYNC] = max(0, excess - interval[0] // PS_PER_NS)
+    label[LAST] = facts.layout[o] if row < 0 else pool[row, LAST]
+    if opens and not facts.path[FOLDED]:
+        label[SYNC] += own_end
+    else:
+        label[SYNC] += facts.least_end
+    return bool(excess * PS_PER_NS <= interval[1])
 
 
 @step
@@ -335,6 +423,9 @@ def _calm_down(facts: Facts, left: Left, label: Ints) -> None:
 def _keep(facts: Facts, left: Left, pool: Ints, at: Ints, number: int) -> None:
     """Keep the label past the pool's end unless another one is nowhere worse."""
     new = pool[at[2]]
+    if facts.path[EVERY]:
+        at[2] += 1
+        return
     units = new[UNITS]
     _calm_down(facts, left, new)
     last, row = -1, left.heads[number, units]
