@@ -55,7 +55,7 @@ _MOST_FAILURES = 16
 #: less than this share of the bound.
 _SHARE = 1 / 128
 #: The same for the width of an excess.
-_FINE = 1 / 512
+_FINE = 1 / 64
 
 
 class OutOfTime(Exception):

@@ -103,6 +103,8 @@ class Host:
         sync = self.end
         #: The least g of a stage, which the closed form adds to its fill.
         self.own_end = rows.sync_ns + sync
+        #: What a path that ends on the first stage has there, if paths count.
+        self.first_end = np.zeros(self.count, dtype=np.int64)
         self.least_sync = int(self.own_end.min(initial=NEVER))
         self._cross(table, part, j)
         self.most_stages = most
@@ -244,6 +246,7 @@ class Host:
         sides, held = ends, 0
         if role.first:
             ends, held = ends + self.lead, held + int(units.lead.sum())
+            sides = sides + self.first_end
         else:
             sides = sides + self.into
         if role.last:

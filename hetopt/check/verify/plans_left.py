@@ -39,7 +39,9 @@ if TYPE_CHECKING:
     Ints = NDArray[np.int64]
 
 #: Most labels if all are kept, and most plans that are run for one claim.
-_MOST_LISTED, _MOST_RUN = 250_000, 2_000
+_MOST_LISTED, _MOST_RUN = 100_000, 1_000
+#: Ranges that are a smaller share of the bound are not cut before plans are listed.
+_NARROW = 1 / 1024
 #: Relative rounding error of a bound.
 _ROUNDING = 1e-9
 
@@ -97,14 +99,22 @@ class _PlansLeft(LabelSearch):
         if STEPS[table.schedule].most != STEPS[table.schedule].inside:
             # With longer transfers there may be more warm-ups, and less to wait for.
             self.whole = part
-        ran = 0
-        for low, high in ranges:
-            node = Node(low * PS_PER_NS, high * PS_PER_NS, (self.most,))
+        ran, width = 0, _NARROW * self.bounds[self.most]
+        nodes = [
+            Node(low * PS_PER_NS, high * PS_PER_NS, (self.most,))
+            for low, high in ranges
+        ]
+        while nodes:
+            node = nodes.pop()
             best = self._labels(node)
             if best == {}:
                 continue
             rows: Sequence[int] = [] if best is None else [*best.values()]
             if not any(map(self._is_quicker, rows)):
+                if node.high - node.low > width:
+                    middle = (node.low + node.high) // 2
+                    nodes += node._replace(low=middle), node._replace(high=middle)
+                    continue
                 rows = self._all(node)
                 ran += len(rows)
                 if not rows or ran > _MOST_RUN:

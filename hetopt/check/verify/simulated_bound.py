@@ -86,9 +86,10 @@ class SimulatedHost(Host):
         self.inner = np.where(self.inner < NEVER, self.fills * self.inner, NEVER)
         self.into, self.out = self.fills * self.into, self.fills * self.out
         self.late = 2 * (part.chunks - 1) * Rounds.of(part, most).back
-        self.least_sync = 0 if steps.folded else self.least_sync
-        self.own_end = np.full(self.count, self.least_sync)
-        self.least_sync += self.late
+        self.first_end = self.own_end + self.times.end @ units.lead
+        if steps.folded:
+            self.first_end = np.zeros_like(self.first_end)
+        self.own_end, self.least_sync = np.zeros_like(self.first_end), self.late
         self.fixed = np.zeros(self.count, dtype=np.int64)
         third = self.later
         if steps.folded:

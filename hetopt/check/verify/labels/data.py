@@ -20,7 +20,7 @@ class At(IntEnum):
 
     MASK, OPTION, IN_RUN, UNITS, FILL, CARRY = range(6)
     OTHER, SYNC, PARENT, HELD, NEXT, STAYS, AFTER = range(6, 13)
-    LAST, FORWARD, BACKWARD, LATER, WARMUP = range(13, 18)
+    LAST, WARMUP = range(13, 15)
 
 
 class Cost(IntEnum):
@@ -43,11 +43,11 @@ class Path(IntEnum):
     """Positions in ``Facts.path``.
 
     Warm-ups that all stages have beside W; whether they are free, whether stages are
-    folded, and whether they have several chunks; whether to keep every label, and
-    whether to run the stages of each.
+    folded, and whether they have several chunks; whether paths go round between two
+    stages, and whether to keep every label.
     """
 
-    AHEAD, FREE, FOLDED, CHUNKED, EVERY, RUNS = range(6)
+    AHEAD, FREE, FOLDED, CHUNKED, TURNS, EVERY = range(6)
 
 
 class Rule(IntEnum):
@@ -112,8 +112,8 @@ class Facts(NamedTuple):
         Those of ``simulated_bound`` by W; shape (n + 1, 4), empty in closed form.
     path
         See ``Path``.
-    least_end
-        The least that the end of a path takes, in ns.
+    first_end
+        The least that a path's end takes on the first stage, in ns; length O.
     """
 
     cluster: Ints
@@ -146,7 +146,7 @@ class Facts(NamedTuple):
     least_back: Ints
     weights: Ints
     path: Ints
-    least_end: int
+    first_end: Ints
 
 
 class Left(NamedTuple):
@@ -189,8 +189,6 @@ class Left(NamedTuple):
         for the first. 0 with one chunk; shape (A, A).
     rounds
         See ``Round``; with several chunks one stage count is sought. Length 3.
-    scratch
-        That of ``ends``; shape (3, P, at least n + 1).
     """
 
     run: Ints
@@ -209,4 +207,3 @@ class Left(NamedTuple):
     calm: Ints
     away: Ints
     rounds: Ints
-    scratch: Ints

@@ -112,12 +112,12 @@ def _rule(host: Host, microbatches: int) -> Rule:
 
 
 def _path(steps: Steps, part: TableSlice) -> Ints:
-    """Return ``Facts.path``; a label's stages can be run if their W is known."""
+    """Return ``Facts.path``."""
     path = np.zeros(len(Path), dtype=np.int64)
     path[Path.AHEAD], path[Path.FREE] = part.ahead, steps.free
     path[Path.FOLDED], path[Path.CHUNKED] = steps.folded, part.chunks > 1
-    known = steps.most == steps.inside and not (steps.free or steps.blocking)
-    path[Path.RUNS] = known and part.chunks == 1 and not steps.folded
+    known = steps.most == steps.inside and not (steps.all_first or steps.free)
+    path[Path.TURNS] = known and not (steps.blocking or steps.folded or part.chunks > 1)
     return path
 
 
@@ -174,5 +174,5 @@ def label_facts(
         least_back=least_back,
         weights=hosts[0].weights,
         path=_path(steps, part),
-        least_end=min(host.least_sync - host.late for host in hosts),
+        first_end=np.concatenate([host.first_end for host in hosts]),
     )

@@ -21,7 +21,6 @@ from typing import TYPE_CHECKING
 from hetopt.base.compiled import kernel, step
 from hetopt.check.verify.fills import NEVER
 from hetopt.check.verify.labels.data import PS_PER_NS, At, Cost, Path, Round, Rule
-from hetopt.check.verify.labels.ends import end_of
 from hetopt.check.verify.labels.left_to_pay import is_worth, reckon
 
 if TYPE_CHECKING:
@@ -43,13 +42,10 @@ if TYPE_CHECKING:
     STAYS,
     AFTER,
     LAST,
-    PHI,
-    BETA,
-    LAST_W,
     WARM,
 ) = map(int, At)
 FORWARD, BACKWARD, STATE, ACTIVE, TEMPORARY, G, LATER, IN_FILL = map(int, Cost)
-AHEAD, FREE, FOLDED, CHUNKED, EVERY, RUNS = map(int, Path)
+AHEAD, FREE, FOLDED, CHUNKED, TURNS, EVERY = map(int, Path)
 LOW = int(Round.LOW)
 STEADY, ALL_FIRST, ONCE, PATHS = map(int, Rule)
 
@@ -190,7 +186,7 @@ def _place(
     slack = left.slack[number, placed + 1]
     if placed + 1 == len(left.budgets) - 1:
         # The first stage has to hold all remaining units.
-        time = left.run[o, length - units]
+        time = left.run[o, length - units] + facts.first_end[o]
         if paid + time > slack[length] or _too_slow(facts, time, high_ps):
             return True
     warmup = _warmup(facts, mask, placed + 1)
@@ -213,6 +209,9 @@ def _place(
             if not facts.opens[j] or facts.needed & ~mask:
                 return True
             _hold(held, facts.lead[o])
+        label = pool[at[2]]
+        label[MASK], label[OPTION], label[IN_RUN] = mask, o, in_run
+        label[UNITS], label[PARENT], label[HELD] = units + n, row, n
         one_end = (row < 0) != (units + n == length)
         tied = facts.tied[1 if row < 0 else 0, o] if one_end else 0
         low_ps = left.rounds[LOW]
@@ -226,15 +225,8 @@ def _place(
                 return True
         elif not _priced(facts, pool, at[2], row, o, held, tied, high_ps):
             return True
-        label = pool[at[2]]
         if not _fits(facts, o, held, warmup):
             return True
-        label[MASK], label[OPTION], label[IN_RUN] = mask, o, in_run
-        label[UNITS], label[PARENT], label[HELD] = units + n, row, n
-        if facts.path[EVERY] and facts.path[RUNS] and units + n < length:
-            stages = len(left.budgets) - 1
-            end = end_of(facts, pool, at[2], stages, left.scratch) + facts.least_end
-            label[SYNC] = max(label[SYNC], end - label[FILL] - low_ps // PS_PER_NS)
         if is_worth(facts, left, label, slack[units + n], high_ps):
             _keep(facts, left, pool, at, number)
     return True
@@ -286,6 +278,35 @@ def _heaviest(facts: Facts, mask: int, stages: int, o: int, held: Ints) -> int:
 
 
 @step
+def _turns(
+    facts: Facts, pool: Ints, new: int, row: int, forward: int, backward: int
+) -> int:
+    """Return the largest excess of paths that go round between a stage and another.
+
+    With c micro-batches ahead on the other one, k, and s = W - c + 1, a turn leads the
+    forward s micro-batches later to k and its gradient back, as often as there are
+    micro-batches left. If not every label is kept, k is the last stage only, as others
+    depend on more than the costs that labels are compared by.
+    """
+    label, q, most, at = pool[new], len(facts.weights) - 1, 0, new
+    while at >= 0:
+        last, inside = pool[at], label[FILL]
+        after = row if at == new else last[PARENT]
+        if after >= 0:
+            cut = facts.cut[len(facts.kinds) - pool[after, UNITS]]
+            a, b = facts.layout[last[OPTION]], facts.layout[pool[after, OPTION]]
+            inside -= pool[after, FILL] + 2 * facts.kappa[cut, a, b]
+        if after < 0 or facts.path[EVERY]:
+            ahead, later = last[WARM], label[WARM] - last[WARM] + 1
+            turns = (q - ahead) // later
+            left = q - ahead - turns * later
+            excess = (ahead - 1) * forward + turns * inside + left * backward
+            most = max(most, excess)
+        at = after
+    return most
+
+
+@step
 def _on_path(
     facts: Facts,
     pool: Ints,
@@ -314,22 +335,20 @@ def _on_path(
     excess = by[0] * forward + by[1] * backward
     excess += late[2] * (own_end if facts.path[FOLDED] else held[LATER])
     label[FILL], label[OTHER] = held[IN_FILL], 0
-    label[PHI], label[BETA], label[LAST_W], label[WARM] = (
-        forward, backward, held[LATER], warmups[0],
-    )  # fmt: skip
+    label[WARM] = min(warmups[0], most)
     if row >= 0:
         before = pool[row]
         cut = facts.cut[len(facts.kinds) - before[UNITS]]
         a, b = facts.layout[o], facts.layout[before[OPTION]]
         label[FILL] += before[FILL] + 2 * facts.kappa[cut, a, b]
         excess = max(excess + by[3] * facts.kappa[cut, a, b], before[CARRY])
+    if facts.path[TURNS]:
+        excess = max(excess, _turns(facts, pool, new, row, forward, backward))
     label[CARRY] = excess
     label[SYNC] = max(0, excess - interval[0] // PS_PER_NS)
     label[LAST] = facts.layout[o] if row < 0 else pool[row, LAST]
     if opens and not facts.path[FOLDED]:
         label[SYNC] += own_end
-    else:
-        label[SYNC] += facts.least_end
     return bool(excess * PS_PER_NS <= interval[1])
 
 

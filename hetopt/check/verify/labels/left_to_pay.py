@@ -9,7 +9,6 @@ import numpy as np
 from hetopt.base.compiled import step
 from hetopt.check.verify.fills import NEVER
 from hetopt.check.verify.labels.data import PS_PER_NS, At, Cost, Left, Round, Rule
-from hetopt.check.verify.labels.ends import Own
 from hetopt.check.verify.labels.others import outside
 
 if TYPE_CHECKING:
@@ -83,7 +82,6 @@ def left_to_pay(
         calm=calm(facts, high_ps),
         away=away(facts, high_ps, rounds.chunks),
         rounds=np.array([rounds.chunks, rounds.stages, low_ps], dtype=np.int64),
-        scratch=np.zeros((3, most, max(len(facts.weights), len(Own))), dtype=np.int64),
     )
 
 
@@ -145,7 +143,9 @@ def reckon(facts: Facts, left: Left, number: int, mask: int, o: int) -> None:
                 if m > 1 and k < n:
                     best = min(best, cost + least[m - 1, n - k])
                 elif m == 1 and k == n:
-                    best = min(best, cost + facts.lead[o, _IN_FILL])
+                    best = min(
+                        best, cost + facts.lead[o, _IN_FILL] + facts.first_end[o]
+                    )
             least[m, n] = best
     for s in range(stages + 1):
         for n in range(length + 1):
