@@ -9,6 +9,8 @@ the claim is confirmed. What is left open has too many of them, or free warm-up 
 
 from __future__ import annotations
 
+import time
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,15 +19,15 @@ from hetopt.check.plan.plan import check_plan
 from hetopt.check.plan.pricing import PricedStages, rows_of
 from hetopt.check.plan.schedule.schedules import STEPS
 from hetopt.check.plan.schedule.times import last_ends
+from hetopt.check.verify.bound import OutOfTime
 from hetopt.check.verify.chunks import Rounds, at_rest
 from hetopt.check.verify.findings import Found
 from hetopt.check.verify.labels.data import PS_PER_NS, Path
 from hetopt.check.verify.labels.ranges import Node
 from hetopt.check.verify.search import MOST_CLUSTERS, LabelSearch
 from hetopt.check.verify.simulated_bound import SimulatedHost
-from hetopt.check.verify.written import pipeline_of, written
+from hetopt.check.verify.written import pipeline_of
 from hetopt.errors import HetoptError
-from hetopt.results.certificate import PS_S
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -33,22 +35,22 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hetopt.cost.table.table import CostTable
-    from hetopt.plans.plan import Plan
     from hetopt.problem.problem import Problem
 
     Ints = NDArray[np.int64]
 
-#: Most labels if all are kept, and most plans that are run for one claim.
-_MOST_LISTED, _MOST_RUN = 100_000, 1_000
-#: Ranges that are a smaller share of the bound are not cut before plans are listed.
-_NARROW = 1 / 1024
+#: Most labels of a range, those if all are kept, most plans that are run for one claim,
+#: and most ranges.
+_MOST_LABELS, _MOST_LISTED, _MOST_RUN, _MOST_RANGES = 500_000, 50_000, 1_000, 24
+#: Share of the time left that one claim may take.
+_SHARE = 1 / 8
 #: Relative rounding error of a bound.
 _ROUNDING = 1e-9
 
 
 def search_simulated(
     problem: Problem,
-    tables: tuple[CostTable, CostTable],
+    table: CostTable,
     microbatches: int,
     bound: tuple[int, int],
     ranges: Sequence[tuple[int, int]],
@@ -58,27 +60,22 @@ def search_simulated(
 
     Parameters
     ----------
-    tables
-        The table that plans are priced with, and the one without shared links: no plan
-        takes longer with it.
     bound
         Stage count, and bound in ps.
     ranges
         Ranges of the largest excess in ns that are not settled yet.
     end
-        Deadline on the clock of ``time.monotonic``; None: there is none.
-
-    Raises
-    ------
-    OutOfTime
-        The end was reached.
+        Deadline on the clock of ``time.monotonic``; None: there is none. A share of the
+        time until then is taken at most.
     """
-    table, searched = tables
     if len(table.cluster_names) > MOST_CLUSTERS:
         return Found(open=True)
-    return _PlansLeft(problem, searched, microbatches, dict([bound]), end).of(
-        ranges, table
-    )
+    now = time.monotonic()
+    own_end = None if end is None else now + _SHARE * (end - now)
+    with suppress(OutOfTime):
+        bounds = dict([bound])
+        return _PlansLeft(problem, table, microbatches, bounds, own_end).of(ranges)
+    return Found(open=True)
 
 
 class _PlansLeft(LabelSearch):
@@ -86,50 +83,53 @@ class _PlansLeft(LabelSearch):
 
     host = SimulatedHost
 
-    def of(self, ranges: Sequence[tuple[int, int]], table: CostTable) -> Found:
-        """Settle ranges of the largest excess; ``table`` is that of prices."""
-        part, steps = (
-            at_rest(self.table, self.microbatches, self.most),
-            self.rounds.steps,
-        )
+    def of(self, ranges: Sequence[tuple[int, int]]) -> Found:
+        """Settle ranges of the largest excess."""
+        part = at_rest(self.table, self.microbatches, self.most)
         #: What the fill has beside its sums.
         self.late = 2 * (part.chunks - 1) * self.rounds.back
-        self.rounds = Rounds(min(1, steps))
-        self.steps = self.rounds.steps
-        if STEPS[table.schedule].most != STEPS[table.schedule].inside:
-            # With longer transfers there may be more warm-ups, and less to wait for.
+        self.steps = min(1, self.steps)
+        self.rounds = Rounds(self.steps)
+        rule = STEPS[self.table.schedule]
+        if rule.most != rule.inside or part.shared is not None:
+            # With longer transfers there may be more warm-ups, or other turns on links.
             self.whole = part
-        ran, width = 0, _NARROW * self.bounds[self.most]
+        self.pool = self.pool[:_MOST_LABELS]
+        ran, looked = 0, 0
         nodes = [
             Node(low * PS_PER_NS, high * PS_PER_NS, (self.most,))
             for low, high in ranges
         ]
         while nodes:
-            node = nodes.pop()
+            node, looked = nodes.pop(), looked + 1
             best = self._labels(node)
             if best == {}:
                 continue
             rows: Sequence[int] = [] if best is None else [*best.values()]
             if not any(map(self._is_quicker, rows)):
-                if node.high - node.low > width:
+                # Free warm-up counts are not listed.
+                every = None if rule.free else self._all(node)
+                if every is None and not rule.free and looked < _MOST_RANGES:
                     middle = (node.low + node.high) // 2
                     nodes += node._replace(low=middle), node._replace(high=middle)
                     continue
-                rows = self._all(node)
-                ran += len(rows)
-                if not rows or ran > _MOST_RUN:
+                if every is None or ran + len(every) > _MOST_RUN:
                     return Found(open=True, listed=ran)
+                rows, ran = every, ran + len(every)
             for row in filter(self._is_quicker, rows):
-                plan = self._refuting(row, table)
-                return Found(plan=plan, open=plan is None, listed=ran)
+                plan = self._plan(row)
+                with suppress(HetoptError):
+                    # Labels do not count all pins.
+                    check_plan(self.problem, self.table, plan)
+                    return Found(plan=plan, listed=ran)
         return Found(listed=ran)
 
-    def _all(self, node: Node) -> list[int]:
-        """Return all labels of whole plans in a range; none if they are too many."""
-        if self.facts.path[Path.FREE]:
-            return []
+    def _all(self, node: Node) -> list[int] | None:
+        """Return all labels of whole plans in a range; None if they are too many."""
         self.facts.path[Path.EVERY] = 1
-        found = self._complete(node, self.pool[:_MOST_LISTED]) or {}
+        found = self._complete(node, self.pool[:_MOST_LISTED])
+        if found is None:
+            return None
         return [int(row) for rows in found.values() for row in rows]
 
     def _budgets(self, node: Node) -> Ints:
@@ -146,14 +146,3 @@ class _PlansLeft(LabelSearch):
         ends = last_ends([priced.times], priced.warmups)
         ran = max(map(sum, zip(ends, priced.times.sync, strict=True)))
         return ran * PS_PER_NS * (1 + _ROUNDING) + 2 < self.bounds[self.most]
-
-    def _refuting(self, row: int, table: CostTable) -> Plan | None:
-        """Return a label's plan; None unless it is valid, and quicker as priced."""
-        part = self.part.microbatches, *self._stages(row)
-        plan = written(self.problem, table, *part)
-        try:
-            time_s = check_plan(self.problem, table, plan).iteration_time_s
-        except HetoptError:
-            return None
-        below = time_s / PS_S * (1 + _ROUNDING) + 2 < self.bounds[self.most]
-        return plan if below else None

@@ -102,9 +102,8 @@ class SearchTask(NamedTuple):
         q, bounds, ranges = self
         if _is_closed(of, bounds):
             return search(of.problem, of.searched, q, bounds, ranges, of.end)
-        tables = of.table, of.searched
         return {
-            p: search_simulated(of.problem, tables, q, (p, bound), ranges[p], of.end)
+            p: search_simulated(of.problem, of.table, q, (p, bound), ranges[p], of.end)
             for p, bound in bounds.items()
         }
 
