@@ -193,8 +193,10 @@ class Verifier:
         if taken:
             some = [f"({each.stages}, {each.microbatches})" for each in taken]
             words[-1] += f": {', '.join(some)}"
-        verdict = "feasible: not all is confirmed" if taken or unread else "confirmed"
-        return f"{', '.join(words)}; the result is {verdict}"
+        verdict = "all of them confirmed"
+        if taken or unread:
+            verdict = "not all of them confirmed, so the result counts as feasible"
+        return f"{', '.join(words)}: {verdict}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,7 +240,8 @@ class _Searching:
         left += self._search(with_ranges)
         if left and self.check.objective == "simulated":
             self._simulated(left)
-            self._of.taken += left
+            # Another engine has searched for plans that there should not be.
+            self._of.taken += [each for each in left if each.bound_ps is not None]
         elif left:
             return Counter({self._resolve(left): len(left)})
         return Counter()

@@ -41,9 +41,9 @@ if TYPE_CHECKING:
 
 #: Most labels of a range, those if all are kept, most plans that are run for one claim,
 #: and most ranges.
-_MOST_LABELS, _MOST_LISTED, _MOST_RUN, _MOST_RANGES = 500_000, 50_000, 1_000, 24
+_MOST_LABELS, _MOST_LISTED, _MOST_RUN, _MOST_RANGES = 200_000, 50_000, 500, 12
 #: Share of the time left that one claim may take.
-_SHARE = 1 / 8
+_SHARE = 1 / 16
 #: Relative rounding error of a bound.
 _ROUNDING = 1e-9
 

@@ -312,8 +312,7 @@ class LabelSearch:
             self._budgets(node)[: max(node.counts) + 1],
             self.rounds,
         )
-        at = np.zeros(3, dtype=np.int64)
-        found = {}
+        at, found = np.zeros(3, dtype=np.int64), {}
         for placed in range(max(node.counts)):
             if not extend(self.facts, left, pool, at, placed, high):
                 return None
