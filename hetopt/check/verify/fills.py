@@ -209,21 +209,10 @@ def spared(costs: StageCosts, most: Ints, kept: Flags) -> None:
                 break
 
 
-@kernel
-def within_excess(
-    sums: Ints,
-    ends: Ints,
-    fixed: Ints,
-    beside: Ints,
-    held: Ints,
-    warmups: Ints,
-    weights: Ints,
-    period: int,
-    most: Ints,
-) -> None:
-    """Set ``most`` to the most body units of stages whose excess is allowed.
+class Excess(NamedTuple):
+    """What the excess of stages is made of; K strategies.
 
-    Parameters
+    Attributes
     ----------
     sums, ends
         The three times that a path's weights multiply: least of l neighbouring body
@@ -232,26 +221,42 @@ def within_excess(
         What is added once, and the least kappa beside a stage; length K.
     held
         Most warm-ups with l body units; shape (K, length + 1).
-    warmups
-        Fewest and most of each stage; shape (2, W).
     weights
         By warm-ups; shape (n + 1, 4).
+    """
+
+    sums: Ints
+    ends: Ints
+    fixed: Ints
+    beside: Ints
+    held: Ints
+    weights: Ints
+
+
+@kernel
+def within_excess(of: Excess, warmups: Ints, period: int, most: Ints) -> None:
+    """Set ``most`` to the most body units of stages whose excess is allowed.
+
+    Parameters
+    ----------
+    warmups
+        Fewest and most of each stage; shape (2, W).
     period
         The largest excess.
     most
         Shape (K, W).
     """
-    for k in range(len(fixed)):
+    for k in range(len(of.fixed)):
         for i in range(warmups.shape[1]):
-            low, high = 0, sums.shape[2] - 1
+            low, high = 0, of.sums.shape[2] - 1
             while low < high:
                 n = (low + high + 1) // 2
-                many = min(warmups[1, i], held[k, n])
-                by, late = weights[many], weights[warmups[0, i]]
-                excess = fixed[k] + by[3] * beside[k]
-                excess += by[0] * (sums[0, k, n] + ends[0, k])
-                excess += by[1] * (sums[1, k, n] + ends[1, k])
-                excess += late[2] * (sums[2, k, n] + ends[2, k])
+                many = min(warmups[1, i], of.held[k, n])
+                by, late = of.weights[many], of.weights[warmups[0, i]]
+                excess = of.fixed[k] + by[3] * of.beside[k]
+                excess += by[0] * (of.sums[0, k, n] + of.ends[0, k])
+                excess += by[1] * (of.sums[1, k, n] + of.ends[1, k])
+                excess += late[2] * (of.sums[2, k, n] + of.ends[2, k])
                 if many >= 1 and excess <= period:
                     low = n
                 else:

@@ -88,41 +88,48 @@ class _PlansLeft(LabelSearch):
         part = at_rest(self.table, self.microbatches, self.most)
         #: What the fill has beside its sums.
         self.late = 2 * (part.chunks - 1) * self.rounds.back
-        self.steps = min(1, self.steps)
+        self.ran, self.steps = 0, min(1, self.steps)
         self.rounds = Rounds(self.steps)
         rule = STEPS[self.table.schedule]
         if rule.most != rule.inside or part.shared is not None:
             # With longer transfers there may be more warm-ups, or other turns on links.
             self.whole = part
         self.pool = self.pool[:_MOST_LABELS]
-        ran, looked = 0, 0
-        nodes = [
-            Node(low * PS_PER_NS, high * PS_PER_NS, (self.most,))
-            for low, high in ranges
-        ]
+        looked, p = 0, self.most
+        nodes = [Node(low * PS_PER_NS, high * PS_PER_NS, (p,)) for low, high in ranges]
         while nodes:
             node, looked = nodes.pop(), looked + 1
-            best = self._labels(node)
-            if best == {}:
+            rows = self._open(node)
+            if rows is None and not rule.free and looked < _MOST_RANGES:
+                middle = (node.low + node.high) // 2
+                nodes += node._replace(low=middle), node._replace(high=middle)
                 continue
-            rows: Sequence[int] = [] if best is None else [*best.values()]
-            if not any(map(self._is_quicker, rows)):
-                # Free warm-up counts are not listed.
-                every = None if rule.free else self._all(node)
-                if every is None and not rule.free and looked < _MOST_RANGES:
-                    middle = (node.low + node.high) // 2
-                    nodes += node._replace(low=middle), node._replace(high=middle)
-                    continue
-                if every is None or ran + len(every) > _MOST_RUN:
-                    return Found(open=True, listed=ran)
-                rows, ran = every, ran + len(every)
+            if rows is None or self.ran > _MOST_RUN:
+                return Found(open=True)
             for row in filter(self._is_quicker, rows):
                 plan = self._plan(row)
                 with suppress(HetoptError):
                     # Labels do not count all pins.
                     check_plan(self.problem, self.table, plan)
-                    return Found(plan=plan, listed=ran)
-        return Found(listed=ran)
+                    return Found(plan=plan)
+        return Found(listed=self.ran)
+
+    def _open(self, node: Node) -> Sequence[int] | None:
+        """Return the labels of plans of a range to be run; None if they are too many.
+
+        That is the one whose bound is least if its plan is quicker, otherwise all.
+        """
+        best = self._labels(node)
+        if best == {}:
+            return []
+        rows = [] if best is None else [*best.values()]
+        if any(map(self._is_quicker, rows)):
+            return rows
+        if STEPS[self.table.schedule].free:
+            return None
+        every = self._all(node)
+        self.ran += 0 if every is None else len(every)
+        return every
 
     def _all(self, node: Node) -> list[int] | None:
         """Return all labels of whole plans in a range; None if they are too many."""

@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hetopt.check.verify.chunks import Rounds
-from hetopt.check.verify.fills import NEVER, within_excess
+from hetopt.check.verify.fills import NEVER, Excess, within_excess
 from hetopt.check.verify.hosting import Host
 from hetopt.check.verify.weights import UnitTimes
 
@@ -148,17 +148,9 @@ class SimulatedHost(Host):
             np.minimum(each + self.ahead, self.passes).astype(np.int64)
             for each in warmups
         )
-        within_excess(
-            self.sums,
-            np.stack([cost @ counts for cost in self.each]),
-            self.fixed,
-            self.beside,
-            self.held,
-            np.stack([fewest, heavy]),
-            self.weights,
-            min(period, NEVER),
-            most,
-        )
+        ends = np.stack([cost @ counts for cost in self.each])
+        of = Excess(self.sums, ends, self.fixed, self.beside, self.held, self.weights)
+        within_excess(of, np.stack([fewest, heavy]), min(period, NEVER), most)
         return most
 
     def _keeping_up(self, period: int) -> NDArray[np.bool_]:

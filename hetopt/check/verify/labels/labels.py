@@ -22,7 +22,7 @@ from hetopt.base.compiled import kernel, step
 from hetopt.check.verify.fills import NEVER
 from hetopt.check.verify.labels.data import PS_PER_NS, At, Cost, Path, Round, Rule
 from hetopt.check.verify.labels.left_to_pay import is_worth, reckon
-from hetopt.check.verify.labels.paths import fewest_warmups, most_warmups, on_path
+from hetopt.check.verify.labels.paths import fewest_warmups, on_path
 
 if TYPE_CHECKING:
     from hetopt.check.verify.labels.data import Facts, Ints, Left
@@ -214,14 +214,9 @@ def _place(
         label[UNITS], label[PARENT], label[HELD] = units + n, row, n
         one_end = (row < 0) != (units + n == length)
         tied = facts.tied[1 if row < 0 else 0, o] if one_end else 0
-        low_ps = left.rounds[LOW]
+        ends = left.rounds[LOW], high_ps
         if facts.rule == PATHS:
-            opens = units + n == length
-            heavy = most_warmups(facts, mask, placed + 1, o, held)
-            if not on_path(
-                facts, pool, at[2], row, o, held, (warmup, heavy), opens, tied,
-                (low_ps, high_ps),
-            ):  # fmt: skip
+            if not on_path(facts, pool, at[2], placed + 1, held, tied, ends):
                 return True
         elif not _priced(facts, pool, at[2], row, o, held, tied, high_ps):
             return True

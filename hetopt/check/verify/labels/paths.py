@@ -11,9 +11,8 @@ if TYPE_CHECKING:
     from hetopt.check.verify.labels.data import Facts, Ints
 
 # Compiled code reads plain integers.
-OPTION, UNITS, FILL, CARRY, OTHER = map(
-    int, (At.OPTION, At.UNITS, At.FILL, At.CARRY, At.OTHER)
-)
+MASK, OPTION, UNITS, FILL = map(int, (At.MASK, At.OPTION, At.UNITS, At.FILL))
+CARRY, OTHER = map(int, (At.CARRY, At.OTHER))
 SYNC, PARENT, LAST, WARM = map(int, (At.SYNC, At.PARENT, At.LAST, At.WARMUP))
 FORWARD, BACKWARD, STATE, ACTIVE, TEMPORARY, G, LATER, IN_FILL = map(int, Cost)
 AHEAD, FREE, FOLDED, CHUNKED, TURNS, EVERY = map(int, Path)
@@ -74,24 +73,20 @@ def _turns(
 
 @step
 def on_path(
-    facts: Facts,
-    pool: Ints,
-    new: int,
-    row: int,
-    o: int,
-    held: Ints,
-    warmups: tuple[int, int],
-    opens: bool,
-    tied: int,
+    facts: Facts, pool: Ints, new: int, stages: int, held: Ints, tied: int,
     interval: tuple[int, int],
-) -> bool:
-    """Do what ``_priced`` does, but for simulated times: CARRY is the largest excess.
+) -> bool:  # fmt: skip
+    """Set the costs of a label of so many stages; False if it exceeds the interval.
 
-    SYNC is by how much it exceeds the lower end of the interval, with the path's end.
+    CARRY is the largest excess, SYNC by how much it exceeds the lower end of the
+    interval, in ps, with the end of the path once the label is a whole plan.
     """
     label, most = pool[new], len(facts.weights) - 1
-    late = facts.weights[min(warmups[0] + facts.path[AHEAD], most)]
-    by = facts.weights[max(0, min(warmups[1] + facts.path[AHEAD], most))]
+    o, row, opens = label[OPTION], label[PARENT], label[UNITS] == len(facts.kinds)
+    fewest = fewest_warmups(facts, label[MASK], stages)
+    many = most_warmups(facts, label[MASK], stages, o, held)
+    late = facts.weights[min(fewest + facts.path[AHEAD], most)]
+    by = facts.weights[max(0, min(many + facts.path[AHEAD], most))]
     forward, backward = held[FORWARD], held[BACKWARD] - held[LATER]
     if opens and facts.path[CHUNKED]:
         # There are passes without the embedding.
@@ -101,7 +96,7 @@ def on_path(
     excess = by[0] * forward + by[1] * backward
     excess += late[2] * (own_end if facts.path[FOLDED] else held[LATER])
     label[FILL], label[OTHER] = held[IN_FILL], 0
-    label[WARM] = min(warmups[0], most)
+    label[WARM] = min(fewest, most)
     if row >= 0:
         before = pool[row]
         cut = facts.cut[len(facts.kinds) - before[UNITS]]
