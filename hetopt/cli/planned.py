@@ -62,9 +62,7 @@ def load_front(problem_name: str, path: str, table_path: str | None) -> Front:
             for place, item in points
         ]
     first = next(iter(plans), None)
-    problem = load_problem_of(problem_name, first, path, lengths=True)
-    with named(path):
-        problem = _fitted(problem, data)
+    problem = _problem_of(problem_name, first, path, data, lengths=True)
     table = load_table(problem, table_path)
     with named(path):
         if findings := check_front(problem, table, data, _runs(problem, data)):
@@ -131,12 +129,10 @@ def load_reported(
         plan = _plan_in(data)
         if len(plan.pipelines) > 1:
             _ensure_may_be_several(plan, table_path, several=several)
-    problem = load_problem_of(problem_name, plan, plan_path, lengths=lengths)
+    problem = _problem_of(problem_name, plan, plan_path, data, lengths=lengths)
     if problem.training.lengths is not None and table_path is not None:
         msg = "has no rows for sequences of several lengths: leave it out"
         raise InputError(msg, field="--table")
-    with named(plan_path):
-        problem = _fitted(problem, data)
     table = load_table(problem, table_path)
     with named(plan_path):
         if data["schema"] == PLAN_SCHEMA:
@@ -215,12 +211,29 @@ def _limits(data: Mapping[str, Any]) -> tuple[str, Limits] | None:
     return None
 
 
-def _fitted(problem: Problem, data: Mapping[str, Any]) -> Problem:
-    """Return the problem within the limits of the launcher of an answer, if any."""
+def _problem_of(
+    problem_name: str,
+    plan: Plan | None,
+    path: str,
+    data: Mapping[str, Any],
+    *,
+    lengths: bool = False,
+) -> Problem:
+    """Return the problem that an answer is of, within the limits of its launcher.
+
+    Its schedule is that of the plan, or without one, the one that was asked for.
+    """
     from hetopt.export.planning.limits import fitted
 
-    known = _limits(data)
-    return problem if known is None else fitted(known[1], problem)
+    if plan is None:
+        with named(path):
+            asked = problem_asked(problem_name, data)
+        if asked is not None:
+            return asked
+    problem = load_problem_of(problem_name, plan, path, lengths=lengths)
+    with named(path):
+        known = _limits(data)
+        return problem if known is None else fitted(known[1], problem)
 
 
 def launcher_in(problem: Problem, data: Mapping[str, Any]) -> Launcher | None:
@@ -297,11 +310,6 @@ def load_planned(problem_name: str, plan_path: str, table_path: str | None) -> P
         plan = said.plan
         if plan is not None and len(plan.pipelines) > 1:
             _ensure_may_be_several(plan, table_path, several=True)
-    with named(plan_path):
-        asked = None if plan is not None else problem_asked(problem_name, data)
-    problem = asked or load_problem_of(problem_name, plan, plan_path)
-    if asked is None:
-        with named(plan_path):
-            problem = _fitted(problem, data)
+    problem = _problem_of(problem_name, plan, plan_path, data)
     result = data if data["schema"] == RESULT_SCHEMA else None
     return Planned(problem=problem, said=said, result=result)

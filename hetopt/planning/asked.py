@@ -335,7 +335,8 @@ class Search(Record):
             spending=spending,
             measure=self.measure,
             schedules=variants,
-            pipelines=self.pipelines,
+            # Of a launcher that limits plans, one pipeline is searched.
+            pipelines=self.pipelines if runs_on is None else 1,
             lengths=problem.training.lengths is not None,
             launcher=runs_on,
         )

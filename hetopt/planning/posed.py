@@ -160,6 +160,7 @@ class Posed:
         assert self.asked.limiting is not None
         whole, over = self.asked.without_limits().over()
         left_s = LEAST_S if result.interrupted else None
+        time = "closed" if result.objective == "cost" else result.objective
         without = search(
             replace(
                 request,
@@ -169,10 +170,14 @@ class Posed:
                 deadline=request.deadline.within(left_s, least_s=LEAST_S),
             ),
             solver=self.asked.solver,
-            objective="closed" if result.objective == "cost" else result.objective,
+            objective=time,
             over=over,
         )
-        best = without.best
+        # A plan that the launcher can run is one without its limits, too.
+        known = [each.best for each in (without, result) if each.best is not None]
+        if self.over.measure == "time":
+            known.sort(key=lambda each: each.time_s(time))
+        best = next(iter(known), None)
         schedule = whole.training.schedule if best is None else best.plan.schedule
         launch = Launch(
             launcher=self.asked.limiting,

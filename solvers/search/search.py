@@ -222,22 +222,14 @@ class TreeSearch:
             self._passed_over,
             ranks=self._ranks,
             top=self.request.params.top,
-            divided=self._is_divided,
+            divided=self.over.pipelines > 1,
         )
-
-    @property
-    def _is_divided(self) -> bool:
-        """Whether nodes may be divided among pipelines; launchers run one.
-
-        ``Search`` refuses several for the one that does.
-        """
-        return self.over.pipelines > 1 and self.over.launcher is None
 
     def _divided(self, space: Space) -> Node:
         top, over = self.request.params.top, self.over
         if over.lengths:
             return self._leaf(space, 0.0, top)
-        if not self._is_divided:
+        if over.pipelines == 1:
             return self._one(space, top)
         return Divisions(
             space,

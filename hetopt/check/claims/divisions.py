@@ -118,16 +118,16 @@ class Divisions(Claim):
         times = []
         for number, nodes in enumerate(way):
             key = depends_on(self._problem, way, number)
-            device_s = known.of_part(nodes, np.array(self._at.nodes))
-            claimed = [
-                max(least, self._bounds.get((key, n), 0.0))
-                for n, least in enumerate(device_s, start=1)
-            ]
-            times.append(np.array([inf, *claimed]))
-        least = times[0]
-        for after in times[1:]:
-            longest = np.full(len(least), inf)
-            for n in range(2, len(least)):
+            own_s = np.array([inf, *known.of_part(nodes, np.array(self._at.nodes))])
+            for (claimed, n), bound_s in self._bounds.items():
+                if claimed == key:
+                    own_s[n] = max(own_s[n], bound_s)
+            times.append(own_s)
+        least, batch = times[0], known.batch
+        for left, after in zip(range(len(way) - 2, -1, -1), times[1:], strict=True):
+            longest = np.full(batch + 1, inf)
+            # Every later pipeline takes a sequence, and the last one all that are left.
+            for n in range(2 if left else max(2, batch), batch + 1 - left):
                 # 1 to n - 1 sequences for the earlier pipelines, the rest for this one.
                 longest[n] = np.maximum(least[1:n], after[n - 1 : 0 : -1]).min()
             least = longest

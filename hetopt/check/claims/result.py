@@ -336,11 +336,12 @@ class _Claims:
             beside_s = self.root.beside(plan)
             lowest = min(max(lowest, self.asked.device_time.of_all()), beside_s)
             parts = f"{parts} and schedules"
+        slack_s = self.asked.slack_s(plan.chunks)
         if lowest < inf:
             # the bound may not exceed the least of the bounds it is made of
             if bound > lowest * (1 + TOLERANCE):
                 yield f"lower_bound_s: {bound}, {parts} prove only {lowest!r}"
-            elif not _close(bound, min(lowest, value)):
+            elif bound + slack_s < min(lowest, value) * (1 - TOLERANCE):
                 yield f"lower_bound_s: {bound}, {parts} say {lowest!r}"
 
     def _alternative_findings(self, plan: Plan, best: CheckedPlan) -> Iterator[str]:

@@ -17,6 +17,14 @@ from tests.cli.conftest import DP, SMALL, answer
 
 AUTO = SMALL.replace("seq_len: 1024", "seq_len: 1024, schedule: auto")
 
+SHORT = """\
+model: {layers: 2, hidden: 512, heads: 4, ffn: 512, vocab: 4000, tied: true}
+clusters:
+  - {name: a, accelerator: L40S, nodes: 1, devices_per_node: 1,
+     inter_node: {bandwidth: 1 Gbps}}
+training: {global_batch: 4, seq_len: 128, schedule: auto, zero: 0, recompute: none}
+"""
+
 
 @pytest.fixture
 def problem(tmp_path: Path) -> str:
@@ -165,3 +173,13 @@ def test_an_answer_repeats_it(
     again = json.loads(capsys.readouterr().out)
     for field in ("plan", "over", "asked"):
         assert again[field] == found[field]
+
+
+def test_certificates_of_short_times_are_verified(tmp_path: Path) -> None:
+    # A bound may be two picoseconds below that of each schedule.
+    path, out, cert = (str(tmp_path / each) for each in ("p.yaml", "o.json", "c.json"))
+    Path(path).write_text(SHORT)
+    asked = "--objective", "closed", "--out", out, "--certificate", cert, "--jobs", "1"
+    assert main(["plan", path, *asked]) == 0
+    assert main(["check", path, out]) == 0
+    assert main(["verify", path, out, cert]) == 0

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import hetopt
 from hetopt.cli import main
+from hetopt.planning.asked import Search
+from hetopt.planning.posed import Posed
 from hetopt.problem.digest import problem_digest
 from hetopt.problem.reading import read_problem, read_problem_text
 from tests.cli.conftest import DP, SMALL, answer
@@ -276,3 +279,19 @@ def test_a_schedule_that_it_runs_is_not_passed_over(
     out.write_text(json.dumps(found))
     assert main(["check", problem, str(out)]) == 1
     assert "is passed over, but is possible" in capsys.readouterr().err
+
+
+def test_its_limits_never_make_a_plan_quicker(
+    problem: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    posed = Posed.of(Search(problem=read_problem(problem), solver="dp", jobs=1))
+    result = posed.found_by(posed.tree(posed.request()))
+    best = result.best
+    assert best is not None
+    # The time is up before the best plan without them is found.
+    slower = replace(best, closed_form_s=2 * best.closed_form_s)
+    found = replace(result, best=slower, status="feasible")
+    monkeypatch.setattr("hetopt.planning.posed.search", lambda *_, **__: found)
+    launch = posed.with_cost_of_limits(result, posed.request()).launch
+    assert launch is not None
+    assert (launch.closed_form_s, launch.proven) == (best.closed_form_s, False)

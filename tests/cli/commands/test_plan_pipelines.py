@@ -244,3 +244,18 @@ def changed(data: Any, change: dict[str, Any]) -> Any:
             place = place[key]
         place[last] = value
     return copy
+
+
+@pytest.mark.usefixtures("lost")
+def test_a_launcher_has_one_with_a_certificate(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    Path("even.yaml").write_text(TEXT.replace("[2, 2, 1]", "2, devices_per_node: 2"))
+    asked = "--objective", "closed", "--for", "megatron", "--pipelines", "2"
+    files = "--out", "plan.json", "--certificate", "cert.json"
+    assert main(["plan", "even.yaml", *asked, *files, "--jobs", "1"]) == 0
+    over = json.loads(Path("plan.json").read_text("utf-8"))["over"]
+    assert over == [{"launcher": "megatron"}]
+    assert main(["check", "even.yaml", "plan.json"]) == 0
+    assert main(["verify", "even.yaml", "plan.json", "cert.json"]) == 0
+    assert "verified" in capsys.readouterr().out

@@ -140,3 +140,12 @@ def test_options_that_do_not_fit(
     assert code == 2
     assert told in capsys.readouterr().err
     assert sorted(path.name for path in Path.cwd().iterdir()) == ["site.yaml"]
+
+
+@pytest.mark.usefixtures("site")
+def test_an_empty_front_is_of_the_schedule_that_was_asked_for() -> None:
+    text = TEXT.replace("fp16", "fp16, schedule: interleaved-1f1b, chunks: 3")
+    Path("site.yaml").write_text(text)
+    none = "--schedule", "1f1b", "--min-tokens-per-s", "1e12"
+    assert plan("--pareto", *none, "--out", "front.json") == 1
+    assert main(["check", "site.yaml", "front.json"]) == 0
