@@ -59,14 +59,14 @@ class Host:
     weights
         Those of the excess of paths, which limits stages instead of lambda; empty if
         lambda does.
-    fills
+    trips
         How often the fill has each forward, backward and transfer.
     late
         What the fill has beside that, in ns.
     """
 
     weights: Ints = np.zeros((0, 4), dtype=np.int64)
-    fills = 1
+    trips = 1
     late = 0
 
     def __init__(

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hetopt.cost.table.table import CostTable
+    from hetopt.plans.plan import Plan
     from hetopt.problem.problem import Problem
 
     Ints = NDArray[np.int64]
@@ -106,12 +107,8 @@ class _PlansLeft(LabelSearch):
                 continue
             if rows is None or self.ran > _MOST_RUN:
                 return Found(open=True)
-            for row in filter(self._is_quicker, rows):
-                plan = self._plan(row)
-                with suppress(HetoptError):
-                    # Labels do not count all pins.
-                    check_plan(self.problem, self.table, plan)
-                    return Found(plan=plan)
+            if (plan := self._refuting(rows)) is not None:
+                return Found(plan=plan)
         return Found(listed=self.ran)
 
     def _open(self, node: Node) -> Sequence[int] | None:
@@ -123,13 +120,23 @@ class _PlansLeft(LabelSearch):
         if best == {}:
             return []
         rows = [] if best is None else [*best.values()]
-        if any(map(self._is_quicker, rows)):
+        if self._refuting(rows) is not None:
             return rows
         if STEPS[self.table.schedule].free:
             return None
         every = self._all(node)
         self.ran += 0 if every is None else len(every)
         return every
+
+    def _refuting(self, rows: Sequence[int]) -> Plan | None:
+        """Return a plan of these labels that is valid, and quicker than the bound."""
+        for row in filter(self._is_quicker, rows):
+            plan = self._plan(row)
+            with suppress(HetoptError):
+                # Labels do not count all pins.
+                check_plan(self.problem, self.table, plan)
+                return plan
+        return None
 
     def _all(self, node: Node) -> list[int] | None:
         """Return all labels of whole plans in a range; None if they are too many."""

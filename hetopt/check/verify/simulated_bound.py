@@ -83,8 +83,8 @@ class SimulatedHost(Host):
             sides += [self.into, self.out]
         least = np.minimum.reduce(sides)
         self.beside = np.where((least < NEVER) & (most > 1), least, 0)
-        self.inner = np.where(self.inner < NEVER, self.fills * self.inner, NEVER)
-        self.into, self.out = self.fills * self.into, self.fills * self.out
+        self.inner = np.where(self.inner < NEVER, self.trips * self.inner, NEVER)
+        self.into, self.out = self.trips * self.into, self.trips * self.out
         self.late = 2 * (part.chunks - 1) * Rounds.of(part, most).back
         self.first_end = self.own_end + self.times.end @ units.lead
         if steps.folded:
@@ -104,8 +104,8 @@ class SimulatedHost(Host):
         self.later = np.zeros_like(busy) if rows.weight_ns is None else rows.weight_ns
         passed, end = busy - self.later, rows.sync_unit_ns
         end = end if self.steps.folded else end + self.later
-        self.fills = 0 if self.steps.folded else self.chunks
-        return UnitTimes(busy=busy, fill=self.fills * passed, end=end, handed_on=passed)
+        self.trips = 0 if self.steps.folded else self.chunks
+        return UnitTimes(busy=busy, fill=self.trips * passed, end=end, handed_on=passed)
 
     def _most_held(self) -> Ints:
         """Return the most warm-ups with l body units; shape (K, length + 1).
@@ -148,8 +148,8 @@ class SimulatedHost(Host):
             np.minimum(each + self.ahead, self.passes).astype(np.int64)
             for each in warmups
         )
-        ends = np.stack([cost @ counts for cost in self.each])
-        of = Excess(self.sums, ends, self.fixed, self.beside, self.held, self.weights)
+        own = np.stack([cost @ counts for cost in self.each])
+        of = Excess(self.sums, own, self.fixed, self.beside, self.held, self.weights)
         within_excess(of, np.stack([fewest, heavy]), min(period, NEVER), most)
         return most
 

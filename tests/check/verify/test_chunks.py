@@ -14,7 +14,8 @@ from hetopt.check.plan.plan import check_plan
 from hetopt.check.verify import search as module
 from hetopt.check.verify.bound import PS_PER_NS, unproven, unproven_ranges
 from hetopt.check.verify.chunks import Rounds, at_rest, counted_twice
-from hetopt.check.verify.search import Found, search
+from hetopt.check.verify.findings import Found
+from hetopt.check.verify.search import search
 from hetopt.check.verify.tasks import TOO_LONG_PS
 from hetopt.cost.chunks import with_stages, with_way_back
 from hetopt.formulations.chain import Chain

@@ -140,7 +140,7 @@ def label_facts(
     dearer, slower, dearest = _crossing(part, cuts)
     back, busy, least_back = _way_back(part)
     return Facts(
-        dearer=hosts[0].fills * dearer,
+        dearer=hosts[0].trips * dearer,
         slower=slower,
         dearest=dearest,
         cluster=np.repeat(np.arange(len(hosts)), [host.count for host in hosts]),
@@ -154,7 +154,7 @@ def label_facts(
         trail=_end_costs(cost, units.trail),
         kinds=np.array(body, dtype=np.int64),
         cut=np.array([0, *cuts], dtype=np.int64),
-        kappa=hosts[0].fills * part.transfer_ns,
+        kappa=hosts[0].trips * part.transfer_ns,
         omega=part.occupancy_ns,
         follows=_follows(problem, names),
         opens=np.array([order is None or name == order[0] for name in names]),

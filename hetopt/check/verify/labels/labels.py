@@ -162,15 +162,9 @@ def _leaves_no_worse(
 
 @step
 def _place(
-    facts: Facts,
-    left: Left,
-    pool: Ints,
-    at: Ints,
-    row: int,
-    o: int,
-    placed: int,
+    facts: Facts, left: Left, pool: Ints, at: Ints, row: int, o: int, placed: int,
     high_ps: int,
-) -> bool:
+) -> bool:  # fmt: skip
     """Put a stage of one strategy before a label, with 1, 2, ... body units."""
     length, j = len(facts.kinds), facts.cluster[o]
     mask, units, in_run, paid = 1 << j, 0, 1, 0
@@ -214,13 +208,12 @@ def _place(
         label[UNITS], label[PARENT], label[HELD] = units + n, row, n
         one_end = (row < 0) != (units + n == length)
         tied = facts.tied[1 if row < 0 else 0, o] if one_end else 0
-        ends = left.rounds[LOW], high_ps
         if facts.rule == PATHS:
-            if not on_path(facts, pool, at[2], placed + 1, held, tied, ends):
-                return True
-        elif not _priced(facts, pool, at[2], row, o, held, tied, high_ps):
-            return True
-        if not _fits(facts, o, held, warmup):
+            ends = left.rounds[LOW], high_ps
+            priced = on_path(facts, pool, at[2], placed + 1, held, tied, ends)
+        else:
+            priced = _priced(facts, pool, at[2], row, o, held, tied, high_ps)
+        if not priced or not _fits(facts, o, held, warmup):
             return True
         if is_worth(facts, left, label, slack[units + n], high_ps):
             _keep(facts, left, pool, at, number)
