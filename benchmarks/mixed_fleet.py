@@ -72,7 +72,9 @@ def _run_readme(folder: Path) -> None:
 
 
 def _row(folder: Path, launcher: str, schedules: str) -> str:
-    options = ["--schedule", "best"] if schedules == "best" else []
+    options = ["--objective", "closed"]
+    if schedules == "best":
+        options += ["--schedule", "auto"]
     _hetopt(
         folder, "plan", "problem.yaml", "--for", launcher, *options, "--out", "for.json"
     )

@@ -35,6 +35,19 @@ def ensure_can(name: str, principles: Principles) -> None:
         raise InputError(msg, field="relax")
 
 
+def ensure_can_simulate(name: str) -> None:
+    """Raise InputError if the least simulated time cannot be searched with a solver."""
+    if name == "uniap":
+        msg = f"is {name}, which has an objective of its own: leave one of both out"
+        raise InputError(msg, field="solver")
+    if not solver(name).proves:
+        msg = (
+            f"is {name}, but the search for the least simulated time starts from a "
+            "proven optimum in closed form: use auto or dp"
+        )
+        raise InputError(msg, field="solver")
+
+
 def can_plan(name: str, schedule: ScheduleName) -> bool:
     """Whether a solver supports a schedule."""
     try:

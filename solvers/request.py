@@ -63,6 +63,12 @@ class Request:
     memory: dict[str, Any] | None = field(default=None, compare=False)
     journal: Keeps | None = field(default=None, compare=False)
 
+    def without_plan(self, *, interrupted: bool) -> str:
+        """Say why there is no plan where a bound leaves some possible."""
+        if interrupted or self.deadline.is_over():
+            return "stopped before a plan was found"
+        return "no plan was found, but not all plans were searched"
+
 
 class Solve(Protocol):
     """Finds a good plan, and a lower bound on all plans if it can."""

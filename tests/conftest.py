@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -40,6 +40,17 @@ def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
 def pytest_configure() -> None:
     """See also processes whose parents have ended."""
     processes.adopt_orphans()
+
+
+@pytest.fixture
+def workers_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have searches with several jobs start workers however short they are."""
+    from hetopt.solvers.pools import opening, process
+
+    def start(size: int, make: Any, payload: Any, *, alone_s: float) -> Any:
+        return process.Pool(size, make, payload)
+
+    monkeypatch.setattr(opening, "GrowingPool", start)
 
 
 @pytest.fixture(autouse=True)

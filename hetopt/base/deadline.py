@@ -6,6 +6,9 @@ import time
 from dataclasses import dataclass, field
 from math import inf
 
+#: Seconds after the end in which a first plan is still looked for.
+GRACE_S = 1.0
+
 
 class Stopped(Exception):
     """The time is up."""
@@ -49,6 +52,11 @@ class Deadline:
         """Whether the time is up."""
         left_s = self.left_s()
         return left_s is not None and left_s <= 0
+
+    def is_long_over(self) -> bool:
+        """Whether not even a first plan may be looked for any longer."""
+        left_s = self.left_s()
+        return left_s is not None and left_s <= -GRACE_S
 
     def until(self, more_s: float) -> Deadline:
         """Return the same work with a limit: ``more_s`` seconds from now."""

@@ -185,7 +185,7 @@ class Search(Record):
         yield from self._solver_faults()
         schedule = self.problem.training.schedule
         if self.time == "simulated" or (rule_of(schedule).free and not self.schedules):
-            from hetopt.solvers.simulated.solver import ensure_can_simulate
+            from hetopt.solvers.refusals import ensure_can_simulate
 
             ensure_can_simulate(self.solver)
         if self.min_tokens_per_s is not None and self.measure == "time":
@@ -335,8 +335,7 @@ class Search(Record):
             spending=spending,
             measure=self.measure,
             schedules=variants,
-            # Of a launcher that limits plans, one pipeline is searched.
-            pipelines=self.pipelines if runs_on is None else 1,
+            pipelines=self.pipelines,
             lengths=problem.training.lengths is not None,
             launcher=runs_on,
         )

@@ -1,10 +1,10 @@
 """Which time of a plan is minimised: a matter of the problem and the options alone.
 
 The simulated time is nearer to the truth; the closed form is what most programs can
-express. By default ``auto`` minimises the simulated time. It minimises the closed form
-if transfers block, if stages have several chunks or run gradients of weights later, if
-there are too many clusters or they share links or uplinks, or if principles are
-relaxed.
+express. By default ``auto`` minimises the simulated time, and a named solver the closed
+form that its program has. ``auto`` minimises the closed form, too, if principles are
+relaxed, if sequences have several lengths, or if there are more clusters than can be
+enumerated.
 Plans with free warm-up counts are searched by the simulated time alone.
 """
 
@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hetopt.cost.boundaries.places import searched_table
 from hetopt.schedule.schedules import rule_of
 from hetopt.solvers.refusals import ensure_plans
 
@@ -34,7 +33,6 @@ def decided(
     params: RaceParams,
     *,
     solver: str,
-    several: bool = False,
 ) -> Objective:
     """Return what a search minimises.
 
@@ -42,9 +40,6 @@ def decided(
     ----------
     objective
         What the user asked for; None: nothing.
-    several
-        Whether the search is one of several: over fleets, pipelines, lengths, schedules
-        or the plans of a launcher.
 
     Raises
     ------
@@ -57,18 +52,9 @@ def decided(
         return "simulated"
     if objective is not None:
         return objective
-    if solver != "auto" or several or problem.training.lengths is not None:
+    if solver != "auto" or params.principles.relaxed or problem.training.lengths:
+        # Bounds on the simulated time are far from it there.
         return "closed"
-    return "simulated" if _is_searched(problem, table, params) else "closed"
-
-
-def _is_searched(problem: Problem, table: CostTable, params: RaceParams) -> bool:
-    """Whether the least simulated time can be searched."""
     from hetopt.solvers.simulated.search import is_searchable
 
-    if params.principles.relaxed:
-        return False
-    if not (rule_of(table.schedule).is_plain and is_searchable(problem, table)):
-        return False
-    # The bounds do not cover links and uplinks that boundaries share.
-    return searched_table(table, params.principles, simulated=True) is table
+    return "simulated" if is_searchable(problem, table) else "closed"

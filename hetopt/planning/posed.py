@@ -78,7 +78,6 @@ class Posed:
             table,
             RaceParams(principles=asked.principles),
             solver=asked.solver,
-            several=over.branches,
         )
         return cls(asked=asked, problem=problem, table=table, over=over, objective=aim)
 
@@ -143,6 +142,11 @@ class Posed:
     def found_by(self, tree: TreeSearch) -> Result:
         """Search; for a launcher, also without its limits. It is not checked yet."""
         result = replace(found_by(tree), asked=self.asked.to_json())
+        unlimited = self.asked.time_limit_s is None and not result.interrupted
+        if unlimited and tree.request.deadline.is_over():
+            from hetopt.solvers.simulated.solver import ENDED
+
+            result = replace(result, choice=ENDED % PATIENCE_S)
         if self.over.launcher is None:
             return result
         return self.with_cost_of_limits(result, tree.request)
@@ -159,18 +163,22 @@ class Posed:
         """
         assert self.asked.limiting is not None
         whole, over = self.asked.without_limits().over()
-        left_s = LEAST_S if result.interrupted else None
+        deadline = Deadline()
+        if result.interrupted or self.asked.time_limit_s is not None:
+            left_s = LEAST_S if result.interrupted else None
+            deadline = request.deadline.within(left_s, least_s=LEAST_S)
         time = "closed" if result.objective == "cost" else result.objective
+        asked_time = "closed" if result.objective == "cost" else _time_of(self.asked)
         without = search(
             replace(
                 request,
                 problem=whole,
                 table=build_table(whole),
                 params=replace(request.params, top=1, journal=None),
-                deadline=request.deadline.within(left_s, least_s=LEAST_S),
+                deadline=deadline,
             ),
             solver=self.asked.solver,
-            objective=time,
+            objective=asked_time,
             over=over,
         )
         # A plan that the launcher can run is one without its limits, too.
@@ -192,14 +200,12 @@ class Posed:
 def _time_of(asked: Search) -> Time | None:
     """Return the time to minimise; None: what is decided by problem and solver.
 
-    For the closed form, independent programs can confirm a certificate, and planning
-    the many variants of a problem takes little time.
+    For the closed form, independent programs can confirm a certificate.
     """
     if asked.time is not None:
         return asked.time
     free = rule_of(asked.problem.training.schedule).free
-    other = asked.certified or asked.stability
-    return "closed" if other and not free else None
+    return "closed" if asked.certified and not free else None
 
 
 def _table_of(problem: Problem, table: CostTable | str | None) -> CostTable:
@@ -252,9 +258,12 @@ def tree_of(
         request.table,
         request.params,
         solver=solver,
-        several=over.branches,
     )
-    solve = solve_for(solver, aim, PATIENCE_S if objective is None else None)
+    patient = objective is None and aim == "simulated"
+    if patient and over.branches and request.deadline.limit_s is None:
+        # All searches together have the time that a single one has.
+        request = replace(request, deadline=request.deadline.until(PATIENCE_S))
+    solve = solve_for(solver, aim, PATIENCE_S if patient else None)
     return TreeSearch(request, solve, over, solver=solver, objective=aim)
 
 

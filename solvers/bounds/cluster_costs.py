@@ -252,6 +252,13 @@ class ClusterCosts:
         )
         return caps
 
+    def caps_key(self, period: float) -> bytes:
+        """Return what is equal for lambdas at which all costs and bounds are equal."""
+        if not self.count or not self.most_stages:
+            return b""
+        caps = [self._caps(period, role) for role in self.roles]
+        return b"".join(each.tobytes() for each in (*caps, self._within(period)))
+
     def _within(self, room: float | Costs) -> NDArray[np.int64]:
         """Return the most body units that can take at most ``room``; (K,)."""
         limit = np.broadcast_to(np.asarray(room, dtype=np.float64), (self.count,))

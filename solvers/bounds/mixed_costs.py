@@ -57,6 +57,13 @@ class MixedCosts(ClusterCosts):
         """Raise NotImplementedError: a mix has no single strategy."""
         raise NotImplementedError
 
+    def caps_key(self, period: float) -> bytes:
+        """Return what is equal for lambdas at which all costs and bounds are equal."""
+        if not self.count:
+            return b""
+        ends = (0, self.lead, self.trail, self.lead + self.trail)
+        return b"".join(self._within(period - end).tobytes() for end in ends)
+
     # ----------------------------------------------------------------- one stage
 
     def _stage(

@@ -36,6 +36,11 @@ if TYPE_CHECKING:
     Costs = NDArray[np.float64]
 
 
+#: With at most so many limits on units, by strategy and stages, lambdas at which all
+#: limits are equal share their fills. With more limits, hardly any two have equal ones.
+_FEW_CAPS = 64
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Choice:
     """One cluster's part in a relaxed optimum."""
@@ -104,6 +109,10 @@ class Relaxation:
         ]
         # A cache of one number per p and lambda, which are read many times.
         self._fills: dict[tuple[float, bool], Costs] = {}
+        self._few = sum(map(_caps_of, self.clusters)) <= _FEW_CAPS
+        self._first: dict[tuple[bytes, ...], float] = {}
+        self._alikes: dict[float, float] = {}
+        self._option_fills: dict[tuple[float, int], tuple[float, list[Costs]]] = {}
         self.least_sync = min(
             (float(cluster.least_sync) for cluster in self.clusters if cluster.count),
             default=0.0,
@@ -130,11 +139,24 @@ class Relaxation:
             Whether to distinguish the clusters that host the first and the last stage,
             with the embedding and the head: the bound is stronger, but slower.
         """
-        key = (period, roles)
+        key = (self._alike(period), roles)
         if key not in self._fills:
             tables = [self._costs(j, period, roles=roles) for j in self.sequence]
             self._fills[key] = self._total(tables, roles=roles)
         return self._fills[key]
+
+    def _alike(self, period: float) -> float:
+        """Return a lambda known before, if possible, where all fills are the same.
+
+        Costs depend on lambda by the most body units that stages can have. In small
+        problems these numbers change seldom.
+        """
+        if not self._few:
+            return period
+        if period not in self._alikes:
+            key = tuple(cluster.caps_key(period) for cluster in self.clusters)
+            self._alikes[period] = self._first.setdefault(key, period)
+        return self._alikes[period]
 
     def choices(self, period: float, stages: int) -> list[Choice] | None:
         """Return a relaxed optimum for p = ``stages``, or None if there is none."""
@@ -175,6 +197,14 @@ class Relaxation:
         The first is stronger than ``fill``: some cluster hosts the first stage, and for
         a given p the warm-up counts of its stages are known.
         """
+        if not self._few:
+            return self._option_fill(period, stages)
+        key = (self._alike(period), stages)
+        if key not in self._option_fills:
+            self._option_fills[key] = self._option_fill(*key)
+        return self._option_fills[key]
+
+    def _option_fill(self, period: float, stages: int) -> tuple[float, list[Costs]]:
         tables = {j: self._costs(j, period, roles=True) for j in self.sequence}
         prefix = [self._start()]
         for j in self.sequence[:-1]:
@@ -279,6 +309,11 @@ class Relaxation:
                     after = merged.setdefault(taken | role, self._empty())
                     min_plus(costs, others, after)
         return merged
+
+
+def _caps_of(cluster: ClusterCosts) -> int:
+    """Return of how many strategies and stages the costs have limits."""
+    return cluster.count * cluster.most_stages
 
 
 def _find(

@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 #: Most choices of hosts for the stages of pipelines over several clusters that are
 #: tried for one size of micro-batches.
 MOST_CHOICES = 2_000
-#: Seconds after the time limit in which a first pipeline is still looked for.
-_GRACE_S = 1.0
 
 
 def options_of(
@@ -83,11 +81,11 @@ def options_of(
 
 def _is_late(deadline: Deadline, front: Front, lengths: int) -> bool:
     """Whether the time is up; a first pipeline is looked for a little longer."""
-    left_s = deadline.left_s()
-    if left_s is None or left_s > 0:
-        return False
-    return left_s < -_GRACE_S or any(
-        option.hosts and option.longest == lengths - 1 for option in front.options()
+    return deadline.is_over() and (
+        deadline.is_long_over()
+        or any(
+            option.hosts and option.longest == lengths - 1 for option in front.options()
+        )
     )
 
 

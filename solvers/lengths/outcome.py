@@ -110,7 +110,7 @@ def solve_lengths(
         table_kinds=dict(
             zip(request.table.cluster_names, request.table.sources, strict=True)
         ),
-        reason="stopped before a plan was found"
+        reason=request.without_plan(interrupted=search.interrupted)
         if possible
         else f"no plan of up to {counted(most, 'pipeline')} fits the devices",
         relaxed=relaxed,

@@ -32,12 +32,13 @@ def open_pool(
     strategies: int = 0,
     alone_s: float = ALONE_S,
 ) -> AnyPool:
-    """Start the workers; with one job or none, this process is the only one.
+    """Start the workers, at once or later; with one job this process works alone.
 
     Parameters
     ----------
     growing
-        Whether this process may work alone at first, if ``jobs`` is not given.
+        Whether this process may work alone at first: a tree has many searches that
+        end before workers are ready.
     strategies
         Strategies in the payload's table: with more, this process works alone longer.
     alone_s
@@ -49,10 +50,10 @@ def open_pool(
         from hetopt.solvers.pools.ray_actors import RayPool
 
         return RayPool(jobs, make, payload)
-    if jobs is None and growing:
-        return GrowingPool(worker_count(None), make, payload, alone_s=alone_s)
     if jobs is not None and jobs <= 1:
         return InlinePool(make, payload)
+    if growing:
+        return GrowingPool(worker_count(jobs), make, payload, alone_s=alone_s)
     return Pool(worker_count(jobs), make, payload)
 
 

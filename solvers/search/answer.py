@@ -144,7 +144,7 @@ def _result_of_best(search: Searched) -> Result | None:
 
 def _settlements(search: Searched) -> tuple[Settlement, ...]:
     """Return those of the reported plan's problem, if it has all nodes."""
-    if search.over.spending is not None or search.over.pipelines > 1:
+    if search.over.spending is not None or search.over.divides:
         return ()
     node: Node | None = search.root
     if search.over.schedules:
@@ -162,21 +162,26 @@ def _reason(search: Searched, *, possible: bool) -> str:
     if possible and search.is_refuted:
         return "no plan is within the cutoff"
     if possible:
-        waits = over.spending is not None or over.pipelines > 1
+        waits = over.spending is not None or over.divides
         known = None if waits else next((each for each in reasons if each), None)
         if known is None and search.failure is not None:
             return f"not every problem can be searched: {search.failure.message}"
-        return known or "stopped before a plan was found"
+        return known or search.request.without_plan(interrupted=search.interrupted)
     limits = []
     if over.spending is not None and over.spending.budget is not None:
         limits.append(f"costs at most {over.spending.budget:g} an hour")
     if over.spending is not None and over.spending.min_tokens_per_s is not None:
         limits.append(f"trains {over.spending.min_tokens_per_s:g} tokens/s or more")
     if limits:
-        return f"no plan {' and '.join(limits)}"
+        # What some of the nodes lack has nothing to do with prices.
+        found = (each.result for each in search.root.searched() if each.result)
+        lacking = (each.reason for each in found if each.status == "infeasible")
+        known = next((each for each in lacking if each), None)
+        nothing = f"no plan {' and '.join(limits)}"
+        return nothing if known is None else f"{nothing}: {known}"
     if over.spending is not None:
         return "no plan fits any nodes"
-    if over.pipelines > 1:
+    if over.divides:
         most = counted(over.pipelines, "pipeline")
         return f"no plan of up to {most} fits the devices"
     if over.launcher is None:

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
 #: Shortest slice; seconds that a search gets even if the time is up.
 _SLICE_S, LEAST_S = 1.0, 0.01
-#: Seconds after the time limit in which a first plan is still looked for.
-GRACE_S = 1.0
 
 
 class Loop:
@@ -109,10 +107,9 @@ class Loop:
 
     def _is_late(self) -> bool:
         """Whether the time is up; a first plan is looked for a little longer."""
-        left_s = self._deadline.left_s()
-        if left_s is None or not self.searches:
-            return False
-        return left_s <= (0.0 if self._root.best else -GRACE_S)
+        deadline = self._deadline
+        is_over = deadline.is_over if self._root.best else deadline.is_long_over
+        return self.searches > 0 and is_over()
 
     def _slice(self, leaf: Leaf) -> Deadline:
         """Return how long a leaf may be searched."""

@@ -39,6 +39,14 @@ class Over:
     launcher: Launchable | None = None
 
     @property
+    def divides(self) -> bool:
+        """Whether nodes may be divided among pipelines; of a launcher, one is searched.
+
+        ``Search`` refuses several for those that run them.
+        """
+        return self.pipelines > 1 and self.launcher is None
+
+    @property
     def branches(self) -> bool:
         """Whether there is more than one problem to search."""
         one = self.spending is None and not self.schedules and self.pipelines == 1
@@ -52,7 +60,7 @@ class Over:
             found.append({"fleets": fleets})
         if self.schedules:
             found.append({"schedules": [asdict(each) for each in self.schedules]})
-        if self.pipelines > 1 or self.lengths:
+        if self.divides or self.lengths:
             found.append({"divisions": {"most": self.pipelines}})
         if self.launcher is not None:
             found.append({"launcher": self.launcher.name})

@@ -208,7 +208,7 @@ class TreeSearch:
             over.spending,
             over.measure,
             top=self.request.params.top,
-            divided=over.pipelines > 1 or over.lengths,
+            divided=over.divides or over.lengths,
         )
 
     def _scheduled(self, space: Space) -> Node:
@@ -222,14 +222,14 @@ class TreeSearch:
             self._passed_over,
             ranks=self._ranks,
             top=self.request.params.top,
-            divided=self.over.pipelines > 1,
+            divided=self.over.divides,
         )
 
     def _divided(self, space: Space) -> Node:
         top, over = self.request.params.top, self.over
         if over.lengths:
             return self._leaf(space, 0.0, top)
-        if over.pipelines == 1:
+        if not over.divides:
             return self._one(space, top)
         return Divisions(
             space,
@@ -320,7 +320,7 @@ class TreeSearch:
         root, over, known = self.root, self.over, []
         if own is not None and isinstance(root, Leaf):
             return replace(own, elapsed_s=self.request.deadline.elapsed_s())
-        comparable = over.measure == "time" and over.pipelines == 1
+        comparable = over.measure == "time" and not over.divides
         if own is not None and own.incumbent_s is not None and comparable:
             known.append(own.incumbent_s)
         if root.best:

@@ -26,7 +26,15 @@ if TYPE_CHECKING:
 
 
 class SimulatedLedger(Ledger):
-    """A ledger of simulated times: ties go to the least closed form."""
+    """A ledger of simulated times: ties go to the least closed form.
+
+    Attributes
+    ----------
+    first, most
+        The limit that a search goes on from, and up to which it may be raised.
+    surveyed
+        Widths of intervals with which all programs were bounded up to the limit.
+    """
 
     objective = "simulated"
 
@@ -34,6 +42,8 @@ class SimulatedLedger(Ledger):
         self, problem: Problem, table: CostTable, *, top: int, limit: int
     ) -> None:
         super().__init__(problem, table, top=top, limit=limit)
+        self.first = self.most = limit
+        self.surveyed: set[float] = set()
         self._known: dict[Decision, Fraction] = {}
         self._pricer = Pricer(problem, table)
 

@@ -35,7 +35,6 @@ from hetopt.formulations.scale import PERIOD_SCALE
 from hetopt.problem.digest import problem_digest
 from hetopt.problem.training.principles import PRUNED
 from hetopt.schedule.schedules import rule_of
-from hetopt.solvers import registry
 from hetopt.solvers.arrays.windows import INFINITE
 from hetopt.solvers.loading import load
 from hetopt.solvers.pools.opening import open_pool
@@ -81,7 +80,7 @@ _STARTS: tuple[ScheduleName, ...] = ("virtual-1f1b", "1f1b")
 #: Seconds that proving that plan may take if there is no time limit.
 _PATIENCE_S = 10.0
 #: Why a proof ended.
-_ENDED = (
+ENDED = (
     "which stops proving a simulated time after %g s: set a time limit for a longer "
     "proof, or minimise the closed form"
 )
@@ -89,19 +88,6 @@ _ENDED = (
 _EARLY, _EARLY_S = 2, 5.0
 #: CPU seconds this process searches before it starts others.
 _ALONE_S = 0.75
-
-
-def ensure_can_simulate(solver: str) -> None:
-    """Raise InputError if an option excludes ``--objective simulated``."""
-    if solver == "uniap":
-        msg = f"is {solver}, which has an objective of its own: leave one of both out"
-        raise InputError(msg, field="solver")
-    if not registry.solver(solver).proves:
-        msg = (
-            f"is {solver}, but the search for the least simulated time starts from a "
-            "proven optimum in closed form: use auto or dp"
-        )
-        raise InputError(msg, field="solver")
 
 
 def solve_simulated(
@@ -125,6 +111,12 @@ def solve_simulated(
     if params.principles.relaxed:
         msg = "simulated times are not searched: a principle is relaxed"
         raise InputError(f"{msg}; minimise the closed form", field="objective")
+    most = cutoff_of(request.cutoff_s)
+    kept: SimulatedLedger | None = (request.memory or {}).get("simulated")
+    if kept is not None and kept.table is table and most <= kept.most:
+        kept.reopen(min(kept.first, most))
+        stopped = _race(kept, request, most)
+        return replace(_answer(kept, request, solver, most), interrupted=stopped)
     first_s = None if limit_s is None else max(_START_S, limit_s * _START_SHARE)
     top = 1 if rule_of(table.schedule).is_plain else _BEST_OF
     # Of many plans to simulate it does not matter which of equally good ones they are.
@@ -135,19 +127,20 @@ def solve_simulated(
         return replace(started, objective="simulated")
     if limit_s is None and patience_s is not None:
         request = replace(request, deadline=deadline.until(patience_s))
-    most = cutoff_of(request.cutoff_s)
     ledger = SimulatedLedger(problem, table, top=params.top, limit=NO_CUTOFF)
-    stopped = started.interrupted
+    if request.memory is not None and started.status == "optimal":
+        request.memory["simulated"] = ledger
+    ledger.most, stopped = most, started.interrupted
     try:
-        limit = _take_start(ledger, started, None if stopped else request.deadline)
-        stopped = stopped or _race(ledger, request, limit, most)
+        _take_start(ledger, started, None if stopped else request.deadline)
+        stopped = stopped or _race(ledger, request, most)
     except KeyboardInterrupt:
         stopped = True
         _take_start(ledger, started, None)
     result = replace(_answer(ledger, request, solver, most), interrupted=stopped)
     patient = limit_s is None and patience_s is not None
     if patient and not stopped and result.status != "optimal":
-        return replace(result, choice=_ENDED % patience_s)
+        return replace(result, choice=ENDED % patience_s)
     return result
 
 
@@ -181,12 +174,13 @@ def search_within(request: Request, limit_s: float) -> Result:
     ledger = SimulatedLedger(
         request.problem, request.table, top=params.top, limit=NO_CUTOFF
     )
-    _race(ledger, request, limit, limit)
+    ledger.first = limit
+    _race(ledger, request, limit)
     return _answer(ledger, request, "auto", limit)
 
 
-def _race(ledger: SimulatedLedger, request: Request, limit: int, most: int) -> bool:
-    """Search from a first limit up to ``most``; return whether Ctrl-C ended it."""
+def _race(ledger: SimulatedLedger, request: Request, most: int) -> bool:
+    """Search from the first limit up to ``most``; return whether Ctrl-C ended it."""
     params = request.params
     payload = SimulatedSpec(
         problem=request.problem, table=request.table, top=params.top
@@ -195,7 +189,7 @@ def _race(ledger: SimulatedLedger, request: Request, limit: int, most: int) -> b
     loop = _SimulatedRace(ledger, pool, request)
     try:
         with suppress(Stopped):
-            loop.run(limit, most)
+            loop.run(most)
     except KeyboardInterrupt:
         return True
     finally:
@@ -224,8 +218,8 @@ def _answer(
 
 def _take_start(
     ledger: SimulatedLedger, started: Result, deadline: Deadline | None
-) -> int:
-    """Record the result for the closed form; return the first limit of the race.
+) -> None:
+    """Record the result for the closed form, and with it the first limit of the race.
 
     Parameters
     ----------
@@ -239,10 +233,9 @@ def _take_start(
     if started.best is not None:
         for priced in (started.best, *started.alternatives):
             ledger.find(_start(ledger, priced.plan, deadline))
-        return ledger.ranked()[-1].value
-    if started.lower_bound_s is not None:
-        return ceil(started.lower_bound_s / TICK_S * PERIOD_SCALE)
-    return NO_CUTOFF
+        ledger.first = ledger.ranked()[-1].value
+    elif started.lower_bound_s is not None:
+        ledger.first = ceil(started.lower_bound_s / TICK_S * PERIOD_SCALE)
 
 
 def _start(ledger: SimulatedLedger, plan: Plan, deadline: Deadline | None) -> Found:
@@ -258,14 +251,15 @@ class _SimulatedRace(TaskLoop):
 
     ledger: SimulatedLedger
 
-    def run(self, first: int, most: int) -> None:
+    def run(self, most: int) -> None:
         """Raise the limit until enough plans are within it, or it reaches ``most``."""
         ledger = self.ledger
-        feasible = ledger.open()
-        limit = min(first, most)
+        known = ledger.programs.values()
+        feasible = [each for each in known if each.how != "infeasible"]
+        limit = min(ledger.first, most)
         ceiling, share = min(most, INFINITE), _RAISE
         while feasible:
-            ledger.limit = limit
+            ledger.limit = ledger.first = limit
             if self.journal is not None:
                 self.journal.resume(ledger, self.request)
             self.pool.shared.value = ledger.cutoff
@@ -277,11 +271,14 @@ class _SimulatedRace(TaskLoop):
                 return
             limit = min(ceiling, int(limit * (1 + share)) + PERIOD_SCALE)
             share *= 2
+            ledger.surveyed.clear()
             for program in feasible:
                 program.how = None
 
     def _bound(self, share: float) -> None:
-        """Bound every open program, q by q."""
+        """Bound every open program, q by q, unless that was done."""
+        if share in self.ledger.surveyed:
+            return
         limit = self.ledger.cutoff // PERIOD_SCALE
 
         def take(task: BoundTimesTask, found: Ints) -> None:
@@ -301,6 +298,7 @@ class _SimulatedRace(TaskLoop):
             for q, p in self._together(share == _CLOSE)
         ]
         self.perform(iter(tasks), take)
+        self.ledger.surveyed.add(share)
 
     def _together(self, closely: bool) -> Iterator[tuple[int, list[int]]]:
         """Yield each q with stage counts, ascending, to bound at once.

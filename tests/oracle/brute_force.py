@@ -40,6 +40,7 @@ from tests.oracle.nodes import room
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from hetopt.check.plan.schedule.times import Times
     from hetopt.cost.table.slice import TableSlice
     from hetopt.cost.table.table import CostTable
     from hetopt.plans.strategy import Strategy
@@ -310,8 +311,13 @@ class _Held:
         self.problem, self.table, self.part = problem, table, part
         self.hosts, self.ends, self.q = hosts, ends, part.microbatches
         self.usable = [table.usable_bytes[j] for j, _ in hosts]
-        alone = self._priced([1] * len(hosts))
-        self.times, self.least_bytes = alone.times, alone.memory_bytes
+        self.alone = self._priced([1] * len(hosts))
+        self.least_bytes = self.alone.memory_bytes
+
+    @property
+    def times(self) -> Times:
+        """Of the stages; whatever their warm-ups are."""
+        return self.alone.times
 
     def _priced(self, counts: Sequence[int]) -> PricedStages:
         stages = tuple(
@@ -332,7 +338,9 @@ class _Held:
 
     def fits(self, counts: Sequence[int]) -> bool:
         """Whether memory suffices."""
-        needs = self._priced(counts).memory_bytes
+        needs = self.least_bytes
+        if set(counts) != {1}:
+            needs = self._priced(counts).memory_bytes
         return all(map(int.__le__, needs, self.usable))
 
     def counts(self) -> tuple[int, ...] | None:

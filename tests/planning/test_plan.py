@@ -188,14 +188,14 @@ def test_plan_is_the_function_whatever_was_imported(before: str) -> None:
     subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
 
 
-@pytest.mark.parametrize("more", ["", ", jobs=2"])
+@pytest.mark.parametrize("more", ["'cp-sat'", "'milp', jobs=2"])
 def test_a_program_needs_no_guard(more: str, path: Path) -> None:
     """Neither in one process nor with workers, who do not run the program again."""
     program = path.parent / "program.py"
     program.write_text(
         "import hetopt\n"
         "print('once')\n"
-        f"result = hetopt.plan({str(path)!r}, solver='cp-sat'{more})\n"
+        f"result = hetopt.plan({str(path)!r}, solver={more})\n"
         "print(result.status)\n"
     )
     done = subprocess.run(

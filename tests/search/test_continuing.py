@@ -123,9 +123,18 @@ training: {global_batch: 4, seq_len: 2048, lengths: {2048: 0.5, 1024: 0.5}}
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("asked", NESTED[:2], ids=str)
-def test_workers_come_to_the_same_conclusions(asked: Asked) -> None:
+@pytest.mark.usefixtures("workers_at_once")
+def test_workers_come_to_the_same_conclusions() -> None:
+    asked = NESTED[0]
     alone, workers = (searched(PROBLEM, asked, jobs=jobs).run() for jobs in (1, 2))
     one, other = alone.to_json(), workers.to_json()
     for key in ("status", "plan", "lower_bound_s", "over", "claims"):
         assert one[key] == other[key], key
+
+
+@pytest.mark.parametrize("asked", NESTED, ids=str)
+def test_short_searches_start_no_workers(
+    asked: Asked, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("hetopt.solvers.pools.children.start", pytest.fail)
+    assert searched(PROBLEM, asked, jobs=2).run().status == "optimal"

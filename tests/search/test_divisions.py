@@ -19,7 +19,6 @@ from hetopt.errors import InputError
 from hetopt.problem.reading import read_problem, read_problem_text
 from hetopt.problem.training.principles import Principles
 from hetopt.solvers.refusals import ensure_packs
-from hetopt.solvers.search import loop
 from hetopt.solvers.search.branchings.possible import ensure_several
 from hetopt.solvers.search.over import Over
 from tests.oracle import brute_force
@@ -203,7 +202,7 @@ def test_without_time_there_is_a_plan_if_one_pipeline_has_one(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is looked for first: a part of a division is no plan."""
-    monkeypatch.setattr(loop, "GRACE_S", 0.0)
+    monkeypatch.setattr("hetopt.base.deadline.GRACE_S", 0.0)
     problem = drawn(Random(seed))
     alone = found(request_of(problem, AT_ONCE_S), Over())
     late = planned(problem, limit_s=AT_ONCE_S)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from hetopt.base.deadline import Deadline
+from hetopt.base.deadline import GRACE_S, Deadline
 from hetopt.check.verify.tree import Launcher, TreeCheck
 from hetopt.cli import main
 from hetopt.cli.inputs import load_problem
@@ -30,7 +30,6 @@ from hetopt.solvers.dp.solver import solve
 from hetopt.solvers.params import RaceParams
 from hetopt.solvers.request import Request
 from hetopt.solvers.search.branchings.runnable import Launchable
-from hetopt.solvers.search.loop import GRACE_S
 from hetopt.solvers.search.over import Over
 from hetopt.solvers.search.search import TreeSearch
 from tests.export.jobs import as_llama, draw_job

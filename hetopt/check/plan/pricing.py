@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -88,8 +89,11 @@ class PricedStages:
         self.rows = rows
         self.slice: TableSlice = table.at(pipeline.microbatches)
         self.warmups = tuple(stage.warmup for stage in pipeline.stages)
-        self.times = self._times()
-        self.memory_bytes = tuple(self._memory(i) for i in range(len(pipeline.stages)))
+
+    @cached_property
+    def memory_bytes(self) -> tuple[int, ...]:
+        """Of a device of each stage."""
+        return tuple(self._memory(i) for i in range(len(self.rows)))
 
     def _kinds(self, i: int) -> Sequence[int]:
         stage = self.pipeline.stages[i]
@@ -112,7 +116,9 @@ class PricedStages:
         """Return cut class and both layouts from the last stage to the first."""
         return cut, self._layout(len(self.rows) - 1), self._layout(0)
 
-    def _times(self) -> Times:
+    @cached_property
+    def times(self) -> Times:
+        """What the schedule depends on."""
         p, part, schedule = len(self.rows), self.slice, self.problem.training.schedule
         sync = [self._sync(i) for i in range(p)]
         if part.tied_ns is not None and p > 1:
@@ -214,7 +220,7 @@ class PricedStages:
                 max(int(own.activation_bytes[k, unit]), int(own.weight_bytes[k, unit]))
                 for unit in self._pair(kind)
             )
-            steps = STEPS[self.times.schedule]
+            steps = STEPS[self.problem.training.schedule]
             if steps.room is not None:
                 return self._in_blocks(steps, kind, down, up)
             if not self.table.body[kind]:

@@ -10,16 +10,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pytest
 
-from hetopt.check.plan.plan import check_plan
 from hetopt.check.verify import search as module
-from hetopt.check.verify.bound import PS_PER_NS, unproven, unproven_ranges
+from hetopt.check.verify.bound import PS_PER_NS, unproven
 from hetopt.check.verify.chunks import Rounds, at_rest, counted_twice
 from hetopt.check.verify.findings import Found
-from hetopt.check.verify.search import search
-from hetopt.check.verify.tasks import TOO_LONG_PS
 from hetopt.cost.chunks import with_stages, with_way_back
 from hetopt.formulations.chain import Chain
 from hetopt.schedule.shares import SharedLinks
+from tests.check.verify.descending import ensure_least, searched
 from tests.oracle import brute_force
 from tests.oracle.instances import Instance, make_chunked
 
@@ -83,13 +81,6 @@ def _sharing(instance: Instance, rng: Random) -> CostTable:
     shared = SharedLinks(uplink_ns=uplink, link_ns=np.maximum(link, link.T))
     parts = tuple(replace(part, shared=shared) for part in table.slices)
     return replace(table, slices=parts)
-
-
-def _searched(instance: Instance, p: int, q: int, bound: int) -> Found | None:
-    """Search one program for plans below a bound; None if the relaxation suffices."""
-    problem, table = instance.problem, instance.table
-    ranges = unproven_ranges(problem, table, q, {p: bound})
-    return search(problem, table, q, {p: bound}, ranges)[p] if ranges else None
 
 
 def test_what_may_be_shared_counts_twice_as_in_the_closed_form() -> None:
@@ -160,42 +151,6 @@ def test_many_bounds_near_the_optimum_are_proven() -> None:
     assert proven > near / 2
 
 
-def _ensure_least(seed: int) -> int:
-    """Have the search go down to the optima of an instance; return how many."""
-    instance = _exact(seed)
-    problem, table = instance.problem, instance.table
-    programs = brute_force.solve(problem, table).programs
-    counts = {part.microbatches for part in table.slices}
-    for p, q in problem.programs:
-        if (p, q) in programs:
-            exact = programs[p, q].closed_form_ns * PS_PER_NS
-            assert (
-                _descend(instance, p, q)
-                == pytest.approx(float(exact), rel=1e-8)
-            )  # fmt: skip
-        elif q in counts:
-            outcome = _searched(instance, p, q, TOO_LONG_PS)
-            assert outcome in (None, Found())
-    return len(programs)
-
-
-def _descend(instance: Instance, p: int, q: int) -> float:
-    """Return the least closed form that the search finds, in ps."""
-    problem, table = instance.problem, instance.table
-    bound, least = TOO_LONG_PS, 0.0
-    while True:
-        outcome = _searched(instance, p, q, bound)
-        if outcome is None or outcome.plan is None:
-            assert outcome in (None, Found())
-            return least
-        pipeline = outcome.plan.pipeline
-        assert (len(pipeline.stages), pipeline.microbatches) == (p, q)
-        checked = check_plan(problem, table, outcome.plan)
-        least = checked.closed_form_s * 1e12
-        assert least < bound
-        bound = floor(least)
-
-
 @pytest.fixture
 def _little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_MOST_LABELS", 200_000)
@@ -204,14 +159,14 @@ def _little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.slow
 @pytest.mark.usefixtures("_little_memory")
 def test_the_search_goes_down_to_every_optimum() -> None:
-    assert sum(map(_ensure_least, FEW)) > 3
+    assert sum(map(ensure_least, map(_exact, FEW))) > 3
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("_little_memory")
 @pytest.mark.parametrize("first", MANY[::10])
 def test_the_search_goes_down_to_every_optimum_of_many(first: int) -> None:
-    found = [_ensure_least(seed) for seed in range(first, first + 10)]
+    found = [ensure_least(_exact(seed)) for seed in range(first, first + 10)]
     assert any(found)
 
 
@@ -224,8 +179,8 @@ def test_bounds_a_little_above_an_optimum_are_refuted(seed: int) -> None:
     for (p, q), found in programs.items():
         exact = found.closed_form_ns * PS_PER_NS
         # Lambda of a certificate is rounded up to whole ps.
-        assert _searched(instance, p, q, floor(exact)) in (None, Found())
+        assert searched(instance, p, q, floor(exact)) in (None, Found())
         bound = floor(exact * 1001 / 1000) + 2 * q * table.chunks + 4
-        false = _searched(instance, p, q, bound)
+        false = searched(instance, p, q, bound)
         assert false is not None
         assert false.plan is not None

@@ -8,14 +8,11 @@ from math import floor
 import numpy as np
 import pytest
 
-from hetopt.check.plan.plan import check_plan
 from hetopt.check.verify import search as module
-from hetopt.check.verify.bound import PS_PER_NS, unproven, unproven_ranges
+from hetopt.check.verify.bound import PS_PER_NS, unproven
 from hetopt.check.verify.chunks import at_rest
-from hetopt.check.verify.findings import Found
-from hetopt.check.verify.search import search
-from hetopt.check.verify.tasks import TOO_LONG_PS
 from hetopt.cost.chunks import with_waiting
+from tests.check.verify.descending import ensure_least
 from tests.oracle import brute_force
 from tests.oracle.instances import Instance, make_split
 
@@ -29,13 +26,6 @@ def _exact(seed: int) -> Instance:
     parts = (replace(part, tied_ns=None) for part in instance.table.slices)
     table = replace(instance.table, slices=tuple(parts))
     return replace(instance, table=table)
-
-
-def _searched(instance: Instance, p: int, q: int, bound: int) -> Found | None:
-    """Search one program for plans below a bound; None if the relaxation suffices."""
-    problem, table = instance.problem, instance.table
-    ranges = unproven_ranges(problem, table, q, {p: bound})
-    return search(problem, table, q, {p: bound}, ranges)[p] if ranges else None
 
 
 def test_units_hold_at_rest_what_waits() -> None:
@@ -64,36 +54,6 @@ def test_many_bounds_near_the_optimum_are_proven() -> None:
     assert proven > near / 2
 
 
-def _ensure_least(seed: int) -> int:
-    """Have the search go down to the optima of an instance; return how many."""
-    instance = _exact(seed)
-    problem, table = instance.problem, instance.table
-    programs = brute_force.solve(problem, table).programs
-    counts = {part.microbatches for part in table.slices}
-    for p, q in problem.programs:
-        if (p, q) in programs:
-            exact = float(programs[p, q].closed_form_ns * PS_PER_NS)
-            assert _descend(instance, p, q) == pytest.approx(exact, rel=1e-8)
-        elif q in counts:
-            outcome = _searched(instance, p, q, TOO_LONG_PS)
-            assert outcome in (None, Found())
-    return len(programs)
-
-
-def _descend(instance: Instance, p: int, q: int) -> float:
-    """Return the least closed form that the search finds, in ps."""
-    bound, least = TOO_LONG_PS, 0.0
-    while True:
-        outcome = _searched(instance, p, q, bound)
-        if outcome is None or outcome.plan is None:
-            assert outcome in (None, Found())
-            return least
-        checked = check_plan(instance.problem, instance.table, outcome.plan)
-        least = checked.closed_form_s * 1e12
-        assert least < bound
-        bound = floor(least)
-
-
 @pytest.fixture
 def _little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_MOST_LABELS", 200_000)
@@ -102,12 +62,12 @@ def _little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.slow
 @pytest.mark.usefixtures("_little_memory")
 def test_the_search_goes_down_to_every_optimum() -> None:
-    assert sum(map(_ensure_least, FEW)) > 3
+    assert sum(map(ensure_least, map(_exact, FEW))) > 3
 
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("_little_memory")
 @pytest.mark.parametrize("first", MANY[::10])
 def test_the_search_goes_down_to_every_optimum_of_many(first: int) -> None:
-    found = [_ensure_least(seed) for seed in range(first, first + 10)]
+    found = [ensure_least(_exact(seed)) for seed in range(first, first + 10)]
     assert any(found)

@@ -17,6 +17,7 @@ from hetopt.cli.commands import compare as command
 from hetopt.comparing import compare as comparing
 from hetopt.comparing.kept_runs import KeptRuns
 from hetopt.planning.side_by_side import run_apart
+from hetopt.problem.digest import problem_digest
 from hetopt.problem.reading import read_problem
 from hetopt.report.comparison.comparison import rows
 from hetopt.report.comparison.text import conditions
@@ -199,12 +200,22 @@ def test_solvers_are_asked_what_plan_is_asked(
     assert "dp: reused from" in capsys.readouterr().err
 
 
+@pytest.fixture(scope="module")
+def known() -> dict[str, Run]:
+    """Return the runs that were made, by what was asked."""
+    return {}
+
+
 class TestGoingOn:
     """A comparison that is cut off goes on from the runs that it kept."""
 
     @pytest.fixture(autouse=True)
     def made(
-        self, small: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+        self,
+        known: dict[str, Run],
+        small: Path,
+        tmp_path: Path,
+        monkeypatch: pytest.MonkeyPatch,
     ) -> list[str]:
         """Return the solvers that are run; ``uniform`` is met by Ctrl-C, once."""
         made: list[str] = []
@@ -213,7 +224,10 @@ class TestGoingOn:
             made.append(entry.solver)
             if made == ["dp", "uniform"]:
                 raise KeyboardInterrupt
-            return run_apart(problem, entry)
+            key = f"{problem_digest(problem)} {entry}"
+            if key not in known:
+                known[key] = run_apart(problem, entry)
+            return known[key]
 
         monkeypatch.setattr(comparing, "run_apart", run)
         monkeypatch.setattr(comparing, "warm_up", lambda entry, schedule: 1.5)

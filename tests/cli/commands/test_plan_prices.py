@@ -46,7 +46,7 @@ def test_a_budget_gives_the_points_of_the_front(
 ) -> None:
     assert plan("--pareto", "--svg", "front.svg", "--out", "front.json") == 0
     printed = capsys.readouterr().out
-    assert "none beaten in closed form and price, and none is missing" in printed
+    assert "none beaten in simulated time and price, and none is missing" in printed
     found = json.loads(Path("front.json").read_text("utf-8"))
     jsonschema.validate(found, FRONT)
     assert main(["check", "site.yaml", "front.json"]) == 0
@@ -112,9 +112,13 @@ def test_least_cost_is_told(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.usefixtures("site")
 def test_nothing_within_the_limits(capsys: pytest.CaptureFixture[str]) -> None:
     assert plan("--budget", "0.5", "--out", "plan.json") == 1
-    assert "no plan costs at most 0.5 an hour" in capsys.readouterr().err
+    assert capsys.readouterr().err.endswith("no plan costs at most 0.5 an hour\n")
     assert plan("--pareto", "--min-tokens-per-s", "1e12") == 1
     assert "no plan" in capsys.readouterr().err
+    small = TEXT.replace("nodes: 2,", "nodes: 2, memory: 2 GB, overhead: 1.9 GB,")
+    Path("site.yaml").write_text(small)
+    assert plan("--budget", "7") == 1
+    assert "no plan costs at most 7 an hour: memory" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -140,6 +144,17 @@ def test_options_that_do_not_fit(
     assert code == 2
     assert told in capsys.readouterr().err
     assert sorted(path.name for path in Path.cwd().iterdir()) == ["site.yaml"]
+
+
+@pytest.mark.usefixtures("site")
+def test_without_a_limit_nothing_is_said_to_be_stopped(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Nothing searches relaxed plans of zb-h1, and no other is quick enough."""
+    cheapest = ("--objective", "cost", "--min-tokens-per-s", "1000000")
+    assert plan(*cheapest, "--schedule", "zb-h1", "--relax", "p4") == 3
+    expected = "no plan was found, but not all plans were searched\n"
+    assert capsys.readouterr() == ("", expected)
 
 
 @pytest.mark.usefixtures("site")

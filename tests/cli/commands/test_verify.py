@@ -66,15 +66,15 @@ def test_a_certificate_is_verified(
     assert "all 9 programs" in lines[0]
 
 
+@pytest.mark.usefixtures("workers_at_once")
 def test_the_same_certificate_whatever_the_jobs(
-    certified: Path, tmp_path: Path, run_hetopt: RunHetopt
+    certified: Path, tmp_path: Path
 ) -> None:
-    arguments = ("plan", str(certified / "problem.yaml"), "--certificate", "cert.json")
+    cert = tmp_path / "cert.json"
+    command = ["plan", str(certified / "problem.yaml"), "--certificate", str(cert)]
     for more in (("--jobs", "2"), ("--jobs", "1", "--seed", "7")):
-        assert run_hetopt(*arguments, *more, cwd=tmp_path).returncode == 0
-        assert (tmp_path / "cert.json").read_text() == (
-            certified / "cert.json"
-        ).read_text()
+        assert main([*command, *more]) == 0
+        assert cert.read_text() == (certified / "cert.json").read_text()
 
 
 def test_what_no_claim_rests_on_is_not_verified_and_this_is_said(

@@ -2,15 +2,32 @@
 
 from __future__ import annotations
 
+from functools import partial
+from typing import TYPE_CHECKING
+
 import numpy as np
 import pytest
 
 from hetopt.formulations.chain import Chain
-from hetopt.problem.training.choices import ScheduleName
+from hetopt.problem.training.principles import PRUNED, Principles
+from hetopt.solvers.bounds import relaxation as module
 from hetopt.solvers.bounds.by_count import focus, survey
 from hetopt.solvers.bounds.relaxation import Relaxation
 from tests.oracle import brute_force, plain
-from tests.oracle.instances import OTHERS, Instance, make_instance, make_other
+from tests.oracle.instances import (
+    OTHERS,
+    Instance,
+    make_chunked,
+    make_instance,
+    make_other,
+    make_split,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from hetopt.problem.training.choices import ScheduleName
+    from hetopt.problem.training.principles import Relaxable
 
 
 @pytest.mark.parametrize("seed", range(300, 340))
@@ -36,20 +53,29 @@ def test_bounds_hold_where_no_device_waits() -> None:
     _ensure_true(Instance(seed=0, problem=problem, table=table))
 
 
-def _ensure_true(instance: Instance) -> None:
-    """Fail if a bound exceeds what brute force finds, or loses it."""
-    problem, table = instance.problem, instance.table
-    chain = Chain.of(table)
-    programs = brute_force.solve(problem, table).programs
-    for part in table.slices:
-        q = part.microbatches
-        relaxation = Relaxation(
-            table=table,
+def _relaxations(
+    instance: Instance, principles: Principles = PRUNED
+) -> list[Relaxation]:
+    """Return the relaxation of every q."""
+    chain = Chain.of(instance.table)
+    return [
+        Relaxation(
+            table=instance.table,
             part=part,
             chain=chain,
-            pins=problem.pins,
+            pins=instance.problem.pins,
             most_stages=chain.length,
+            principles=principles,
         )
+        for part in instance.table.slices
+    ]
+
+
+def _ensure_true(instance: Instance) -> None:
+    """Fail if a bound exceeds what brute force finds, or loses it."""
+    programs = brute_force.solve(instance.problem, instance.table).programs
+    for relaxation in _relaxations(instance):
+        q, chain = relaxation.part.microbatches, relaxation.chain
         rough = survey(relaxation, cutoff=None)
         for p in range(1, chain.length + 1):
             found = programs.get((p, q))
@@ -68,17 +94,8 @@ def _ensure_true(instance: Instance) -> None:
 
 @pytest.mark.parametrize("seed", range(300, 320))
 def test_a_relaxed_optimum_adds_up(seed: int) -> None:
-    instance = make_instance(seed)
-    problem, table = instance.problem, instance.table
-    chain = Chain.of(table)
-    for part in table.slices:
-        relaxation = Relaxation(
-            table=table,
-            part=part,
-            chain=chain,
-            pins=problem.pins,
-            most_stages=chain.length,
-        )
+    for relaxation in _relaxations(make_instance(seed)):
+        chain = relaxation.chain
         fill = relaxation.fill(np.inf, roles=True)
         for p in range(1, chain.length + 1):
             choices = relaxation.choices(np.inf, p)
@@ -88,3 +105,41 @@ def test_a_relaxed_optimum_adds_up(seed: int) -> None:
             assert sum(choice.stages for choice in choices) == p
             assert sum(choice.units for choice in choices) == chain.length
             assert len({choice.cluster for choice in choices}) == len(choices)
+
+
+@pytest.mark.parametrize(
+    ("make", "relaxed"),
+    [
+        (make_instance, ()),
+        (make_instance, ("p3",)),
+        (make_instance, ("p3", "p4")),
+        (partial(make_chunked, chunks=2), ()),
+        (make_split, ()),
+    ],
+)
+def test_lambdas_share_bounds_that_are_equal(
+    make: Callable[[int], Instance],
+    relaxed: tuple[Relaxable, ...],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    shared = 0
+    for seed in range(430, 433):
+        with monkeypatch.context() as context:
+            known = _relaxations(make(seed), Principles.relaxing(relaxed))
+            context.setattr(module, "_FEW_CAPS", -1)
+            alone = _relaxations(make(seed), Principles.relaxing(relaxed))
+        for one, other in zip(known, alone, strict=True):
+            least = other.least_period()
+            periods = [*np.geomspace(least, 20 * least, 20), np.inf]
+            for period in periods if np.isfinite(least) else ():
+                for roles in (True, False):
+                    fill = one.fill(period, roles=roles)
+                    assert np.array_equal(fill, other.fill(period, roles=roles))
+                for p in range(1, one.chain.length + 1):
+                    found, fills = one.option_fill(period, p)
+                    expected, others = other.option_fill(period, p)
+                    assert found == expected
+                    assert all(map(np.array_equal, fills, others))
+            own = {id(one.fill(period, roles=True)) for period in periods}
+            shared += len(periods) - len(own)
+    assert shared > 40

@@ -78,3 +78,7 @@ def test_nothing_that_fits_is_said_to_be_so() -> None:
     for pipelines in (1, 2):
         result = hetopt.plan(problem, pipelines=pipelines, jobs=1)
         assert result.status == "infeasible"
+    # Plans that break principles are not searched.
+    result = hetopt.plan(problem, relax=["p4"], jobs=1)
+    assert result.status == "unknown"
+    assert result.reason == "no plan was found, but not all plans were searched"
