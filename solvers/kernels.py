@@ -174,7 +174,7 @@ def _call_tree() -> None:
 
 
 def _call_verification() -> None:
-    from hetopt.check.verify.bound import unproven_ranges
+    from hetopt.check.verify.bound import unproven, unproven_ranges
     from hetopt.check.verify.search import search
 
     request = _tiny(_GIVEN)
@@ -184,6 +184,7 @@ def _call_verification() -> None:
         bounds = {2: _LATE_PS}
         ranges = unproven_ranges(problem, table, q, bounds)
         search(problem, table, q, bounds, ranges)
+        unproven(problem, table, q, bounds, objective="simulated")
 
 
 KERNELS: Mapping[KernelSetName, KernelSet] = MappingProxyType(

@@ -87,6 +87,10 @@ class Verifier:
         self.leaves, self.file = leaves, file
         self.bar, self.work, self.deadline, self.seed = bar, work, deadline, seed
         self._programs = sum(len(leaf.check.claims) for leaf in leaves)
+        #: Programs whose plans were run one by one, and those searched again only by
+        #: the search that claimed them.
+        self.listed = 0
+        self.taken: list[Doubt] = []
 
     def run(self, sample: int | None) -> str:
         """Return what was searched, in words.
@@ -102,7 +106,7 @@ class Verifier:
             for number, leaf in enumerate(self.leaves)
             for doubt in leaf.check.doubts
         ]
-        if not doubts:
+        if not doubts and self.leaves[0].check.objective != "simulated":
             return "no bound rests on a search"
         chosen = _chosen(doubts, sample, self.seed)
         resolved: Counter[str] = Counter()
@@ -164,17 +168,35 @@ class Verifier:
         doubts: Sequence[tuple[int, Doubt]],
         resolved: Counter[str],
     ) -> str:
-        count = f"{len(chosen)} of {len(doubts)} that rest on a search"
         if self.leaves[0].check.objective == "simulated":
-            listed = ", ".join(f"({d.stages}, {d.microbatches})" for _, d in doubts)
-            which = listed if len(self.leaves) == 1 else "them"
-            return (
-                f"{count} of simulated times were searched again, by that search "
-                f"itself: no other confirms {which}"
-            )
-        words = [f"{count} were searched again"]
+            return self._shares(len(doubts) - len(chosen))
+        words = [
+            f"{len(chosen)} of {len(doubts)} that rest on a search were searched again"
+        ]
         words += [f"{number} of them with {name}" for name, number in resolved.items()]
         return ", ".join(words)
+
+    def _shares(self, unread: int) -> str:
+        """Return how the programs of simulated times were confirmed, in words."""
+        listed, taken = self.listed, self.taken
+        shares = {
+            "by bounds": self._programs - listed - len(taken) - unread,
+            "by running all plans that bounds leave": listed,
+            "not searched": unread,
+            "only by the search that claims them": len(taken),
+        }
+        words = [
+            f"{number} {how} ({number / self._programs:.1%})"
+            for how, number in shares.items()
+            if number
+        ]
+        if taken:
+            some = [f"({each.stages}, {each.microbatches})" for each in taken]
+            words[-1] += f": {', '.join(some)}"
+        verdict = "all of them confirmed"
+        if taken or unread:
+            verdict = "not all of them confirmed, so the result counts as feasible"
+        return f"{', '.join(words)}: {verdict}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,13 +235,16 @@ class _Searching:
     def run(self, chosen: Sequence[Doubt]) -> Counter[str]:
         """Return how many were searched by other engines, by their names."""
         self._refute(chosen)
-        if self.check.objective == "simulated":
-            self._simulated(chosen)
-            return Counter()
         with_ranges = [doubt for doubt in chosen if doubt.ranges is not None]
         left = [doubt for doubt in chosen if doubt.ranges is None]
         left += self._search(with_ranges)
-        return Counter({self._resolve(left): len(left)} if left else {})
+        if left and self.check.objective == "simulated":
+            self._simulated(left)
+            # Another engine has searched for plans that there should not be.
+            self._of.taken += [each for each in left if each.bound_ps is not None]
+        elif left:
+            return Counter({self._resolve(left): len(left)})
+        return Counter()
 
     def _refute(self, doubts: Sequence[Doubt]) -> None:
         """Raise CheckError for a bound that a quickly made plan refutes.
@@ -229,11 +254,11 @@ class _Searching:
         """
         from hetopt.solvers.certificate.search_again import better, refuted_at_once
 
-        value = self.check.value
+        value, simulated = self.check.value, self.check.objective == "simulated"
         for doubt in doubts:
             bound = doubt.bound_ps
             far = bound is None or value is None or bound > value
-            if far and refuted_at_once(self.problem, self.table, doubt):
+            if far and refuted_at_once(self.problem, self.table, doubt, simulated):
                 self._raise([_finding(doubt, better(doubt))])
 
     def _search(self, doubts: Sequence[Doubt]) -> list[Doubt]:
@@ -241,9 +266,11 @@ class _Searching:
         from hetopt.check.verify.tasks import TOO_LONG_PS, SearchTask
         from hetopt.solvers.certificate.search_again import better, unsettled
 
-        by_count: dict[int, dict[int, Doubt]] = {}
+        by_count: dict[tuple[int, int], dict[int, Doubt]] = {}
         for doubt in doubts:
-            by_count.setdefault(doubt.microbatches, {})[doubt.stages] = doubt
+            alone = doubt.stages if self.check.objective == "simulated" else 0
+            own = by_count.setdefault((doubt.microbatches, alone), {})
+            own[doubt.stages] = doubt
         tasks = [
             SearchTask(
                 q,
@@ -253,14 +280,15 @@ class _Searching:
                 },
                 {p: doubt.ranges or () for p, doubt in group.items()},
             )
-            for q, group in by_count.items()
+            for (q, _), group in by_count.items()
         ]
         # First the tasks with most bounds in doubt: they are most likely to fail.
         tasks.sort(key=lambda task: -len(task.bounds))
         left = []
         work = _Numbered(self._of.work, self._number)
+        known = {(doubt.stages, doubt.microbatches): doubt for doubt in doubts}
         for task, found in work.perform(tasks):
-            group = by_count[task.microbatches]
+            group = {p: known[p, task.microbatches] for p in task.bounds}
             if found is None:
                 first, *others = group.values()
                 self._raise([_finding(first, unsettled(first, len(others)))])
@@ -273,6 +301,9 @@ class _Searching:
             )
             open_ = [group[p] for p, outcome in found.items() if outcome.open]
             self._count(len(group) - len(open_))
+            self._of.listed += sum(
+                each.listed > 0 and not each.open for each in found.values()
+            )
             left += open_
         return left
 

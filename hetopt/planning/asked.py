@@ -250,11 +250,11 @@ class Search(Record):
             yield "certified", "is of one result, but a front has many: leave it out"
         rule = rule_of(self.problem.training.schedule)
         limited = self.schedules or rule.interleaved or rule.splits
-        if limited and (self.time == "simulated" or self.principles.relaxed):
+        if limited and self.principles.relaxed:
             yield (
                 "certified",
-                "covers schedules with chunks or weight gradients only for the closed "
-                "form with all principles kept: leave it out, or name another schedule",
+                "covers schedules with chunks or weight gradients only with all "
+                "principles kept: leave it out, or name another schedule",
             )
 
     def _length_faults(self) -> Iterator[tuple[str, str]]:

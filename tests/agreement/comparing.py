@@ -15,6 +15,7 @@ from hetopt.check import check_result
 from hetopt.check.verify.bound import PS_PER_NS, unproven
 from hetopt.check.verify.certificate import CertificateCheck, not_covered
 from hetopt.check.verify.said import Said
+from hetopt.check.verify.tasks import SearchTask
 from hetopt.cost.boundaries.places import searched_table
 from hetopt.errors import InputError
 from hetopt.problem.training.pins import ANY
@@ -275,6 +276,13 @@ class Comparison:
             if unproven(*args, objective=features.objective) != [p]:
                 yield f"certificate: a bound above a plan of {(p, q)} is proven"
         if features.objective == "simulated":
+            for doubt in check.doubts:
+                p, q = doubt.stages, doubt.microbatches
+                if doubt.ranges is None or doubt.bound_ps is None:
+                    continue
+                task = SearchTask(q, {p: doubt.bound_ps}, {p: doubt.ranges})
+                if task.run(check.verified())[p].plan is not None:
+                    yield f"certificate: {doubt.field}: a plan below its bound is found"
             return
         principles = features.principles
         _, engine = second_engine(result.solver, 0, principles)

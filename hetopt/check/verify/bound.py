@@ -54,6 +54,8 @@ _MOST_FAILURES = 16
 #: If a search follows, intervals are not cut once q - 1 times their width is
 #: less than this share of the bound.
 _SHARE = 1 / 128
+#: The same for the width of an excess.
+_FINE = 1 / 64
 
 
 class OutOfTime(Exception):
@@ -93,24 +95,11 @@ def unproven(
         The end was reached.
     """
     if objective == "simulated":
-        return [
+        return sorted(
             p
-            for group in _by_size(bounds)
-            for p in sorted(
-                _unproven(
-                    partial(
-                        _Relaxation,
-                        problem,
-                        table,
-                        table.at(microbatches),
-                        host=SimulatedHost,
-                    ),
-                    Rounds(min(1, microbatches - 1)),
-                    group,
-                    end=end,
-                )
-            )
-        ]
+            for group in _groups(table, bounds)
+            for p in _excesses(problem, table, microbatches, group, 0, end)
+        )
     if not bounds:
         return []
     if not principles.relaxed:
@@ -160,14 +149,50 @@ def unproven_ranges(
     return failed
 
 
-def _by_size(bounds: Mapping[int, int]) -> list[dict[int, int]]:
+def unproven_excess(
+    problem: Problem,
+    table: CostTable,
+    microbatches: int,
+    bounds: Mapping[int, int],
+    *,
+    end: float | None = None,
+) -> Open:
+    """Return the excesses at which bounds on simulated times do not follow.
+
+    The parameters are those of ``unproven_ranges``; each p is bounded alone.
+    """
+    failed: Open = {}
+    for p, bound in bounds.items():
+        group = {p: bound}
+        failed |= _excesses(problem, table, microbatches, group, _FINE, end)
+    return failed
+
+
+def _excesses(
+    problem: Problem,
+    table: CostTable,
+    microbatches: int,
+    bounds: Mapping[int, int],
+    share: float,
+    end: float | None,
+) -> Open:
+    """Return the ranges of the largest excess with a fill that is too small."""
+    part = at_rest(table, microbatches, max(bounds))
+    made = partial(_Relaxation, problem, table, part, host=SimulatedHost)
+    rounds = Rounds(min(1, microbatches * table.chunks - 1))
+    return _unproven(made, rounds, bounds, share=share, end=end)
+
+
+def _groups(table: CostTable, bounds: Mapping[int, int]) -> list[dict[int, int]]:
     """Group stage counts that differ by less than a factor of two.
 
-    More possible stages mean more possible warm-ups, and weaker bounds.
+    More possible stages mean more possible warm-ups, and weaker bounds. If memory
+    depends on p, each is alone.
     """
     groups: dict[int, dict[int, int]] = {}
     for p, bound in bounds.items():
-        groups.setdefault((p - 1).bit_length(), {})[p] = bound
+        size = p if is_sized(table) else (p - 1).bit_length()
+        groups.setdefault(size, {})[p] = bound
     return list(groups.values())
 
 

@@ -52,8 +52,8 @@ def not_covered(
 ) -> InputError | None:
     """Return why no certificate covers an objective; None: one does.
 
-    Memory depends on p, but the time is simulated or principles are relaxed; or warm-up
-    counts are free, but the time is that in closed form.
+    Memory depends on p, but principles are relaxed; or warm-up counts are free, but the
+    time is that in closed form.
     """
     simulated = objective == "simulated"
     if STEPS[table.schedule].free and not simulated:
@@ -62,14 +62,12 @@ def not_covered(
             "simulated time"
         )
         return InputError(msg, field="objective")
-    relaxed = bool(principles.relaxed)
-    for field, claimed in (("objective", simulated), ("relaxed", relaxed)):
-        if claimed and is_sized(table):
-            msg = (
-                f"no certificate covers this with {table.schedule}: plan again for the "
-                "closed form with all principles kept"
-            )
-            return InputError(msg, field=field)
+    if principles.relaxed and is_sized(table):
+        msg = (
+            f"no certificate covers this with {table.schedule}: plan again with all "
+            "principles kept"
+        )
+        return InputError(msg, field="relaxed")
     return None
 
 
@@ -155,9 +153,9 @@ class CertificateCheck:
         uncovered = not_covered(self.table, self.objective, self.principles)
         if uncovered is not None:
             raise uncovered
-        if self.table.chunks > 1:
-            return counted_twice(self.table)
         simulated = self.objective == "simulated"
+        if self.table.chunks > 1 and not simulated:
+            return counted_twice(self.table)
         return searched_table(self.table, self.principles, simulated=simulated)
 
     def findings(self) -> Iterator[Finding]:
@@ -372,7 +370,8 @@ class CertificateCheck:
         """Return what all tasks need."""
         return Verified(
             problem=self.problem,
-            table=self.searched,
+            table=self.table,
+            searched=self.searched,
             principles=self.principles,
             objective=self.objective,
             end=self.end,

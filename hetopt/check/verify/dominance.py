@@ -64,6 +64,8 @@ def _columns(part: TableSlice, cluster: ClusterTable) -> NDArray[np.int64]:
         cluster.devices,
         -cluster.max_stages,
     ]
+    if cluster.weight_ns is not None:
+        columns += [cluster.weight_ns, cluster.backward_ns - cluster.weight_ns]
     boundaries = [*part.transfer_ns, *part.occupancy_ns]
     if part.tied_ns is not None:
         boundaries.append(part.tied_ns)

@@ -207,3 +207,58 @@ def spared(costs: StageCosts, most: Ints, kept: Flags) -> None:
                     break
             if kept[k]:
                 break
+
+
+class Excess(NamedTuple):
+    """What the excess of stages is made of; K strategies.
+
+    Attributes
+    ----------
+    sums, ends
+        The three times that a path's weights multiply: least of l neighbouring body
+        units, and of units at the ends; shapes (3, K, length + 1) and (3, K).
+    fixed, beside
+        What is added once, and the least kappa beside a stage; length K.
+    held
+        Most warm-ups with l body units; shape (K, length + 1).
+    weights
+        By warm-ups; shape (n + 1, 4).
+    """
+
+    sums: Ints
+    ends: Ints
+    fixed: Ints
+    beside: Ints
+    held: Ints
+    weights: Ints
+
+
+@kernel
+def within_excess(of: Excess, warmups: Ints, period: int, most: Ints) -> None:
+    """Set ``most`` to the most body units of stages whose excess is allowed.
+
+    Parameters
+    ----------
+    warmups
+        Fewest and most of each stage; shape (2, W).
+    period
+        The largest excess.
+    most
+        Shape (K, W).
+    """
+    for k in range(len(of.fixed)):
+        for i in range(warmups.shape[1]):
+            low, high = 0, of.sums.shape[2] - 1
+            while low < high:
+                n = (low + high + 1) // 2
+                many = min(warmups[1, i], of.held[k, n])
+                by, late = of.weights[many], of.weights[warmups[0, i]]
+                excess = of.fixed[k] + by[3] * of.beside[k]
+                excess += by[0] * (of.sums[0, k, n] + of.ends[0, k])
+                excess += by[1] * (of.sums[1, k, n] + of.ends[1, k])
+                excess += late[2] * (of.sums[2, k, n] + of.ends[2, k])
+                if many >= 1 and excess <= period:
+                    low = n
+                else:
+                    high = n - 1
+            most[k, i] = low

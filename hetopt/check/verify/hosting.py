@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
 
@@ -22,12 +22,21 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from hetopt.check.verify.weights import UnitTimes
     from hetopt.cost.table.cluster import ClusterTable
     from hetopt.cost.table.slice import TableSlice
     from hetopt.cost.table.table import CostTable
     from hetopt.problem.problem import Problem
 
     Ints = NDArray[np.int64]
+    End = Literal["lead", "trail"]
+
+
+class Warmups(NamedTuple):
+    """Fewest and most warm-ups of some stages; arrays of one length."""
+
+    fewest: Ints
+    most: Ints
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +52,22 @@ _ALONE = Role(first=True, last=True)
 
 
 class Host:
-    """What one cluster can host, by itself."""
+    """What one cluster can host, by itself.
+
+    Attributes
+    ----------
+    weights
+        Those of the excess of paths, which limits stages instead of lambda; empty if
+        lambda does.
+    trips
+        How often the fill has each forward, backward and transfer.
+    late
+        What the fill has beside that, in ns.
+    """
+
+    weights: Ints = np.zeros((0, 4), dtype=np.int64)
+    trips = 1
+    late = 0
 
     def __init__(
         self, problem: Problem, table: CostTable, part: TableSlice, j: int, most: int
@@ -53,6 +77,7 @@ class Host:
         self.rows: ClusterTable = part.clusters[j]
         self.usable = table.usable_bytes[j]
         self.steps = STEPS[table.schedule]
+        self.clusters = len(table.cluster_names)
         self.microbatches = part.microbatches
         #: Most passes in flight, without those that are counted as state.
         self.flights = part.chunks * part.microbatches - part.ahead
@@ -70,16 +95,20 @@ class Host:
         self.stages_ok = np.array(
             [pins.stages.permits(m) for m in range(self.most + 1)], dtype=bool
         )
-        times = unit_times(rows)
+        times = self.times = self._unit_times()
         self.tau = times.busy
         self.lead, self.trail = times.fill @ units.lead, times.fill @ units.trail
         self.run, self.busy = units.runs(times.fill), units.runs(times.busy)
         self.end = times.end[:, units.kinds].min(axis=1, initial=NEVER)
         sync = self.end
-        self.least_sync = int((rows.sync_ns + sync).min(initial=NEVER))
+        #: The least g of a stage, which the closed form adds to its fill.
+        self.own_end = rows.sync_ns + sync
+        #: What a path that ends on the first stage has there, if paths count.
+        self.first_end = np.zeros(self.count, dtype=np.int64)
+        self.least_sync = int(self.own_end.min(initial=NEVER))
         self._cross(table, part, j)
         self.most_stages = most
-        self.within = lru_cache(maxsize=3)(self._within_beside)
+        self.keeping_to = lru_cache(maxsize=3)(self._within_beside)
         self.rooms = lru_cache(maxsize=1)(self._rooms)
         self.fitting = lru_cache(maxsize=None)(self._fitting)
         self.opening_slots = lru_cache(maxsize=1)(self._opening_slots)
@@ -106,13 +135,18 @@ class Host:
             self.into = kappa[:, others][:, :, own].min(axis=(0, 1))
             self.out = kappa[:, own][:, :, others].min(axis=(0, 2))
 
-    def tables(self, period: int) -> tuple[Ints, Ints, Ints]:
+    def tables(self, period: int, behind: int = 1) -> tuple[Ints, Ints, Ints]:
         """Return the least fill of (m, l) in the middle, as the last, and as the first.
 
         As the first, one stage is taken to follow on another cluster; ``opening``,
         which knows how many follow, gives no less.
+
+        Parameters
+        ----------
+        behind
+            How many stages on other clusters follow in the middle at least.
         """
-        limits, middle, last = self.rooms(period)
+        limits, middle, last = self.rooms(period, behind)
         return (
             self._least(limits, middle, _MIDDLE),
             self._least(limits, last, _LAST),
@@ -137,20 +171,19 @@ class Host:
             strict=True,
         ):
             costs = self._costs(limits, room, role)
-            sides = costs.sides + self.rows.sync_ns + self.end
+            sides = costs.sides + self.own_end
             spared(costs._replace(sides=sides), cost, kept)
         return kept
 
-    def _rooms(self, period: int) -> tuple[Ints, Ints, Ints]:
+    def _rooms(self, period: int, behind: int = 1) -> tuple[Ints, Ints, Ints]:
         """Return limits, and the room in the middle and as the last cluster."""
-        inside, across = self.steps.inside, self.steps.across
         places = np.arange(self.most)
-        middle = self._cumulated(
-            self._slots(period, 1 + across + inside * places), period
-        )
-        slots = self._slots(period, 1 + inside * places)
+        between = self.warmups(places + behind, 1, known=False)
+        middle = self._cumulated(self._slots(period, between), period)
+        slots = self._slots(period, self.warmups(places))
         if self.most:
-            slots[:, 0] = np.minimum(slots[:, 0], self.within(period, "trail"))
+            within = self.within(period, self.warmups(places[:1]), "trail")
+            slots[:, :1] = np.minimum(slots[:, :1], within)
         last = self._cumulated(slots, period)
         return self._limits(period), middle[:, None], last[:, None]
 
@@ -166,8 +199,9 @@ class Host:
 
     def _opened(self, period: int, stages: int) -> Ints:
         slots = self.opening_slots(period)[:, : stages - 1].copy()
-        within = self.within(period, "lead")
-        slots[:, -1:] = np.minimum(slots[:, -1:], within[:, None])
+        first = self.warmups(np.array([stages - 1]), 1)
+        within = self.within(period, first, "lead")
+        slots[:, -1:] = np.minimum(slots[:, -1:], within)
         most = min(self.most, stages - 1)
         room = self._cumulated(slots[:, ::-1][:, :most], period)[:, None]
         return self._least(self._limits(period), room, _FIRST)
@@ -177,13 +211,13 @@ class Host:
 
         At least one of these is on another cluster.
         """
-        following = self.steps.inside * np.arange(self.most_stages - 1)
-        return self._slots(period, 1 + self.steps.across + following)
+        following = np.arange(1, self.most_stages)
+        return self._slots(period, self.warmups(following, 1))
 
     def alone(self, period: int) -> Ints:
         """Return the least fill of p stages with all body units, p = 0..most."""
-        warmups = 1 + self.steps.inside * np.arange(self.most)
-        room = self._cumulated(self._slots(period, warmups), period)
+        slots = self._slots(period, self.warmups(np.arange(self.most)))
+        room = self._cumulated(slots, period)
         least = np.full(self.most_stages + 1, NEVER, dtype=np.int64)
         fills = self._least(self._limits(period), room[:, None], _ALONE)
         least[: self.most + 1] = fills[:, self.units.length]
@@ -212,6 +246,7 @@ class Host:
         sides, held = ends, 0
         if role.first:
             ends, held = ends + self.lead, held + int(units.lead.sum())
+            sides = sides + self.first_end
         else:
             sides = sides + self.into
         if role.last:
@@ -239,18 +274,62 @@ class Host:
         total[:, 1:] = np.where(able, np.cumsum(slots, axis=1), 0)
         return total
 
-    def _slots(self, period: int, warmups: Ints) -> Ints:
-        """Return the most body units on a stage of each warm-up count; (K, W)."""
-        slots = np.empty((self.count, len(warmups)), dtype=np.int64)
-        within = self.within(period)
-        for i, warmup in enumerate(warmups):
+    def warmups(
+        self, following: Ints, crossed: int = 0, *, known: bool = True
+    ) -> Warmups:
+        """Return the warm-ups of stages by how many others follow.
+
+        Parameters
+        ----------
+        following
+            How many follow; the least, unless ``known``.
+        crossed
+            How many boundaries between clusters follow at least.
+        """
+        steps = self.steps
+        fewest = 1 + steps.inside * (following - crossed) + steps.across * crossed
+        behind = following
+        if not known:
+            behind = np.full_like(following, self.most_stages - 1)
+        apart = np.minimum(behind, self.clusters - 1)
+        more = steps.across - steps.inside
+        return Warmups(fewest, 1 + steps.most * behind + more * apart)
+
+    def between(self, period: int, stages: int) -> Ints:
+        """Return the most body units of a stage that another of its cluster follows.
+
+        By how many stages end with it, 1..``stages``, if there are as many in all;
+        shape (K, stages + 1).
+        """
+        following = np.ones(stages + 1, dtype=np.int64)
+        if len(self.weights):
+            following = np.maximum(stages - np.arange(stages + 1), 1)
+        return self._slots(period, self.warmups(following))
+
+    def _slots(self, period: int, warmups: Warmups) -> Ints:
+        """Return the most body units on stages with these warm-ups; (K, W)."""
+        slots = np.empty((self.count, len(warmups.fewest)), dtype=np.int64)
+        for i, warmup in enumerate(warmups.fewest):
             flight = min(int(warmup), self.flights)
             if self.steps.all_first:
                 flight = self.microbatches
-            slots[:, i] = np.minimum(self.fitting(flight), within)
-        return slots
+            slots[:, i] = self.fitting(flight)
+        return np.minimum(slots, self.within(period, warmups))
 
-    def _within_beside(self, period: int, *ends: Literal["lead", "trail"]) -> Ints:
+    def within(self, period: int, warmups: Warmups, *ends: End) -> Ints:
+        """Return the most body units on stages that keep to lambda; (K, 1 or W).
+
+        Parameters
+        ----------
+        ends
+            Ends of the model that they hold as well.
+        """
+        return self.keeping_to(period, *ends)[:, None]
+
+    def _unit_times(self) -> UnitTimes:
+        return unit_times(self.rows)
+
+    def _within_beside(self, period: int, *ends: End) -> Ints:
         """Return ``_within`` for a stage that also holds these ends."""
         return self._within(period, *(getattr(self.units, end) for end in ends))
 

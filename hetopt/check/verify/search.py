@@ -14,7 +14,7 @@ many labels, or a label whose plan breaks a rule) is left to another engine.
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -24,6 +24,7 @@ from hetopt.check.verify.bound import OutOfTime
 from hetopt.check.verify.chunks import Rounds, at_rest, is_sized
 from hetopt.check.verify.dominance import with_rows, without_replaced
 from hetopt.check.verify.fills import NEVER
+from hetopt.check.verify.findings import Found
 from hetopt.check.verify.hosting import Host
 from hetopt.check.verify.labels.data import PS_PER_NS, At
 from hetopt.check.verify.labels.facts import label_facts
@@ -44,12 +45,13 @@ if TYPE_CHECKING:
     from hetopt.cost.table.slice import TableSlice
     from hetopt.cost.table.table import CostTable
     from hetopt.plans.plan import Plan
+    from hetopt.plans.strategy import Strategy
     from hetopt.problem.problem import Problem
 
     Ints = NDArray[np.int64]
 
 #: With more clusters than this their sets are too many.
-_MOST_CLUSTERS = 6
+MOST_CLUSTERS = 6
 #: Most labels of a search of one stage count, and of several together.
 _MOST_LABELS, _MOST_TOGETHER = 6_000_000, 50_000
 #: Removing strategies is repeated until at least this share of them remains.
@@ -67,22 +69,6 @@ _FEW_LABELS = 300
 #: If q - 1 times the width of the open lambdas is a larger share of the bound, the
 #: bound is probably false, and a plan is sought first.
 _WIDE = 1 / 16
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Found:
-    """Outcome of a search below a bound.
-
-    Attributes
-    ----------
-    plan
-        A plan below the bound; None if none was found.
-    open
-        Whether neither a plan nor a proof was found.
-    """
-
-    plan: Plan | None = None
-    open: bool = False
 
 
 def search(
@@ -109,21 +95,23 @@ def search(
     OutOfTime
         The end was reached.
     """
-    if len(table.cluster_names) > _MOST_CLUSTERS:
+    if len(table.cluster_names) > MOST_CLUSTERS:
         return {p: Found(open=True) for p in bounds}
     if not is_sized(table):
-        return _Search(problem, table, microbatches, bounds, end).run(ranges)
+        return LabelSearch(problem, table, microbatches, bounds, end).run(ranges)
     found: dict[int, Found] = {}
     for p, bound in bounds.items():
-        one = _Search(problem, table, microbatches, {p: bound}, end)
+        one = LabelSearch(problem, table, microbatches, {p: bound}, end)
         found |= one.run({p: ranges[p]})
         if found[p].plan is not None:
             return {p: found[p]}
     return found
 
 
-class _Search:
+class LabelSearch:
     """Search of one q."""
+
+    host: type[Host] = Host
 
     def __init__(
         self,
@@ -135,6 +123,7 @@ class _Search:
     ) -> None:
         self.problem = problem
         self.table = table
+        self.microbatches = microbatches
         self.bounds = bounds
         self.end = end
         self.most = max(bounds)
@@ -300,20 +289,30 @@ class _Search:
         few
             Whether to keep only the most promising labels.
         """
-        budgets = self._budgets(node)
-        self._narrow(node, budgets)
+        self._narrow(node, self._budgets(node))
+        pool = self.pool if len(node.counts) == 1 else self.pool[:_MOST_TOGETHER]
+        found = self._complete(node, pool, few=few)
+        if found is None:
+            return None
+        return {
+            p: int(rows[self._cost(rows, node.low).argmin()])
+            for p, rows in found.items()
+        }
+
+    def _complete(
+        self, node: Node, pool: Ints, *, few: bool = False
+    ) -> dict[int, Ints] | None:
+        """Return the rows of labels of whole plans by stage count, once narrowed."""
         high = node.high if self.steps else NEVER
         left = left_to_pay(
             self.facts,
             self.hosts,
             self.used,
             (node.low, high),
-            budgets[: max(node.counts) + 1],
+            self._budgets(node)[: max(node.counts) + 1],
             self.rounds,
         )
-        pool = self.pool if len(node.counts) == 1 else self.pool[:_MOST_TOGETHER]
-        at = np.zeros(3, dtype=np.int64)
-        best = {}
+        at, found = np.zeros(3, dtype=np.int64), {}
         for placed in range(max(node.counts)):
             if not extend(self.facts, left, pool, at, placed, high):
                 return None
@@ -324,15 +323,14 @@ class _Search:
                 & (layer[:, At.FILL] < NEVER)
             )
             if len(whole) and placed + 1 in node.counts:
-                rows = at[0] + whole
-                best[placed + 1] = int(rows[self._cost(rows, node.low).argmin()])
+                found[placed + 1] = at[0] + whole
             if at[0] == at[1]:
                 break
             if few:
                 _thin(layer, left, placed + 1)
             if self.end is not None and time.monotonic() > self.end:
                 raise OutOfTime
-        return best
+        return found
 
     def _budgets(self, node: Node) -> Ints:
         """Return the most that F and g may be, in ns by stage count; -1 if not open."""
@@ -367,13 +365,19 @@ class _Search:
 
     def _hosts(self, part: TableSlice, most: int) -> list[Host]:
         return [
-            Host(self.problem, self.table, part, j, most)
+            self.host(self.problem, self.table, part, j, most)
             for j in range(len(part.clusters))
         ]
 
     # --- the plan of a label --------------------------------------------------------
 
     def _plan(self, row: int) -> Plan:
+        return written(
+            self.problem, self.table, self.part.microbatches, *self._stages(row)
+        )
+
+    def _stages(self, row: int) -> tuple[list[tuple[int, Strategy]], list[int]]:
+        """Return cluster and strategy of each stage of a label, and its body units."""
         hosts, units = [], []
         while row >= 0:
             label = self.pool[row]
@@ -383,7 +387,7 @@ class _Search:
             hosts.append((j, self.part.clusters[j].strategies[k]))
             units.append(int(label[At.HELD]))
             row = int(label[At.PARENT])
-        return written(self.problem, self.table, self.part.microbatches, hosts, units)
+        return hosts, units
 
 
 def _thin(layer: Ints, left: Left, placed: int) -> None:

@@ -1,13 +1,23 @@
 """What one cluster by itself can host within a simulated time.
 
-A path through the event graph leads the first micro-batch to the last stage and back
-to stage i, then through the forwards past its warm-up and all other backwards
-(MODEL.md section 4): the simulated time is at least
+A path through the event graph leads the first micro-batch through all chunks of all
+stages and back to stage i, then through the stage's own passes, and with the last
+micro-batch back to the first stage (MODEL.md section 4). So the simulated time is at
+least fill + excess_i + end for every stage i. With phi, B and w the times of a forward
+and of gradients of inputs and of weights (w = 0 if those do not run later), v chunks,
+n = q v passes and W at most n,
 
-    F + (q - min(W_i, q)) phi_i + (q - 1) beta_i + (the least g of any stage),
+    fill     = v * sum of (phi + B + 2 kappa) + 2 (v - 1) * kappa of the way back,
+    excess_i = (n - W) phi + (n - 1 - (v - 1) p) B + (n - 1 - late) w + around * kappa,
+    end      = w + g of the first stage.
 
-with F the fill. What is added to F is the stage's *excess*; under gpipe, where every
-backward comes last, it is (q - 1) tau_i. So the largest excess replaces (q - 1) lambda.
+``late`` is by how many micro-batches w comes after B, p - W. ``around`` is how often
+the stage waits during transfers of one of its boundaries: n - 1 times if transfers are
+exchanged, 2 n - 1 - W times if they block both ways. If all forwards come first, the
+forwards in the excess are n - 1. Stages that are folded have a path of their own
+passes only: no fill and no end, and an excess of q tau + g.
+
+The largest excess replaces (q - 1) lambda.
 """
 
 from __future__ import annotations
@@ -16,17 +26,45 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hetopt.check.verify.fills import NEVER
+from hetopt.check.verify.chunks import Rounds
+from hetopt.check.verify.fills import NEVER, Excess, within_excess
 from hetopt.check.verify.hosting import Host
+from hetopt.check.verify.weights import UnitTimes
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from hetopt.check.plan.schedule.schedules import Steps
+    from hetopt.check.verify.hosting import End, Warmups
     from hetopt.cost.table.slice import TableSlice
     from hetopt.cost.table.table import CostTable
     from hetopt.problem.problem import Problem
 
     Ints = NDArray[np.int64]
+
+
+def path_weights(steps: Steps, passes: int, stages: int, chunks: int) -> Ints:
+    """Return how often the excess has phi, B, w and kappa, by W; shape (n + 1, 4).
+
+    If stages are folded, phi, B, g and kappa.
+
+    Parameters
+    ----------
+    passes, stages, chunks
+        n, p and v; only with gradients of weights apart or several chunks p matters.
+    """
+    held, every = np.arange(passes + 1), np.full(passes + 1, passes)
+    if steps.folded:
+        columns = every, every, np.ones_like(every), np.zeros_like(every)
+    else:
+        late = np.maximum(stages - held, 0)
+        columns = (
+            every - 1 if steps.all_first else every - held,
+            every - 1 - (chunks - 1) * stages,
+            np.maximum(every - 1 - late, 0),
+            (0 * every, every - 1, 2 * every - 1 - held)[steps.blocking],
+        )
+    return np.stack(columns, axis=1).astype(np.int64)
 
 
 class SimulatedHost(Host):
@@ -35,47 +73,85 @@ class SimulatedHost(Host):
     def __init__(
         self, problem: Problem, table: CostTable, part: TableSlice, j: int, most: int
     ) -> None:
+        self.passes, self.chunks = part.chunks * part.microbatches, part.chunks
         super().__init__(problem, table, part, j, most)
-        rows, units = self.rows, self.units
-        self.forward = units.runs(rows.forward_ns)
-        self.backward = units.runs(rows.backward_ns)
-        self.heavy = self._heaviest(len(table.cluster_names))
+        rows, units, steps = self.rows, self.units, self.steps
+        self.ahead = part.ahead
+        self.weights = path_weights(steps, self.passes, most, part.chunks)
+        sides = [self.inner]
+        if self.clusters > 1:
+            sides += [self.into, self.out]
+        least = np.minimum.reduce(sides)
+        self.beside = np.where((least < NEVER) & (most > 1), least, 0)
+        self.inner = np.where(self.inner < NEVER, self.trips * self.inner, NEVER)
+        self.into, self.out = self.trips * self.into, self.trips * self.out
+        self.late = 2 * (part.chunks - 1) * Rounds.of(part, most).back
+        self.first_end = self.own_end + self.times.end @ units.lead
+        if steps.folded:
+            self.first_end = np.zeros_like(self.first_end)
+        self.own_end, self.least_sync = np.zeros_like(self.first_end), self.late
+        self.fixed = np.zeros(self.count, dtype=np.int64)
+        third = self.later
+        if steps.folded:
+            self.fixed, third = rows.sync_ns, rows.sync_unit_ns
+        self.each = rows.forward_ns, rows.backward_ns - self.later, third
+        self.sums = np.stack([units.runs(cost) for cost in self.each])
+        self.held = self._most_held()
 
-    def _heaviest(self, clusters: int) -> Ints:
-        """Return the most warm-ups of a stage with l body units; (K, length + 1).
+    def _unit_times(self) -> UnitTimes:
+        rows = self.rows
+        busy = rows.forward_ns + rows.backward_ns
+        self.later = np.zeros_like(busy) if rows.weight_ns is None else rows.weight_ns
+        passed, end = busy - self.later, rows.sync_unit_ns
+        end = end if self.steps.folded else end + self.later
+        self.trips = 0 if self.steps.folded else self.chunks
+        return UnitTimes(busy=busy, fill=self.trips * passed, end=end, handed_on=passed)
 
-        If they are free only memory limits them; under gpipe 1 gives the excess.
+    def _most_held(self) -> Ints:
+        """Return the most warm-ups with l body units; shape (K, length + 1).
+
+        Only if they are free memory limits them.
         """
         shape = (self.count, self.units.length + 1)
-        steps = self.steps
-        if steps.free:
-            rows, units = self.rows, self.units
-            left = self._room()[:, None] - units.runs(rows.state_bytes)
-            each = np.maximum(units.runs(rows.activation_bytes), 1)
-            heaviest: Ints = np.clip(left // each, 0, self.microbatches)
-            return heaviest
-        boundaries = self.most_stages - 1
-        warmup = 1 + steps.most * boundaries
-        warmup += (steps.across - steps.inside) * min(boundaries, clusters - 1)
-        return np.full(shape, min(warmup, self.microbatches), dtype=np.int64)
+        if not self.steps.free:
+            return np.full(shape, self.passes, dtype=np.int64)
+        rows, units = self.rows, self.units
+        left = self._room()[:, None] - units.runs(rows.state_bytes)
+        each = np.maximum(units.runs(rows.activation_bytes), 1)
+        most: Ints = np.clip(left // each, 0, self.passes)
+        return most
 
-    def _within(self, period: int, *ends: Ints) -> Ints:
-        """Return the most body units of a stage whose excess is allowed; (K,)."""
-        q, rows = self.microbatches, self.rows
-        if q == 1:
-            return super()._within(period, *ends)
-        heavy = self.heavy
-        if not self.steps.free and any(end is self.units.trail for end in ends):
-            # The last stage has one warm-up.
-            heavy = np.ones_like(heavy)
-        held = sum(ends, start=np.zeros_like(self.units.lead))
-        forward = self.forward + (rows.forward_ns @ held)[:, None]
-        backward = self.backward + (rows.backward_ns @ held)[:, None]
-        excess = (q - heavy) * forward + (q - 1) * backward
-        fits = (excess <= period) & (heavy >= 1)
-        # The excess does not fall with more units.
-        most: Ints = fits.sum(axis=1) - 1
-        return np.maximum(most, 0)
+    def warmups(
+        self, following: Ints, crossed: int = 0, *, known: bool = True
+    ) -> Warmups:
+        """Return the warm-ups as ``Host`` does; free ones are at most all passes."""
+        found = super().warmups(following, crossed, known=known)
+        if self.steps.free:
+            # The last stage has one.
+            many = np.where(following > 0, self.passes, 1)
+            found = found._replace(most=many)
+        return found
+
+    def within(self, period: int, warmups: Warmups, *ends: End) -> Ints:
+        """Return the most body units of stages whose excess is allowed; (K, W)."""
+        if self.passes == 1:
+            return super().within(period, warmups, *ends)
+        # With several chunks a stage has passes without the embedding.
+        held = [
+            getattr(self.units, end)
+            for end in ends
+            if self.chunks == 1 or end != "lead"
+        ]
+        counts = sum(held, start=np.zeros_like(self.units.lead))
+        most = np.zeros((self.count, len(warmups.fewest)), dtype=np.int64)
+        fewest, heavy = (
+            np.minimum(each + self.ahead, self.passes).astype(np.int64)
+            for each in warmups
+        )
+        own = np.stack([cost @ counts for cost in self.each])
+        of = Excess(self.sums, own, self.fixed, self.beside, self.held, self.weights)
+        within_excess(of, np.stack([fewest, heavy]), min(period, NEVER), most)
+        return most
 
     def _keeping_up(self, period: int) -> NDArray[np.bool_]:
         return np.ones(self.count, dtype=np.bool_)

@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from hetopt.base.deadline import Deadline, Stopped
 from hetopt.base.run_until import run_until
-from hetopt.check.verify.bound import PS_PER_NS, OutOfTime, unproven, unproven_ranges
+from hetopt.check.verify.bound import (
+    PS_PER_NS,
+    OutOfTime,
+    unproven,
+    unproven_excess,
+    unproven_ranges,
+)
+from hetopt.check.verify.plans_left import search_simulated
 from hetopt.check.verify.search import search
 from hetopt.cost.table.ticks import LONGEST_NS
 
@@ -16,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
     from typing import Any
 
-    from hetopt.check.verify.search import Found
+    from hetopt.check.verify.findings import Found
     from hetopt.cost.table.table import CostTable
     from hetopt.problem.problem import Problem
     from hetopt.problem.training.principles import Principles
@@ -25,8 +32,8 @@ if TYPE_CHECKING:
 #: Lower bound in ps that stands for a program without a plan.
 TOO_LONG_PS = PS_PER_NS * LONGEST_NS + 1
 
-#: By stage count, the ranges of lambda in ns on which a bound is not proven; None if
-#: the ranges are not known.
+#: By stage count, the ranges of lambda, or of the largest excess, in ns on which a
+#: bound is not proven; None if the ranges are not known.
 Weak = dict[int, tuple[tuple[int, int], ...] | None]
 
 
@@ -36,6 +43,8 @@ class Verified:
 
     Attributes
     ----------
+    table, searched
+        The table of the certificate, and the one that bounds and searches use.
     objective
         What the bounds are on.
     end
@@ -44,6 +53,7 @@ class Verified:
 
     problem: Problem
     table: CostTable
+    searched: CostTable
     principles: Principles
     objective: Objective
     end: float | None
@@ -64,20 +74,24 @@ class BoundsTask(NamedTuple):
             The end was reached.
         """
         q, bounds = self
-        if of.objective == "closed" and not of.principles.relaxed:
-            ranges = unproven_ranges(of.problem, of.table, q, bounds, end=of.end)
-            return {p: tuple(pairs) for p, pairs in ranges.items()}
         # A program without plans is too slow in closed form, whatever is minimised.
-        never = min(bounds.values()) >= TOO_LONG_PS
-        objective = "closed" if never else of.objective
-        failed = unproven(
-            of.problem, of.table, q, bounds, of.principles, objective, of.end
-        )
-        return dict.fromkeys(failed)
+        if _is_closed(of, bounds) and not of.principles.relaxed:
+            ranges = unproven_ranges(of.problem, of.searched, q, bounds, end=of.end)
+            return {p: tuple(pairs) for p, pairs in ranges.items()}
+        rest = of.principles, of.objective, of.end
+        failed = unproven(of.problem, of.searched, q, bounds, *rest)
+        if of.objective == "closed":
+            return dict.fromkeys(failed)
+        open_ = {p: bounds[p] for p in failed}
+        found = unproven_excess(of.problem, of.searched, q, open_, end=of.end)
+        return {p: tuple(pairs) for p, pairs in found.items()}
 
 
 class SearchTask(NamedTuple):
-    """Search one q for plans below its bounds: see ``search``."""
+    """Search one q for plans below its bounds, all of them finite or none.
+
+    See ``search`` and ``plans_left``.
+    """
 
     microbatches: int
     bounds: Mapping[int, int]
@@ -86,7 +100,17 @@ class SearchTask(NamedTuple):
     def run(self, of: Verified) -> dict[int, Found]:
         """Return the outcome by stage count; raises OutOfTime as ``search`` does."""
         q, bounds, ranges = self
-        return search(of.problem, of.table, q, bounds, ranges, of.end)
+        if _is_closed(of, bounds):
+            return search(of.problem, of.searched, q, bounds, ranges, of.end)
+        return {
+            p: search_simulated(of.problem, of.table, q, (p, bound), ranges[p], of.end)
+            for p, bound in bounds.items()
+        }
+
+
+def _is_closed(of: Verified, bounds: Mapping[int, int]) -> bool:
+    """Whether bounds are on the closed form; if not, they are all finite."""
+    return of.objective == "closed" or min(bounds.values()) >= TOO_LONG_PS
 
 
 def make(

@@ -167,7 +167,7 @@ class _Mixed(Host):
             Whether the cluster hosts the pipeline's first stage, and its last one;
             ``first`` is None if this stage is not the cluster's first.
         """
-        warmup = 1 + self.steps.inside * r + (0 if last else self.steps.across)
+        warmups = self.warmups(np.array([r if last else r + 1]), 0 if last else 1)
         ends = np.zeros(self.count, dtype=np.int64)
         sides, held = ends, []
         if first is None:
@@ -184,7 +184,7 @@ class _Mixed(Host):
             held.append(self.units.trail)
         else:
             sides = sides + self.out
-        cap = self._slots(period, np.array([warmup]))[:, 0]
+        cap = self._slots(period, warmups)[:, 0]
         cap = np.minimum(cap, self._within(period, *held))
         counts = np.arange(self.units.length + 1)
         fits = (counts >= 1) & (counts <= cap[:, None])

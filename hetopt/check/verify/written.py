@@ -27,7 +27,25 @@ def written(
     hosts: Sequence[tuple[int, Strategy]],
     units: Sequence[int],
 ) -> Plan:
-    """Return the plan with these stages, first to last.
+    """Return the plan with these stages, first to last, as ``pipeline_of`` has them."""
+    return Plan(
+        schedule=table.schedule,
+        chunks=table.chunks,
+        warmup_epsilon=table.warmup_epsilon,
+        pipelines=(pipeline_of(problem, table, microbatches, hosts, units),),
+        problem_digest=problem_digest(problem),
+        table_digest=table_digest(table),
+    )
+
+
+def pipeline_of(
+    problem: Problem,
+    table: CostTable,
+    microbatches: int,
+    hosts: Sequence[tuple[int, Strategy]],
+    units: Sequence[int],
+) -> Pipeline:
+    """Return the pipeline with these stages, first to last.
 
     Parameters
     ----------
@@ -41,21 +59,12 @@ def written(
     times = stage_times(problem, table, pipeline)
     on = [stage.cluster for stage in stages]
     counts = warmups(times, on, table.warmup_epsilon)
-    return Plan(
-        schedule=table.schedule,
-        chunks=table.chunks,
-        warmup_epsilon=table.warmup_epsilon,
-        pipelines=(
-            replace(
-                pipeline,
-                stages=tuple(
-                    replace(stage, warmup=count)
-                    for stage, count in zip(stages, counts, strict=True)
-                ),
-            ),
+    return replace(
+        pipeline,
+        stages=tuple(
+            replace(stage, warmup=count)
+            for stage, count in zip(stages, counts, strict=True)
         ),
-        problem_digest=problem_digest(problem),
-        table_digest=table_digest(table),
     )
 
 

@@ -9,7 +9,8 @@ import pytest
 
 from hetopt.check.plan.plan import check_plan
 from hetopt.check.verify.bound import PS_PER_NS, unproven_ranges
-from hetopt.check.verify.search import Found, search
+from hetopt.check.verify.findings import Found
+from hetopt.check.verify.search import search
 from hetopt.check.verify.tasks import TOO_LONG_PS
 from tests.oracle import brute_force
 

@@ -13,7 +13,7 @@ import pytest
 from hetopt.check.verify import search as module
 from hetopt.check.verify.bound import PS_PER_NS, unproven
 from hetopt.check.verify.chunks import Rounds, at_rest, counted_twice
-from hetopt.check.verify.search import Found
+from hetopt.check.verify.findings import Found
 from hetopt.cost.chunks import with_stages, with_way_back
 from hetopt.formulations.chain import Chain
 from hetopt.schedule.shares import SharedLinks

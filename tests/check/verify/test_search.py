@@ -15,7 +15,8 @@ from hetopt.check.verify import search as module
 from hetopt.check.verify.bound import PS_PER_NS, unproven, unproven_ranges
 from hetopt.check.verify.dominance import without_replaced
 from hetopt.check.verify.fills import NEVER
-from hetopt.check.verify.search import Found, search
+from hetopt.check.verify.findings import Found
+from hetopt.check.verify.search import search
 from hetopt.problem.reading import read_problem
 from hetopt.problem.training.pins import Domain
 from tests.oracle import brute_force

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from math import floor
 
-from hetopt.check.verify.bound import PS_PER_NS, unproven
+import pytest
+
+from hetopt.check.verify.bound import PS_PER_NS, unproven, unproven_excess
+from hetopt.check.verify.plans_left import search_simulated
+from tests.agreement.generator import features_of, make
 from tests.oracle import brute_force
 from tests.oracle.instances import make_instance
 
@@ -23,3 +28,22 @@ def test_many_bounds_near_the_optimum_are_proven() -> None:
             below = {p: floor(found.simulated_ns * PS_PER_NS * 7 / 10)}
             proven += not unproven(problem, table, q, below, objective="simulated")
     assert proven > near / 2
+
+
+@pytest.mark.parametrize("seed", [0, 4, 6, 7, 8])
+def test_the_least_simulated_time_is_confirmed_and_more_is_refuted(seed: int) -> None:
+    # Seeds go through the schedules.
+    features = replace(features_of(1313 + seed), objective="simulated", relaxed=())
+    instance = make(replace(features, lengths=False, large=False))
+    problem, table = instance.problem, instance.table
+    programs = brute_force.solve(problem, table, simulated=True).programs
+    for (p, q), found in programs.items():
+        if found is None:
+            continue
+        assert found.simulated_ns is not None
+        least = found.simulated_ns * PS_PER_NS
+        for bound, refuted in ((least, False), (least + least // 1000 + 99, True)):
+            ranges = unproven_excess(problem, table, q, {p: bound}).get(p, [])
+            outcome = search_simulated(problem, table, q, (p, bound), ranges)
+            assert (outcome.plan is not None) == refuted
+            assert not outcome.open

@@ -121,7 +121,7 @@ def test_what_cannot_be_searched_is_named(
     ("options", "said"),
     [
         (
-            ["--certificate", "proof.json", "--objective", "simulated"],
+            ["--certificate", "proof.json", "--relax", "p4"],
             "--certificate: covers schedules with chunks or weight gradients only",
         ),
         (["--table", "table.json"], "--table: has no rows for other schedules"),

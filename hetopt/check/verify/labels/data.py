@@ -20,7 +20,7 @@ class At(IntEnum):
 
     MASK, OPTION, IN_RUN, UNITS, FILL, CARRY = range(6)
     OTHER, SYNC, PARENT, HELD, NEXT, STAYS, AFTER = range(6, 13)
-    LAST = 13
+    LAST, WARMUP = range(13, 15)
 
 
 class Cost(IntEnum):
@@ -39,10 +39,24 @@ class Round(IntEnum):
     CHUNKS, STAGES, LOW = range(3)
 
 
-class Rule(IntEnum):
-    """How the schedule limits lambda and warm-ups; ONCE: there is one micro-batch."""
+class Path(IntEnum):
+    """Positions in ``Facts.path``.
 
-    STEADY, ALL_FIRST, ONCE = range(3)
+    Warm-ups that all stages have beside W; whether they are free, whether stages are
+    folded, and whether they have several chunks; whether paths go round between two
+    stages, and whether to keep every label.
+    """
+
+    AHEAD, FREE, FOLDED, CHUNKED, TURNS, EVERY = range(6)
+
+
+class Rule(IntEnum):
+    """How the schedule limits lambda and warm-ups; ONCE: there is one micro-batch.
+
+    PATHS: the time is simulated, so the excess of paths is limited.
+    """
+
+    STEADY, ALL_FIRST, ONCE, PATHS = range(4)
 
 
 class Facts(NamedTuple):
@@ -94,6 +108,12 @@ class Facts(NamedTuple):
         stage, in ns; 0 with one chunk; shape (A, A).
     least_back
         Least kappa of the way back from each layout; length A.
+    weights
+        Those of ``simulated_bound`` by W; shape (n + 1, 4), empty in closed form.
+    path
+        See ``Path``.
+    first_end
+        The least that a path's end takes on the first stage, in ns; length O.
     """
 
     cluster: Ints
@@ -124,6 +144,9 @@ class Facts(NamedTuple):
     back: Ints
     busy: Ints
     least_back: Ints
+    weights: Ints
+    path: Ints
+    first_end: Ints
 
 
 class Left(NamedTuple):
@@ -134,7 +157,8 @@ class Left(NamedTuple):
     run
         Least fill of l neighbouring body units, in ns; shape (O, L + 1).
     within
-        Most body units of a stage that another one of its cluster follows; length O.
+        Most body units of a stage that another one of its cluster follows, by the
+        stages that end with it; shape (O, P + 1).
     inner, into
         Least kappa within the cluster, and into it; length O.
     rest

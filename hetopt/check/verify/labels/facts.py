@@ -9,8 +9,7 @@ import numpy as np
 
 from hetopt.check.plan.schedule.schedules import STEPS, Steps
 from hetopt.check.verify.fills import NEVER
-from hetopt.check.verify.labels.data import Cost, Facts, Rule
-from hetopt.check.verify.weights import unit_times
+from hetopt.check.verify.labels.data import Cost, Facts, Path, Rule
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,6 +17,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hetopt.check.verify.hosting import Host
+    from hetopt.check.verify.weights import UnitTimes
     from hetopt.cost.table.cluster import ClusterTable
     from hetopt.cost.table.slice import TableSlice
     from hetopt.cost.table.table import CostTable
@@ -65,9 +65,8 @@ def _way_back(part: TableSlice) -> tuple[Ints, Ints, Ints]:
     return back, busy, back[:, first].min(axis=1, initial=NEVER)
 
 
-def _unit_costs(own: ClusterTable) -> Ints:
+def _unit_costs(own: ClusterTable, times: UnitTimes) -> Ints:
     """Return the columns of ``Cost`` of one unit; shape (options, kinds, columns)."""
-    times = unit_times(own)
     columns = (
         own.forward_ns,
         own.backward_ns,
@@ -103,11 +102,23 @@ def _follows(problem: Problem, names: Sequence[str]) -> NDArray[np.bool_]:
     return np.array(allowed).reshape(len(names), len(names))
 
 
-def _rule(steps: Steps, microbatches: int) -> Rule:
+def _rule(host: Host, microbatches: int) -> Rule:
     """Return how warm-up counts follow from the schedule."""
+    if len(host.weights):
+        return Rule.PATHS
     if microbatches == 1:
         return Rule.ONCE
-    return Rule.ALL_FIRST if steps.all_first else Rule.STEADY
+    return Rule.ALL_FIRST if host.steps.all_first else Rule.STEADY
+
+
+def _path(steps: Steps, part: TableSlice) -> Ints:
+    """Return ``Facts.path``."""
+    path = np.zeros(len(Path), dtype=np.int64)
+    path[Path.AHEAD], path[Path.FREE] = part.ahead, steps.free
+    path[Path.FOLDED], path[Path.CHUNKED] = steps.folded, part.chunks > 1
+    known = steps.most == steps.inside and not (steps.all_first or steps.free)
+    path[Path.TURNS] = known and not (steps.blocking or steps.folded or part.chunks > 1)
+    return path
 
 
 def label_facts(
@@ -117,7 +128,7 @@ def label_facts(
     inside = [u for u, kind in enumerate(table.units) if table.body[kind]]
     body = table.units[inside[0] : inside[-1] + 1]
     units, rows = hosts[0].units, [host.rows for host in hosts]
-    cost = np.concatenate([_unit_costs(own) for own in rows])
+    cost = np.concatenate([_unit_costs(host.rows, host.times) for host in hosts])
     names, order = table.cluster_names, problem.pins.order
     steps = STEPS[table.schedule]
     layout = np.concatenate([own.layout for own in rows])
@@ -129,7 +140,7 @@ def label_facts(
     dearer, slower, dearest = _crossing(part, cuts)
     back, busy, least_back = _way_back(part)
     return Facts(
-        dearer=dearer,
+        dearer=hosts[0].trips * dearer,
         slower=slower,
         dearest=dearest,
         cluster=np.repeat(np.arange(len(hosts)), [host.count for host in hosts]),
@@ -143,7 +154,7 @@ def label_facts(
         trail=_end_costs(cost, units.trail),
         kinds=np.array(body, dtype=np.int64),
         cut=np.array([0, *cuts], dtype=np.int64),
-        kappa=part.transfer_ns,
+        kappa=hosts[0].trips * part.transfer_ns,
         omega=part.occupancy_ns,
         follows=_follows(problem, names),
         opens=np.array([order is None or name == order[0] for name in names]),
@@ -154,11 +165,14 @@ def label_facts(
             if not host.may_rest and (order is None or host.name in order)
         ),
         flights=part.chunks * part.microbatches - part.ahead,
-        rule=int(_rule(steps, part.microbatches)),
+        rule=int(_rule(hosts[0], part.microbatches)),
         steps=np.array([steps.inside, steps.across], dtype=np.int64),
         paces=np.array([steps.most, max(steps.most, steps.across)], dtype=np.int64),
         blocking=steps.blocking,
         back=back,
         busy=busy,
         least_back=least_back,
+        weights=hosts[0].weights,
+        path=_path(steps, part),
+        first_end=np.concatenate([host.first_end for host in hosts]),
     )

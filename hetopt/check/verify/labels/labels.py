@@ -20,8 +20,9 @@ from typing import TYPE_CHECKING
 
 from hetopt.base.compiled import kernel, step
 from hetopt.check.verify.fills import NEVER
-from hetopt.check.verify.labels.data import PS_PER_NS, At, Cost, Rule
+from hetopt.check.verify.labels.data import PS_PER_NS, At, Cost, Path, Round, Rule
 from hetopt.check.verify.labels.left_to_pay import is_worth, reckon
+from hetopt.check.verify.labels.paths import fewest_warmups, on_path
 
 if TYPE_CHECKING:
     from hetopt.check.verify.labels.data import Facts, Ints, Left
@@ -42,9 +43,11 @@ if TYPE_CHECKING:
     STAYS,
     AFTER,
     LAST,
-) = map(int, At)
+) = map(int, [*At][: At.WARMUP])
 FORWARD, BACKWARD, STATE, ACTIVE, TEMPORARY, G, LATER, IN_FILL = map(int, Cost)
-STEADY, ALL_FIRST, ONCE = map(int, Rule)
+EVERY = int(Path.EVERY)
+LOW = int(Round.LOW)
+STEADY, ALL_FIRST, ONCE, PATHS = map(int, Rule)
 
 
 @kernel
@@ -71,7 +74,8 @@ def extend(
             ):
                 return False
         return True
-    _mark(facts, left, pool, at, high_ps)
+    if not facts.path[EVERY]:
+        _mark(facts, left, pool, at, high_ps)
     for row in range(at[0], at[1]):
         label = pool[row]
         if label[FILL] >= NEVER or label[UNITS] == len(facts.kinds):
@@ -82,7 +86,7 @@ def extend(
             facts, left, pool, at, row, own, placed, high_ps
         ):
             return False
-        if label[STAYS]:
+        if label[STAYS] and not facts.path[EVERY]:
             continue
         for o in range(options):
             i = facts.cluster[o]
@@ -143,6 +147,10 @@ def _leaves_no_worse(
         return bool(slowest == 0 and asks_no_more)
     if facts.rule == ONCE:
         return True
+    if facts.rule == PATHS:
+        # Stages that wait for transfers also do so at the boundary before.
+        waits = facts.blocking > 0 and more > 0
+        return bool(not waits and one[CARRY] <= other[CARRY])
     if slowest * PS_PER_NS > high_ps:
         return False
     if facts.blocking:
@@ -154,15 +162,9 @@ def _leaves_no_worse(
 
 @step
 def _place(
-    facts: Facts,
-    left: Left,
-    pool: Ints,
-    at: Ints,
-    row: int,
-    o: int,
-    placed: int,
+    facts: Facts, left: Left, pool: Ints, at: Ints, row: int, o: int, placed: int,
     high_ps: int,
-) -> bool:
+) -> bool:  # fmt: skip
     """Put a stage of one strategy before a label, with 1, 2, ... body units."""
     length, j = len(facts.kinds), facts.cluster[o]
     mask, units, in_run, paid = 1 << j, 0, 1, 0
@@ -178,10 +180,10 @@ def _place(
     slack = left.slack[number, placed + 1]
     if placed + 1 == len(left.budgets) - 1:
         # The first stage has to hold all remaining units.
-        time = left.run[o, length - units]
+        time = left.run[o, length - units] + facts.first_end[o]
         if paid + time > slack[length] or _too_slow(facts, time, high_ps):
             return True
-    warmup = _warmup(facts, mask, placed + 1)
+    warmup = fewest_warmups(facts, mask, placed + 1)
     # Costs of the stage, summed from its last unit to its first.
     held = left.held
     for c in range(len(held)):
@@ -201,15 +203,18 @@ def _place(
             if not facts.opens[j] or facts.needed & ~mask:
                 return True
             _hold(held, facts.lead[o])
-        one_end = (row < 0) != (units + n == length)
-        tied = facts.tied[1 if row < 0 else 0, o] if one_end else 0
-        if not _priced(facts, pool, at[2], row, o, held, tied, high_ps):
-            return True
         label = pool[at[2]]
-        if not _fits(facts, o, held, warmup):
-            return True
         label[MASK], label[OPTION], label[IN_RUN] = mask, o, in_run
         label[UNITS], label[PARENT], label[HELD] = units + n, row, n
+        one_end = (row < 0) != (units + n == length)
+        tied = facts.tied[1 if row < 0 else 0, o] if one_end else 0
+        if facts.rule == PATHS:
+            ends = left.rounds[LOW], high_ps
+            priced = on_path(facts, pool, at[2], placed + 1, held, tied, ends)
+        else:
+            priced = _priced(facts, pool, at[2], row, o, held, tied, high_ps)
+        if not priced or not _fits(facts, o, held, warmup):
+            return True
         if is_worth(facts, left, label, slack[units + n], high_ps):
             _keep(facts, left, pool, at, number)
     return True
@@ -232,17 +237,8 @@ def _place_of(facts: Facts, left: Left, mask: int, o: int) -> int:
 @step
 def _too_slow(facts: Facts, time: int, high_ps: int) -> bool:
     """Whether a time exceeds the upper limit on lambda."""
-    return bool(facts.rule != ONCE and time * PS_PER_NS > high_ps)
-
-
-@step
-def _warmup(facts: Facts, mask: int, stages: int) -> int:
-    """Return the least warm-ups of the first of ``stages`` stages on some clusters."""
-    clusters = 0
-    for i in range(len(facts.opens)):
-        clusters += mask >> i & 1
-    inside, across = stages - clusters, clusters - 1
-    return int(1 + inside * facts.steps[0] + across * facts.steps[1])
+    limits = facts.rule == STEADY or facts.rule == ALL_FIRST
+    return bool(limits and time * PS_PER_NS > high_ps)
 
 
 @step
@@ -335,6 +331,9 @@ def _calm_down(facts: Facts, left: Left, label: Ints) -> None:
 def _keep(facts: Facts, left: Left, pool: Ints, at: Ints, number: int) -> None:
     """Keep the label past the pool's end unless another one is nowhere worse."""
     new = pool[at[2]]
+    if facts.path[EVERY]:
+        at[2] += 1
+        return
     units = new[UNITS]
     _calm_down(facts, left, new)
     last, row = -1, left.heads[number, units]

@@ -59,13 +59,18 @@ def left_to_pay(
     places = max(64, _MOST_BYTES // (8 * (most + 1) * (length + 1)))
     places = min(places, sets * len(facts.cluster))
     shape = (places, most + 1, length + 1)
-    warmup = np.array([1 + hosts[0].steps.inside])
+    rest = outside(hosts, used, facts.opens, period, most, int(budgets.max()))
+    if facts.rule == Rule.PATHS:
+        # There is one stage count: m stages before the others have p - m behind.
+        for m in range(1, most - 1):
+            known = period, most, int(budgets.max()), most - m
+            rest[:, m] = outside(hosts, used, facts.opens, *known)[:, m]
     return Left(
         run=np.concatenate([host.run for host in hosts]),
-        within=np.concatenate([host._slots(period, warmup)[:, 0] for host in hosts]),
+        within=np.concatenate([host.between(period, most) for host in hosts]),
         inner=np.concatenate([host.inner for host in hosts]),
         into=np.concatenate([host.into for host in hosts]),
-        rest=outside(hosts, used, facts.opens, period, most, int(budgets.max())),
+        rest=rest,
         budgets=budgets,
         place=np.full((sets, len(facts.cluster)), -1, dtype=np.int64),
         slack=np.empty(shape, dtype=np.int64),
@@ -133,12 +138,14 @@ def reckon(facts: Facts, left: Left, number: int, mask: int, o: int) -> None:
     for m in range(1, stages + 1):
         for n in range(length + 1):
             best = min(NEVER, left.into[o] + rest[m, n])
-            for k in range(1, min(n, left.within[o]) + 1):
+            for k in range(1, min(n, left.within[o, m]) + 1):
                 cost = 2 * left.inner[o] + left.run[o, k]
                 if m > 1 and k < n:
                     best = min(best, cost + least[m - 1, n - k])
                 elif m == 1 and k == n:
-                    best = min(best, cost + facts.lead[o, _IN_FILL])
+                    best = min(
+                        best, cost + facts.lead[o, _IN_FILL] + facts.first_end[o]
+                    )
             least[m, n] = best
     for s in range(stages + 1):
         for n in range(length + 1):

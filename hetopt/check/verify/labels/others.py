@@ -108,6 +108,7 @@ def outside(
     period: int,
     stages: int,
     most: int,
+    behind: int = 1,
 ) -> Ints:
     """Return the least fills on the clusters outside of each set of them.
 
@@ -120,11 +121,18 @@ def outside(
         Of each cluster, whether it may host the first stage.
     most
         Higher costs than this, in ns, count as ``NEVER``.
+    behind
+        How many stages on these clusters' other sides are behind them at least.
     """
     shape = (1 << len(hosts), stages + 1, hosts[0].units.length + 1)
     middle, first = [], []
     for host, able in zip(hosts, used, strict=True):
-        tables = [table[: stages + 1].copy() for table in host.tables(period)]
+        tables = [table[: stages + 1].copy() for table in host.tables(period, behind)]
+        if len(host.weights) and stages > 1:
+            # It is known how many stages follow each of the first ones.
+            opening = host.opening(period, stages)
+            tables[2] = np.full_like(tables[2], NEVER)
+            tables[2][: len(opening)] = opening
         for table in tables:
             table[(table > most) | (not able)] = NEVER
         middle.append(tables[0])

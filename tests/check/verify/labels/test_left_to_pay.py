@@ -41,7 +41,7 @@ def _least_fills(
 ) -> dict[int, int]:
     """Return the least F with g that labels find, by stage count."""
     bounds = dict.fromkeys(counts, PS_PER_NS * LONGEST_NS)
-    one = search._Search(instance.problem, instance.table, q, bounds, None)
+    one = search.LabelSearch(instance.problem, instance.table, q, bounds, None)
     best = one._labels(Node(0, high_ps, counts))
     assert best is not None
     rows = {p: one.pool[row] for p, row in best.items()}
@@ -93,7 +93,7 @@ def test_fewer_labels_are_kept_where_boundaries_hide_what_they_ask(
     high_ps = 2 * PS_PER_NS * -(-max(period for period, _ in costs[p, q]) // 1)
     kept = []
     for _ in range(2):
-        one = search._Search(
+        one = search.LabelSearch(
             instance.problem, instance.table, q, {p: PS_PER_NS * LONGEST_NS}, None
         )
         assert one._labels(Node(0, high_ps, (p,))) is not None
