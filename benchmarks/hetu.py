@@ -296,9 +296,7 @@ def recomputes(policies: Sequence[Recompute]) -> str:
 def row_of(name: str, problem: Problem, rows: Sequence[Row], jobs: int | None) -> str:
     """Return a line of the table."""
     theirs = priced(problem, rows)
-    found = hetopt.plan(
-        problem, pipelines=len(rows), objective="closed", jobs=jobs
-    )
+    found = hetopt.plan(problem, pipelines=len(rows), objective="closed", jobs=jobs)
     assert found.best is not None, name
     assert found.status == "optimal", name
     ours = found.best

@@ -124,7 +124,8 @@ def _beside(path: Path, folder: Path, sums: Sums, *, forge: bool) -> tuple[str, 
     """Plan, verify, forge; return a line and whether the certificate was verified."""
     plan, certificate = folder / "plan.json", folder / "cert.json"
     outputs = ["--out", str(plan), "--certificate", str(certificate)]
-    planned = _run("plan", str(path), *outputs, "--time-limit", "300")
+    asked = ["plan", str(path), "--objective", "closed", "--time-limit", "300"]
+    planned = _run(*asked, *outputs)
     if planned.code:
         # Without a plan there is no certificate to verify here.
         return f"| {path.stem} | - | - | - | plan: {planned.said[:80]} |", False

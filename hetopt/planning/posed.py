@@ -13,7 +13,6 @@ from hetopt.planning.objective import PATIENCE_S, decided
 from hetopt.planning.solving import solve_for
 from hetopt.results.launch import Launch
 from hetopt.results.money import cost_of
-from hetopt.schedule.schedules import rule_of
 from hetopt.solvers.kernels import kernels_for
 from hetopt.solvers.params import DfsParams, MctsParams, RaceParams
 from hetopt.solvers.refusals import ensure_packs
@@ -26,7 +25,7 @@ from hetopt.solvers.search.search import TreeSearch
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hetopt.planning.asked import Search, Time
+    from hetopt.planning.asked import Search
     from hetopt.problem.problem import Problem
     from hetopt.results.front import Front
     from hetopt.results.result import Objective, Result
@@ -73,7 +72,7 @@ class Posed:
         table = _table_of(problem, asked.table)
         ensure_packs(problem, table, asked.principles)
         aim = decided(
-            _time_of(asked),
+            asked.time,
             problem,
             table,
             RaceParams(principles=asked.principles),
@@ -135,7 +134,7 @@ class Posed:
         return tree_of(
             request,
             solver=self.asked.solver,
-            objective=_time_of(self.asked),
+            objective=self.asked.time,
             over=self.over,
         )
 
@@ -168,7 +167,7 @@ class Posed:
             left_s = LEAST_S if result.interrupted else None
             deadline = request.deadline.within(left_s, least_s=LEAST_S)
         time = "closed" if result.objective == "cost" else result.objective
-        asked_time = "closed" if result.objective == "cost" else _time_of(self.asked)
+        asked_time = "closed" if result.objective == "cost" else self.asked.time
         without = search(
             replace(
                 request,
@@ -195,17 +194,6 @@ class Posed:
             proven=without.status == "optimal",
         )
         return replace(result, launch=launch)
-
-
-def _time_of(asked: Search) -> Time | None:
-    """Return the time to minimise; None: what is decided by problem and solver.
-
-    For the closed form, independent programs can confirm a certificate.
-    """
-    if asked.time is not None:
-        return asked.time
-    free = rule_of(asked.problem.training.schedule).free
-    return "closed" if asked.certified and not free else None
 
 
 def _table_of(problem: Problem, table: CostTable | str | None) -> CostTable:

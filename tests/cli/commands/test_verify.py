@@ -34,7 +34,8 @@ FILES = ("problem.yaml", "plan.json", "cert.json")
 def certified(small: Path, run_hetopt: RunHetopt) -> Path:
     """Return a folder with a problem, its plan, its table and the certificate."""
     arguments = ("--out", "plan.json", "--certificate", "cert.json", "--jobs", "1")
-    done = run_hetopt("plan", "problem.yaml", *arguments, cwd=small)
+    closed = "--objective", "closed"
+    done = run_hetopt("plan", "problem.yaml", *arguments, *closed, cwd=small)
     assert (done.returncode, done.stderr) == (0, "")
     done = run_hetopt("table", "problem.yaml", "--out", "table.json", cwd=small)
     assert done.returncode == 0
@@ -72,6 +73,7 @@ def test_the_same_certificate_whatever_the_jobs(
 ) -> None:
     cert = tmp_path / "cert.json"
     command = ["plan", str(certified / "problem.yaml"), "--certificate", str(cert)]
+    command += ["--objective", "closed"]
     for more in (("--jobs", "2"), ("--jobs", "1", "--seed", "7")):
         assert main([*command, *more]) == 0
         assert cert.read_text() == (certified / "cert.json").read_text()
@@ -337,6 +339,7 @@ def test_the_pruned_space_is_not_said_to_be_wider(
     ("flag", "more"),
     [
         ("--certificate", ("cert.json", "--solver", "uniap")),
+        ("--certificate", ("c", "--relax", "p4", "--objective", "simulated")),
         ("--journal", ("run.jsonl", "--solver", "uniap")),
         ("--executor", ("ray", "--solver", "uniap")),
     ],

@@ -108,7 +108,11 @@ def _raised(data: Data) -> None:
 
 
 FORGERIES: dict[str, tuple[Callable[[Data], None], int, str]] = {
-    "another objective": (_simulated, 2, "objective: no certificate covers this"),
+    "another objective": (
+        _simulated,
+        1,
+        "objective: simulated, but the plan",
+    ),
     "stages that do not divide": (_no_program, 1, "(3, 2) is not a (p, q)"),
     "bound above the plan": (_solved_too_well, 1, "but the plan belongs to it"),
     "bound raised": (_raised, 1, "has a plan below the claimed bound"),
