@@ -205,6 +205,7 @@ KERNELS: Mapping[KernelSetName, KernelSet] = MappingProxyType(
                 "hetopt.solvers.simulated.runs",
                 "hetopt.solvers.simulated.fills",
                 "hetopt.solvers.simulated.walk",
+                "hetopt.solvers.arrays.least",
             ),
             call=_call_simulated,
         ),

@@ -119,6 +119,12 @@ class Ledger:
                 program.how = None
         self.refute()
 
+    def doubt(self) -> None:
+        """Leave open what a limit refutes that was too small for enough plans."""
+        for program in self.programs.values():
+            if program.how in ("refuted-by-bound", "refuted-by-search"):
+                program.how = "unsettled"
+
     def bound_by(self, wider: Ledger) -> None:
         """Take the bounds of a race that hold for all plans of this one, too."""
         for key, program in self.programs.items():

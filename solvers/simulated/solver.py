@@ -169,11 +169,8 @@ def search_within(request: Request, limit_s: float) -> Result:
 
     Nothing is known of the closed form, so the search is longer than it has to be.
     """
-    limit = cutoff_of(limit_s)
-    params = request.params
-    ledger = SimulatedLedger(
-        request.problem, request.table, top=params.top, limit=NO_CUTOFF
-    )
+    limit, top = cutoff_of(limit_s), request.params.top
+    ledger = SimulatedLedger(request.problem, request.table, top=top, limit=NO_CUTOFF)
     ledger.first = limit
     _race(ledger, request, limit)
     return _answer(ledger, request, "auto", limit)
@@ -201,6 +198,8 @@ def _answer(
     ledger: SimulatedLedger, request: Request, solver: str, most: int
 ) -> Result:
     """Return the result, of plans that take at most ``most``."""
+    if ledger.limit < min(most, INFINITE) and len(ledger.ranked()) < ledger.top:
+        ledger.doubt()
     ledger.limit = most
     ledger.plans = {
         shape: found for shape, found in ledger.plans.items() if found.value <= most

@@ -29,8 +29,10 @@ from hetopt.solvers.params import RaceParams
 from hetopt.solvers.pools.process import InlinePool
 from hetopt.solvers.request import Request
 from hetopt.solvers.simulated import search as simulated_search
+from hetopt.solvers.simulated import solver as simulated_solver
 from hetopt.solvers.simulated.columns import Clock, StageTime
 from hetopt.solvers.simulated.flow import run_end, run_meeting
+from hetopt.solvers.simulated.ledger import SimulatedLedger
 from hetopt.solvers.simulated.search import survey
 from hetopt.solvers.simulated.solver import solve_simulated
 from hetopt.solvers.simulated.state import new_walk
@@ -335,3 +337,25 @@ def test_a_bound_above_the_plan_and_a_wrong_order_are_found() -> None:
     turned = replace(result, alternatives=result.alternatives[::-1]).to_json()
     lines = check_result(instance.problem, instance.table, turned)
     assert any("better than the plan before it" in line for line in lines)
+
+
+def test_a_limit_that_was_to_be_raised_refutes_nothing(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The time is up when all bounds are above a limit that no plan is within."""
+
+    def ended(ledger: SimulatedLedger, request: Request, most: int) -> bool:
+        ledger.plans.clear()
+        ledger.limit = 1
+        ledger.refute()
+        return False
+
+    monkeypatch.setattr(simulated_solver, "_race", ended)
+    instance, answer = answered(0)
+    assert answer.best is not None
+    request = Request(
+        problem=instance.problem, table=instance.table, params=RaceParams(jobs=0)
+    )
+    result = solve_simulated(request, solver="dp")
+    assert (result.status, result.best) == ("unknown", None)
+    assert "unsettled" in result.settled
