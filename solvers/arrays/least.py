@@ -26,10 +26,10 @@ class Least(IntEnum):
 
 
 def unlike(chain: Chain) -> int:
-    """Return how many units at the beginning differ from the next one, if a few do."""
+    """Return how many units at the beginning are like no later one, if a few are."""
     body = chain.body
     first = next((n for n, kind in enumerate(body) if kind != body[0]), 0)
-    return first if first <= _FEW else 0
+    return first if first <= _FEW and body[0] not in body[first:] else 0
 
 
 @kernel
