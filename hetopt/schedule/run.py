@@ -165,13 +165,14 @@ def simulate(times: PipelineTimes) -> Simulation:
     # Some results are not sent.
     sent = np.where(sent < 0, ends, sent)
     kinds = KINDS if times.orders.splits else KINDS[:-1]
+    ended = tuple(map(int, state.ended))
     return Simulation(
         times=times,
         starts_ns={kind: starts[KINDS.index(kind)] for kind in kinds},
         ends_ns={kind: ends[KINDS.index(kind)] for kind in kinds},
         sent_ns={kind: sent[KINDS.index(kind)] for kind in "FB"},
-        last_end_ns=tuple(map(int, state.ended)),
-        makespan_ns=max(map(sum, zip(state.ended, times.sync_ns, strict=True))),
+        last_end_ns=ended,
+        makespan_ns=max(map(sum, zip(ended, times.sync_ns, strict=True))),
         _line=line,
         _state=state,
     )
