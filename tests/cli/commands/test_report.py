@@ -277,7 +277,7 @@ def test_prices_and_how_far_coefficients_may_move(
     dots = [own["d"] for _, own in page.elements if own.get("class") == "dots"]
     assert [(dot or "").count("M") for dot in dots] == [len(front["points"])]
     for said in (
-        "none beaten in closed form and price, and none is missing",
+        "none beaten in simulated time and price, and none is missing",
         "how far each may move until another plan is better by more than 1%",
         "choices of nodes",
     ):
