@@ -141,8 +141,9 @@ class Posed:
     def found_by(self, tree: TreeSearch) -> Result:
         """Search; for a launcher, also without its limits. It is not checked yet."""
         result = replace(found_by(tree), asked=self.asked.to_json())
+        open_ = result.status not in ("optimal", "infeasible")
         unlimited = self.asked.time_limit_s is None and not result.interrupted
-        if unlimited and tree.request.deadline.is_over():
+        if open_ and unlimited and tree.request.deadline.is_over():
             from hetopt.solvers.simulated.solver import ENDED
 
             result = replace(result, choice=ENDED % PATIENCE_S)

@@ -10,6 +10,7 @@ import pytest
 
 from hetopt.cli import main
 from tests.cli.commands.forgeries import FORGERIES, settle_all
+from tests.cli.conftest import SMALL
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -100,16 +101,12 @@ KINDS: dict[str, Callable[[Data], None]] = {
     "other schedule": _other_schedule,
 }
 
-PROBLEM = """\
-model: {layers: 8, hidden: 1024, heads: 8, ffn: 4096, vocab: 32000}
-clusters:
-  - {name: fast, accelerator: A100-80GB, nodes: 1, devices_per_node: 2,
-     inter_node: {bandwidth: 100 Gbps, latency: 5 us}}
-  - {name: slow, accelerator: A40, nodes: 1, devices_per_node: 2,
-     inter_node: {bandwidth: 100 Gbps, latency: 5 us}}
-links: {default: {bandwidth: 10 Gbps, latency: 1 ms, staged: host}}
-training: {global_batch: 8, seq_len: 1024}
-"""
+#: Of eight layers and two devices in each cluster, so that folded stages fit.
+PROBLEM = (
+    SMALL.replace("layers: 4", "layers: 8")
+    .replace("devices_per_node: 1", "devices_per_node: 2")
+    .replace("global_batch: 4", "global_batch: 8")
+)
 
 
 @pytest.mark.parametrize("schedule", SCHEDULES, ids=lambda given: given[0])
