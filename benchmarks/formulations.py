@@ -59,6 +59,7 @@ from hetopt.solvers.mip.backends import ScipBackend
 from hetopt.solvers.mip.highs import HighsRun
 from hetopt.solvers.mip.milp import MilpEngine
 from hetopt.solvers.mip.miqp import MiqpHighsEngine, MiqpScipEngine
+from hetopt.solvers.race.engine import EngineRun
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -221,13 +222,8 @@ def measure(case: Case, name: str, *, time_limit_s: float) -> Row:
     )
     began = time.perf_counter()
     try:
-        answer = solver.engine(SEED).settle(
-            data,
-            excluded=(),
-            found=lambda decision: None,
-            stop=lambda: False,
-            deadline=Deadline.after(time_limit_s + built.model_s),
-        )
+        how = EngineRun(deadline=Deadline.after(time_limit_s + built.model_s))
+        answer = solver.engine(SEED).settle(data, how)
     except SolverError as error:
         print(f"{name} on {case.problem} ({row.p}, {row.q}): {error}", file=sys.stderr)
         return row

@@ -18,7 +18,7 @@ from hetopt.problem.training.pins import Domain
 from hetopt.solvers.cp_sat import solve
 from hetopt.solvers.decisions.assembly import value_of
 from hetopt.solvers.params import RaceParams
-from hetopt.solvers.race.engine import Engine
+from hetopt.solvers.race.engine import Engine, EngineRun
 from hetopt.solvers.race.messages import Payload, SettleTask
 from hetopt.solvers.race.worker import Worker
 from hetopt.solvers.request import Request
@@ -76,7 +76,7 @@ class Asker(Engine):
     def __init__(self, seed: int) -> None:
         """Take the seed that every engine is made from."""
 
-    def settle(self, data: ProgramData, **_: object) -> NoReturn:
+    def settle(self, data: ProgramData, how: EngineRun) -> NoReturn:
         raise Asked(data)
 
 

@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING
 
 from hetopt.errors import SolverError
 from hetopt.solvers.decisions.copies import all_copies
-from hetopt.solvers.race.engine import Answer, Engine
+from hetopt.solvers.race.engine import Answer, Engine, EngineRun
 from hetopt.solvers.race.solve import racing
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from ortools.sat.python import cp_model
 
-    from hetopt.base.deadline import Deadline
     from hetopt.formulations.cp_sat.program import PipelineProgram
     from hetopt.formulations.decision import Decision
     from hetopt.formulations.program import ProgramData
@@ -35,27 +34,18 @@ class CpSatEngine(Engine):
     def __init__(self, seed: int) -> None:
         self._seed = seed
 
-    def settle(
-        self,
-        data: ProgramData,
-        *,
-        excluded: Sequence[Decision],
-        found: Callable[[Decision], None],
-        stop: Callable[[], bool],
-        deadline: Deadline,
-        start: Decision | None = None,
-    ) -> Answer:
+    def settle(self, data: ProgramData, how: EngineRun) -> Answer:
         """Find the least objective within the cutoff; see ``Engine``."""
         from hetopt.formulations.cp_sat.program import PipelineProgram
 
         program = PipelineProgram(data)
-        for decision in all_copies(excluded, data.leaders):
+        for decision in all_copies(how.excluded, data.leaders):
             program.exclude(decision)
-        if start is not None:
-            self._hint(program, start)
-        solver = self._solver(deadline.left_s())
-        listener, raised = _listener(program, found)
-        name = run(solver, program.model, listener, stop)
+        if how.start is not None:
+            self._hint(program, how.start)
+        solver = self._solver(how.deadline.left_s())
+        listener, raised = _listener(program, how.found)
+        name = run(solver, program.model, listener, how.stop)
         if raised:
             raise raised[0]
         if name == "OPTIMAL":
@@ -65,14 +55,7 @@ class CpSatEngine(Engine):
         if name == "INFEASIBLE":
             return Answer(verdict="infeasible", bound=data.cutoff + 1, decision=None)
         if _exceeds_64_bits(program, name):
-            return _exact(self._seed).settle(
-                data,
-                excluded=excluded,
-                found=found,
-                stop=stop,
-                deadline=deadline,
-                start=start,
-            )
+            return _exact(self._seed).settle(data, how)
         if name not in ("FEASIBLE", "UNKNOWN"):
             msg = f"CP-SAT says {name}: {program.model.validate()}"
             raise SolverError(msg)
@@ -83,12 +66,7 @@ class CpSatEngine(Engine):
         )
 
     def settle_tie(
-        self,
-        data: ProgramData,
-        value: int,
-        *,
-        excluded: Sequence[Decision],
-        deadline: Deadline,
+        self, data: ProgramData, value: int, how: EngineRun
     ) -> Decision | None:
         """Minimise the tie rule's digits, most significant first; see ``Engine``.
 
@@ -97,7 +75,7 @@ class CpSatEngine(Engine):
         from hetopt.formulations.cp_sat.program import PipelineProgram
 
         program = PipelineProgram(data)
-        for decision in all_copies(excluded, data.leaders):
+        for decision in all_copies(how.excluded, data.leaders):
             program.exclude(decision)
         model = program.model
         model.add(program.objective <= value)
@@ -111,9 +89,7 @@ class CpSatEngine(Engine):
             if name == "INFEASIBLE" and not fixed:
                 return None
             if _exceeds_64_bits(program, name):
-                return _exact(self._seed).settle_tie(
-                    data, value, excluded=excluded, deadline=deadline
-                )
+                return _exact(self._seed).settle_tie(data, value, how)
             fixed = True
             if name != "OPTIMAL":
                 msg = f"CP-SAT reports {name} for a program that has a plan"

@@ -23,6 +23,7 @@ from hetopt.results.certificate import PS_S
 from hetopt.schedule.schedules import rule_of
 from hetopt.solvers.decisions.assembly import plan_of
 from hetopt.solvers.decisions.pricer import Pricer
+from hetopt.solvers.race.engine import EngineRun
 from hetopt.solvers.race.first_plan import first_plan
 from hetopt.solvers.registry import SOLVERS
 from hetopt.solvers.simulated.search import SimulatedSearch
@@ -137,14 +138,8 @@ def _settled(engine: Engine, data: ProgramData, deadline: Deadline) -> Answer:
     """
     stop = Event()
     with ThreadPoolExecutor(1) as executor:
-        settled = executor.submit(
-            engine.settle,
-            data,
-            excluded=(),
-            found=lambda decision: None,
-            stop=stop.is_set,
-            deadline=deadline,
-        )
+        how = EngineRun(stop=stop.is_set, deadline=deadline)
+        settled = executor.submit(engine.settle, data, how)
         try:
             while not settled.done():
                 wait([settled], _TURN_S)

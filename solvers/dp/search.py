@@ -37,7 +37,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hetopt.base.deadline import Deadline, Interrupted
+from hetopt.base.deadline import Interrupted
 from hetopt.errors import SolverError
 from hetopt.formulations.scale import PERIOD_SCALE
 from hetopt.solvers.arrays.costs import Edge, Fact, HostColumn
@@ -53,11 +53,10 @@ from hetopt.solvers.dp.labels import LabelPhase, walk
 from hetopt.solvers.dp.prices import look_around
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from hetopt.formulations.decision import Decision
     from hetopt.formulations.program import ProgramData
     from hetopt.solvers.dp.buffers import Buffers
+    from hetopt.solvers.race.engine import EngineRun
 
 #: Ranges of lambda are cut until (q - 1) times their width is this share of the cutoff.
 _WIDTH = 1 / 128
@@ -84,12 +83,9 @@ class LabelSearch:
     def __init__(
         self,
         data: ProgramData,
+        how: EngineRun,
         *,
-        excluded: Sequence[Decision],
         ordered: bool,
-        found: Callable[[Decision], None],
-        stop: Callable[[], bool],
-        deadline: Deadline,
         buffers: Buffers,
     ) -> None:
         self.data = data
@@ -97,10 +93,8 @@ class LabelSearch:
         self.best: Decision | None = None
         self.value: int | None = None
         self.bound = data.objective_min
-        self._found = found
-        self._stop = stop
-        self._deadline = deadline
-        self._options = ProgramOptions(data, excluded, ordered=ordered)
+        self._how = how
+        self._options = ProgramOptions(data, how.excluded, ordered=ordered)
         self._more = data.part.passes - 1
         #: Net cost of one more unit of lambda while rounds take longer than p passes.
         self._least_more = self._more - (data.part.chunks - 1) * data.stages
@@ -203,7 +197,7 @@ class LabelSearch:
         return [self._whole] if self._options.possible else []
 
     def _check(self) -> None:
-        if self._stop() or self._deadline.is_over():
+        if self._how.stop() or self._how.deadline.is_over():
             raise Interrupted
 
     def _spent(self, total: int, low: int) -> int:
@@ -247,7 +241,7 @@ class LabelSearch:
         """Record the plan of a node; return the nodes still to be searched."""
         if plan.value is not None and plan.value <= limit:
             self.best, self.value = plan.decision, plan.value
-            self._found(plan.decision)
+            self._how.found(plan.decision)
             limit = plan.value - 1
         if not self._steady:
             if plan.value != plan.total:

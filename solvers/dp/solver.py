@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hetopt.base.deadline import Deadline, Interrupted
+from hetopt.base.deadline import Interrupted
 from hetopt.solvers.pools.memory import share_bytes
-from hetopt.solvers.race.engine import Answer, Engine
+from hetopt.solvers.race.engine import Answer, Engine, EngineRun
 from hetopt.solvers.race.solve import racing
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
-
     from hetopt.formulations.decision import Decision
     from hetopt.formulations.program import ProgramData
     from hetopt.solvers.dp.buffers import Buffers
@@ -29,18 +27,9 @@ class DpEngine(Engine):
         self.most_bytes = share_bytes(1)
         self._buffers: Buffers | None = None
 
-    def settle(
-        self,
-        data: ProgramData,
-        *,
-        excluded: Sequence[Decision],
-        found: Callable[[Decision], None],
-        stop: Callable[[], bool],
-        deadline: Deadline,
-        start: Decision | None = None,
-    ) -> Answer:
+    def settle(self, data: ProgramData, how: EngineRun) -> Answer:
         """Find the least objective within the cutoff; see ``Engine``."""
-        search = self._search(data, excluded, False, found, stop, deadline)
+        search = self._search(data, how, ordered=False)
         try:
             search.run()
         except Interrupted:
@@ -51,34 +40,21 @@ class DpEngine(Engine):
         return Answer(verdict="optimal", bound=search.value, decision=search.best)
 
     def settle_tie(
-        self,
-        data: ProgramData,
-        value: int,
-        *,
-        excluded: Sequence[Decision],
-        deadline: Deadline,
+        self, data: ProgramData, value: int, how: EngineRun
     ) -> Decision | None:
         """Find the first plan by the tie rule; see ``Engine``.
 
         None also if time is up or labels fill the memory; the plan found before is kept
         then.
         """
-        search = self._search(
-            data, excluded, True, lambda decision: None, lambda: False, deadline
-        )
+        search = self._search(data, how, ordered=True)
         try:
             return search.first(value)
         except Interrupted:
             return None
 
     def _search(
-        self,
-        data: ProgramData,
-        excluded: Sequence[Decision],
-        ordered: bool,
-        found: Callable[[Decision], None],
-        stop: Callable[[], bool],
-        deadline: Deadline,
+        self, data: ProgramData, how: EngineRun, *, ordered: bool
     ) -> LabelSearch:
         # These modules import Numba, which is slow.
         from hetopt.solvers.dp.buffers import Buffers
@@ -86,15 +62,7 @@ class DpEngine(Engine):
 
         if self._buffers is None:
             self._buffers = Buffers(self.most_bytes)
-        return LabelSearch(
-            data,
-            excluded=excluded,
-            ordered=ordered,
-            found=found,
-            stop=stop,
-            deadline=deadline,
-            buffers=self._buffers,
-        )
+        return LabelSearch(data, how, ordered=ordered, buffers=self._buffers)
 
 
 solve = racing("dp", "hetopt.solvers.dp.solver:DpEngine", quick=True)

@@ -36,6 +36,7 @@ from hetopt.formulations.restricting import restrict
 from hetopt.formulations.scale import PERIOD_SCALE, scaled_below
 from hetopt.schedule.schedules import rule_of
 from hetopt.solvers.dp.solver import DpEngine
+from hetopt.solvers.race.engine import EngineRun
 from hetopt.solvers.unproven.finds import solve_by
 
 if TYPE_CHECKING:
@@ -151,10 +152,12 @@ def _settle(finds: Finds, engine: DpEngine, data: ProgramData) -> None:
         cutoff = min(finds.cutoff, data.cutoff)
         answer = engine.settle(
             replace(data, cutoff=cutoff, period_max=_period_max(data, cutoff)),
-            excluded=reported,
-            found=report,
-            stop=finds.ledger.is_interrupted,
-            deadline=finds.request.deadline,
+            EngineRun(
+                excluded=reported,
+                found=report,
+                stop=finds.ledger.is_interrupted,
+                deadline=finds.request.deadline,
+            ),
         )
         if answer.decision is not None:
             finds.offer(answer.decision)

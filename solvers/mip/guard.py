@@ -8,7 +8,7 @@ solver claims is excluded, and the search goes on without it.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from hetopt.solvers.decisions.exact import exact_value
 from hetopt.solvers.race.engine import Answer
@@ -16,10 +16,9 @@ from hetopt.solvers.race.engine import Answer
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from hetopt.base.deadline import Deadline
     from hetopt.formulations.decision import Decision
     from hetopt.formulations.program import ProgramData
-    from hetopt.solvers.race.engine import Verdict
+    from hetopt.solvers.race.engine import EngineRun, Verdict
 
 #: A solver's objective and the exact one of its solution may differ by this share.
 _AGREEMENT = 1e-7
@@ -43,38 +42,27 @@ class Attempt:
     decision: Decision | None
 
 
-class RunSolver(Protocol):
-    """Runs a solver on a program without the decisions excluded so far."""
-
-    def __call__(
-        self, *, report: Callable[[Decision], None], deadline: Deadline
-    ) -> Attempt:
-        """Run it; ``report`` is called with every better decision."""
-        ...
-
-
 def settle_exactly(
     data: ProgramData,
-    run: RunSolver,
+    run: Callable[[Callable[[Decision], None]], Attempt],
+    how: EngineRun,
     *,
     exclude: Callable[[Decision], None],
-    found: Callable[[Decision], None],
-    stop: Callable[[], bool],
-    deadline: Deadline,
 ) -> Answer:
     """Run a solver until its answer is exact; see ``Engine.settle``.
 
     Parameters
     ----------
+    run
+        Runs the solver on the program without what was excluded so far; what it is
+        given is called with every better decision.
     exclude
         Removes exactly one decision from the program.
     """
-    best = _Best(data, found)
+    best = _Best(data, how.found)
     bound = data.objective_min
-    while not stop():
-        if deadline.is_over():
-            break
-        attempt = run(report=best.report, deadline=deadline)
+    while not how.stop() and not how.deadline.is_over():
+        attempt = run(best.report)
         if attempt.verdict == "infeasible":
             return best.answer()
         if attempt.bound is not None:

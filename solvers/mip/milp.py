@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING
 
 from hetopt.solvers.decisions.copies import all_copies
 from hetopt.solvers.mip.guard import Attempt, settle_exactly
-from hetopt.solvers.race.engine import Engine
+from hetopt.solvers.race.engine import Engine, EngineRun
 from hetopt.solvers.race.solve import racing
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
-    from hetopt.base.deadline import Deadline
     from hetopt.formulations.decision import Decision
     from hetopt.formulations.program import ProgramData
     from hetopt.solvers.race.engine import Answer
@@ -26,31 +25,22 @@ class MilpEngine(Engine):
     def __init__(self, seed: int) -> None:
         self._seed = seed
 
-    def settle(
-        self,
-        data: ProgramData,
-        *,
-        excluded: Sequence[Decision],
-        found: Callable[[Decision], None],
-        stop: Callable[[], bool],
-        deadline: Deadline,
-        start: Decision | None = None,
-    ) -> Answer:
+    def settle(self, data: ProgramData, how: EngineRun) -> Answer:
         """Find the least objective within the cutoff; see ``Engine``."""
         from hetopt.formulations.intervals.program import IntervalProgram
         from hetopt.solvers.mip.highs import HighsRun
 
         program = IntervalProgram(data)
-        for decision in all_copies(excluded, data.leaders):
+        for decision in all_copies(how.excluded, data.leaders):
             program.exclude(decision)
 
-        def run(*, report: Callable[[Decision], None], deadline: Deadline) -> Attempt:
+        def attempt(report: Callable[[Decision], None]) -> Attempt:
             highs = HighsRun(program.program, seed=self._seed)
             verdict = highs.solve(
-                deadline=deadline,
+                deadline=how.deadline,
                 found=lambda values: report(program.extract(values)),
-                stop=stop,
-                start=None if start is None else program.start(start),
+                stop=how.stop,
+                start=None if how.start is None else program.start(how.start),
             )
             values, bound = highs.values, highs.bound
             return Attempt(
@@ -61,27 +51,16 @@ class MilpEngine(Engine):
             )
 
         return settle_exactly(
-            data,
-            run,
-            exclude=partial(program.exclude, units=True),
-            found=found,
-            stop=stop,
-            deadline=deadline,
+            data, attempt, how, exclude=partial(program.exclude, units=True)
         )
 
     def settle_tie(
-        self,
-        data: ProgramData,
-        value: int,
-        *,
-        excluded: Sequence[Decision],
-        deadline: Deadline,
+        self, data: ProgramData, value: int, how: EngineRun
     ) -> Decision | None:
         """Let CP-SAT settle it: an exact tie needs whole numbers."""
         from hetopt.solvers.cp_sat import CpSatEngine
 
-        engine = CpSatEngine(self._seed)
-        return engine.settle_tie(data, value, excluded=excluded, deadline=deadline)
+        return CpSatEngine(self._seed).settle_tie(data, value, how)
 
 
 solve = racing("milp", f"{__name__}:{MilpEngine.__name__}")

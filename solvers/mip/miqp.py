@@ -14,13 +14,12 @@ from hetopt.solvers.mip.backends import (
     ScipBackend,
 )
 from hetopt.solvers.mip.guard import Attempt, settle_exactly
-from hetopt.solvers.race.engine import Answer, Engine
+from hetopt.solvers.race.engine import Answer, Engine, EngineRun
 from hetopt.solvers.race.solve import racing
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
-    from hetopt.base.deadline import Deadline
     from hetopt.formulations.decision import Decision
     from hetopt.formulations.program import ProgramData
     from hetopt.solvers.mip.backends import Backend
@@ -35,34 +34,25 @@ class MiqpEngine(Engine, ABC):
     def __init__(self, seed: int) -> None:
         self._seed = seed
 
-    def settle(
-        self,
-        data: ProgramData,
-        *,
-        excluded: Sequence[Decision],
-        found: Callable[[Decision], None],
-        stop: Callable[[], bool],
-        deadline: Deadline,
-        start: Decision | None = None,
-    ) -> Answer:
+    def settle(self, data: ProgramData, how: EngineRun) -> Answer:
         """Find the least objective within the cutoff; see ``Engine``."""
         from hetopt.formulations.miqp.program import QuadraticProgram
 
         program = QuadraticProgram(data)
         if program.places.impossible:
             return Answer(verdict="infeasible", bound=data.cutoff + 1, decision=None)
-        for decision in all_copies(excluded, data.leaders):
+        for decision in all_copies(how.excluded, data.leaders):
             program.exclude(decision)
 
-        def run(*, report: Callable[[Decision], None], deadline: Deadline) -> Attempt:
-            how = RunOptions(
+        def attempt(report: Callable[[Decision], None]) -> Attempt:
+            options = RunOptions(
                 seed=self._seed,
                 found=lambda: report(program.extract()),
-                stop=stop,
-                deadline=deadline,
-                start=start is not None and program.start(start),
+                stop=how.stop,
+                deadline=how.deadline,
+                start=how.start is not None and program.start(how.start),
             )
-            outcome = self.backend().solve(program.model, how)
+            outcome = self.backend().solve(program.model, options)
             bound, objective = outcome.bound, outcome.objective
             return Attempt(
                 verdict=outcome.verdict,
@@ -72,21 +62,11 @@ class MiqpEngine(Engine, ABC):
             )
 
         return settle_exactly(
-            data,
-            run,
-            exclude=partial(program.exclude, units=True),
-            found=found,
-            stop=stop,
-            deadline=deadline,
+            data, attempt, how, exclude=partial(program.exclude, units=True)
         )
 
     def settle_tie(
-        self,
-        data: ProgramData,
-        value: int,
-        *,
-        excluded: Sequence[Decision],
-        deadline: Deadline,
+        self, data: ProgramData, value: int, how: EngineRun
     ) -> Decision | None:
         """Let CP-SAT settle it: an exact tie needs whole numbers.
 
@@ -97,8 +77,7 @@ class MiqpEngine(Engine, ABC):
         if data.principles.relaxed:
             return None
 
-        engine = CpSatEngine(self._seed)
-        return engine.settle_tie(data, value, excluded=excluded, deadline=deadline)
+        return CpSatEngine(self._seed).settle_tie(data, value, how)
 
 
 class MiqpHighsEngine(MiqpEngine):

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal, Protocol
+
+from hetopt.base.deadline import Deadline
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from hetopt.base.deadline import Deadline
     from hetopt.formulations.decision import Decision
     from hetopt.formulations.program import ProgramData
 
@@ -34,6 +35,33 @@ class Answer:
     decision: Decision | None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineRun:
+    """What one run of an engine may not find, whom it tells, and when it stops.
+
+    Attributes
+    ----------
+    excluded
+        Decisions whose shapes are ruled out, and those of their copies among identical
+        clusters.
+    found
+        Called with every better decision during the search.
+    stop
+        Called now and then; the engine stops soon after it returns True.
+    deadline
+        The engine also stops soon after the deadline.
+    start
+        A plan of this (p, q) to start from. It may lie outside the program, and only
+        affects how long the search takes.
+    """
+
+    excluded: Sequence[Decision] = ()
+    found: Callable[[Decision], None] = lambda decision: None
+    stop: Callable[[], bool] = lambda: False
+    deadline: Deadline = field(default_factory=Deadline)
+    start: Decision | None = None
+
+
 class Engine(Protocol):
     """Solves programs; made once per worker, from a seed.
 
@@ -49,42 +77,12 @@ class Engine(Protocol):
     most_bytes: int = sys.maxsize
     most_subsets: int = sys.maxsize
 
-    def settle(
-        self,
-        data: ProgramData,
-        *,
-        excluded: Sequence[Decision],
-        found: Callable[[Decision], None],
-        stop: Callable[[], bool],
-        deadline: Deadline,
-        start: Decision | None = None,
-    ) -> Answer:
-        """Find the least objective within the cutoff, or show that there is none.
-
-        Parameters
-        ----------
-        excluded
-            Decisions whose shapes are ruled out, and those of their copies among
-            identical clusters.
-        found
-            Called with every better decision during the search.
-        stop
-            Called now and then; the engine stops soon after it returns True.
-        deadline
-            The engine also stops soon after the deadline.
-        start
-            A plan of this (p, q) to start from. It may lie outside the program, and
-            only affects how long the search takes.
-        """
+    def settle(self, data: ProgramData, how: EngineRun) -> Answer:
+        """Find the least objective within the cutoff, or show that there is none."""
         ...
 
     def settle_tie(
-        self,
-        data: ProgramData,
-        value: int,
-        *,
-        excluded: Sequence[Decision],
-        deadline: Deadline,
+        self, data: ProgramData, value: int, how: EngineRun
     ) -> Decision | None:
         """Return the first decision of objective ``value`` by the tie rule, if any.
 

@@ -27,6 +27,7 @@ from hetopt.solvers.bounds.relaxation import Choice
 from hetopt.solvers.decisions.exact import exact_value
 from hetopt.solvers.decisions.identical import subsets
 from hetopt.solvers.pools.memory import share_bytes
+from hetopt.solvers.race.engine import EngineRun
 from hetopt.solvers.race.messages import (
     NO_CUTOFF,
     Found,
@@ -225,10 +226,7 @@ class Worker:
             data = self.programs.data(within(only, cutoff), pins, task.stages, cutoff)
             answer = self._engine.settle(
                 replace(data, principles=PRUNED),
-                excluded=(),
-                found=lambda decision: None,
-                stop=lambda: False,
-                deadline=Deadline.after(_POLISH_S),
+                EngineRun(deadline=Deadline.after(_POLISH_S)),
             )
             if answer.decision is not None:
                 self._report(answer.decision)
@@ -288,14 +286,14 @@ class Worker:
                 # The engine would run out of memory: the bound is what the boxes give.
                 bound = narrowed.objective_min if best is None else best
                 return Verdict(closed=False, searched=bool(reported), bound=bound)
-            answer = self._engine.settle(
-                narrowed,
+            how = EngineRun(
                 excluded=reported,
                 found=self._report,
                 stop=partial(self._is_beaten, cutoff),
                 deadline=Deadline.after(task.time_limit_s),
                 start=self._within(task.start, cutoff, reported),
             )
+            answer = self._engine.settle(narrowed, how)
             if answer.verdict == "optimal" and answer.decision is not None:
                 self._ensure_same(answer.decision, answer.bound)
                 self._report(answer.decision)
@@ -329,12 +327,9 @@ class Worker:
         for value in task.values:
             narrowed = self.programs.focused(task.microbatches, task.stages, value)
             while narrowed is not None and len(named) < self.top:
-                decision = self._engine.settle_tie(
-                    narrowed,
-                    value,
-                    excluded=[found.decision for found in named],
-                    deadline=deadline,
-                )
+                known = [found.decision for found in named]
+                how = EngineRun(excluded=known, deadline=deadline)
+                decision = self._engine.settle_tie(narrowed, value, how)
                 if decision is None:
                     break
                 named.append(

@@ -14,11 +14,11 @@ from hetopt.base.deadline import Deadline
 from hetopt.check.verify.findings import Doubt
 from hetopt.plans.strategy import Strategy
 from hetopt.solvers.certificate.search_again import resolve
-from hetopt.solvers.race.engine import Answer, Engine
+from hetopt.solvers.race.engine import Answer, Engine, EngineRun
 from tests.oracle import plain
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
 
 class Busy(Engine):
@@ -27,14 +27,14 @@ class Busy(Engine):
     def __init__(self) -> None:
         self.told = False
 
-    def settle(self, data: Any, *, stop: Callable[[], bool], **_: Any) -> Answer:
+    def settle(self, data: Any, how: EngineRun) -> Answer:
         assert threading.current_thread() is not threading.main_thread()
-        while not stop():
+        while not how.stop():
             time.sleep(0.01)
         self.told = True
         return Answer(verdict="stopped", bound=0, decision=None)
 
-    def settle_tie(self, *_: Any, **__: Any) -> None:
+    def settle_tie(self, *_: Any) -> None:
         raise NotImplementedError
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -22,13 +22,14 @@ from hetopt.solvers.decisions.assembly import plan_of, value_of
 from hetopt.solvers.dp.solver import DpEngine
 from hetopt.solvers.loading import load
 from hetopt.solvers.params import RaceParams
+from hetopt.solvers.race.engine import EngineRun
 from hetopt.solvers.request import Request
 from tests.formulations.programs import data_of, table
 from tests.oracle import brute_force
 from tests.oracle.instances import ONE_CHUNK, Instance, make_instance, make_slow
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator
 
     from hetopt.cost.table.cluster import ClusterTable
     from hetopt.cost.table.table import CostTable
@@ -58,21 +59,8 @@ def engine() -> DpEngine:
     return DpEngine(0)
 
 
-def settle(
-    engine: DpEngine,
-    data: ProgramData,
-    *,
-    excluded: Sequence[Decision] = (),
-    stop: Callable[[], bool] = lambda: False,
-    limit_s: float | None = None,
-) -> Answer:
-    return engine.settle(
-        data,
-        excluded=excluded,
-        found=lambda decision: None,
-        stop=stop,
-        deadline=Deadline.after(limit_s),
-    )
+def settle(engine: DpEngine, data: ProgramData, **options: Any) -> Answer:
+    return engine.settle(data, EngineRun(**options))
 
 
 def value(decision: Decision, costs: CostTable) -> int:
@@ -120,7 +108,7 @@ def check_program(
     assert settle(engine, within).bound == answer.bound
     below = settle(engine, replace(data, cutoff=answer.bound - 1))
     assert (below.verdict, below.bound) == ("infeasible", answer.bound)
-    first = engine.settle_tie(within, answer.bound, excluded=(), deadline=Deadline())
+    first = engine.settle_tie(within, answer.bound, EngineRun())
     assert first is not None
     if answer.bound == least:
         assert plan_of(first, costs, plan.table_digest) == plan
@@ -222,7 +210,7 @@ def test_stops_when_told_to_with_a_valid_bound(engine: DpEngine) -> None:
     data = replace(data_of(table(), 4, 8), objective_min=7)
     whole = settle(engine, data)
     told = settle(engine, data, stop=lambda: True)
-    late = settle(engine, data, limit_s=0.0)
+    late = settle(engine, data, deadline=Deadline.after(0.0))
     assert whole.verdict == "optimal"
     for answer in (told, late):
         assert answer.verdict == "stopped"
@@ -233,9 +221,7 @@ def test_every_better_plan_is_reported(engine: DpEngine) -> None:
     costs = table()
     data = data_of(costs, 4, 8)
     found: list[Decision] = []
-    answer = engine.settle(
-        data, excluded=(), found=found.append, stop=lambda: False, deadline=Deadline()
-    )
+    answer = settle(engine, data, found=found.append)
     values = [value(decision, costs) for decision in found]
     assert values == sorted(values, reverse=True)
     assert found[-1] == answer.decision

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from hetopt.base.deadline import Deadline
 from hetopt.errors import SolverError
 from hetopt.formulations.chain import Chain
 from hetopt.formulations.intervals.program import IntervalProgram
@@ -23,13 +22,12 @@ from hetopt.solvers.mip import guard as search
 from hetopt.solvers.mip.highs import HighsRun
 from hetopt.solvers.mip.milp import MilpEngine
 from hetopt.solvers.mip.status import HIGHS, verdict_of
+from hetopt.solvers.race.engine import EngineRun
 from tests.formulations.programs import data_of, hosting, table
 from tests.oracle import brute_force
 from tests.oracle.instances import make_instance
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from hetopt.formulations.decision import Decision
     from hetopt.problem.training.choices import ScheduleName
     from hetopt.solvers.race.engine import Answer
@@ -68,14 +66,8 @@ def test_optimum_or_infeasibility_of_every_program(seed: int) -> None:
             assert found.bound == pytest.approx(float(value * PERIOD_SCALE), rel=1e-8)
 
 
-def settle(data: ProgramData, *, stop: Callable[[], bool] = lambda: False) -> Answer:
-    return MilpEngine(0).settle(
-        data,
-        excluded=(),
-        found=lambda decision: None,
-        stop=stop,
-        deadline=Deadline(),
-    )
+def settle(data: ProgramData, **options: Any) -> Answer:
+    return MilpEngine(0).settle(data, EngineRun(**options))
 
 
 def test_forcing_rows_of_presolve_are_not_trusted() -> None:

@@ -21,6 +21,7 @@ from hetopt.solvers.mip import miqp
 from hetopt.solvers.mip.backends import GurobiBackend, HighsBackend, Outcome, RunOptions
 from hetopt.solvers.mip.miqp import MiqpEngine, MiqpHighsEngine, MiqpScipEngine
 from hetopt.solvers.mip.status import verdict_of
+from hetopt.solvers.race.engine import EngineRun
 from hetopt.solvers.request import Request
 from tests.formulations.programs import data_of, hosting, table
 from tests.oracle.instances import make_instance
@@ -47,13 +48,7 @@ SOLVERS = [
 
 
 def settled(engine: type[MiqpEngine], data: Any, **options: Any) -> Any:
-    defaults: dict[str, Any] = {
-        "excluded": (),
-        "found": lambda decision: None,
-        "stop": lambda: False,
-        "deadline": Deadline(),
-    }
-    return engine(0).settle(data, **(defaults | options))
+    return engine(0).settle(data, EngineRun(**options))
 
 
 @pytest.mark.parametrize("engine", ENGINES)

@@ -17,6 +17,7 @@ from hetopt.solvers.loading import load
 from hetopt.solvers.mip.milp import MilpEngine
 from hetopt.solvers.mip.miqp import MiqpHighsEngine, MiqpScipEngine
 from hetopt.solvers.params import RaceParams
+from hetopt.solvers.race.engine import EngineRun
 from hetopt.solvers.race.ledger import Ledger
 from hetopt.solvers.race.messages import NO_CUTOFF, Found
 from hetopt.solvers.request import Request
@@ -45,13 +46,7 @@ def settled(engine: Any, data: Any, **options: Any) -> tuple[Answer, list[Decisi
     """The answer of an engine, and what it told on the way."""
     told: list[Decision] = []
     made: Engine = engine(0)
-    defaults: dict[str, Any] = {
-        "excluded": (),
-        "found": told.append,
-        "stop": lambda: False,
-        "deadline": Deadline(),
-    }
-    return made.settle(data, **(defaults | options)), told
+    return made.settle(data, EngineRun(found=told.append, **options)), told
 
 
 @pytest.mark.parametrize("engine", ENGINES)
