@@ -303,9 +303,8 @@ class Search(Record):
         if self.pipelines > 1 and launcher(name).side_by_side is not None:
             yield (
                 "pipelines",
-                f"is {self.pipelines}, but {name} runs several pipelines only "
-                "with micro-batches of one size, for which they are not searched: "
-                "leave it out",
+                f"is {self.pipelines}, but several pipelines are not searched within "
+                f"the limits of {name}: leave it out, or {_LIFT}",
             )
 
     def over(self) -> tuple[Problem, Over]:

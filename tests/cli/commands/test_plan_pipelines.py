@@ -137,7 +137,7 @@ def test_others_refuse_it_in_one_line(
     ("options", "why"),
     [
         (("--table", "lost.yaml"), "--table: has no rows for pipelines"),
-        (("--for", "hetu"), "--pipelines: is 2, but hetu runs several pipelines only"),
+        (("--for", "hetu"), "--pipelines: is 2, but several pipelines are not"),
         (("--solver", "dfs"), "does not race"),
         (("--pipelines", "5"), "--pipelines: is 5, expected 1 to 4"),
     ],
