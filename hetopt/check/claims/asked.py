@@ -125,9 +125,10 @@ class Asked:
             if self.most > MOST_PIPELINES:
                 msg = f"is {self.most}, expected at most {MOST_PIPELINES}"
                 raise InputError(msg, field="over.divisions.most")
-        # Launchers run one pipeline.
-        divided = "divisions" in over and "launcher" not in over
-        self.device_time = DeviceTime(problem, table, divided=divided)
+            if self.launcher is not None:
+                msg = "is beside a launcher, but of a launcher one pipeline is searched"
+                raise InputError(msg, field="over.divisions")
+        self.device_time = DeviceTime(problem, table, divided="divisions" in over)
 
     def _read_spending(self, over: Mapping[str, object], tokens: int) -> None:
         self.measure, self.budget, self.longest_s = "time", None, math.inf

@@ -71,9 +71,7 @@ def derived(at: At, data: object) -> Claim:
         return Claim(at.device_s)
     entry = mapping(data, at.place)
     claim: Claim
-    # Launchers run one pipeline.
-    alone = at.below == ("divisions",) and "launcher" in at.asked.over
-    if at.below and not (alone and "by" not in entry):
+    if at.below:
         name = choice(entry, "by", at.below[:1], at.place)
         at.ensure_keys(entry, "by", "of", "children")
         claim = _RULES[name](at, entry, derived)

@@ -259,3 +259,12 @@ def test_a_launcher_has_one_with_a_certificate(
     assert main(["check", "even.yaml", "plan.json"]) == 0
     assert main(["verify", "even.yaml", "plan.json", "cert.json"]) == 0
     assert "verified" in capsys.readouterr().out
+    # The same claims said of divisions, of which only one would count.
+    data = json.loads(Path("plan.json").read_text("utf-8"))
+    del data["asked"]
+    data["over"] = [{"divisions": {"most": 2}}, *over]
+    child = {"at": [{"a100": [2, 2]}], **data["claims"]}
+    data["claims"] = {"by": "divisions", "of": 1, "children": [child]}
+    Path("forged.json").write_text(json.dumps(data))
+    assert main(["check", "even.yaml", "forged.json"]) == 2
+    assert "over.divisions: is beside a launcher" in capsys.readouterr().err
