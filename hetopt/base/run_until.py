@@ -99,7 +99,8 @@ class _Timer:
         self._worker = threading.get_ident()
         self._unraisable = sys.unraisablehook
         sys.unraisablehook = self._tell
-        self._seconds = seconds
+        # Python cannot wait for longer than that, which is centuries.
+        self._seconds = min(seconds, threading.TIMEOUT_MAX)
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._wait, daemon=True)
         self._thread.start()

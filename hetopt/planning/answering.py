@@ -53,7 +53,7 @@ def asked_findings(asked: Search, answer: Mapping[str, Any]) -> Iterator[str]:
         ("launch", over.launcher is not None),
         ("stability", asked.stability),
     ):
-        if (answer.get(key) is not None) != wanted:
+        if bool(answer.get(key)) != wanted:
             yield f"{key}: is missing" if wanted else f"{key}: {_DIFFERS}"
     # A problem that asks for another schedule by itself takes that of the plan.
     if asked.schedule is not None and not asked.schedules:

@@ -164,7 +164,8 @@ class Posed:
         assert self.asked.limiting is not None
         whole, over = self.asked.without_limits().over()
         deadline = Deadline()
-        if result.interrupted or self.asked.time_limit_s is not None:
+        # Both searches together have the limit, or the minute without one.
+        if result.interrupted or request.deadline.limit_s is not None:
             left_s = LEAST_S if result.interrupted else None
             deadline = request.deadline.within(left_s, least_s=LEAST_S)
         time = "closed" if result.objective == "cost" else result.objective

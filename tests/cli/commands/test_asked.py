@@ -37,7 +37,8 @@ def test_what_was_asked_is_checked(
         ("relax", ["p3"], "asked.relax: is a list, expected a string"),
         ("what", 3, "asked.what: is not a known key"),
     ):
-        forged = {**found, "asked": {**found["asked"], key: value}}
+        asked = {**found["asked"], key: value}
+        forged = {**found, "asked": asked, "stability": []}
         out.write_text(json.dumps(forged))
         assert main(["check", problem, str(out)]) == (2 if "asked." in line else 1)
         assert line in capsys.readouterr().err
