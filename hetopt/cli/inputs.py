@@ -133,14 +133,13 @@ def add_schedule(command: Container, *, several: bool = False) -> None:
     several
         Whether ``auto`` is a choice: the best of all schedules.
     """
-    from hetopt.problem.training.choices import FREE, SCHEDULE_CHOICES, asked_name
+    from hetopt.problem.training.choices import FREE, SCHEDULE_CHOICES
 
     known = ", ".join(SCHEDULE_CHOICES)
     if several:
         known += f"; {ANY}: the best over all of these but {FREE}"
     command.add_argument(
         "--schedule",
-        type=asked_name,
         choices=(*SCHEDULE_CHOICES, ANY) if several else SCHEDULE_CHOICES,
         metavar="NAME",
         help=f"instead of the problem's: {known}",

@@ -16,7 +16,6 @@ from hetopt.cli.plan_files import named
 from hetopt.cli.planned import add_planned, ensure_runs, launcher_in, load_planned
 from hetopt.cli.preparing import prepare
 from hetopt.errors import InputError
-from hetopt.problem.training.choices import with_present_names
 
 if TYPE_CHECKING:
     from hetopt.check.verify.certificate import CertificateCheck
@@ -117,7 +116,7 @@ def _leaves(planned: Planned, table: CostTable, file: File) -> tuple[list[Leaf],
 
     if not isinstance(file.document.data, dict):
         raise InputError("is not a JSON object, expected a certificate")
-    data = with_present_names(file.document.data)
+    data = file.document.data
     if data.get("schema") != TREE_SCHEMA:
         ensure_shape(data, CERTIFICATE)
         if planned.result is not None and (over := planned.result.get("over")):

@@ -76,8 +76,7 @@ from hetopt.cost.table_file.parsing import TABLE_SCHEMA, TableReader
 from hetopt.errors import DigestError, InputError
 from hetopt.plans.strategy import DEGREES, expert_degrees_to_json
 from hetopt.problem.digest import problem_digest
-from hetopt.problem.training.choices import RECOMPUTE, RESHARDING, first_name
-from hetopt.problem.training.training import FORMER_EPSILON
+from hetopt.problem.training.choices import RECOMPUTE, RESHARDING
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -139,7 +138,7 @@ def _to_json(
     if table.way_back is not None:
         data["chunks"] = table.chunks
         data["way_back"] = table.cut_classes[table.way_back]
-    if table.warmup_epsilon not in (None, FORMER_EPSILON):
+    if table.warmup_epsilon is not None:
         data["warmup_epsilon"] = table.warmup_epsilon
     if table.pairs is not None:
         data["pairs"] = [[table.kinds[kind] for kind in pair] for pair in table.pairs]
@@ -212,7 +211,6 @@ def table_digest(table: CostTable) -> str:
 
 def _digest(table: CostTable) -> str:
     data = _to_json(table, _strategies_digest)
-    data["schedule"] = first_name(table.schedule)
     text = json.dumps(data, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
 

@@ -25,7 +25,6 @@ from hetopt.problem.training.choices import (
     RECOMPUTE,
     RESHARDING,
     SCHEDULE_CHOICES,
-    present_name,
 )
 from hetopt.problem.training.training import written_epsilon
 from hetopt.schedule.shares import SharedLinks
@@ -58,7 +57,7 @@ class TableReader(PairReader):
         """Read the whole document."""
         top = self._object(data, "")
         self._chosen(top, "", "schema", (TABLE_SCHEMA,))
-        named = present_name(self._get(top, "", "schedule"))
+        named = self._get(top, "", "schedule")
         self.schedule = self._choice(named, "schedule", SCHEDULE_CHOICES)
         self.kinds = kinds = self._names(top, "kinds")
         cut_classes = self._names(top, "cut_classes")
