@@ -4,26 +4,25 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from hetopt.cli.asking import naming
+from hetopt.cli.asking import naming, search_of
 from hetopt.cli.commands.plan import EXIT_CODES
-from hetopt.cli.inputs import (
-    add_count,
-    add_file,
-    add_jobs,
-    add_launcher,
-    add_problem,
-    add_relax,
-    add_solver,
-    add_switch,
-    add_time_limit,
-    principles_of,
-    workers,
+from hetopt.cli.flag import Flag, as_json, repeated, writes
+from hetopt.cli.flags import (
+    JOBS,
+    LAUNCHER,
+    PIPELINES,
+    PLAN,
+    PROBLEM,
+    RELAX_OF_PLAN,
+    SEED,
+    SOLVER,
+    TIME_LIMIT,
 )
 from hetopt.cli.numbers import not_negative, whole
 from hetopt.cli.output import complain, json_text, report, told
-from hetopt.cli.paths import ensure_outputs
+from hetopt.cli.paths import ensure_files
 from hetopt.cli.plan_files import read_json
 from hetopt.cli.planned import load_reported
 from hetopt.cli.searching import searching
@@ -37,77 +36,6 @@ if TYPE_CHECKING:
 
 #: Largest value of ``--iterations``.
 MOST_ITERATIONS = 10**12
-
-
-# One statement for each option.
-def add_arguments(command: argparse.ArgumentParser) -> None:
-    """Add this command's options."""
-    add_problem(command)
-    command.add_argument(
-        "plan", metavar="PLAN", help="the plan that ran: what `hetopt plan --out` wrote"
-    )
-    command.add_argument(
-        "--lost",
-        action="append",
-        default=[],
-        metavar="NODE[:DEVICE]",
-        help="a node that is gone, or one of its devices: CLUSTER/NUMBER (from 0) or "
-        "HOST, and the device's number from 0; or a whole CLUSTER; may be given again",
-    )
-    command.add_argument(
-        "--added",
-        action="append",
-        default=[],
-        metavar="CLUSTER/HOST",
-        help="a node that joins a cluster, under its name; may be given again",
-    )
-    command.add_argument(
-        "--iterations",
-        type=iterations,
-        required=True,
-        metavar="N",
-        help="iterations until the next change is expected: what moving has to pay for",
-    )
-    command.add_argument(
-        "--restart",
-        type=not_negative,
-        default=0.0,
-        metavar="S",
-        help="seconds that any change of plan takes beside its moves (default: 0)",
-    )
-    command.add_argument(
-        "--checkpoint-bandwidth",
-        type=bandwidth,
-        metavar="RATE",
-        help="the rate at which all devices together read a checkpoint, such as "
-        "'20 GB/s': for slices that no remaining device holds, and to compare with a "
-        "restart",
-    )
-    add_launcher(command)
-    add_solver(command)
-    add_relax(command, "those of PLAN")
-    add_count(
-        command,
-        "--pipelines",
-        "the most pipelines side by side (default: as many as PLAN has)",
-    )
-    add_time_limit(
-        command, "end after this many seconds in all, with the best plan so far"
-    )
-    add_jobs(command)
-    add_count(command, "--seed", "default: 0", least=0, default=0)
-    add_file(command, "--out", "write the next plan, as `hetopt plan --out` does")
-    add_file(
-        command,
-        "--problem-out",
-        "write the problem of the next plan, YAML, with a name for each node",
-    )
-    add_file(
-        command,
-        "--moves",
-        "write which slice of which tensor goes from where to where, CSV",
-    )
-    add_switch(command, "--json", "print the answer as JSON, nothing else")
 
 
 def iterations(text: str) -> int:
@@ -133,6 +61,63 @@ def bandwidth(text: str) -> float:
     return rate
 
 
+#: What this command takes.
+TAKES = (
+    PROBLEM,
+    PLAN.but("the plan that ran: what `hetopt plan --out` wrote"),
+    repeated(
+        "--lost",
+        "NODE[:DEVICE]",
+        "a node that is gone, or one of its devices: CLUSTER/NUMBER (from 0) or HOST, "
+        "and the device's number from 0; or a whole CLUSTER; may be given again",
+    ),
+    repeated(
+        "--added",
+        "CLUSTER/HOST",
+        "a node that joins a cluster, under its name; may be given again",
+    ),
+    Flag(
+        "--iterations",
+        "iterations until the next change is expected: what moving has to pay for",
+        "N",
+        type=iterations,
+        required=True,
+    ),
+    Flag(
+        "--restart",
+        "seconds that any change of plan takes beside its moves (default: 0)",
+        "S",
+        type=not_negative,
+        default=0.0,
+    ),
+    Flag(
+        "--checkpoint-bandwidth",
+        "the rate at which all devices together read a checkpoint, such as '20 GB/s': "
+        "for slices that no remaining device holds, and to compare with a restart",
+        "RATE",
+        type=bandwidth,
+    ),
+    LAUNCHER,
+    SOLVER,
+    RELAX_OF_PLAN,
+    PIPELINES.but(
+        "the most pipelines side by side (default: as many as PLAN has)", default=None
+    ),
+    TIME_LIMIT.but("end after this many seconds in all, with the best plan so far"),
+    JOBS,
+    SEED,
+    writes("--out", "write the next plan, as `hetopt plan --out` does"),
+    writes(
+        "--problem-out",
+        "write the problem of the next plan, YAML, with a name for each node",
+    ),
+    writes(
+        "--moves", "write which slice of which tensor goes from where to where, CSV"
+    ),
+    as_json("answer"),
+)
+
+
 class Asked(NamedTuple):
     """The user's request, with the files that it names.
 
@@ -156,12 +141,7 @@ def run(options: argparse.Namespace) -> int:
     """Read the old plan, search, check the result, and report it."""
     from hetopt.planning.posed import ensure_holds
 
-    ensure_outputs(
-        (options.out, options.problem_out, options.moves),
-        (options.plan,),
-        problems=(options.problem,),
-        plans=True,
-    )
+    ensure_files(options, plans=True)
     asked = _asked(options)
     found = _searched(asked)
     ensure_holds(asked.posed.problem, asked.posed.table, found.result)
@@ -176,7 +156,6 @@ def run(options: argparse.Namespace) -> int:
 
 def _asked(options: argparse.Namespace) -> Asked:
     from hetopt.check.plan.reading import read_principles
-    from hetopt.planning.asked import Search
     from hetopt.planning.posed import Posed
     from hetopt.problem.document.document import load_document
     from hetopt.problem.named import problem_path
@@ -197,25 +176,17 @@ def _asked(options: argparse.Namespace) -> Asked:
     after_it = with_nodes(document, after)
     left = problem_of(after_it, path)
     left = left.under(plan.schedule, plan.chunks, plan.warmup_epsilon)
+    own: dict[str, Any] = {
+        "time": "closed",
+        "pipelines": options.pipelines or len(plan.pipelines),
+        "launcher": options.launcher or data.get("launch", {}).get("launcher"),
+    }
     if options.relax is None:
-        principles = read_principles({"relaxed": [], **data})
-    else:
-        principles = principles_of(options.relax)
+        own["principles"] = read_principles({"relaxed": [], **data})
     ensure_races(options.solver, "--solver")
+    search = search_of(options, problem=left, **own)
     with naming(options):
-        posed = Posed.of(
-            Search(
-                problem=left,
-                solver=options.solver,
-                time="closed",
-                pipelines=options.pipelines or len(plan.pipelines),
-                launcher=options.launcher or data.get("launch", {}).get("launcher"),
-                principles=principles,
-                time_limit_s=options.time_limit,
-                jobs=workers(options.jobs),
-                seed=options.seed,
-            )
-        )
+        posed = Posed.of(search)
     change = Change(
         problem=problem,
         plan=plan,
