@@ -148,9 +148,17 @@ def switch(name: str, text: str, **more: Any) -> Flag:
     return Flag(name, text, action="store_true", **more)
 
 
-def count(name: str, text: str, value: str = "N", least: int = 1, **more: Any) -> Flag:
+def count(
+    name: str,
+    text: str,
+    value: str = "N",
+    *,
+    least: int = 1,
+    most: int | None = None,
+    **more: Any,
+) -> Flag:
     """Return an option that is a whole number of at least ``least``."""
-    return Flag(name, text, value, type=whole(least), **more)
+    return Flag(name, text, value, type=whole(least, most), **more)
 
 
 def repeated(name: str, value: str | tuple[str, ...], text: str, **more: Any) -> Flag:

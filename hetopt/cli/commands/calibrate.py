@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, NamedTuple
 from hetopt.cli.flag import Flag, repeated, switch, writes
 from hetopt.cli.flags import PLAN, PROBLEM
 from hetopt.cli.inputs import load_problem_of
+from hetopt.cli.numbers import quantity
 from hetopt.cli.output import complain, emit
 from hetopt.cli.paths import ensure_outputs
 from hetopt.errors import InputError
+from hetopt.problem.quantity import parse_memory, parse_time
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from hetopt.calibrating.factors import Corrected, Factor
     from hetopt.calibrating.overhead import Overhead
@@ -32,20 +34,6 @@ CORRECTED = ("efficiency", "intra_node", "bandwidth")
 FILE_SUFFIXES = (".yaml", ".yml", ".json")
 
 
-def _quantity(parse: Callable[[str], float]) -> Callable[[str], float]:
-    def convert(text: str) -> float:
-        try:
-            value = parse(text)
-        except ValueError as error:
-            raise argparse.ArgumentTypeError(str(error)) from None
-        if not value > 0:
-            msg = f"{text!r} is not above 0"
-            raise argparse.ArgumentTypeError(msg)
-        return value
-
-    return convert
-
-
 def _measured_run(text: str) -> tuple[str, str]:
     plan, _, path = text.rpartition("=")
     if not (plan and path):
@@ -54,16 +42,7 @@ def _measured_run(text: str) -> tuple[str, str]:
     return plan, path
 
 
-def _time(text: str) -> float:
-    from hetopt.problem.quantity import parse_time
-
-    return _quantity(parse_time)(text)
-
-
-def _memory(text: str) -> int:
-    from hetopt.problem.quantity import parse_memory
-
-    return int(_quantity(parse_memory)(text))
+_time = quantity(parse_time)
 
 
 #: What this command takes.
@@ -97,7 +76,7 @@ TAKES = (
         "what the fullest device of PLAN held at its peak, as its driver counts it, "
         "such as '71 GB': corrects the overhead of its cluster",
         "SIZE",
-        type=_memory,
+        type=quantity(parse_memory),
     ),
     Flag(
         "--correct",

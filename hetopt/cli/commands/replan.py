@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hetopt.cli.asking import naming, search_of
 from hetopt.cli.commands.plan import EXIT_CODES
-from hetopt.cli.flag import Flag, as_json, repeated, writes
+from hetopt.cli.flag import Flag, as_json, count, repeated, writes
 from hetopt.cli.flags import (
     JOBS,
     LAUNCHER,
@@ -20,13 +20,14 @@ from hetopt.cli.flags import (
     SOLVER,
     TIME_LIMIT,
 )
-from hetopt.cli.numbers import not_negative, whole
+from hetopt.cli.numbers import not_negative, quantity
 from hetopt.cli.output import complain, json_text, report, told
 from hetopt.cli.paths import ensure_files
 from hetopt.cli.plan_files import read_json
 from hetopt.cli.planned import load_reported
 from hetopt.cli.searching import searching
 from hetopt.errors import CheckError
+from hetopt.problem.quantity import parse_bandwidth
 from hetopt.solvers.refusals import ensure_races
 
 if TYPE_CHECKING:
@@ -36,29 +37,6 @@ if TYPE_CHECKING:
 
 #: Largest value of ``--iterations``.
 MOST_ITERATIONS = 10**12
-
-
-def iterations(text: str) -> int:
-    """Argument type: a number of iterations, from 1 to ``MOST_ITERATIONS``."""
-    number = whole(1)(text)
-    if number > MOST_ITERATIONS:
-        msg = f"{text[:20]!r} is more than {MOST_ITERATIONS:,}"
-        raise argparse.ArgumentTypeError(msg)
-    return number
-
-
-def bandwidth(text: str) -> float:
-    """Argument type: bytes per second, with a unit."""
-    from hetopt.problem.quantity import parse_bandwidth
-
-    try:
-        rate = parse_bandwidth(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
-    if rate < 1:
-        msg = f"is {text!r}, expected at least 1 B/s: leave it out if nothing is read"
-        raise argparse.ArgumentTypeError(msg)
-    return rate
 
 
 #: What this command takes.
@@ -76,11 +54,10 @@ TAKES = (
         "CLUSTER/HOST",
         "a node that joins a cluster, under its name; may be given again",
     ),
-    Flag(
+    count(
         "--iterations",
         "iterations until the next change is expected: what moving has to pay for",
-        "N",
-        type=iterations,
+        most=MOST_ITERATIONS,
         required=True,
     ),
     Flag(
@@ -95,7 +72,10 @@ TAKES = (
         "the rate at which all devices together read a checkpoint, such as '20 GB/s': "
         "for slices that no remaining device holds, and to compare with a restart",
         "RATE",
-        type=bandwidth,
+        type=quantity(
+            parse_bandwidth,
+            (1.0, "expected at least 1 B/s: leave it out if nothing is read"),
+        ),
     ),
     LAUNCHER,
     SOLVER,
