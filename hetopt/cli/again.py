@@ -1,16 +1,17 @@
-"""``hetopt plan --again``: asks what an earlier answer was asked."""
+"""The options that an earlier answer says were asked: ``hetopt plan --again``."""
 
 from __future__ import annotations
 
 import argparse
 from typing import TYPE_CHECKING, Any
 
+from hetopt.cli.flags import OF_PLAN
+from hetopt.cli.parsing import Parser
 from hetopt.cli.plan_files import named, read_json
-from hetopt.cli.plan_options import add_plan_options
 from hetopt.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
 
 def repeat(options: argparse.Namespace) -> None:
@@ -23,29 +24,46 @@ def repeat(options: argparse.Namespace) -> None:
     """
     if options.again is not None:
         with named(options.again):
-            asked = asked_by(read_json(options.again))
-        given = _given(options)
-        for name, value in asked.items():
-            if name not in given:
-                setattr(options, name, tuple(value) if name == "chunks" else value)
+            _fill(options, read_json(options.again), _given(options))
     if options.problem is None:
         msg = "is missing: name a problem's file, or an answer to repeat with --again"
         raise InputError(msg, field="PROBLEM")
 
 
+def options_of(answer: Mapping[str, Any], problem: str) -> argparse.Namespace:
+    """Return the options that an answer says were given, but for its problem's name.
+
+    Raises
+    ------
+    InputError
+        It does not say what was asked.
+    """
+    options = _parser().parse_args([])
+    _fill(options, answer)
+    options.problem, options.takes = problem, OF_PLAN
+    return options
+
+
+def _parser() -> Parser:
+    command = Parser()
+    for each in OF_PLAN:
+        each.add(command)
+    return command
+
+
 def _given(options: argparse.Namespace) -> set[str]:
     """Return the names of the options that are on the command line."""
-    command = argparse.ArgumentParser()
-    add_plan_options(command)
-    unset = object()
+    command, unset = _parser(), object()
     command.set_defaults(**dict.fromkeys(vars(options), unset))
     _, *arguments = options.arguments
     values = vars(command.parse_args(arguments))
     return {name for name, value in values.items() if value is not unset}
 
 
-def asked_by(answer: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what an answer says was asked; InputError if it does not say it."""
+def _fill(
+    options: argparse.Namespace, answer: Mapping[str, Any], given: Collection[str] = ()
+) -> None:
+    """Set the options that an answer says were asked, and that are not given."""
     from hetopt.report.schemas.claims import ASKED
     from hetopt.report.schemas.shape import ensure_shape
     from hetopt.report.schemas.words import record
@@ -55,4 +73,6 @@ def asked_by(answer: Mapping[str, Any]) -> dict[str, Any]:
         msg = "does not say what was asked: expected an answer of `hetopt plan --out`"
         raise InputError(msg, field="asked")
     ensure_shape({"asked": asked}, record({"asked": ASKED}))
-    return asked
+    for name, value in asked.items():
+        if name not in given:
+            setattr(options, name, tuple(value) if name == "chunks" else value)

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import argparse
 from typing import TYPE_CHECKING, Any
 
-from hetopt.cli.again import asked_by
-from hetopt.cli.asking import search_of
-from hetopt.cli.plan_options import add_plan_options
+from hetopt.cli.again import options_of
+from hetopt.cli.asking import plan_asked
 from hetopt.errors import CheckError, InputError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from hetopt.planning.asked import Search
     from hetopt.problem.problem import Problem
 
 
@@ -21,7 +18,7 @@ def problem_asked(problem: str, data: Mapping[str, Any]) -> Problem | None:
     """Return the problem that an answer is of by what it says was asked, if it does."""
     if data.get("asked") is None:
         return None
-    found, _ = _search_of(problem, data).over()
+    found, _ = plan_asked(options_of(data, problem)).over()
     return found
 
 
@@ -32,7 +29,8 @@ def ensure_as_asked(problem: str, data: Mapping[str, Any]) -> None:
     if data.get("asked") is None:
         return
     try:
-        findings = list(asked_findings(_search_of(problem, data), data))
+        asked = plan_asked(options_of(data, problem))
+        findings = list(asked_findings(asked, data))
     except InputError as error:
         findings = [f"asked: {error}"]
     if findings:
@@ -58,20 +56,3 @@ def schedule_note(problem: str, data: Mapping[str, Any]) -> str | None:
         f"not what the problem asks for, which is {own.training.schedule}: what is "
         f"said is of plans under {under}"
     )
-
-
-def _search_of(problem: str, answer: Mapping[str, Any]) -> Search:
-    """Return the search of a problem that an answer says it is of.
-
-    Raises
-    ------
-    InputError
-        It does not say that, or says what cannot be asked.
-    """
-    command = argparse.ArgumentParser()
-    add_plan_options(command)
-    options = command.parse_args([])
-    for name, value in asked_by(answer).items():
-        setattr(options, name, tuple(value) if name == "chunks" else value)
-    options.problem = problem
-    return search_of(options)

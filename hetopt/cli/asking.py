@@ -1,11 +1,12 @@
-"""What the options of ``hetopt plan`` ask for, checked before the search."""
+"""What the options of a command ask for, checked before the search."""
 
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from hetopt.cli.inputs import load_problem, principles_of, schedule_of, workers
+from hetopt.cli.flag import flags_in
+from hetopt.cli.inputs import load_problem, schedule_of
 from hetopt.errors import InputError
 
 if TYPE_CHECKING:
@@ -14,20 +15,14 @@ if TYPE_CHECKING:
 
     from hetopt.planning.asked import Search
 
-#: Options by the first word of what errors of a search name, where these differ.
-_FLAGS = {
-    "certified": "certificate",
-    "launcher": "for",
-    "measure": "objective",
-    "time": "objective",
-    "time_limit_s": "time-limit",
-}
-#: What errors of a search name beside fields of ``Search``.
-_OTHERS = ("objective", "pareto", "relax")
 
+def search_of(options: argparse.Namespace, **own: Any) -> Search:
+    """Return the search that a command's options ask for.
 
-def search_of(options: argparse.Namespace) -> Search:
-    """Return what is asked for.
+    Parameters
+    ----------
+    own
+        Fields that do not have the values of their options, or have no option.
 
     Raises
     ------
@@ -36,34 +31,33 @@ def search_of(options: argparse.Namespace) -> Search:
     """
     from hetopt.planning.asked import Search
 
-    _fit(options)
+    asked: dict[str, Any] = {}
+    for flag in flags_in(options.takes):
+        if not {*own}.issuperset(flag.fills):
+            asked |= flag.asked(options)
+    with naming(options):
+        return Search(**{**asked, **own})
+
+
+def plan_asked(options: argparse.Namespace) -> Search:
+    """Return what the options of ``hetopt plan`` ask for; InputError as ``search_of``.
+
+    Workers elsewhere than here may be as many as are asked for.
+    """
+    if options.pareto and options.objective == "cost":
+        msg = "is one point of what --pareto finds: leave one of both out"
+        raise InputError(msg, field="--objective cost")
+    if options.svg is not None and not options.pareto:
+        msg = "draws the front: use it with --pareto, or see `hetopt simulate --svg`"
+        raise InputError(msg, field="--svg")
     schedule = schedule_of(options)
     problem = load_problem(
         options.problem, schedule, options.chunks, lengths=True, any_schedule=True
     )
-    costs = options.objective == "cost"
-    here = options.executor == "process"
-    with naming(options):
-        return Search(
-            problem=problem,
-            time="closed" if costs else options.objective,
-            measure="front" if options.pareto else "cost" if costs else "time",
-            principles=principles_of(options.relax),
-            certified=options.certificate is not None,
-            time_limit_s=options.time_limit,
-            jobs=workers(options.jobs) if here else options.jobs,
-            name=options.problem,
-            schedule=schedule,
-            **{name: getattr(options, name) for name in _SAME},
-        )
-
-
-#: Options whose values are those of fields with their names.
-_SAME = (
-    *("solver", "budget", "min_tokens_per_s", "chunks", "pipelines", "launcher", "top"),
-    *("table", "stability", "executor", "journal", "seed", "exploration", "iterations"),
-    "cost",
-)
+    own = {} if options.executor == "process" else {"jobs": options.jobs}
+    return search_of(
+        options, problem=problem, name=options.problem, schedule=schedule, **own
+    )
 
 
 @contextmanager
@@ -76,23 +70,11 @@ def naming(options: argparse.Namespace) -> Iterator[None]:
 
 
 def _named(error: InputError, options: argparse.Namespace) -> InputError:
-    from hetopt.planning.asked import Search
-
     first, space, rest = (error.field or "").partition(" ")
-    if first not in (*Search.model_fields, *_OTHERS):
-        return error
-    if first == "launcher" and options.launcher is None:
+    if first == "launcher" and vars(options).get("launcher") is None:
         # It is the problem's.
         return error
-    flag = _FLAGS.get(first, first).replace("_", "-")
-    return InputError(error.message, field=f"--{flag}{space}{rest}")
-
-
-def _fit(options: argparse.Namespace) -> None:
-    """Raise InputError if an option makes no sense with the others."""
-    if options.pareto and options.objective == "cost":
-        msg = "is one point of what --pareto finds: leave one of both out"
-        raise InputError(msg, field="--objective cost")
-    if options.svg is not None and not options.pareto:
-        msg = "draws the front: use it with --pareto, or see `hetopt simulate --svg`"
-        raise InputError(msg, field="--svg")
+    for flag in flags_in(options.takes):
+        if first in (flag.dest, *flag.fills) and flag.name.startswith("--"):
+            return InputError(error.message, field=f"{flag.name}{space}{rest}")
+    return error

@@ -124,13 +124,14 @@ def parser(loaded: Collection[str] = tuple(COMMANDS)) -> argparse.ArgumentParser
             "--version", action="version", version=f"hetopt {__version__}"
         )
         module = import_module(module_name(name))
-        module.add_arguments(command)
-        command.set_defaults(run=module.run)
+        for each in module.TAKES:
+            each.add(command)
+        command.set_defaults(run=module.run, takes=module.TAKES)
     return root
 
 
 def module_name(name: str) -> str:
-    """Return the module of a command, which has ``add_arguments`` and ``run``."""
+    """Return the module of a command, which has ``TAKES`` and ``run``."""
     # ``import`` is a keyword, so it cannot be a module's name.
     own = "import_" if name == "import" else name.replace("-", "_")
     return f"hetopt.cli.commands.{own}"

@@ -1,41 +1,20 @@
-"""Arguments and inputs of several commands: numbers, problems, tables."""
+"""Inputs of several commands: schedules, problems, tables."""
 
 from __future__ import annotations
 
-import argparse
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from hetopt.cli.numbers import chunk_counts, seconds, whole
+from hetopt.cli.flags import BLOCKING
 from hetopt.errors import InputError
 from hetopt.problem.training.choices import ANY, INTERLEAVED
-from hetopt.problem.training.principles import Principles
-from hetopt.schedule.schedules import RULES
-from hetopt.solvers.registry import relaxing_names
 
 if TYPE_CHECKING:
+    import argparse
+
     from hetopt.cost.table.table import CostTable
     from hetopt.plans.plan import Plan
     from hetopt.problem.problem import Problem
     from hetopt.problem.training.choices import AskedSchedule
-
-    #: What options are added to: a parser, or a group of one.
-    Container = argparse._ActionsContainer
-
-#: Schedules by the number of blocking transfers at a boundary.
-_BLOCKING = {rule.blocking: rule.name for rule in RULES.values() if rule.blocking}
-
-
-def workers(jobs: int | None) -> int | None:
-    """Return the number of workers for ``--jobs``; print a note if it is lower."""
-    if jobs is None:
-        return None
-    from hetopt.cli.output import complain
-    from hetopt.solvers.pools.opening import most_workers
-
-    most = most_workers()
-    if jobs > most:
-        complain(f"--jobs {jobs}: {most} workers are started, a few per core")
-    return min(jobs, most)
 
 
 def only_one(counts: tuple[int, ...] | None) -> int | None:
@@ -52,153 +31,6 @@ def only_one(counts: tuple[int, ...] | None) -> int | None:
     return None if counts is None else counts[0]
 
 
-def principles_of(text: str | None) -> Principles:
-    """Read ``--relax``: comma-separated names; without any, nothing is relaxed."""
-    try:
-        return Principles.relaxing(text.split(",") if text else ())
-    except ValueError as error:
-        raise InputError(str(error), field="--relax") from error
-
-
-def add_file(command: Container, name: str, text: str, **more: Any) -> None:
-    """Add an option that names a file.
-
-    Parameters
-    ----------
-    text
-        Its help.
-    more
-        Further arguments of ``add_argument``.
-    """
-    command.add_argument(name, metavar="FILE", help=text, **more)
-
-
-def add_switch(command: Container, name: str, text: str) -> None:
-    """Add an option without a value; it is off by default."""
-    command.add_argument(name, action="store_true", help=text)
-
-
-def add_count(
-    command: Container, name: str, text: str, *, least: int = 1, **more: Any
-) -> None:
-    """Add an option that is a whole number of at least ``least``.
-
-    Parameters
-    ----------
-    text, more
-        As for ``add_file``.
-    """
-    settings = {"type": whole(least), "metavar": "N", **more}
-    command.add_argument(name, help=text, **settings)
-
-
-def add_problem(command: Container) -> None:
-    """Add the PROBLEM argument."""
-    command.add_argument(
-        "problem",
-        metavar="PROBLEM",
-        help="a problem file, or the name of one that ships with hetopt",
-    )
-
-
-def add_solver(command: Container) -> None:
-    """Add the ``--solver`` option."""
-    command.add_argument(
-        "--solver",
-        metavar="NAME",
-        default="auto",
-        help="one that `hetopt catalog` lists (default: auto)",
-    )
-
-
-def add_jobs(command: Container) -> None:
-    """Add the ``--jobs`` option of a search."""
-    add_count(
-        command,
-        "--jobs",
-        "workers (default: one per core); 1: work in this process, start none",
-    )
-
-
-def add_time_limit(command: Container, text: str, **more: Any) -> None:
-    """Add the ``--time-limit`` option; ``text`` is its help."""
-    command.add_argument("--time-limit", type=seconds, metavar="S", help=text, **more)
-
-
-def add_schedule(command: Container, *, several: bool = False) -> None:
-    """Add the ``--schedule`` option.
-
-    Parameters
-    ----------
-    several
-        Whether ``auto`` is a choice: the best of all schedules.
-    """
-    from hetopt.problem.training.choices import FREE, SCHEDULE_CHOICES, asked_name
-
-    known = ", ".join(SCHEDULE_CHOICES)
-    if several:
-        known += f"; {ANY}: the best over all of these but {FREE}"
-    command.add_argument(
-        "--schedule",
-        type=asked_name,
-        choices=(*SCHEDULE_CHOICES, ANY) if several else SCHEDULE_CHOICES,
-        metavar="NAME",
-        help=f"instead of the problem's: {known}",
-    )
-    command.add_argument(
-        "--blocking",
-        type=int,
-        choices=sorted(_BLOCKING),
-        metavar="N",
-        help="transfers at a boundary that --schedule 1f1b-blocking waits for: 2 "
-        "(default), or 1, both ways at once (1f1b-batched)",
-    )
-    add_chunks(command, several=several)
-
-
-def add_chunks(command: Container, *, several: bool = False) -> None:
-    """Add the ``--chunks`` option.
-
-    Parameters
-    ----------
-    several
-        Whether several numbers make sense, all of which are tried.
-    """
-    tried = f"; which to try with {ANY} (default: 2,4)"
-    command.add_argument(
-        "--chunks",
-        type=chunk_counts,
-        metavar="V",
-        help=f"parts of the model on every stage, with {INTERLEAVED} 2 or more"
-        f"{tried if several else ''}",
-    )
-
-
-def add_relax(command: Container, default: str = "none") -> None:
-    """Add the ``--relax`` option; ``default`` says in words what is relaxed without."""
-    command.add_argument(
-        "--relax",
-        metavar="P,...",
-        help="principles that plans need not keep: p3 (stages of a cluster stand "
-        "together), p4 (and share one strategy), p4-falling-tp (tp never rises along "
-        f"them); for {relaxing_names()} (default: {default})",
-    )
-
-
-def add_launcher(command: Container) -> None:
-    """Add the ``--for`` option."""
-    from hetopt.export.registry import SHIPPED
-
-    command.add_argument(
-        "--for",
-        dest="launcher",
-        metavar="LAUNCHER",
-        help="only plans that this launcher runs as they are, and what that costs: "
-        f"{', '.join(name for name, limited in SHIPPED.items() if limited)}; none: "
-        "any plan (default: the problem's launcher)",
-    )
-
-
 def schedule_of(options: argparse.Namespace) -> AskedSchedule | None:
     """Return the schedule that options name, or ``auto``; None for the problem's.
 
@@ -210,20 +42,11 @@ def schedule_of(options: argparse.Namespace) -> AskedSchedule | None:
     asked: AskedSchedule | None = options.schedule
     if options.blocking is None:
         return asked
-    default = _BLOCKING[max(_BLOCKING)]
+    default = BLOCKING[max(BLOCKING)]
     if asked != default:
         msg = f"goes with --schedule {default} alone: leave it out, or name that"
         raise InputError(msg, field="--blocking")
-    return _BLOCKING[options.blocking]
-
-
-def add_table(command: Container) -> None:
-    """Add the ``--table`` option."""
-    add_file(
-        command,
-        "--table",
-        "coefficients that `hetopt table` wrote, instead of modelled ones",
-    )
+    return BLOCKING[options.blocking]
 
 
 def load_problem(

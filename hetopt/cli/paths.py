@@ -9,15 +9,29 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hetopt.base.files import ensure_writable
+from hetopt.cli.flag import flags_in
 from hetopt.errors import InputError
 
 if TYPE_CHECKING:
+    import argparse
     from collections.abc import Iterable, Iterator
 
 #: Standard output, for the commands that may write there.
 STDOUT = "-"
 #: A larger file is no plan: one of 10,000 stages has 2 MB.
 _MOST_BYTES = 100_000_000
+
+
+def ensure_files(options: argparse.Namespace, *, plans: bool = False) -> None:
+    """Check the files that a command's options name; see ``ensure_outputs``."""
+    named: dict[str, list[str]] = {"reads": [], "writes": [], "problem": []}
+    for flag in flags_in(options.takes):
+        value = getattr(options, flag.dest)
+        if flag.role and value is not None:
+            named[flag.role] += value if isinstance(value, list) else [value]
+    ensure_outputs(
+        named["writes"], named["reads"], problems=named["problem"], plans=plans
+    )
 
 
 def ensure_outputs(

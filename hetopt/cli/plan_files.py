@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from hetopt.base import reading
 from hetopt.errors import CheckError, InputError
-from hetopt.problem.training.choices import with_present_names
 from hetopt.results.before import renewed
 
 if TYPE_CHECKING:
@@ -38,7 +37,7 @@ def read_json(path: str) -> dict[str, Any]:
     if "clusters" in data and "training" in data:
         raise InputError(f"is a problem, {order}", file=path)
     with named(path):
-        return renewed(with_present_names(data))
+        return renewed(data)
 
 
 @contextmanager

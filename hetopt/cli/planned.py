@@ -6,14 +6,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hetopt.base.words import counted
 from hetopt.cli.as_asked import ensure_as_asked, problem_asked
-from hetopt.cli.inputs import add_problem, add_table, load_problem_of, load_table
+from hetopt.cli.inputs import load_problem_of, load_table
 from hetopt.cli.plan_files import named, read_json
 from hetopt.errors import CheckError, InputError
 from hetopt.plans.plan import PLAN_SCHEMA
 from hetopt.results.result import RESULT_SCHEMA, Result
 
 if TYPE_CHECKING:
-    import argparse
     from collections.abc import Mapping, Sequence
 
     from hetopt.check.claims.asked import Runs
@@ -24,15 +23,6 @@ if TYPE_CHECKING:
     from hetopt.plans.plan import Plan
     from hetopt.problem.problem import Problem
     from hetopt.results.front import Front
-
-
-def add_planned(command: argparse.ArgumentParser) -> None:
-    """Add PROBLEM, PLAN and ``--table``."""
-    add_problem(command)
-    command.add_argument(
-        "plan", metavar="PLAN", help="a file that `hetopt plan --out` wrote"
-    )
-    add_table(command)
 
 
 def load_front(problem_name: str, path: str, table_path: str | None) -> Front:

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 from hetopt.base.shown import Shown
 from hetopt.plans.mix import Mix
 from hetopt.plans.strategy import strategy_from_json, strategy_to_json
-from hetopt.problem.training.choices import present_name
 from hetopt.problem.training.training import written_epsilon
 
 if TYPE_CHECKING:
@@ -240,7 +239,7 @@ class Plan(Shown):
             msg = f"schema is {data['schema']!r}, expected {PLAN_SCHEMA!r}"
             raise ValueError(msg)
         return cls(
-            schedule=present_name(data["schedule"]),
+            schedule=data["schedule"],
             chunks=data.get("chunks", 1),
             warmup_epsilon=written_epsilon(data),
             problem_digest=data["problem_digest"],

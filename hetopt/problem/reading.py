@@ -37,6 +37,8 @@ if TYPE_CHECKING:
 
 #: How the schemas of files begin that hetopt writes; a problem has none.
 _SCHEMAS = "hetopt-"
+#: How names of profiles ended that held the roofline's times.
+_RETIRED = "-modelled"
 #: Longest chain of files that name each other; a longer one is a mistake.
 _MAX_DEPTH = 8
 
@@ -175,6 +177,9 @@ def _find_profile(document: Document, cluster: str, source: str) -> str:
         if source in profile_files():
             return source
         raise document.error(where, f"names {str(path)!r}, which is not a file")
+    if source.endswith(_RETIRED):
+        msg = f"is {source!r}, a profile that no longer ships: write roofline, the same"
+        raise document.error(where, msg)
     known = (*LATENCY_SOURCES, *profile_files())
     if source not in known:
         what = f"the path of a {PROFILE_SUFFIX} file or one of"

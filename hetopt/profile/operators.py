@@ -180,8 +180,7 @@ def _open(
         drop_unfinished_row(path)
         text = read_text(path, "an operator profile")
         profile = parse_operators(text, path)
-        found = _named_alike(profile.header)
-        ensure_same_device(path, found, description, SAME_DEVICE)
+        ensure_same_device(path, profile.header, description, SAME_DEVICE)
         for row in profile.rows:
             if row.dtype != dtype:
                 msg = (
@@ -209,13 +208,6 @@ def _open(
     }
     write_operators(path, header, ())
     return read_operators(path)
-
-
-def _named_alike(header: Mapping[str, str]) -> dict[str, str]:
-    """Return a header whose keys are today's: ``accelerator`` was ``device`` once."""
-    if "hardware" not in header:
-        return dict(header)
-    return {**header, "accelerator": header["device"], "device": header["hardware"]}
 
 
 def mended_peak(path: str) -> dict[str, str]:

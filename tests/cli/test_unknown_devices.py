@@ -15,8 +15,7 @@ OWN = (
     "intra_node: {bandwidth: 100 GB/s, latency: 3 us}, "
     "host_device: {bandwidth: 25 GB/s, latency: 10 us}}"
 )
-#: As ``hetopt plan`` writes them, with the digest that SMALL had when devices were
-#: known by their names.
+#: What SMALL had when devices were known by their names.
 OLD_DIGEST = "5f4ac9b11b514f2274c9efa50302d9c83fdb54bb323afdc7e6efbb2911b67ab9"
 
 

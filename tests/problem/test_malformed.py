@@ -441,6 +441,10 @@ APPENDED = [
         "pin.clusters.h20.stages: is 0, but pin.order uses cluster 'h20'",
     ),
     ("latency: {a100: magic}", "latency.a100: is 'magic', expected the path of a .csv"),
+    (
+        "latency: {a100: a100-80gb-modelled}",
+        "latency.a100: is 'a100-80gb-modelled', a profile that no longer ships",
+    ),
     ("latency: {a100: rofline}", "latency.a100: is 'rofline' (did you mean 'roofline'"),
     ("latency: {a100: x.csv}", "latency.a100: names 'x.csv', which is not a file"),
     (

@@ -211,7 +211,7 @@ def test_links_that_nothing_or_nobody_limits() -> None:
 @pytest.mark.parametrize(
     ("link", "words"),
     [
-        ({"bandwidth": "10 Gbps", "latency": 0, "aggregate": "40 Gbps"}, "no longer"),
+        ({"bandwidth": "10 Gbps", "latency": 0, "aggregate": "40 Gbps"}, "aggregate"),
         ({"bandwidth": "unlimted", "latency": 0}, "unlimited"),
         ({"bandwidth": "10 Gbps"}, "latency: is missing"),
         ({"latency": 0}, "unlimited or none"),

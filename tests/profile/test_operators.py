@@ -186,18 +186,6 @@ def test_a_peak_that_kernels_exceed_is_not_written(tmp_path: Path) -> None:
     assert mended_peak(str(path)) == rates
 
 
-def test_a_file_that_names_the_accelerator_device_is_continued(tmp_path: Path) -> None:
-    path = tmp_path / "o.csv"
-    measure_operators(str(path), CPU, "bf16", ABOUT)
-    text = path.read_text()
-    old = text.replace("# device:", "# hardware:").replace(
-        "# accelerator:", "# device:"
-    )
-    path.write_text(old)
-    assert measure_operators(str(path), CPU, "bf16", ABOUT).measured == ()
-    assert path.read_text() == old
-
-
 @pytest.mark.parametrize("key", ["accelerator", "device", "driver", "libraries"])
 def test_another_devices_profile_is_refused(tmp_path: Path, key: str) -> None:
     path = tmp_path / "o.csv"

@@ -14,7 +14,6 @@ from hetopt.problem.training.choices import (
     RECOMPUTE,
     RESHARDING,
     SCHEDULE_CHOICES,
-    with_present_names,
 )
 from hetopt.problem.training.principles import Principles
 from hetopt.problem.training.training import chunks_fault, written_epsilon
@@ -34,7 +33,7 @@ def read_plan(data: object, field: str) -> Plan:
     InputError
         A key is missing, or its value has the wrong type; the field names it.
     """
-    plan = with_present_names(mapping(data, field))
+    plan = mapping(data, field)
     choice(plan, "schema", (PLAN_SCHEMA,), field)
     choice(plan, "schedule", SCHEDULE_CHOICES, field)
     if "chunks" in plan:

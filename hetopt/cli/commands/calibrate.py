@@ -8,13 +8,17 @@ from pathlib import Path
 from statistics import mean
 from typing import TYPE_CHECKING, NamedTuple
 
-from hetopt.cli.inputs import add_file, add_problem, add_switch, load_problem_of
+from hetopt.cli.flag import Flag, repeated, switch, writes
+from hetopt.cli.flags import PLAN, PROBLEM
+from hetopt.cli.inputs import load_problem_of
+from hetopt.cli.numbers import quantity
 from hetopt.cli.output import complain, emit
 from hetopt.cli.paths import ensure_outputs
 from hetopt.errors import InputError
+from hetopt.problem.quantity import parse_memory, parse_time
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from hetopt.calibrating.factors import Corrected, Factor
     from hetopt.calibrating.overhead import Overhead
@@ -30,73 +34,71 @@ CORRECTED = ("efficiency", "intra_node", "bandwidth")
 FILE_SUFFIXES = (".yaml", ".yml", ".json")
 
 
-# One statement for each option.
-def add_arguments(command: argparse.ArgumentParser) -> None:
-    """Add this command's options."""
-    add_problem(command)
-    command.add_argument(
-        "plan",
-        nargs="?",
-        metavar="PLAN",
-        help="a file that `hetopt plan --out` wrote; with --measured",
-    )
-    command.add_argument(
+def _measured_run(text: str) -> tuple[str, str]:
+    plan, _, path = text.rpartition("=")
+    if not (plan and path):
+        msg = f"{text!r} is not PLAN=FILE"
+        raise argparse.ArgumentTypeError(msg)
+    return plan, path
+
+
+_time = quantity(parse_time)
+
+
+#: What this command takes.
+TAKES = (
+    PROBLEM,
+    PLAN.but(f"{PLAN.text}; with --measured", nargs="?"),
+    Flag(
         "--measured",
+        "what one iteration of PLAN took, such as '6.2 s'",
+        "TIME",
         type=_time,
-        metavar="TIME",
-        help="what one iteration of PLAN took, such as '6.2 s'",
-    )
-    command.add_argument(
+    ),
+    repeated(
         "--run",
+        "PLAN=FILE",
+        "a plan of PROBLEM, and what `hetopt run` measured of it; may be given several "
+        "times, instead of PLAN and --measured or beside them",
         # ``run`` is the command's function.
         dest="measured_runs",
-        action="append",
         type=_measured_run,
-        default=[],
-        metavar="PLAN=FILE",
-        help="a plan of PROBLEM, and what `hetopt run` measured of it; may be given "
-        "several times, instead of PLAN and --measured or beside them",
-    )
-    command.add_argument(
+    ),
+    repeated(
         "--also",
-        action="append",
+        ("PROBLEM", "PLAN", "TIME"),
+        "another run on the same clusters, and what its iteration took; may be given "
+        "several times. Several runs correct everything at once",
         nargs=3,
-        default=[],
-        metavar=("PROBLEM", "PLAN", "TIME"),
-        help="another run on the same clusters, and what its iteration took; may be "
-        "given several times. Several runs correct everything at once",
-    )
-    command.add_argument(
+    ),
+    Flag(
         "--memory",
-        type=_memory,
-        metavar="SIZE",
-        help="what the fullest device of PLAN held at its peak, as its driver counts "
-        "it, such as '71 GB': corrects the overhead of its cluster",
-    )
-    command.add_argument(
+        "what the fullest device of PLAN held at its peak, as its driver counts it, "
+        "such as '71 GB': corrects the overhead of its cluster",
+        "SIZE",
+        type=quantity(parse_memory),
+    ),
+    Flag(
         "--correct",
+        "the one thing that is corrected: the devices' efficiency (default for one "
+        "run), the bandwidth of the links inside nodes (intra_node), or that of the "
+        "networks between nodes and clusters (bandwidth)",
         choices=CORRECTED,
-        help="the one thing that is corrected: the devices' efficiency (default for "
-        "one run), the bandwidth of the links inside nodes (intra_node), or that of "
-        "the networks between nodes and clusters (bandwidth)",
-    )
-    command.add_argument(
+    ),
+    Flag(
         "--clusters",
-        metavar="NAME,...",
-        help="whose efficiency is corrected (default: all that the plans use)",
-    )
-    add_switch(
-        command,
+        "whose efficiency is corrected (default: all that the plans use)",
+        "NAME,...",
+    ),
+    switch(
         "--force",
         "let a run set a factor to its bound although its iterations differ by more "
         "than 10%% or the machine was busy",
-    )
-    add_file(
-        command,
-        "--out",
-        "where to write it (default: %(default)s)",
-        default="calibration.yaml",
-    )
+    ),
+    writes(
+        "--out", "where to write it (default: %(default)s)", default="calibration.yaml"
+    ),
+)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -354,37 +356,3 @@ intra_node: {calibration.intra_node:g}
 overhead: {json.dumps(sizes)}
 {reserve}notes: {json.dumps(notes)}
 """
-
-
-def _quantity(parse: Callable[[str], float]) -> Callable[[str], float]:
-    def convert(text: str) -> float:
-        try:
-            value = parse(text)
-        except ValueError as error:
-            raise argparse.ArgumentTypeError(str(error)) from None
-        if not value > 0:
-            msg = f"{text!r} is not above 0"
-            raise argparse.ArgumentTypeError(msg)
-        return value
-
-    return convert
-
-
-def _measured_run(text: str) -> tuple[str, str]:
-    plan, _, path = text.rpartition("=")
-    if not (plan and path):
-        msg = f"{text!r} is not PLAN=FILE"
-        raise argparse.ArgumentTypeError(msg)
-    return plan, path
-
-
-def _time(text: str) -> float:
-    from hetopt.problem.quantity import parse_time
-
-    return _quantity(parse_time)(text)
-
-
-def _memory(text: str) -> int:
-    from hetopt.problem.quantity import parse_memory
-
-    return int(_quantity(parse_memory)(text))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
+from hetopt.cli.flag import Flag
 from hetopt.cli.output import emit
 from hetopt.export.registry import launcher_names
 
@@ -21,8 +22,8 @@ _COUNTED = (
 )
 
 
-def add_arguments(command: argparse.ArgumentParser) -> None:
-    """Add this command's options: none."""
+#: What this command takes.
+TAKES: tuple[Flag, ...] = ()
 
 
 def run(options: argparse.Namespace) -> int:

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING
 
 from hetopt.base.words import counted
 from hetopt.cli.as_asked import schedule_note
+from hetopt.cli.flags import PLANNED
 from hetopt.cli.output import emit
 from hetopt.cli.plan_files import read_json
-from hetopt.cli.planned import add_planned, load_front, load_reported
+from hetopt.cli.planned import load_front, load_reported
 
 if TYPE_CHECKING:
     import argparse
@@ -24,9 +25,8 @@ _TOLD = {
 }
 
 
-def add_arguments(command: argparse.ArgumentParser) -> None:
-    """Add this command's options."""
-    add_planned(command)
+#: What this command takes.
+TAKES = PLANNED
 
 
 def run(options: argparse.Namespace) -> int:

@@ -9,24 +9,27 @@ from typing import TYPE_CHECKING
 from hetopt.base import interruption
 from hetopt.base.files import make_folder, write_bytes, write_text
 from hetopt.base.words import counted
-from hetopt.cli.asking import naming
+from hetopt.cli.asking import naming, search_of
 from hetopt.cli.exit_codes import STOPPED
-from hetopt.cli.inputs import (
-    add_count,
-    add_launcher,
-    add_relax,
-    add_schedule,
-    add_switch,
-    add_time_limit,
-    load_problem,
+from hetopt.cli.flag import Flag, count, switch
+from hetopt.cli.flags import (
+    JOBS,
+    LAUNCHER,
+    PIPELINES,
+    PROBLEM,
+    RELAX,
+    SCHEDULES,
+    SEED,
+    TIME_LIMIT,
     principles_of,
-    schedule_of,
     workers,
 )
+from hetopt.cli.inputs import load_problem, schedule_of
 from hetopt.cli.output import complain, emit, json_text
 from hetopt.cli.paths import ensure_outputs
 from hetopt.cli.preparing import prepare
 from hetopt.errors import CheckError, InputError
+from hetopt.problem.training.principles import PRUNED
 from hetopt.solvers.kernels import kernels_for
 from hetopt.solvers.registry import SOLVERS, sampling_names, solver
 
@@ -50,58 +53,46 @@ STARTING_S = 5.0
 DEFAULT_SEEDS = 3
 
 
-# One statement for each option.
-def add_arguments(command: argparse.ArgumentParser) -> None:
-    """Add this command's options."""
-    command.add_argument(
-        "problems",
+#: What this command takes.
+TAKES = (
+    PROBLEM.but(
+        "problem files, or names of some that ship with hetopt",
+        name="problems",
         nargs="+",
-        metavar="PROBLEM",
-        help="problem files, or names of some that ship with hetopt",
-    )
-    command.add_argument(
+    ),
+    Flag(
         "--solvers",
-        metavar="A,B,...",
+        f"some of {', '.join(SOLVERS)}, or of your own (default: {DEFAULT_SOLVERS})",
+        "A,B,...",
         default=DEFAULT_SOLVERS,
-        help=f"some of {', '.join(SOLVERS)}, or of your own "
-        f"(default: {DEFAULT_SOLVERS})",
-    )
-    add_time_limit(
-        command,
-        f"seconds for every run (default: {DEFAULT_LIMIT_S:g})",
-        default=DEFAULT_LIMIT_S,
-    )
-    add_count(command, "--seed", "the first; default: 0", least=0, default=0)
-    add_count(
-        command,
+    ),
+    TIME_LIMIT.but(
+        f"seconds for every run (default: {DEFAULT_LIMIT_S:g})", default=DEFAULT_LIMIT_S
+    ),
+    SEED.but("the first; default: 0"),
+    count(
         "--seeds",
         f"run {sampling_names()} K times, with the seeds N, N + 1, ... "
         f"(default: {DEFAULT_SEEDS})",
+        "K",
         default=DEFAULT_SEEDS,
-        metavar="K",
-    )
-    add_count(command, "--jobs", "workers of every run (default: one per core)")
-    add_schedule(command, several=True)
-    add_count(
-        command,
-        "--pipelines",
-        "up to N pipelines side by side (default: 1; at most 4)",
-        default=1,
-    )
-    add_relax(command)
-    add_launcher(command)
-    command.add_argument(
+    ),
+    JOBS.but("workers of every run (default: one per core)"),
+    *SCHEDULES,
+    PIPELINES.but("up to N pipelines side by side (default: 1; at most 4)"),
+    RELAX,
+    LAUNCHER,
+    Flag(
         "--out",
-        metavar="DIR",
+        f"folder for {NAME}.csv, .json, .md, .png and .svg; until these are there it "
+        f"keeps every run in {RUNS}, and the same command goes on from it",
+        "DIR",
         required=True,
-        help=f"folder for {NAME}.csv, .json, .md, .png and .svg; until these are there "
-        f"it keeps every run in {RUNS}, and the same command goes on from it",
-    )
-    add_switch(
-        command,
-        "--fresh",
-        f"forget the runs that {RUNS} keeps of a comparison that was cut off",
-    )
+    ),
+    switch(
+        "--fresh", f"forget the runs that {RUNS} keeps of a comparison that was cut off"
+    ),
+)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -167,8 +158,6 @@ def run(options: argparse.Namespace) -> int:
 
 def _problems(options: argparse.Namespace) -> list[Problem]:
     """Return the problems; InputError if one of them cannot be compared."""
-    from hetopt.planning.asked import Search
-
     schedule = schedule_of(options)
     problems = [
         load_problem(name, schedule, options.chunks, any_schedule=True)
@@ -176,15 +165,14 @@ def _problems(options: argparse.Namespace) -> list[Problem]:
     ]
     for name, problem in zip(options.problems, problems, strict=True):
         try:
+            asked = search_of(
+                options,
+                problem=problem,
+                time="closed",
+                schedule=schedule,
+                principles=PRUNED,
+            )
             with naming(options):
-                asked = Search(
-                    problem=problem,
-                    time="closed",
-                    launcher=options.launcher,
-                    schedule=schedule,
-                    pipelines=options.pipelines,
-                    chunks=options.chunks,
-                )
                 asked.over()
         except InputError as error:
             if (error.field or "").startswith("--"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hetopt.cli.inputs import add_count
+from hetopt.cli.flags import JOBS
 from hetopt.cli.output import emit
 from hetopt.cli.preparing import prepare
 
@@ -12,9 +12,8 @@ if TYPE_CHECKING:
     import argparse
 
 
-def add_arguments(command: argparse.ArgumentParser) -> None:
-    """Add this command's options."""
-    add_count(command, "--jobs", "processes that compile (default: one per core)")
+#: What this command takes.
+TAKES = (JOBS.but("processes that compile (default: one per core)"),)
 
 
 def run(options: argparse.Namespace) -> int:

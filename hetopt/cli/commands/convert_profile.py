@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hetopt.base.words import counted
-from hetopt.cli.inputs import add_file, load_problem
+from hetopt.cli.flag import Flag, writes
+from hetopt.cli.inputs import load_problem
 from hetopt.cli.output import emit
-from hetopt.cli.paths import ensure_outputs
+from hetopt.cli.paths import ensure_files
 from hetopt.errors import InputError
 
 if TYPE_CHECKING:
@@ -35,68 +36,63 @@ _ONLY_FOR = {
 _NO_LICENCE = "not stated: the source's licence applies"
 
 
-# One statement for each option.
-def add_arguments(command: argparse.ArgumentParser) -> None:
-    """Add this command's options."""
-    command.add_argument(
+def _rate(name: str, what: str) -> Flag:
+    text = f"{what}; needed for vidur's operators of a device that is not in `hetopt "
+    return Flag(name, f"{text}catalog`", "RATE")
+
+
+#: What this command takes.
+TAKES = (
+    Flag(
         "source",
-        metavar="SRC",
-        help="Metis's directory, Sailor's or SimuMax's JSON file, or vidur's directory "
-        "of a device (data/profiling/compute/a100)",
-    )
-    command.add_argument(
+        "Metis's directory, Sailor's or SimuMax's JSON file, or vidur's directory of a "
+        "device (data/profiling/compute/a100)",
+        "SRC",
+        role="reads",
+    ),
+    Flag(
         "--from",
+        f"whose profile it is: {', '.join((*LAYERS, *OPERATORS))}",
+        "PLANNER",
         dest="form",
         required=True,
         choices=(*LAYERS, *OPERATORS),
-        metavar="PLANNER",
-        help=f"whose profile it is: {', '.join((*LAYERS, *OPERATORS))}",
-    )
-    command.add_argument(
+    ),
+    Flag(
         "--problem",
-        metavar="PROBLEM",
-        help="a problem whose model, sequence length and precision were measured; "
-        "needed for layers (metis, sailor)",
-    )
-    command.add_argument(
+        "a problem whose model, sequence length and precision were measured; needed "
+        "for layers (metis, sailor)",
+        "PROBLEM",
+        role="problem",
+    ),
+    Flag(
         "--accelerator",
+        "what was measured: a name from `hetopt catalog`, or free text",
+        "NAME",
         required=True,
-        metavar="NAME",
-        help="what was measured: a name from `hetopt catalog`, or free text",
-    )
-    command.add_argument(
-        "--device",
-        metavar="NAME",
-        help="what SRC calls it; needed where SRC has several",
-    )
-    command.add_argument(
+    ),
+    Flag("--device", "what SRC calls it; needed where SRC has several", "NAME"),
+    Flag(
         "--model",
-        metavar="NAME",
-        help="what Sailor's file calls the model, needed where it has several; of "
-        "vidur the models to convert, between commas (default: all)",
-    )
-    command.add_argument(
+        "what Sailor's file calls the model, needed where it has several; of vidur the "
+        "models to convert, between commas (default: all)",
+        "NAME",
+    ),
+    Flag(
         "--communication",
+        "whether times at tp > 1 include tensor-parallel communication, or hetopt is "
+        "to add it (default: included for metis; sailor's have to be told)",
         choices=("included", "excluded"),
-        help="whether times at tp > 1 include tensor-parallel communication, or hetopt "
-        "is to add it (default: included for metis; sailor's have to be told)",
-    )
-    command.add_argument(
+    ),
+    Flag(
         "--licence",
-        metavar="TEXT",
-        help="under which the operators may be used, for the file's header",
-    )
-    for option, text in (
-        ("--peak-flops", "dense 16-bit rate, such as '312 TFLOPS'"),
-        ("--memory-bandwidth", "such as '1600 GB/s'"),
-    ):
-        command.add_argument(
-            option,
-            metavar="RATE",
-            help=f"{text}; needed for vidur's operators of a device that is not in "
-            "`hetopt catalog`",
-        )
-    add_file(command, "--out", "the profile to write", required=True)
+        "under which the operators may be used, for the file's header",
+        "TEXT",
+    ),
+    _rate("--peak-flops", "dense 16-bit rate, such as '312 TFLOPS'"),
+    _rate("--memory-bandwidth", "such as '1600 GB/s'"),
+    writes("--out", "the profile to write", required=True),
+)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -109,8 +105,7 @@ def run(options: argparse.Namespace) -> int:
             option = f"--{name.replace('_', '-')}"
             msg = f"is for --from {' or '.join(forms)}, not for {options.form}"
             raise InputError(msg, field=option)
-    problems = () if options.problem is None else (options.problem,)
-    ensure_outputs((options.out,), (options.source,), problems=problems)
+    ensure_files(options)
     convert = _convert_operators if options.form in OPERATORS else _convert_layers
     rows, notes = convert(options)
     emit(f"wrote {options.out}: {counted(rows, 'row')}")

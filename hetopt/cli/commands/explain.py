@@ -7,20 +7,13 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from hetopt.base import interruption
-from hetopt.cli.commands.import_ import add_from, read_folder
-from hetopt.cli.inputs import (
-    add_count,
-    add_file,
-    add_problem,
-    add_switch,
-    add_table,
-    add_time_limit,
-    load_problem,
-    load_table,
-    workers,
-)
+from hetopt.cli.asking import search_of
+from hetopt.cli.commands.import_ import read_folder
+from hetopt.cli.flag import Flag, Retired, as_json, writes
+from hetopt.cli.flags import JOBS, PLAN, PROBLEM, READ_FROM, TABLE, TIME_LIMIT
+from hetopt.cli.inputs import load_problem, load_table
 from hetopt.cli.output import report, told
-from hetopt.cli.paths import ensure_outputs
+from hetopt.cli.paths import ensure_files
 from hetopt.cli.planned import load_reported
 from hetopt.cli.preparing import prepare
 from hetopt.cli.searching import searching
@@ -31,7 +24,6 @@ from hetopt.solvers.refusals import ensure_plans
 if TYPE_CHECKING:
     import argparse
 
-    from hetopt.cli.parsing import Parser
     from hetopt.cost.table.table import CostTable
     from hetopt.planning.asked import Time
     from hetopt.plans.plan import Plan
@@ -39,40 +31,32 @@ if TYPE_CHECKING:
     from hetopt.results.result import Objective
 
 
-def add_arguments(command: Parser) -> None:
-    """Add this command's options."""
-    add_problem(command)
-    command.add_argument(
-        "plan",
-        nargs="?",
-        metavar="PLAN",
-        help="a file that `hetopt plan --out` wrote; default: the best is searched",
-    )
-    command.retired["--plan"] = "is gone: write hetopt explain PROBLEM PLAN"
-    command.add_argument(
+#: What this command takes.
+TAKES = (
+    PROBLEM,
+    PLAN.but(f"{PLAN.text}; default: the best is searched", nargs="?"),
+    Retired("--plan", "is gone: write hetopt explain PROBLEM PLAN"),
+    Flag(
         "--mine",
-        metavar="DIR",
-        help="a folder with the files of a training runtime, to put beside the best "
-        "plan; without it: what limits the plan, and what would save time",
-    )
-    add_from(command)
-    add_table(command)
-    add_time_limit(
-        command, "stop each search after this many seconds with the best plan so far"
-    )
-    add_count(command, "--jobs", "workers of the search (default: one per core)")
-    add_file(
-        command,
-        "--out",
-        "write what --json prints, which `hetopt report --explain` shows",
-    )
-    add_switch(command, "--json", "print the comparison as JSON, nothing else")
+        "a folder with the files of a training runtime, to put beside the best plan; "
+        "without it: what limits the plan, and what would save time",
+        "DIR",
+        role="reads",
+    ),
+    READ_FROM,
+    TABLE,
+    TIME_LIMIT.but(
+        "stop each search after this many seconds with the best plan so far"
+    ),
+    JOBS.but("workers of the search (default: one per core)"),
+    writes("--out", "write what --json prints, which `hetopt report --explain` shows"),
+    as_json("comparison"),
+)
 
 
 def run(options: argparse.Namespace) -> int:
     """Search or read the best plan; explain it, or how the user's plan differs."""
-    read = (options.plan, options.table, options.mine)
-    ensure_outputs((options.out,), read, problems=(options.problem,))
+    ensure_files(options)
     if options.mine is None:
         return _run_alone(options)
     from hetopt.export.back.explaining import explain
@@ -106,7 +90,7 @@ def run(options: argparse.Namespace) -> int:
 # One statement for each thing that is asked.
 def _run_alone(options: argparse.Namespace) -> int:
     """Report what limits a plan, what more resources would save, and each cluster."""
-    from hetopt.planning.asked import NO_LAUNCHER, Search
+    from hetopt.planning.asked import NO_LAUNCHER
     from hetopt.pricing.price import price
     from hetopt.report.whatif.mixing import UNLIMITED
     from hetopt.report.whatif.reasons import reasons_report, reasons_to_json
@@ -144,13 +128,7 @@ def _run_alone(options: argparse.Namespace) -> int:
         Variant(change=BASE, problem=problem),
         *(each.variant for each in asked),
     ]
-    how = Search(
-        problem=problem,
-        time="closed",
-        launcher=NO_LAUNCHER,
-        time_limit_s=options.time_limit,
-        jobs=workers(options.jobs),
-    )
+    how = search_of(options, problem=problem, time="closed", launcher=NO_LAUNCHER)
     interruption.hold()
     tell = told()
     base, *answers = rows(variants, Solving(variants, how, tell).answers())
@@ -197,19 +175,13 @@ def _search(problem: Problem, table: CostTable, options: argparse.Namespace) -> 
         There is none, or none was found in time.
     """
     from hetopt.errors import InfeasibleError
-    from hetopt.planning.asked import NO_LAUNCHER, Search
+    from hetopt.planning.asked import NO_LAUNCHER
     from hetopt.planning.posed import Posed, ensure_holds, found_by
 
-    posed = Posed.of(
-        Search(
-            problem=problem,
-            time="closed",
-            launcher=NO_LAUNCHER,
-            table=table,
-            time_limit_s=options.time_limit,
-            jobs=workers(options.jobs),
-        )
+    asked = search_of(
+        options, problem=problem, time="closed", launcher=NO_LAUNCHER, table=table
     )
+    posed = Posed.of(asked)
     with searching(posed) as request:
         result = found_by(posed.tree(request))
     ensure_holds(problem, table, result)

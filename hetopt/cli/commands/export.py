@@ -6,9 +6,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from hetopt.base.words import counted
-from hetopt.cli.inputs import add_count, add_switch, load_problem_of
+from hetopt.cli.flag import Flag, count, switch
+from hetopt.cli.flags import PLANNED
+from hetopt.cli.inputs import load_problem_of
 from hetopt.cli.output import complain, emit
-from hetopt.cli.planned import add_planned, load_reported
+from hetopt.cli.planned import load_reported
 from hetopt.cli.warned import note
 from hetopt.errors import CheckError
 from hetopt.export.registry import SHIPPED, launcher_for
@@ -22,31 +24,28 @@ if TYPE_CHECKING:
     from hetopt.export.launcher import Launcher
 
 
-def add_arguments(command: argparse.ArgumentParser) -> None:
-    """Add this command's options."""
-    add_planned(command)
-    command.add_argument(
+#: What this command takes.
+TAKES = (
+    *PLANNED,
+    Flag(
         "--to",
-        metavar="LAUNCHER",
-        help=f"one of {', '.join(SHIPPED)}, or one of your own (default: the "
-        "problem's launcher)",
-    )
-    command.add_argument(
-        "--out", metavar="DIR", required=True, help="a new or empty folder"
-    )
-    add_count(
-        command,
+        f"one of {', '.join(SHIPPED)}, or one of your own (default: the problem's "
+        "launcher)",
+        "LAUNCHER",
+    ),
+    Flag("--out", "a new or empty folder", "DIR", required=True),
+    count(
         "--top",
-        "the plan and its best alternatives, as DIR/1, DIR/2, ... (the plan file "
-        "holds as many as `hetopt plan --top` asked for)",
-        metavar="K",
-    )
-    add_switch(
-        command,
+        "the plan and its best alternatives, as DIR/1, DIR/2, ... (the plan file holds "
+        "as many as `hetopt plan --top` asked for)",
+        "K",
+    ),
+    switch(
         "--allow-lossy",
-        "export even what the launcher cannot do exactly as planned; LOSSY.md "
-        "lists what is lost",
-    )
+        "export even what the launcher cannot do exactly as planned; LOSSY.md lists "
+        "what is lost",
+    ),
+)
 
 
 def run(options: argparse.Namespace) -> int:

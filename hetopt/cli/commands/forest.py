@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
 from hetopt.base.words import suggest
-from hetopt.cli.inputs import add_switch
+from hetopt.cli.flag import Action, Flag, as_json, switch
 from hetopt.cli.output import emit, json_text
 from hetopt.cli.paths import ensure_outputs
 from hetopt.errors import InputError
@@ -28,31 +28,32 @@ DATA, PLOT = "evaluation.json", "predicted-versus-measured"
 FILES = (TEXT, SCORES, PREDICTIONS, DATA, f"{PLOT}.png", f"{PLOT}.svg")
 
 
-def add_arguments(command: argparse.ArgumentParser) -> None:
-    """Add this command's options."""
-    actions = command.add_subparsers(dest="action", metavar="evaluate", required=True)
-    summary = "judge a forest on shards of a profile that it has not seen"
-    evaluate = actions.add_parser(
+#: What this command takes.
+TAKES = (
+    Action(
         "evaluate",
-        help=summary,
-        description=f"{summary[0].upper()}{summary[1:]}.",
-    )
-    evaluate.add_argument(
-        "profile",
-        metavar="PROFILE",
-        help="a CSV file, or the name of a profile that ships with hetopt",
-    )
-    add_switch(
-        evaluate,
-        "--compare",
-        "also judge every target and set of features a forest may have (minutes)",
-    )
-    evaluate.add_argument(
-        "--out",
-        metavar="DIR",
-        help=f"write {TEXT}, {SCORES}, {PREDICTIONS}, {DATA} and {PLOT}.png and .svg",
-    )
-    add_switch(evaluate, "--json", "print the scores as JSON, nothing else")
+        "judge a forest on shards of a profile that it has not seen",
+        (
+            Flag(
+                "profile",
+                "a CSV file, or the name of a profile that ships with hetopt",
+                "PROFILE",
+            ),
+            switch(
+                "--compare",
+                "also judge every target and set of features a forest may have "
+                "(minutes)",
+            ),
+            Flag(
+                "--out",
+                f"write {TEXT}, {SCORES}, {PREDICTIONS}, {DATA} and {PLOT}.png and "
+                ".svg",
+                "DIR",
+            ),
+            as_json("scores"),
+        ),
+    ),
+)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -5,16 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hetopt.base.words import counted
-from hetopt.cli.inputs import (
-    add_count,
-    add_file,
-    add_problem,
-    add_table,
-    load_problem,
-    load_table,
-)
+from hetopt.cli.flag import Flag, count, reads, writes
+from hetopt.cli.flags import PROBLEM, TABLE
+from hetopt.cli.inputs import load_problem, load_table
 from hetopt.cli.output import emit
-from hetopt.cli.paths import ensure_outputs
+from hetopt.cli.paths import ensure_files
 from hetopt.errors import CheckError, InputError
 from hetopt.schedule.schedules import rule_of
 from hetopt.solvers.refusals import ensure_plans
@@ -38,43 +33,37 @@ FORMATS = {
 }
 
 
-def add_arguments(command: argparse.ArgumentParser) -> None:
-    """Add this command's options."""
-    add_problem(command)
-    add_count(command, "--p", "pipeline stages", required=True, metavar="P")
-    add_count(command, "--q", "micro-batches", required=True, metavar="Q")
-    command.add_argument(
+#: What this command takes.
+TAKES = (
+    PROBLEM,
+    count("--p", "pipeline stages", "P", required=True),
+    count("--q", "micro-batches", "Q", required=True),
+    Flag(
         "--formulation",
+        f"{' or '.join(FORMATS)} (default: cp-sat)",
+        "F",
         choices=tuple(FORMATS),
         default="cp-sat",
-        metavar="F",
-        help=f"{' or '.join(FORMATS)} (default: cp-sat)",
-    )
-    add_table(command)
-    add_file(
-        command,
+    ),
+    TABLE,
+    writes(
         "--out",
-        "model.proto (binary) or model.pbtxt (text) for cp-sat; "
-        "model.lp or model.mps for others; with --solution: the plan",
+        "model.proto (binary) or model.pbtxt (text) for cp-sat; model.lp or model.mps "
+        "for others; with --solution: the plan",
         required=True,
-    )
-    add_file(
-        command,
+    ),
+    reads(
         "--solution",
-        "instead of writing the program, turn this solution of it (by GLPK, CBC, "
-        "SCIP, HiGHS or Gurobi) into a checked plan",
-    )
+        "instead of writing the program, turn this solution of it (by GLPK, CBC, SCIP, "
+        "HiGHS or Gurobi) into a checked plan",
+    ),
+)
 
 
 def run(options: argparse.Namespace) -> int:
     """Build the program; write it, or read a solution of it as a plan."""
     solved = options.solution is not None
-    ensure_outputs(
-        (options.out,),
-        (options.table, options.solution),
-        problems=(options.problem,),
-        plans=solved,
-    )
+    ensure_files(options, plans=solved)
     if solved:
         return _read_solution(options)
     endings = FORMATS[options.formulation]

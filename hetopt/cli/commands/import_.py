@@ -6,9 +6,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hetopt.cli.inputs import add_file, add_problem, add_table, load_problem
+from hetopt.cli.flag import Flag, writes
+from hetopt.cli.flags import PROBLEM, READ_FROM, TABLE
+from hetopt.cli.inputs import load_problem
 from hetopt.cli.output import complain, emit, json_text
-from hetopt.cli.paths import ensure_outputs
+from hetopt.cli.paths import ensure_files
 
 if TYPE_CHECKING:
     import argparse
@@ -19,17 +21,19 @@ if TYPE_CHECKING:
     from hetopt.problem.problem import Problem
 
 
-def add_arguments(command: argparse.ArgumentParser) -> None:
-    """Add this command's options."""
-    add_problem(command)
-    command.add_argument(
+#: What this command takes.
+TAKES = (
+    PROBLEM,
+    Flag(
         "folder",
-        metavar="DIR",
-        help="a folder that `hetopt export` wrote, or made by hand",
-    )
-    add_from(command)
-    add_table(command)
-    add_file(command, "--out", "the plan to write, as JSON", required=True)
+        "a folder that `hetopt export` wrote, or made by hand",
+        "DIR",
+        role="reads",
+    ),
+    READ_FROM,
+    TABLE,
+    writes("--out", "the plan to write, as JSON", required=True),
+)
 
 
 def add_from(command: argparse.ArgumentParser) -> None:
@@ -46,12 +50,7 @@ def run(options: argparse.Namespace) -> int:
     """Import, write the plan with its times, and warn if it is not feasible."""
     from hetopt.base.files import write_text
 
-    ensure_outputs(
-        (options.out,),
-        (options.folder, options.table),
-        problems=(options.problem,),
-        plans=True,
-    )
+    ensure_files(options, plans=True)
     problem = load_problem(options.problem, divided=False)
     read = None if options.table is None else partial(_own, options.table, problem)
     imported = read_folder(problem, options.folder, options.form, read)

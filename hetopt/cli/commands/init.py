@@ -8,30 +8,26 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hetopt.cli.inputs import add_file
+from hetopt.cli.flag import writes
+from hetopt.cli.flags import LAUNCHER, LIMITED
 from hetopt.cli.output import emit
 from hetopt.errors import InputError
-from hetopt.export.registry import SHIPPED
 
 if TYPE_CHECKING:
     import argparse
 
 
-def add_arguments(command: argparse.ArgumentParser) -> None:
-    """Add this command's options."""
-    add_file(
-        command,
+#: What this command takes.
+TAKES = (
+    writes(
         "--out",
         "where to write it (default: problem.yaml; - is standard output)",
         default="problem.yaml",
-    )
-    command.add_argument(
-        "--for",
-        dest="launcher",
-        metavar="LAUNCHER",
-        help="with a schedule and pins under which this launcher runs every plan: "
-        f"{', '.join(name for name, limited in SHIPPED.items() if limited)}",
-    )
+    ),
+    LAUNCHER.but(
+        f"with a schedule and pins under which this launcher runs every plan: {LIMITED}"
+    ),
+)
 
 
 def run(options: argparse.Namespace) -> int:

@@ -9,37 +9,38 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hetopt.base.words import counted
-from hetopt.cli.inputs import add_file
+from hetopt.cli.flag import Flag, writes
 from hetopt.cli.output import complain, emit
-from hetopt.cli.paths import STDOUT, ensure_outputs
+from hetopt.cli.paths import STDOUT, ensure_files
 from hetopt.errors import InputError
 
 if TYPE_CHECKING:
     import argparse
 
 
-def add_arguments(command: argparse.ArgumentParser) -> None:
-    """Add this command's options."""
-    command.add_argument(
+#: What this command takes.
+TAKES = (
+    Flag(
         "files",
-        nargs="+",
-        metavar="FILE",
-        help='what `sinfo -h --Node -o "%%N %%t %%G %%c %%m %%P"`, `scontrol show '
-        "node` (both also with --json), `kubectl get nodes -o json` or "
+        'what `sinfo -h --Node -o "%%N %%t %%G %%c %%m %%P"`, `scontrol show node` '
+        "(both also with --json), `kubectl get nodes -o json` or "
         "json.dumps(ray.nodes()) printed, or a hostfile",
-    )
-    command.add_argument(
+        "FILE",
+        nargs="+",
+        role="reads",
+    ),
+    Flag(
         "--include",
-        metavar="STATE,...",
-        help="also use nodes in these states, such as allocated,mixed, as if they "
-        "were idle; all: in any state",
-    )
-    add_file(
-        command,
+        "also use nodes in these states, such as allocated,mixed, as if they were "
+        "idle; all: in any state",
+        "STATE,...",
+    ),
+    writes(
         "--out",
         "where to write the section (default: - is standard output)",
         default="-",
-    )
+    ),
+)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -51,7 +52,7 @@ def run(options: argparse.Namespace) -> int:
     from hetopt.inventory.writing import clusters_yaml, left_out, summary
     from hetopt.problem.document.document import QUESTION
 
-    ensure_outputs((options.out,), options.files)
+    ensure_files(options)
     include = included(options.include)
     inventory = group_nodes([read_inventory(path) for path in options.files], include)
     if not inventory.drafts:

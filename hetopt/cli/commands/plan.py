@@ -8,11 +8,11 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from hetopt.cli.again import repeat
-from hetopt.cli.asking import naming, search_of
+from hetopt.cli.asking import naming, plan_asked
 from hetopt.cli.exit_codes import NO_PLAN, STOPPED
+from hetopt.cli.flags import OF_PLAN
 from hetopt.cli.output import complain, emit, json_text, report, told
-from hetopt.cli.paths import ensure_outputs, holds_plan
-from hetopt.cli.plan_options import add_plan_options
+from hetopt.cli.paths import ensure_files, holds_plan
 from hetopt.cli.reported import plan_text
 from hetopt.cli.searching import searching
 from hetopt.cli.warned import note, warn
@@ -34,9 +34,8 @@ if TYPE_CHECKING:
 EXIT_CODES = {"optimal": 0, "feasible": 0, "infeasible": 1, "unknown": 3}
 
 
-def add_arguments(command: argparse.ArgumentParser) -> None:
-    """Add this command's options."""
-    add_plan_options(command)
+#: What this command takes.
+TAKES = OF_PLAN
 
 
 def run(options: argparse.Namespace) -> int:
@@ -44,13 +43,8 @@ def run(options: argparse.Namespace) -> int:
     from hetopt.planning.posed import Posed, ensure_holds
 
     repeat(options)
-    ensure_outputs(
-        (options.out, options.certificate, options.journal, options.svg),
-        (options.table,),
-        problems=(options.problem,),
-        plans=True,
-    )
-    asked = search_of(options)
+    ensure_files(options, plans=True)
+    asked = plan_asked(options)
     with naming(options):
         posed = Posed.of(asked)
     if asked.measure == "front":

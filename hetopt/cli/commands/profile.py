@@ -13,10 +13,11 @@ import argparse
 import importlib.util
 import sys
 from dataclasses import replace
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from hetopt.base.threads import threads
-from hetopt.cli.inputs import add_count, add_file, add_switch, add_time_limit
+from hetopt.cli.flag import Flag, count, switch, writes
+from hetopt.cli.flags import TIME_LIMIT
 from hetopt.cli.measuring_for import LIMIT_S
 from hetopt.cli.numbers import whole
 from hetopt.cli.output import emit
@@ -30,8 +31,6 @@ if TYPE_CHECKING:
 
     from hetopt.profile.device import Device
     from hetopt.profile.grid import Grid
-
-T = TypeVar("T")
 
 FAMILIES = ("llama", "gpt")
 DEVICES = ("cuda", "npu", "cpu")
@@ -62,96 +61,117 @@ _MEASURES = {
 }
 
 
-# One statement for each option.
-def add_arguments(command: argparse.ArgumentParser) -> None:
-    """Add this command's options."""
-    command.add_argument(
+def _several(name: str, text: str, value: str, convert: Callable[[str], Any]) -> Flag:
+    """Return an option with several values between commas, without duplicates."""
+
+    def convert_all(given: str) -> tuple[Any, ...]:
+        return tuple(dict.fromkeys(convert(part.strip()) for part in given.split(",")))
+
+    return Flag(name, text, f"{value},...", type=convert_all)
+
+
+def _one_of(known: Sequence[str]) -> Callable[[str], str]:
+    def convert(text: str) -> str:
+        if text not in known:
+            msg = f"{text!r}, expected one of {', '.join(known)}"
+            raise argparse.ArgumentTypeError(msg)
+        return text
+
+    return convert
+
+
+def _pair(text: str) -> tuple[int, int]:
+    """Argument type: ``CPxTP``."""
+    parts = text.split("x")
+    if len(parts) != 2 or not all(
+        part.isascii() and part.isdecimal() and int(part) > 0 for part in parts
+    ):
+        msg = f"{text!r}, expected CPxTP such as 2x4"
+        raise argparse.ArgumentTypeError(msg)
+    return int(parts[0]), int(parts[1])
+
+
+#: What this command takes.
+TAKES = (
+    Flag(
         "--for",
+        "measure exactly the shapes that this problem needs; for several problems once "
+        "each",
+        "PROBLEM",
         action="append",
         dest="problems",
-        metavar="PROBLEM",
-        help="measure exactly the shapes that this problem needs; for several problems "
-        "once each",
-    )
-    command.add_argument(
+    ),
+    _several(
         "--cluster",
-        type=_several(str),
-        metavar="NAME,...",
-        help="of --for: the clusters that this machine stands for (default: those "
-        "whose accelerator has the name of its device, on a CPU `CPU`)",
-    )
-    add_time_limit(
-        command,
+        "of --for: the clusters that this machine stands for (default: those whose "
+        "accelerator has the name of its device, on a CPU `CPU`)",
+        "NAME",
+        str,
+    ),
+    TIME_LIMIT.but(
         "of --for: seconds of measuring, smallest shapes first (default: "
-        f"{LIMIT_S:.0f})",
-    )
-    add_switch(
-        command,
+        f"{LIMIT_S:.0f})"
+    ),
+    switch(
         "--quick",
-        "small shapes of every unit: about 2 minutes on 2 CPU cores; with "
-        "--operators a quarter of the kernels, in at most 10 minutes on any device",
-    )
-    add_switch(
-        command,
+        "small shapes of every unit: about 2 minutes on 2 CPU cores; with --operators "
+        "a quarter of the kernels, in at most 10 minutes on any device",
+    ),
+    switch(
         "--operators",
-        "time single kernels instead, from which times of any model's layers are "
-        "added up: multiplications, fused attention, element-wise kernels",
-    )
-    for field, text in SIZES.items():
-        command.add_argument(
-            f"--{field.replace('_', '-')}",
-            type=_several(whole(1)),
-            metavar="N,...",
-            help=f"{text}, instead of the grid's",
+        "time single kernels instead, from which times of any model's layers are added "
+        "up: multiplications, fused attention, element-wise kernels",
+    ),
+    *(
+        _several(
+            f"--{name.replace('_', '-')}",
+            f"{what}, instead of the grid's",
+            "N",
+            whole(1),
         )
-    command.add_argument(
+        for name, what in SIZES.items()
+    ),
+    _several(
         "--degrees",
-        type=_several(_pair),
-        metavar="CPxTP,...",
-        help="context and tensor parallel degrees, such as 1x1,2x4",
-    )
-    command.add_argument(
-        "--units",
-        type=_several(_one_of(UNITS)),
-        metavar="UNIT,...",
-        help=f"of {', '.join(UNITS)}",
-    )
-    command.add_argument(
+        "context and tensor parallel degrees, such as 1x1,2x4",
+        "CPxTP",
+        _pair,
+    ),
+    _several("--units", f"of {', '.join(UNITS)}", "UNIT", _one_of(UNITS)),
+    _several(
         "--layers",
-        type=_several(_one_of(FAMILIES)),
-        metavar="KIND,...",
-        help="llama: RMSNorm, rotary, SwiGLU; gpt: LayerNorm, GELU (default: llama)",
-    )
-    command.add_argument(
+        "llama: RMSNorm, rotary, SwiGLU; gpt: LayerNorm, GELU (default: llama)",
+        "KIND",
+        _one_of(FAMILIES),
+    ),
+    Flag(
         "--dtype",
+        f"{', '.join(DTYPES)} (default: bf16, or fp16 where the device lacks it)",
+        "TYPE",
         choices=DTYPES,
-        metavar="TYPE",
-        help=f"{', '.join(DTYPES)} (default: bf16, or fp16 where the device lacks it)",
-    )
-    command.add_argument(
+    ),
+    Flag(
         "--device",
+        f"{', '.join(DEVICES)} (default: the first that PyTorch sees)",
+        "KIND",
         choices=DEVICES,
-        metavar="KIND",
-        help=f"{', '.join(DEVICES)} (default: the first that PyTorch sees)",
-    )
-    add_count(
-        command,
+    ),
+    count(
         "--threads",
         "on a CPU (default: OMP_NUM_THREADS of the environment, else 1, as the ranks "
         "of a plan have; 1 is timed by the CPU's time, so that other programs do not "
         "count)",
-    )
-    add_switch(
-        command,
+    ),
+    switch(
         "--collectives",
-        "time collectives instead, and print the lines of a problem file that "
-        "state them; start with torchrun, one process per device",
-    )
-    add_file(
-        command,
+        "time collectives instead, and print the lines of a problem file that state "
+        "them; start with torchrun, one process per device",
+    ),
+    writes(
         "--out",
         f"the CSV to write (default: {DEFAULT_OUT}, of operators {OPERATORS_OUT})",
-    )
+    ),
+)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -275,33 +295,3 @@ def _collectives(options: argparse.Namespace) -> int:
     if text is not None:
         emit(text)
     return 0
-
-
-def _several(convert: Callable[[str], T]) -> Callable[[str], tuple[T, ...]]:
-    """Return an argument type: comma-separated values, without duplicates."""
-
-    def convert_all(text: str) -> tuple[T, ...]:
-        return tuple(dict.fromkeys(convert(part.strip()) for part in text.split(",")))
-
-    return convert_all
-
-
-def _one_of(known: Sequence[str]) -> Callable[[str], str]:
-    def convert(text: str) -> str:
-        if text not in known:
-            msg = f"{text!r}, expected one of {', '.join(known)}"
-            raise argparse.ArgumentTypeError(msg)
-        return text
-
-    return convert
-
-
-def _pair(text: str) -> tuple[int, int]:
-    """Argument type: ``CPxTP``."""
-    parts = text.split("x")
-    if len(parts) != 2 or not all(
-        part.isascii() and part.isdecimal() and int(part) > 0 for part in parts
-    ):
-        msg = f"{text!r}, expected CPxTP such as 2x4"
-        raise argparse.ArgumentTypeError(msg)
-    return int(parts[0]), int(parts[1])

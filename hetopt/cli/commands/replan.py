@@ -4,30 +4,30 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from hetopt.cli.asking import naming
+from hetopt.cli.asking import naming, search_of
 from hetopt.cli.commands.plan import EXIT_CODES
-from hetopt.cli.inputs import (
-    add_count,
-    add_file,
-    add_jobs,
-    add_launcher,
-    add_problem,
-    add_relax,
-    add_solver,
-    add_switch,
-    add_time_limit,
-    principles_of,
-    workers,
+from hetopt.cli.flag import Flag, as_json, count, repeated, writes
+from hetopt.cli.flags import (
+    JOBS,
+    LAUNCHER,
+    PIPELINES,
+    PLAN,
+    PROBLEM,
+    RELAX_OF_PLAN,
+    SEED,
+    SOLVER,
+    TIME_LIMIT,
 )
-from hetopt.cli.numbers import not_negative, whole
+from hetopt.cli.numbers import not_negative, quantity
 from hetopt.cli.output import complain, json_text, report, told
-from hetopt.cli.paths import ensure_outputs
+from hetopt.cli.paths import ensure_files
 from hetopt.cli.plan_files import read_json
 from hetopt.cli.planned import load_reported
 from hetopt.cli.searching import searching
 from hetopt.errors import CheckError
+from hetopt.problem.quantity import parse_bandwidth
 from hetopt.solvers.refusals import ensure_races
 
 if TYPE_CHECKING:
@@ -39,98 +39,63 @@ if TYPE_CHECKING:
 MOST_ITERATIONS = 10**12
 
 
-# One statement for each option.
-def add_arguments(command: argparse.ArgumentParser) -> None:
-    """Add this command's options."""
-    add_problem(command)
-    command.add_argument(
-        "plan", metavar="PLAN", help="the plan that ran: what `hetopt plan --out` wrote"
-    )
-    command.add_argument(
+#: What this command takes.
+TAKES = (
+    PROBLEM,
+    PLAN.but("the plan that ran: what `hetopt plan --out` wrote"),
+    repeated(
         "--lost",
-        action="append",
-        default=[],
-        metavar="NODE[:DEVICE]",
-        help="a node that is gone, or one of its devices: CLUSTER/NUMBER (from 0) or "
-        "HOST, and the device's number from 0; or a whole CLUSTER; may be given again",
-    )
-    command.add_argument(
+        "NODE[:DEVICE]",
+        "a node that is gone, or one of its devices: CLUSTER/NUMBER (from 0) or HOST, "
+        "and the device's number from 0; or a whole CLUSTER; may be given again",
+    ),
+    repeated(
         "--added",
-        action="append",
-        default=[],
-        metavar="CLUSTER/HOST",
-        help="a node that joins a cluster, under its name; may be given again",
-    )
-    command.add_argument(
+        "CLUSTER/HOST",
+        "a node that joins a cluster, under its name; may be given again",
+    ),
+    count(
         "--iterations",
-        type=iterations,
+        "iterations until the next change is expected: what moving has to pay for",
+        most=MOST_ITERATIONS,
         required=True,
-        metavar="N",
-        help="iterations until the next change is expected: what moving has to pay for",
-    )
-    command.add_argument(
+    ),
+    Flag(
         "--restart",
+        "seconds that any change of plan takes beside its moves (default: 0)",
+        "S",
         type=not_negative,
         default=0.0,
-        metavar="S",
-        help="seconds that any change of plan takes beside its moves (default: 0)",
-    )
-    command.add_argument(
+    ),
+    Flag(
         "--checkpoint-bandwidth",
-        type=bandwidth,
-        metavar="RATE",
-        help="the rate at which all devices together read a checkpoint, such as "
-        "'20 GB/s': for slices that no remaining device holds, and to compare with a "
-        "restart",
-    )
-    add_launcher(command)
-    add_solver(command)
-    add_relax(command, "those of PLAN")
-    add_count(
-        command,
-        "--pipelines",
-        "the most pipelines side by side (default: as many as PLAN has)",
-    )
-    add_time_limit(
-        command, "end after this many seconds in all, with the best plan so far"
-    )
-    add_jobs(command)
-    add_count(command, "--seed", "default: 0", least=0, default=0)
-    add_file(command, "--out", "write the next plan, as `hetopt plan --out` does")
-    add_file(
-        command,
+        "the rate at which all devices together read a checkpoint, such as '20 GB/s': "
+        "for slices that no remaining device holds, and to compare with a restart",
+        "RATE",
+        type=quantity(
+            parse_bandwidth,
+            (1.0, "expected at least 1 B/s: leave it out if nothing is read"),
+        ),
+    ),
+    LAUNCHER,
+    SOLVER,
+    RELAX_OF_PLAN,
+    PIPELINES.but(
+        "the most pipelines side by side (default: as many as PLAN has)", default=None
+    ),
+    TIME_LIMIT.but("end after this many seconds in all, with the best plan so far"),
+    JOBS,
+    SEED,
+    writes("--out", "write the next plan, as `hetopt plan --out` does"),
+    writes(
         "--problem-out",
         "write the problem of the next plan, YAML, with a name for each node",
-    )
-    add_file(
-        command,
-        "--moves",
-        "write which slice of which tensor goes from where to where, CSV",
-    )
-    add_switch(command, "--json", "print the answer as JSON, nothing else")
-
-
-def iterations(text: str) -> int:
-    """Argument type: a number of iterations, from 1 to ``MOST_ITERATIONS``."""
-    number = whole(1)(text)
-    if number > MOST_ITERATIONS:
-        msg = f"{text[:20]!r} is more than {MOST_ITERATIONS:,}"
-        raise argparse.ArgumentTypeError(msg)
-    return number
-
-
-def bandwidth(text: str) -> float:
-    """Argument type: bytes per second, with a unit."""
-    from hetopt.problem.quantity import parse_bandwidth
-
-    try:
-        rate = parse_bandwidth(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
-    if rate < 1:
-        msg = f"is {text!r}, expected at least 1 B/s: leave it out if nothing is read"
-        raise argparse.ArgumentTypeError(msg)
-    return rate
+    ),
+    writes(
+        "--moves", "write which slice of which tensor goes from where to where, CSV"
+    ),
+    as_json("answer"),
+)
 
 
 class Asked(NamedTuple):
@@ -156,12 +121,7 @@ def run(options: argparse.Namespace) -> int:
     """Read the old plan, search, check the result, and report it."""
     from hetopt.planning.posed import ensure_holds
 
-    ensure_outputs(
-        (options.out, options.problem_out, options.moves),
-        (options.plan,),
-        problems=(options.problem,),
-        plans=True,
-    )
+    ensure_files(options, plans=True)
     asked = _asked(options)
     found = _searched(asked)
     ensure_holds(asked.posed.problem, asked.posed.table, found.result)
@@ -176,7 +136,6 @@ def run(options: argparse.Namespace) -> int:
 
 def _asked(options: argparse.Namespace) -> Asked:
     from hetopt.check.plan.reading import read_principles
-    from hetopt.planning.asked import Search
     from hetopt.planning.posed import Posed
     from hetopt.problem.document.document import load_document
     from hetopt.problem.named import problem_path
@@ -197,25 +156,17 @@ def _asked(options: argparse.Namespace) -> Asked:
     after_it = with_nodes(document, after)
     left = problem_of(after_it, path)
     left = left.under(plan.schedule, plan.chunks, plan.warmup_epsilon)
+    own: dict[str, Any] = {
+        "time": "closed",
+        "pipelines": options.pipelines or len(plan.pipelines),
+        "launcher": options.launcher or data.get("launch", {}).get("launcher"),
+    }
     if options.relax is None:
-        principles = read_principles({"relaxed": [], **data})
-    else:
-        principles = principles_of(options.relax)
+        own["principles"] = read_principles({"relaxed": [], **data})
     ensure_races(options.solver, "--solver")
+    search = search_of(options, problem=left, **own)
     with naming(options):
-        posed = Posed.of(
-            Search(
-                problem=left,
-                solver=options.solver,
-                time="closed",
-                pipelines=options.pipelines or len(plan.pipelines),
-                launcher=options.launcher or data.get("launch", {}).get("launcher"),
-                principles=principles,
-                time_limit_s=options.time_limit,
-                jobs=workers(options.jobs),
-                seed=options.seed,
-            )
-        )
+        posed = Posed.of(search)
     change = Change(
         problem=problem,
         plan=plan,

@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hetopt.cli.inputs import add_problem, add_table
+from hetopt.cli.flag import reads, repeated, writes
+from hetopt.cli.flags import PLAN, PROBLEM, TABLE
 from hetopt.cli.output import emit
-from hetopt.cli.paths import ensure_outputs
+from hetopt.cli.paths import ensure_files
 from hetopt.cli.planned import load_front, load_reported
 from hetopt.errors import InputError
 
@@ -17,49 +18,42 @@ if TYPE_CHECKING:
     from hetopt.report.page.contents import ReportedPlan
 
 
-def add_arguments(command: argparse.ArgumentParser) -> None:
-    """Add this command's options."""
-    add_problem(command)
-    command.add_argument(
-        "plans",
-        metavar="PLAN",
+#: What this command takes.
+TAKES = (
+    PROBLEM,
+    PLAN.but(
+        "a file that `hetopt plan --out` wrote; several are compared",
+        name="plans",
         nargs="+",
-        help="a file that `hetopt plan --out` wrote; several are compared",
-    )
-    add_table(command)
-    command.add_argument(
+    ),
+    TABLE,
+    reads(
         "--journal",
-        metavar="FILE",
-        help="the file that `hetopt plan --journal` kept of the search for the first "
-        "PLAN: shows its bound and best plan over time",
-    )
-    command.add_argument(
+        "the file that `hetopt plan --journal` kept of the search for the first PLAN: "
+        "shows its bound and best plan over time",
+    ),
+    repeated(
         "--whatif",
-        action="append",
-        default=[],
-        metavar="FILE",
-        help="a file that `hetopt whatif --out` wrote of the problem; may be given "
-        "again",
-    )
-    command.add_argument(
+        "FILE",
+        "a file that `hetopt whatif --out` wrote of the problem; may be given again",
+        role="reads",
+    ),
+    repeated(
         "--explain",
-        action="append",
-        default=[],
-        metavar="FILE",
-        help="a file that `hetopt explain --out` wrote of a PLAN: shows each cluster "
-        "alone beside it; may be given again",
-    )
-    command.add_argument(
+        "FILE",
+        "a file that `hetopt explain --out` wrote of a PLAN: shows each cluster alone "
+        "beside it; may be given again",
+        role="reads",
+    ),
+    repeated(
         "--pareto",
-        action="append",
-        default=[],
-        metavar="FILE",
-        help="a file that `hetopt plan --pareto --out` wrote of the problem; may be "
-        "given again",
-    )
-    command.add_argument(
-        "--out", metavar="FILE", required=True, help="the page to write, such as a.html"
-    )
+        "FILE",
+        "a file that `hetopt plan --pareto --out` wrote of the problem; may be given "
+        "again",
+        role="reads",
+    ),
+    writes("--out", "the page to write, such as a.html", required=True),
+)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -73,9 +67,7 @@ def run(options: argparse.Namespace) -> int:
     from hetopt.report.page.page import page
     from hetopt.report.page.whatif import read_variants
 
-    read = (*options.plans, options.table, options.journal)
-    read = (*read, *options.whatif, *options.explain, *options.pareto)
-    ensure_outputs((options.out,), read, problems=(options.problem,))
+    ensure_files(options)
     if not options.out.lower().endswith((".html", ".htm")):
         raise InputError("the page is HTML: end its name in .html", file=options.out)
     path = problem_path(options.problem)

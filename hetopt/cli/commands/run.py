@@ -7,9 +7,10 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from hetopt.cli.inputs import add_count, add_file, add_table
+from hetopt.cli.flag import Flag, count, writes
+from hetopt.cli.flags import PLAN, TABLE
 from hetopt.cli.output import emit, json_text
-from hetopt.cli.paths import ensure_outputs
+from hetopt.cli.paths import ensure_files, ensure_outputs
 from hetopt.cli.planned import load_reported
 from hetopt.errors import InputError
 
@@ -28,55 +29,42 @@ ITERATIONS = 5
 _OF_PLANS = ("out", "table", "svg", "trace")
 
 
-# One statement for each option.
-def add_arguments(command: argparse.ArgumentParser) -> None:
-    """Add this command's options."""
-    command.add_argument(
+#: What this command takes.
+TAKES = (
+    Flag(
         "problem",
-        metavar="PROBLEM|DIR",
-        help="a problem, as in other commands, whose plan follows; or a folder that "
-        "`hetopt export --to torch` wrote, alone",
-    )
-    command.add_argument(
-        "plan",
-        nargs="?",
-        metavar="PLAN",
-        help="a file that `hetopt plan --out` wrote",
-    )
-    add_table(command)
-    add_count(
-        command,
+        "a problem, as in other commands, whose plan follows; or a folder that `hetopt "
+        "export --to torch` wrote, alone",
+        "PROBLEM|DIR",
+        role="problem",
+    ),
+    PLAN.but(nargs="?"),
+    TABLE,
+    count(
         "--iterations",
         "iterations to time, after one that is not timed (default: %(default)s)",
         default=ITERATIONS,
-    )
-    command.add_argument(
+    ),
+    Flag(
         "--units",
-        metavar="FILE:FUNCTION",
-        help="what builds a unit of your own model by its index, as for the bundle",
-    )
-    command.add_argument(
+        "what builds a unit of your own model by its index, as for the bundle",
+        "FILE:FUNCTION",
+    ),
+    Flag(
         "--data",
-        metavar="FILE:FUNCTION",
-        help="(step, job) -> tokens of a global batch, as for the bundle (default: "
-        "made up)",
-    )
-    command.add_argument(
-        "--out",
-        metavar="DIR",
-        help="keep the bundle in this new or empty folder",
-    )
-    add_file(
-        command,
+        "(step, job) -> tokens of a global batch, as for the bundle (default: made up)",
+        "FILE:FUNCTION",
+    ),
+    Flag("--out", "keep the bundle in this new or empty folder", "DIR"),
+    writes(
         "--measured",
-        "where to write what was measured (default: %(default)s); `hetopt "
-        "calibrate --run` takes it",
+        "where to write what was measured (default: %(default)s); `hetopt calibrate "
+        "--run` takes it",
         default="measured.json",
-    )
-    add_file(
-        command, "--svg", "draw the iteration of median time, below the simulated one"
-    )
-    add_file(command, "--trace", "write both for Perfetto (JSON trace events)")
+    ),
+    writes("--svg", "draw the iteration of median time, below the simulated one"),
+    writes("--trace", "write both for Perfetto (JSON trace events)"),
+)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -123,11 +111,7 @@ def _run_plan(options: argparse.Namespace) -> int:
     from hetopt.report.running import run_report
     from hetopt.running.explaining import explain_run
 
-    ensure_outputs(
-        (options.measured, options.svg, options.trace),
-        (options.plan, options.table),
-        problems=(options.problem,),
-    )
+    ensure_files(options)
     if options.out is not None:
         ensure_free(options.out)
     problem, table, (plan, *_), _ = load_reported(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+from hetopt.cli.flag import Flag
 from hetopt.cli.output import emit
 
 if TYPE_CHECKING:
@@ -28,15 +29,16 @@ NAMES = (
 )
 
 
-def add_arguments(command: argparse.ArgumentParser) -> None:
-    """Add this command's options."""
-    command.add_argument(
+#: What this command takes.
+TAKES = (
+    Flag(
         "name",
+        f"one of {', '.join(NAMES)} (default: an object with all of them)",
+        "NAME",
         nargs="?",
         choices=NAMES,
-        metavar="NAME",
-        help=f"one of {', '.join(NAMES)} (default: an object with all of them)",
-    )
+    ),
+)
 
 
 def run(options: argparse.Namespace) -> int:

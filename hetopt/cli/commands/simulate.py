@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hetopt.cli.inputs import add_file, add_switch
+from hetopt.cli.flag import as_json, writes
+from hetopt.cli.flags import PLANNED
 from hetopt.cli.output import emit, report
-from hetopt.cli.paths import ensure_outputs
+from hetopt.cli.paths import ensure_files
 from hetopt.cli.pictures import write_pictures
-from hetopt.cli.planned import add_planned, load_reported
+from hetopt.cli.planned import load_reported
 from hetopt.errors import InputError
 
 if TYPE_CHECKING:
@@ -18,20 +19,18 @@ if TYPE_CHECKING:
     from hetopt.problem.problem import Problem
 
 
-def add_arguments(command: argparse.ArgumentParser) -> None:
-    """Add this command's options."""
-    add_planned(command)
-    add_file(
-        command,
+#: What this command takes.
+TAKES = (
+    *PLANNED,
+    writes(
         "--svg",
         "draw the iteration: what every stage and link does when, and the memory",
-    )
-    add_file(
-        command,
-        "--trace",
-        "write every event of the iteration for Perfetto (JSON trace events)",
-    )
-    add_switch(command, "--json", "print the run as JSON, nothing else")
+    ),
+    writes(
+        "--trace", "write every event of the iteration for Perfetto (JSON trace events)"
+    ),
+    as_json("run"),
+)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -41,11 +40,7 @@ def run(options: argparse.Namespace) -> int:
     from hetopt.results.money import cost_of
     from hetopt.schedule.run import simulate
 
-    ensure_outputs(
-        (options.svg, options.trace),
-        (options.plan, options.table),
-        problems=(options.problem,),
-    )
+    ensure_files(options)
     problem, table, (plan, *_), _ = load_reported(
         options.problem, options.plan, options.table, several=True, lengths=True
     )

@@ -5,25 +5,24 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hetopt.base.words import counted
-from hetopt.cli.inputs import (
-    add_file,
-    add_problem,
-    add_schedule,
-    load_problem,
-    schedule_of,
-)
+from hetopt.cli.flag import writes
+from hetopt.cli.flags import BLOCKS, CHUNKS, PROBLEM, SCHEDULE
+from hetopt.cli.inputs import load_problem, schedule_of
 from hetopt.cli.output import emit
-from hetopt.cli.paths import ensure_outputs
+from hetopt.cli.paths import ensure_files
 
 if TYPE_CHECKING:
     import argparse
 
 
-def add_arguments(command: argparse.ArgumentParser) -> None:
-    """Add this command's options."""
-    add_problem(command)
-    add_schedule(command)
-    add_file(command, "--out", "where to write it (default: standard output)")
+#: What this command takes.
+TAKES = (
+    PROBLEM,
+    SCHEDULE,
+    BLOCKS,
+    CHUNKS,
+    writes("--out", "where to write it (default: standard output)"),
+)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -33,7 +32,7 @@ def run(options: argparse.Namespace) -> int:
     from hetopt.cost.build import build_table
     from hetopt.cost.table_file.file import table_to_json, write_table
 
-    ensure_outputs((options.out,), problems=(options.problem,))
+    ensure_files(options)
     table = build_table(
         load_problem(
             options.problem, schedule_of(options), options.chunks, lengths=True

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING
 from hetopt.base.deadline import Deadline
 from hetopt.base.words import counted
 from hetopt.cli.as_asked import ensure_as_asked, schedule_note
-from hetopt.cli.inputs import add_count, add_time_limit, load_table
+from hetopt.cli.flag import Flag
+from hetopt.cli.flags import PLANNED, SEED, TIME_LIMIT
+from hetopt.cli.inputs import load_table
 from hetopt.cli.output import emit
 from hetopt.cli.plan_files import named
-from hetopt.cli.planned import add_planned, ensure_runs, launcher_in, load_planned
+from hetopt.cli.planned import ensure_runs, launcher_in, load_planned
 from hetopt.cli.preparing import prepare
 from hetopt.errors import InputError
-from hetopt.problem.training.choices import with_present_names
 
 if TYPE_CHECKING:
     from hetopt.check.verify.certificate import CertificateCheck
@@ -30,24 +31,30 @@ if TYPE_CHECKING:
 _MOST_VALUES = 2_000_000
 
 
-def add_arguments(command: argparse.ArgumentParser) -> None:
-    """Add this command's options."""
-    add_planned(command)
-    command.add_argument(
-        "certificate",
-        metavar="CERT",
-        help="a file that `hetopt plan --certificate` wrote",
-    )
-    command.add_argument(
+def _sample(text: str) -> int | None:
+    """Argument type: a whole number from 0, or ``all``."""
+    if text == "all":
+        return None
+    if not text.isdecimal():
+        msg = f"{text!r} is neither a whole number nor `all`"
+        raise argparse.ArgumentTypeError(msg)
+    return int(text)
+
+
+#: What this command takes.
+TAKES = (
+    *PLANNED,
+    Flag("certificate", "a file that `hetopt plan --certificate` wrote", "CERT"),
+    Flag(
         "--sample",
+        "how many of the programs that were refuted by a search to search again, drawn "
+        "at random, or `all` (default: all); others are always searched again",
+        "N",
         type=_sample,
-        default=None,
-        metavar="N",
-        help="how many of the programs that were refuted by a search to search again, "
-        "drawn at random, or `all` (default: all); others are always searched again",
-    )
-    add_count(command, "--seed", "of the sample (default: random)", least=0)
-    add_time_limit(command, "for everything, in seconds (default: 300)", default=300.0)
+    ),
+    SEED.but("of the sample (default: random)", default=None),
+    TIME_LIMIT.but("for everything, in seconds (default: 300)", default=300.0),
+)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -117,7 +124,7 @@ def _leaves(planned: Planned, table: CostTable, file: File) -> tuple[list[Leaf],
 
     if not isinstance(file.document.data, dict):
         raise InputError("is not a JSON object, expected a certificate")
-    data = with_present_names(file.document.data)
+    data = file.document.data
     if data.get("schema") != TREE_SCHEMA:
         ensure_shape(data, CERTIFICATE)
         if planned.result is not None and (over := planned.result.get("over")):
@@ -155,13 +162,3 @@ def _kernels(check: CertificateCheck) -> tuple[KernelSetName, ...]:
         return ("verification", *own)
     name, _ = second_engine(check.solver, 0, check.principles)
     return ("verification", *kernels_for(name))
-
-
-def _sample(text: str) -> int | None:
-    """Argument type: a whole number from 0, or ``all``."""
-    if text == "all":
-        return None
-    if not text.isdecimal():
-        msg = f"{text!r} is neither a whole number nor `all`"
-        raise argparse.ArgumentTypeError(msg)
-    return int(text)

@@ -5,23 +5,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hetopt.base import interruption
-from hetopt.cli.asking import naming
-from hetopt.cli.inputs import (
-    add_count,
-    add_file,
-    add_launcher,
-    add_problem,
-    add_schedule,
-    add_solver,
-    add_switch,
-    add_time_limit,
-    load_problem,
-    only_one,
-    schedule_of,
-    workers,
+from hetopt.cli.asking import naming, search_of
+from hetopt.cli.flag import as_json, repeated, switch, writes
+from hetopt.cli.flags import (
+    JOBS,
+    LAUNCHER,
+    OBJECTIVE,
+    PROBLEM,
+    SCHEDULES,
+    SEED,
+    SOLVER,
+    TIME_LIMIT,
 )
+from hetopt.cli.inputs import load_problem, only_one, schedule_of
 from hetopt.cli.output import complain, report, told
-from hetopt.cli.paths import ensure_outputs
+from hetopt.cli.paths import ensure_files
 from hetopt.cli.preparing import prepare
 from hetopt.errors import InputError
 from hetopt.solvers.kernels import kernels_for
@@ -34,70 +32,56 @@ if TYPE_CHECKING:
     from hetopt.results.result import Result
 
 
-# One statement for each option.
-def add_arguments(command: argparse.ArgumentParser) -> None:
-    """Add this command's options."""
-    add_problem(command)
-    add_switch(
-        command,
-        "--drop-each",
-        "without each cluster in turn, and with one node less of each",
-    )
-    command.add_argument(
+#: What this command takes.
+TAKES = (
+    PROBLEM,
+    switch(
+        "--drop-each", "without each cluster in turn, and with one node less of each"
+    ),
+    repeated(
         "--add",
-        action="append",
-        default=[],
-        metavar="CLUSTER:NODES",
-        help="with NODES more nodes; several clusters between commas are one "
-        "variant, and the option given again is another",
-    )
-    command.add_argument(
+        "CLUSTER:NODES",
+        "with NODES more nodes; several clusters between commas are one variant, and "
+        "the option given again is another",
+    ),
+    repeated(
         "--set",
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        help="with another value of a key of the problem file, such as "
+        "KEY=VALUE",
+        "with another value of a key of the problem file, such as "
         "links.default.bandwidth=25Gbps or clusters.h100.nodes=4; several between "
         "commas are one variant, and the option given again is another",
-    )
-    command.add_argument(
+    ),
+    repeated(
         "--sweep",
-        action="append",
-        default=[],
-        metavar="KEY=A,B,...",
-        help="with each of these values; given twice: with every combination",
-    )
-    add_solver(command)
-    command.add_argument(
-        "--objective",
+        "KEY=A,B,...",
+        "with each of these values; given twice: with every combination",
+    ),
+    SOLVER,
+    OBJECTIVE.but(
+        "which iteration time to minimise: in closed form (default), or as simulated",
         choices=("closed", "simulated"),
         default="closed",
-        help="which iteration time to minimise: in closed form (default), or as "
-        "simulated",
-    )
-    add_schedule(command, several=True)
-    add_launcher(command)
-    add_time_limit(
-        command,
-        "end the search of each variant after this many seconds, with the best "
-        "plan so far",
-    )
-    add_count(
-        command,
-        "--jobs",
-        "variants, or workers of one search, at the same time (default: one per "
-        "core); 1: work in this process, start none",
-    )
-    add_count(command, "--seed", "default: 0", least=0, default=0)
-    add_file(command, "--svg", "draw the variants as bars")
-    add_file(command, "--csv", "write a line per variant")
-    add_file(command, "--out", "write what --json prints, plans included")
-    add_switch(command, "--json", "print the variants as JSON, nothing else")
+    ),
+    *SCHEDULES,
+    LAUNCHER,
+    TIME_LIMIT.but(
+        "end the search of each variant after this many seconds, with the best plan so "
+        "far"
+    ),
+    JOBS.but(
+        "variants, or workers of one search, at the same time (default: one per core); "
+        "1: work in this process, start none"
+    ),
+    SEED,
+    writes("--svg", "draw the variants as bars"),
+    writes("--csv", "write a line per variant"),
+    writes("--out", "write what --json prints, plans included"),
+    as_json("variants"),
+)
 
 
 def run(options: argparse.Namespace) -> int:
     """Make the variants, solve them, and report the results."""
-    from hetopt.planning.asked import Search
     from hetopt.problem.named import problem_path
     from hetopt.report.whatif.table import rows
     from hetopt.whatif.solving import Solving
@@ -106,7 +90,7 @@ def run(options: argparse.Namespace) -> int:
     if not (options.drop_each or options.add or options.set or options.sweep):
         msg = "no change is asked for: give --drop-each, --add, --set or --sweep"
         raise InputError(msg)
-    ensure_outputs((options.svg, options.csv, options.out), problems=(options.problem,))
+    ensure_files(options)
     schedule = schedule_of(options)
     # With --schedule and --chunks first, so that errors name the options, not the file.
     load_problem(options.problem, schedule, options.chunks, any_schedule=True)
@@ -117,17 +101,8 @@ def run(options: argparse.Namespace) -> int:
         settings=options.set,
         sweeps=options.sweep,
     )
+    asked = search_of(options, problem=made.base, schedule=schedule)
     with naming(options):
-        asked = Search(
-            problem=made.base,
-            solver=options.solver,
-            time=options.objective,
-            launcher=options.launcher,
-            schedule=schedule,
-            time_limit_s=options.time_limit,
-            jobs=workers(options.jobs),
-            seed=options.seed,
-        )
         searches = [
             asked.but(problem=own) for each in variants if (own := each.problem)
         ]

@@ -8,8 +8,7 @@ a path          of a profile, of layers or of operators
 ``auto``        the shipped profile of the cluster's preset that covers the model's
                 units and precision, measured ones first, then published ones; else
                 the operators, if they cover the model and precision; else the
-                roofline. Shipped profiles of kind modelled are never used: they are
-                the roofline's times of some shapes
+                roofline
 """
 
 from __future__ import annotations
@@ -186,8 +185,7 @@ def _automatic(
     candidates = []
     for name, content in profile_contents().items():
         header = header_of(content.decode("utf-8", "replace"))
-        modelled = header.get("kind") == "modelled"
-        if header.get("accelerator") == cluster.accelerator.preset and not modelled:
+        if header.get("accelerator") == cluster.accelerator.preset:
             rank = KINDS.index(header["kind"]) if header.get("kind") in KINDS else 0
             candidates.append((rank, name, content))
     for _, name, content in sorted(candidates):

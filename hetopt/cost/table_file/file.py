@@ -62,6 +62,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from dataclasses import asdict
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
@@ -71,13 +72,19 @@ from hetopt.base.files import write_text
 from hetopt.base.reading import read_json
 from hetopt.cost.chunks import placed_units
 from hetopt.cost.ranges import ensure_sums_fit, slices_of
-from hetopt.cost.table_file.columns import STRATEGY_NUMBERS, kind_numbers
-from hetopt.cost.table_file.parsing import TABLE_SCHEMA, TableReader
+from hetopt.cost.table_file.reading import read_document
+from hetopt.cost.table_file.records import (
+    CLUSTER_COLUMNS,
+    EDGE,
+    SLICE,
+    TABLE,
+    TABLE_SCHEMA,
+)
+from hetopt.cost.table_file.values import Document
 from hetopt.errors import DigestError, InputError
 from hetopt.plans.strategy import DEGREES, expert_degrees_to_json
 from hetopt.problem.digest import problem_digest
-from hetopt.problem.training.choices import RECOMPUTE, RESHARDING, first_name
-from hetopt.problem.training.training import FORMER_EPSILON
+from hetopt.problem.training.choices import RECOMPUTE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -85,7 +92,7 @@ if TYPE_CHECKING:
 
     from hetopt.cost.table.cluster import ClusterTable
     from hetopt.cost.table.slice import TableSlice
-    from hetopt.cost.table.table import CostTable, UnitTable
+    from hetopt.cost.table.table import CostTable
     from hetopt.problem.problem import Problem
 
 _DEGREES = attrgetter(*DEGREES)
@@ -93,59 +100,51 @@ _DEGREES = attrgetter(*DEGREES)
 
 def table_to_json(table: CostTable) -> dict[str, Any]:
     """Return the table as plain JSON data."""
-    return _to_json(table, _strategies_to_json)
+    return _to_json(table, _strategies)
 
 
 def _to_json(
-    table: CostTable, strategies: Callable[[CostTable, ClusterTable], Any]
+    table: CostTable, strategies: Callable[[ClusterTable], list[dict[str, Any]]]
 ) -> dict[str, Any]:
-    """Return the table as JSON data.
+    """Return the table as JSON data, with these rows for a cluster's strategies."""
 
-    Parameters
-    ----------
-    strategies
-        Function that returns the entry for a cluster's strategies.
-    """
-    data = {
-        "schema": TABLE_SCHEMA,
-        "problem_digest": table.problem_digest,
-        "schedule": table.schedule,
-        "kinds": list(table.kinds),
-        "body": list(table.body),
-        "cut_classes": list(table.cut_classes),
-        "units": [table.kinds[unit] for unit in table.units],
-        "cuts": [table.cut_classes[cut] for cut in table.cuts],
-        "tokens": table.tokens,
-        "model_flops": table.model_flops,
-        "clusters": [
+    def parts(slices: tuple[TableSlice, ...]) -> list[dict[str, Any]]:
+        return [
             {
-                "name": name,
-                "devices": devices,
-                "usable_bytes": usable,
-                "source": source,
-                "peak_flops": peak,
+                **{key: getattr(part, key) for key in SLICE.keys},
+                "layouts": [asdict(layout) for layout in part.layouts],
+                "clusters": [
+                    {"name": name, "strategies": strategies(own)}
+                    for name, own in zip(
+                        table.cluster_names, part.clusters, strict=True
+                    )
+                ],
+                "shared": None if part.shared is None else asdict(part.shared),
             }
-            for name, devices, usable, source, peak in zip(
-                table.cluster_names,
-                table.cluster_devices,
-                table.usable_bytes,
-                table.sources,
-                table.peak_flops,
-                strict=True,
-            )
-        ],
-        "slices": [_slice_to_json(table, part, strategies) for part in table.slices],
+            for part in slices
+        ]
+
+    several, per_unit = table.way_back is not None, table.per_unit
+    clusters = zip(
+        *(getattr(table, name) for name in CLUSTER_COLUMNS.values()), strict=True
+    )
+    values = {
+        **{key: getattr(table, key, None) for key in TABLE.keys},
+        "schema": TABLE_SCHEMA,
+        "chunks": table.chunks if several else None,
+        "clusters": [dict(zip(CLUSTER_COLUMNS, own, strict=True)) for own in clusters],
+        "slices": parts(table.slices),
+        "per_unit": None
+        if per_unit is None
+        else {
+            "tensors": per_unit.tensors,
+            "edges": [
+                dict(zip(EDGE.keys, edge, strict=True)) for edge in per_unit.edges
+            ],
+            "slices": parts(per_unit.slices),
+        },
     }
-    if table.way_back is not None:
-        data["chunks"] = table.chunks
-        data["way_back"] = table.cut_classes[table.way_back]
-    if table.warmup_epsilon not in (None, FORMER_EPSILON):
-        data["warmup_epsilon"] = table.warmup_epsilon
-    if table.pairs is not None:
-        data["pairs"] = [[table.kinds[kind] for kind in pair] for pair in table.pairs]
-    if table.per_unit is not None:
-        data["per_unit"] = _unit_table_to_json(table, table.per_unit, strategies)
-    return data
+    return TABLE.write(values, Document())
 
 
 def table_from_json(
@@ -168,7 +167,7 @@ def table_from_json(
     DigestError
         The table was built for another problem.
     """
-    table = TableReader(file).table(data)
+    table = read_document(data, file)
     if problem is not None:
         ensure_made_for(table, problem, file)
         _check_problem(table, problem, file)
@@ -211,13 +210,16 @@ def table_digest(table: CostTable) -> str:
 
 
 def _digest(table: CostTable) -> str:
-    data = _to_json(table, _strategies_digest)
-    data["schedule"] = first_name(table.schedule)
+    data = _to_json(table, lambda _: [])
+    slices = (*table.slices, *(table.per_unit.slices if table.per_unit else ()))
+    data["strategies"] = [
+        [_strategies_digest(own) for own in part.clusters] for part in slices
+    ]
     text = json.dumps(data, sort_keys=True, separators=(",", ":"))
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def _strategies_digest(table: CostTable, cluster: ClusterTable) -> str:
+def _strategies_digest(cluster: ClusterTable) -> str:
     """Return the SHA-256 of a cluster's strategies and numbers; "" without any."""
     if not cluster.strategies:
         return ""
@@ -229,83 +231,23 @@ def _strategies_digest(table: CostTable, cluster: ClusterTable) -> str:
         )
         for strategy in cluster.strategies
     ]
-    names = (*STRATEGY_NUMBERS, *kind_numbers(table.schedule))
-    columns = [np.array(said, dtype=np.int64), *(getattr(cluster, n) for n in names)]
     rows = len(said)
+    columns = [np.array(said, dtype=np.int64), *cluster.columns().values()]
     whole = np.concatenate([part.reshape(rows, -1) for part in columns], axis=1)
     # Little-endian on every machine.
     return hashlib.sha256(whole.astype("<i8").tobytes()).hexdigest()
 
 
-def _unit_table_to_json(
-    table: CostTable,
-    costs: UnitTable,
-    strategies: Callable[[CostTable, ClusterTable], Any],
-) -> dict[str, Any]:
-    return {
-        "tensors": list(costs.tensors),
-        "edges": [
-            {"first": u, "second": v, "tensor": costs.tensors[tensor]}
-            for u, v, tensor in costs.edges
-        ],
-        "slices": [_slice_to_json(table, part, strategies) for part in costs.slices],
-    }
-
-
-def _slice_to_json(
-    table: CostTable,
-    part: TableSlice,
-    strategies: Callable[[CostTable, ClusterTable], Any],
-) -> dict[str, Any]:
-    data = {
-        "microbatches": part.microbatches,
-        "layouts": [
-            {
-                "cluster": table.cluster_names[layout.cluster],
-                "dp": layout.dp,
-                "shards": layout.shards,
-            }
-            for layout in part.layouts
-        ],
-        "transfer_ns": part.transfer_ns.tolist(),
-        "occupancy_ns": part.occupancy_ns.tolist(),
-        "resharding": [
-            [[RESHARDING[index] for index in row] for row in matrix]
-            for matrix in part.resharding.tolist()
-        ],
-        "tied_ns": None if part.tied_ns is None else part.tied_ns.tolist(),
-        "clusters": [
-            {"name": name, "strategies": strategies(table, cluster)}
-            for name, cluster in zip(table.cluster_names, part.clusters, strict=True)
-        ],
-    }
-    if part.within_ns is not None:
-        data["within_ns"] = part.within_ns.tolist()
-    if part.shared is not None:
-        data["shared"] = {
-            "uplink_ns": part.shared.uplink_ns.tolist(),
-            "link_ns": part.shared.link_ns.tolist(),
-        }
-    return data
-
-
-def _strategies_to_json(table: CostTable, cluster: ClusterTable) -> list[Any]:
-    numbers = {name: getattr(cluster, name).tolist() for name in STRATEGY_NUMBERS}
-    names = kind_numbers(table.schedule)
-    by_kind = {name: getattr(cluster, name).tolist() for name in names}
+def _strategies(cluster: ClusterTable) -> list[dict[str, Any]]:
+    """Return a cluster's strategies and their numbers."""
+    columns = {name: column.tolist() for name, column in cluster.columns().items()}
     return [
         {
-            "dp": strategy.dp,
-            "cp": strategy.cp,
-            "tp": strategy.tp,
+            **{name: getattr(strategy, name) for name in ("dp", "cp", "tp")},
             **expert_degrees_to_json(strategy),
             "recompute": strategy.recompute,
-            **({} if strategy.zero is None else {"zero": strategy.zero}),
-            **{name: values[row] for name, values in numbers.items()},
-            **{
-                name: dict(zip(table.kinds, values[row], strict=True))
-                for name, values in by_kind.items()
-            },
+            "zero": strategy.zero,
+            **{name: column[row] for name, column in columns.items()},
         }
         for row, strategy in enumerate(cluster.strategies)
     ]

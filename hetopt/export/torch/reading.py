@@ -199,8 +199,7 @@ class _Job:
 
     def zero_bubble(self, chunks: int) -> ScheduleName | None:
         """Return the schedule that splits backward passes; None for any other."""
-        # Jobs of hetopt 0.1 do not have the field.
-        value = self.optional("training", "zero_bubble")
+        value = self.at("training", "zero_bubble")
         if value is not None and value not in SPLIT:
             msg = f"is {describe(value)}, expected null or one of {', '.join(SPLIT)}"
             raise self.wrong(msg, "training", "zero_bubble")

@@ -64,11 +64,6 @@ def peak_flops(
         known |= {"bf16": given, "fp16": given}
     elif given is not None:
         known |= given
-    if spec.fp32_flops is not None:
-        if isinstance(given, dict) and "fp32" in given:
-            msg = "is given together with peak_flops.fp32, expected only one of them"
-            raise FieldError((*path, "fp32_flops"), msg)
-        known["fp32"] = spec.fp32_flops
     return PeakFlops(**known) if known else None
 
 

@@ -224,72 +224,73 @@ class _EventReader:
         self.places: dict[FieldPath, Place] = {}
         self.resolver: Any = _Resolver()
         self.source: Iterator[_Event] = yaml.parse(text, Loader=_LOADER)
-        # Anchor -> events of its value; None until the value has ended.
-        self.anchored: dict[str, list[_Event] | None] = {}
-        self.recordings: list[list[_Event]] = []
-        self.replays: list[Iterator[_Event]] = []
+        # Anchor -> its value and where that stands; None until the value has ended.
+        self.anchored: dict[str, tuple[Any, FieldPath] | None] = {}
 
     def document(self) -> Document:
         """Return the only document of the text."""
-        self.next()
-        if isinstance(self.next(), yaml.StreamEndEvent):
+        next(self.source)
+        if isinstance(next(self.source), yaml.StreamEndEvent):
             msg = "is empty, expected a YAML mapping"
             raise InputError(msg, file=self.file, line=1)
-        data = self.value(self.next(), ())
-        self.next()
-        after = self.next()
+        data = self.value(next(self.source), ())
+        next(self.source)
+        after = next(self.source)
         if not isinstance(after, yaml.StreamEndEvent):
             msg = "is not valid YAML: expected a single document, found another"
             raise self.error((), after.start_mark.line + 1, msg)
         return Document(data, self.places)
 
-    def next(self) -> _Event:
-        """Return the next event, of the text or of an alias that is replayed."""
-        if self.replays:
-            return next(self.replays[-1])
-        event = next(self.source)
-        for recording in self.recordings:
-            recording.append(event)
-        return event
-
-    def value(self, event: _Event, path: FieldPath) -> Any:
-        """Return the value that begins with an event."""
-        line = event.start_mark.line + 1
-        if isinstance(event, yaml.AliasEvent):
-            return self.aliased(str(event.anchor), path, line)
-        # A mapping's key has noted the line already: a block value starts below it.
+    def note(self, path: FieldPath, line: int) -> None:
+        """Keep the line of a value, unless its mapping's key has given it one."""
         self.places.setdefault(path, Place(self.file, line))
         if len(self.places) > self.most_values:
             msg = f"holds more than {self.most_values} values; are its aliases right?"
             raise InputError(msg, file=self.file, line=line)
         if len(path) > MAX_DEPTH:
             raise InputError(_TOO_DEEP, file=self.file, line=line)
-        anchor = None if self.replays else event.anchor
+
+    def value(self, event: _Event, path: FieldPath) -> Any:
+        """Return the value that begins with an event."""
+        line = event.start_mark.line + 1
+        if isinstance(event, yaml.AliasEvent):
+            return self.aliased(str(event.anchor), path, line)
+        self.note(path, line)
+        anchor = event.anchor
         if anchor is None:
             return self.plain(event, path, line)
         if anchor in self.anchored:
             msg = f"is not valid YAML: found the anchor {anchor[:40]!r} twice"
             raise self.error(path, line, msg)
         self.anchored[anchor] = None
-        recording = [event]
-        self.recordings.append(recording)
         result = self.plain(event, path, line)
-        self.recordings.pop()
-        self.anchored[anchor] = recording
+        self.anchored[anchor] = result, path
         return result
 
     def aliased(self, name: str, path: FieldPath, line: int) -> Any:
-        """Return the value of an alias, read once more from its events."""
+        """Return a copy of the value that an alias names."""
         if name not in self.anchored:
             msg = f"is not valid YAML: found undefined alias {name[:40]!r}"
             raise self.error(path, line, msg)
-        recorded = self.anchored[name]
-        if recorded is None:
+        named = self.anchored[name]
+        if named is None:
             raise self.error(path, line, "contains itself through an alias")
-        self.replays.append(iter(recorded))
-        result = self.value(self.next(), path)
-        self.replays.pop()
-        return result
+        return self.copied(*named, path)
+
+    def copied(self, value: Any, origin: FieldPath, path: FieldPath) -> Any:
+        """Return a copy whose parts have the lines of those at ``origin``."""
+        self.note(path, self.places[origin].line)
+        if isinstance(value, dict):
+            return {
+                key: self.copied(part, (*origin, key), (*path, key))
+                for key, part in value.items()
+            }
+        if isinstance(value, list):
+            return [
+                self.copied(part, (*origin, at), (*path, at))
+                for at, part in enumerate(value)
+            ]
+        return value
 
     def plain(self, event: _Event, path: FieldPath, line: int) -> Any:
         """Return a value that is no alias."""
@@ -300,7 +301,7 @@ class _EventReader:
             return self.mapping(path)
         if isinstance(event, yaml.SequenceStartEvent):
             result: list[Any] = []
-            while not isinstance(item := self.next(), yaml.SequenceEndEvent):
+            while not isinstance(item := next(self.source), yaml.SequenceEndEvent):
                 result.append(self.value(item, (*path, len(result))))
             return result
         return self.scalar(str(event.value), tag, path, line)
@@ -316,7 +317,7 @@ class _EventReader:
 
     def mapping(self, path: FieldPath) -> dict[str, Any]:
         result: dict[str, Any] = {}
-        while not isinstance(event := self.next(), yaml.MappingEndEvent):
+        while not isinstance(event := next(self.source), yaml.MappingEndEvent):
             line = event.start_mark.line + 1
             if (
                 not isinstance(event, yaml.ScalarEvent)
@@ -334,7 +335,7 @@ class _EventReader:
             if key == "<<":
                 raise self.error(where, line, "merge keys (<<) are not supported")
             self.places[where] = Place(self.file, line)
-            result[key] = self.value(self.next(), where)
+            result[key] = self.value(next(self.source), where)
         return result
 
     def scalar(self, text: str, tag: str, path: FieldPath, line: int) -> Any:

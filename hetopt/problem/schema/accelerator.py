@@ -7,7 +7,6 @@ from pydantic import model_validator
 from hetopt.problem.schema.device_fields import OptionalOverhead, OptionalPeakFlops
 from hetopt.problem.schema.fields import (
     OptionalBandwidth,
-    OptionalFlops,
     OptionalLatency,
     OptionalMemory,
     OptionalName,
@@ -43,7 +42,6 @@ class AcceleratorSpec(Strict):
         "tf32, fp8, of which the device may lack some. One number is the 16-bit rate, "
         "BF16 and FP16 alike."
     )
-    fp32_flops: OptionalFlops = optional("An older way to write peak_flops.fp32.")
     memory: OptionalMemory = optional("Memory of one device, as a program can see it.")
     overhead: OptionalOverhead = optional(
         "Memory that a program uses beyond what its framework allocates. "

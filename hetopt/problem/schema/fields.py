@@ -23,7 +23,6 @@ from hetopt.problem.model.model import Granularity, Norm
 from hetopt.problem.quantity import (
     TOO_MANY_BYTES,
     parse_bandwidth,
-    parse_flops,
     parse_memory,
     parse_time,
 )
@@ -274,9 +273,6 @@ OptionalMemory = Annotated[
     int | None, or_none(positive(read_memory)), quantity_schema("80 GB", "80 GiB")
 ]
 FLOPS_SCHEMA = {"type": ["string", "number"], "examples": ["312 TFLOPS"]}
-OptionalFlops = Annotated[
-    float | None, or_none(positive(parse_flops)), WithJsonSchema(FLOPS_SCHEMA)
-]
 
 Counts = Annotated[
     tuple[int, ...] | None, or_none(several(whole(1))), _values_schema(_WHOLE)

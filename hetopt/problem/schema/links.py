@@ -10,7 +10,6 @@ from pydantic import (
     Field,
     WithJsonSchema,
     field_validator,
-    model_validator,
 )
 
 from hetopt.base.words import counted, describe, suggest
@@ -82,17 +81,6 @@ class ClusterLinkSpec(Strict):
         "host (default): device to host, network, host to device; "
         "device: straight from device to device."
     )
-
-    @model_validator(mode="before")
-    @classmethod
-    def _no_aggregate(cls, value: Any) -> Any:
-        if isinstance(value, dict) and "aggregate" in value:
-            msg = (
-                "is no longer known: bandwidth is what all connections share now, "
-                "per_connection what one of them carries, per_node what one node does"
-            )
-            raise field_error(msg, "aggregate")
-        return value
 
 
 class PairSpec(ClusterLinkSpec):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 Precision = Literal["bf16", "fp16", "fp32", "fp8"]
 Emulated = Literal["fp32"]
@@ -35,13 +35,10 @@ RECOMPUTE: tuple[Recompute, ...] = get_args(Recompute)
 SCHEDULE_CHOICES: tuple[ScheduleName, ...] = get_args(ScheduleName)
 #: Schedules that prescribe the warm-up counts.
 SCHEDULES: tuple[ScheduleName, ...] = SCHEDULE_CHOICES[:-1]
-#: In place of a schedule: the best of ``SCHEDULES``; and its old name in options.
+#: In place of a schedule: the best of ``SCHEDULES``.
 ANY: Literal["auto"] = "auto"
-ANY_BEFORE = "best"
-#: The only schedule whose plans choose their warm-up counts, and its name in plans,
-#: tables, journals and certificates of earlier versions, which are still read.
+#: The only schedule whose plans choose their warm-up counts.
 FREE: ScheduleName = SCHEDULE_CHOICES[-1]
-FREE_BEFORE = "auto"
 #: The only schedule whose stages hold several chunks of the model.
 INTERLEAVED: ScheduleName = "interleaved-1f1b"
 #: The only schedule whose warm-ups depend on times: ``Training.warmup_epsilon``.
@@ -49,36 +46,3 @@ ADAPTIVE: ScheduleName = "h-1f1b"
 #: Schedules that fold the model in two: every stage has two chunks.
 FOLDED: tuple[ScheduleName, ...] = ("zb-v", "v-half", "v-min")
 RESHARDING: tuple[Resharding, ...] = get_args(Resharding)
-
-
-def asked_name(schedule: Any) -> Any:
-    """Return what an option asks for, by its present name."""
-    return ANY if schedule == ANY_BEFORE else schedule
-
-
-def present_name(schedule: Any) -> Any:
-    """Return a schedule's present name for one in a plan or table, or any other."""
-    return FREE if schedule == FREE_BEFORE else schedule
-
-
-def with_present_names(data: Any) -> Any:
-    """Return JSON data in which schedules of earlier versions have present names.
-
-    What was asked for (``asked``) is newer than these names, and stays.
-    """
-    if isinstance(data, list):
-        return [with_present_names(item) for item in data]
-    if not isinstance(data, dict):
-        return data
-    found = {}
-    for key, value in data.items():
-        if key == "schedule":
-            found[key] = present_name(value)
-        else:
-            found[key] = value if key == "asked" else with_present_names(value)
-    return found
-
-
-def first_name(schedule: str) -> str:
-    """Return the first name that a schedule had, which digests keep."""
-    return FREE_BEFORE if schedule == FREE else schedule

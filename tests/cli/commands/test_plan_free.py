@@ -35,29 +35,6 @@ def test_plan_check_verify(
     assert main(["verify", problem, plan, proof, "--sample", "1"]) == 0
 
 
-def test_its_old_name_is_read_in_plans_and_tables(
-    planned: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    text = (planned / "problem.yaml").read_text()
-    assert "training: {" in text
-    assert "schedule" not in text
-    problem, plan = tmp_path / "problem.yaml", tmp_path / "plan.json"
-    problem.write_text(text.replace("training: {", "training: {schedule: free-1f1b, "))
-    options = ["--jobs", "1", "--time-limit", "60", "--json"]
-    assert main(["plan", str(problem), *options]) == 0
-    written = capsys.readouterr().out
-    assert json.loads(written)["plan"]["schedule"] == "free-1f1b"
-    # Digests do not depend on the name, so old files still belong together.
-    plan.write_text(written.replace("free-1f1b", "auto"))
-    for name in (problem, planned / "problem.yaml"):
-        assert main(["check", str(name), str(plan)]) == 0
-    assert main(["table", str(problem), "--out", str(tmp_path / "table.json")]) == 0
-    old = (tmp_path / "table.json").read_text().replace("free-1f1b", "auto")
-    (tmp_path / "table.json").write_text(old)
-    table = ["--table", str(tmp_path / "table.json")]
-    assert main(["check", str(problem), str(plan), *table]) == 0
-
-
 @pytest.mark.parametrize(
     "command",
     [

@@ -215,7 +215,11 @@ STRATEGY = ("slices", 0, "clusters", 0, "strategies", 0)
         (("slices", 0, "transfer_ns", 0, 0, 0), None, "(entry 0): is None"),
         (("slices", 0, "transfer_ns", 0, 0, 0), 0, "occupancy_ns: is more than"),
         (("slices", 0, "occupancy_ns"), 3, "occupancy_ns: is 3, expected lists"),
-        (("slices", 0, "resharding", 0, 0, 0), "mail", "resharding: is mail"),
+        (
+            ("slices", 0, "resharding", 0, 0, 0),
+            "mail",
+            "(entry 0): is mail, exp",
+        ),
         (("slices", 0, "tied_ns"), [1], "tied_ns: is a list of 1"),
         (("slices", 0, "clusters", 0, "name"), "b", "clusters.0.name: is b"),
         (("slices", 0, "clusters"), [], "slices.0.clusters: is a list of 0"),

@@ -58,14 +58,14 @@ def kept(data: dict[str, Any]) -> dict[str, Any]:
     "options",
     [
         "--schedule interleaved-1f1b --chunks 2",
-        "--schedule best --chunks 2",
+        "--schedule auto --chunks 2",
         "--schedule gpipe --top 2",
         "--for megatron",
         "--for torch --schedule 1f1b",
         "--pipelines 2",
         "--budget 3.5",
         "--objective cost --min-tokens-per-s 1000.5",
-        "--schedule best --chunks 2 --budget 3.5 --pipelines 2 --top 2",
+        "--schedule auto --chunks 2 --budget 3.5 --pipelines 2 --top 2",
         pytest.param("--stability", marks=pytest.mark.slow),
     ],
 )
