@@ -46,13 +46,12 @@ def _given(options: argparse.Namespace) -> set[str]:
 
 def asked_by(answer: Mapping[str, Any]) -> dict[str, Any]:
     """Return what an answer says was asked; InputError if it does not say it."""
-    from hetopt.report.schemas.claims import ASKED
-    from hetopt.report.schemas.shape import ensure_shape
-    from hetopt.report.schemas.words import record
+    from hetopt.base.file_record import read
+    from hetopt.results.asked import Options
 
     asked = answer.get("asked")
     if not isinstance(asked, dict):
         msg = "does not say what was asked: expected an answer of `hetopt plan --out`"
         raise InputError(msg, field="asked")
-    ensure_shape({"asked": asked}, record({"asked": ASKED}))
-    return asked
+    found: dict[str, Any] = read(Options, asked, "asked")
+    return found

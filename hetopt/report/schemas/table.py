@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import get_args
 
+from hetopt.base.file_record import json_schema
 from hetopt.cost.table.table import SourceKind
 from hetopt.cost.table_file.columns import (
     KIND_NUMBERS,
@@ -11,8 +12,8 @@ from hetopt.cost.table_file.columns import (
     WEIGHT_NUMBERS,
 )
 from hetopt.cost.table_file.parsing import TABLE_SCHEMA
+from hetopt.plans.strategy import Strategy
 from hetopt.problem.training.choices import RESHARDING, SCHEDULE_CHOICES
-from hetopt.report.schemas.plan import OTHERS, STRATEGY
 from hetopt.report.schemas.words import (
     DIGEST,
     EPSILON,
@@ -33,13 +34,16 @@ from hetopt.report.schemas.words import (
 _MATRIX = row(row(whole()))
 _BY_KIND = by_name(whole(), "One number per unit kind, by its name.")
 
+_STRATEGY = json_schema(Strategy)
+_DEGREES: Schema = _STRATEGY["properties"]
+
 _TABLE_STRATEGY = record(
     {
-        **STRATEGY,
+        **{name: _DEGREES[name] for name in _STRATEGY["required"]},
         **{name: whole() for name in STRATEGY_NUMBERS},
         **dict.fromkeys(KIND_NUMBERS, _BY_KIND),
     },
-    {**OTHERS, **dict.fromkeys(WEIGHT_NUMBERS, _BY_KIND)},
+    {**_DEGREES, **dict.fromkeys(WEIGHT_NUMBERS, _BY_KIND)},
 )
 
 _SLICE = record(
