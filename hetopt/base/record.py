@@ -82,7 +82,7 @@ def fault(
     known: Callable[[tuple[str | int, ...]], Sequence[str]],
     shown: Callable[[object], str] = describe,
 ) -> InputError:
-    """Return the error about the first value that is wrong; a slip of a key is first.
+    """Return the error about the first value that is wrong.
 
     Parameters
     ----------
@@ -92,7 +92,13 @@ def fault(
         Returns how a value looks; by default as in JSON.
     """
     every = error.errors(include_url=False)
-    every.sort(key=lambda each: each["type"] != "extra_forbidden")
+    # Another kind of file has other keys; a key that is not known may be a slip.
+    every.sort(
+        key=lambda each: (
+            each["loc"] != ("schema",),
+            each["type"] != "extra_forbidden",
+        )
+    )
     wrong, path = every[0], _place(every[0], data)
     field = ".".join(map(str, path)) or None
     if wrong["type"] == "missing":

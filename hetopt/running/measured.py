@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean, median
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
@@ -105,14 +105,10 @@ class Measured(FileRecord):
         None if they are not known: of a bundle that an older hetopt wrote.
     noise
         Why the times are unreliable: iterations that differ by more than 10% of their
-        median, or a load above the cores by more than 10%.
+        median, or a load above the cores by more than 10%. Older files do not say it.
     """
 
     SCHEMA: ClassVar[str] = MEASURED_SCHEMA
-    KEYS: ClassVar[tuple[str, ...]] = (
-        *("plan_digest", "iteration_s", "loss", "stages", "boundaries_s", "memory"),
-        *("devices", "versions", "units", "chunks", "conditions", "noise"),
-    )
 
     plan_digest: Digest
     iteration_s: Annotated[tuple[Positive, ...], MinLen(1)]
@@ -125,16 +121,17 @@ class Measured(FileRecord):
     units: str | None
     chunks: MeasuredChunks | None = None
     conditions: Conditions | None = None
+    noise: Annotated[tuple[str, ...], LATER] = ()
 
     @property
     def time_s(self) -> float:
         """Median of the iteration times, in seconds."""
         return median(self.iteration_s)
 
-    @property
-    def noise(self) -> Annotated[tuple[str, ...], LATER]:
-        """Why the times are unreliable; nothing if nothing says so."""
-        return noise_of(self.iteration_s, self.conditions)
+    def under(self, conditions: Conditions | None) -> Measured:
+        """Return the run with what else the machine did, and whether that matters."""
+        noise = noise_of(self.iteration_s, conditions)
+        return replace(self, conditions=conditions, noise=noise)
 
     @property
     def on_cpu(self) -> bool:
@@ -161,9 +158,10 @@ def measured_of(
         )
         for number in range(len(iterations[0].forward))
     ]
+    times_s = tuple(each.time_s for each in iterations)
     return Measured(
         plan_digest=plan_digest,
-        iteration_s=tuple(each.time_s for each in iterations),
+        iteration_s=times_s,
         loss=tuple(each.loss for each in iterations),
         stages=tuple(stages),
         boundaries_s=tuple(
@@ -179,6 +177,7 @@ def measured_of(
         },
         units=units,
         chunks=None if chunks == 1 else _chunks_of(iterations, chunks),
+        noise=noise_of(times_s, None),
     )
 
 

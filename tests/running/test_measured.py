@@ -91,13 +91,13 @@ def test_iterations_are_read(tmp_path: Path) -> None:
 def test_a_busy_machine_is_read_again(tmp_path: Path) -> None:
     times = random_pipeline(Random(1), max_stages=4, microbatches=3)
     busy = Conditions(threads=4, cores=2, load=8.0, cpu_shares=(0.5, 1.5))
-    measured = replace(measured_as(times), conditions=busy)
+    measured = measured_as(times).under(busy)
     data = json.loads(json.dumps(measured.to_json()))
     jsonschema.validate(data, SCHEMAS["measured"])
     assert data["conditions"]["threads"] == 4
     assert data["noise"] == ["a load of 8.0 on 2 cores"]
     assert read_measured(written(tmp_path, data), "0" * 64).noise == measured.noise
-    unknown = replace(measured, conditions=replace(busy, load=None))
+    unknown = measured.under(replace(busy, load=None))
     data = json.loads(json.dumps(unknown.to_json()))
     jsonschema.validate(data, SCHEMAS["measured"])
     assert not read_measured(written(tmp_path, data), "0" * 64).noise
