@@ -39,8 +39,8 @@ class Named:
 
 
 @dataclass(frozen=True)
-class Pattern:
-    """Texts that match a regular expression."""
+class Expected:
+    """What errors say is expected, of whatever is wrong with a value."""
 
     text: str
 
@@ -49,7 +49,22 @@ class Pattern:
     ) -> CoreSchema:
         from pydantic_core import core_schema
 
-        return core_schema.str_schema(pattern=self.text)
+        return core_schema.custom_error_schema(
+            handler(source),
+            custom_error_type="expected",
+            custom_error_message=self.text,
+        )
+
+
+class IsDigest:
+    """Marks a text that is a SHA-256 in hexadecimal."""
+
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        from pydantic_core import core_schema
+
+        return core_schema.str_schema(pattern="^[0-9a-f]{64}$")
 
 
 @dataclass(frozen=True)
@@ -64,9 +79,9 @@ class As:
         return handler.generate_schema(self.kind)
 
 
-Whole = Annotated[int, Ge(0)]
-Count = Annotated[int, Ge(1)]
-NotNegative = Annotated[float, Ge(0.0)]
+Whole = Annotated[int, Ge(0), Expected("a whole number of at least 0")]
+Count = Annotated[int, Ge(1), Expected("a whole number of at least 1")]
+NotNegative = Annotated[float, Ge(0.0), Expected("a number of at least 0")]
 Seconds: TypeAlias = NotNegative
-Positive = Annotated[float, Gt(0.0)]
-Digest = Annotated[str, Pattern("^[0-9a-f]{64}$")]
+Positive = Annotated[float, Gt(0.0), Expected("a number above 0")]
+Digest = Annotated[str, IsDigest(), Expected("64 hexadecimal digits")]

@@ -29,7 +29,6 @@ _EXPECTED = {
     "less_than_equal": "{number} of at most {le:g}",
     "literal_error": "{expected}",
     "none_required": "null",
-    "string_pattern_mismatch": "64 hexadecimal digits",
     "string_type": "a text",
     "too_long": "at most {max_length}",
     "too_short": "at least {min_length}",
@@ -110,7 +109,7 @@ def fault(
     if wrong["loc"][-1:] == ("[key]",):
         msg = f"is not a known key, expected {_expected(wrong)}"
         return InputError(msg, field=field)
-    if wrong["type"] not in _EXPECTED:
+    if not _expected(wrong):
         return InputError(wrong["msg"].removeprefix("Value error, "), field=field)
     # The forms that a value may have are refused one by one.
     same = [_expected(each) for each in every if _place(each, data) == path]
@@ -139,6 +138,8 @@ def _place(wrong: ErrorDetails, data: Any) -> tuple[str | int, ...]:
 
 
 def _expected(wrong: ErrorDetails) -> str:
+    if wrong["type"] == "expected":
+        return wrong["msg"]
     context = wrong.get("ctx", {})
     limit = next((context[x] for x in ("ge", "gt", "le") if x in context), 0)
     number = "a number" if isinstance(limit, float) else "a whole number"

@@ -10,7 +10,7 @@ from annotated_types import Ge, Le, MaxLen, MinLen
 from typing_extensions import TypedDict
 
 from hetopt.base.file_record import FileRecord
-from hetopt.base.file_types import CONFIG, LATER, As, Count, Digest, Whole
+from hetopt.base.file_types import CONFIG, LATER, As, Count, Digest, Expected, Whole
 from hetopt.export.pipeline import MOST_STAGES
 from hetopt.export.shared.hosts import MOST_RANKS
 from hetopt.problem.model.experts import Experts
@@ -23,7 +23,12 @@ from hetopt.problem.training.choices import (
 )
 
 #: A count of ranks, or of what there are not more of.
-Few = Annotated[int, Ge(1), Le(MOST_RANKS)]
+Few = Annotated[
+    int,
+    Ge(1),
+    Le(MOST_RANKS),
+    Expected(f"a whole number from 1 to {MOST_RANKS}"),
+]
 #: Schedules that split backward passes.
 Split = Literal["zb-h1", "zb-v", "v-half", "v-min"]
 
@@ -101,7 +106,7 @@ class JobStage(FileRecord):
     ep: Annotated[Few, LATER] = 1
     etp: Annotated[Few, LATER] = 1
     recompute: Recompute
-    zero: Annotated[int, Ge(0), Le(1)]
+    zero: Annotated[int, Ge(0), Le(1), Expected("0 or 1")]
     warmup: Few
     resharding: Resharding | None
 
