@@ -64,15 +64,13 @@ def _fill(
     options: argparse.Namespace, answer: Mapping[str, Any], given: Collection[str] = ()
 ) -> None:
     """Set the options that an answer says were asked, and that are not given."""
-    from hetopt.report.schemas.claims import ASKED
-    from hetopt.report.schemas.shape import ensure_shape
-    from hetopt.report.schemas.words import record
+    from hetopt.base.file_record import read
+    from hetopt.results.asked import Options
 
     asked = answer.get("asked")
     if not isinstance(asked, dict):
         msg = "does not say what was asked: expected an answer of `hetopt plan --out`"
         raise InputError(msg, field="asked")
-    ensure_shape({"asked": asked}, record({"asked": ASKED}))
-    for name, value in asked.items():
+    for name, value in read(Options, asked, "asked").items():
         if name not in given:
             setattr(options, name, tuple(value) if name == "chunks" else value)

@@ -12,7 +12,13 @@ from hetopt.cli.numbers import amount, chunk_counts, not_negative, seconds
 from hetopt.cli.output import complain
 from hetopt.errors import InputError
 from hetopt.export.registry import SHIPPED
-from hetopt.problem.training.choices import ANY, FREE, INTERLEAVED, SCHEDULE_CHOICES
+from hetopt.problem.training.choices import (
+    ANY,
+    FREE,
+    INTERLEAVED,
+    SCHEDULE_CHOICES,
+    asked_name,
+)
 from hetopt.problem.training.principles import Principles
 from hetopt.schedule.schedules import RULES
 from hetopt.solvers.params import COSTS, EXECUTORS
@@ -95,6 +101,7 @@ SCHEDULE = Flag(
 #: Where the best of all schedules may be asked for.
 ANY_SCHEDULE = SCHEDULE.but(
     f"{SCHEDULE.text}; {ANY}: the best over all of these but {FREE}",
+    type=asked_name,
     choices=(*SCHEDULE_CHOICES, ANY),
 )
 BLOCKS = Flag(

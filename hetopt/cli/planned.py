@@ -9,7 +9,7 @@ from hetopt.cli.as_asked import ensure_as_asked, problem_asked
 from hetopt.cli.inputs import load_problem_of, load_table
 from hetopt.cli.plan_files import named, read_json
 from hetopt.errors import CheckError, InputError
-from hetopt.plans.plan import PLAN_SCHEMA
+from hetopt.plans.plan import PLAN_SCHEMA, Plan
 from hetopt.results.result import RESULT_SCHEMA, Result
 
 if TYPE_CHECKING:
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from hetopt.check.verify.tree import Launcher
     from hetopt.cost.table.table import CostTable
     from hetopt.export.launcher import Limits
-    from hetopt.plans.plan import Plan
     from hetopt.problem.problem import Problem
     from hetopt.results.front import Front
 
@@ -39,13 +38,11 @@ def load_front(problem_name: str, path: str, table_path: str | None) -> Front:
     """
     from hetopt.check.claims.front import check_front
     from hetopt.check.plan.reading import items, mapping, read_plan
-    from hetopt.report.schemas.reports import FRONT
-    from hetopt.report.schemas.shape import ensure_shape
     from hetopt.results.front import Front
 
     data = read_json(path)
     with named(path):
-        ensure_shape(data, FRONT)
+        front = Front.from_json(data)
         points = items(data, "points", "")
         plans = [
             read_plan(mapping(item, place).get("plan"), f"{place}.plan")
@@ -59,7 +56,7 @@ def load_front(problem_name: str, path: str, table_path: str | None) -> Front:
             raise CheckError(findings)
         ensure_runs(problem, data, plans)
         ensure_as_asked(problem_name, data)
-    return Front.from_json(data)
+    return front
 
 
 class Reported(NamedTuple):
@@ -137,7 +134,7 @@ def load_reported(
         ]
         ensure_runs(problem, data, [plan, *others])
         ensure_as_asked(problem_name, data)
-        result = _result(data)
+        result = Result.from_json(data)
     return Reported(problem, table, [plan, *others], result)
 
 
@@ -150,25 +147,8 @@ def _plan_in(data: Mapping[str, Any]) -> Plan:
         status = data.get("status")
         detail = f" (its status is {status!r})" if isinstance(status, str) else ""
         raise InputError(f"there is no plan{detail}", field="plan")
-    _ensure_shape(data)
+    (Plan if alone else Result).from_json(data)
     return read_plan(data if alone else data["plan"], "" if alone else "plan")
-
-
-def _result(data: Mapping[str, Any]) -> Result:
-    try:
-        return Result.from_json(data)
-    except (KeyError, TypeError, ValueError) as error:
-        msg = f"is not what `hetopt plan --out` writes: {error!r}"
-        raise InputError(msg) from error
-
-
-def _ensure_shape(data: Mapping[str, Any]) -> None:
-    """Raise InputError if a result or a plan lacks keys, or has others."""
-    from hetopt.report.schemas.plan import PLAN
-    from hetopt.report.schemas.result import RESULT
-    from hetopt.report.schemas.shape import ensure_shape
-
-    ensure_shape(data, PLAN if data.get("schema") == PLAN_SCHEMA else RESULT)
 
 
 def _ensure_may_be_several(
@@ -288,8 +268,9 @@ def load_planned(problem_name: str, plan_path: str, table_path: str | None) -> P
     with named(plan_path):
         if data.get("schema") not in (RESULT_SCHEMA, PLAN_SCHEMA):
             raise InputError("is neither a result nor a plan", field="schema")
-        _ensure_shape(data)
-        if data["schema"] == PLAN_SCHEMA:
+        alone = data["schema"] == PLAN_SCHEMA
+        (Plan if alone else Result).from_json(data)
+        if alone:
             said = Said(plan=read_plan(data, ""))
         else:
             said = Said(
@@ -301,5 +282,4 @@ def load_planned(problem_name: str, plan_path: str, table_path: str | None) -> P
         if plan is not None and len(plan.pipelines) > 1:
             _ensure_may_be_several(plan, table_path, several=True)
     problem = _problem_of(problem_name, plan, plan_path, data)
-    result = data if data["schema"] == RESULT_SCHEMA else None
-    return Planned(problem=problem, said=said, result=result)
+    return Planned(problem=problem, said=said, result=None if alone else data)

@@ -11,9 +11,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from fractions import Fraction
 
-    from hetopt.export.understood import Reported
     from hetopt.problem.cluster.cluster import Offload
     from hetopt.problem.training.choices import Recompute, ScheduleName
+    from hetopt.results.reported import Reported
 
 #: Files with more stages than this are refused.
 MOST_STAGES = 10_000

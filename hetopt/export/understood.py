@@ -11,7 +11,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
+
+from hetopt.results.reported import Reported
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -47,32 +49,6 @@ class Read(Mapping[str, str]):
     def left(self) -> dict[str, str]:
         """Return the arguments that were not looked up."""
         return {n: v for n, v in self._values.items() if n not in self.asked}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reported:
-    """An argument that the price of a plan leaves out.
-
-    Attributes
-    ----------
-    argument
-        As its file spells it.
-    kind
-        ``unknown``, or ``not priced`` if hetopt knows what it does.
-    why
-        What hetopt prices in its place, or that hetopt does not know the argument.
-    """
-
-    argument: str
-    kind: Literal["unknown", "not priced"]
-    why: str
-
-    def __str__(self) -> str:
-        return f"{self.argument}: {self.why}"
-
-    def to_json(self) -> dict[str, str]:
-        """Return this as plain JSON data."""
-        return {"argument": self.argument, "kind": self.kind, "why": self.why}
 
 
 def not_priced(argument: str, why: str) -> Reported:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import Field
 
@@ -13,6 +13,8 @@ from hetopt.export.registry import launcher, limits_of, runs_any
 from hetopt.problem.problem import Problem
 from hetopt.problem.training.choices import ANY
 from hetopt.problem.training.principles import PRUNED, Principles
+from hetopt.results.claims import Measure
+from hetopt.results.result import Time
 from hetopt.results.spending import Spending
 from hetopt.schedule.schedules import rule_of
 from hetopt.solvers.lengths.outcome import ensure_lengths, ensure_mixes
@@ -24,7 +26,6 @@ from hetopt.solvers.refusals import (
     ensure_samples,
 )
 from hetopt.solvers.registry import solver as solver_of
-from hetopt.solvers.search.branchings.fleets import Measure
 from hetopt.solvers.search.branchings.possible import ensure_several
 from hetopt.solvers.search.branchings.schedules import (
     chunks_to_try,
@@ -41,8 +42,6 @@ if TYPE_CHECKING:
     from hetopt.results.claims import Json
     from hetopt.solvers.search.branchings.schedules import ScheduleVariant
 
-#: The time that is minimised, or that a cost is of.
-Time = Literal["closed", "simulated"]
 #: Given as a launcher, it lifts the problem's.
 NO_LAUNCHER = "none"
 _LIFT = f"give {NO_LAUNCHER} as the launcher"

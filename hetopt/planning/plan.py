@@ -11,7 +11,7 @@ from hetopt.planning.asked import Search
 from hetopt.planning.posed import Posed, ensure_holds
 from hetopt.problem.problem import Problem
 from hetopt.problem.reading import read_problem
-from hetopt.problem.training.choices import ANY, SCHEDULE_CHOICES
+from hetopt.problem.training.choices import ANY, SCHEDULE_CHOICES, asked_name
 from hetopt.problem.training.principles import Principles
 from hetopt.solvers.compiling import compile_once
 
@@ -29,7 +29,7 @@ def plan(
     problem: Problem | str | os.PathLike[str] | Mapping[str, Any],
     *,
     table: CostTable | str | os.PathLike[str] | None = None,
-    schedule: ScheduleName | Literal["auto"] | None = None,
+    schedule: ScheduleName | Literal["auto", "best"] | None = None,
     chunks: int | Iterable[int] | None = None,
     solver: str = "auto",
     objective: Literal["closed", "simulated", "cost"] | None = None,
@@ -59,7 +59,7 @@ def plan(
         Its latency table, or the path of a table file; built from the problem by
         default.
     schedule
-        Replaces the problem's schedule; ``auto`` searches all but
+        Replaces the problem's schedule; ``auto`` (once ``best``) searches all but
         ``free-1f1b`` for the best. None: the problem's own.
     chunks
         Chunks of every stage, if the schedule has several; with ``auto`` the numbers to
@@ -131,10 +131,11 @@ def plan(
         raise InputError(msg, field="objective")
     if chunks is not None:
         chunks = (chunks,) if isinstance(chunks, int) else tuple(chunks)
+    asked = asked_name(schedule)
     read = problem if isinstance(problem, Problem) else read_problem(problem)
     posed = Posed.of(
         Search(
-            problem=_scheduled(read, schedule, chunks),
+            problem=_scheduled(read, asked, chunks),
             solver=solver,
             time="closed" if objective == "cost" else objective,
             measure="cost" if objective == "cost" else "time",
@@ -150,7 +151,7 @@ def plan(
             jobs=jobs,
             seed=seed,
             name=_name(problem),
-            schedule=schedule,
+            schedule=asked,
         )
     )
     compile_once(posed.kernels, jobs=jobs)

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import multiprocessing
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from hetopt.base import interruption
 from hetopt.base.deadline import Deadline
@@ -26,6 +26,7 @@ from hetopt.planning.posed import Posed, ensure_holds, found_by
 from hetopt.problem.digest import problem_digest
 from hetopt.problem.training.choices import SCHEDULES
 from hetopt.problem.training.principles import PRUNED, Principles
+from hetopt.results.result import Status
 from hetopt.schedule.schedules import rule_of
 from hetopt.solvers.kernels import TINY
 from hetopt.solvers.pools import children
@@ -38,9 +39,11 @@ if TYPE_CHECKING:
     from hetopt.problem.problem import Problem
     from hetopt.problem.training.choices import ScheduleName
     from hetopt.results.money import Cost
-    from hetopt.results.result import Result, Status
+    from hetopt.results.result import Result
     from hetopt.solvers.progress import Progress
     from hetopt.solvers.registry import Solver
+
+Outcome = Status | Literal["refused", "failed"]
 
 _SPAWN = multiprocessing.get_context("spawn")
 #: Seconds beyond its limit after which a run is ended from outside: for reading,
@@ -221,7 +224,7 @@ class Run:
     result: Result | None = field(default=None, compare=False, repr=False)
 
     @property
-    def outcome(self) -> str:
+    def outcome(self) -> Outcome:
         """The status; without one, whether its solver refused the problem or broke."""
         return self.status or ("failed" if self.broken else "refused")
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from hetopt.base.file_record import FileRecord
+from hetopt.base.file_types import Count
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Mix:
+class Mix(FileRecord):
     """Sequences of an iteration by length, and how they make micro-batches.
 
     A micro-batch has sequences of one length. The last one of a length may have fewer
@@ -26,8 +26,12 @@ class Mix:
         of execution.
     """
 
-    per_microbatch: int
-    sequences: Mapping[int, int]
+    per_microbatch: Count
+    sequences: Mapping[int, Count]
+
+    def __post_init__(self) -> None:
+        longest_first = sorted(self.sequences.items(), reverse=True)
+        object.__setattr__(self, "sequences", dict(longest_first))
 
     @property
     def microbatches(self) -> Mapping[int, int]:
@@ -41,19 +45,3 @@ class Mix:
     def longest(self) -> int:
         """Tokens of the longest sequence."""
         return max(self.sequences)
-
-    def to_json(self) -> dict[str, Any]:
-        """Return this as plain JSON data."""
-        return {
-            "per_microbatch": self.per_microbatch,
-            "sequences": {str(each): n for each, n in self.sequences.items()},
-        }
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Mix:
-        """Read what ``to_json`` wrote; raises KeyError, TypeError or ValueError."""
-        found = {int(each): n for each, n in data["sequences"].items()}
-        return cls(
-            per_microbatch=data["per_microbatch"],
-            sequences={each: found[each] for each in sorted(found, reverse=True)},
-        )

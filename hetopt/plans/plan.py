@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Annotated, Any, ClassVar, Self
 
+from annotated_types import Ge, MinLen
+
+from hetopt.base.file_record import FileRecord
+from hetopt.base.file_types import INLINE, Count, Digest, Positive, Whole
 from hetopt.base.shown import Shown
 from hetopt.plans.mix import Mix
-from hetopt.plans.strategy import strategy_from_json, strategy_to_json
+from hetopt.plans.strategy import Strategy
+from hetopt.problem.training.choices import Resharding, ScheduleName
 from hetopt.problem.training.training import written_epsilon
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from hetopt.plans.strategy import Strategy
-    from hetopt.problem.training.choices import Resharding, ScheduleName
 
 PLAN_SCHEMA = "hetopt-plan/1"
 
@@ -25,7 +25,7 @@ MOST_PIPELINES = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stage:
+class Stage(FileRecord):
     """One pipeline stage.
 
     Attributes
@@ -54,10 +54,10 @@ class Stage:
     """
 
     cluster: str
-    first_unit: int
-    end_unit: int
-    strategy: Strategy
-    warmup: int
+    first_unit: Whole
+    end_unit: Count
+    strategy: Annotated[Strategy, INLINE]
+    warmup: Count
     resharding: Resharding | None = None
     unit_strategies: tuple[Strategy, ...] | None = None
 
@@ -68,7 +68,7 @@ class Stage:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Share:
+class Share(FileRecord):
     """The part of the batch and the nodes that one of several pipelines has.
 
     Attributes
@@ -80,23 +80,12 @@ class Share:
         be divided among pipelines; clusters without a node are left out.
     """
 
-    batch: int
-    nodes: Mapping[str, tuple[int, ...]]
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the share as plain JSON data."""
-        nodes = {name: list(sizes) for name, sizes in self.nodes.items()}
-        return {"batch": self.batch, "nodes": nodes}
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Share:
-        """Read what ``to_json`` wrote; raises KeyError, TypeError or ValueError."""
-        nodes = {name: tuple(sizes) for name, sizes in data["nodes"].items()}
-        return cls(batch=data["batch"], nodes=nodes)
+    batch: Count
+    nodes: Mapping[str, Annotated[tuple[Count, ...], MinLen(1)]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Pipeline:
+class Pipeline(FileRecord):
     """Stages in pipeline order; every stage runs all ``microbatches``.
 
     Attributes
@@ -114,10 +103,10 @@ class Pipeline:
     True
     """
 
-    microbatches: int
-    stages: tuple[Stage, ...]
+    microbatches: Count
     share: Share | None = None
     mix: Mix | None = None
+    stages: Annotated[tuple[Stage, ...], MinLen(1)]
 
     @property
     def devices(self) -> int:
@@ -126,7 +115,7 @@ class Pipeline:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class Plan(Shown):
+class Plan(FileRecord, Shown):
     """One pipeline, or several side by side, each with a share.
 
     Attributes
@@ -154,12 +143,14 @@ class Plan(Shown):
     True
     """
 
+    SCHEMA: ClassVar[str] = PLAN_SCHEMA
+
     schedule: ScheduleName
-    pipelines: tuple[Pipeline, ...]
-    problem_digest: str
-    table_digest: str
-    chunks: int = 1
-    warmup_epsilon: float | None = None
+    chunks: Annotated[int, Ge(1)] = 1
+    warmup_epsilon: Positive | None = None
+    problem_digest: Digest
+    table_digest: Digest
+    pipelines: Annotated[tuple[Pipeline, ...], MinLen(1)]
 
     @property
     def pipeline(self) -> Pipeline:
@@ -209,86 +200,8 @@ class Plan(Shown):
         text = json.dumps(self.to_json(), sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the plan as plain JSON data."""
-        return {
-            "schema": PLAN_SCHEMA,
-            "schedule": self.schedule,
-            **({} if self.chunks == 1 else {"chunks": self.chunks}),
-            **({"warmup_epsilon": e} if (e := self.warmup_epsilon) else {}),
-            "problem_digest": self.problem_digest,
-            "table_digest": self.table_digest,
-            "pipelines": [
-                {
-                    "microbatches": pipeline.microbatches,
-                    **{
-                        name: given.to_json()
-                        for name in ("share", "mix")
-                        if (given := getattr(pipeline, name)) is not None
-                    },
-                    "stages": [_stage_to_json(stage) for stage in pipeline.stages],
-                }
-                for pipeline in self.pipelines
-            ],
-        }
-
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Plan:
-        """Read what ``to_json`` wrote; raises KeyError, TypeError or ValueError."""
-        if data["schema"] != PLAN_SCHEMA:
-            msg = f"schema is {data['schema']!r}, expected {PLAN_SCHEMA!r}"
-            raise ValueError(msg)
-        return cls(
-            schedule=data["schedule"],
-            chunks=data.get("chunks", 1),
-            warmup_epsilon=written_epsilon(data),
-            problem_digest=data["problem_digest"],
-            table_digest=data["table_digest"],
-            pipelines=tuple(
-                Pipeline(
-                    microbatches=pipeline["microbatches"],
-                    stages=tuple(
-                        _stage_from_json(stage) for stage in pipeline["stages"]
-                    ),
-                    share=None
-                    if pipeline.get("share") is None
-                    else Share.from_json(pipeline["share"]),
-                    mix=None
-                    if pipeline.get("mix") is None
-                    else Mix.from_json(pipeline["mix"]),
-                )
-                for pipeline in data["pipelines"]
-            ),
-        )
-
-
-def _stage_to_json(stage: Stage) -> dict[str, Any]:
-    data = {
-        "cluster": stage.cluster,
-        "first_unit": stage.first_unit,
-        "end_unit": stage.end_unit,
-        **strategy_to_json(stage.strategy),
-        "warmup": stage.warmup,
-    }
-    if stage.resharding is not None:
-        data["resharding"] = stage.resharding
-    if stage.unit_strategies is not None:
-        data["unit_strategies"] = [
-            strategy_to_json(strategy) for strategy in stage.unit_strategies
-        ]
-    return data
-
-
-def _stage_from_json(data: Mapping[str, Any]) -> Stage:
-    unit_strategies = data.get("unit_strategies")
-    return Stage(
-        cluster=data["cluster"],
-        first_unit=data["first_unit"],
-        end_unit=data["end_unit"],
-        strategy=strategy_from_json(data),
-        warmup=data["warmup"],
-        resharding=data.get("resharding"),
-        unit_strategies=None
-        if unit_strategies is None
-        else tuple(strategy_from_json(item) for item in unit_strategies),
-    )
+    def of_keys(cls, values: dict[str, Any]) -> Self:
+        """Make a plan, with the epsilon that older files do not say."""
+        epsilon = written_epsilon(values)
+        return super(Plan, cls).of_keys({**values, "warmup_epsilon": epsilon})

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import lcm
-from typing import TYPE_CHECKING, Any
+from typing import Annotated, ClassVar
 
+from annotated_types import Ge, Le
+
+from hetopt.base.file_record import FileRecord
+from hetopt.base.file_types import ALWAYS, Count
 from hetopt.base.least import ensure_least
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from hetopt.problem.training.choices import Recompute
+from hetopt.problem.training.choices import Recompute
 
 #: Degrees of a strategy, and those that only models with experts have.
 DEGREES = ("dp", "cp", "tp", "ep", "etp")
@@ -19,17 +19,18 @@ EXPERT_DEGREES = DEGREES[3:]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, order=True)
-class Strategy:
+class Strategy(FileRecord):
     """How the devices of a stage share its work: n = dp * cp * tp devices.
 
     Attributes
     ----------
-    ep, etp
-        Ranks over which the routed experts are spread, and ranks that split the
-        matrices of each, among the same dp * cp * tp ranks: ep * etp divides their
-        number.
+    ep
+        Ranks over which the routed experts are spread.
+    etp
+        Ranks that split the matrices of each routed expert, among the same dp * cp * tp
+        ranks: ep * etp divides their number.
     zero
-        ZeRO stage over dp * cp; None: the problem's.
+        ZeRO stage over dp * cp, where it is not the problem's.
 
     Examples
     --------
@@ -39,15 +40,17 @@ class Strategy:
     (8, 'dp2-tp4-full')
     """
 
-    dp: int
-    cp: int
-    tp: int
+    KEYS: ClassVar[tuple[str, ...]] = (*DEGREES, "recompute", "zero")
+
+    dp: Count
+    cp: Count
+    tp: Count
     # etp comes before ep in comparisons, so that whole experts, which are almost always
     # better, are reported if a stage without experts makes two strategies equally good.
-    etp: int = 1
-    ep: int = 1
-    recompute: Recompute = "none"
-    zero: int | None = None
+    etp: Count = 1
+    ep: Count = 1
+    recompute: Annotated[Recompute, ALWAYS] = "none"
+    zero: Annotated[int, Ge(0), Le(3)] | None = None
 
     def __post_init__(self) -> None:
         ensure_least(self, 1, DEGREES)
@@ -92,34 +95,7 @@ class Strategy:
         return f"({self.dp},{self.cp},{self.tp}){experts} {self.recompute}{zero}"
 
 
-def strategy_to_json(strategy: Strategy) -> dict[str, Any]:
-    """Return a strategy as plain JSON data."""
-    data: dict[str, Any] = {
-        "dp": strategy.dp,
-        "cp": strategy.cp,
-        "tp": strategy.tp,
-        **expert_degrees_to_json(strategy),
-        "recompute": strategy.recompute,
-    }
-    if strategy.zero is not None:
-        data["zero"] = strategy.zero
-    return data
-
-
 def expert_degrees_to_json(strategy: Strategy) -> dict[str, int]:
     """Return the degrees of experts that are not 1; files leave out a 1."""
     degrees = {name: getattr(strategy, name) for name in EXPERT_DEGREES}
     return {name: degree for name, degree in degrees.items() if degree > 1}
-
-
-def strategy_from_json(data: Mapping[str, Any]) -> Strategy:
-    """Read what was written; raises KeyError, TypeError or ValueError."""
-    return Strategy(
-        dp=data["dp"],
-        cp=data["cp"],
-        tp=data["tp"],
-        ep=data.get("ep", 1),
-        etp=data.get("etp", 1),
-        recompute=data["recompute"],
-        zero=data.get("zero"),
-    )

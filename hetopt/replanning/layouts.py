@@ -53,9 +53,12 @@ def layout_of(problem: Problem, plan: Plan, nodes: Sequence[Node]) -> Layout:
     return layout
 
 
-def device_names(layout: Layout) -> list[list[list[str]]]:
+def device_names(layout: Layout) -> tuple[tuple[tuple[str, ...], ...], ...]:
     """Return the name of the device of every rank, by pipeline and stage."""
-    return [[[device.name for device in own] for own in stages] for stages in layout]
+    return tuple(
+        tuple(tuple(device.name for device in own) for own in stages)
+        for stages in layout
+    )
 
 
 def rearranged(

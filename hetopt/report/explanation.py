@@ -2,23 +2,75 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
+from annotated_types import MinLen
+
+from hetopt.base.file_record import FileRecord
+from hetopt.base.file_types import Positive, Seconds, Whole
+from hetopt.export.back.explaining import Step
+from hetopt.plans.plan import Plan
 from hetopt.report.drawing.sheet import labelled, sheet
 from hetopt.report.plan_report import BYTES_PER_GB, stage_table
 from hetopt.report.rows import chain
 from hetopt.report.summary import shape
+from hetopt.results.reported import Reported
 
 if TYPE_CHECKING:
     from hetopt.export.back.differences import Change
-    from hetopt.export.back.explaining import Explanation, Step
-    from hetopt.plans.plan import Plan
+    from hetopt.export.back.explaining import Explanation
     from hetopt.pricing.price import Price
     from hetopt.problem.model.model import Model
     from hetopt.report.drawing.sheet import Part, Sheet
 
 EXPLANATION_SCHEMA = "hetopt-explanation/1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExplainedPlan(FileRecord):
+    """A plan and what it takes.
+
+    Attributes
+    ----------
+    memory_bytes, usable_bytes
+        Per device, by stage.
+    """
+
+    closed_form_s: Seconds
+    iteration_time_s: Seconds
+    memory_bytes: Annotated[tuple[Whole, ...], MinLen(1)]
+    usable_bytes: Annotated[tuple[Whole, ...], MinLen(1)]
+    plan: Plan
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExplainedMine(ExplainedPlan):
+    """The user's plan.
+
+    Attributes
+    ----------
+    reported
+        What its files say that hetopt does not know or price.
+    """
+
+    feasible: bool
+    findings: tuple[str, ...]
+    reported: tuple[Reported, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExplainedPlans(FileRecord):
+    """What ``hetopt explain --mine --json`` prints: a plan and a better one."""
+
+    SCHEMA: ClassVar[str] = EXPLANATION_SCHEMA
+
+    mine: ExplainedMine
+    ours: ExplainedPlan
+    speedup: Mapping[Literal["closed_form", "simulated"], Positive]
+    steps: tuple[Step, ...]
 
 
 def explanation_report(model: Model, told: Explanation) -> list[Part]:
@@ -111,50 +163,28 @@ def other_findings(told: Explanation) -> list[str]:
     return list(told.mine.findings)
 
 
-def explanation_to_json(told: Explanation) -> dict[str, Any]:
-    """Return an explanation as plain JSON data."""
+def explained(told: Explanation) -> ExplainedPlans:
+    """Return an explanation for a file."""
     mine, ours = told.mine.price, told.ours_price
-    return {
-        "schema": EXPLANATION_SCHEMA,
-        "mine": {
-            **_plan_to_json(told.mine.plan, mine),
-            "feasible": not told.mine.findings,
-            "findings": list(told.mine.findings),
-            "reported": [each.to_json() for each in told.mine.reported],
-        },
-        "ours": _plan_to_json(told.ours, ours),
-        "speedup": {
+    return ExplainedPlans(
+        mine=ExplainedMine(
+            **_sides(told.mine.plan, mine),
+            feasible=not told.mine.findings,
+            findings=told.mine.findings,
+            reported=told.mine.reported,
+        ),
+        ours=ExplainedPlan(**_sides(told.ours, ours)),
+        speedup={
             "closed_form": mine.closed_form_s / ours.closed_form_s,
             "simulated": mine.iteration_time_s / ours.iteration_time_s,
         },
-        "steps": [_step_to_json(step) for step in told.steps],
-    }
+        steps=told.steps,
+    )
 
 
-def _plan_to_json(plan: Plan, price: Price) -> dict[str, Any]:
-    return {
-        "closed_form_s": price.closed_form_s,
-        "iteration_time_s": price.iteration_time_s,
-        "memory_bytes": list(price.memory_bytes),
-        "usable_bytes": list(price.usable_bytes),
-        "plan": plan.to_json(),
-    }
-
-
-def _step_to_json(step: Step) -> dict[str, Any]:
-    return {
-        "changes": [
-            {
-                "what": change.what,
-                "cluster": change.cluster,
-                "before": change.before,
-                "after": change.after,
-            }
-            for change in step.changes
-        ],
-        "closed_form_s": step.closed_form_s,
-        "iteration_time_s": step.iteration_time_s,
-    }
+def _sides(plan: Plan, price: Price) -> dict[str, Any]:
+    names = ("closed_form_s", "iteration_time_s", "memory_bytes", "usable_bytes")
+    return {"plan": plan, **{name: getattr(price, name) for name in names}}
 
 
 def _faster(mine_s: float, ours_s: float) -> str:

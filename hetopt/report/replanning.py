@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from itertools import groupby
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, ClassVar
 
+from hetopt.base.file_record import FileRecord
+from hetopt.base.file_types import Count, NotNegative, Positive, Seconds, Whole
 from hetopt.base.words import counted
+from hetopt.plans.plan import Plan
 from hetopt.replanning.layouts import device_names, layout_of
 from hetopt.replanning.moves import CHECKPOINT
 from hetopt.report.drawing.sheet import labelled, sheet
 from hetopt.report.plan_report import stage_table
 from hetopt.report.summary import gap_text, share_line
+from hetopt.results.result import Status
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -131,41 +136,111 @@ def _spelled(devices: Sequence[Device]) -> str:
     return ", ".join(parts)
 
 
-def replan_to_json(found: Replanned, change: Change) -> dict[str, Any]:
-    """Return the answer as plain JSON data; see ``hetopt schema replan``."""
-    best = found.candidates[0] if found.candidates else None
-    return {
-        "schema": REPLAN_SCHEMA,
-        "status": found.result.status,
-        "reason": found.result.reason,
-        "iterations": change.iterations,
-        "restart_s": change.restart_s,
-        "total_s": None if best is None else best.total_s,
-        "lower_bound_s": found.bound_s,
-        "gap": found.gap,
-        "pays_after": None if best is None else found.pays_after,
-        "checkpoint_s": found.checkpoint_s,
-        "first_s": found.first_s,
-        "search_time_s": found.result.search_time_s,
-        "candidates": [
-            {
-                "closed_form_s": each.priced.closed_form_s,
-                "iteration_time_s": each.priced.iteration_time_s,
-                "move_s": each.moves.seconds,
-                "moved_bytes": each.moves.bytes,
-                "total_s": each.total_s,
-            }
-            for each in found.candidates
-        ],
-        "senders": []
-        if best is None
-        else [
-            {"sender": name, "inside_bytes": inside, "beyond_bytes": beyond}
-            for name, (inside, beyond) in best.moves.sent.items()
-        ],
-        "ranks_before": device_names(
-            layout_of(change.problem, change.plan, change.before)
-        ),
-        "ranks": [] if best is None else device_names(best.layout),
-        "plan": None if best is None else best.priced.plan.to_json(),
-    }
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparedPlan(FileRecord):
+    """A plan that was compared, and what its moves take."""
+
+    closed_form_s: Positive
+    iteration_time_s: Positive
+    move_s: Seconds
+    moved_bytes: Whole
+    total_s: Positive
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sender(FileRecord):
+    """Bytes that a device, or the checkpoint, sends within its node and beyond."""
+
+    sender: str
+    inside_bytes: Whole
+    beyond_bytes: Whole
+
+
+#: By pipeline and stage, the device of every rank.
+_Ranks = tuple[tuple[tuple[str, ...], ...], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NextPlan(FileRecord):
+    """What ``hetopt replan --json`` prints: the next plan, its moves.
+
+    Attributes
+    ----------
+    status
+        Of the plan's iteration time, as in its result.
+    total_s
+        All iterations, the moves and the restart.
+    lower_bound_s
+        Of the total of every plan.
+    pays_after
+        Iterations from which on no other candidate is better.
+    checkpoint_s
+        To read everything from the checkpoint instead.
+    first_s
+        Until the first candidate was known.
+    candidates
+        Plans that were compared, best first.
+    senders
+        Bytes that each device sends within its node and beyond; ``checkpoint`` is one
+        of them.
+    ranks_before
+        As ``ranks``, of the plan that ran.
+    ranks
+        By pipeline and stage, the device of every rank.
+    """
+
+    SCHEMA: ClassVar[str] = REPLAN_SCHEMA
+
+    status: Status
+    reason: str | None
+    iterations: Count
+    restart_s: Seconds
+    total_s: Positive | None
+    lower_bound_s: Seconds | None
+    gap: NotNegative | None
+    pays_after: Whole | None
+    checkpoint_s: Seconds | None
+    first_s: Seconds | None
+    search_time_s: Seconds
+    candidates: tuple[ComparedPlan, ...]
+    senders: tuple[Sender, ...]
+    ranks_before: _Ranks
+    ranks: _Ranks
+    plan: Plan | None
+
+    @classmethod
+    def of(cls, found: Replanned, change: Change) -> NextPlan:
+        """Return the answer for a file."""
+        best = found.candidates[0] if found.candidates else None
+        sent = {} if best is None else best.moves.sent
+        before = layout_of(change.problem, change.plan, change.before)
+        return cls(
+            status=found.result.status,
+            reason=found.result.reason,
+            iterations=change.iterations,
+            restart_s=change.restart_s,
+            total_s=None if best is None else best.total_s,
+            lower_bound_s=found.bound_s,
+            gap=found.gap,
+            pays_after=None if best is None else found.pays_after,
+            checkpoint_s=found.checkpoint_s,
+            first_s=found.first_s,
+            search_time_s=found.result.search_time_s,
+            candidates=tuple(
+                ComparedPlan(
+                    closed_form_s=each.priced.closed_form_s,
+                    iteration_time_s=each.priced.iteration_time_s,
+                    move_s=each.moves.seconds,
+                    moved_bytes=each.moves.bytes,
+                    total_s=each.total_s,
+                )
+                for each in found.candidates
+            ),
+            senders=tuple(
+                Sender(sender=name, inside_bytes=inside, beyond_bytes=beyond)
+                for name, (inside, beyond) in sent.items()
+            ),
+            ranks_before=device_names(before),
+            ranks=() if best is None else device_names(best.layout),
+            plan=None if best is None else best.priced.plan,
+        )

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from itertools import groupby, pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
+from annotated_types import Ge, Le
+
+from hetopt.base.file_record import FileRecord
+from hetopt.base.file_types import Seconds, Whole
 from hetopt.cost.boundaries.uses import boundary_use
 from hetopt.cost.chunks import placed_units
 from hetopt.cost.table.ticks import TICK_S
@@ -65,15 +70,16 @@ class BoundaryRow(NamedTuple):
     bytes_per_s: float | None = None
 
 
-class SimulationRow(NamedTuple):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SimulationRow(FileRecord):
     """One stage's activity in a simulated iteration, which begins at 0."""
 
-    stage: int
+    stage: Whole
     cluster: str
-    busy_s: float
-    idle_share: float
-    first_forward_s: float
-    last_backward_s: float
+    busy_s: Seconds
+    idle_share: Annotated[float, Ge(0.0), Le(1.0)]
+    first_forward_s: Seconds
+    last_backward_s: Seconds
 
 
 def stage_rows(

@@ -2,10 +2,47 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import Annotated, Any, TypeAlias
 
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from annotated_types import MinLen
+from typing_extensions import TypedDict
+
+from hetopt.base.file_types import CONFIG, As, Count, NotNegative, Positive, Whole
+
+
+class Options(TypedDict, total=False):
+    """The options of ``hetopt plan`` that were not the usual ones.
+
+    ``hetopt plan --again`` asks the same.
+    """
+
+    __pydantic_config__ = CONFIG  # type: ignore[misc]
+
+    problem: str
+    objective: str
+    pareto: bool
+    chunks: Annotated[list[Count], MinLen(1)]
+    relax: str
+    table: str
+    time_limit: Positive
+    solver: str
+    budget: Positive
+    min_tokens_per_s: Positive
+    schedule: str
+    pipelines: Count
+    launcher: str
+    top: Count
+    stability: bool
+    jobs: Count
+    executor: str
+    seed: Whole
+    exploration: NotNegative
+    iterations: Count
+    cost: str
+
+
+Asked: TypeAlias = Annotated[Mapping[str, Any], As(Options)]
 
 #: Options whose flag is not their name in Python.
 _FLAGS = {"launcher": "--for"}

@@ -19,14 +19,16 @@ programs were settled in another order.
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar
 
-if TYPE_CHECKING:
-    from hetopt.plans.plan import Plan
-    from hetopt.problem.training.principles import Relaxable
-    from hetopt.results.result import Objective, Status
-    from hetopt.results.settlement import How
+from hetopt.base.file_record import FileRecord
+from hetopt.base.file_types import ALWAYS, As, Count, Digest, Whole
+from hetopt.plans.plan import Plan
+from hetopt.problem.training.principles import Relaxable
+from hetopt.results.claims import Json, Node, Over
+from hetopt.results.result import Status, Time
+from hetopt.results.settlement import How
 
 CERTIFICATE_SCHEMA = "hetopt-certificate/1"
 #: Of a search that branched: its tree of claims (``hetopt.results.claims``), in which
@@ -40,7 +42,7 @@ _LONGEST_LINE = 120
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Claim:
+class Claim(FileRecord):
     """The claim about one (p, q).
 
     Attributes
@@ -49,15 +51,23 @@ class Claim:
         Lower bound on the value of its plans; None if it has none.
     """
 
-    stages: int
-    microbatches: int
+    stages: Count
+    microbatches: Count
     how: How
-    bound_ps: int | None
+    bound_ps: Whole | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Certificate:
-    """Everything needed to verify an answer.
+class LeastBound(FileRecord):
+    """The least bound of a micro-batch count; None if it has no plan."""
+
+    microbatches: Count
+    bound_ps: Whole | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Certificate(FileRecord):
+    """What is claimed of every (p, q), for ``hetopt verify``.
 
     Attributes
     ----------
@@ -74,43 +84,30 @@ class Certificate:
         One claim per (p, q) of the problem, ascending by q, then p.
     """
 
-    problem_digest: str
-    table_digest: str
+    SCHEMA: ClassVar[str] = CERTIFICATE_SCHEMA
+    KEYS: ClassVar[tuple[str, ...]] = (
+        *("problem_digest", "table_digest", "solver", "objective", "relaxed"),
+        *("status", "value_ps", "lower_bound_ps", "plan", "microbatches", "programs"),
+    )
+
+    problem_digest: Digest
+    table_digest: Digest
     solver: str
+    objective: Annotated[Time, ALWAYS] = "closed"
+    relaxed: Annotated[tuple[Relaxable, ...], ALWAYS] = ()
     status: Status
+    value_ps: Whole | None
+    lower_bound_ps: Whole | None
     plan: Plan | None
-    value_ps: int | None
-    lower_bound_ps: int | None
     programs: tuple[Claim, ...]
-    objective: Objective = "closed"
-    relaxed: tuple[Relaxable, ...] = ()
 
     def to_text(self) -> str:
         """Return the text of its file."""
         return certificate_text(self.to_json()) + "\n"
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the certificate as plain JSON data."""
-        return {
-            "schema": CERTIFICATE_SCHEMA,
-            "problem_digest": self.problem_digest,
-            "table_digest": self.table_digest,
-            "solver": self.solver,
-            "objective": self.objective,
-            "relaxed": list(self.relaxed),
-            "status": self.status,
-            "value_ps": self.value_ps,
-            "lower_bound_ps": self.lower_bound_ps,
-            "plan": None if self.plan is None else self.plan.to_json(),
-            "microbatches": [
-                {"microbatches": q, "bound_ps": bound}
-                for q, bound in self.bounds().items()
-            ],
-            "programs": [asdict(claim) for claim in self.programs],
-        }
-
-    def bounds(self) -> dict[int, int | None]:
-        """Return the least bound by micro-batch count; None if all are infeasible."""
+    @property
+    def microbatches(self) -> tuple[LeastBound, ...]:
+        """The least bound by micro-batch count."""
         least: dict[int, int | None] = {}
         for claim in self.programs:
             known = least.setdefault(claim.microbatches, None)
@@ -118,7 +115,48 @@ class Certificate:
                 least[claim.microbatches] = (
                     claim.bound_ps if known is None else min(known, claim.bound_ps)
                 )
-        return least
+        return tuple(
+            LeastBound(microbatches=count, bound_ps=bound)
+            for count, bound in least.items()
+        )
+
+
+class CertifiedClaim(Node, total=False):
+    """What is claimed of a node; see ``Claim``.
+
+    Attributes
+    ----------
+    certificate
+        Of this problem, whose lower bound is claimed; without one only device time
+        counts.
+    """
+
+    certificate: Certificate
+    children: list[CertifiedClaim]
+    parts: list[CertifiedClaim]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TreeCertificate(FileRecord):
+    """What the bound of a result follows from, for ``hetopt verify``.
+
+    Attributes
+    ----------
+    over
+        What the search branched over, from the root of ``claims`` down.
+    """
+
+    SCHEMA: ClassVar[str] = TREE_SCHEMA
+
+    problem_digest: Digest
+    table_digest: Digest
+    over: Over
+    plan: Plan | None
+    claims: Annotated[Json, As(CertifiedClaim)] | None
+
+    def to_text(self) -> str:
+        """Return the text of its file."""
+        return certificate_text(self.to_json()) + "\n"
 
 
 def certificate_text(value: Any, indent: str = "") -> str:

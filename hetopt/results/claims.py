@@ -28,21 +28,154 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
+from annotated_types import Ge, MinLen
+from typing_extensions import TypedDict
+
+from hetopt.base.file_types import (
+    CONFIG,
+    As,
+    Count,
+    NotNegative,
+    Positive,
+    Seconds,
+    Whole,
+)
+from hetopt.problem.training.choices import ScheduleName
 from hetopt.results.per_schedule import ScheduleBound
 from hetopt.results.settlement import OPTIMALITY_GAP
 from hetopt.results.several import Several
 from hetopt.results.spending import Spending, Spent
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
     from hetopt.results.per_schedule import ScheduleStatus
 
-    #: Plain JSON data.
-    Json = Mapping[str, Any]
+#: Plain JSON data.
+Json: TypeAlias = Mapping[str, Any]
+#: Least time; least cost; all plans that no other beats in both time and price.
+Measure = Literal["time", "cost", "front"]
+#: A number of nodes, or what tells a schedule from others.
+_Told = Annotated[int, Ge(0)] | NotNegative | str | None
+
+
+class Limits(TypedDict):
+    """All choices of nodes to rent, within these limits."""
+
+    __pydantic_config__ = CONFIG  # type: ignore[misc]
+
+    measure: Measure
+    budget: Positive | None
+    min_tokens_per_s: Positive | None
+
+
+class Variant(TypedDict):
+    """A schedule.
+
+    Attributes
+    ----------
+    chunks
+        Of every stage.
+    warmup_epsilon
+        Of ``h-1f1b``.
+    """
+
+    __pydantic_config__ = CONFIG  # type: ignore[misc]
+
+    schedule: ScheduleName
+    chunks: Count
+    warmup_epsilon: Positive | None
+
+
+class Divisions(TypedDict):
+    """All ways to divide the nodes among up to so many pipelines."""
+
+    __pydantic_config__ = CONFIG  # type: ignore[misc]
+
+    most: Count
+
+
+class Branching(TypedDict, total=False):
+    """What the search branched over; one key.
+
+    Attributes
+    ----------
+    schedules
+        In the order in which ties are broken.
+    launcher
+        Only plans that it can run.
+    """
+
+    __pydantic_config__ = CONFIG  # type: ignore[misc]
+
+    fleets: Limits
+    schedules: Annotated[list[Variant], MinLen(1)]
+    divisions: Divisions
+    launcher: str
+
+
+class Node(TypedDict, total=False):
+    """What makes a node of the tree of claims, and what its children differ in.
+
+    Attributes
+    ----------
+    at
+        What makes this child: nodes by cluster, a schedule with its chunks and epsilon,
+        or for each pipeline the devices of each node, by cluster.
+    best_s
+        What the best plan found here takes.
+    by
+        What its children differ in; with a launcher only in certificates.
+    of
+        Number of all children; device time bounds those not listed.
+    rule
+        By which the plans a launcher can run are split.
+    pipeline
+        The number of a part's pipeline.
+    batch
+        The sequences of a part.
+    passed_over
+        Why this child does not count.
+    """
+
+    __pydantic_config__ = CONFIG  # type: ignore[misc]
+
+    at: (
+        dict[str, _Told]
+        | Annotated[list[dict[str, Annotated[list[Count], MinLen(1)]]], MinLen(1)]
+    )
+    best_s: Seconds
+    by: Literal["fleets", "schedules", "divisions", "launcher"]
+    of: Whole
+    rule: str
+    pipeline: Whole
+    batch: Count
+    passed_over: str
+
+
+class Claim(Node, total=False):
+    """What the search claims, and from which the bound follows.
+
+    Attributes
+    ----------
+    bound_s
+        No plan takes less; null: there is none.
+    parts
+        Pipelines side by side, of this or another batch; or all the spaces that a rule
+        of the launcher splits this one into.
+    """
+
+    bound_s: Seconds | None
+    children: list[Claim]
+    parts: list[Claim]
+
+
+Claims: TypeAlias = Annotated[Json, As(Claim)]
+Over: TypeAlias = tuple[Annotated[Json, As(Branching)], ...]
 
 
 class Branched:

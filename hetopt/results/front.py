@@ -3,53 +3,39 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Annotated, ClassVar
 
-from hetopt.results.claims import Branched
+from hetopt.base.file_record import FileRecord
+from hetopt.base.file_types import ASIDE, INLINE, Positive, Seconds, Whole
+from hetopt.errors import InputError
+from hetopt.problem.training.principles import Relaxable
+from hetopt.results.asked import Asked
+from hetopt.results.claims import Branched, Claims, Over
 from hetopt.results.money import Cost
 from hetopt.results.priced_plan import PricedPlan
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from hetopt.errors import InputError
-    from hetopt.problem.training.principles import Relaxable
-    from hetopt.results.claims import Json
-    from hetopt.results.result import Objective, Status
+from hetopt.results.result import Status, Time
 
 FRONT_SCHEMA = "hetopt-front/1"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FrontPoint:
+class FrontPoint(FileRecord):
     """One plan of the front."""
 
-    best: PricedPlan
+    KEYS: ClassVar[tuple[str, ...]] = (
+        *("closed_form_s", "iteration_time_s", "tokens_per_s", "cost", "plan"),
+    )
+
+    best: Annotated[PricedPlan, INLINE]
     cost: Cost
-    tokens_per_s: float
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> FrontPoint:
-        """Read what ``to_json`` wrote; raises KeyError, TypeError or ValueError."""
-        return cls(
-            best=PricedPlan.from_json(data),
-            cost=Cost.from_json(data["cost"]),
-            tokens_per_s=data["tokens_per_s"],
-        )
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the point as plain JSON data."""
-        return {
-            **self.best.times_to_json(),
-            "tokens_per_s": self.tokens_per_s,
-            "cost": self.cost.to_json(),
-            "plan": self.best.plan.to_json(),
-        }
+    tokens_per_s: Positive
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Front(Branched):
-    """All plans that no other beats in both time and price.
+class Front(FileRecord, Branched):
+    """What ``hetopt plan --pareto --json`` prints.
+
+    All plans that no other beats in both time and price.
 
     Attributes
     ----------
@@ -69,50 +55,23 @@ class Front(Branched):
         See ``Result``; not part of the file.
     """
 
-    status: Status
-    objective: Objective
-    solver: str
-    points: tuple[FrontPoint, ...]
-    search_time_s: float
-    open: int
-    over: tuple[Json, ...]
-    claims: Json
-    relaxed: tuple[Relaxable, ...] = ()
-    interrupted: bool = False
-    journal_failure: InputError | None = None
-    asked: Json | None = None
+    SCHEMA: ClassVar[str] = FRONT_SCHEMA
 
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Front:
-        """Read what ``to_json`` wrote; raises KeyError, TypeError or ValueError."""
-        same = ("status", "objective", "solver", "search_time_s", "open")
-        return cls(
-            points=tuple(map(FrontPoint.from_json, data["points"])),
-            relaxed=tuple(data.get("relaxed", ())),
-            asked=data.get("asked"),
-            over=tuple(data["over"]),
-            claims=data["claims"],
-            **{name: data[name] for name in same},
-        )
+    status: Status
+    objective: Time
+    solver: str
+    search_time_s: Seconds
+    open: Whole
+    relaxed: tuple[Relaxable, ...] = ()
+    asked: Asked | None = None
+    over: Over
+    claims: Claims
+    points: tuple[FrontPoint, ...]
+    interrupted: Annotated[bool, ASIDE] = False
+    journal_failure: Annotated[InputError | None, ASIDE] = None
 
     def time_s(self, point: FrontPoint) -> float:
         """Return the time of a point by the front's objective."""
         best = point.best
         simulated = self.objective == "simulated"
         return best.iteration_time_s if simulated else best.closed_form_s
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the front as plain JSON data; see ``hetopt schema front``."""
-        return {
-            "schema": FRONT_SCHEMA,
-            "status": self.status,
-            "objective": self.objective,
-            "solver": self.solver,
-            "search_time_s": self.search_time_s,
-            "open": self.open,
-            **({"relaxed": list(self.relaxed)} if self.relaxed else {}),
-            **({} if self.asked is None else {"asked": self.asked}),
-            "over": list(self.over),
-            "claims": self.claims,
-            "points": [point.to_json() for point in self.points],
-        }

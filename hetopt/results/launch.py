@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from hetopt.problem.training.choices import ScheduleName
+from hetopt.base.file_record import FileRecord
+from hetopt.base.file_types import Seconds
+from hetopt.problem.training.choices import ScheduleName
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Launch:
+class Launch(FileRecord):
     """The best plan without a launcher's limits, which shows what they cost.
 
     Attributes
@@ -27,6 +27,6 @@ class Launch:
 
     launcher: str
     schedule: ScheduleName
-    closed_form_s: float | None
-    iteration_time_s: float | None
+    closed_form_s: Seconds | None
+    iteration_time_s: Seconds | None
     proven: bool

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
+from hetopt.base.file_record import FileRecord
+from hetopt.base.file_types import Count, NotNegative
 from hetopt.problem.cluster.packing import nodes_for
 from hetopt.results.spending import cost_of_time
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from hetopt.plans.plan import Plan
     from hetopt.problem.problem import Problem
 
@@ -20,7 +21,7 @@ TRILLION = 1e12
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Cost:
+class Cost(FileRecord):
     """What a plan costs, in the currency of the problem's prices.
 
     Attributes
@@ -35,20 +36,11 @@ class Cost:
         Costs at the simulated iteration time, like the throughput.
     """
 
-    nodes: Mapping[str, int]
+    nodes: Mapping[str, Count]
     unpriced: tuple[str, ...]
-    per_hour: float | None
-    per_iteration: float | None
-    per_trillion_tokens: float | None
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the cost as plain JSON data."""
-        return {**asdict(self), "unpriced": list(self.unpriced)}
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Cost:
-        """Read what ``to_json`` wrote; raises KeyError or TypeError."""
-        return cls(**{**data, "unpriced": tuple(data["unpriced"])})
+    per_hour: NotNegative | None
+    per_iteration: NotNegative | None
+    per_trillion_tokens: NotNegative | None
 
 
 def cost_of(problem: Problem, plan: Plan, iteration_time_s: float) -> Cost | None:

@@ -4,25 +4,33 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, ClassVar, Literal, get_args
 
+from hetopt.base.file_record import FileRecord
+from hetopt.base.file_types import (
+    ALWAYS,
+    ASIDE,
+    INLINE,
+    Count,
+    Named,
+    NotNegative,
+    Seconds,
+)
 from hetopt.base.shown import Shown
-from hetopt.results.claims import Branched, Reached
+from hetopt.cost.table.table import CostTable, SourceKind
+from hetopt.errors import InputError
+from hetopt.problem.problem import Problem
+from hetopt.problem.training.principles import Relaxable
+from hetopt.results.asked import Asked
+from hetopt.results.claims import Branched, Claims, Over, Reached
 from hetopt.results.crossing import Crossing
 from hetopt.results.launch import Launch
 from hetopt.results.money import Cost
 from hetopt.results.priced_plan import PricedPlan
+from hetopt.results.reported import Reported
 from hetopt.results.settlement import How, Settlement
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from hetopt.cost.table.table import CostTable, SourceKind
-    from hetopt.errors import InputError
-    from hetopt.problem.problem import Problem
-    from hetopt.problem.training.principles import Relaxable
-    from hetopt.results.claims import Json
 
 RESULT_SCHEMA = "hetopt-result/1"
 
@@ -30,11 +38,13 @@ Status = Literal["optimal", "feasible", "infeasible", "unknown"]
 #: What is minimised: the closed form, the simulated time, the price of an iteration in
 #: closed form, or UniAP's objective.
 Objective = Literal["closed", "simulated", "cost", "uniap"]
+#: The time that is minimised, or that a cost is of.
+Time = Literal["closed", "simulated"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class Result(Branched, Shown):
-    """Outcome of one search.
+class Result(FileRecord, Branched, Shown):
+    """Outcome of one search: what ``hetopt plan --json`` prints, ``--out`` holds.
 
     Attributes
     ----------
@@ -61,13 +71,19 @@ class Result(Branched, Shown):
         limit. Status, bound and gap are for plans that the launcher can run.
     cost
         Cost of the plan, if the problem has prices.
+    table_kinds
+        Where each cluster's times come from.
     asked
-        The options of ``hetopt plan`` that were not the usual ones; None if it was not
-        asked on the command line.
-    over, claims
-        What was branched over, and what is claimed (``hetopt.results.claims``); then
-        settlements are at most those of the reported plan's problem. None if nothing
-        was branched over.
+        The options of ``hetopt plan`` that were not the usual ones, for ``hetopt plan
+        --again``; None if it was not asked on the command line.
+    over
+        What was branched over, from the root of ``claims`` down; each with one key.
+    claims
+        What the search claims, and from which the bound follows
+        (docs/explanation/proofs.md); then settlements are at most those of the reported
+        plan's problem. None if nothing was branched over.
+    reported
+        What imported files say that hetopt does not know or price.
     lower_cost
         Valid lower bound on the cost of an iteration, if that is minimised.
     stability
@@ -95,33 +111,43 @@ class Result(Branched, Shown):
     True
     """
 
+    SCHEMA: ClassVar[str] = RESULT_SCHEMA
+    KEYS: ClassVar[tuple[str, ...]] = (
+        *("status", "objective", "iteration_time_s", "closed_form_s", "objective_s"),
+        *("lower_bound_s", "gap", "search_time_s", "tokens_per_s", "mfu", "mfu_used"),
+        *("settled", "settlements", "solver", "solver_choice", "relaxed", "launch"),
+        *("cost", "asked", "over", "claims", "lower_cost", "stability"),
+        *("table_kinds", "reason", "plan", "alternatives", "reported"),
+    )
+
     status: Status
-    objective: Objective = "closed"
+    objective: Annotated[Objective, ALWAYS] = "closed"
     solver: str
-    best: PricedPlan | None
-    alternatives: tuple[PricedPlan, ...] = ()
-    lower_bound_s: float | None
+    best: Annotated[PricedPlan | None, INLINE]
+    alternatives: Annotated[tuple[PricedPlan, ...], ALWAYS] = ()
+    lower_bound_s: Seconds | None
     gap: float | None
-    search_time_s: float
+    search_time_s: Seconds
     settlements: tuple[Settlement, ...]
-    tokens_per_s: float | None
-    mfu: float | None
-    mfu_used: float | None
+    tokens_per_s: NotNegative | None
+    mfu: NotNegative | None
+    mfu_used: NotNegative | None
     table_kinds: Mapping[str, SourceKind]
     relaxed: tuple[Relaxable, ...] = ()
-    choice: str | None = None
+    choice: Annotated[str | None, Named("solver_choice")] = None
     launch: Launch | None = None
     cost: Cost | None = None
-    asked: Json | None = None
-    over: tuple[Json, ...] = ()
-    claims: Json | None = None
-    lower_cost: float | None = None
+    asked: Asked | None = None
+    over: Over = ()
+    claims: Claims | None = None
+    lower_cost: NotNegative | None = None
     stability: tuple[Crossing, ...] | None = None
-    reason: str | None = None
-    interrupted: bool = False
-    journal_failure: InputError | None = None
-    problem: Problem | None = field(default=None, compare=False)
-    table: CostTable | None = field(default=None, compare=False)
+    reason: Annotated[str | None, ALWAYS] = None
+    reported: tuple[Reported, ...] = ()
+    interrupted: Annotated[bool, ASIDE] = False
+    journal_failure: Annotated[InputError | None, ASIDE] = None
+    problem: Annotated[Problem | None, ASIDE] = field(default=None, compare=False)
+    table: Annotated[CostTable | None, ASIDE] = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         if self.best is None and not self.reason:
@@ -153,74 +179,7 @@ class Result(Branched, Shown):
         return self.status == "optimal" and "unsettled" not in self.settled
 
     @property
-    def settled(self) -> dict[str, int]:
+    def settled(self) -> dict[How, Count]:
         """Number of (p, q) by how they were settled, in the order of ``How``."""
-        counts = Counter(settlement.how for settlement in self.settlements)
+        counts = Counter[How](settlement.how for settlement in self.settlements)
         return {how: counts[how] for how in get_args(How) if counts[how]}
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the result as plain JSON data; see ``hetopt schema result``."""
-        best, costs = self.best, self.cost
-        known = {"objective_s": best.objective_s if best else None}
-        moves = self.stability
-        optional = {
-            "solver_choice": self.choice,
-            "relaxed": list(self.relaxed) or None,
-            "launch": None if self.launch is None else asdict(self.launch),
-            "cost": None if costs is None else costs.to_json(),
-            "asked": self.asked,
-            "over": list(self.over) or None,
-            "claims": self.claims,
-            "lower_cost": self.lower_cost,
-            "stability": None if moves is None else [each.to_json() for each in moves],
-        }
-        return {
-            "schema": RESULT_SCHEMA,
-            "status": self.status,
-            "objective": self.objective,
-            "iteration_time_s": best.iteration_time_s if best else None,
-            "closed_form_s": best.closed_form_s if best else None,
-            **(known if self.objective == "uniap" else {}),
-            "lower_bound_s": self.lower_bound_s,
-            "gap": self.gap,
-            "search_time_s": self.search_time_s,
-            "tokens_per_s": self.tokens_per_s,
-            "mfu": self.mfu,
-            "mfu_used": self.mfu_used,
-            "settled": self.settled,
-            "settlements": [asdict(each) for each in self.settlements],
-            "solver": self.solver,
-            **{name: each for name, each in optional.items() if each is not None},
-            "table_kinds": dict(self.table_kinds),
-            "reason": self.reason,
-            "plan": best.plan.to_json() if best else None,
-            "alternatives": [each.to_json() for each in self.alternatives],
-        }
-
-    @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Result:
-        """Read what ``to_json`` wrote; raises KeyError, TypeError or ValueError."""
-        launch, cost = data.get("launch"), data.get("cost")
-        stability = data.get("stability")
-        same = (
-            *("status", "objective", "solver", "lower_bound_s", "gap"),
-            *("search_time_s", "tokens_per_s", "mfu", "mfu_used", "table_kinds"),
-        )
-        return cls(
-            best=None if data["plan"] is None else PricedPlan.from_json(data),
-            alternatives=tuple(map(PricedPlan.from_json, data["alternatives"])),
-            settlements=tuple(Settlement(**each) for each in data["settlements"]),
-            relaxed=tuple(data.get("relaxed", ())),
-            choice=data.get("solver_choice"),
-            launch=None if launch is None else Launch(**launch),
-            cost=None if cost is None else Cost.from_json(cost),
-            asked=data.get("asked"),
-            over=tuple(data.get("over", ())),
-            claims=data.get("claims"),
-            lower_cost=data.get("lower_cost"),
-            stability=None
-            if stability is None
-            else tuple(map(Crossing.from_json, stability)),
-            reason=data["reason"],
-            **{name: data[name] for name in same},
-        )

@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from hetopt.base.file_record import FileRecord
+from hetopt.base.file_types import Count, Seconds
+
 #: A result is optimal if its relative gap is at most this.
 OPTIMALITY_GAP = 1e-6
 
@@ -14,7 +17,7 @@ How = Literal[
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settlement:
+class Settlement(FileRecord):
     """How the program of one (p, q) was settled.
 
     Attributes
@@ -29,7 +32,7 @@ class Settlement:
         seconds; None if it is infeasible.
     """
 
-    stages: int
-    microbatches: int
+    stages: Count
+    microbatches: Count
     how: How
-    bound_s: float | None
+    bound_s: Seconds | None

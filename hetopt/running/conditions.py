@@ -8,6 +8,8 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import TYPE_CHECKING, Any
 
+from hetopt.base.file_record import FileRecord
+from hetopt.base.file_types import Count, NotNegative
 from hetopt.base.words import counted
 
 if TYPE_CHECKING:
@@ -22,7 +24,7 @@ MOST_LOAD = 1.1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Conditions:
+class Conditions(FileRecord):
     """The conditions of the timed iterations.
 
     Attributes
@@ -38,10 +40,10 @@ class Conditions:
         CPU time over wall time of each rank, summed over its threads.
     """
 
-    threads: int
-    cores: int
-    load: float | None
-    cpu_shares: tuple[float, ...]
+    threads: Count
+    cores: Count
+    load: NotNegative | None
+    cpu_shares: tuple[NotNegative, ...]
 
     @property
     def load_text(self) -> str:

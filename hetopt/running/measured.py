@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import platform
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from statistics import fmean, median
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
+from annotated_types import Ge, MinLen
+
+from hetopt.base.file_record import FileRecord
+from hetopt.base.file_types import LATER, Digest, Positive, Seconds, Whole
 from hetopt.base.reading import read_json
-from hetopt.base.words import describe
 from hetopt.errors import InputError
-from hetopt.running.conditions import noise_of
+from hetopt.running.conditions import Conditions, noise_of
 from hetopt.schedule.orders import FOLDED_CHUNKS, chunk_and_microbatch
 from hetopt.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from hetopt.running.conditions import Conditions
     from hetopt.running.records import Iteration, Span
 
 MEASURED_SCHEMA = "hetopt-measured/1"
@@ -28,11 +31,13 @@ MemoryKind = Literal["allocated", "activations"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MeasuredStage:
+class MeasuredStage(FileRecord):
     """One stage: mean seconds of a micro-batch's passes, and of its synchronisation g.
 
     Attributes
     ----------
+    sync_s
+        From the end of the stage's last pass to that of the optimizer's step.
     peak_bytes
         Peak of its fullest rank.
     weight_s
@@ -42,20 +47,16 @@ class MeasuredStage:
         None for other stages.
     """
 
-    forward_s: float
-    backward_s: float
-    sync_s: float
-    peak_bytes: int
-    weight_s: float | None = None
-    first_chunk_s: tuple[float, float, float] | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        """Return the stage as plain JSON data, without fields that are None."""
-        return {name: each for name, each in asdict(self).items() if each is not None}
+    forward_s: Seconds
+    backward_s: Seconds
+    sync_s: Seconds
+    peak_bytes: Whole
+    weight_s: Seconds | None = None
+    first_chunk_s: tuple[Seconds, Seconds, Seconds] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MeasuredChunks:
+class MeasuredChunks(FileRecord):
     """Additional measurements of a run whose stages have several chunks.
 
     Attributes
@@ -70,22 +71,25 @@ class MeasuredChunks:
         are longer than those of the stage's other chunks.
     """
 
-    count: int
-    way_back_s: float
-    lead_s: tuple[float, float]
-    trail_s: tuple[float, float]
+    count: Annotated[int, Ge(2)]
+    way_back_s: Seconds
+    lead_s: tuple[Seconds, Seconds]
+    trail_s: tuple[Seconds, Seconds]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Measured:
-    """A run.
+class Measured(FileRecord):
+    """What ``hetopt run`` writes, and ``hetopt calibrate --run`` reads.
 
     Attributes
     ----------
     plan_digest
         Digest of the plan as it was launched (``job.json``).
-    iteration_s, loss
-        Seconds and loss of each timed iteration.
+    iteration_s
+        Of each timed iteration, from a common start of all ranks to the end of the last
+        one's optimizer step.
+    loss
+        Mean per token, of each timed iteration.
     stages, boundaries_s
         Means over an iteration's passes, medians over iterations; of boundaries,
         seconds of a transfer, averaged over both directions; lengths p and p - 1.
@@ -99,38 +103,40 @@ class Measured:
         None if stages hold one chunk.
     conditions
         None if they are not known: of a bundle that an older hetopt wrote.
+    noise
+        Why the times are unreliable: iterations that differ by more than 10% of their
+        median, or a load above the cores by more than 10%. Older files do not say it.
     """
 
-    plan_digest: str
-    iteration_s: tuple[float, ...]
-    loss: tuple[float, ...]
-    stages: tuple[MeasuredStage, ...]
-    boundaries_s: tuple[float, ...]
+    SCHEMA: ClassVar[str] = MEASURED_SCHEMA
+
+    plan_digest: Digest
+    iteration_s: Annotated[tuple[Positive, ...], MinLen(1)]
+    loss: Annotated[tuple[float, ...], MinLen(1)]
+    stages: Annotated[tuple[MeasuredStage, ...], MinLen(1)]
+    boundaries_s: tuple[Seconds, ...]
     memory: MemoryKind
-    devices: tuple[str, ...]
-    versions: dict[str, str]
+    devices: Annotated[tuple[str, ...], MinLen(1)]
+    versions: Mapping[Literal["hetopt", "torch", "python"], str]
     units: str | None
     chunks: MeasuredChunks | None = None
     conditions: Conditions | None = None
+    noise: Annotated[tuple[str, ...], LATER] = ()
 
     @property
     def time_s(self) -> float:
         """Median of the iteration times, in seconds."""
         return median(self.iteration_s)
 
-    @property
-    def noise(self) -> tuple[str, ...]:
-        """Why the times are unreliable; nothing if nothing says so."""
-        return noise_of(self.iteration_s, self.conditions)
+    def under(self, conditions: Conditions | None) -> Measured:
+        """Return the run with what else the machine did, and whether that matters."""
+        noise = noise_of(self.iteration_s, conditions)
+        return replace(self, conditions=conditions, noise=noise)
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the run as plain JSON data; see ``hetopt schema measured``."""
-        data = asdict(self) | {"stages": [each.to_json() for each in self.stages]}
-        for name in ("chunks", "conditions"):
-            if data[name] is None:
-                del data[name]
-        data["noise"] = self.noise
-        return {"schema": MEASURED_SCHEMA, **data}
+    @property
+    def on_cpu(self) -> bool:
+        """Whether all ranks ran on CPUs."""
+        return self.devices == ("CPU",)
 
 
 def measured_of(
@@ -152,9 +158,10 @@ def measured_of(
         )
         for number in range(len(iterations[0].forward))
     ]
+    times_s = tuple(each.time_s for each in iterations)
     return Measured(
         plan_digest=plan_digest,
-        iteration_s=tuple(each.time_s for each in iterations),
+        iteration_s=times_s,
         loss=tuple(each.loss for each in iterations),
         stages=tuple(stages),
         boundaries_s=tuple(
@@ -170,6 +177,7 @@ def measured_of(
         },
         units=units,
         chunks=None if chunks == 1 else _chunks_of(iterations, chunks),
+        noise=noise_of(times_s, None),
     )
 
 
@@ -236,26 +244,8 @@ def _mean(spans: Sequence[Span]) -> float:
     return fmean(span.length_s for span in spans)
 
 
-class Timed(NamedTuple):
-    """What ``hetopt run`` wrote on a run's time.
-
-    Attributes
-    ----------
-    time_s
-        Median of the iteration times, in seconds.
-    noise
-        As of ``Measured``; nothing in a file of an older hetopt, which does not say.
-    on_cpu
-        Whether all ranks ran on CPUs.
-    """
-
-    time_s: float
-    noise: tuple[str, ...]
-    on_cpu: bool
-
-
-def read_timed(path: str, plan_digest: str) -> Timed:
-    """Return the time of a run from a file that ``hetopt run`` wrote.
+def read_measured(path: str, plan_digest: str) -> Measured:
+    """Return a run from a file that ``hetopt run`` wrote.
 
     Raises
     ------
@@ -263,24 +253,11 @@ def read_timed(path: str, plan_digest: str) -> Timed:
         The file is not of this kind, or of another plan.
     """
     data = read_json(path, "what `hetopt run` wrote")
-    if not isinstance(data, dict) or data.get("schema") != MEASURED_SCHEMA:
-        found = data.get("schema") if isinstance(data, dict) else data
-        msg = f"is {describe(found)}, expected {MEASURED_SCHEMA!r}: see `hetopt run`"
-        raise InputError(msg, file=path, field="schema")
-    if data.get("plan_digest") != plan_digest:
+    try:
+        found = Measured.from_json(data)
+    except InputError as error:
+        raise InputError(error.message, file=path, field=error.field) from error
+    if found.plan_digest != plan_digest:
         msg = "is of another plan: name the one that was run"
         raise InputError(msg, file=path, field="plan_digest")
-    times = data.get("iteration_s")
-    if not isinstance(times, list) or not times:
-        msg = f"is {describe(times)}, expected a list of seconds"
-        raise InputError(msg, file=path, field="iteration_s")
-    for number, each in enumerate(times):
-        known = isinstance(each, (int, float)) and not isinstance(each, bool)
-        if not known or not 0 < each < float("inf"):
-            msg = f"is {describe(each)}, expected seconds above 0"
-            raise InputError(msg, file=path, field=f"iteration_s.{number}")
-    noise = data.get("noise", [])
-    if not (isinstance(noise, list) and all(isinstance(each, str) for each in noise)):
-        msg = f"is {describe(noise)}, expected a list of texts"
-        raise InputError(msg, file=path, field="noise")
-    return Timed(median(times), tuple(noise), data.get("devices") == ["CPU"])
+    return found

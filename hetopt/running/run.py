@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import tempfile
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -97,7 +97,7 @@ def run_bundle(
     found = tuple(iterations_of(wrote, read.chunks, folded=folded))
     measured = measured_of(digest, wrote, found, units, read.chunks, folded=folded)
     return Run(
-        measured=replace(measured, conditions=conditions_of(wrote, loads)),
+        measured=measured.under(conditions_of(wrote, loads)),
         iterations=found,
     )
 

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
+from annotated_types import MinLen
+
+from hetopt.base.file_record import FileRecord
+from hetopt.base.file_types import Count, Positive
 from hetopt.pricing.balance import balance
 from hetopt.problem.training.pins import ANY, Pins
+from hetopt.results.result import Status, Time
 from hetopt.whatif.solving import Solving
 from hetopt.whatif.variants import Variant
 
@@ -18,7 +23,6 @@ if TYPE_CHECKING:
     from hetopt.pricing.price import Price
     from hetopt.problem.cluster.cluster import Cluster
     from hetopt.problem.problem import Problem
-    from hetopt.results.result import Objective, Status
     from hetopt.whatif.solving import Answer
 
 #: Seconds for the search of each cluster alone, unless the user gives a limit.
@@ -26,7 +30,7 @@ ALONE_LIMIT_S = 60.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Alone:
+class Alone(FileRecord):
     """The best plan of one cluster without the others, for the same batch.
 
     Attributes
@@ -42,9 +46,9 @@ class Alone:
     """
 
     cluster: str
-    devices: int
+    devices: Count
     status: Status | Literal["failed"]
-    time_s: float | None
+    time_s: Positive | None
     gap: float | None
     tokens_per_s: float | None
     reason: str | None
@@ -59,7 +63,7 @@ class Alone:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Mixing:
+class Mixing(FileRecord):
     """A plan for several clusters, beside the best plan of each of them alone.
 
     Attributes
@@ -77,14 +81,14 @@ class Mixing:
         H2's ratio; None also if it is open whether some cluster alone has a plan.
     """
 
-    objective: Objective
-    devices: int
-    time_s: float
-    tokens_per_s: float
-    balance: float
+    objective: Time
+    devices: Count
+    time_s: Positive
+    tokens_per_s: Positive
+    balance: Positive
     over_fastest: float | None
     hetero_speedup_ratio: float | None
-    alone: tuple[Alone, ...]
+    alone: Annotated[tuple[Alone, ...], MinLen(2)]
 
     @classmethod
     def of(
@@ -92,7 +96,7 @@ class Mixing:
         problem: Problem,
         plan: Plan,
         price: Price,
-        objective: Objective,
+        objective: Time,
         alone: tuple[Alone, ...],
     ) -> Mixing:
         """Compare a plan with what was found of each of ``mixed_clusters`` alone.

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
+from hetopt.base.file_record import FileRecord
+from hetopt.base.file_types import Positive, Whole
 from hetopt.schedule.run import simulate
 from hetopt.whatif.moves import links_of
 from hetopt.whatif.variants import Variant
@@ -44,7 +46,7 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class Limits(FileRecord):
     """The stages that limit a plan.
 
     Attributes
@@ -59,14 +61,14 @@ class Limits:
         Share of usable memory that this stage needs.
     """
 
-    pace_stage: int
+    pace_stage: Whole
     pace_share: float
-    full_stage: int
+    full_stage: Whole
     full_share: float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class PathPart:
+class PathPart(FileRecord):
     """A part of the critical path: nothing shortens the run that leaves it as it is.
 
     Attributes
@@ -78,8 +80,8 @@ class PathPart:
     """
 
     kind: PathKind
-    stage: int | None
-    share: float
+    stage: Whole | None
+    share: Positive
 
 
 def limits_of(price: Price) -> Limits:

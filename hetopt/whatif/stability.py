@@ -105,7 +105,7 @@ class Stability:
         known = Crossing(
             kind=move.kind,
             clusters=move.clusters,
-            more=more,
+            direction="more" if more else "less",
             factor=None,
             plan_s=None,
             other=None,
@@ -133,7 +133,7 @@ class Stability:
                     near, proven = middle, proven and nearer.proven
                 else:
                     far, found = middle, nearer
-            return replace(found, more=more, proven=proven)
+            return replace(found, direction=known.direction, proven=proven)
         return replace(known, proven=proven)
 
     def _at(self, move: Move, factor: float) -> Crossing:
@@ -152,7 +152,7 @@ class Stability:
         found = Crossing(
             kind=move.kind,
             clusters=move.clusters,
-            more=factor > 1,
+            direction="more" if factor > 1 else "less",
             factor=factor,
             plan_s=plan_s,
             other=result.best,

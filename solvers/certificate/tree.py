@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from hetopt.check.verify.certificate import not_covered
 from hetopt.cost.table_file.file import table_digest
 from hetopt.problem.training.principles import Principles
-from hetopt.results.certificate import TREE_SCHEMA, certificate_text
+from hetopt.results.certificate import TreeCertificate
 from hetopt.solvers.certificate.claim import certify
 from hetopt.solvers.search.node import best_of
 
@@ -46,15 +46,13 @@ def certificate_of(
         written.add(id(leaf))
         return {**_certified(leaf), **best_of(leaf)}
 
-    data = {
-        "schema": TREE_SCHEMA,
-        "problem_digest": table.problem_digest,
-        "table_digest": table_digest(table),
-        "over": list(result.over),
-        "plan": None if result.best is None else result.best.plan.to_json(),
-        "claims": tree.root.claim(of_leaf),
-    }
-    return certificate_text(data) + "\n"
+    return TreeCertificate(
+        problem_digest=table.problem_digest,
+        table_digest=table_digest(table),
+        over=result.over,
+        plan=None if result.best is None else result.best.plan,
+        claims=tree.root.claim(of_leaf),
+    ).to_text()
 
 
 def _certified(leaf: Leaf) -> dict[str, Any]:

@@ -110,7 +110,7 @@ def front_of(search: Searched) -> Front:
     last = next((each.result for each in root.searched() if each.result), None)
     return Front(
         status="feasible" if open_ else "optimal" if points else "infeasible",
-        objective=search.objective,
+        objective="simulated" if search.objective == "simulated" else "closed",
         solver=search.solver if last is None else last.solver,
         points=points,
         search_time_s=request.deadline.elapsed_s(),

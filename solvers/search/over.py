@@ -6,9 +6,8 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from hetopt.results.claims import Json
+    from hetopt.results.claims import Json, Measure
     from hetopt.results.spending import Spending
-    from hetopt.solvers.search.branchings.fleets import Measure
     from hetopt.solvers.search.branchings.runnable import Launchable
     from hetopt.solvers.search.branchings.schedules import ScheduleVariant
 

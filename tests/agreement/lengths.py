@@ -27,7 +27,7 @@ from hetopt.pricing.several import price_several
 from hetopt.problem.reading import read_problem_text
 from hetopt.problem.training.choices import RESHARDING, ScheduleName
 from hetopt.problem.training.principles import PRUNED
-from hetopt.report.schemas.result import RESULT
+from hetopt.report.schemas.written import SCHEMAS
 from hetopt.solvers.dividing import divisions
 
 if TYPE_CHECKING:
@@ -219,7 +219,7 @@ def divided(problem: Problem) -> Iterator[str]:
     result = hetopt.plan(problem, pipelines=2, jobs=1)
     expected = best_of(problem, 2)
     data, table = json.loads(json.dumps(result.to_json())), build_table(problem)
-    jsonschema.validate(data, RESULT)
+    jsonschema.validate(data, SCHEMAS["result"])
     yield from check_result(problem, table, data)
     if result.best is None or expected is None:
         if result.status != "infeasible" or expected is not None:

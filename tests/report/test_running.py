@@ -64,13 +64,13 @@ def test_a_bundle_alone_has_no_prediction() -> None:
 
 def test_threads_load_and_cpu_time_are_said() -> None:
     conditions = Conditions(threads=1, cores=2, load=1.6, cpu_shares=(0.97, 0.41, 0.6))
-    measured = replace(measured_as(balanced(2, 3)), conditions=conditions)
+    measured = measured_as(balanced(2, 3)).under(conditions)
     lines = draw(measured_report(measured, 0.2), io.StringIO()).splitlines()
     said = {line[:33].strip(): line[33:].strip() for line in lines}
     assert said["threads per rank"] == "1"
     assert said["load"] == "1.6 on 2 cores, mean of the iterations"
     assert said["CPU time over wall time"] == "41% to 97%, median 60% of 3 ranks"
     assert "unreliable" not in said
-    busy = replace(measured, conditions=replace(conditions, load=4.0))
+    busy = measured.under(replace(conditions, load=4.0))
     text = draw(measured_report(busy, 0.2), io.StringIO())
     assert "the run has a load of 4.0 on 2 cores: run again on a quiet machine" in text

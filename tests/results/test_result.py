@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from hetopt.errors import InputError
 from hetopt.plans.plan import Pipeline, Plan, Stage
 from hetopt.plans.strategy import Strategy
 from hetopt.results.crossing import Crossing
@@ -112,7 +113,7 @@ def result(**changed: object) -> Result:
                 Crossing(
                     kind="link",
                     clusters=("fast", "slow"),
-                    more=False,
+                    direction="less",
                     factor=0.5,
                     plan_s=None,
                     other=priced(1.2),
@@ -121,7 +122,7 @@ def result(**changed: object) -> Result:
                 Crossing(
                     kind="speed",
                     clusters=("fast",),
-                    more=True,
+                    direction="more",
                     factor=None,
                     plan_s=None,
                     other=None,
@@ -141,5 +142,5 @@ def test_what_is_written_is_read(told: Result) -> None:
 def test_a_key_that_is_missing_is_an_error(key: str) -> None:
     data = result().to_json()
     del data[key]
-    with pytest.raises((KeyError, TypeError, ValueError)):
+    with pytest.raises(InputError, match=f"{key}: is missing"):
         Result.from_json(data)

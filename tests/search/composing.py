@@ -39,8 +39,8 @@ if TYPE_CHECKING:
 
     from hetopt.cost.table.table import CostTable
     from hetopt.problem.problem import Problem
+    from hetopt.results.claims import Measure
     from hetopt.solvers.request import Solve
-    from hetopt.solvers.search.branchings.fleets import Measure
     from tests.oracle.brute_force import Found
 
 Time = Literal["closed", "simulated"]

@@ -14,7 +14,7 @@ from tests.search.asking import ensure_holds
 from tests.search.composing import ROUNDING, Asked, Time, Truth, searched, truth_of
 
 if TYPE_CHECKING:
-    from hetopt.solvers.search.branchings.fleets import Measure
+    from hetopt.results.claims import Measure
 
 
 def ensure_front(truth: Truth, asked: Asked) -> None:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from hetopt.plans.plan import Plan
     from hetopt.problem.calibration import Calibration
     from hetopt.problem.problem import Problem
-    from hetopt.running.measured import Timed
+    from hetopt.running.measured import Measured
 
 CORRECTED = ("efficiency", "intra_node", "bandwidth")
 
@@ -275,17 +275,17 @@ def _run(name: str, path: str, measured: float | Path) -> MeasuredRun:
     )
 
 
-def _timed(problem: Problem, plan: Plan, path: Path) -> Timed:
-    """Return the time of a plan that `hetopt run` measured."""
+def _timed(problem: Problem, plan: Plan, path: Path) -> Measured:
+    """Return what `hetopt run` measured of a plan."""
     from hetopt.export.job import Job
     from hetopt.export.torch.launcher import LAUNCHER
-    from hetopt.running.measured import read_timed
+    from hetopt.running.measured import read_measured
 
     job = Job.of(problem, plan)
     if lost := [loss.what for loss in LAUNCHER.losses(job) if loss.instead is None]:
         raise InputError(f"cannot be of this plan, with {lost[0]}", file=str(path))
     launched = LAUNCHER.launched(job).plan
-    return read_timed(str(path), launched.digest)
+    return read_measured(str(path), launched.digest)
 
 
 def _clusters(text: str | None, runs: Sequence[MeasuredRun]) -> tuple[str, ...]:

@@ -25,10 +25,9 @@ if TYPE_CHECKING:
     import argparse
 
     from hetopt.cost.table.table import CostTable
-    from hetopt.planning.asked import Time
     from hetopt.plans.plan import Plan
     from hetopt.problem.problem import Problem
-    from hetopt.results.result import Objective
+    from hetopt.results.result import Objective, Time
 
 
 #: What this command takes.
@@ -60,7 +59,7 @@ def run(options: argparse.Namespace) -> int:
     if options.mine is None:
         return _run_alone(options)
     from hetopt.export.back.explaining import explain
-    from hetopt.report.explanation import explanation_report, explanation_to_json
+    from hetopt.report.explanation import explained, explanation_report
 
     ours = None
     if options.plan is None:
@@ -79,7 +78,7 @@ def run(options: argparse.Namespace) -> int:
         ours = _search(problem, table, options)
     found = explain(mine, ours, table, problem, table_given=given)
     report(
-        explanation_to_json(found),
+        explained(found).to_json(),
         explanation_report(problem.model, found),
         as_json=options.json,
         out=options.out,
@@ -93,7 +92,7 @@ def _run_alone(options: argparse.Namespace) -> int:
     from hetopt.planning.asked import NO_LAUNCHER
     from hetopt.pricing.price import price
     from hetopt.report.whatif.mixing import UNLIMITED
-    from hetopt.report.whatif.reasons import reasons_report, reasons_to_json
+    from hetopt.report.whatif.reasons import reasons_of, reasons_report
     from hetopt.report.whatif.table import rows
     from hetopt.whatif.mixing import mixing
     from hetopt.whatif.reasons import questions
@@ -138,7 +137,7 @@ def _run_alone(options: argparse.Namespace) -> int:
     parts = reasons_report(problem, plan, priced, base, pairs, mixed)
     if mixed and result and (result.launch or result.relaxed):
         parts.append(UNLIMITED)
-    data = reasons_to_json(plan, priced, base, pairs, mixed)
+    data = reasons_of(plan, priced, base, pairs, mixed).to_json()
     report(data, parts, as_json=options.json, out=options.out)
     return 0
 

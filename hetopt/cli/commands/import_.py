@@ -54,7 +54,7 @@ def run(options: argparse.Namespace) -> int:
     problem = load_problem(options.problem, divided=False)
     read = None if options.table is None else partial(_own, options.table, problem)
     imported = read_folder(problem, options.folder, options.form, read)
-    text = json_text(imported.to_json())
+    text = json_text(imported.result().to_json())
     write_text(options.out, text + "\n")
     price = imported.price
     emit(

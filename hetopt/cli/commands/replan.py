@@ -223,11 +223,11 @@ def _deliver(asked: Asked, found: Replanned, options: argparse.Namespace) -> Non
     """Print the answer, and write the files that were asked for."""
     from hetopt.base.files import write_text
     from hetopt.replanning.problems import left_out, problem_text, with_nodes
-    from hetopt.report.replanning import replan_report, replan_to_json
+    from hetopt.report.replanning import NextPlan, replan_report
 
     if options.json or found.candidates:
         parts = replan_report(found, asked.change) if found.candidates else ()
-        report(replan_to_json(found, asked.change), parts, as_json=options.json)
+        report(NextPlan.of(found, asked.change).to_json(), parts, as_json=options.json)
     if not found.candidates:
         return
     best = found.candidates[0]

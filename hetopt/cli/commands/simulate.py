@@ -36,7 +36,7 @@ TAKES = (
 def run(options: argparse.Namespace) -> int:
     """Simulate a plan that passes its check, and print where its time goes."""
     from hetopt.pricing.price import price
-    from hetopt.report.simulation import simulation_report, simulation_to_json
+    from hetopt.report.simulation import simulated, simulation_report
     from hetopt.results.money import cost_of
     from hetopt.schedule.run import simulate
 
@@ -50,7 +50,7 @@ def run(options: argparse.Namespace) -> int:
     simulation = simulate(priced.times)
     cost = cost_of(problem, plan, priced.iteration_time_s)
     made = plan, priced, simulation, cost
-    report(simulation_to_json(*made), simulation_report(*made), as_json=options.json)
+    report(simulated(*made).to_json(), simulation_report(*made), as_json=options.json)
     if options.svg is not None or options.trace is not None:
         from hetopt.report.timeline.modelled import modelled_timeline
 
@@ -64,10 +64,7 @@ def run(options: argparse.Namespace) -> int:
 def _run_several(problem: Problem, plan: Plan, options: argparse.Namespace) -> int:
     """Simulate a plan of several pipelines, or with sequences of several lengths."""
     from hetopt.pricing.several import price_several
-    from hetopt.report.simulation import (
-        several_simulation_report,
-        several_simulation_to_json,
-    )
+    from hetopt.report.simulation import several_simulated, several_simulation_report
 
     for flag, given in (("--svg", options.svg), ("--trace", options.trace)):
         if given is not None:
@@ -77,7 +74,7 @@ def _run_several(problem: Problem, plan: Plan, options: argparse.Namespace) -> i
             raise InputError(msg, field=flag)
     priced = price_several(problem, plan)
     report(
-        several_simulation_to_json(plan, priced),
+        several_simulated(plan, priced).to_json(),
         several_simulation_report(plan, priced),
         as_json=options.json,
     )

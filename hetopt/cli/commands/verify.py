@@ -118,15 +118,13 @@ def _leaves(planned: Planned, table: CostTable, file: File) -> tuple[list[Leaf],
     """
     from hetopt.check.verify.certificate import CertificateCheck
     from hetopt.check.verify.tree import Leaf, TreeCheck
-    from hetopt.report.schemas.certificate import CERTIFICATE, TREE_CERTIFICATE
-    from hetopt.report.schemas.shape import ensure_shape
-    from hetopt.results.certificate import TREE_SCHEMA
+    from hetopt.results.certificate import TREE_SCHEMA, Certificate, TreeCertificate
 
     if not isinstance(file.document.data, dict):
         raise InputError("is not a JSON object, expected a certificate")
     data = file.document.data
     if data.get("schema") != TREE_SCHEMA:
-        ensure_shape(data, CERTIFICATE)
+        Certificate.from_json(data)
         if planned.result is not None and (over := planned.result.get("over")):
             msg = (
                 f"is of one problem, but the result is of a search over "
@@ -136,7 +134,7 @@ def _leaves(planned: Planned, table: CostTable, file: File) -> tuple[list[Leaf],
             raise InputError(msg, field="schema")
         check = CertificateCheck(planned.problem, table, data, planned.said)
         return [Leaf("", check)], "digests, plan, value, and the bounds of"
-    ensure_shape(data, TREE_CERTIFICATE)
+    TreeCertificate.from_json(data)
     if planned.result is None:
         msg = (
             "is of a search that branched, but the plan file has only a plan: give the "

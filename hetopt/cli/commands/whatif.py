@@ -139,14 +139,17 @@ def _report(
     options: argparse.Namespace,
 ) -> None:
     """Print the variants, and write the files that were asked for."""
+    from hetopt.base.csv_rows import csv_text
     from hetopt.base.files import write_bytes, write_text
-    from hetopt.report.whatif.table import whatif_csv, whatif_report, whatif_to_json
+    from hetopt.report.whatif.table import CSV_COLUMNS, Whatif, whatif_report
 
-    data = whatif_to_json(name, options.objective, found)
+    data = Whatif(
+        problem=name, objective=options.objective, rows=tuple(found)
+    ).to_json()
     parts = whatif_report(found, options.objective, base)
     report(data, parts, as_json=options.json, out=options.out)
     if options.csv is not None:
-        write_text(options.csv, whatif_csv(found))
+        write_text(options.csv, csv_text(CSV_COLUMNS, found))
     if options.svg is not None:
         from hetopt.report.drawing import plots
         from hetopt.report.whatif.plot import whatif_figure

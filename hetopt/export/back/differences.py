@@ -12,6 +12,7 @@ from functools import partial
 from itertools import groupby
 from typing import TYPE_CHECKING
 
+from hetopt.base.file_record import FileRecord
 from hetopt.schedule.schedules import rule_of
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ ORDER = "order"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class Change(FileRecord):
     """A decision that differs between two plans.
 
     Attributes

@@ -19,8 +19,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
+from annotated_types import MinLen
+
+from hetopt.base.file_record import FileRecord
+from hetopt.base.file_types import Seconds
 from hetopt.base.words import counted
 from hetopt.check.plan.packing import packing_findings
 from hetopt.errors import InputError
@@ -60,12 +64,12 @@ _MOST_TOGETHER = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class Step(FileRecord):
     """Changes made together, and the times of the plan they lead to, in seconds."""
 
-    changes: tuple[Change, ...]
-    closed_form_s: float
-    iteration_time_s: float
+    changes: Annotated[tuple[Change, ...], MinLen(1)]
+    closed_form_s: Seconds
+    iteration_time_s: Seconds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

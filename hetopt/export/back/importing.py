@@ -41,11 +41,11 @@ if TYPE_CHECKING:
 
     from hetopt.cost.table.table import CostTable
     from hetopt.export.pipeline import PipelineReadBack
-    from hetopt.export.understood import Reported
     from hetopt.plans.plan import Plan
     from hetopt.plans.strategy import Strategy
     from hetopt.pricing.price import Price
     from hetopt.problem.problem import Problem
+    from hetopt.results.reported import Reported
 
 
 #: Fields of ``problem.training.moe``, the dispatch of routed experts' tokens.
@@ -80,11 +80,6 @@ class Imported:
     findings: tuple[str, ...]
     reported: tuple[Reported, ...] = ()
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the plan file: the result, and the arguments that its price omits."""
-        told = [each.to_json() for each in self.reported]
-        return self.result().to_json() | ({"reported": told} if told else {})
-
     def result(self) -> Result:
         """Return the plan as a result that claims no bound."""
         best = PricedPlan(
@@ -113,6 +108,7 @@ class Imported:
             mfu_used=mfu(table, best, devices_used(table, best)),
             table_kinds=dict(zip(table.cluster_names, table.sources, strict=True)),
             relaxed=self.principles.relaxed,
+            reported=self.reported,
         )
 
 

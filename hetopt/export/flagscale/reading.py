@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from hetopt.export.flagscale.experiment import Experiment
     from hetopt.export.pipeline import StagePlace
     from hetopt.export.shared.settings import Settings
-    from hetopt.export.understood import Read, Reported
+    from hetopt.export.understood import Read
+    from hetopt.results.reported import Reported
 
 MESHES = "hetero_process_meshes"
 SPLIT = "hetero_pipeline_layer_split"

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from hetopt.export.pipeline import StagePlace
-    from hetopt.export.understood import Reported
     from hetopt.problem.training.choices import Recompute
+    from hetopt.results.reported import Reported
 
 _PART = "ds_parallel"
 _HETU = table(

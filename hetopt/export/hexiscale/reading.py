@@ -18,8 +18,8 @@ from hetopt.export.understood import not_priced, table
 if TYPE_CHECKING:
     from hetopt.export.pipeline import StagePlace
     from hetopt.export.shared.shell.arguments import ShellArguments
-    from hetopt.export.understood import Reported
     from hetopt.problem.training.choices import Recompute
+    from hetopt.results.reported import Reported
 
 PATH = "--all-hetero-configs-path"
 BATCHES, CHUNKS = "--global-bsz-size", "--chunks"

@@ -15,7 +15,8 @@ from hetopt.base.reading import is_there, parse_json, read_json
 from hetopt.base.words import counted, describe
 from hetopt.errors import InputError
 from hetopt.export.shared.megatron.numbers import whole
-from hetopt.export.understood import Read, Reported, not_priced, table
+from hetopt.export.understood import Read, not_priced, table
+from hetopt.results.reported import Reported
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

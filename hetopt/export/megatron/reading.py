@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from hetopt.export.pipeline import PipelineReadBack
     from hetopt.export.shared.shell.arguments import ShellArguments
-    from hetopt.export.understood import Reported
+    from hetopt.results.reported import Reported
 
 #: Names of older versions -> today's.
 _ALIASES = {

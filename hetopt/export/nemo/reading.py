@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from hetopt.export.pipeline import PipelineReadBack
     from hetopt.export.shared.hosts import RankHosts
-    from hetopt.export.understood import Reported
+    from hetopt.results.reported import Reported
 
 _DEGREE = "model.tensor_model_parallel_size"
 _OVERLAP = "model.overlap_p2p_comm"

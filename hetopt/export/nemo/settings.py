@@ -16,7 +16,8 @@ from hetopt.errors import InputError
 from hetopt.export.shared.megatron.arguments import MEGATRON
 from hetopt.export.shared.megatron.chunks import GROUP
 from hetopt.export.shared.shell.arguments import ShellArguments, plain
-from hetopt.export.understood import Read, Reported, not_priced, table
+from hetopt.export.understood import Read, not_priced, table
+from hetopt.results.reported import Reported
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

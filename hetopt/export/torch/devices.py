@@ -13,6 +13,7 @@ from itertools import chain, combinations, pairwise, product
 from typing import TYPE_CHECKING, NamedTuple
 
 from hetopt.export.launcher import Loss
+from hetopt.export.torch.job_file import ClusterDevices
 from hetopt.problem.cluster.facts import CUDA_VISIBLE_DEVICES
 from hetopt.schedule.schedules import rule_of
 
@@ -41,19 +42,11 @@ _LIBRARIES = {
 }
 
 
-class ClusterDevices(NamedTuple):
-    """What ``job.json`` says of a cluster."""
-
-    device: str
-    backend: str
-    group: int
-
-
 def devices_of(job: Job) -> dict[str, ClusterDevices]:
     """Return what the ranks of each cluster that a job uses run on, by its name."""
     groups, _ = _grouped(used_clusters(job), job.problem.links, _crossed(job))
     return {
-        each.name: ClusterDevices(*_LIBRARIES[_driver(each)], number)
+        each.name: ClusterDevices(**_LIBRARIES[_driver(each)]._asdict(), group=number)
         for number, group in enumerate(groups)
         for each in group
     }

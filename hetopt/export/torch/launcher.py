@@ -9,9 +9,9 @@ works) and ``job.json``, which describes the job.
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, replace
+from dataclasses import asdict, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, cast
 
 from hetopt.base.words import counted
 from hetopt.export.launcher import Launcher, Limits, Loss, Reader
@@ -31,7 +31,9 @@ from hetopt.export.torch.devices import (
     search_losses,
     used_clusters,
 )
+from hetopt.export.torch.job_file import JobFile, JobModel, JobStage, JobTraining
 from hetopt.export.torch.reading import is_torch, read_torch
+from hetopt.plans.strategy import DEGREES
 from hetopt.problem.training.choices import RESHARDING, SCHEDULE_CHOICES
 from hetopt.schedule import orders
 from hetopt.schedule.schedules import rule_of
@@ -40,28 +42,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from hetopt.export.job import Job
+    from hetopt.export.torch.job_file import Split
     from hetopt.problem.problem import Problem
 
 #: The PyTorch that the program was tested with.
 TESTED_WITH = "2.13"
 
-#: Fields of the model that ``job.json`` has.
-_SIZES = (
-    "layers",
-    "hidden",
-    "heads",
-    "kv_heads",
-    "head_dim",
-    "ffn",
-    "vocab",
-    "gated",
-    "tied",
-    "norm",
-    "positions",
-    "granularity",
-)
-
-#: Fields of the architecture that the program supports; ``job.json`` has them too.
+#: What ``job.json`` says of the model's architecture.
 _ARCHITECTURE = ("norm_eps", "rotary_base")
 
 #: The files beside the program: its start script, and an example of a user's units.
@@ -261,64 +248,59 @@ def _expert_losses(problem: Problem) -> Iterator[Loss]:
     yield from dropless_losses(problem.training.moe)
 
 
-def _content(job: Job) -> dict[str, Any]:
-    """Return the content of ``job.json``."""
+def _head(job: Job) -> JobFile:
+    """Return ``job.json`` without stages."""
     model, training = job.problem.model, job.problem.training
-    schedule = job.plan.schedule
-    sizes = {name: getattr(model, name) for name in _SIZES}
-    sizes |= {name: getattr(model.architecture, name) for name in _ARCHITECTURE}
-    experts = model.experts
+    schedule, experts = job.plan.schedule, model.experts
+    sizes = {
+        each.name: getattr(
+            model.architecture if each.name in _ARCHITECTURE else model, each.name
+        )
+        for each in fields(JobModel)
+    }
     sizes["experts"] = None if experts is None else asdict(experts)
     if model.positions:
         sizes["positions"] = max(model.positions, training.seq_len)
-    return {
-        "tested_with": {"torch": TESTED_WITH},
-        "plan_digest": job.plan.digest,
-        "model": sizes,
-        "clusters": {name: own._asdict() for name, own in devices_of(job).items()},
-        "training": {
-            "global_batch": training.global_batch,
-            "seq_len": training.seq_len,
-            **({} if job.parts else {"microbatches": job.microbatches}),
-            "chunks": job.plan.chunks,
-            "zero_bubble": schedule if rule_of(schedule).splits else None,
-            "precision": training.precision,
-            "optimizer": training.optimizer,
-            "gradients": training.gradients,
-            "sequence_parallel": training.sequence_parallel,
-            "overlap_gradients": training.overlap_gradients,
-        },
-    }
+    return JobFile(
+        tested_with={"torch": TESTED_WITH},
+        plan_digest=job.plan.digest,
+        model=JobModel(**sizes),
+        clusters=devices_of(job),
+        training=JobTraining(
+            global_batch=training.global_batch,
+            seq_len=training.seq_len,
+            microbatches=None if job.parts else job.microbatches,
+            chunks=job.plan.chunks,
+            zero_bubble=cast("Split", schedule) if rule_of(schedule).splits else None,
+            precision=training.precision,
+            optimizer=training.optimizer,
+            gradients=training.gradients,
+            sequence_parallel=training.sequence_parallel,
+            overlap_gradients=training.overlap_gradients,
+        ),
+    )
 
 
-def _stages(job: Job) -> list[dict[str, Any]]:
-    """Return every stage, with its units as in the plan.
-
-    If stages hold several chunks, units are those of one chunk; if the pipeline is
-    folded, those on the way down.
-    """
+def _stages(job: Job) -> list[JobStage]:
+    """Return every stage."""
     return [
-        {
-            "cluster": stage.cluster,
-            "first": stage.first_unit,
-            "end": stage.end_unit,
-            "dp": stage.strategy.dp,
-            "cp": stage.strategy.cp,
-            "tp": stage.strategy.tp,
-            "ep": stage.strategy.ep,
-            "etp": stage.strategy.etp,
-            "recompute": stage.strategy.recompute,
-            "zero": zero,
-            "warmup": stage.warmup,
-            "resharding": stage.resharding,
-        }
+        JobStage(
+            cluster=stage.cluster,
+            first=stage.first_unit,
+            end=stage.end_unit,
+            **{name: getattr(stage.strategy, name) for name in DEGREES},
+            recompute=stage.strategy.recompute,
+            zero=zero,
+            warmup=stage.warmup,
+            resharding=stage.resharding,
+        )
         for stage, zero in zip(job.stages, job.zero_stages, strict=True)
     ]
 
 
 def _job_json(job: Job) -> str:
     """Return ``job.json``, with one line for each stage."""
-    head = json.dumps(_content(job), indent=2).removesuffix("\n}")
+    head = json.dumps(_head(job).to_json(), indent=2).removesuffix("\n}")
     if not job.parts:
         return f"{head},\n{_stage_lines(job, 2)}\n}}\n"
     pipelines = ",\n".join(
@@ -332,7 +314,8 @@ def _job_json(job: Job) -> str:
 def _stage_lines(job: Job, indent: int) -> str:
     """Return the key and list of stages of a pipeline."""
     margin = " " * indent
-    rows = ",\n".join(f"{margin}  {json.dumps(stage)}" for stage in _stages(job))
+    stages = (json.dumps(stage.to_json()) for stage in _stages(job))
+    rows = ",\n".join(f"{margin}  {stage}" for stage in stages)
     return f'{margin}"stages": [\n{rows}\n{margin}]'
 
 

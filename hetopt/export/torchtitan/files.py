@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from hetopt.export.shared.shell.arguments import ShellArguments
-    from hetopt.export.understood import Reported
+    from hetopt.results.reported import Reported
 
 #: A TOML file with two of these sections is a job of 0.2.
 _SECTIONS = frozenset({"model", "training", "parallelism"})

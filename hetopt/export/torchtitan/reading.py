@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from hetopt.export.shared.hosts import RankHosts
     from hetopt.export.torchtitan.files import Job
     from hetopt.export.torchtitan.settings import Settings
-    from hetopt.export.understood import Reported
     from hetopt.problem.training.choices import Recompute
+    from hetopt.results.reported import Reported
 
 _MASK = "attention is within each document, hetopt prices it over whole sequences"
 _REPLICATE = "parallelism.data_parallel_replicate_degree"

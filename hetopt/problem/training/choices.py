@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 Precision = Literal["bf16", "fp16", "fp32", "fp8"]
 Emulated = Literal["fp32"]
@@ -35,8 +35,9 @@ RECOMPUTE: tuple[Recompute, ...] = get_args(Recompute)
 SCHEDULE_CHOICES: tuple[ScheduleName, ...] = get_args(ScheduleName)
 #: Schedules that prescribe the warm-up counts.
 SCHEDULES: tuple[ScheduleName, ...] = SCHEDULE_CHOICES[:-1]
-#: In place of a schedule: the best of ``SCHEDULES``.
+#: In place of a schedule: the best of ``SCHEDULES``; and its old name in options.
 ANY: Literal["auto"] = "auto"
+ANY_BEFORE = "best"
 #: The only schedule whose plans choose their warm-up counts.
 FREE: ScheduleName = SCHEDULE_CHOICES[-1]
 #: The only schedule whose stages hold several chunks of the model.
@@ -46,3 +47,8 @@ ADAPTIVE: ScheduleName = "h-1f1b"
 #: Schedules that fold the model in two: every stage has two chunks.
 FOLDED: tuple[ScheduleName, ...] = ("zb-v", "v-half", "v-min")
 RESHARDING: tuple[Resharding, ...] = get_args(Resharding)
+
+
+def asked_name(schedule: Any) -> Any:
+    """Return what an option asks for, by its present name."""
+    return ANY if schedule == ANY_BEFORE else schedule

@@ -8,18 +8,25 @@ If no optimum is proven, the best plan known is used instead, and labelled so.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
-from hetopt.planning.side_by_side import Space
+from annotated_types import MinLen
+
+from hetopt.base.file_record import FileRecord
+from hetopt.base.file_types import ASIDE, LATER, Count, Digest, Positive, Seconds, Whole
+from hetopt.planning.side_by_side import Outcome, Run, Space
+from hetopt.plans.plan import Plan
+from hetopt.problem.training.choices import AskedSchedule
+from hetopt.problem.training.principles import Relaxable
+from hetopt.results.money import Cost
 from hetopt.results.settlement import OPTIMALITY_GAP
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Sequence
 
-    from hetopt.planning.side_by_side import Improvement, Run
-    from hetopt.problem.training.choices import AskedSchedule
-    from hetopt.problem.training.principles import Relaxable
+    from hetopt.planning.side_by_side import Improvement
 
 COMPARISON_SCHEMA = "hetopt-comparison/1"
 #: Shares above the optimum; the time of the first plan within each is reported.
@@ -34,7 +41,7 @@ _SHARINGS = ("one", "falling-tp", "any")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reference:
+class Reference(FileRecord):
     """The value that plans of one space are compared with.
 
     Attributes
@@ -47,11 +54,25 @@ class Reference:
         Greatest known lower bound of the space.
     """
 
-    space: Space
-    value_s: float
+    KEYS: ClassVar[tuple[str, ...]] = (
+        *("relaxed", "every_cluster", "value_s", "proven", "solver", "lower_bound_s"),
+    )
+
+    space: Annotated[Space, ASIDE]
+    value_s: Seconds
     proven: bool
     solver: str
-    lower_bound_s: float | None
+    lower_bound_s: Seconds | None
+
+    @property
+    def relaxed(self) -> tuple[Relaxable, ...]:
+        """Principles that plans of the space need not keep."""
+        return self.space.principles.relaxed
+
+    @property
+    def every_cluster(self) -> Annotated[bool, LATER]:
+        """Whether only plans with stages on each cluster count."""
+        return self.space.every_cluster
 
     @property
     def label(self) -> str:
@@ -83,6 +104,16 @@ class Contest:
     def every(self) -> tuple[Run, ...]:
         """All runs, in the order of the report."""
         return (*self.runs, *self.extra)
+
+    def compared(self) -> ComparedProblem:
+        """Return the problem and its runs as they are in files."""
+        return ComparedProblem(
+            problem=self.problem,
+            problem_digest=self.digest,
+            schedule=self.schedule,
+            references=tuple(self.references().values()),
+            runs=tuple(rows(self)),
+        )
 
     def references(self) -> dict[Space, Reference]:
         """Return the reference of every space of a run with a plan."""
@@ -118,8 +149,8 @@ def _least_s(run: Run) -> float | None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Comparison:
-    """Problems, each with the runs of all solvers.
+class Comparison(FileRecord):
+    """What ``hetopt compare`` writes: problems, each with the runs of all solvers.
 
     Attributes
     ----------
@@ -130,34 +161,50 @@ class Comparison:
         it relaxes.
     """
 
+    SCHEMA: ClassVar[str] = COMPARISON_SCHEMA
+    KEYS: ClassVar[tuple[str, ...]] = (
+        *("machine", "time_limit_s", "jobs", "warm_up_s", "problems"),
+    )
+
     machine: str
-    time_limit_s: float
-    jobs: int | None
-    warm_up_s: Mapping[str, float]
-    contests: tuple[Contest, ...]
+    time_limit_s: Positive
+    jobs: Count | None
+    warm_up_s: Mapping[str, Seconds]
+    contests: Annotated[tuple[Contest, ...], ASIDE]
 
     def findings(self) -> list[str]:
         """Return one line for every run that broke, and every contradiction."""
         return [line for contest in self.contests for line in contest.findings()]
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the comparison as plain JSON data."""
-        return {
-            "schema": COMPARISON_SCHEMA,
-            "machine": self.machine,
-            "time_limit_s": self.time_limit_s,
-            "jobs": self.jobs,
-            "warm_up_s": dict(self.warm_up_s),
-            "problems": [_contest_json(contest) for contest in self.contests],
-        }
+    @property
+    def problems(self) -> Annotated[tuple[ComparedProblem, ...], MinLen(1)]:
+        """The problems, as in the file."""
+        return tuple(each.compared() for each in self.contests)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class ComparedProblem(FileRecord):
+    """All runs on one problem, in a file."""
+
+    problem: str
+    problem_digest: Digest
+    schedule: AskedSchedule
+    references: tuple[Reference, ...]
+    runs: Annotated[tuple[Row, ...], MinLen(1)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row(FileRecord):
     """The reported values of one run; times in seconds, None if there is none.
 
     Attributes
     ----------
+    seed
+        None if the solver uses no random numbers.
+    extra
+        Run only for its optimum, which others are measured by.
+    trace
+        Seconds since the search began, closed form in seconds.
     within_s
         When a plan so close to the reference was known, by the names of ``WITHIN``.
     proof_s
@@ -168,31 +215,35 @@ class Row:
         Share by which the plan is above the reference of its space.
     """
 
-    problem: str
+    KEYS: ClassVar[tuple[str, ...]] = (
+        *("solver", "seed", "relaxed", "every_cluster", "extra", "status"),
+        *("closed_form_s", "iteration_time_s", "cost", "above", "first_s", "within_s"),
+        *("proof_s", "lower_bound_s", "gap", "search_time_s", "process_time_s"),
+        *("taken_share", "failure", "trace", "plan"),
+    )
+
+    problem: Annotated[str, ASIDE]
     solver: str
-    seed: int | None
-    space: Space
+    seed: Whole | None
+    space: Annotated[Space, ASIDE]
     extra: bool
-    status: str
-    closed_form_s: float | None
-    iteration_time_s: float | None
-    stages: int | None
-    microbatches: int | None
-    devices: int | None
-    cost_per_iteration: float | None
-    cost_per_trillion_tokens: float | None
+    status: Outcome
+    closed_form_s: Seconds | None
+    iteration_time_s: Seconds | None
+    cost: Cost | None = None
     above: float | None
-    reference_s: float | None
-    reference_proven: bool | None
-    first_s: float | None
-    within_s: Mapping[str, float | None]
-    proof_s: float | None
-    lower_bound_s: float | None
+    reference: Annotated[Reference | None, ASIDE]
+    first_s: Seconds | None
+    within_s: Mapping[str, Seconds | None]
+    proof_s: Seconds | None
+    lower_bound_s: Seconds | None
     gap: float | None
-    search_time_s: float | None
-    process_time_s: float
-    taken_share: float | None
+    search_time_s: Seconds | None
+    process_time_s: Seconds
+    taken_share: Annotated[float | None, LATER]
     failure: str | None
+    trace: tuple[tuple[Seconds, Seconds], ...]
+    plan: Plan | None
 
     @property
     def relaxed(self) -> tuple[Relaxable, ...]:
@@ -200,8 +251,8 @@ class Row:
         return self.space.principles.relaxed
 
     @property
-    def every_cluster(self) -> bool:
-        """Whether its plans use every cluster."""
+    def every_cluster(self) -> Annotated[bool, LATER]:
+        """Whether only plans with stages on each cluster count."""
         return self.space.every_cluster
 
     @property
@@ -268,7 +319,7 @@ def first_within(
 
 
 def _row(contest: Contest, run: Run, known: Reference | None) -> Row:
-    entry, plan, extra = run.entry, run.plan, run in contest.extra
+    entry, extra = run.entry, run in contest.extra
     trace = () if extra else run.trace
     above = None
     if known is not None and run.closed_form_s is not None:
@@ -282,14 +333,9 @@ def _row(contest: Contest, run: Run, known: Reference | None) -> Row:
         status=run.outcome,
         closed_form_s=run.closed_form_s,
         iteration_time_s=run.iteration_time_s,
-        stages=sum(len(own.stages) for own in plan.pipelines) if plan else None,
-        microbatches=sum(own.microbatches for own in plan.pipelines) if plan else None,
-        devices=plan.devices if plan else None,
-        cost_per_iteration=run.cost.per_iteration if run.cost else None,
-        cost_per_trillion_tokens=run.cost.per_trillion_tokens if run.cost else None,
+        cost=run.cost,
         above=above,
-        reference_s=known.value_s if known else None,
-        reference_proven=known.proven if known else None,
+        reference=known,
         first_s=trace[0].elapsed_s if trace else None,
         within_s={
             name: first_within(trace, known.value_s, share) if known else None
@@ -302,53 +348,6 @@ def _row(contest: Contest, run: Run, known: Reference | None) -> Row:
         process_time_s=run.process_time_s,
         taken_share=run.taken_share,
         failure=run.failure,
+        trace=tuple((each.elapsed_s, each.closed_form_s) for each in run.trace),
+        plan=run.plan,
     )
-
-
-def _contest_json(contest: Contest) -> dict[str, Any]:
-    return {
-        "problem": contest.problem,
-        "problem_digest": contest.digest,
-        "schedule": contest.schedule,
-        "references": [
-            {
-                "relaxed": list(each.space.principles.relaxed),
-                "every_cluster": each.space.every_cluster,
-                "value_s": each.value_s,
-                "proven": each.proven,
-                "solver": each.solver,
-                "lower_bound_s": each.lower_bound_s,
-            }
-            for each in contest.references().values()
-        ],
-        "runs": [
-            _run_json(run, row)
-            for run, row in zip(contest.every, rows(contest), strict=True)
-        ],
-    }
-
-
-def _run_json(run: Run, row: Row) -> dict[str, Any]:
-    return {
-        "solver": row.solver,
-        "seed": row.seed,
-        "relaxed": list(row.relaxed),
-        "every_cluster": row.every_cluster,
-        "extra": row.extra,
-        "status": row.status,
-        "closed_form_s": row.closed_form_s,
-        "iteration_time_s": row.iteration_time_s,
-        **({} if run.cost is None else {"cost": run.cost.to_json()}),
-        "above": row.above,
-        "first_s": row.first_s,
-        "within_s": dict(row.within_s),
-        "proof_s": row.proof_s,
-        "lower_bound_s": row.lower_bound_s,
-        "gap": row.gap,
-        "search_time_s": row.search_time_s,
-        "process_time_s": row.process_time_s,
-        "taken_share": row.taken_share,
-        "failure": row.failure,
-        "trace": [[each.elapsed_s, each.closed_form_s] for each in run.trace],
-        "plan": run.plan.to_json() if run.plan else None,
-    }

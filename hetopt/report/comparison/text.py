@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import csv
-import io
+from functools import partial
 from itertools import groupby
 from math import inf
-from typing import TYPE_CHECKING, Any
+from operator import attrgetter
+from typing import TYPE_CHECKING
 
+from hetopt.base.csv_rows import csv_text
 from hetopt.planning.side_by_side import EVERY_CLUSTER
 from hetopt.report.comparison.comparison import (
     MARK,
@@ -23,8 +24,9 @@ from hetopt.report.rounding import percent, rounded
 from hetopt.report.summary import cost_text, gap_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
+    from hetopt.plans.plan import Pipeline
     from hetopt.report.drawing.sheet import Part
 
 COLUMNS = (
@@ -40,52 +42,51 @@ COLUMNS = (
     "process s",
 )
 _LEFT = ("solver", "status")
-CSV_COLUMNS = (
-    "problem",
-    "solver",
-    "seed",
-    "relaxed",
-    "every_cluster",
-    "extra",
-    "status",
-    "closed_form_s",
-    "iteration_time_s",
-    "stages",
-    "microbatches",
-    "devices",
-    "cost_per_iteration",
-    "cost_per_trillion_tokens",
-    "above",
-    "reference_s",
-    "reference_proven",
-    "first_s",
-    *(f"within_{name}_s" for name in WITHIN),
-    "proof_s",
-    "lower_bound_s",
-    "gap",
-    "search_time_s",
-    "process_time_s",
-    "taken_share",
-    "failure",
-)
+
+
+def _sum(row: Row, count: Callable[[Pipeline], int]) -> int | None:
+    return None if row.plan is None else sum(map(count, row.plan.pipelines))
+
+
+def _within(name: str, row: Row) -> float | None:
+    return row.within_s[name]
+
+
+CSV_COLUMNS: Mapping[str, Callable[[Row], object]] = {
+    **{name: attrgetter(name) for name in ("problem", "solver", "seed")},
+    "relaxed": lambda row: " ".join(row.relaxed),
+    **{
+        name: attrgetter(name)
+        for name in (
+            *("every_cluster", "extra", "status", "closed_form_s", "iteration_time_s"),
+        )
+    },
+    "stages": lambda row: _sum(row, lambda own: len(own.stages)),
+    "microbatches": lambda row: _sum(row, lambda own: own.microbatches),
+    "devices": lambda row: _sum(row, lambda own: own.devices),
+    "cost_per_iteration": lambda row: getattr(row.cost, "per_iteration", None),
+    "cost_per_trillion_tokens": lambda row: getattr(
+        row.cost, "per_trillion_tokens", None
+    ),
+    "above": attrgetter("above"),
+    "reference_s": lambda row: getattr(row.reference, "value_s", None),
+    "reference_proven": lambda row: getattr(row.reference, "proven", None),
+    "first_s": attrgetter("first_s"),
+    **{f"within_{name}_s": partial(_within, name) for name in WITHIN},
+    **{
+        name: attrgetter(name)
+        for name in (
+            *("proof_s", "lower_bound_s", "gap", "search_time_s", "process_time_s"),
+            *("taken_share", "failure"),
+        )
+    },
+}
 
 
 def comparison_csv(comparison: Comparison) -> str:
     """Return one line per run, with unrounded numbers."""
-    stream = io.StringIO()
-    writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow(CSV_COLUMNS)
-    for contest in comparison.contests:
-        for row in rows(contest):
-            values: dict[str, Any] = {
-                f"within_{name}_s": time for name, time in row.within_s.items()
-            }
-            for name in CSV_COLUMNS:
-                if name not in values:
-                    values[name] = getattr(row, name)
-            values["relaxed"] = " ".join(row.relaxed)
-            writer.writerow(_plain(values[name]) for name in CSV_COLUMNS)
-    return stream.getvalue()
+    found = (row for contest in comparison.contests for row in rows(contest))
+    return csv_text(CSV_COLUMNS, found)
 
 
 def comparison_markdown(comparison: Comparison) -> str:
@@ -213,9 +214,9 @@ def footnotes(contest: Contest, found: list[Row]) -> list[str]:
             "and are compared with the best of all that need not"
         )
     lines += [
-        f"cost with {name_of(row)}: {cost_text(run.cost)}"
-        for run, row in zip(contest.every, found, strict=True)
-        if run.cost is not None
+        f"cost with {name_of(row)}: {cost_text(row.cost)}"
+        for row in found
+        if row.cost is not None
     ]
     lines += [
         f"{name_of(row)}: {row.failure}"
@@ -263,7 +264,3 @@ def conditions(comparison: Comparison) -> list[str]:
 def _seconds(value: float) -> str:
     """Return seconds, with fewer decimals for larger values."""
     return f"{value:.{3 if value < 1 else 2 if value < 10 else 1}f}"
-
-
-def _plain(value: Any) -> Any:
-    return str(value).lower() if isinstance(value, bool) else value

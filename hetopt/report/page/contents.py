@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from hetopt.problem.cluster.facts import Accuracy
     from hetopt.problem.problem import Problem
     from hetopt.report.timeline.timeline import Timeline
+    from hetopt.report.whatif.table import Whatif
     from hetopt.results.front import Front
     from hetopt.results.money import Cost
     from hetopt.results.priced_plan import PricedPlan
@@ -38,24 +39,11 @@ class History(NamedTuple):
     moments: Sequence[Moment]
 
 
-class Variant(NamedTuple):
-    """One variant of a file; times in seconds, None if there is no plan."""
-
-    change: str
-    status: str
-    time_s: float | None
-    lower_bound_s: float | None
-    gap: float | None
-    cost: float | None
-    reason: str
-
-
 class Variants(NamedTuple):
     """One file of ``hetopt whatif``."""
 
     name: str
-    objective: Objective
-    rows: Sequence[Variant]
+    found: Whatif
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

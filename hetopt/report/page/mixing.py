@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from math import isclose
 from typing import TYPE_CHECKING, Any
 
@@ -10,10 +9,9 @@ from hetopt.base import reading
 from hetopt.base.words import counted, describe
 from hetopt.errors import InputError
 from hetopt.report.page.markup import table, words
-from hetopt.report.schemas.reports import REASONS
-from hetopt.report.schemas.shape import ensure_shape
 from hetopt.report.whatif.mixing import TITLE, UNLIMITED, mixing_report
-from hetopt.whatif.mixing import Alone, Mixing, mixed_clusters
+from hetopt.report.whatif.reasons import Reasons
+from hetopt.whatif.mixing import Mixing, mixed_clusters
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -41,37 +39,36 @@ def read_mixing(path: str, plans: Iterable[ReportedPlan]) -> Mixing | None:
     """
     data = reading.read_json(path, "an explanation")
     try:
-        ensure_shape(data, REASONS)
-        own = next((own for own in plans if own.plan.to_json() == data["plan"]), None)
+        said = Reasons.from_json(data)
+        own = next((own for own in plans if own.plan == said.plan), None)
         if own is None:
             msg = "is not on the page: run `hetopt explain` with one that is"
             raise InputError(msg, field="plan")
-        return _checked(data["mixing"], own)
+        return _checked(said.mixing, own)
     except InputError as error:
         raise InputError(error.message, file=path, field=error.field) from error
 
 
-def _checked(said: dict[str, Any] | None, own: ReportedPlan) -> Mixing | None:
+def _checked(said: Mixing | None, own: ReportedPlan) -> Mixing | None:
     """Return what follows from a plan and the rows of each cluster alone."""
-    count, rows = len(mixed_clusters(own.problem)), said["alone"] if said else []
+    count, rows = len(mixed_clusters(own.problem)), said.alone if said else ()
     if len(rows) != count:
         msg = f"compares {counted(len(rows), 'cluster')}, not {count}"
         raise InputError(f"{msg}: run `hetopt explain` again", field="mixing")
     if said is None:
         return None
-    alone = tuple(Alone(**row) for row in rows)
-    for number, each in enumerate(alone):
+    for number, each in enumerate(rows):
         if (each.time_s is None) == (each.status in ("optimal", "feasible")):
             msg = f"is {each.status}, but time_s is {describe(each.time_s)}"
             raise InputError(msg, field=f"mixing.alone.{number}.status")
-    made = Mixing.of(own.problem, own.plan, own.price, said["objective"], alone)
-    _ensure_same(said, asdict(made), "mixing")
+    made = Mixing.of(own.problem, own.plan, own.price, said.objective, rows)
+    _ensure_same(said.to_json(), made.to_json(), "mixing")
     return made
 
 
 def _ensure_same(said: Any, due: Any, field: str) -> None:
     """Raise InputError if the file does not say what follows."""
-    if isinstance(due, dict | tuple):
+    if isinstance(due, dict | list):
         for key, value in due.items() if isinstance(due, dict) else enumerate(due):
             _ensure_same(said[key], value, f"{field}.{key}")
     elif said != due and not (isinstance(due, float) and said and isclose(said, due)):

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-DRAFT = "https://json-schema.org/draft/2020-12/schema"
+from hetopt.base.file_record import DRAFT
 
 Schema = dict[str, Any]
 
 TEXT: Schema = {"type": "string"}
-NUMBER: Schema = {"type": "number"}
 FLAG: Schema = {"type": "boolean"}
 DIGEST: Schema = {"type": "string", "pattern": "^[0-9a-f]{64}$"}
 
@@ -49,45 +48,19 @@ def described(schema: Schema, text: str) -> Schema:
     return {**schema, "description": text}
 
 
-def by_name(values: Schema, text: str, names: tuple[str, ...] | None = None) -> Schema:
-    """Return the schema of an object with such values under names of the user's.
-
-    Parameters
-    ----------
-    names
-        The only names permitted; None: any.
-    """
-    permitted = {} if names is None else {"propertyNames": {"enum": list(names)}}
-    return {
-        "type": "object",
-        "description": text,
-        **permitted,
-        "additionalProperties": values,
-    }
+def by_name(values: Schema, text: str) -> Schema:
+    """Return the schema of an object with such values under names of the user's."""
+    return {"type": "object", "description": text, "additionalProperties": values}
 
 
 def document(
-    title: str,
-    text: str,
-    required: Schema,
-    optional: Schema | None = None,
-    *,
-    defs: Schema | None = None,
+    title: str, text: str, required: Schema, optional: Schema | None = None
 ) -> Schema:
-    """Return the schema of a file: a title, what it is, and its keys.
-
-    Parameters
-    ----------
-    defs
-        Schemas by name, to which those of keys refer as ``#/$defs/NAME``.
-    """
+    """Return the schema of a file: a title, what it is, and its keys."""
     head = {"$schema": DRAFT, "title": title, "description": text}
-    named = {} if defs is None else {"$defs": defs}
-    return {**head, **record(required, optional), **named}
+    return {**head, **record(required, optional)}
 
 
-NOT_NEGATIVE: Schema = {"type": "number", "minimum": 0}
-SECONDS = NOT_NEGATIVE
 POSITIVE: Schema = {"type": "number", "exclusiveMinimum": 0}
 EPSILON: Schema = {
     **POSITIVE,

@@ -6,42 +6,41 @@ The problem file's schema comes from its reader (``hetopt.problem.schema.problem
 from __future__ import annotations
 
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from hetopt.report.schemas.certificate import CERTIFICATE, TREE_CERTIFICATE
-from hetopt.report.schemas.plan import PLAN
-from hetopt.report.schemas.replanning import REPLAN
-from hetopt.report.schemas.reports import (
-    COMPARISON,
-    EXPLANATION,
-    FRONT,
-    REASONS,
-    SIMULATION,
-    WHATIF,
-)
-from hetopt.report.schemas.result import RESULT
-from hetopt.report.schemas.runs import MEASURED
+from hetopt.base.file_record import json_schema
+from hetopt.plans.plan import Plan
+from hetopt.report.comparison.comparison import Comparison
+from hetopt.report.explanation import ExplainedPlans
+from hetopt.report.replanning import NextPlan
 from hetopt.report.schemas.table import TABLE
+from hetopt.report.simulation import SimulatedPlan
+from hetopt.report.whatif.reasons import Reasons
+from hetopt.report.whatif.table import Whatif
+from hetopt.results.certificate import Certificate, TreeCertificate
+from hetopt.results.front import Front
+from hetopt.results.result import Result
+from hetopt.running.measured import Measured
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from hetopt.report.schemas.words import Schema
-
-SCHEMAS: Mapping[str, Schema] = MappingProxyType(
+SCHEMAS: Mapping[str, dict[str, Any]] = MappingProxyType(
     {
-        "result": RESULT,
-        "plan": PLAN,
-        "certificate": CERTIFICATE,
-        "certificate-tree": TREE_CERTIFICATE,
+        "result": json_schema(Result, "hetopt result"),
+        "plan": json_schema(Plan, "hetopt plan"),
+        "certificate": json_schema(Certificate, "hetopt certificate"),
+        "certificate-tree": json_schema(
+            TreeCertificate, "hetopt certificate of a search that branched"
+        ),
         "table": TABLE,
-        "comparison": COMPARISON,
-        "explanation": EXPLANATION,
-        "simulation": SIMULATION,
-        "measured": MEASURED,
-        "whatif": WHATIF,
-        "front": FRONT,
-        "reasons": REASONS,
-        "replan": REPLAN,
+        "comparison": json_schema(Comparison, "hetopt comparison"),
+        "explanation": json_schema(ExplainedPlans, "hetopt explanation"),
+        "simulation": json_schema(SimulatedPlan, "hetopt simulation"),
+        "measured": json_schema(Measured, "hetopt measured run"),
+        "whatif": json_schema(Whatif, "hetopt what-if"),
+        "front": json_schema(Front, "hetopt front"),
+        "reasons": json_schema(Reasons, "hetopt reasons"),
+        "replan": json_schema(NextPlan, "hetopt replan"),
     }
 )

@@ -2,27 +2,33 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import dataclass
 from math import isinf
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
+from annotated_types import MinLen
+
+from hetopt.base.file_record import FileRecord
+from hetopt.base.file_types import Seconds
+from hetopt.export.back.differences import Change
+from hetopt.plans.plan import Plan
 from hetopt.report.plan_report import BYTES_PER_GB, stage_table
 from hetopt.report.rounding import at_least, percent, rounded
 from hetopt.report.summary import gap_text
 from hetopt.report.whatif.mixing import TITLE, mixing_report
 from hetopt.report.whatif.table import change_text
-from hetopt.whatif.reasons import critical_parts, limits_of
+from hetopt.results.result import Status
+from hetopt.whatif.mixing import Mixing
+from hetopt.whatif.reasons import Kind, Limits, PathPart, critical_parts, limits_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from hetopt.plans.plan import Plan
     from hetopt.pricing.price import Price
     from hetopt.problem.problem import Problem
     from hetopt.report.drawing.sheet import Part
     from hetopt.report.whatif.table import Row
-    from hetopt.whatif.mixing import Mixing
-    from hetopt.whatif.reasons import PathPart, Question
+    from hetopt.whatif.reasons import Question
     from hetopt.whatif.unused import Unused
 
 REASONS_SCHEMA = "hetopt-reasons/1"
@@ -30,6 +36,56 @@ REASONS_SCHEMA = "hetopt-reasons/1"
 _NOTHING = 5e-5
 #: Most parts of the critical path that are named.
 _MOST_PARTS = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuestionAnswered(FileRecord):
+    """What more of a resource would save.
+
+    Attributes
+    ----------
+    kind
+        One more GB a device, one more node, twice the bandwidth; the use of a cluster
+        that is left out.
+    """
+
+    kind: Kind
+    clusters: Annotated[tuple[str, ...], MinLen(1)]
+    status: Status | Literal["failed"]
+    closed_form_s: Seconds | None
+    lower_bound_s: Seconds | None
+    saves: float | None
+    plan_changes: tuple[Change, ...]
+    reason: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reasons(FileRecord):
+    """What ``hetopt explain --json`` prints of one plan.
+
+    Attributes
+    ----------
+    limits
+        The stage that computes longest, and the share of the simulated iteration; the
+        stage whose memory is the fullest, and how full.
+    critical
+        What the longest chain of events of the simulated iteration is made of.
+    best_s
+        Closed form of the best plan, with which answers are compared.
+    mixing
+        Each cluster alone; None if there is only one.
+    """
+
+    SCHEMA: ClassVar[str] = REASONS_SCHEMA
+
+    closed_form_s: Seconds
+    iteration_time_s: Seconds
+    plan: Plan
+    limits: Limits
+    critical: Annotated[tuple[PathPart, ...], MinLen(1)]
+    best_s: Seconds | None
+    answers: tuple[QuestionAnswered, ...]
+    mixing: Mixing | None
 
 
 def reasons_report(
@@ -62,37 +118,36 @@ def reasons_report(
     ]
 
 
-def reasons_to_json(
+def reasons_of(
     plan: Plan,
     price: Price,
     base: Row,
     answers: Sequence[tuple[Question, Row]],
     mixing: Mixing | None,
-) -> dict[str, Any]:
-    """Return the same as plain JSON data; see ``hetopt schema reasons``."""
-    return {
-        "schema": REASONS_SCHEMA,
-        "closed_form_s": price.closed_form_s,
-        "iteration_time_s": price.iteration_time_s,
-        "plan": plan.to_json(),
-        "limits": asdict(limits_of(price)),
-        "critical": [asdict(part) for part in critical_parts(price)],
-        "best_s": base.closed_form_s,
-        "answers": [
-            {
-                "kind": question.kind,
-                "clusters": list(question.clusters),
-                "status": row.status,
-                "closed_form_s": row.closed_form_s,
-                "lower_bound_s": row.lower_bound_s,
-                "saves": None if row.against_base is None else -row.against_base,
-                "plan_changes": [asdict(change) for change in row.plan_changes],
-                "reason": row.reason,
-            }
+) -> Reasons:
+    """Return the same for a file."""
+    return Reasons(
+        closed_form_s=price.closed_form_s,
+        iteration_time_s=price.iteration_time_s,
+        plan=plan,
+        limits=limits_of(price),
+        critical=tuple(critical_parts(price)),
+        best_s=base.closed_form_s,
+        answers=tuple(
+            QuestionAnswered(
+                kind=question.kind,
+                clusters=question.clusters,
+                status=row.status,
+                closed_form_s=row.closed_form_s,
+                lower_bound_s=row.lower_bound_s,
+                saves=None if row.against_base is None else -row.against_base,
+                plan_changes=row.plan_changes,
+                reason=row.reason,
+            )
             for question, row in answers
-        ],
-        "mixing": None if mixing is None else asdict(mixing),
-    }
+        ),
+        mixing=mixing,
+    )
 
 
 def _limits(plan: Plan, price: Price) -> Iterator[str]:

@@ -2,56 +2,45 @@
 
 from __future__ import annotations
 
-import csv
-import io
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from operator import attrgetter
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
+from annotated_types import MinLen
+
+from hetopt.base.file_record import FileRecord
+from hetopt.base.file_types import ASIDE, Digest, NotNegative, Seconds
 from hetopt.export.back.differences import SPLIT, Change, changes
+from hetopt.plans.plan import Plan
 from hetopt.problem.digest import problem_digest
 from hetopt.report.drawing.sheet import labelled, sheet
 from hetopt.report.rounding import differences, rounded
 from hetopt.report.summary import FORMS, amount, cost_text, gap_text, latencies
+from hetopt.results.money import Cost
+from hetopt.results.result import Status, Time
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from hetopt.plans.plan import Plan
     from hetopt.report.drawing.sheet import Part
-    from hetopt.results.money import Cost
-    from hetopt.results.result import Objective, Result, Status
+    from hetopt.results.result import Objective, Result
     from hetopt.whatif.solving import Answer
     from hetopt.whatif.variants import Variant
 
 WHATIF_SCHEMA = "hetopt-whatif/1"
-CSV_COLUMNS = (
-    "change",
-    "status",
-    "closed_form_s",
-    "iteration_time_s",
-    "against_base",
-    "lower_bound_s",
-    "gap",
-    "tokens_per_s",
-    "tokens_per_day",
-    "cost_per_hour",
-    "cost_per_iteration",
-    "cost_per_trillion_tokens",
-    "plan_changes",
-    "reason",
-)
 _DAY_S = 86400
 _BILLION = 1e9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
+class Row(FileRecord):
     """The reported values of one variant; times in seconds, None without a plan.
 
     Attributes
     ----------
-    digest
-        Digest of the variant's problem; None if there is no problem.
+    problem_digest
+        Of the variant's problem; None if there is no problem.
     time_s
         The minimised time: in closed form, or simulated.
     against_base
@@ -63,43 +52,63 @@ class Row:
     """
 
     change: str
-    digest: str | None
+    problem_digest: Digest | None
     status: Status | Literal["failed"]
-    time_s: float | None
-    closed_form_s: float | None
-    iteration_time_s: float | None
+    time_s: Annotated[float | None, ASIDE] = None
+    closed_form_s: Seconds | None
+    iteration_time_s: Seconds | None
     against_base: float | None
-    lower_bound_s: float | None
+    lower_bound_s: Seconds | None
     gap: float | None
-    tokens_per_s: float | None
+    tokens_per_s: NotNegative | None
+    tokens_per_day: NotNegative | None
     cost: Cost | None
     plan_changes: tuple[Change, ...]
     reason: str | None
     plan: Plan | None
 
-    @property
-    def tokens_per_day(self) -> float | None:
-        """Tokens that are trained on in 24 hours."""
-        return None if self.tokens_per_s is None else self.tokens_per_s * _DAY_S
 
-    def to_json(self) -> dict[str, Any]:
-        """Return the row as plain JSON data; see ``hetopt schema whatif``."""
-        return {
-            "change": self.change,
-            "problem_digest": self.digest,
-            "status": self.status,
-            "closed_form_s": self.closed_form_s,
-            "iteration_time_s": self.iteration_time_s,
-            "against_base": self.against_base,
-            "lower_bound_s": self.lower_bound_s,
-            "gap": self.gap,
-            "tokens_per_s": self.tokens_per_s,
-            "tokens_per_day": self.tokens_per_day,
-            "cost": None if self.cost is None else self.cost.to_json(),
-            "plan_changes": [asdict(change) for change in self.plan_changes],
-            "reason": self.reason,
-            "plan": None if self.plan is None else self.plan.to_json(),
-        }
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Whatif(FileRecord):
+    """What ``hetopt whatif --json`` prints: variants of a problem.
+
+    Attributes
+    ----------
+    rows
+        The problem as it is comes first.
+    """
+
+    SCHEMA: ClassVar[str] = WHATIF_SCHEMA
+
+    problem: str
+    objective: Time
+    rows: Annotated[tuple[Row, ...], MinLen(1)]
+
+    def time_s(self, row: Row) -> float | None:
+        """Return the time of a row that is minimised."""
+        simulated = self.objective == "simulated"
+        return row.iteration_time_s if simulated else row.closed_form_s
+
+
+def _cost(name: str) -> Callable[[Row], object]:
+    return lambda row: getattr(row.cost, name, None)
+
+
+CSV_COLUMNS: Mapping[str, Callable[[Row], object]] = {
+    **{
+        name: attrgetter(name)
+        for name in (
+            *("change", "status", "closed_form_s", "iteration_time_s"),
+            *("against_base", "lower_bound_s", "gap", "tokens_per_s", "tokens_per_day"),
+        )
+    },
+    **{
+        f"cost_{name}": _cost(name)
+        for name in ("per_hour", "per_iteration", "per_trillion_tokens")
+    },
+    "plan_changes": lambda row: "; ".join(map(change_text, row.plan_changes)),
+    "reason": attrgetter("reason"),
+}
 
 
 def rows(variants: Sequence[Variant], answers: Sequence[Answer]) -> list[Row]:
@@ -126,9 +135,10 @@ def _row(variant: Variant, answer: Answer, base: Result | None) -> Row:
         status = result.status
     elif problem is None:
         status = "infeasible"
+    tokens = result.tokens_per_s if result else None
     return Row(
         change=variant.change,
-        digest=digest,
+        problem_digest=digest,
         status=status,
         time_s=time_s,
         closed_form_s=best.closed_form_s if best else None,
@@ -136,7 +146,8 @@ def _row(variant: Variant, answer: Answer, base: Result | None) -> Row:
         against_base=time_s / base_s - 1 if time_s and base_s else None,
         lower_bound_s=result.lower_bound_s if result else None,
         gap=result.gap if result else None,
-        tokens_per_s=result.tokens_per_s if result else None,
+        tokens_per_s=tokens,
+        tokens_per_day=None if tokens is None else tokens * _DAY_S,
         cost=result.cost if result else None,
         plan_changes=changes(before, plan) if before and plan else (),
         reason=result.reason if result else answer.failure,
@@ -149,36 +160,6 @@ def _time_s(result: Result | None) -> float | None:
     if result is None or result.best is None:
         return None
     return result.best.time_s(result.objective)
-
-
-def whatif_to_json(
-    problem: str, objective: Objective, found: Sequence[Row]
-) -> dict[str, Any]:
-    """Return everything as plain JSON data; see ``hetopt schema whatif``."""
-    return {
-        "schema": WHATIF_SCHEMA,
-        "problem": problem,
-        "objective": objective,
-        "rows": [row.to_json() for row in found],
-    }
-
-
-def whatif_csv(found: Sequence[Row]) -> str:
-    """Return one line per variant, with unrounded numbers."""
-    stream = io.StringIO()
-    writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow(CSV_COLUMNS)
-    for row in found:
-        cost = {} if row.cost is None else row.cost.to_json()
-        values: dict[str, Any] = row.to_json() | {
-            f"cost_{name}": cost.get(name)
-            for name in ("per_hour", "per_iteration", "per_trillion_tokens")
-        }
-        values["plan_changes"] = "; ".join(
-            change_text(each) for each in row.plan_changes
-        )
-        writer.writerow(values[name] for name in CSV_COLUMNS)
-    return stream.getvalue()
 
 
 def whatif_report(

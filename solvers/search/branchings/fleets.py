@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -33,12 +33,11 @@ if TYPE_CHECKING:
 
     from hetopt.plans.plan import Plan
     from hetopt.problem.cluster.cluster import Cluster
+    from hetopt.results.claims import Measure
     from hetopt.results.spending import Spending
     from hetopt.solvers.search.node import Bools, Floats, Found, Node
     from hetopt.solvers.search.space import Space
 
-#: Least time; least cost; all plans that no other beats in both time and price.
-Measure = Literal["time", "cost", "front"]
 #: Most fleets of one problem, as they are all listed.
 MOST_FLEETS = 1_000_000
 #: Sums of prices that should be equal differ by at most this share.

@@ -21,8 +21,8 @@ from hetopt.solvers.search.over import Over
 if TYPE_CHECKING:
     from hetopt.cost.table.table import CostTable
     from hetopt.problem.problem import Problem
+    from hetopt.results.claims import Measure
     from hetopt.results.result import Objective
-    from hetopt.solvers.search.branchings.fleets import Measure
 
 PROBLEM = read_problem_text(
     """\

@@ -16,7 +16,7 @@ from tests.check.claims.made import made, over_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from hetopt.solvers.search.branchings.fleets import Measure
+    from hetopt.results.claims import Measure
 
     Json = dict[str, Any]
     Forge = Callable[[Json], object]

@@ -12,7 +12,7 @@ from hetopt.check.claims.front import check_front
 from tests.check.claims.made import made, over_of
 
 if TYPE_CHECKING:
-    from hetopt.solvers.search.branchings.fleets import Measure
+    from hetopt.results.claims import Measure
     from hetopt.solvers.search.over import Over
 
 NESTINGS = ("", "f", "s", "d", "l", "fs", "fd", "sd", "fl", "sl", "fsd", "fsl")

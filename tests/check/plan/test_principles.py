@@ -12,7 +12,7 @@ from hetopt.base.deadline import Deadline
 from hetopt.check import check_plan, check_result
 from hetopt.errors import CheckError, InputError
 from hetopt.problem.training.principles import PRUNED, RELAXABLE, Principles
-from hetopt.report.schemas.result import RESULT
+from hetopt.report.schemas.written import SCHEMAS
 from hetopt.solvers.loading import load
 from hetopt.solvers.params import RaceParams
 from hetopt.solvers.request import Request
@@ -116,7 +116,7 @@ def solved() -> tuple[Problem, CostTable, dict[str, Any]]:
 def test_a_result_says_what_it_relaxed() -> None:
     problem, table, data = solved()
     assert data["relaxed"] == ["p4"]
-    jsonschema.validate(data, RESULT)
+    jsonschema.validate(data, SCHEMAS["result"])
     assert check_result(problem, table, data) == []
     for claim in (["p3"], []):
         data["relaxed"] = claim

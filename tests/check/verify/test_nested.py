@@ -15,7 +15,7 @@ import pytest
 from hetopt.base.deadline import Deadline
 from hetopt.cli import main
 from hetopt.planning.posed import found_by, tree_of
-from hetopt.report.schemas.certificate import TREE_CERTIFICATE
+from hetopt.report.schemas.written import SCHEMAS
 from hetopt.solvers.certificate.tree import certificate_of
 from tests.check.claims.made import SHARED, SHARED_TEXT, over_of, request
 from tests.cli.commands.forgeries import settle_all
@@ -23,8 +23,8 @@ from tests.cli.commands.forgeries import settle_all
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from hetopt.results.claims import Measure
     from hetopt.results.result import Objective
-    from hetopt.solvers.search.branchings.fleets import Measure
 
     Data = dict[str, Any]
     Verify = Callable[..., tuple[int, list[str]]]
@@ -227,7 +227,7 @@ FORGERIES: tuple[tuple[Callable[[Data], None], str], ...] = (
 @pytest.mark.parametrize(("nesting", "measure"), NESTINGS)
 def test_it_is_verified(nesting: str, measure: Measure, verify: Verify) -> None:
     plan, certificate = made(nesting, measure)
-    jsonschema.validate(certificate, TREE_CERTIFICATE)
+    jsonschema.validate(certificate, SCHEMAS["certificate-tree"])
     count = len(list(leaves(certificate["claims"])))
     code, lines = verify(plan, certificate)
     said = "not what the problem asks for" in lines[-1]

@@ -39,12 +39,13 @@ def test_it_is_what_the_options_ask_for(problem: str, tmp_path: Path) -> None:
     out, one = tmp_path / "plan.json", tmp_path / "one.yaml"
     found = answer(problem, out)
     one.write_text(SMALL)
-    same = answer(str(one), tmp_path / "same.json", "--schedule", "auto")
-    for field in ("plan", "over", "claims", "lower_bound_s", "status"):
-        assert same[field] == found[field]
-    plan = hetopt.plan(str(one), schedule="auto", solver="dp", jobs=1).best
-    assert plan is not None
-    assert plan.closed_form_s == found["closed_form_s"]
+    for name in ("auto", "best"):
+        same = answer(str(one), tmp_path / "same.json", "--schedule", name)
+        for field in ("plan", "over", "claims", "lower_bound_s", "status"):
+            assert same[field] == found[field]
+        plan = hetopt.plan(str(one), schedule=name, solver="dp", jobs=1).best
+        assert plan is not None
+        assert plan.closed_form_s == found["closed_form_s"]
     best = found["plan"]
     assert isinstance(best, dict)
     # The plan is of the problem under its schedule, which a file may name instead.

@@ -22,7 +22,7 @@ from hetopt.problem.reading import read_problem
 from hetopt.report.comparison.comparison import rows
 from hetopt.report.comparison.text import conditions
 from hetopt.report.drawing.bar import ShownProgress
-from hetopt.report.schemas.reports import COMPARISON
+from hetopt.report.schemas.written import SCHEMAS
 from tests.cli.conftest import RunHetopt
 from tests.report.comparisons import made_run
 
@@ -55,7 +55,7 @@ def test_files(compared: tuple[Path, str]) -> None:
         f"compare.{ending}" for ending in ("csv", "json", "md", "png", "svg")
     }
     data = json.loads((folder / "compare.json").read_text("utf-8"))
-    jsonschema.validate(data, COMPARISON)
+    jsonschema.validate(data, SCHEMAS["comparison"])
     runs = data["problems"][0]["runs"]
     assert [(run["solver"], run["extra"], run["status"]) for run in runs] == [
         ("cp-sat", False, "optimal"),
@@ -192,7 +192,7 @@ def test_solvers_are_asked_what_plan_is_asked(
         assert main(command) == 0
     capsys.readouterr()
     data = json.loads((folder / "compare.json").read_text("utf-8"))
-    jsonschema.validate(data, COMPARISON)
+    jsonschema.validate(data, SCHEMAS["comparison"])
     (run,) = data["problems"][0]["runs"]
     assert (run["closed_form_s"], run["status"]) == (best["closed_form_s"], "optimal")
     assert run["plan"] == best["plan"]
@@ -265,7 +265,7 @@ class TestGoingOn:
         # Both variants, and the best plan that uses every cluster.
         assert made == ["dp", "uniform", "uniform", "uniform", "dp"]
         data = json.loads(Path("out/compare.json").read_text("utf-8"))
-        jsonschema.validate(data, COMPARISON)
+        jsonschema.validate(data, SCHEMAS["comparison"])
         runs = data["problems"][0]["runs"]
         assert [(run["solver"], run["every_cluster"]) for run in runs] == [
             ("dp", False),

@@ -11,8 +11,7 @@ import pytest
 import yaml
 
 from hetopt.cli import main
-from hetopt.report.schemas.reports import REASONS
-from hetopt.report.schemas.result import RESULT
+from hetopt.report.schemas.written import SCHEMAS
 
 DATA: dict[str, Any] = {
     "model": {"layers": 6, "hidden": 1024, "heads": 8, "ffn": 4096, "vocab": 32000},
@@ -64,7 +63,7 @@ def test_answers_are_those_of_the_changed_problems(
     command = ["explain", "site.yaml", "plan.json", "--jobs", "1"]
     assert main([*command, "--json"]) == 0
     told = json.loads(capsys.readouterr().out)
-    jsonschema.validate(told, REASONS)
+    jsonschema.validate(told, SCHEMAS["reasons"])
     shares = [each["share"] for each in told["critical"]]
     assert shares == sorted(shares, reverse=True)
     assert sum(shares) == pytest.approx(1)
@@ -104,7 +103,7 @@ def test_each_cluster_alone_is_a_problem_of_its_own(
     printed = capsys.readouterr().out
     assert Path("why.json").read_text() == printed
     told = json.loads(printed)
-    jsonschema.validate(told, REASONS)
+    jsonschema.validate(told, SCHEMAS["reasons"])
     mixed = told["mixing"]
     assert mixed["objective"] == "simulated"
     assert mixed["time_s"] == pytest.approx(best["iteration_time_s"])
@@ -204,7 +203,7 @@ def test_stability_is_told_and_kept(capsys: pytest.CaptureFixture[str]) -> None:
     )
     assert "link fast-slow" in printed
     data = json.loads(Path("plan.json").read_text())
-    jsonschema.validate(data, RESULT)
+    jsonschema.validate(data, SCHEMAS["result"])
     assert {each["kind"] for each in data["stability"]} == {"speed", "memory", "link"}
     assert main(["check", "site.yaml", "plan.json"]) == 0
 

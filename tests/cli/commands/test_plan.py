@@ -12,9 +12,7 @@ import pytest
 
 from hetopt.cli import main
 from hetopt.report.drawing.bar import ShownProgress
-from hetopt.report.schemas.plan import PLAN
-from hetopt.report.schemas.result import RESULT
-from hetopt.report.schemas.table import TABLE
+from hetopt.report.schemas.written import SCHEMAS
 from hetopt.results.priced_plan import PricedPlan
 from hetopt.results.result import Result
 
@@ -68,15 +66,15 @@ def test_details_are_printed_on_demand(
 
 def test_files_match_the_schemas(planned: Path, small: Path) -> None:
     result = read(planned / "plan.json")
-    jsonschema.validate(result, RESULT)
-    jsonschema.validate(result["plan"], PLAN)
+    jsonschema.validate(result, SCHEMAS["result"])
+    jsonschema.validate(result["plan"], SCHEMAS["plan"])
 
 
 def test_json_is_all_that_is_printed(planned: Path, run_hetopt: RunHetopt) -> None:
     done = run_hetopt("plan", "problem.yaml", "--json", "--jobs", "1", cwd=planned)
     assert (done.returncode, done.stderr) == (0, "")
     printed = json.loads(done.stdout)
-    jsonschema.validate(printed, RESULT)
+    jsonschema.validate(printed, SCHEMAS["result"])
     assert printed["plan"] == read(planned / "plan.json")["plan"]
 
 
@@ -233,7 +231,7 @@ def test_planning_from_a_table(
     assert "wrote table.json" in capsys.readouterr().out
     assert main(["table", problem]) == 0
     assert json.loads(capsys.readouterr().out) == read(Path("table.json"))
-    jsonschema.validate(read(Path("table.json")), TABLE)
+    jsonschema.validate(read(Path("table.json")), SCHEMAS["table"])
 
     code = main(["plan", problem, "--table", "table.json", "--jobs", "1", "--json"])
     assert code == 0
@@ -273,7 +271,7 @@ def test_infeasible_says_why(
     assert err.startswith("no feasible plan: ")
     assert err.count("\n") == 1
     result = read(out)
-    jsonschema.validate(result, RESULT)
+    jsonschema.validate(result, SCHEMAS["result"])
     assert (result["status"], result["plan"]) == ("infeasible", None)
     assert main(["check", str(problem), str(out)]) == 2
     assert "there is no plan (its status is 'infeasible')" in capsys.readouterr().err

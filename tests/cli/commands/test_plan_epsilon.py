@@ -9,7 +9,7 @@ import jsonschema
 import pytest
 
 from hetopt.cli import main
-from hetopt.report.schemas.result import RESULT
+from hetopt.report.schemas.written import SCHEMAS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -38,7 +38,7 @@ def planned(problem: str, out: Path, *options: str) -> dict[str, Any]:
     asked = ["plan", problem, "--solver", "dp", "--jobs", "1", "--out", str(out)]
     assert main([*asked, *options]) == 0
     data: dict[str, Any] = json.loads(out.read_text())
-    jsonschema.validate(data, RESULT)
+    jsonschema.validate(data, SCHEMAS["result"])
     return data
 
 

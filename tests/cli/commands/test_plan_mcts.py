@@ -9,7 +9,7 @@ import jsonschema
 import pytest
 
 from hetopt.cli import main
-from hetopt.report.schemas.result import RESULT
+from hetopt.report.schemas.written import SCHEMAS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -24,7 +24,7 @@ def test_plan_and_check(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     options = ["--jobs", "1", "--iterations", "5000", "--exploration", "1"]
     assert main([*arguments, *options]) == 0
     data = json.loads(out.read_text("utf-8"))
-    jsonschema.validate(data, RESULT)
+    jsonschema.validate(data, SCHEMAS["result"])
     assert data["solver"] == "mcts"
     assert data["status"] == "feasible"
     assert 0 < data["lower_bound_s"] < data["closed_form_s"]

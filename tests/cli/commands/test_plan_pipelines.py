@@ -14,9 +14,7 @@ from hetopt.check import check_result
 from hetopt.cli import main
 from hetopt.pricing.several import price_several
 from hetopt.problem.reading import read_problem_text
-from hetopt.report.schemas.plan import PLAN
-from hetopt.report.schemas.reports import SIMULATION
-from hetopt.report.schemas.result import RESULT
+from hetopt.report.schemas.written import SCHEMAS
 
 TEXT = """\
 model: {layers: 6, hidden: 1024, heads: 8, ffn: 4096, vocab: 4000}
@@ -53,8 +51,8 @@ def write(data: Any) -> str:
 
 
 def test_two_pipelines_use_what_one_leaves_idle(found: dict[str, Any]) -> None:
-    jsonschema.validate(found, RESULT)
-    jsonschema.validate(found["plan"], PLAN)
+    jsonschema.validate(found, SCHEMAS["result"])
+    jsonschema.validate(found["plan"], SCHEMAS["plan"])
     shares = [each["share"] for each in found["plan"]["pipelines"]]
     assert sum(share["batch"] for share in shares) == 12
     assert sum(sum(share["nodes"]["a"]) for share in shares) == 5
@@ -88,7 +86,7 @@ def test_check_and_simulate_take_it(
     assert f"{found['iteration_time_s']:.6f} s, with gradients" in printed
     assert main(["simulate", "lost.yaml", "plan.json", "--json"]) == 0
     data = json.loads(capsys.readouterr().out)
-    jsonschema.validate(data, SIMULATION)
+    jsonschema.validate(data, SCHEMAS["simulation"])
     assert data["iteration_time_s"] == pytest.approx(found["iteration_time_s"])
     assert len(data["pipelines"]) == 2
 
@@ -216,8 +214,11 @@ def test_faults_of_plans_are_found(
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        ({"pipelines.0.share.nodes.a": [0]}, "is 0, expected a whole number from 1"),
-        ({"pipelines.0.share.batch": 0}, "is 0, expected a whole number from 1"),
+        (
+            {"pipelines.0.share.nodes.a": [0]},
+            "is 0, expected a whole number of at least 1",
+        ),
+        ({"pipelines.0.share.batch": 0}, "is 0, expected a whole number of at least 1"),
         ({"pipelines.0.share.nodes": 3}, "expected an object"),
         ({"pipelines.0.share": None}, "share: is empty, expected an object"),
         ({"pipelines": []}, "pipelines: has 0 entries, expected at least 1"),

@@ -13,7 +13,7 @@ import pytest
 from hetopt.cli import main
 from hetopt.planning.posed import tree_of
 from hetopt.problem.reading import read_problem_text
-from hetopt.report.schemas.reports import FRONT
+from hetopt.report.schemas.written import SCHEMAS
 from tests.check.claims.made import over_of, request
 
 TEXT = """\
@@ -48,7 +48,7 @@ def test_a_budget_gives_the_points_of_the_front(
     printed = capsys.readouterr().out
     assert "none beaten in simulated time and price, and none is missing" in printed
     found = json.loads(Path("front.json").read_text("utf-8"))
-    jsonschema.validate(found, FRONT)
+    jsonschema.validate(found, SCHEMAS["front"])
     assert main(["check", "site.yaml", "front.json"]) == 0
     assert "the proof of the front are as claimed" in capsys.readouterr().out
     Path("forged.json").write_text(

@@ -10,7 +10,7 @@ import pytest
 
 from hetopt.cli import main
 from hetopt.problem.training.choices import SCHEDULES
-from hetopt.report.schemas.result import RESULT
+from hetopt.report.schemas.written import SCHEMAS
 from hetopt.results.per_schedule import ScheduleBound
 from hetopt.results.result import Result
 from tests.cli.conftest import SMALL
@@ -40,7 +40,7 @@ def plan(problem: str, *options: str, out: Path) -> dict[str, object]:
     asked = ["plan", problem, "--solver", "dp", "--jobs", "1", "--out", str(out)]
     assert main([*asked, *options]) == 0
     data: dict[str, object] = json.loads(out.read_text())
-    jsonschema.validate(data, RESULT)
+    jsonschema.validate(data, SCHEMAS["result"])
     return data
 
 
@@ -152,7 +152,7 @@ def test_no_plan_is_an_answer(problem: str, capsys: pytest.CaptureFixture[str]) 
     asked = ["plan", problem, "--schedule", "auto", "--solver", "dp", "--json"]
     assert main(asked) == 1
     found = json.loads(capsys.readouterr().out)
-    jsonschema.validate(found, RESULT)
+    jsonschema.validate(found, SCHEMAS["result"])
     others = [each for each in schedules_of(found) if each.schedule not in BLOCKS]
     assert {each.status for each in others} == {"infeasible"}
 

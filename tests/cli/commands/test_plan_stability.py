@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from hetopt.cli import main
-from hetopt.report.schemas.result import RESULT
+from hetopt.report.schemas.written import SCHEMAS
 
 #: One cluster: its speed, and its memory.
 DATA: dict[str, Any] = {
@@ -59,7 +59,7 @@ def test_it_goes_with_every_branching(
     printed = capsys.readouterr().out
     assert "until another plan is better by more than 1%" in printed
     found = json.loads(Path("plan.json").read_text())
-    jsonschema.validate(found, RESULT)
+    jsonschema.validate(found, SCHEMAS["result"])
     kinds = [(each["kind"], each["direction"]) for each in found["stability"]]
     assert kinds == [(k, d) for k in ("speed", "memory") for d in ("less", "more")]
     assert any(each["factor"] is not None for each in found["stability"])

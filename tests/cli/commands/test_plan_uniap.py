@@ -9,7 +9,7 @@ import jsonschema
 import pytest
 
 from hetopt.cli import main
-from hetopt.report.schemas.result import RESULT
+from hetopt.report.schemas.written import SCHEMAS
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,7 +33,7 @@ def test_plan_check_and_simulate(
     assert " strategy " in printed
     assert "dp2-tp1 x" in printed
     assert "s per iteration as UniAP counts, " in printed
-    jsonschema.validate(data, RESULT)
+    jsonschema.validate(data, SCHEMAS["result"])
     assert data["status"] == "optimal"
     assert data["objective"] == data["solver"] == "uniap"
     assert data["lower_bound_s"] == data["objective_s"]

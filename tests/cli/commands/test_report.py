@@ -490,9 +490,9 @@ def test_the_journal_of_another_search_is_refused(
         ("--whatif", "whatif.json", "hetopt-whatif/1", "other/1", "schema"),
         ("--whatif", "whatif.json", None, "[]", "expected an object"),
         ("--whatif", "whatif.json", None, "{", "is not JSON"),
-        ("--whatif", "whatif.json", '"change": "', '"cage": "', "rows.0.change"),
+        ("--whatif", "whatif.json", '"change": "', '"cage": "', "rows.0.cage"),
         ("--whatif", "whatif.json", '"status": "', '"status": "x', "rows.0.status"),
-        ("--whatif", "whatif.json", '_digest": "', '_digest": "0', "another problem's"),
+        ("--whatif", "whatif.json", '_digest": "', '_digest": "0', "64 hexadecimal"),
     ],
 )
 def test_a_file_that_cannot_be_used_is_refused(
@@ -512,6 +512,16 @@ def test_a_file_that_cannot_be_used_is_refused(
     said = refused(capsys, "problem.yaml", "plan.json", flag, name)
     assert said.startswith(name)
     assert says in said
+
+
+def test_variants_of_another_problem_are_refused(
+    beside: Path, folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = json.loads((beside / "whatif.json").read_text("utf-8"))
+    data["rows"][0]["problem_digest"] = "0" * 64
+    Path("whatif.json").write_text(json.dumps(data), "utf-8")
+    said = refused(capsys, "problem.yaml", "plan.json", "--whatif", "whatif.json")
+    assert "rows.0.problem_digest: is another problem's" in said
 
 
 def test_a_problem_that_is_a_pipe_is_refused(

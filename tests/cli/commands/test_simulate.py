@@ -11,7 +11,7 @@ import jsonschema
 import pytest
 
 from hetopt.cli import main
-from hetopt.report.schemas.reports import SIMULATION
+from hetopt.report.schemas.written import SCHEMAS
 
 
 def test_json_says_what_the_report_says(
@@ -20,8 +20,8 @@ def test_json_says_what_the_report_says(
     monkeypatch.chdir(planned)
     assert main(["simulate", "problem.yaml", "plan.json", "--json"]) == 0
     data = json.loads(capsys.readouterr().out)
-    jsonschema.Draft202012Validator.check_schema(SIMULATION)
-    jsonschema.validate(data, SIMULATION)
+    jsonschema.Draft202012Validator.check_schema(SCHEMAS["simulation"])
+    jsonschema.validate(data, SCHEMAS["simulation"])
     result = json.loads(Path("plan.json").read_text("utf-8"))
     assert data["problem_digest"] == result["plan"]["problem_digest"]
     assert data["iteration_time_s"] == pytest.approx(result["iteration_time_s"])

@@ -11,7 +11,7 @@ import pytest
 
 from benchmarks.forging import KINDS, forged
 from hetopt.cli import main
-from hetopt.report.schemas.certificate import CERTIFICATE
+from hetopt.report.schemas.written import SCHEMAS
 from tests.cli.commands.forgeries import (
     FORGERIES,
     FREE_FORGERIES,
@@ -39,7 +39,7 @@ def certified(small: Path, run_hetopt: RunHetopt) -> Path:
     assert (done.returncode, done.stderr) == (0, "")
     done = run_hetopt("table", "problem.yaml", "--out", "table.json", cwd=small)
     assert done.returncode == 0
-    jsonschema.validate(read(small / "cert.json"), CERTIFICATE)
+    jsonschema.validate(read(small / "cert.json"), SCHEMAS["certificate"])
     return small
 
 

@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from hetopt.cli import main
-from hetopt.report.schemas.reports import WHATIF
+from hetopt.report.schemas.written import SCHEMAS
 from hetopt.report.whatif.table import CSV_COLUMNS
 from tests.cli.conftest import RunHetopt
 
@@ -110,7 +110,7 @@ def test_every_figure_is_that_of_the_edited_problem(
     search = ("--objective", objective, "--jobs", "1", "--json")
     assert main(["whatif", str(path), *OPTIONS, *search]) == 0
     told = json.loads(capsys.readouterr().out)
-    jsonschema.validate(told, WHATIF)
+    jsonschema.validate(told, SCHEMAS["whatif"])
     assert told["objective"] == objective
     rows = {row["change"]: row for row in told["rows"]}
     edited = by_hand(data)
@@ -146,7 +146,7 @@ def test_table_and_files(
     for words in ("as it is", "without fast", "without slow", "+0.0%", "cost a"):
         assert words in printed
     data = json.loads(Path("w.json").read_text("utf-8"))
-    jsonschema.validate(data, WHATIF)
+    jsonschema.validate(data, SCHEMAS["whatif"])
     with open("w.csv", encoding="utf-8", newline="") as stream:
         lines = list(csv.DictReader(stream))
     assert list(lines[0]) == list(CSV_COLUMNS)

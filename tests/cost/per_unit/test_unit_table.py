@@ -19,7 +19,7 @@ from hetopt.cost.table_file.file import (
     write_table,
 )
 from hetopt.errors import InputError
-from hetopt.report.schemas.table import TABLE as SCHEMA
+from hetopt.report.schemas.written import SCHEMAS
 from tests.solvers.units import problem, table
 
 if TYPE_CHECKING:
@@ -82,7 +82,7 @@ def test_round_trip_is_exact(tmp_path: Path) -> None:
     again = read_table(path, problem())
     assert table_to_json(again) == table_to_json(table())
     assert table_digest(again) == table_digest(table())
-    jsonschema.validate(document(), SCHEMA)
+    jsonschema.validate(document(), SCHEMAS["table"])
 
 
 def test_every_coefficient_counts_in_the_digest() -> None:

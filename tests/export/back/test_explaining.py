@@ -18,7 +18,7 @@ from hetopt.pricing.price import price
 from hetopt.problem.problem import Problem
 from hetopt.problem.training.choices import RECOMPUTE, Recompute, ScheduleName
 from hetopt.report.explanation import (
-    explanation_to_json,
+    explained,
     memory_findings,
     other_findings,
     sentence,
@@ -111,7 +111,7 @@ def test_the_same_plan_takes_no_steps() -> None:
     mine = plan_of(job, job.problem)
     told = told_of(mine, mine)
     assert told.steps == ()
-    assert explanation_to_json(told)["speedup"] == {"closed_form": 1, "simulated": 1}
+    assert explained(told).to_json()["speedup"] == {"closed_form": 1, "simulated": 1}
 
 
 def two_clusters() -> tuple[Job, PipelineReadBack]:

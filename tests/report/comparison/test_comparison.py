@@ -26,7 +26,7 @@ from hetopt.report.comparison.text import (
 )
 from hetopt.report.drawing import plots
 from hetopt.report.drawing.console import draw
-from hetopt.report.schemas import reports as report_schemas
+from hetopt.report.schemas.written import SCHEMAS
 from tests.report.comparisons import (
     MIXED,
     WIDE,
@@ -85,7 +85,8 @@ def test_rows() -> None:
     assert found["dp", None, False].proof_s == 3.0
     metis = found["metis", None, False]
     assert metis.marked
-    assert metis.reference_s == 9.5
+    assert metis.reference is not None
+    assert metis.reference.value_s == 9.5
     assert metis.within_s["5%"] == 0.1
     assert found["milp", None, False].status == "refused"
     broken = replace(made_run("milp", status=None, failure="died"), broken=True)
@@ -169,7 +170,7 @@ def test_files_agree() -> None:
     comparison = made_comparison(MIXED, made_contest(problem="none", extra=()))
     data = comparison.to_json()
     del data["problems"][1]
-    jsonschema.validate(data, report_schemas.COMPARISON)
+    jsonschema.validate(data, SCHEMAS["comparison"])
     lines = list(csv.DictReader(io.StringIO(comparison_csv(comparison))))
     markdown = [
         [cell.strip() for cell in line.strip("|").split("|")]
@@ -250,7 +251,7 @@ def test_times_under_load_are_called_unreliable_everywhere() -> None:
     assert f"- {line}\n" in comparison_markdown(comparison)
     assert line in draw(comparison_parts(comparison), None)
     data = comparison.to_json()
-    jsonschema.validate(data, report_schemas.COMPARISON)
+    jsonschema.validate(data, SCHEMAS["comparison"])
     runs = data["problems"][0]["runs"]
     assert [run["taken_share"] for run in runs] == [0.1, 0.62, None]
     lines = csv.DictReader(io.StringIO(comparison_csv(comparison)))
@@ -283,7 +284,7 @@ def test_plans_that_use_every_cluster_are_labelled_and_compared_alone() -> None:
     assert "every cluster (uniform, dp): each cluster hosts stages" in text
     comparison = made_comparison(BOTH)
     data = comparison.to_json()
-    jsonschema.validate(data, report_schemas.COMPARISON)
+    jsonschema.validate(data, SCHEMAS["comparison"])
     (problem,) = data["problems"]
     assert [run["every_cluster"] for run in problem["runs"]] == [0, 0, 1, 1]
     assert [each["every_cluster"] for each in problem["references"]] == [0, 1]

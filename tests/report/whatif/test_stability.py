@@ -27,7 +27,7 @@ def told(
     crossing = Crossing(
         kind="speed",
         clusters=("fast",),
-        more=False,
+        direction="less",
         factor=0.8,
         plan_s=2.0,
         other=best,

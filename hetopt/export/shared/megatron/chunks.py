@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hetopt.base.words import counted
-from hetopt.export.understood import Reported, not_priced
+from hetopt.export.understood import not_priced
+from hetopt.results.reported import Reported
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
     from hetopt.export.job import Job
     from hetopt.export.shared.megatron.numbers import Wrong
-    from hetopt.export.understood import Reported
     from hetopt.problem.cluster.cluster import Offload
     from hetopt.problem.problem import Problem
+    from hetopt.results.reported import Reported
 
 _SWITCH = "optimizer_cpu_offload"
 _FRACTION = "optimizer_offload_fraction"

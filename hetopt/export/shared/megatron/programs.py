@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 
 from hetopt.errors import InputError
-from hetopt.export.understood import Reported, not_priced
+from hetopt.export.understood import not_priced
+from hetopt.results.reported import Reported
 
 #: Programs that pre-train a decoder.
 _DECODERS = re.compile(r"(?:pretrain|train)_(?:gpt|llama|mixtral|qwen)\w*")

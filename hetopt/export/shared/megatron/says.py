@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
     from hetopt.export.shared.megatron.numbers import Wrong
-    from hetopt.export.understood import Reported
+    from hetopt.results.reported import Reported
 
 #: Arguments that ask for fused attention, of all versions.
 FLASH = (

@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from hetopt.export.shared.shell.commands import Script
-    from hetopt.export.understood import ArgumentTable, Reported
+    from hetopt.export.understood import ArgumentTable
+    from hetopt.results.reported import Reported
 
 #: Arguments that may differ between nodes.
 _OWN = frozenset({"node_rank", "nproc_per_node", "nnodes"})
