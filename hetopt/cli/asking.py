@@ -79,7 +79,7 @@ def _named(error: InputError, options: argparse.Namespace) -> InputError:
     from hetopt.planning.asked import Search
 
     first, space, rest = (error.field or "").partition(" ")
-    if first not in (*Search.model_fields, *_OTHERS):
+    if first not in (*Search.__dataclass_fields__, *_OTHERS):
         return error
     if first == "launcher" and options.launcher is None:
         # It is the problem's.

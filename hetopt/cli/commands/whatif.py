@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from hetopt.base import interruption
@@ -129,7 +130,7 @@ def run(options: argparse.Namespace) -> int:
             seed=options.seed,
         )
         searches = [
-            asked.but(problem=own) for each in variants if (own := each.problem)
+            replace(asked, problem=own) for each in variants if (own := each.problem)
         ]
     kernels = kernels_for(
         options.solver,

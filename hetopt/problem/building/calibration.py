@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from hetopt.problem.building.devices import check_overhead
-from hetopt.problem.building.wrong import check_cluster
+from hetopt.problem.building.names import check_cluster
 from hetopt.problem.calibration import NO_CALIBRATION, Calibration
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 def build_calibration(
     spec: CalibrationSpec | None, names: tuple[str, ...]
 ) -> Calibration:
-    """Return the factors; FieldError if they name an unknown cluster."""
+    """Return the factors; Fault if they name an unknown cluster."""
     if spec is None:
         return NO_CALIBRATION
     for known in spec.efficiency or {}:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from hetopt.problem.building.wrong import FieldError
+from hetopt.base.fields import unknown
+from hetopt.base.record import Fault
 from hetopt.problem.calibration import most_overhead
 from hetopt.problem.catalogue import accelerators
 from hetopt.problem.cluster.accelerator import PeakFlops
-from hetopt.problem.schema.fields import unknown
 
 if TYPE_CHECKING:
     from hetopt.problem.cluster.accelerator import Accelerator
@@ -30,10 +30,10 @@ def base_of(spec: AcceleratorSpec, path: FieldPath) -> Accelerator | None:
     if spec.like is not None:
         if name is not None:
             msg = "is given together with preset, expected only one of them"
-            raise FieldError((*path, "like"), msg)
+            raise Fault(msg, *path, "like")
         name, path = spec.like, (*path, "like")
     if name is not None and name not in known:
-        raise FieldError(path, unknown(name, "an accelerator of the catalogue", known))
+        raise Fault(unknown(name, "an accelerator of the catalogue", known), *path)
     return None if name is None else known[name]
 
 
@@ -60,14 +60,14 @@ def peak_flops(
                 f"{base.name} has only {', '.join(base.peak_flops.known)}: expected a "
                 "rate for each precision such as {fp16: 125 TFLOPS}"
             )
-            raise FieldError((*path, "peak_flops"), msg)
+            raise Fault(msg, *path, "peak_flops")
         known |= {"bf16": given, "fp16": given}
     elif given is not None:
         known |= given
     if spec.fp32_flops is not None:
         if isinstance(given, dict) and "fp32" in given:
             msg = "is given together with peak_flops.fp32, expected only one of them"
-            raise FieldError((*path, "fp32_flops"), msg)
+            raise Fault(msg, *path, "fp32_flops")
         known["fp32"] = spec.fp32_flops
     return PeakFlops(**known) if known else None
 
@@ -86,7 +86,7 @@ def overridden(spec: AcceleratorSpec, key: str) -> bool:
 def overhead_bytes(
     given: int | None, accelerator: Accelerator, memory_bytes: int, path: FieldPath
 ) -> int:
-    """Return a cluster's overhead; FieldError if it leaves no memory."""
+    """Return a cluster's overhead; Fault if it leaves no memory."""
     found = accelerator.overhead_of(memory_bytes) if given is None else given
     check_overhead(found, memory_bytes, (*path, "overhead"))
     return found
@@ -98,7 +98,7 @@ def check_overhead(overhead: int, memory_bytes: int, path: FieldPath) -> None:
         msg = (
             f"is {overhead} bytes, expected less than the memory ({memory_bytes} bytes)"
         )
-        raise FieldError(path, msg)
+        raise Fault(msg, *path)
 
 
 def check_precision(cluster: Cluster, training: Training) -> None:
@@ -113,11 +113,11 @@ def check_precision(cluster: Cluster, training: Training) -> None:
             f"(its peak_flops has {has}): expected one of these, or emulate: fp32 "
             "beside it to multiply at the FP32 rate there"
         )
-        raise FieldError(("training", "precision"), msg)
+        raise Fault(msg, "training", "precision")
     if device.lacks(training.emulate):
         msg = (
             f"is {training.emulate!r}, which {device.name} of cluster "
             f"{cluster.name!r} lacks (its peak_flops has {has}), expected its rate in "
             "peak_flops: {fp32: 15.7 TFLOPS}"
         )
-        raise FieldError(("training", "emulate"), msg)
+        raise Fault(msg, "training", "emulate")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from hetopt.problem.building.wrong import FieldError
+from hetopt.base.record import Fault
 from hetopt.problem.training.lengths import lengths_fault
 
 if TYPE_CHECKING:
@@ -30,15 +30,15 @@ def with_lengths(
 
     Raises
     ------
-    FieldError
+    Fault
         The batch is in tokens, or the shares do not fit the batch or the longest
         sequence.
     """
     if isinstance(batch, str):
         msg = f"is {batch!r}, expected a number of sequences: lengths differ"
-        raise FieldError(("training", "global_batch"), msg)
+        raise Fault(msg, "training", "global_batch")
     lengths = tuple(sorted(shares.items()))
     fault = lengths_fault(lengths, training.global_batch, training.seq_len)
     if fault is not None:
-        raise FieldError(("training", "lengths"), fault)
+        raise Fault(fault, "training", "lengths")
     return replace(training, lengths=lengths)

@@ -6,7 +6,8 @@ import math
 from itertools import combinations, pairwise
 from typing import TYPE_CHECKING, Any
 
-from hetopt.problem.building.wrong import FieldError, check_cluster
+from hetopt.base.record import Fault
+from hetopt.problem.building.names import check_cluster
 from hetopt.problem.cluster.cluster import ClusterLink, ClusterLinks
 
 if TYPE_CHECKING:
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def build_links(spec: LinksSpec | None, clusters: tuple[Cluster, ...]) -> ClusterLinks:
-    """Return the links; FieldError where one is missing or given twice."""
+    """Return the links; Fault where one is missing or given twice."""
     names = tuple(cluster.name for cluster in clusters)
     every = [frozenset(pair) for pair in combinations(names, 2)]
     if spec is None or (spec.default is None and not spec.pairs):
@@ -25,7 +26,7 @@ def build_links(spec: LinksSpec | None, clusters: tuple[Cluster, ...]) -> Cluste
                 f"is missing, expected the network between the {len(names)} clusters, "
                 "such as {default: {bandwidth: 10 Gbps, latency: 1 ms}}"
             )
-            raise FieldError(("links",) if spec is None else ("links", "default"), msg)
+            raise Fault(msg, *("links",) if spec is None else ("links", "default"))
         # A single cluster has no network to another: no link is ever read.
         return ClusterLinks(default=None)
     default = None
@@ -39,10 +40,10 @@ def build_links(spec: LinksSpec | None, clusters: tuple[Cluster, ...]) -> Cluste
         key = frozenset(pair.between)
         if len(key) == 1:
             msg = f"names {pair.between[0]!r} twice, expected two clusters"
-            raise FieldError((*path, "between"), msg)
+            raise Fault(msg, *path, "between")
         if key in pairs:
             listed = " and ".join(pair.between)
-            raise FieldError((*path, "between"), f"gives {listed} a second time")
+            raise Fault(f"gives {listed} a second time", *path, "between")
         pairs[key] = _cluster_link(pair, spec.default, path)
     if spec.default is None:
         for key in every:
@@ -51,7 +52,7 @@ def build_links(spec: LinksSpec | None, clusters: tuple[Cluster, ...]) -> Cluste
                     "is missing, and pairs has no link between "
                     f"{' and '.join(sorted(key))}"
                 )
-                raise FieldError(("links", "default"), msg)
+                raise Fault(msg, "links", "default")
     return ClusterLinks(default=default, pairs=pairs)
 
 
@@ -60,7 +61,7 @@ def check_order(order: tuple[str, ...] | None, links: ClusterLinks) -> None:
     for first, second in pairwise(order or ()):
         if links.between(first, second) is None:
             msg = f"puts {second!r} after {first!r}, and there is no link between them"
-            raise FieldError(("pin", "order"), msg)
+            raise Fault(msg, "pin", "order")
 
 
 def _cluster_link(
@@ -75,11 +76,11 @@ def _cluster_link(
     bandwidth, latency = given("bandwidth"), given("latency")
     if bandwidth is None:
         msg = "is missing, expected one such as '10 Gbps', unlimited or none"
-        raise FieldError((*path, "bandwidth"), msg)
+        raise Fault(msg, *path, "bandwidth")
     if bandwidth == 0:
         return None
     if latency is None:
-        raise FieldError((*path, "latency"), "is missing, expected one such as '1 ms'")
+        raise Fault("is missing, expected one such as '1 ms'", *path, "latency")
     return ClusterLink(
         latency_s=latency,
         capacity_bytes_per_s=None if math.isinf(bandwidth) else bandwidth,

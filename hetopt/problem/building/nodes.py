@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from hetopt.problem.building.wrong import FieldError
+from hetopt.base.record import Fault
 
 if TYPE_CHECKING:
     from hetopt.problem.document.document import FieldPath
@@ -37,21 +37,21 @@ def nodes_of(spec: ClusterSpec, path: FieldPath) -> Nodes:
 
     Raises
     ------
-    FieldError
+    Fault
         Both forms or half of one is given, or a price of a node of unequal nodes.
     """
     each = spec.devices_per_node
     if isinstance(spec.nodes, int):
         if each is None:
             msg = "is missing, expected the number of devices of a node"
-            raise FieldError((*path, "devices_per_node"), msg)
+            raise Fault(msg, *path, "devices_per_node")
         return Nodes(spec.nodes, each, None)
     if each is not None:
         msg = (
             f"is {each}, but nodes lists the devices of each node: leave one of the "
             "two out"
         )
-        raise FieldError((*path, "devices_per_node"), msg)
+        raise Fault(msg, *path, "devices_per_node")
     sizes = spec.nodes
     if len(set(sizes)) == 1:
         return Nodes(len(sizes), sizes[0], None)
@@ -60,5 +60,5 @@ def nodes_of(spec: ClusterSpec, path: FieldPath) -> Nodes:
             "is the price of one of several equal nodes, but nodes lists unequal ones: "
             "give the nodes of each size a cluster of their own, or leave it out"
         )
-        raise FieldError((*path, "price_per_hour"), msg)
+        raise Fault(msg, *path, "price_per_hour")
     return Nodes(len(sizes), max(sizes), sizes)

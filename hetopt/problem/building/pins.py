@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from hetopt.base.record import Fault
 from hetopt.base.words import counted
+from hetopt.problem.building.names import check_cluster
 from hetopt.problem.building.pinned_meshes import check_meshes
-from hetopt.problem.building.wrong import FieldError, check_cluster
 from hetopt.problem.meshes import Mesh
 from hetopt.problem.pinned_units import units_fault
 from hetopt.problem.schema.pins import ForbidSpec
@@ -31,7 +32,7 @@ def build_pins(
     clusters: tuple[Cluster, ...],
     training: Training,
 ) -> Pins:
-    """Return the pins; FieldError if they contradict each other or the problem.
+    """Return the pins; Fault if they contradict each other or the problem.
 
     Pins that no plan satisfies for a reason such as memory pass: the solver reports
     that there is no plan.
@@ -84,7 +85,7 @@ def _domain(
         forbidden=frozenset(forbidden or ()),
     )
     if allowed is not None and not any(domain.permits(value) for value in allowed):
-        raise FieldError((*_FORBID, *path), "forbids all pinned values")
+        raise Fault("forbids all pinned values", *_FORBID, *path)
     return domain
 
 
@@ -93,12 +94,12 @@ def _order(
 ) -> tuple[str, ...] | None:
     path = (*_PIN, "order")
     if order == ():
-        raise FieldError(path, "is an empty list, expected cluster names")
+        raise Fault("is an empty list, expected cluster names", *path)
     for index, name in enumerate(order or ()):
         check_cluster(name, names, (*path, index))
         if order is not None and name in order[:index]:
             msg = f"is {name!r} a second time; a cluster's stages are consecutive"
-            raise FieldError((*path, index), msg)
+            raise Fault(msg, *path, index)
     return order
 
 
@@ -113,11 +114,11 @@ def _forbidden_next(
                 f"names {counted(len(pair), 'cluster')}, expected a pair such as "
                 "[a100, h20]"
             )
-            raise FieldError(path, msg)
+            raise Fault(msg, *path)
         for position, name in enumerate(pair):
             check_cluster(name, names, (*path, position))
         if pair[0] == pair[1]:
-            raise FieldError(path, f"names {pair[0]!r} twice, expected two clusters")
+            raise Fault(f"names {pair[0]!r} twice, expected two clusters", *path)
         found.add((pair[0], pair[1]))
     return frozenset(found)
 
@@ -150,11 +151,11 @@ def _cluster_pins(
         for value in getattr(pinned, field, None) or ():
             if value > limit:
                 msg = f"is {value}, more than {what} ({limit})"
-                raise FieldError((*path, field), msg)
+                raise Fault(msg, *path, field)
     policies = training.recompute[cluster.name]
     if not any(domains["recompute"].permits(policy) for policy in policies):
         msg = f"permits none of training.recompute's {', '.join(policies)}"
-        raise FieldError((*path, "recompute"), msg)
+        raise Fault(msg, *path, "recompute")
     return ClusterPins(**domains)
 
 
@@ -174,12 +175,12 @@ def _check_counts(
                 f"{counted(body, 'unit')} to cut between and the clusters "
                 f"{counted(devices, 'device')}"
             )
-            raise FieldError((*_PIN, "stages"), msg)
+            raise Fault(msg, *_PIN, "stages")
     batch = training.global_batch
     for value in spec.microbatches or ():
         if batch % value:
             msg = f"is {value}, expected a divisor of the global batch ({batch})"
-            raise FieldError((*_PIN, "microbatches"), msg)
+            raise Fault(msg, *_PIN, "microbatches")
 
 
 def _check_units(pins: Pins, model: Model, training: Training) -> None:
@@ -188,13 +189,14 @@ def _check_units(pins: Pins, model: Model, training: Training) -> None:
         return
     fault = None if training.any_schedule else units_fault(units, model, training)
     if fault is not None:
-        raise FieldError(*fault)
+        path, message = fault
+        raise Fault(message, *path)
     if not pins.stages.permits(len(units)):
         msg = (
             f"lists {counted(len(units), 'stage')}, which pin.stages or pin.forbid "
             "rules out"
         )
-        raise FieldError((*_PIN, "units"), msg)
+        raise Fault(msg, *_PIN, "units")
 
 
 def _check_hosting(pins: Pins, names: tuple[str, ...]) -> None:
@@ -207,10 +209,10 @@ def _check_hosting(pins: Pins, names: tuple[str, ...]) -> None:
         used = name in pins.order
         if not used and not stages.permits(0):
             msg = f"needs cluster {name!r}, which pin.order leaves out"
-            raise FieldError(path, msg)
+            raise Fault(msg, *path)
         if used and stages.allowed == frozenset({0}):
             msg = f"is 0, but pin.order uses cluster {name!r}"
-            raise FieldError(path, msg)
+            raise Fault(msg, *path)
     _check_sum(pins, names, "stages", _permitted_stages(pins))
     units = None if pins.units is None else frozenset({sum(pins.units)})
     _check_sum(pins, names, "units", units)
@@ -238,4 +240,4 @@ def _check_sum(
     if sum(values) not in permitted:
         listed = " or ".join(map(str, sorted(permitted)))
         msg = f"pins {sum(values)} {field} in all, but {listed} are pinned overall"
-        raise FieldError((*_PIN, "clusters"), msg)
+        raise Fault(msg, *_PIN, "clusters")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from hetopt.base.record import Fault
 from hetopt.base.words import counted
 from hetopt.problem.building.calibration import build_calibration, with_overhead
 from hetopt.problem.building.devices import (
@@ -17,10 +18,9 @@ from hetopt.problem.building.devices import (
 )
 from hetopt.problem.building.lengths import with_lengths
 from hetopt.problem.building.links import build_links, check_order
-from hetopt.problem.building.model import build_model
+from hetopt.problem.building.names import check_cluster
 from hetopt.problem.building.nodes import nodes_of
 from hetopt.problem.building.pins import build_pins
-from hetopt.problem.building.wrong import FieldError, check_cluster, raised_at
 from hetopt.problem.cluster.accelerator import Accelerator, Link
 from hetopt.problem.cluster.cluster import HOST_MEMORY_BYTES_PER_S, Cluster, DeviceGroup
 from hetopt.problem.problem import Problem
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from hetopt.problem.document.document import FieldPath
     from hetopt.problem.model.model import Model
     from hetopt.problem.schema.accelerator import AcceleratorSpec, LinkSpec
-    from hetopt.problem.schema.dispatch import DispatchSpec
     from hetopt.problem.schema.problem import ClusterSpec, ProblemSpec, TrainingSpec
     from hetopt.problem.training.choices import Recompute
 
@@ -46,11 +45,10 @@ DEFAULT_INTER_NODE_LATENCY_S = 5e-6
 def build_problem(
     spec: ProblemSpec,
     name: str,
-    read_config: Callable[[str], Mapping[str, Any]],
     find_profile: Callable[[str, str], str],
     read_shares: Callable[[str], Mapping[int, float]],
 ) -> Problem:
-    """Return the problem; FieldError with the path of the first wrong field.
+    """Return the problem; Fault with the path of the first wrong field.
 
     Parameters
     ----------
@@ -58,14 +56,12 @@ def build_problem(
         The validated file.
     name
         Name of the problem if the file gives none.
-    read_config
-        Reads the config.json that ``model.hf_config`` names into model fields.
     find_profile
         Returns the latency source for a cluster's name and the file's text.
     read_shares
         Reads the histogram that ``training.lengths`` names.
     """
-    model = build_model(spec.model, read_config)
+    model = spec.model
     clusters = _build_clusters(spec.clusters)
     names = tuple(cluster.name for cluster in clusters)
     training = _build_training(spec.training, names, model)
@@ -78,7 +74,7 @@ def build_problem(
     for tokens in training.sequences:
         fault = model.sequence_fault(tokens)
         if fault:
-            raise FieldError(("training", "seq_len"), fault)
+            raise Fault(fault, "training", "seq_len")
     calibration = build_calibration(spec.calibration, names)
     if spec.calibration is not None:
         if spec.calibration.reserve is not None:
@@ -120,7 +116,7 @@ def _build_accelerator(spec: AcceleratorSpec, path: FieldPath) -> Accelerator:
     for field, value in needed.items():
         if value is None:
             msg = "is missing, expected it, or like: a device that gives it"
-            raise FieldError((*path, field), msg)
+            raise Fault(msg, *path, field)
     return Accelerator(
         name=needed["name"],
         peak_flops=needed["peak_flops"],
@@ -163,11 +159,9 @@ def _link(
         latency = base.latency_s if latency is None else latency
     latency = latency_s if latency is None else latency
     if bandwidth is None:
-        raise FieldError(
-            (*path, "bandwidth"), "is missing, expected one such as '100 Gbps'"
-        )
+        raise Fault("is missing, expected one such as '100 Gbps'", *path, "bandwidth")
     if latency is None:
-        raise FieldError((*path, "latency"), "is missing, expected one such as '5 us'")
+        raise Fault("is missing, expected one such as '5 us'", *path, "latency")
     return Link(latency_s=latency, bandwidth_bytes_per_s=bandwidth)
 
 
@@ -188,7 +182,7 @@ def _build_cluster(spec: ClusterSpec, path: FieldPath, *, alone: bool) -> Cluste
         inter_node = intra_node
     else:
         msg = "is missing, expected one such as {bandwidth: 100 Gbps, latency: 5 us}"
-        raise FieldError((*path, "inter_node"), msg)
+        raise Fault(msg, *path, "inter_node")
     group = None
     if spec.group is not None:
         for size in nodes.sizes:
@@ -197,7 +191,7 @@ def _build_cluster(spec: ClusterSpec, path: FieldPath, *, alone: bool) -> Cluste
                     f"is {spec.group.size}, which does not divide the "
                     f"{counted(size, 'device')} of a node"
                 )
-                raise FieldError((*path, "group", "size"), msg)
+                raise Fault(msg, *path, "group", "size")
         latency_s = spec.group.latency
         group = DeviceGroup(
             size=spec.group.size,
@@ -212,7 +206,7 @@ def _build_cluster(spec: ClusterSpec, path: FieldPath, *, alone: bool) -> Cluste
             f"is {max_tp}, expected at most the {counted(nodes.largest, 'device')} of "
             "a node"
         )
-        raise FieldError((*path, "max_tp"), msg)
+        raise Fault(msg, *path, "max_tp")
     memory = spec.memory or accelerator.memory_bytes
     return Cluster(
         name=spec.name,
@@ -246,7 +240,7 @@ def _build_clusters(specs: tuple[ClusterSpec, ...]) -> list[Cluster]:
         for before in clusters:
             if before.name == spec.name:
                 msg = f"is {before.name!r} a second time, expected different names"
-                raise FieldError((*path, "name"), msg)
+                raise Fault(msg, *path, "name")
         clusters.append(_build_cluster(spec, path, alone=len(specs) == 1))
     return clusters
 
@@ -264,25 +258,22 @@ def _check_hosts(clusters: tuple[ClusterSpec, ...]) -> None:
                 f"names {len(cluster.hosts)}, expected one host for each of the "
                 f"{counted(nodes, 'node')}"
             )
-            raise FieldError(path, msg)
+            raise Fault(msg, *path)
         for position, host in enumerate(cluster.hosts):
             if host in owners:
                 msg = f"is {host!r} a second time, first in cluster {owners[host]!r}"
-                raise FieldError((*path, position), msg)
+                raise Fault(msg, *path, position)
             owners[host] = cluster.name
 
 
-def _build_dispatch(spec: DispatchSpec | None, model: Model) -> Dispatch:
-    path: FieldPath = ("training", "moe")
-    if spec is None:
-        return EVEN
-    if model.experts is None:
+def _build_dispatch(given: Dispatch | None, model: Model) -> Dispatch:
+    if given is not None and model.experts is None:
         msg = (
             f"is only for models with experts, and {model.name!r} has none: leave it "
             "out"
         )
-        raise FieldError(path, msg)
-    return raised_at(path, lambda: Dispatch(**spec.model_dump()))
+        raise Fault(msg, "training", "moe")
+    return given or EVEN
 
 
 def _build_training(
@@ -297,11 +288,11 @@ def _build_training(
                 f"is {batch!r} ({tokens} tokens; K, M, G are powers of 1024), "
                 f"expected a multiple of seq_len ({spec.seq_len})"
             )
-            raise FieldError((*path, "global_batch"), msg)
+            raise Fault(msg, *path, "global_batch")
         batch = tokens // spec.seq_len
     if spec.gradients == "bf16" and spec.precision in ("fp16", "fp32"):
         msg = f"is 'bf16' with precision {spec.precision}, expected fp32"
-        raise FieldError((*path, "gradients"), msg)
+        raise Fault(msg, *path, "gradients")
     recompute: Any = spec.recompute
     chosen: dict[str, tuple[Recompute, ...]]
     if isinstance(recompute, dict):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from pydantic import model_validator
 
 from hetopt.problem.schema.device_fields import OptionalOverhead, OptionalPeakFlops
@@ -14,7 +16,6 @@ from hetopt.problem.schema.fields import (
     Strict,
     optional,
 )
-from hetopt.problem.schema.model import preset_if_text
 
 
 class LinkSpec(Strict):
@@ -55,4 +56,7 @@ class AcceleratorSpec(Strict):
     )
     host_device: LinkSpec | None = optional("To the host, per direction.")
 
-    _text = model_validator(mode="before")(preset_if_text)
+    @model_validator(mode="before")
+    @classmethod
+    def _text(cls, value: Any) -> Any:
+        return {"preset": value} if isinstance(value, str) else value

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
+from hetopt.base.record import Fault
 from hetopt.base.words import describe
 from hetopt.problem.calibration import (
     BANDWIDTH_BOUNDS,
@@ -16,7 +17,6 @@ from hetopt.problem.quantity import parse_memory
 from hetopt.problem.schema.fields import (
     OptionalName,
     Strict,
-    field_error,
     optional,
     or_none,
     read_fraction,
@@ -28,7 +28,7 @@ def _read_factor(value: Any, bounds: tuple[float, float], *path: str) -> float:
     number = isinstance(value, int | float) and not isinstance(value, bool)
     if not number or not low <= value <= high:
         msg = f"is {describe(value)}, expected a factor from {low:g} to {high:g}"
-        raise field_error(msg, *path)
+        raise Fault(msg, *path)
     return float(value)
 
 
@@ -43,7 +43,7 @@ def _factor_schema(bounds: tuple[float, float]) -> dict[str, Any]:
 def _read_efficiency(value: Any) -> dict[str, float]:
     if not isinstance(value, dict):
         msg = f"is {describe(value)}, expected a mapping such as {{a100: 0.93}}"
-        raise field_error(msg)
+        raise Fault(msg)
     return {
         cluster: _read_factor(factor, EFFICIENCY_BOUNDS, cluster)
         for cluster, factor in value.items()
@@ -53,13 +53,13 @@ def _read_efficiency(value: Any) -> dict[str, float]:
 def _read_overhead(value: Any) -> dict[str, int]:
     if not isinstance(value, dict):
         msg = f"is {describe(value)}, expected a mapping such as {{a100: 2.1 GB}}"
-        raise field_error(msg)
+        raise Fault(msg)
     sizes = {}
     for cluster, size in value.items():
         try:
             sizes[cluster] = parse_memory(size)
         except ValueError as error:
-            raise field_error(str(error), cluster) from None
+            raise Fault(str(error), cluster) from None
     return sizes
 
 
@@ -68,7 +68,7 @@ def _read_reserve(value: Any) -> float:
     fraction = read_fraction(value)
     if not low <= fraction <= high:
         msg = f"is {describe(value)}, expected a share from {low:g} to {high:g}"
-        raise field_error(msg)
+        raise Fault(msg)
     return fraction
 
 

@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from pydantic import WithJsonSchema
-from pydantic_core import PydanticCustomError
 
+from hetopt.base.record import Fault
 from hetopt.base.words import describe, suggest
 from hetopt.problem.cluster.accelerator import ARITHMETIC
 from hetopt.problem.quantity import parse_flops
 from hetopt.problem.schema.fields import (
     FLOPS_SCHEMA,
-    field_error,
     or_none,
     positive,
     quantity_schema,
@@ -31,17 +30,16 @@ def _read_peak_flops(value: Any) -> float | dict[str, float]:
         return rate
     expected = f"expected rates of {', '.join(ARITHMETIC)}"
     if not value:
-        raise field_error(f"is an empty mapping, {expected}")
+        raise Fault(f"is an empty mapping, {expected}")
     rates = {}
     for name, rate in value.items():
         if name not in ARITHMETIC:
             hint = suggest(str(name), ARITHMETIC)
-            raise field_error(f"is not a known precision{hint}, {expected}", str(name))
+            raise Fault(f"is not a known precision{hint}, {expected}", str(name))
         try:
             rates[name] = read(rate)
-        except (ValueError, PydanticCustomError) as error:
-            context = getattr(error, "context", None) or {}
-            raise field_error(context.get("message", str(error)), name) from None
+        except ValueError as error:
+            raise Fault(str(error), name) from None
     return rates
 
 
@@ -50,7 +48,7 @@ def _read_price(value: Any) -> float:
     number = isinstance(value, int | float) and not isinstance(value, bool)
     if not number or not 0 <= value <= MAX_PRICE:
         msg = f"is {describe(value)}, expected a number from 0 to {MAX_PRICE:g}"
-        raise field_error(f"{msg}, without a currency")
+        raise Fault(f"{msg}, without a currency")
     return float(value)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Annotated, Any, Literal, get_args
 
 from pydantic import (
@@ -14,12 +14,17 @@ from pydantic import (
     WithJsonSchema,
     model_validator,
 )
-from pydantic_core import PydanticCustomError
 
-from hetopt.base.words import describe, suggest
+from hetopt.base.fields import (
+    choice,
+    each,
+    flag,
+    name,
+    whole,
+)
+from hetopt.base.record import Fault, UnknownField
+from hetopt.base.words import describe
 from hetopt.problem.cluster.cluster import Offload, Staging, host_fault
-from hetopt.problem.model.block import Attention
-from hetopt.problem.model.model import Granularity, Norm
 from hetopt.problem.quantity import (
     TOO_MANY_BYTES,
     parse_bandwidth,
@@ -39,27 +44,6 @@ from hetopt.problem.training.choices import (
     Resharding,
 )
 from hetopt.problem.training.training import EPSILON_EXPECTED, is_epsilon
-
-#: Most characters of a name; paths are names, too.
-MAX_NAME = 1000
-#: Largest whole number of a field; products of larger ones exceed 64 bits.
-MAX_WHOLE = 10**9
-#: Most layers of a model; a unit is made for each of them.
-MAX_LAYERS = 10**5
-
-
-def field_error(message: str, *path: str | int) -> PydanticCustomError:
-    """Return the error with ``message`` about the value at ``path`` in this field."""
-    return PydanticCustomError(
-        "field", "{message}", {"message": message, "path": list(path)}
-    )
-
-
-def unknown(name: str, what: str, known: Iterable[str]) -> str:
-    """Return a message about an unknown name, with a near one and all known ones."""
-    known = list(known)
-    hint = suggest(name, known)
-    return f"is {describe(name)}{hint}, expected {what}: {', '.join(known)}"
 
 
 def optional(text: str) -> Any:
@@ -81,79 +65,24 @@ class Strict(BaseModel):
         names = list(cls.model_fields)
         if not isinstance(value, dict):
             msg = f"is {describe(value)}, expected a mapping with {', '.join(names)}"
-            raise field_error(msg)
+            raise Fault(msg)
         for key in value:
             if key not in cls.model_fields:
-                msg = "is not a known field, expected one of {names}"
-                context = {"names": names, "path": [key]}
-                raise PydanticCustomError("unknown_field", msg, context)
+                raise UnknownField(key, tuple(names))
         for key, info in cls.model_fields.items():
             if info.is_required() and key not in value:
                 wanted = re.split(r"[.;](?:\s|$)", str(info.description))[0]
                 wanted = wanted[0].lower() + wanted[1:]
-                raise field_error(f"is missing, expected {wanted}", key)
+                raise Fault(f"is missing, expected {wanted}", key)
         return value
-
-
-def whole(minimum: int, maximum: int = MAX_WHOLE) -> Callable[[Any], int]:
-    """Return a reader of whole numbers from ``minimum`` to ``maximum``."""
-
-    def read(value: Any) -> int:
-        expected = f"expected a whole number of at least {minimum}"
-        if isinstance(value, bool) or not isinstance(value, int):
-            raise field_error(f"is {describe(value)}, {expected}")
-        if value < minimum:
-            raise field_error(f"is {describe(value)}, {expected}")
-        if value > maximum:
-            raise field_error(f"is {describe(value)}, expected at most {maximum}")
-        return value
-
-    return read
-
-
-def choice(names: tuple[Any, ...]) -> Callable[[Any], Any]:
-    """Return a reader of one of ``names``."""
-
-    def read(value: Any) -> Any:
-        # 1.0 and true are equal to 1, but not the same.
-        if value not in names or type(value) is not type(names[0]):
-            listed = tuple(map(str, names))
-            alike = isinstance(value, str) and isinstance(names[0], str)
-            hint = suggest(value, listed) if alike else ""
-            msg = f"is {describe(value)}{hint}, expected one of {', '.join(listed)}"
-            raise field_error(msg)
-        return value
-
-    return read
-
-
-def read_flag(value: Any) -> bool:
-    """Read true or false."""
-    if not isinstance(value, bool):
-        raise field_error(f"is {describe(value)}, expected true or false")
-    return value
-
-
-def read_text(value: Any) -> str:
-    """Read a name; a whole number is converted to text."""
-    if isinstance(value, int) and not isinstance(value, bool):
-        value = str(value)
-    if not isinstance(value, str) or not value.strip():
-        raise field_error(f"is {describe(value)}, expected a name")
-    if len(value) > MAX_NAME:
-        msg = f"has {len(value)} characters, expected at most {MAX_NAME}"
-        raise field_error(msg)
-    if not value.isprintable():
-        raise field_error("contains characters that cannot be printed")
-    return value
 
 
 def read_host(value: Any) -> str:
     """Read a host's name or address."""
-    host = read_text(value)
+    host = name(value)
     fault = host_fault(host)
     if fault:
-        raise field_error(fault)
+        raise Fault(fault)
     return host
 
 
@@ -161,7 +90,7 @@ def read_mapping(value: Any) -> dict[str, Any]:
     """Read a mapping whose keys are the names of clusters."""
     if not isinstance(value, dict):
         msg = f"is {describe(value)}, expected a mapping from cluster names"
-        raise field_error(msg)
+        raise Fault(msg)
     return value
 
 
@@ -172,29 +101,14 @@ def several(read: Callable[[Any], Any]) -> Callable[[Any], tuple[Any, ...]]:
         if not isinstance(value, list | tuple):
             return (read(value),)
         if not value:
-            raise field_error("is an empty list, expected at least one value")
-        result = read_each(read, value)
+            raise Fault("is an empty list, expected at least one value")
+        result = each(read, value)
         for index, item in enumerate(result):
             if item in result[:index]:
-                raise field_error(f"is {describe(item)} a second time", index)
+                raise Fault(f"is {describe(item)} a second time", index)
         return result
 
     return read_all
-
-
-def read_each(
-    read: Callable[[Any], Any], value: list[Any] | tuple[Any, ...]
-) -> tuple[Any, ...]:
-    """Read every item of a list; an error names the item's position."""
-    result = []
-    for index, item in enumerate(value):
-        try:
-            result.append(read(item))
-        except PydanticCustomError as error:
-            context = error.context or {}
-            message = context.get("message", str(error))
-            raise field_error(message, index, *context.get("path", ())) from None
-    return tuple(result)
 
 
 def listed(read: Callable[[Any], Any]) -> Callable[[Any], tuple[Any, ...]]:
@@ -202,8 +116,8 @@ def listed(read: Callable[[Any], Any]) -> Callable[[Any], tuple[Any, ...]]:
 
     def read_list(value: Any) -> tuple[Any, ...]:
         if not isinstance(value, list | tuple):
-            raise field_error(f"is {describe(value)}, expected a list")
-        return read_each(read, value)
+            raise Fault(f"is {describe(value)}, expected a list")
+        return each(read, value)
 
     return read_list
 
@@ -219,7 +133,7 @@ def positive(read: Callable[[Any], Any]) -> Callable[[Any], Any]:
     def read_positive(value: Any) -> Any:
         result = read(value)
         if not result > 0:
-            raise field_error(f"is {describe(value)}, expected more than 0")
+            raise Fault(f"is {describe(value)}, expected more than 0")
         return result
 
     return read_positive
@@ -229,7 +143,7 @@ def read_memory(value: Any) -> int:
     """Read a memory size of less than 1 PB."""
     size_bytes = parse_memory(value)
     if size_bytes >= TOO_MANY_BYTES:
-        raise field_error(f"is {describe(value)}, expected less than 1 PB")
+        raise Fault(f"is {describe(value)}, expected less than 1 PB")
     return size_bytes
 
 
@@ -251,19 +165,10 @@ _WHOLE = {"type": "integer", "minimum": 1}
 _RATES = quantity_schema("100 Gbps", "12.5 GB/s")
 _NAMES = WithJsonSchema({"type": "array", "items": {"type": "string"}})
 
-Count = Annotated[int, Field(ge=1), BeforeValidator(whole(1))]
-LayerCount = Annotated[int, Field(ge=1), BeforeValidator(whole(1, MAX_LAYERS))]
-OptionalLayerCount = Annotated[
-    int | None, or_none(whole(1, MAX_LAYERS)), WithJsonSchema(_WHOLE)
-]
 OptionalCount = Annotated[int | None, or_none(whole(1)), WithJsonSchema(_WHOLE)]
-Name = Annotated[str, BeforeValidator(read_text)]
-OptionalName = Annotated[
-    str | None, or_none(read_text), WithJsonSchema({"type": "string"})
-]
-Flag = Annotated[bool, BeforeValidator(read_flag)]
+OptionalName = Annotated[str | None, or_none(name), WithJsonSchema({"type": "string"})]
 OptionalFlag = Annotated[
-    bool | None, or_none(read_flag), WithJsonSchema({"type": "boolean"})
+    bool | None, or_none(flag), WithJsonSchema({"type": "boolean"})
 ]
 Bandwidth = Annotated[float, BeforeValidator(positive(parse_bandwidth)), _RATES]
 OptionalBandwidth = Annotated[float | None, or_none(positive(parse_bandwidth)), _RATES]
@@ -291,7 +196,7 @@ CountList = Annotated[
     or_none(listed(whole(1))),
     WithJsonSchema({"type": "array", "items": _WHOLE}),
 ]
-NameList = Annotated[tuple[str, ...] | None, or_none(listed(read_text)), _NAMES]
+NameList = Annotated[tuple[str, ...] | None, or_none(listed(name)), _NAMES]
 HostList = Annotated[tuple[str, ...] | None, or_none(listed(read_host)), _NAMES]
 Policies = Annotated[
     tuple[Recompute, ...] | None,
@@ -302,11 +207,6 @@ Reshardings = Annotated[
     tuple[Resharding, ...] | None,
     or_none(several(choice(RESHARDING))),
     _values_schema(_names_schema(RESHARDING)),
-]
-OptionalNorm = Annotated[Norm | None, or_none(choice(get_args(Norm)))]
-OptionalAttention = Annotated[Attention | None, or_none(choice(get_args(Attention)))]
-OptionalGranularity = Annotated[
-    Granularity | None, or_none(choice(get_args(Granularity)))
 ]
 OptionalOffload = Annotated[Offload | None, or_none(choice(get_args(Offload)))]
 OptionalStaging = Annotated[Staging | None, or_none(choice(get_args(Staging)))]
@@ -335,10 +235,8 @@ def read_recompute(value: Any) -> tuple[str, ...] | dict[str, tuple[str, ...]]:
     for key, item in value.items():
         try:
             result[key] = _read_policies(item)
-        except PydanticCustomError as error:
-            context = error.context or {}
-            path = context.get("path", ())
-            raise field_error(str(context["message"]), key, *path) from None
+        except Fault as fault:
+            raise fault.inside(key) from None
     return result
 
 
@@ -355,7 +253,7 @@ def read_fraction(value: Any) -> float:
         # Compared before it is converted: a whole number may be too large for a float.
         number = float(value) if 0 <= value < 1 else None
     if number is None or not 0 <= number < 1:
-        raise field_error(f"is {describe(value)}, {expected}")
+        raise Fault(f"is {describe(value)}, {expected}")
     return number
 
 
@@ -365,7 +263,7 @@ def read_epsilon(value: Any) -> float:
     if isinstance(value, str) and re.fullmatch(r"1/[1-9]\d{0,3}", value.strip()):
         given = 1 / int(value.strip()[2:])
     if not is_epsilon(given):
-        raise field_error(f"is {describe(value)}, {EPSILON_EXPECTED}")
+        raise Fault(f"is {describe(value)}, {EPSILON_EXPECTED}")
     return float(1 / round(1 / given))
 
 
@@ -394,4 +292,4 @@ def read_tokens(text: str) -> int:
             if tokens > 0:
                 return tokens
     msg = f"is {describe(text)}, expected sequences such as 128 or '2M tokens'"
-    raise field_error(msg)
+    raise Fault(msg)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from hetopt.base.record import FLAT, Described
 from hetopt.problem.catalogue import accelerators, model_presets
 from hetopt.problem.schema.problem import SECTIONS, ProblemSpec
 
@@ -28,7 +29,12 @@ _FILE_REFERENCE = {"$ref": "#/$defs/FileReference"}
 
 def problem_json_schema() -> dict[str, Any]:
     """Return the JSON Schema (draft 2020-12) of a problem file."""
-    schema = ProblemSpec.model_json_schema(mode="validation")
+    schema = ProblemSpec.model_json_schema(schema_generator=Described)
+    for kind in [*schema["$defs"]]:
+        own = schema["$defs"][kind]["properties"]
+        if FLAT in own:
+            flat = schema["$defs"].pop(own.pop(FLAT)["$ref"].rpartition("/")[2])
+            own |= flat["properties"]
     schema["$defs"]["FileReference"] = _FILE
     properties = schema["properties"]
     clusters = properties["clusters"]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from hetopt.base.fields import whole
+from hetopt.base.record import Fault
 from hetopt.base.words import describe
-from hetopt.problem.schema.fields import field_error, whole
 from hetopt.problem.training.lengths import HISTOGRAM_SUFFIX
 
 
@@ -20,19 +21,19 @@ def read_lengths(value: Any) -> dict[int, float] | str | None:
             f"is {describe(value)}, expected shares such as {{4096: 0.8, 32768: 0.2}}, "
             f"or the path of a {HISTOGRAM_SUFFIX} file"
         )
-        raise field_error(msg)
+        raise Fault(msg)
     shares: dict[int, float] = {}
     for key, share in value.items():
         if not (str(key).isascii() and str(key).isdigit()):
             msg = "is not a number of tokens, expected one such as 4096"
-            raise field_error(msg, key)
+            raise Fault(msg, key)
         tokens = whole(1)(int(key))
         if isinstance(share, bool) or not isinstance(share, int | float):
-            raise field_error(f"is {describe(share)}, expected a share", key)
+            raise Fault(f"is {describe(share)}, expected a share", key)
         if not 0 < share <= 1:
             msg = f"is {share:g}, expected a share above 0 and at most 1"
-            raise field_error(msg, key)
+            raise Fault(msg, key)
         if tokens in shares:
-            raise field_error("is given twice", key)
+            raise Fault("is given twice", key)
         shares[tokens] = float(share)
     return shares

@@ -13,6 +13,8 @@ from pydantic import (
     model_validator,
 )
 
+from hetopt.base.fields import name
+from hetopt.base.record import Fault
 from hetopt.base.words import counted, describe, suggest
 from hetopt.problem.quantity import parse_bandwidth
 from hetopt.problem.schema.fields import (
@@ -20,12 +22,10 @@ from hetopt.problem.schema.fields import (
     OptionalLatency,
     OptionalStaging,
     Strict,
-    field_error,
     listed,
     optional,
     or_none,
     positive,
-    read_text,
 )
 
 #: Words that may be given as the bandwidth of a link between clusters.
@@ -43,7 +43,7 @@ def read_capacity(value: Any) -> float:
             f"is {describe(value)}{near}, expected a bandwidth such as '10 Gbps', "
             f"{UNLIMITED} or {NO_LINK}"
         )
-        raise field_error(msg)
+        raise Fault(msg)
     return float(positive(parse_bandwidth)(value))
 
 
@@ -91,14 +91,14 @@ class ClusterLinkSpec(Strict):
                 "is no longer known: bandwidth is what all connections share now, "
                 "per_connection what one of them carries, per_node what one node does"
             )
-            raise field_error(msg, "aggregate")
+            raise Fault(msg, "aggregate")
         return value
 
 
 class PairSpec(ClusterLinkSpec):
     """An exception for two clusters: fields left out are those of the default."""
 
-    between: Annotated[tuple[str, ...], BeforeValidator(listed(read_text))] = Field(
+    between: Annotated[tuple[str, ...], BeforeValidator(listed(name))] = Field(
         description="Two cluster names."
     )
 
@@ -110,7 +110,7 @@ class PairSpec(ClusterLinkSpec):
                 f"names {counted(len(value), 'cluster')}, expected two such as [a100, "
                 "h20]"
             )
-            raise field_error(msg)
+            raise Fault(msg)
         return value
 
 
@@ -127,5 +127,5 @@ class LinksSpec(Strict):
     def _list(cls, value: Any) -> Any:
         if value is not None and not isinstance(value, list):
             msg = f"is {describe(value)}, expected a list of links with between"
-            raise field_error(msg)
+            raise Fault(msg)
         return value or []

@@ -6,7 +6,8 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, WithJsonSchema
 
-from hetopt.problem.schema.fields import field_error, read_each, whole
+from hetopt.base.fields import each, whole
+from hetopt.base.record import Fault
 
 #: Most nodes whose devices may be listed one by one.
 MAX_LISTED_NODES = 10**4
@@ -19,11 +20,11 @@ def _read_nodes(value: Any) -> int | tuple[int, ...]:
     if not isinstance(value, list | tuple):
         return whole(1)(value)
     if not value:
-        raise field_error("is an empty list, expected the devices of each node")
+        raise Fault("is an empty list, expected the devices of each node")
     if len(value) > MAX_LISTED_NODES:
         msg = f"lists {len(value)} nodes, expected at most {MAX_LISTED_NODES}"
-        raise field_error(msg)
-    return read_each(whole(1), value)
+        raise Fault(msg)
+    return each(whole(1), value)
 
 
 Nodes = Annotated[

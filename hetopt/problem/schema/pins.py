@@ -6,6 +6,7 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, Field
 
+from hetopt.base.fields import name
 from hetopt.problem.schema.fields import (
     CountList,
     Counts,
@@ -18,7 +19,6 @@ from hetopt.problem.schema.fields import (
     optional,
     or_none,
     read_mapping,
-    read_text,
 )
 
 
@@ -50,7 +50,7 @@ class ForbidSpec(Strict):
     ] = Field(default_factory=dict, description="By cluster name.")
     resharding: Reshardings = None
     next: Annotated[
-        tuple[tuple[str, ...], ...] | None, or_none(listed(listed(read_text)))
+        tuple[tuple[str, ...], ...] | None, or_none(listed(listed(name)))
     ] = optional("Pairs [a, b]: cluster b may not directly follow cluster a.")
 
 

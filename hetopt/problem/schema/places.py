@@ -6,8 +6,7 @@ from functools import cache
 from types import MappingProxyType, UnionType
 from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin
 
-from pydantic import BaseModel
-
+from hetopt.base.record import keys
 from hetopt.base.words import closest, suggest
 from hetopt.problem.schema.problem import ProblemSpec
 
@@ -54,9 +53,9 @@ def meant(name: str, here: Iterable[str], section: str) -> str:
 def places() -> Mapping[str, Sequence[str]]:
     """Return the paths of every field by its name, in the order of the sections."""
     found: dict[str, list[str]] = {}
-    waiting: list[tuple[str, type[BaseModel]]] = [("", ProblemSpec)]
+    waiting: list[tuple[str, type]] = [("", ProblemSpec)]
     for path, spec in waiting:
-        for name, info in spec.model_fields.items():
+        for name, info in _fields(spec).items():
             own = f"{path}{name}"
             found.setdefault(name, []).append(own)
             if name != _WRITTEN:
@@ -65,9 +64,14 @@ def places() -> Mapping[str, Sequence[str]]:
     return MappingProxyType(found)
 
 
-def _specs(kind: Any, path: str) -> Iterator[tuple[str, type[BaseModel]]]:
+def _fields(kind: Any) -> Mapping[str, Any]:
+    is_record = hasattr(kind, "__pydantic_fields__") and not hasattr(kind, "model_dump")
+    return keys(kind) if is_record else kind.model_fields
+
+
+def _specs(kind: Any, path: str) -> Iterator[tuple[str, type]]:
     """Yield the mappings that a field of this type may hold, with their paths."""
-    if isinstance(kind, type) and issubclass(kind, BaseModel):
+    if hasattr(kind, "__pydantic_fields__"):
         yield path, kind
         return
     origin, parts = get_origin(kind), get_args(kind)

@@ -15,21 +15,20 @@ from pydantic import (
     model_validator,
 )
 
+from hetopt.base.fields import Count, Flag, Name, choice
+from hetopt.base.record import Fault
 from hetopt.base.words import describe
 from hetopt.problem.catalogue import profile_files
+from hetopt.problem.model.model import Model
 from hetopt.problem.schema.accelerator import AcceleratorSpec, LinkSpec
 from hetopt.problem.schema.calibration import CalibrationSpec
 from hetopt.problem.schema.device_fields import OptionalOverhead, OptionalPrice
-from hetopt.problem.schema.dispatch import DispatchSpec
 from hetopt.problem.schema.fields import (
     AUTO,
     Bandwidth,
-    Count,
-    Flag,
     GradientsName,
     HostList,
     KernelName,
-    Name,
     OptimizerName,
     OptionalBandwidth,
     OptionalCount,
@@ -41,8 +40,6 @@ from hetopt.problem.schema.fields import (
     PrecisionName,
     Strict,
     ZeroStage,
-    choice,
-    field_error,
     optional,
     or_none,
     read_batch,
@@ -52,7 +49,6 @@ from hetopt.problem.schema.fields import (
 )
 from hetopt.problem.schema.lengths import read_lengths
 from hetopt.problem.schema.links import LinksSpec
-from hetopt.problem.schema.model import ModelSpec
 from hetopt.problem.schema.nodes import Nodes
 from hetopt.problem.schema.pins import PinSpec
 from hetopt.problem.training.choices import (
@@ -61,6 +57,7 @@ from hetopt.problem.training.choices import (
     SCHEDULE_CHOICES,
     ScheduleName,
 )
+from hetopt.problem.training.dispatch import Dispatch
 from hetopt.problem.training.training import (
     DEFAULT_RESERVE,
     DEFAULT_SCHEDULE,
@@ -265,7 +262,7 @@ class TrainingSpec(Strict):
     gradients: GradientsName = Field(
         "fp32", description="Precision in which gradients are accumulated and reduced."
     )
-    moe: DispatchSpec | None = optional(
+    moe: Dispatch | None = optional(
         "How tokens reach routed experts; of models with experts alone."
     )
     reserve: Annotated[
@@ -282,23 +279,23 @@ class TrainingSpec(Strict):
         if self.schedule == ANY:
             return self
         if (fault := chunks_fault(self.schedule, self.chunks)) is not None:
-            raise field_error(fault, "chunks")
+            raise Fault(fault, "chunks")
         if (fault := epsilon_fault(self.schedule, self.warmup_epsilon)) is not None:
-            raise field_error(fault, "warmup_epsilon")
+            raise Fault(fault, "warmup_epsilon")
         return self
 
 
 def _read_latency(value: Any) -> dict[str, str]:
     if not isinstance(value, dict):
         msg = f"is {describe(value)}, expected a mapping such as {{a100: auto}}"
-        raise field_error(msg)
+        raise Fault(msg)
     for cluster, source in value.items():
         if not isinstance(source, str) or not source:
             msg = (
                 f"is {describe(source)}, expected {', '.join(LATENCY_SOURCES)}, "
                 "or a profile's name or path"
             )
-            raise field_error(msg, cluster)
+            raise Fault(msg, cluster)
     return value
 
 
@@ -306,7 +303,7 @@ class ProblemSpec(Strict):
     """A hetopt problem: which model to train, on which clusters, how."""
 
     name: OptionalName = optional("Label; default: the file's name.")
-    model: ModelSpec = Field(
+    model: Model = Field(
         description="A preset, a Hugging Face config.json or a model's fields."
     )
     clusters: tuple[ClusterSpec, ...] = Field(description="A list of clusters.")
@@ -350,5 +347,5 @@ class ProblemSpec(Strict):
     def _list(cls, value: Any) -> Any:
         if not isinstance(value, list) or not value:
             what = "an empty list" if value == [] else describe(value)
-            raise field_error(f"is {what}, expected a list of at least one cluster")
+            raise Fault(f"is {what}, expected a list of at least one cluster")
         return value
