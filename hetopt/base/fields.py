@@ -137,6 +137,23 @@ def by_key(read: Callable[[Any], _T], value: Any, such: str) -> dict[str, _T]:
     return result
 
 
+def several(read: Callable[[Any], _T]) -> Callable[[Any], tuple[_T, ...]]:
+    """Return a reader of one value or a list of them, without repetitions."""
+
+    def read_all(value: Any) -> tuple[_T, ...]:
+        if not isinstance(value, list | tuple):
+            return (read(value),)
+        if not value:
+            raise Fault("is an empty list, expected at least one value")
+        result = each(read, value)
+        for index, item in enumerate(result):
+            if item in result[:index]:
+                raise Fault(f"is {describe(item)} a second time", index)
+        return result
+
+    return read_all
+
+
 def items(value: Any) -> Any:
     """Pass on a list."""
     if not isinstance(value, list | tuple):

@@ -11,10 +11,12 @@ import ast
 import inspect
 import re
 import textwrap
-from dataclasses import field
+from dataclasses import field, fields
+from fractions import Fraction
 from functools import cache, wraps
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Self, TypeVar, dataclass_transform
+from numbers import Real
+from typing import TYPE_CHECKING, Any, Self, TypeVar, dataclass_transform, get_args
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 from pydantic.dataclasses import dataclass
@@ -86,8 +88,9 @@ class Fault(ValueError):
 
     def inside(self, *path: str | int) -> Self:
         """Return the fault as it is seen from around ``path``."""
-        self.path = path + self.path
-        return self
+        found = type(self).__new__(type(self), *self.args)
+        found.__dict__ |= {**self.__dict__, "path": path + self.path}
+        return found
 
 
 class UnknownField(Fault):
@@ -115,6 +118,8 @@ def record(kind: type[_Record]) -> type[_Record]:
     file gives may be completed before it is checked: by a class method
     ``completed(given, source)``. Fields that only files have are ``InitVar``. An empty
     value in a file counts as left out, or for records with ``empty_is_wrong`` as wrong.
+    ``former`` says of keys that there were what to write now; ``elsewhere`` are those
+    of fields that something else in a file may give.
     """
 
     # Not the class that it is called on: slots make another one.
@@ -128,6 +133,8 @@ def record(kind: type[_Record]) -> type[_Record]:
 
     @wraps(checked)
     def init(self: _Record, **values: Any) -> None:
+        for name in values.keys() - _fields(made).keys():
+            raise RecordError(str(UnknownField(name, tuple(_fields(made)))), field=name)
         try:
             checked(self, **values)
         except ValidationError as error:
@@ -160,6 +167,20 @@ def read(kind: type[_Record], data: Any, source: object) -> _Record:
     validator: Any = kind.__pydantic_validator__  # type: ignore[attr-defined]
     made: _Record = validator.validate_python(data, context=source, strict=False)
     return made
+
+
+def as_given(made: Any) -> dict[str, Any]:
+    """Return a record's fields by their names in files.
+
+    Numbers with names of their own there, as they are given with a unit, are Fractions
+    of base units, which readers take as they are.
+    """
+    found = {}
+    for each in fields(made):
+        value, alias = getattr(made, each.name), _fields(type(made))[each.name].alias
+        has_unit = alias is not None and isinstance(value, Real)
+        found[alias or each.name] = Fraction(value) if has_unit else value
+    return found
 
 
 def read_field(kind: Any, key: str, value: Any, source: object) -> Any:
@@ -199,14 +220,19 @@ def _fields(kind: Any) -> Mapping[str, FieldInfo]:
     return found
 
 
+def _flat(info: FieldInfo) -> Any:
+    """Return the record of a field whose fields stand beside others."""
+    kinds = (info.annotation, *get_args(info.annotation))
+    return next(kind for kind in kinds if hasattr(kind, "__pydantic_fields__"))
+
+
 @cache
 def keys(kind: Any) -> Mapping[str, FieldInfo]:
     """Return the fields that a file may give, by their names there."""
     found: dict[str, FieldInfo] = {}
     for name, info in _fields(kind).items():
         if info.alias == FLAT:
-            inner: Any = info.annotation
-            found |= keys(inner)
+            found |= keys(_flat(info))
         elif INTERNAL not in info.metadata:
             found[info.alias or name] = info
     return found
@@ -214,7 +240,7 @@ def keys(kind: Any) -> Mapping[str, FieldInfo]:
 
 def _given(kind: Any, value: Any, info: ValidationInfo) -> Any:
     """Return what a file gives of a record, completed; other values unchanged."""
-    if info.context is None or isinstance(value, kind):
+    if info.context is None:
         return value
     known = keys(kind)
     if isinstance(value, str) and "preset" in known:
@@ -223,6 +249,8 @@ def _given(kind: Any, value: Any, info: ValidationInfo) -> Any:
         msg = f"is {describe(value)}, expected a mapping with {', '.join(known)}"
         raise Fault(msg)
     for key in value:
+        if key in getattr(kind, "former", ()):
+            raise Fault(kind.former[key], key)
         if key not in known:
             raise UnknownField(key, tuple(known))
     given = value
@@ -233,8 +261,7 @@ def _given(kind: Any, value: Any, info: ValidationInfo) -> Any:
         given = kind.completed(given, info.context)
     for name, inner in _fields(kind).items():
         if inner.alias == FLAT:
-            flat: Any = inner.annotation
-            own = keys(flat)
+            own = keys(_flat(inner))
             given[FLAT] = {key: given.pop(key) for key in own if key in given}
         elif inner.is_required() and not {name, inner.alias or name} & given.keys():
             key = inner.alias or name
@@ -270,4 +297,7 @@ class Described(GenerateJsonSchema):
                 part.pop("title", None)
                 if name in texts:
                     part["description"] = texts[name]
+        needed = {*made.pop("required", ())} - {*getattr(kind, "elsewhere", ()), FLAT}
+        if needed:
+            made["required"] = [key for key in made["properties"] if key in needed]
         return made

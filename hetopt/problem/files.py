@@ -23,6 +23,10 @@ class Files:
     ----------
     config
         Reads the config.json that ``model.hf_config`` names into model fields.
+    accelerators
+        Returns the devices that have names.
+    name
+        Of a problem without one.
     profile
         Returns the latency source for a cluster's name and the file's text.
     shares
@@ -30,6 +34,8 @@ class Files:
     """
 
     config: Callable[[str], Mapping[str, Any]] = _nothing
+    accelerators: Callable[[], Mapping[str, Any]] = _nothing
+    name: str = "problem"
     profile: Callable[[str, str], str] = _nothing
     shares: Callable[[str], Mapping[int, float]] = _nothing
 

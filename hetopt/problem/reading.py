@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from functools import partial
 from os import PathLike, fspath
 from pathlib import Path
@@ -15,12 +16,12 @@ from typing import TYPE_CHECKING, Any
 from pydantic import ValidationError
 
 from hetopt.base.fields import unknown
-from hetopt.base.record import Fault, UnknownField, faults
+from hetopt.base.record import Fault, UnknownField, faults, read
 from hetopt.base.words import describe, readable
 from hetopt.errors import InputError
 from hetopt.problem.building.huggingface.fields import model_fields
-from hetopt.problem.building.problem import build_problem
-from hetopt.problem.catalogue import PROFILE_SUFFIX, profile_files
+from hetopt.problem.building.sections import LATENCY_SOURCES
+from hetopt.problem.catalogue import PROFILE_SUFFIX, accelerators, profile_files
 from hetopt.problem.document.document import (
     Document,
     FieldPath,
@@ -30,12 +31,14 @@ from hetopt.problem.document.document import (
 )
 from hetopt.problem.files import Files
 from hetopt.problem.named import SUFFIXES, problem_path
+from hetopt.problem.problem import SECTIONS, Problem
 from hetopt.problem.schema.places import meant
-from hetopt.problem.schema.problem import LATENCY_SOURCES, SECTIONS, ProblemSpec
 from hetopt.problem.training.lengths import read_histogram
 
 if TYPE_CHECKING:
-    from hetopt.problem.problem import Problem
+    from collections.abc import Iterable
+
+    from hetopt.problem.cluster.cluster import Cluster
 
 #: How the schemas of files begin that hetopt writes; a problem has none.
 _SCHEMAS = "hetopt-"
@@ -112,19 +115,29 @@ def problem_of(document: Document, name: str) -> Problem:
         raise document.error(("schema",), msg)
     _include_files(document)
     files = Files(
+        accelerators=accelerators,
         config=partial(_read_config, document),
         profile=partial(_find_profile, document),
         shares=partial(_read_shares, document),
+        name=readable(Path(name).stem),
     )
     try:
-        spec = ProblemSpec.model_validate(document.data, context=files, strict=False)
-        return build_problem(
-            spec, readable(Path(name).stem), files.profile, files.shares
-        )
+        problem = read(Problem, document.data, files)
     except ValidationError as error:
         raise _first_error(document, error) from None
-    except Fault as error:
-        raise _error(document, error) from None
+    return _calibrated(problem)
+
+
+def _calibrated(problem: Problem) -> Problem:
+    """Return a problem with the overheads and the reserve of its calibration."""
+    own, training = problem.calibration, problem.training
+    if own.reserve is not None:
+        training = replace(training, reserve=own.reserve)
+    clusters: Iterable[Cluster] = (
+        replace(each, overhead_bytes=own.overheads.get(each.name, each.overhead_bytes))
+        for each in problem.clusters
+    )
+    return replace(problem, clusters=tuple(clusters), training=training)
 
 
 def _error(document: Document, fault: Fault, more: str = "") -> InputError:

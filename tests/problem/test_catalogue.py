@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from hetopt.problem.catalogue import accelerators, model_presets, problem_files
-from hetopt.problem.cluster.cluster import ClusterLinks
+from hetopt.problem.cluster.links import ClusterLinks
 from hetopt.problem.model.kinds import HEAD
 from hetopt.problem.model.model import Model
 from hetopt.problem.reading import read_problem

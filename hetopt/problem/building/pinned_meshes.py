@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from hetopt.problem.cluster.cluster import Cluster
-    from hetopt.problem.document.document import FieldPath
     from hetopt.problem.model.model import Model
     from hetopt.problem.training.pins import Pins
     from hetopt.problem.training.training import Training
@@ -70,7 +69,7 @@ class _PinnedMeshes:
         found = {tuple(mesh)[: len(named)] for mesh in self._meshes(self.pinned)}
         together = f"({', '.join(named)}) can be {_text(found)}"
         msg = f"leave no strategy together, {together}"
-        raise Fault(msg, "pin", "clusters", self.cluster.name)
+        raise Fault(msg, "clusters", self.cluster.name)
 
     def _is_unused(self) -> bool:
         """Whether the pins exclude every number of stages above 0."""
@@ -142,9 +141,7 @@ class _PinnedMeshes:
         return "not " + " or ".join(map(str, sorted(domain.forbidden, key=str)))
 
     def _error(self, name: str, message: str) -> Fault:
-        pin: FieldPath = ("pin",)
-        if self.domains[name].allowed is None:
-            pin = ("pin", "forbid")
+        pin = () if self.domains[name].allowed is not None else ("forbid",)
         inside = () if name == "microbatches" else ("clusters", self.cluster.name)
         return Fault(f"is {self._said(name)}: {message}", *pin, *inside, name)
 

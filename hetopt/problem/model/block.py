@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field
 
@@ -40,6 +40,8 @@ def ensure_groups(heads: int, kv_heads: int) -> None:
 @record
 class Block:
     """Layers of one kind; sizes that it does not give are those of the whole model."""
+
+    elsewhere: ClassVar = ("hidden", "heads")
 
     name: Name
     """The kind of its layers: lower-case letters, digits and -."""
@@ -82,8 +84,16 @@ class Block:
             raise Fault(msg, "window")
 
 
-def ensure_follows(blocks: tuple[Block, ...], index: int) -> None:
-    """Raise Fault if a block cannot follow those before it."""
+def ensure_in_order(blocks: tuple[Block, ...]) -> None:
+    """Raise Fault, with the block's position, if one cannot follow those before it."""
+    for index in range(len(blocks)):
+        try:
+            _ensure_follows(blocks, index)
+        except Fault as fault:
+            raise fault.inside("blocks", index) from None
+
+
+def _ensure_follows(blocks: tuple[Block, ...], index: int) -> None:
     block = blocks[index]
     context, merge = block.context, block.merge
     if block.name in (other.name for other in blocks[:index]):

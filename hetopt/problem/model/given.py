@@ -5,18 +5,21 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from hetopt.base.fields import MAX_WHOLE, name, unknown
-from hetopt.base.record import Fault, read_field
+from hetopt.base.record import Fault, derived, read_field
 from hetopt.base.words import describe
 from hetopt.problem.catalogue import model_presets
 from hetopt.problem.model.block import SHARED, Block
 from hetopt.problem.model.experts import first_layers
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from pydantic import ValidationInfo
 
     from hetopt.problem.files import Files
+
+
+DEFAULT_VOCAB = 32000
 
 
 def completed(given: dict[str, Any], files: Files) -> dict[str, Any]:
@@ -145,3 +148,27 @@ def routed_experts(value: Any, info: ValidationInfo) -> Any:
         raise fault.inside("dense_layers") from None
     between = {layer for layer in range(layers) if (layer + 1) % every}
     return {**value, "dense_layers": sorted({*dense, *between}), "every": 1}
+
+
+def of_first(field: str, usual: Callable[[dict[str, Any]], Any] | None = None) -> Any:
+    """Return a field that by default is that of the first block, or what is usual."""
+
+    def default(model: dict[str, Any]) -> Any:
+        if model["blocks"]:
+            return getattr(model["blocks"][0], field)
+        if usual is None:
+            raise Fault("is missing, expected a whole number of at least 1", field)
+        return usual(model)
+
+    return derived(factory=default)
+
+
+def usual_head(model: dict[str, Any]) -> int:
+    """Return the numbers of a head, if none is given."""
+    latent, heads = model["latent"], model["hidden"] // model["heads"]
+    return int(heads if latent is None else latent.head_dim)
+
+
+def usual_vocabulary(model: dict[str, Any]) -> int:
+    """Return the size of the vocabulary, if none is given."""
+    return 0 if model["patch"] and model["classes"] else DEFAULT_VOCAB

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from hetopt.base.fields import Count, CountFromZero
 from hetopt.base.record import Fault, record
 
@@ -35,3 +37,26 @@ class Latent:
     def head_dim(self) -> int:
         """Numbers of a head's query or key."""
         return self.qk_dim + self.rope_dim
+
+    def ensure_fits(
+        self, head_dim: int, heads: int, kv_heads: int, given: Mapping[str, bool]
+    ) -> None:
+        """Raise Fault if a field of the model contradicts latent attention.
+
+        Parameters
+        ----------
+        given
+            Fields that it does not have -> whether the model has them.
+        """
+        if head_dim != self.head_dim:
+            msg = f"expected qk_dim + rope_dim of latent ({self.head_dim})"
+            raise Fault(f"is {head_dim}, {msg}", "head_dim")
+        for field, is_given in given.items():
+            if is_given:
+                raise Fault("is given, expected none of latent attention", field)
+        if kv_heads != heads:
+            msg = (
+                f"is {kv_heads}, expected heads ({heads}): latent attention has keys "
+                "and values for every head"
+            )
+            raise Fault(msg, "kv_heads")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import InitVar
 from typing import Annotated, Any, Literal
 
@@ -17,15 +16,20 @@ from hetopt.problem.model.block import (
     Attention,
     Block,
     LayerCount,
+    ensure_groups,
+    ensure_in_order,
     inner_size,
     starts,
 )
-from hetopt.problem.model.consistent import ensure_consistent
 from hetopt.problem.model.experts import Experts
-from hetopt.problem.model.given import completed, routed_experts
+from hetopt.problem.model.given import (
+    completed,
+    of_first,
+    routed_experts,
+    usual_head,
+    usual_vocabulary,
+)
 from hetopt.problem.model.kinds import (
-    ACROSS,
-    AND,
     ATTENTION_WINDOW,
     BLOCKS,
     CUT_FFN,
@@ -41,37 +45,12 @@ from hetopt.problem.model.kinds import (
     MLP_UP,
     PREDICTION,
     WITHOUT_EXPERTS,
+    Cut,
 )
 from hetopt.problem.model.latent import Latent
 
 Granularity = Literal["layer", "block"]
 Norm = Literal["rms", "layer"]
-
-
-DEFAULT_VOCAB = 32000
-
-
-def _of_first(field: str, usual: Callable[[dict[str, Any]], Any] | None = None) -> Any:
-    """Return a field that by default is that of the first block, or what is usual."""
-
-    def default(model: dict[str, Any]) -> Any:
-        if model["blocks"]:
-            return getattr(model["blocks"][0], field)
-        if usual is None:
-            raise Fault("is missing, expected a whole number of at least 1", field)
-        return usual(model)
-
-    return derived(factory=default)
-
-
-def _usual_head(model: dict[str, Any]) -> int:
-    latent: Latent | None = model["latent"]
-    heads: int = model["hidden"] // model["heads"]
-    return heads if latent is None else latent.head_dim
-
-
-def _usual_vocabulary(model: dict[str, Any]) -> int:
-    return 0 if model["patch"] and model["classes"] else DEFAULT_VOCAB
 
 
 @record
@@ -90,22 +69,22 @@ class Model:
     blocks: tuple[Block, ...] = ()
     """Layers of several kinds in pipeline order; the sizes, gated and attention are
     their defaults, and those of the model are then the first block's."""
-    layers: LayerCount = _of_first("layers")
+    layers: LayerCount = of_first("layers")
     """Transformer layers."""
-    hidden: Count = _of_first("hidden")
+    hidden: Count = of_first("hidden")
     """Hidden size."""
-    heads: Count = _of_first("heads")
+    heads: Count = of_first("heads")
     """Attention heads."""
-    kv_heads: Count = _of_first("kv_heads", lambda model: model["heads"])
+    kv_heads: Count = of_first("kv_heads", lambda model: model["heads"])
     """Key-value heads (GQA), which divide heads; default: heads."""
     latent: Latent | None = None
     """Sizes of multi-head latent attention; default: heads have keys and values of
     their own."""
-    head_dim: Count = _of_first("head_dim", _usual_head)
+    head_dim: Count = of_first("head_dim", usual_head)
     """Size of a head; default: hidden / heads."""
-    gated: Flag = _of_first("gated", lambda _: True)
+    gated: Flag = of_first("gated", lambda _: True)
     """true: an MLP of three matrices (default); false: of two."""
-    ffn: Count = _of_first("ffn", inner_size)
+    ffn: Count = of_first("ffn", inner_size)
     """Inner size of the MLP; default: 4 hidden, or for a gated MLP Llama's rule, 8/3
     hidden rounded up to a multiple of 256."""
     patch: CountFromZero = 0
@@ -114,7 +93,7 @@ class Model:
     classes: CountFromZero = 0
     """Outputs of a classifier of whole sequences; default: 0, a vocabulary, and a loss
     for every token."""
-    vocab: CountFromZero = derived(factory=_usual_vocabulary)
+    vocab: CountFromZero = derived(factory=usual_vocabulary)
     """Vocabulary size; default: 32000, none (0) with patch and classes."""
     tied: Flag = False
     """Embedding table is also the output head; default: false."""
@@ -127,7 +106,7 @@ class Model:
     granularity: OneOf[Granularity] = "layer"
     """What the pipeline is cut into; layer (default): whole layers (HetAuto, Principle
     1); block: attention, first and second MLP matrix are units of their own (HAPT)."""
-    attention: OneOf[Attention] = _of_first("attention", lambda _: "causal")
+    attention: OneOf[Attention] = of_first("attention", lambda _: "causal")
     """causal (default): tokens attend to those before them; bidirectional: to all of
     the sequence."""
     architecture: Annotated[Architecture, Field(alias=FLAT)] = PLAIN
@@ -142,17 +121,11 @@ class Model:
 
     @classmethod
     def of(cls, section: Any, files: Files = NO_FILES) -> Model:
-        """Return the model that a section of a problem, or a preset's name, gives.
-
-        Raises
-        ------
-        ValidationError
-            See ``hetopt.base.record.faults``.
-        """
+        """Return the model that a section or a preset's name gives: see ``read``."""
         return read(cls, section, files)
 
     def __post_init__(self, *_: object) -> None:
-        ensure_consistent(self)
+        _ensure_consistent(self)
 
     @property
     def is_decoder_only(self) -> bool:
@@ -272,19 +245,25 @@ class Model:
         return self.tied or self.predictions > 0
 
     @property
-    def cuts(self) -> tuple[str, ...]:
-        """Cut class after each unit but the last, length ``len(units) - 1``."""
+    def _crossings(self) -> tuple[Cut, ...]:
+        """What crosses the boundary after each unit but the last."""
         if not self.blocks:
             wider = {MLP_UP: CUT_FFN, PREDICTION: CUT_PREDICTIONS}
-            return tuple(wider.get(kind, CUT_HIDDEN) for kind in self.units[:-1])
-        cuts = [CUT_HIDDEN]
+            kinds = self.units[:-1]
+            return tuple(Cut.of(wider.get(kind, CUT_HIDDEN)) for kind in kinds)
+        cuts = [Cut.of(CUT_HIDDEN)]
         for block in self.blocks:
-            both = block.name + AND + block.context if block.context else block.name
-            cuts += [both] * block.layers
+            both = (block.name, block.context) if block.context else (block.name,)
+            cuts += [Cut.of(*both)] * block.layers
         if self.blocks[-1].context:
             # No unit after the last layer attends to the context.
-            cuts[-1] = self.blocks[-1].name
+            cuts[-1] = Cut.of(self.blocks[-1].name)
         return tuple(cuts)
+
+    @property
+    def cuts(self) -> tuple[str, ...]:
+        """Cut class after each unit but the last, length ``len(units) - 1``."""
+        return tuple(cut.name for cut in self._crossings)
 
     def cut_tensors(
         self, cut: str, seq_len: int, *, within: bool = False
@@ -311,8 +290,12 @@ class Model:
         }
         for index, block in enumerate(self.blocks):
             sizes[block.name] = ((self.tokens(index, seq_len), block.hidden),)
-        names = cut.split(ACROSS)[0 if within else -1].split(AND)
-        return tuple(size for name in names if name for size in sizes[name])
+        known = {name: Cut.of(name) for name in sizes}
+        for each in self._crossings:
+            known |= {one.name: one for one in (each, each.first)}
+        known |= {one.name: one for one in map(Cut.inside, sizes)}
+        names = known[cut].within if within else known[cut].across
+        return tuple(size for name in names for size in sizes[name])
 
     @property
     def edges(self) -> tuple[tuple[int, int, str], ...]:
@@ -323,10 +306,9 @@ class Model:
         context crosses once, with the output of the layer before: not on each of its
         edges.
         """
-        edges = []
-        for unit, cut in enumerate(self.cuts):
-            name = cut.split(AND)[0]
-            edges.append((unit, unit + 1, cut if name == cut else name + ACROSS + cut))
+        edges = [
+            (unit, unit + 1, cut.first.name) for unit, cut in enumerate(self._crossings)
+        ]
         unit, last = 1, {}
         for block in self.blocks:
             start, unit = unit, unit + block.layers
@@ -334,7 +316,82 @@ class Model:
             if block.context:
                 source = last[block.context]
                 edges += [
-                    (source, layer, block.context + ACROSS)
+                    (source, layer, Cut.inside(block.context).name)
                     for layer in range(max(start, source + 2), unit)
                 ]
         return tuple(sorted(edges))
+
+
+def _ensure_consistent(model: Model) -> None:
+    """Raise Fault for a field of a model that another one contradicts."""
+    ensure_groups(model.heads, model.kv_heads)
+    _ensure_vocabulary(model)
+    if model.blocks:
+        _ensure_blocks(model)
+    sizes = (model.layers, model.head_dim, model.positions)
+    model.architecture.ensure_fits(*sizes, model.is_decoder_only)
+    _ensure_experts(model)
+    if model.latent is not None:
+        qkv_bias, out_bias, _ = model.biases
+        given = {
+            "qk_norm": model.architecture.qk_norm != "none",
+            "qkv_bias": qkv_bias,
+            "out_bias": out_bias,
+        }
+        model.latent.ensure_fits(model.head_dim, model.heads, model.kv_heads, given)
+
+
+def _ensure_experts(model: Model) -> None:
+    """Raise Fault if experts, latent or predictions cannot be."""
+    given = {
+        "experts": model.experts is not None,
+        "latent": model.latent is not None,
+        "predictions": model.predictions > 0,
+    }
+    for field, is_given in given.items():
+        if is_given and not model.is_decoder_only:
+            raise Fault("is given, allowed only for a decoder-only model", field)
+        if is_given and model.granularity != "layer":
+            msg = f"is given, but granularity is {model.granularity!r}"
+            raise Fault(f"{msg}, expected 'layer'", field)
+    if model.predictions > model.layers:
+        # They are one unit, whose costs are added up layer by layer.
+        msg = f"is {model.predictions}, expected at most layers ({model.layers})"
+        raise Fault(msg, "predictions")
+    if model.experts is not None:
+        try:
+            model.experts.ensure_fit(model.layers)
+        except Fault as fault:
+            raise fault.inside("experts") from None
+
+
+def _ensure_vocabulary(model: Model) -> None:
+    needs = not (model.patch and model.classes)
+    if not model.vocab and needs:
+        raise Fault(f"is {model.vocab}, expected at least 1", "vocab")
+    if model.vocab and not needs:
+        msg = f"is {model.vocab}, but patch and classes leave no use for it"
+        raise Fault(msg, "vocab")
+    if model.tied and (model.patch or model.classes):
+        raise Fault("is true, but patch or classes leaves no second table", "tied")
+
+
+def _ensure_blocks(model: Model) -> None:
+    """Raise Fault if the blocks contradict the model or each other."""
+    first, last = model.blocks[0], model.blocks[-1]
+    ensure_in_order(model.blocks)
+    for field in (*SIZES, "gated", "attention"):
+        if getattr(model, field) != getattr(first, field):
+            raise Fault("is not that of the first block, expected the same", field)
+    if model.granularity != "layer":
+        msg = (
+            f"is {model.granularity!r}, expected 'layer': blocks of several kinds "
+            "are cut between layers"
+        )
+        raise Fault(msg, "granularity")
+    if model.tied and last.hidden != first.hidden:
+        msg = f"is true, but hidden goes from {first.hidden} to {last.hidden}"
+        raise Fault(msg, "tied")
+    if model.patch and last.context:
+        msg = f"is {model.patch}, but block {last.name!r} needs a token table"
+        raise Fault(msg, "patch")

@@ -288,5 +288,5 @@ def test_the_outline_repeats_the_first_block() -> None:
 
 def test_a_problem_refuses_sequences_that_do_not_fit() -> None:
     problem = read(IMAGES)
-    with pytest.raises(ValueError, match="seq_len is 60, which leaves 15 tokens"):
+    with pytest.raises(ValueError, match="seq_len: is 60, which leaves 15 tokens"):
         replace(problem, training=replace(problem.training, seq_len=60))
