@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from hetopt.base.machine import machine
 from hetopt.planning.side_by_side import EVERY_CLUSTER, Entry, run_apart, warm_up
 from hetopt.problem.catalogue import problem_files
-from hetopt.problem.cluster.cluster import ClusterLink, ClusterLinks
+from hetopt.problem.cluster.links import ClusterLink, ClusterLinks
 from hetopt.problem.reading import read_problem
 from hetopt.problem.training.pins import ClusterPins, Domain, Pins
 from hetopt.solvers.registry import SOLVERS

@@ -43,8 +43,9 @@ from hetopt.cost.sources.operator_source import OperatorSource
 from hetopt.plans.strategy import Strategy
 from hetopt.problem.catalogue import accelerators
 from hetopt.problem.cluster.accelerator import Accelerator, Link
-from hetopt.problem.cluster.cluster import Cluster, ClusterLinks
+from hetopt.problem.cluster.cluster import Cluster
 from hetopt.problem.cluster.facts import AS_MEASURED, Sustained
+from hetopt.problem.cluster.links import ClusterLinks
 from hetopt.problem.model.model import Model
 from hetopt.problem.problem import Problem
 from hetopt.problem.training.training import Training

@@ -7,7 +7,6 @@ from dataclasses import replace
 from importlib import resources
 from typing import TYPE_CHECKING, Any
 
-from hetopt.problem.building.model import preset_model
 from hetopt.problem.catalogue import DATA
 from hetopt.problem.model.model import Model
 
@@ -56,7 +55,7 @@ def deepseek_rows() -> Iterator[tuple[dict[str, str], Model]]:
 
     Nothing in hetopt is fitted to them.
     """
-    preset = preset_model("deepseek-v2")
+    preset = Model.of("deepseek-v2")
     for row in rows("simumax-b200.csv"):
         if row["model"] == "deepseekv2":
             yield row, replace(preset, layers=int(row["layers"]))

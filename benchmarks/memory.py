@@ -35,7 +35,8 @@ from benchmarks.measured_runs import (
 from hetopt.cost.build import build_table, usable_bytes
 from hetopt.problem.catalogue import accelerators
 from hetopt.problem.cluster.accelerator import Link
-from hetopt.problem.cluster.cluster import Cluster, ClusterLinks
+from hetopt.problem.cluster.cluster import Cluster
+from hetopt.problem.cluster.links import ClusterLinks
 from hetopt.problem.model.model import Model
 from hetopt.problem.problem import Problem
 from hetopt.problem.training.pins import ClusterPins, Domain, Pins

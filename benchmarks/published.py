@@ -41,7 +41,8 @@ from hetopt.plans.strategy import DEGREES, Strategy
 from hetopt.pricing.price import price
 from hetopt.problem.catalogue import accelerators, problem_files
 from hetopt.problem.cluster.accelerator import Link
-from hetopt.problem.cluster.cluster import Cluster, ClusterLinks
+from hetopt.problem.cluster.cluster import Cluster
+from hetopt.problem.cluster.links import ClusterLinks
 from hetopt.problem.problem import Problem
 from hetopt.problem.reading import read_problem
 from hetopt.problem.training.pins import ClusterPins, Domain, Pins

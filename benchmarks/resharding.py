@@ -20,7 +20,7 @@ import numpy as np
 
 from hetopt.cost.boundaries.resharding import Side, plan_transfer, steps_s
 from hetopt.problem.catalogue import problem_files
-from hetopt.problem.cluster.cluster import ClusterLinks
+from hetopt.problem.cluster.links import ClusterLinks
 from hetopt.problem.reading import read_problem
 
 if TYPE_CHECKING:

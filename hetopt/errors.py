@@ -98,7 +98,7 @@ class RecordError(InputError, ValueError):
     >>> replace(problem.training, seq_len="long")
     Traceback (most recent call last):
         ...
-    hetopt.errors.RecordError: seq_len is 'long', expected int
+    hetopt.errors.RecordError: seq_len: is 'long', expected a whole number of at least 1
     """
 
 

@@ -21,7 +21,8 @@ from hetopt.base.deadline import Deadline
 from hetopt.check import check_plan, check_result
 from hetopt.cost.build import build_table
 from hetopt.problem.cluster.accelerator import Accelerator, Link, PeakFlops
-from hetopt.problem.cluster.cluster import Cluster, ClusterLink, ClusterLinks
+from hetopt.problem.cluster.cluster import Cluster
+from hetopt.problem.cluster.links import ClusterLink, ClusterLinks
 from hetopt.problem.model.model import Model
 from hetopt.problem.problem import Problem
 from hetopt.problem.training.pins import ClusterPins, Domain, Pins

@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING
 from hetopt.base.reading import MOST_TEXT_BYTES, read_bytes
 from hetopt.errors import InputError
 from hetopt.problem.catalogue import PROFILE_SUFFIX
-from hetopt.problem.schema.fields import AUTO
+from hetopt.problem.fields import AUTO
 
 if TYPE_CHECKING:
     from hetopt.calibrating.runs import MeasuredRun
     from hetopt.problem.cluster.accelerator import Link
-    from hetopt.problem.cluster.cluster import Cluster, ClusterLink
+    from hetopt.problem.cluster.cluster import Cluster
+    from hetopt.problem.cluster.links import ClusterLink
     from hetopt.problem.problem import Problem
 
 

@@ -165,7 +165,7 @@ def placed(
     field = error.field or ""
     if error.file is not None or field.startswith("--"):
         return error
-    from hetopt.problem.schema.problem import SECTIONS
+    from hetopt.problem.problem import SECTIONS
 
     if field.partition(".")[0] not in (*SECTIONS, "launcher"):
         return error

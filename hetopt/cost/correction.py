@@ -6,7 +6,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from hetopt.problem.cluster.accelerator import Link
-from hetopt.problem.cluster.cluster import Cluster, ClusterLink, ClusterLinks
+from hetopt.problem.cluster.cluster import Cluster
+from hetopt.problem.cluster.links import ClusterLink, ClusterLinks
 
 if TYPE_CHECKING:
     from hetopt.cost.sources.source import LatencySource, ShardQuery, ShardTimes

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any
+from dataclasses import fields, replace
+from typing import TYPE_CHECKING, Any
 
-from pydantic import Field
+from pydantic import InstanceOf
 
-from hetopt.base.record import Checked, Record
+from hetopt.base.fields import Count, CountFromZero, Positive
+from hetopt.base.record import record
 from hetopt.cost.table.table import CostTable
 from hetopt.errors import InputError
 from hetopt.export.registry import launcher, limits_of, runs_any
@@ -47,43 +49,9 @@ NO_LAUNCHER = "none"
 _LIFT = f"give {NO_LAUNCHER} as the launcher"
 
 
-class Search(Record):
+@record
+class Search:
     """What is searched, what is minimised, and how.
-
-    Attributes
-    ----------
-    problem
-        As the user has it, under the schedule that is asked for.
-    solver
-        Searches every problem that this one is split into.
-    time
-        What is minimised; None: see ``hetopt.planning.objective``.
-    measure
-        The time itself, the cost of an iteration, or the front of time and price.
-    budget, min_tokens_per_s
-        See ``hetopt.results.spending.Spending``.
-    chunks
-        As the user gives them; those to try, if any schedule may be the plan's.
-    pipelines
-        Most pipelines side by side.
-    launcher
-        The launcher that has to run the plan; None: the problem's; ``none``: any.
-    table
-        The user's latency table, or the path of its file.
-    stability
-        Whether it is asked how far coefficients may move (``hetopt.whatif.stability``).
-    certified
-        Whether a certificate is wanted.
-    time_limit_s
-        Of all searches together.
-    jobs, executor, journal
-        See ``RaceParams``.
-    exploration, iterations
-        See ``MctsParams``.
-    cost
-        See ``DfsParams``.
-    name, schedule
-        What the user calls the problem, and the schedule instead of its own, if any.
 
     Raises
     ------
@@ -91,39 +59,63 @@ class Search(Record):
         This cannot be searched; it names the field.
     """
 
-    problem: Annotated[Problem, Checked]
+    problem: InstanceOf[Problem]
+    """As the user has it, under the schedule that is asked for."""
     solver: str = "auto"
+    """Searches every problem that this one is split into."""
     time: Time | None = None
+    """What is minimised; None: see ``hetopt.planning.objective``."""
     measure: Measure = "time"
-    budget: Annotated[float, Field(gt=0)] | None = None
-    min_tokens_per_s: Annotated[float, Field(gt=0)] | None = None
+    """The time itself, the cost of an iteration, or the front of time and price."""
+    budget: Positive | None = None
+    """See ``hetopt.results.spending.Spending``."""
+    min_tokens_per_s: Positive | None = None
+    """See ``hetopt.results.spending.Spending``."""
     chunks: tuple[int, ...] | None = None
+    """As the user gives them; those to try, if any schedule may be the plan's."""
     pipelines: int = 1
+    """Most pipelines side by side."""
     launcher: str | None = None
-    principles: Annotated[Principles, Checked] = PRUNED
-    top: Annotated[int, Field(ge=1)] = 1
-    table: Annotated[CostTable, Checked] | str | None = None
+    """The launcher that has to run the plan; None: the problem's; ``none``: any."""
+    principles: InstanceOf[Principles] = PRUNED
+    """Those that the plan has to keep."""
+    top: Count = 1
+    """How many plans are returned."""
+    table: InstanceOf[CostTable] | str | None = None
+    """The user's latency table, or the path of its file."""
     stability: bool = False
+    """Whether it is asked how far coefficients may move."""
     certified: bool = False
-    time_limit_s: Annotated[float, Field(gt=0)] | None = None
-    jobs: Annotated[int, Field(ge=1)] | None = None
+    """Whether a certificate is wanted."""
+    time_limit_s: Positive | None = None
+    """Of all searches together."""
+    jobs: Count | None = None
+    """See ``RaceParams``."""
     executor: Executor = "process"
+    """See ``RaceParams``."""
     journal: str | None = None
-    seed: Annotated[int, Field(ge=0)] = 0
+    """See ``RaceParams``."""
+    seed: CountFromZero = 0
+    """Of random choices."""
     exploration: float | None = None
+    """See ``MctsParams``."""
     iterations: int | None = None
+    """See ``MctsParams``."""
     cost: Cost | None = None
+    """See ``DfsParams``."""
     name: str | None = None
+    """What the user calls the problem."""
     schedule: str | None = None
+    """The schedule instead of the problem's own, if any."""
 
-    def model_post_init(self, context: Any) -> None:
+    def __post_init__(self) -> None:
         """Raise InputError, in one line, for what cannot be searched."""
         for field, message in self._faults():
             raise InputError(message, field=field)
 
     def to_json(self) -> Json:
         """Return the options of ``hetopt plan`` that ask for this, but usual ones."""
-        usual = type(self).model_fields
+        usual = {field.name: field.default for field in fields(self)}
         options = {
             "problem": self.name,
             "objective": "cost" if self.measure == "cost" else self.time,
@@ -135,7 +127,7 @@ class Search(Record):
         }
         for name in _AS_THEY_ARE:
             value = getattr(self, name)
-            options[name] = None if value == usual[name].default else value
+            options[name] = None if value == usual[name] else value
         return {name: each for name, each in options.items() if _is_written(each)}
 
     @property
@@ -343,7 +335,7 @@ class Search(Record):
 
     def without_limits(self) -> Search:
         """Return the same search without the launcher."""
-        return self.but(launcher=NO_LAUNCHER, top=1, journal=None)
+        return replace(self, launcher=NO_LAUNCHER, top=1, journal=None)
 
 
 #: Fields that are options of ``hetopt plan`` as they are.

@@ -3,10 +3,21 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import InitVar, field
+from typing import Annotated, Any, ClassVar
 
-from hetopt.base.checked import checked
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    ValidationInfo,
+    WithJsonSchema,
+)
+
+from hetopt.base.fields import Name, by_key
+from hetopt.base.record import INTERNAL, Fault, record
+from hetopt.problem.fields import Fraction, between, memory_size
 
 #: Ranges of corrections. A factor outside means that something else is wrong.
 EFFICIENCY_BOUNDS = (0.25, 2.0)
@@ -19,57 +30,97 @@ def most_overhead(memory_bytes: int) -> int:
     return memory_bytes - 1
 
 
-def _check(name: str, factor: float, bounds: tuple[float, float]) -> None:
-    low, high = bounds
-    if not low <= factor <= high:
-        msg = f"{name} is {factor}, expected {low:g} to {high:g}"
-        raise ValueError(msg)
+def _factor(bounds: tuple[float, float]) -> Callable[[Any], float]:
+    return between(*bounds, f"a factor from {bounds[0]:g} to {bounds[1]:g}")
 
 
-@checked
-@dataclass(frozen=True, slots=True, kw_only=True)
+def _schema(bounds: tuple[float, float]) -> dict[str, Any]:
+    return {"type": "number", "minimum": bounds[0], "maximum": bounds[1]}
+
+
+def _sizes(value: Any, info: ValidationInfo) -> Any:
+    if info.context is None:
+        return value
+    sizes = {} if value is None else value
+    return by_key(memory_size, sizes, "such as {a100: 2.1 GB}")
+
+
+def _efficiency(value: Any) -> dict[str, float]:
+    factors = {} if value is None else value
+    return by_key(_factor(EFFICIENCY_BOUNDS), factors, "such as {a100: 0.93}")
+
+
+def _reserve(share: float | None) -> float | None:
+    low, high = RESERVE_BOUNDS
+    if share is not None and not low <= share <= high:
+        msg = f"is {share:g}, expected a share from {low:g} to {high:g}"
+        raise Fault(msg)
+    return share
+
+
+_Bandwidth = Annotated[
+    float,
+    BeforeValidator(_factor(BANDWIDTH_BOUNDS)),
+    WithJsonSchema(_schema(BANDWIDTH_BOUNDS)),
+]
+
+
+@record
 class Calibration:
-    """Factors by which the latency table of a problem is corrected.
+    """Corrections from your own runs; `hetopt calibrate` writes them.
 
-    Corrections of overheads and of the reserve replace ``Cluster.overhead_bytes`` and
-    ``Training.reserve``; ``overheads`` and ``reserve`` record which were replaced.
-
-    Attributes
-    ----------
-    efficiency
-        Cluster name -> speed of its devices over that of their latency source; 1 for a
-        missing name.
-    speed
-        Cluster name -> factor by which its devices are supposed to be quicker yet, any
-        above 0; 1 for a missing name. No correction, so files cannot give it.
-    bandwidth
-        Bandwidth of the networks between nodes and between clusters over that of the
-        problem.
-    intra_node
-        Bandwidth of the links inside nodes, and of device groups, over that of the
-        problem.
-    overheads
-        Names of the clusters whose overhead is the calibration's.
-    reserve
-        The calibration's reserve; None if the training's own is kept.
+    They correct the latency table of a problem. Those of overheads and of the reserve
+    replace ``Cluster.overhead_bytes`` and ``Training.reserve``.
     """
 
-    efficiency: Mapping[str, float] = field(default_factory=dict)
-    speed: Mapping[str, float] = field(default_factory=dict)
-    bandwidth: float = 1.0
-    intra_node: float = 1.0
-    overheads: frozenset[str] = field(default=frozenset(), compare=False)
-    reserve: float | None = field(default=None, compare=False)
+    empty_is_wrong: ClassVar = True
 
-    def __post_init__(self) -> None:
-        for name, factor in self.efficiency.items():
-            _check(f"efficiency of {name}", factor, EFFICIENCY_BOUNDS)
+    efficiency: Annotated[
+        Mapping[str, float],
+        BeforeValidator(_efficiency),
+        WithJsonSchema(
+            {"type": "object", "additionalProperties": _schema(EFFICIENCY_BOUNDS)}
+        ),
+    ] = field(default_factory=dict)
+    """By cluster: speed of its devices over that of its latency source; 1 for clusters
+    that are not named."""
+    speed: Annotated[Mapping[str, float], INTERNAL] = field(default_factory=dict)
+    """Cluster name -> factor by which its devices are supposed to be quicker yet, any
+    above 0; 1 for a missing name. No correction, so files cannot give it."""
+    bandwidth: _Bandwidth = 1.0
+    """Bandwidth of the networks between nodes and between clusters over that in this
+    problem."""
+    intra_node: _Bandwidth = 1.0
+    """Bandwidth of the links inside nodes, and of those of device groups, over that in
+    this problem."""
+    overheads: Annotated[
+        Mapping[str, int],
+        Field(alias="overhead"),
+        BeforeValidator(_sizes),
+        WithJsonSchema(
+            {
+                "type": "object",
+                "additionalProperties": {
+                    "type": ["string", "number"],
+                    "examples": ["2.1 GB"],
+                },
+            }
+        ),
+    ] = field(default_factory=dict, compare=False)
+    """By cluster: what a device holds outside of what the framework allocates; takes
+    the place of the cluster's own overhead."""
+    reserve: Annotated[Fraction | None, AfterValidator(_reserve)] = field(
+        default=None, compare=False
+    )
+    """Takes the place of training.reserve."""
+    notes: InitVar[Name | None] = None
+    """What it was calibrated on."""
+
+    def __post_init__(self, _notes: str | None) -> None:
         for name, factor in self.speed.items():
             if not 0 < factor < math.inf:
-                msg = f"speed of {name} is {factor}, expected a factor above 0"
-                raise ValueError(msg)
-        _check("bandwidth", self.bandwidth, BANDWIDTH_BOUNDS)
-        _check("intra_node", self.intra_node, BANDWIDTH_BOUNDS)
+                msg = f"is {factor}, expected a factor above 0"
+                raise Fault(msg, "speed", name)
 
     def efficiency_of(self, cluster: str) -> float:
         """Return the factor of one cluster."""

@@ -17,13 +17,14 @@ from typing import TYPE_CHECKING
 
 from hetopt.base.words import counted
 from hetopt.errors import InputError
-from hetopt.problem.cluster.cluster import ClusterLinks
+from hetopt.problem.cluster.links import ClusterLinks
 from hetopt.problem.training.pins import Pins
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from hetopt.problem.cluster.cluster import Cluster, ClusterLink
+    from hetopt.problem.cluster.cluster import Cluster
+    from hetopt.problem.cluster.links import ClusterLink
     from hetopt.problem.problem import Problem
 
     #: Cluster name -> devices that a pipeline has in each of its nodes.

@@ -4,27 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hetopt.base.record import Fault
 from hetopt.base.words import counted
 from hetopt.problem.training.choices import FOLDED
 
 if TYPE_CHECKING:
-    from hetopt.problem.document.document import FieldPath
     from hetopt.problem.model.model import Model
     from hetopt.problem.training.training import Training
 
 
 def units_fault(
     units: tuple[int, ...], model: Model, training: Training
-) -> tuple[FieldPath, str] | None:
+) -> Fault | None:
     """Return why ``pin.units`` is impossible under a schedule; None if it is not.
 
     None, too, if the schedule cannot divide the model: there is nothing to count.
-
-    Returns
-    -------
-    The field, and what is wrong with it.
     """
-    path: FieldPath = ("pin", "units")
     total = len(model.units)
     is_folded = training.schedule in FOLDED
     if total % 2 if is_folded else (total - 2) % training.chunks:
@@ -32,13 +27,13 @@ def units_fault(
     placed, what = _placed(total, training)
     if sum(units) != placed:
         msg = f"sums to {sum(units)}, expected {what} with schedule {training.schedule}"
-        return path, msg
+        return Fault(msg, "units")
     if len(units) > 1:
         for index, what in ((0, "embedding"), (len(units) - 1, "head")):
             # The head of a folded model is on the first stage.
             if units[index] < 2 and not (is_folded and index):
                 msg = f"is {units[index]}, expected more than the {what} alone"
-                return (*path, index), msg
+                return Fault(msg, "units", index)
     return None
 
 

@@ -3,14 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from itertools import permutations
+from typing import Annotated
 
-from hetopt.base.checked import checked
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    WithJsonSchema,
+    WrapValidator,
+)
+
+from hetopt.base.fields import Name
+from hetopt.base.record import record
 from hetopt.base.shown import Shown
 from hetopt.errors import InputError
+from hetopt.problem.building.sections import (
+    LATENCY_SOURCES,
+    between_clusters,
+    completed,
+    different_clusters,
+    fitting_pins,
+    fitting_training,
+    latency_sources,
+    of_clusters,
+    of_experts,
+    several_clusters,
+)
 from hetopt.problem.calibration import NO_CALIBRATION, Calibration
-from hetopt.problem.cluster.cluster import Cluster, ClusterLinks
+from hetopt.problem.catalogue import profile_files
+from hetopt.problem.cluster.cluster import Cluster
+from hetopt.problem.cluster.links import ClusterLinks
 from hetopt.problem.meshes import divisors
 from hetopt.problem.model.model import Model
 from hetopt.problem.pinned_units import units_fault
@@ -18,20 +42,15 @@ from hetopt.problem.training.choices import FOLDED, ScheduleName
 from hetopt.problem.training.pins import Pins
 from hetopt.problem.training.training import Training
 
+#: Sections that may also be given as another file.
+SECTIONS = (
+    *("model", "clusters", "links", "training", "pin", "latency", "calibration"),
+)
 
-@checked
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+
+@record
 class Problem(Shown):
-    """Model, clusters, links, training settings and pins.
-
-    Attributes
-    ----------
-    latency
-        Cluster name -> name or path of the latency source; ``auto`` by default.
-    calibration
-        Factors from the user's own runs that correct the latency table.
-    launcher
-        The launcher that plans are for, unless an option names another; None: any.
+    """A hetopt problem: which model to train, on which clusters, how.
 
     Examples
     --------
@@ -52,34 +71,52 @@ class Problem(Shown):
     [4, 1]
     """
 
-    name: str
+    name: Name = "problem"
+    """Label; default: the file's name."""
     model: Model
-    clusters: tuple[Cluster, ...]
-    links: ClusterLinks
-    training: Training
-    pins: Pins = field(default_factory=Pins)
-    latency: Mapping[str, str] = field(default_factory=dict)
-    calibration: Calibration = NO_CALIBRATION
-    launcher: str | None = None
+    """A preset, a Hugging Face config.json or a model's fields."""
+    clusters: Annotated[
+        tuple[Cluster, ...],
+        AfterValidator(different_clusters),
+        BeforeValidator(several_clusters),
+    ]
+    """A list of clusters."""
+    links: Annotated[ClusterLinks, WrapValidator(between_clusters)] = ClusterLinks()
+    """Between clusters; required when there are two or more."""
+    training: Annotated[
+        Training, AfterValidator(fitting_training), BeforeValidator(of_experts)
+    ]
+    """A mapping with at least global_batch and seq_len."""
+    pins: Annotated[Pins, WrapValidator(fitting_pins), Field(alias="pin")] = field(
+        default_factory=Pins
+    )
+    """Decisions of the plan that are fixed or forbidden."""
+    latency: Annotated[
+        Mapping[str, str],
+        BeforeValidator(latency_sources),
+        WithJsonSchema(
+            {
+                "type": "object",
+                "additionalProperties": {
+                    "type": "string",
+                    "minLength": 1,
+                    "examples": [*LATENCY_SOURCES, *profile_files()],
+                },
+            }
+        ),
+    ] = field(default_factory=dict)
+    """Where a cluster's latencies come from: the name or path of a profile of layers,
+    the path of one of operators, operators (those that ship with hetopt), roofline
+    (modelled), or auto (default): the profile of its accelerator that ships with
+    hetopt, measured before published, else operators, else roofline."""
+    calibration: Annotated[Calibration, AfterValidator(of_clusters)] = NO_CALIBRATION
+    """Corrections of the latency table: `hetopt calibrate`."""
+    launcher: Name | None = None
+    """The launcher that plans are for, one of `hetopt catalog`: plans that it does not
+    run as they are, are left out. Default: any."""
 
-    def __post_init__(self) -> None:
-        if not self.clusters:
-            msg = "a problem needs at least one cluster"
-            raise ValueError(msg)
-        names = [cluster.name for cluster in self.clusters]
-        for name in names:
-            if names.count(name) > 1:
-                msg = f"two clusters are named {name!r}, expected different names"
-                raise ValueError(msg)
-        hosts = [host for item in self.clusters for host in item.hosts or ()]
-        if len(set(hosts)) < len(hosts):
-            msg = "two clusters have a host in common, expected different hosts"
-            raise ValueError(msg)
-        for tokens in self.training.sequences:
-            fault = self.model.sequence_fault(tokens)
-            if fault:
-                msg = f"seq_len {fault}"
-                raise ValueError(msg)
+    completed = staticmethod(completed)
+    __repr__ = Shown.__repr__
 
     @property
     def rules(self) -> Pins:
@@ -195,8 +232,8 @@ class Problem(Shown):
         units = self.pins.units
         fault = units and units_fault(units, self.model, found.training)
         if fault:
-            path, message = fault
-            raise InputError(message, field=".".join(map(str, path)))
+            field = ".".join(map(str, ("pin", *fault.path)))
+            raise InputError(fault.message, field=field)
         return found
 
     def of_plan(

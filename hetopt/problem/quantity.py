@@ -106,7 +106,7 @@ def parse_quantity(value: object, dimension: Dimension) -> Fraction:
     Parameters
     ----------
     value
-        A text with number and unit, or the number 0.
+        A text with number and unit, or the number 0; a Fraction is in base units.
     dimension
         The dimension that it must have.
 
@@ -115,6 +115,8 @@ def parse_quantity(value: object, dimension: Dimension) -> Fraction:
     ValueError
         It is not a finite quantity of this dimension, 0 or more.
     """
+    if isinstance(value, Fraction):
+        return value
     expected = f"expected {dimension.name} such as {dimension.examples}"
     if isinstance(value, int | float) and not isinstance(value, bool):
         if value == 0:

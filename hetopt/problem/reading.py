@@ -7,18 +7,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
 from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
+from hetopt.base.fields import unknown
+from hetopt.base.record import Fault, UnknownField, faults, read
 from hetopt.base.words import describe, readable
 from hetopt.errors import InputError
 from hetopt.problem.building.huggingface.fields import model_fields
-from hetopt.problem.building.problem import build_problem
-from hetopt.problem.building.wrong import FieldError
-from hetopt.problem.catalogue import PROFILE_SUFFIX, profile_files
+from hetopt.problem.building.sections import LATENCY_SOURCES
+from hetopt.problem.catalogue import PROFILE_SUFFIX, accelerators, profile_files
 from hetopt.problem.document.document import (
     Document,
     FieldPath,
@@ -26,14 +29,16 @@ from hetopt.problem.document.document import (
     load_document,
     parse_document,
 )
+from hetopt.problem.files import Files
 from hetopt.problem.named import SUFFIXES, problem_path
-from hetopt.problem.schema.fields import unknown
+from hetopt.problem.problem import SECTIONS, Problem
 from hetopt.problem.schema.places import meant
-from hetopt.problem.schema.problem import LATENCY_SOURCES, SECTIONS, ProblemSpec
 from hetopt.problem.training.lengths import read_histogram
 
 if TYPE_CHECKING:
-    from hetopt.problem.problem import Problem
+    from collections.abc import Iterable
+
+    from hetopt.problem.cluster.cluster import Cluster
 
 #: How the schemas of files begin that hetopt writes; a problem has none.
 _SCHEMAS = "hetopt-"
@@ -111,27 +116,35 @@ def problem_of(document: Document, name: str) -> Problem:
         msg = f"is {describe(schema)}, which hetopt wrote: expected a problem"
         raise document.error(("schema",), msg)
     _include_files(document)
+    files = Files(
+        accelerators=accelerators,
+        config=partial(_read_config, document),
+        profile=partial(_find_profile, document),
+        shares=partial(_read_shares, document),
+        name=readable(Path(name).stem),
+    )
     try:
-        spec = ProblemSpec.model_validate(document.data)
+        problem = read(Problem, document.data, files)
     except ValidationError as error:
         raise _first_error(document, error) from None
+    return _calibrated(problem)
 
-    def read_config(config: str) -> Mapping[str, Any]:
-        return _read_config(document, config)
 
-    def find_profile(cluster: str, source: str) -> str:
-        return _find_profile(document, cluster, source)
+def _calibrated(problem: Problem) -> Problem:
+    """Return a problem with the overheads and the reserve of its calibration."""
+    own, training = problem.calibration, problem.training
+    if own.reserve is not None:
+        training = replace(training, reserve=own.reserve)
+    clusters: Iterable[Cluster] = (
+        replace(each, overhead_bytes=own.overheads.get(each.name, each.overhead_bytes))
+        for each in problem.clusters
+    )
+    return replace(problem, clusters=tuple(clusters), training=training)
 
-    def read_shares(histogram: str) -> Mapping[int, float]:
-        return _read_shares(document, histogram)
 
-    try:
-        return build_problem(
-            spec, readable(Path(name).stem), read_config, find_profile, read_shares
-        )
-    except FieldError as error:
-        origin = _origin(document, error.path)
-        raise document.error(error.path, error.message + origin) from None
+def _error(document: Document, fault: Fault, more: str = "") -> InputError:
+    origin = _origin(document, fault.path)
+    return document.error(fault.path, fault.message + origin + more)
 
 
 def _origin(document: Document, path: FieldPath) -> str:
@@ -154,7 +167,7 @@ def _read_config(document: Document, config: str) -> Mapping[str, Any]:
     try:
         own = readable(path.parent.name or path.stem)
         return model_fields(loaded.data, name=own)
-    except FieldError as error:
+    except Fault as error:
         raise loaded.error(error.path, error.message) from None
 
 
@@ -255,32 +268,19 @@ def _reference(document: Document, path: FieldPath) -> str | None:
 
 
 def _first_error(document: Document, error: ValidationError) -> InputError:
-    found = []
-    for item in error.errors(include_url=False):
-        context = item.get("ctx", {})
-        path: FieldPath = (*item["loc"], *context.get("path", ()))
-        if item["type"] == "missing":
-            message = "is missing"
-        elif item["type"] == "field":
-            message = str(context["message"])
-        elif item["type"] == "unknown_field":
-            names = context["names"]
-            section = str(path[0]) if len(path) > 1 else ""
-            hint = meant(str(path[-1]), names, section)
-            message = f"is not a known field{hint}, expected one of {', '.join(names)}"
-        elif item["type"] == "value_error":
-            message = str(context["error"])
-        else:
-            message = f"is {describe(item['input'])}, expected: {item['msg']}"
-        found.append((path, message))
+    found = list(faults(error))
     order = {key: index for index, key in enumerate(document.data)}
 
-    def position(entry: tuple[FieldPath, str]) -> tuple[int, int, str]:
-        place = document.place(entry[0])
-        section = order.get(str(entry[0][0]), -1) if entry[0] else -1
-        return section, place.line if place else 0, dotted(entry[0]) or ""
+    def position(fault: Fault) -> tuple[int, int, str]:
+        place = document.place(fault.path)
+        section = order.get(str(fault.path[0]), -1) if fault.path else -1
+        return section, place.line if place else 0, dotted(fault.path) or ""
 
-    path, message = min(found, key=position)
-    if len(found) > 1:
-        message += f" (and {len(found) - 1} more)"
-    return document.error(path, message)
+    first = min(found, key=position)
+    if isinstance(first, UnknownField):
+        section = str(first.path[0]) if len(first.path) > 1 else ""
+        hint = meant(str(first.path[-1]), first.names, section)
+        expected = f"expected one of {', '.join(first.names)}"
+        first.message = f"is not a known field{hint}, {expected}"
+    more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
+    return _error(document, first, more)

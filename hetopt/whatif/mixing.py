@@ -190,7 +190,7 @@ def mixing(
         Variant(change=each.name, problem=alone_problem(problem, each))
         for each in clusters
     ]
-    limited = asked.but(time_limit_s=asked.time_limit_s or ALONE_LIMIT_S)
+    limited = replace(asked, time_limit_s=asked.time_limit_s or ALONE_LIMIT_S)
     answers = Solving(variants, limited, told).answers()
     found = tuple(map(_alone, clusters, answers))
     return Mixing.of(problem, plan, price, asked.time or "closed", found)

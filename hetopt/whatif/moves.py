@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from hetopt.plans.plan import Plan
-    from hetopt.problem.cluster.cluster import ClusterLink, ClusterLinks
+    from hetopt.problem.cluster.links import ClusterLink, ClusterLinks
     from hetopt.problem.problem import Problem
     from hetopt.results.crossing import MoveKind
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from hetopt.errors import InputError
@@ -126,7 +126,7 @@ class Solving:
     def _solve_here(self) -> None:
         key, problem = self._waiting.popleft()
         try:
-            answer = solve(self._asked.but(problem=problem))
+            answer = solve(replace(self._asked, problem=problem))
         except KeyboardInterrupt:
             self.interrupted = True
             return
@@ -185,7 +185,7 @@ def _make(
 
     def run(problem: Problem) -> Answer:
         try:
-            return solve(asked.but(problem=problem, jobs=1), beside=beside)
+            return solve(replace(asked, problem=problem, jobs=1), beside=beside)
         except InputError as error:
             return Answer(result=None, failure=str(error))
 

@@ -51,8 +51,8 @@ def why_infeasible(
     units = problem.pins.units
     fault = units and units_fault(units, problem.model, problem.training)
     if fault:
-        path, message = fault
-        return f"{'.'.join(map(str, path))}: {message}"
+        path = ".".join(map(str, ("pin", *fault.path)))
+        return f"{path}: {fault.message}"
     if not problem.stage_counts:
         return _without_stages(problem)
     if not problem.programs:

@@ -13,7 +13,7 @@ from benchmarks.resharding import (
     with_message,
 )
 from hetopt.problem.catalogue import problem_files
-from hetopt.problem.cluster.cluster import ClusterLinks
+from hetopt.problem.cluster.links import ClusterLinks
 from hetopt.problem.reading import read_problem
 
 

@@ -10,14 +10,15 @@ from hetopt.cost.sources.source import ShardQuery
 from hetopt.cost.units import tables, unit_parameters
 from hetopt.problem.catalogue import accelerators
 from hetopt.problem.cluster.accelerator import Link
-from hetopt.problem.cluster.cluster import Cluster, ClusterLink, ClusterLinks
+from hetopt.problem.cluster.cluster import Cluster
+from hetopt.problem.cluster.links import ClusterLink, ClusterLinks
 from hetopt.problem.model.model import Model
 from hetopt.problem.problem import Problem
 from hetopt.problem.training.pins import ClusterPins, Domain, Pins
 from hetopt.problem.training.training import Training
 
 if TYPE_CHECKING:
-    from hetopt.problem.cluster.cluster import Staging
+    from hetopt.problem.cluster.links import Staging
 
 GBPS = 1e9 / 8
 

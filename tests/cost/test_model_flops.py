@@ -6,9 +6,7 @@ import pytest
 from hetopt.cost.model_flops import model_flops
 from hetopt.cost.shapes import Shape
 from hetopt.cost.units import unit_operations
-from hetopt.problem.building.model import build_model
 from hetopt.problem.model.model import Model
-from hetopt.problem.schema.model import ModelSpec
 from hetopt.problem.training.training import Training
 
 #: Longer than Llama-4's chunks.
@@ -16,9 +14,7 @@ TRAINING = Training(global_batch=4, seq_len=12288)
 
 
 def preset(name: str, **changed: int) -> Model:
-    return build_model(
-        ModelSpec.model_validate({"preset": name, **changed}), lambda path: {}
-    )
+    return Model.of({"preset": name, **changed})
 
 
 @pytest.mark.parametrize(

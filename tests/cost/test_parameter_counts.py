@@ -6,8 +6,8 @@ import pytest
 
 from hetopt.cost.parameter_counts import ParameterCounts, parameter_counts
 from hetopt.problem.building.huggingface.fields import model_fields
-from hetopt.problem.building.model import build_model
-from hetopt.problem.schema.model import ModelSpec
+from hetopt.problem.files import Files
+from hetopt.problem.model.model import Model
 from tests.problem.building import published_configs as published
 
 #: Billions of parameters of Llama-4's vision encoder, its adapter and the projector to
@@ -24,7 +24,7 @@ SEES_IMAGES = (
 def counts(config: dict[str, Any]) -> ParameterCounts:
     fields = model_fields(config, name="model")
     return parameter_counts(
-        build_model(ModelSpec.model_validate({"hf_config": "x"}), lambda path: fields)
+        Model.of({"hf_config": "x"}, Files(config=lambda _: fields))
     )
 
 

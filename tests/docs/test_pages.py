@@ -16,9 +16,10 @@ import pytest
 import yaml
 
 import hetopt
+from hetopt.base.record import keys
 from hetopt.problem.example import EXAMPLE
+from hetopt.problem.problem import Problem
 from hetopt.problem.reading import read_problem, read_problem_text
-from hetopt.problem.schema.problem import ProblemSpec
 from tests.docs.pages import PAGES, ROOT, blocks_of, prose_of, read_page
 
 if TYPE_CHECKING:
@@ -144,7 +145,7 @@ def _succeed(
 def _read_as_problem(block: Block, folder: Path) -> None:
     """Read a block as a problem; one of some sections replaces the example's."""
     sections = yaml.safe_load(block.text)
-    assert sections.keys() <= ProblemSpec.model_fields.keys(), block
+    assert sections.keys() <= keys(Problem).keys(), block
     if {"model", "clusters", "training"} <= sections.keys():
         path = folder / "block.yaml"
         path.write_text(block.text)

@@ -6,8 +6,9 @@ import runpy
 
 import pytest
 
+from hetopt.base.record import keys
 from hetopt.cli.entry import COMMANDS
-from hetopt.problem.schema.problem import ProblemSpec
+from hetopt.problem.problem import Problem
 from tests.docs.pages import ROOT
 
 FOLDER = ROOT / "docs" / "reference"
@@ -27,5 +28,5 @@ def test_every_page_is_generated() -> None:
 def test_every_command_and_section_has_its_place() -> None:
     headings = [line for line in PAGES["commands.md"].splitlines() if line[:3] == "## "]
     assert len(headings) == len(COMMANDS)
-    for field in ProblemSpec.model_fields:
+    for field in keys(Problem):
         assert f"\n| `{field}` |" in PAGES["problem.md"]

@@ -11,7 +11,8 @@ from hetopt.plans.plan import Pipeline, Plan, Stage
 from hetopt.plans.strategy import Strategy
 from hetopt.problem.catalogue import accelerators
 from hetopt.problem.cluster.accelerator import Link
-from hetopt.problem.cluster.cluster import Cluster, ClusterLink, ClusterLinks
+from hetopt.problem.cluster.cluster import Cluster
+from hetopt.problem.cluster.links import ClusterLink, ClusterLinks
 from hetopt.problem.model.model import Granularity, Model
 from hetopt.problem.problem import Problem
 from hetopt.problem.training.choices import RECOMPUTE, Recompute, ScheduleName

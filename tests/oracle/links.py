@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from hetopt.cost.boundaries.resharding import permitted_strategies
 from hetopt.cost.boundaries.slices import table_slices
-from hetopt.problem.cluster.cluster import ClusterLink, ClusterLinks
+from hetopt.problem.cluster.links import ClusterLink, ClusterLinks
 from hetopt.problem.digest import problem_digest
 from hetopt.problem.training.pins import Domain
 

@@ -14,7 +14,8 @@ from hetopt.cost.table_file.file import table_digest
 from hetopt.plans.plan import Pipeline, Plan, Stage
 from hetopt.plans.strategy import Strategy
 from hetopt.problem.cluster.accelerator import Accelerator, Link, PeakFlops
-from hetopt.problem.cluster.cluster import Cluster, ClusterLink, ClusterLinks
+from hetopt.problem.cluster.cluster import Cluster
+from hetopt.problem.cluster.links import ClusterLink, ClusterLinks
 from hetopt.problem.digest import problem_digest
 from hetopt.problem.model.kinds import EMBEDDING, HEAD, LAYER
 from hetopt.problem.model.model import Model

@@ -7,7 +7,8 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from hetopt.problem.cluster.accelerator import Accelerator, Link, PeakFlops
-from hetopt.problem.cluster.cluster import Cluster, ClusterLink, ClusterLinks
+from hetopt.problem.cluster.cluster import Cluster
+from hetopt.problem.cluster.links import ClusterLink, ClusterLinks
 from hetopt.problem.model.experts import Experts
 from hetopt.problem.model.model import Model
 from hetopt.problem.problem import Problem

@@ -52,7 +52,7 @@ def test_a_file_that_lacks_a_fact_is_refused(key: str) -> None:
         ("memory.sold_as", "80 s", "memory.sold_as: "),
         ("memory", "80 GB", "memory: is '80 GB', expected {value, kind"),
         ("peak_flops.bf8", {}, "peak_flops.bf8: is not a fact of an accelerator (did"),
-        ("peak_flops.bf16.value", "0 FLOPS", "bf16 is 0.0, expected more than 0"),
+        ("peak_flops.bf16.value", "0 FLOPS", "bf16: is 0.0, expected more than 0"),
         ("speed", {}, "speed: is not a fact of an accelerator"),
         ("roofline.attention.value", 0, "roofline.attention: is 0, expected a share"),
         ("roofline.attention.value", True, "roofline.attention: is true, expected a"),

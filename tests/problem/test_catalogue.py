@@ -9,13 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from hetopt.problem.building.model import build_model
 from hetopt.problem.catalogue import accelerators, model_presets, problem_files
-from hetopt.problem.cluster.cluster import ClusterLinks
+from hetopt.problem.cluster.links import ClusterLinks
 from hetopt.problem.model.kinds import HEAD
 from hetopt.problem.model.model import Model
 from hetopt.problem.reading import read_problem
-from hetopt.problem.schema.model import ModelSpec
 
 DATA = Path(__file__).parents[2] / "data"
 
@@ -45,7 +43,7 @@ OURS = ["a100-h100-v100", "deepseek-v3-h20-h800", "qwen3-235b-h800"]
 
 
 def preset(name: str) -> Model:
-    return build_model(ModelSpec.model_validate(name), lambda _: {})
+    return Model.of(name)
 
 
 def parameters(model: Model) -> float:

@@ -211,7 +211,7 @@ REPLACED = [
     (
         "devices_per_node: 8",
         "devices_per_node: 8\n    group: {size: 2}",
-        "7: clusters.0.group.bandwidth: is missing, expected a bandwidth such as",
+        "7: clusters.0.group.bandwidth: is missing, expected one such as",
     ),
     ("100 Gbps", "100", "7: clusters.0.inter_node.bandwidth: is 100 without a unit"),
     ("100 Gbps", "100 GB", "7: clusters.0.inter_node.bandwidth: is '100 GB', which is"),

@@ -86,7 +86,7 @@ def test_rates_by_precision(rate: str, precision: Any) -> None:
         (
             INLINE.format(rate="{bf17: 1 TFLOPS}"),
             "precision: bf16",
-            r"peak_flops.bf17: is not a known precision \(did you mean 'bf16'",
+            r"peak_flops.bf17: is not a known field \(did you mean 'bf16'",
         ),
         (INLINE.format(rate="{bf16: 1 GB}"), "precision: bf16", "peak_flops.bf16: is"),
         (INLINE.format(rate="{bf16: 0}"), "precision: bf16", "expected more than 0"),

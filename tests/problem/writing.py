@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from hetopt.problem.cluster.accelerator import Accelerator, Link
-    from hetopt.problem.cluster.cluster import Cluster, ClusterLink, ClusterLinks
+    from hetopt.problem.cluster.cluster import Cluster
+    from hetopt.problem.cluster.links import ClusterLink, ClusterLinks
     from hetopt.problem.model.block import Block
     from hetopt.problem.model.model import Model
     from hetopt.problem.problem import Problem

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from hetopt.export.job import Job
 from hetopt.plans.plan import Pipeline, Plan, Share, Stage
 from hetopt.plans.strategy import Strategy
-from hetopt.problem.cluster.cluster import ClusterLink, ClusterLinks
+from hetopt.problem.cluster.links import ClusterLink, ClusterLinks
 from hetopt.problem.model.architecture import Architecture
 from hetopt.problem.model.experts import Experts
 from hetopt.problem.model.model import Model

@@ -7,7 +7,7 @@ from copy import copy
 from dataclasses import replace
 from pathlib import Path
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -18,6 +18,7 @@ from hetopt.cost.build import build_table
 from hetopt.problem.digest import problem_digest
 from hetopt.problem.reading import read_problem_text
 from hetopt.problem.training.choices import SCHEDULE_CHOICES, SCHEDULES
+from hetopt.problem.training.training import Training
 from hetopt.schedule import schedules
 from hetopt.schedule.orders import FOLDS
 from hetopt.schedule.period import period_by_recursion
@@ -189,9 +190,14 @@ def add(
 ) -> None:
     """Add a record to both homes, for one test."""
     monkeypatch.setattr(schedules, "RULES", {**RULES, rule.name: rule})
-    # Problems refuse names that are not in ``ScheduleName``.
-    monkeypatch.setattr("hetopt.base.checked._fits", lambda *_: True)
     monkeypatch.setitem(checked.STEPS, rule.name, steps)
+    # Problems refuse names that are not in ``ScheduleName``.
+    monkeypatch.setattr(Training, "__init__", _unchecked)
+
+
+def _unchecked(training: Training, **values: Any) -> None:
+    for field, value in values.items():
+        object.__setattr__(training, field, value)
 
 
 def best(name: str, problem: Problem, table: CostTable, schedule: str) -> PricedPlan:

@@ -72,7 +72,7 @@ def test_all_numbers_are_those_of_problems_solved_apart(
 ) -> None:
     """HeteroSpeedupRatio is N TGS over the sum of N_i TGS_i (H2, section 6.2)."""
     said: list[str] = []
-    asked = ASKED.but(time=objective)
+    asked = replace(ASKED, time=objective)
     found = mixed(read_problem_text(BOTH), asked, said)
     fast_s, slow_s = (seconds(HEAD + own + TRAINING, objective) for own in (FAST, SLOW))
     mix_s = seconds(BOTH, objective)
@@ -167,7 +167,7 @@ def test_searches_are_bounded_and_unknown_ones_leave_no_ratio(
     limit_s: float | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tested, "Solving", Searches)
-    found = mixed(read_problem_text(BOTH), ASKED.but(time_limit_s=limit_s))
+    found = mixed(read_problem_text(BOTH), replace(ASKED, time_limit_s=limit_s))
     assert Searches.asked.time_limit_s == (limit_s or ALONE_LIMIT_S)
     fast, slow = found.alone
     assert (fast.status, fast.gap) == ("feasible", 0.25)

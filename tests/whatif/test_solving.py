@@ -39,7 +39,7 @@ def time_s(answer: Answer) -> float:
 
 def alone(variant: Variant) -> float:
     assert variant.problem is not None
-    return time_s(solve(ONCE.but(problem=variant.problem)))
+    return time_s(solve(replace(ONCE, problem=variant.problem)))
 
 
 @pytest.fixture
@@ -90,7 +90,7 @@ def test_workers_find_the_same(
     # As if searches took long.
     monkeypatch.setattr(solving, "_STARTING_S", -1.0)
     asked = variants(4, 8, 16)
-    found = Solving(asked, ONCE.but(jobs=2), lambda line: None).answers()
+    found = Solving(asked, replace(ONCE, jobs=2), lambda line: None).answers()
     assert counted == [4]
     assert [time_s(each) for each in found] == [alone(each) for each in asked]
 
@@ -101,7 +101,7 @@ def test_a_worker_that_dies_costs_its_variant_only(
 ) -> None:
     monkeypatch.setattr(solving, "_make", deadly)
     asked = variants(4, 8, 16)
-    many = Solving(asked, ONCE.but(jobs=None), lambda line: None)
+    many = Solving(asked, replace(ONCE, jobs=None), lambda line: None)
     many._solve_apart(2)
     first, died, last = many.answers()
     assert (time_s(first), time_s(last)) == (alone(asked[0]), alone(asked[2]))
@@ -130,7 +130,7 @@ def test_what_was_not_reached_before_ctrl_c_is_said(
 
 def test_ctrl_c_while_workers_search(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = variants(4, 8, 16)
-    many = Solving(asked, ONCE.but(jobs=2), lambda line: interrupt())
+    many = Solving(asked, replace(ONCE, jobs=2), lambda line: interrupt())
     done: list[int] = []
 
     def interrupt() -> None:
@@ -155,7 +155,7 @@ def test_what_a_solver_does_not_take_says_why(
     training = replace(BASE.training, schedule="gpipe")
     one = replace(BASE, clusters=BASE.clusters[:1], training=training)
     asked = [Variant(change="one", problem=one), *variants(4, 8)]
-    found = Solving(asked, ONCE.but(solver="uniap", jobs=jobs), lambda line: None)
+    found = Solving(asked, replace(ONCE, solver="uniap", jobs=jobs), lambda line: None)
     first, second, third = found.answers()
     assert first.result is not None
     assert "UniAP plans for one" in str(second.failure)
@@ -163,7 +163,7 @@ def test_what_a_solver_does_not_take_says_why(
 
 
 def test_a_first_problem_that_cannot_be_planned_is_an_error() -> None:
-    many = Solving(variants(4, 8), ONCE.but(solver="uniap"), lambda line: None)
+    many = Solving(variants(4, 8), replace(ONCE, solver="uniap"), lambda line: None)
     with pytest.raises(InputError, match="UniAP plans for one"):
         many.answers()
 

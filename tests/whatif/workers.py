@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from hetopt.whatif.solving import Answer, solve
@@ -21,6 +22,6 @@ def deadly(
     def run(problem: Problem) -> Answer:
         if problem.training.global_batch == 8:
             os._exit(9)
-        return solve(payload[0].but(problem=problem, jobs=1))
+        return solve(replace(payload[0], problem=problem, jobs=1))
 
     return run

@@ -78,8 +78,8 @@ def _tera(rate: float | None) -> str:
 
 def _models() -> Part:
     from hetopt.cost.parameter_counts import parameter_counts
-    from hetopt.problem.building.model import preset_model
     from hetopt.problem.catalogue import model_presets
+    from hetopt.problem.model.model import Model
     from hetopt.report.drawing.sheet import sheet
 
     fields = ("layers", "hidden", "heads", "kv_heads", "ffn", "vocab")
@@ -88,7 +88,7 @@ def _models() -> Part:
         sizes = [_of_blocks(preset["fields"], field) for field in fields]
         experts = preset["fields"].get("experts")
         chosen = f"{experts['per_token']}/{experts['number']}" if experts else ""
-        counts = parameter_counts(preset_model(name))
+        counts = parameter_counts(Model.of(name))
         active = f"{counts.active / 1e9:.2f}" if experts else ""
         rows.append((name, *sizes, chosen, f"{counts.total / 1e9:.2f}", active))
     columns = (*fields, "experts", "10^9 parameters", "active")

@@ -132,7 +132,7 @@ def _run_alone(options: argparse.Namespace) -> int:
     tell = told()
     base, *answers = rows(variants, Solving(variants, how, tell).answers())
     priced, pairs = price(plan, table), list(zip(asked, answers, strict=True))
-    how = how.but(time=objective)
+    how = replace(how, time=objective)
     mixed = mixing(problem, plan, priced, how, lambda line: tell(f"alone: {line}"))
     parts = reasons_report(problem, plan, priced, base, pairs, mixed)
     if mixed and result and (result.launch or result.relaxed):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from hetopt.base import interruption
@@ -104,7 +105,7 @@ def run(options: argparse.Namespace) -> int:
     asked = search_of(options, problem=made.base, schedule=schedule)
     with naming(options):
         searches = [
-            asked.but(problem=own) for each in variants if (own := each.problem)
+            replace(asked, problem=own) for each in variants if (own := each.problem)
         ]
     kernels = kernels_for(
         options.solver,

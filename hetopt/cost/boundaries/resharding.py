@@ -54,7 +54,8 @@ from hetopt.problem.training.pins import Domain
 
 if TYPE_CHECKING:
     from hetopt.cost.shapes import Floats, Ints
-    from hetopt.problem.cluster.cluster import Cluster, ClusterLink, ClusterLinks
+    from hetopt.problem.cluster.cluster import Cluster
+    from hetopt.problem.cluster.links import ClusterLink, ClusterLinks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -34,7 +34,8 @@ if TYPE_CHECKING:
 
     from hetopt.cost.held_alike import HeldAlike
     from hetopt.cost.shapes import Floats
-    from hetopt.problem.cluster.cluster import Cluster, ClusterLink
+    from hetopt.problem.cluster.cluster import Cluster
+    from hetopt.problem.cluster.links import ClusterLink
     from hetopt.problem.problem import Problem
     from hetopt.problem.training.training import Training
 

@@ -26,7 +26,8 @@ from hetopt.cost.correction import with_corrected_links
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from hetopt.problem.cluster.cluster import Cluster, ClusterLink
+    from hetopt.problem.cluster.cluster import Cluster
+    from hetopt.problem.cluster.links import ClusterLink
     from hetopt.problem.cluster.nodes import Device, Node
     from hetopt.problem.problem import Problem
 

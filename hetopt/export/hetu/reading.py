@@ -5,12 +5,12 @@ from __future__ import annotations
 from bisect import bisect_left
 from typing import TYPE_CHECKING
 
+from hetopt.base.fields import MAX_WHOLE
 from hetopt.base.words import counted, describe
 from hetopt.export.pipeline import PipelineReadBack, stages_of
 from hetopt.export.shared.hosts import MOST_RANKS, rank_hosts, stage_places
 from hetopt.export.shared.settings import Settings, load_settings, wrong_folder
 from hetopt.export.understood import not_priced, table
-from hetopt.problem.schema.fields import MAX_WHOLE
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from hetopt.base.fields import MAX_WHOLE
 from hetopt.base.words import describe
 from hetopt.errors import InputError
 from hetopt.export.understood import Read
 from hetopt.problem.document.document import load_document
-from hetopt.problem.schema.fields import MAX_WHOLE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from hetopt.export.job import Job
-    from hetopt.problem.cluster.cluster import Cluster, ClusterLinks
+    from hetopt.problem.cluster.cluster import Cluster
+    from hetopt.problem.cluster.links import ClusterLinks
     from hetopt.problem.problem import Problem
 
 

@@ -1,1 +1,1 @@
-"""Build a problem from the fields of its file: defaults, presets, cross-checks."""
+"""Sections of a problem beside each other, and models from config.json files."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from hetopt.problem.building.wrong import FieldError
+from hetopt.base.record import Fault
 from hetopt.problem.cluster.packing import packed
 from hetopt.problem.meshes import Mesh, divisors, meshes
 from hetopt.problem.training.pins import ANY, NO_CLUSTER_PINS, Domain
@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from hetopt.problem.cluster.cluster import Cluster
-    from hetopt.problem.document.document import FieldPath
     from hetopt.problem.model.model import Model
     from hetopt.problem.training.pins import Pins
     from hetopt.problem.training.training import Training
@@ -33,7 +32,7 @@ _LISTED = 16
 def check_meshes(
     pins: Pins, model: Model, clusters: Iterable[Cluster], training: Training
 ) -> None:
-    """Raise FieldError if pins permit no degrees of a cluster that may be used."""
+    """Raise Fault if pins permit no degrees of a cluster that may be used."""
     for cluster in clusters:
         if pins.order is None or cluster.name in pins.order:
             _PinnedMeshes(pins, model, cluster, training).check()
@@ -56,7 +55,7 @@ class _PinnedMeshes:
         self.pinned = [name for name, domain in self.domains.items() if domain != ANY]
 
     def check(self) -> None:
-        """Raise FieldError that names the wrong pin and the possible values."""
+        """Raise Fault that names the wrong pin and the possible values."""
         if not set(self.pinned) & set(_DEGREES) or self._is_unused():
             return
         if any(self._meshes(())):
@@ -70,7 +69,7 @@ class _PinnedMeshes:
         found = {tuple(mesh)[: len(named)] for mesh in self._meshes(self.pinned)}
         together = f"({', '.join(named)}) can be {_text(found)}"
         msg = f"leave no strategy together, {together}"
-        raise FieldError(("pin", "clusters", self.cluster.name), msg)
+        raise Fault(msg, "clusters", self.cluster.name)
 
     def _is_unused(self) -> bool:
         """Whether the pins exclude every number of stages above 0."""
@@ -97,7 +96,7 @@ class _PinnedMeshes:
         return found.stages if found else 0
 
     def _check_alone(self, name: str) -> None:
-        """Raise FieldError if no mesh has the degree even without other pins."""
+        """Raise Fault if no mesh has the degree even without other pins."""
         values = {getattr(mesh, name) for mesh in self._meshes(self.pinned)}
         if not any(self.domains[name].permits(value) for value in values):
             msg = (
@@ -107,7 +106,7 @@ class _PinnedMeshes:
             raise self._error(name, msg)
 
     def _check_beside_others(self, name: str) -> None:
-        """Raise FieldError if there are meshes without this pin."""
+        """Raise Fault if there are meshes without this pin."""
         found = set(self._meshes((name,)))
         if not found:
             return
@@ -141,12 +140,10 @@ class _PinnedMeshes:
             return " or ".join(map(str, sorted(domain.allowed, key=str)))
         return "not " + " or ".join(map(str, sorted(domain.forbidden, key=str)))
 
-    def _error(self, name: str, message: str) -> FieldError:
-        pin: FieldPath = ("pin",)
-        if self.domains[name].allowed is None:
-            pin = ("pin", "forbid")
+    def _error(self, name: str, message: str) -> Fault:
+        pin = () if self.domains[name].allowed is not None else ("forbid",)
         inside = () if name == "microbatches" else ("clusters", self.cluster.name)
-        return FieldError((*pin, *inside, name), f"is {self._said(name)}: {message}")
+        return Fault(f"is {self._said(name)}: {message}", *pin, *inside, name)
 
 
 def _text(values: Iterable[object]) -> str:

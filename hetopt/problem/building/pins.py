@@ -1,143 +1,98 @@
-"""Build ``Pins`` from the ``pin`` section: which values decisions may take."""
+"""Pins that contradict each other, or the problem: values that decisions may take."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+from hetopt.base.fields import unknown
+from hetopt.base.record import Fault
 from hetopt.base.words import counted
 from hetopt.problem.building.pinned_meshes import check_meshes
-from hetopt.problem.building.wrong import FieldError, check_cluster
-from hetopt.problem.meshes import Mesh
 from hetopt.problem.pinned_units import units_fault
-from hetopt.problem.schema.pins import ForbidSpec
-from hetopt.problem.training.pins import ANY, ClusterPins, Domain, Pins
+from hetopt.problem.training.pins import ANY, NO_CLUSTER_PINS, ClusterPins, Pins
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from hetopt.problem.cluster.cluster import Cluster
-    from hetopt.problem.document.document import FieldPath
+    from hetopt.problem.cluster.links import ClusterLinks
     from hetopt.problem.model.model import Model
-    from hetopt.problem.schema.pins import ClusterPinSpec, PinSpec
     from hetopt.problem.training.training import Training
 
-_PIN: FieldPath = ("pin",)
-_FORBID: FieldPath = ("pin", "forbid")
 
-
-def build_pins(
-    spec: PinSpec | None,
+def fitted_pins(
+    pins: Pins,
     model: Model,
     clusters: tuple[Cluster, ...],
+    links: ClusterLinks,
     training: Training,
 ) -> Pins:
-    """Return the pins; FieldError if they contradict each other or the problem.
+    """Return the pins, without clusters that have none.
 
     Pins that no plan satisfies for a reason such as memory pass: the solver reports
     that there is no plan.
+
+    Raises
+    ------
+    Fault
+        The pins contradict each other or the problem.
     """
-    if spec is None:
-        return Pins()
     names = tuple(cluster.name for cluster in clusters)
-    forbid = spec.forbid or ForbidSpec()
-    for path, mapping in (
-        ((*_PIN, "clusters"), spec.clusters),
-        ((*_FORBID, "clusters"), forbid.clusters),
-    ):
-        for name in mapping:
-            check_cluster(name, names, (*path, name))
-    pins = Pins(
-        stages=_domain(spec.stages, forbid.stages, "stages"),
-        microbatches=_domain(spec.microbatches, forbid.microbatches, "microbatches"),
-        order=_order(spec.order, names),
-        forbidden_next=_forbidden_next(forbid.next, names),
-        units=spec.units,
-        clusters={
-            cluster.name: pins
-            for cluster in clusters
-            if (
-                pins := _cluster_pins(
-                    spec.clusters.get(cluster.name),
-                    forbid.clusters.get(cluster.name),
-                    cluster,
-                    training,
-                )
-            )
-            != ClusterPins()
-        },
-        resharding=_domain(spec.resharding, forbid.resharding, "resharding"),
-    )
-    _check_counts(pins, spec, model, clusters, training)
+    _check_neighbours(pins.order, links)
+    for cluster in clusters:
+        _check_cluster(pins.of(cluster.name), cluster, training)
+    _check_counts(pins, model, clusters, training)
     _check_units(pins, model, training)
     _check_hosting(pins, names)
     check_meshes(pins, model, clusters, training)
-    return pins
+    own = {name: pins.of(name) for name in names}
+    kept = {name: each for name, each in own.items() if each != NO_CLUSTER_PINS}
+    return replace(pins, clusters=kept)
 
 
-def _domain(
-    allowed: tuple[Any, ...] | None, forbidden: tuple[Any, ...] | None, *path: str
-) -> Domain:
-    if allowed is None and forbidden is None:
-        return ANY
-    domain = Domain(
-        allowed=None if allowed is None else frozenset(allowed),
-        forbidden=frozenset(forbidden or ()),
-    )
-    if allowed is not None and not any(domain.permits(value) for value in allowed):
-        raise FieldError((*_FORBID, *path), "forbids all pinned values")
-    return domain
+def ensure_names(given: Mapping[str, Any], names: tuple[str, ...]) -> None:
+    """Raise Fault if what a file gives names another cluster, or one twice.
 
-
-def _order(
-    order: tuple[str, ...] | None, names: tuple[str, ...]
-) -> tuple[str, ...] | None:
-    path = (*_PIN, "order")
-    if order == ():
-        raise FieldError(path, "is an empty list, expected cluster names")
-    for index, name in enumerate(order or ()):
-        check_cluster(name, names, (*path, index))
-        if order is not None and name in order[:index]:
-            msg = f"is {name!r} a second time; a cluster's stages are consecutive"
-            raise FieldError((*path, index), msg)
-    return order
-
-
-def _forbidden_next(
-    pairs: tuple[tuple[str, ...], ...] | None, names: tuple[str, ...]
-) -> frozenset[tuple[str, str]]:
-    found = set()
-    for index, pair in enumerate(pairs or ()):
-        path = (*_FORBID, "next", index)
-        if len(pair) != 2:
-            msg = (
-                f"names {counted(len(pair), 'cluster')}, expected a pair such as "
-                "[a100, h20]"
-            )
-            raise FieldError(path, msg)
+    Parameters
+    ----------
+    given
+        The section, which can be read.
+    """
+    forbid = given.get("forbid") or {}
+    for section, *path in ((given,), (forbid, "forbid")):
+        for name in section.get("clusters") or ():
+            ensure_cluster(name, names, *path, "clusters", name)
+    for index, pair in enumerate(forbid.get("next") or ()):
         for position, name in enumerate(pair):
-            check_cluster(name, names, (*path, position))
-        if pair[0] == pair[1]:
-            raise FieldError(path, f"names {pair[0]!r} twice, expected two clusters")
-        found.add((pair[0], pair[1]))
-    return frozenset(found)
+            ensure_cluster(str(name), names, "forbid", "next", index, position)
+    order: Any = given.get("order")
+    if order == []:
+        raise Fault("is an empty list, expected cluster names", "order")
+    for index, name in enumerate(order or ()):
+        ensure_cluster(str(name), names, "order", index)
+        if name in order[:index]:
+            msg = f"is {str(name)!r} a second time; a cluster's stages are consecutive"
+            raise Fault(msg, "order", index)
 
 
-def _cluster_pins(
-    pinned: ClusterPinSpec | None,
-    forbidden: ClusterPinSpec | None,
-    cluster: Cluster,
-    training: Training,
-) -> ClusterPins:
-    domains: dict[str, Domain] = {}
-    for field in ("stages", "units", *Mesh._fields, "recompute"):
-        domains[field] = _domain(
-            getattr(pinned, field, None),
-            getattr(forbidden, field, None),
-            "clusters",
-            cluster.name,
-            field,
-        )
-    path = (*_PIN, "clusters", cluster.name)
+def ensure_cluster(name: str, names: tuple[str, ...], *path: str | int) -> None:
+    """Raise Fault unless the problem has a cluster of this name."""
+    if name not in names:
+        raise Fault(unknown(name, "a cluster of this problem", names), *path)
+
+
+def _check_neighbours(order: tuple[str, ...] | None, links: ClusterLinks) -> None:
+    """Refuse a pinned order with neighbours that no link joins."""
+    for first, second in pairwise(order or ()):
+        if links.between(first, second) is None:
+            msg = f"puts {second!r} after {first!r}, and there is no link between them"
+            raise Fault(msg, "order")
+
+
+def _check_cluster(pins: ClusterPins, cluster: Cluster, training: Training) -> None:
+    """Refuse pinned degrees that a cluster cannot have."""
     limits = {
         "stages": (cluster.devices, "its devices"),
         "dp": (cluster.devices, "its devices"),
@@ -147,39 +102,37 @@ def _cluster_pins(
         "etp": (cluster.max_tp, "its max_tp"),
     }
     for field, (limit, what) in limits.items():
-        for value in getattr(pinned, field, None) or ():
+        for value in getattr(pins, field).values:
             if value > limit:
                 msg = f"is {value}, more than {what} ({limit})"
-                raise FieldError((*path, field), msg)
+                raise Fault(msg, "clusters", cluster.name, field)
     policies = training.recompute[cluster.name]
-    if not any(domains["recompute"].permits(policy) for policy in policies):
+    if not any(map(pins.recompute.permits, policies)):
         msg = f"permits none of training.recompute's {', '.join(policies)}"
-        raise FieldError((*path, "recompute"), msg)
-    return ClusterPins(**domains)
+        raise Fault(msg, "clusters", cluster.name, "recompute")
 
 
 def _check_counts(
     pins: Pins,
-    spec: PinSpec,
     model: Model,
     clusters: tuple[Cluster, ...],
     training: Training,
 ) -> None:
     body = len(model.units) - 2
     devices = sum(cluster.devices for cluster in clusters)
-    for value in spec.stages or ():
+    for value in pins.stages.values:
         if value > min(body, devices):
             msg = (
                 f"is {value}, expected at most {min(body, devices)}: the model has "
                 f"{counted(body, 'unit')} to cut between and the clusters "
                 f"{counted(devices, 'device')}"
             )
-            raise FieldError((*_PIN, "stages"), msg)
+            raise Fault(msg, "stages")
     batch = training.global_batch
-    for value in spec.microbatches or ():
+    for value in pins.microbatches.values:
         if batch % value:
             msg = f"is {value}, expected a divisor of the global batch ({batch})"
-            raise FieldError((*_PIN, "microbatches"), msg)
+            raise Fault(msg, "microbatches")
 
 
 def _check_units(pins: Pins, model: Model, training: Training) -> None:
@@ -188,29 +141,29 @@ def _check_units(pins: Pins, model: Model, training: Training) -> None:
         return
     fault = None if training.any_schedule else units_fault(units, model, training)
     if fault is not None:
-        raise FieldError(*fault)
+        raise fault
     if not pins.stages.permits(len(units)):
         msg = (
             f"lists {counted(len(units), 'stage')}, which pin.stages or pin.forbid "
             "rules out"
         )
-        raise FieldError((*_PIN, "units"), msg)
+        raise Fault(msg, "units")
 
 
 def _check_hosting(pins: Pins, names: tuple[str, ...]) -> None:
     """Check pinned order, stages, and units of clusters and overall for agreement."""
     for name in names:
-        path = (*_PIN, "clusters", name, "stages")
+        path = ("clusters", name, "stages")
         stages = pins.of(name).stages
         if pins.order is None or stages == ANY:
             continue
         used = name in pins.order
         if not used and not stages.permits(0):
             msg = f"needs cluster {name!r}, which pin.order leaves out"
-            raise FieldError(path, msg)
+            raise Fault(msg, *path)
         if used and stages.allowed == frozenset({0}):
             msg = f"is 0, but pin.order uses cluster {name!r}"
-            raise FieldError(path, msg)
+            raise Fault(msg, *path)
     _check_sum(pins, names, "stages", _permitted_stages(pins))
     units = None if pins.units is None else frozenset({sum(pins.units)})
     _check_sum(pins, names, "units", units)
@@ -238,4 +191,4 @@ def _check_sum(
     if sum(values) not in permitted:
         listed = " or ".join(map(str, sorted(permitted)))
         msg = f"pins {sum(values)} {field} in all, but {listed} are pinned overall"
-        raise FieldError((*_PIN, "clusters"), msg)
+        raise Fault(msg, "clusters")

@@ -7,10 +7,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Literal, Self, get_args
+from dataclasses import InitVar, asdict, field
+from fractions import Fraction
+from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 
-from hetopt.base.checked import checked
+from pydantic import Field, ValidationInfo, WithJsonSchema
+
+from hetopt.base.fields import Name, name, unknown
+from hetopt.base.record import INTERNAL, Fault, as_given, record
 from hetopt.problem.cluster.facts import (
     AS_MEASURED,
     CUDA_VISIBLE_DEVICES,
@@ -20,56 +24,74 @@ from hetopt.problem.cluster.facts import (
     Efficiency,
     Sustained,
 )
+from hetopt.problem.fields import (
+    FLOPS_SCHEMA,
+    Bandwidth,
+    Flops,
+    Latency,
+    Memory,
+    Overhead,
+    flops,
+)
+from hetopt.problem.files import Files
 from hetopt.problem.training.choices import Precision
 
 #: Share of a device's memory that is overhead if the overhead is unknown: we assume it.
 UNKNOWN_OVERHEAD = 0.06
 
+
 #: Formats that a device may multiply in.
 Arithmetic = Literal["bf16", "fp16", "fp32", "tf32", "fp8"]
 ARITHMETIC: tuple[Arithmetic, ...] = get_args(Arithmetic)
+#: Of the rates, for editors.
+_RATES_SCHEMA: dict[str, Any] = {
+    "anyOf": [
+        FLOPS_SCHEMA,
+        {
+            "type": "object",
+            "properties": dict.fromkeys(ARITHMETIC, FLOPS_SCHEMA),
+            "additionalProperties": False,
+            "minProperties": 1,
+        },
+    ]
+}
+#: Fields without which there is no device.
+_NEEDED = (
+    *("name", "peak_flops", "memory", "memory_bandwidth", "intra_node", "host_device"),
+)
 
 
-@checked
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Link:
-    """An alpha-beta link: ``latency_s + bytes / bandwidth_bytes_per_s``."""
+    """A link per device (or NIC) and direction.
 
-    latency_s: float
-    bandwidth_bytes_per_s: float
+    Its model is alpha-beta: ``latency_s + bytes / bandwidth_bytes_per_s``.
+    """
 
-    def __post_init__(self) -> None:
-        if self.latency_s < 0:
-            msg = f"latency is {self.latency_s} s, expected 0 or more"
-            raise ValueError(msg)
-        if not self.bandwidth_bytes_per_s > 0:
-            msg = f"bandwidth is {self.bandwidth_bytes_per_s} B/s, expected more than 0"
-            raise ValueError(msg)
+    elsewhere: ClassVar = ("bandwidth", "latency")
+
+    bandwidth_bytes_per_s: Annotated[Bandwidth, Field(alias="bandwidth")]
+    """One such as '100 Gbps'."""
+    latency_s: Annotated[Latency, Field(alias="latency")]
+    """One such as '5 us'."""
 
 
-@checked
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class PeakFlops:
     """Dense FLOP/s of one device by the format it multiplies in; None: it cannot.
 
     Without sparsity; accumulation is in FP32 (tensor cores) or in the same precision.
     """
 
-    bf16: float | None = None
-    fp16: float | None = None
-    fp32: float | None = None
-    tf32: float | None = None
-    fp8: float | None = None
+    bf16: Flops | None = None
+    fp16: Flops | None = None
+    fp32: Flops | None = None
+    tf32: Flops | None = None
+    fp8: Flops | None = None
 
     def __post_init__(self) -> None:
-        for name in ARITHMETIC:
-            rate = getattr(self, name)
-            if rate is not None and not rate > 0:
-                msg = f"{name} is {rate}, expected more than 0"
-                raise ValueError(msg)
         if not self.known:
-            msg = f"peak_flops is empty, expected one of {', '.join(ARITHMETIC)}"
-            raise ValueError(msg)
+            raise Fault(f"is empty, expected one of {', '.join(ARITHMETIC)}")
 
     @classmethod
     def dense_16_bit(cls, rate: float) -> Self:
@@ -82,77 +104,69 @@ class PeakFlops:
         return tuple(name for name in ARITHMETIC if getattr(self, name) is not None)
 
 
-@checked
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Accelerator:
-    """One device type.
+    """A device: a name from the catalogue, or its own numbers, or both.
 
-    Every number that times depend on is here; nothing is looked up by the name.
-
-    Attributes
-    ----------
-    name
-        A label.
-    preset, like
-        The device of the catalogue that it is, or that lends a device of the user's own
-        what it does not state; at most one of them.
-    memory_bytes
-        Device memory as a program can see it.
-    overhead_bytes
-        Memory that a training program uses beyond what its framework allocates: the
-        context, buffers of collectives, gaps between allocations. None: unknown.
-    memory_bandwidth_bytes_per_s
-        Bandwidth of the device's own memory.
-    intra_node
-        Default link between two devices of one node.
-    host_device
-        Default link between a device and its host.
-    roofline
-        Shares of the nominal rates that it reaches in the roofline.
-    relatives
-        Measured devices whose operators it uses, nearest first; itself if it was
-        measured.
-    sustained
-        Shares of those operators' rates that whole iterations reach.
-    accuracy
-        Errors of sums of operators on published iterations; None: there are none.
-    intra_node_share
-        Share of a link's nominal bandwidth inside a node that collectives reach.
-    visible_devices
-        Environment variable that limits a process to some devices.
-    sold_as_bytes
-        Memory in the vendor's sheet, by which inventories recognise a device; None:
-        ``memory_bytes``.
-    sources
-        Field name -> where the number comes from.
+    Fields beside ``preset`` or ``like`` override the catalogue's values. Every number
+    that times depend on is here; nothing is looked up by the name.
     """
 
-    name: str
-    peak_flops: PeakFlops
-    memory_bytes: int
-    memory_bandwidth_bytes_per_s: float
+    elsewhere: ClassVar = _NEEDED
+
+    preset: Name | None = None
+    """The device itself: a name from `hetopt catalog`."""
+    like: Name | None = None
+    """Instead of preset, for a device of your own: the device of `hetopt catalog` that
+    is nearest to it. Everything that is not given here, and how near to their rates its
+    kernels, links and iterations come, is as there. Without preset and like the latter
+    are defaults, with a warning."""
+    name: Name
+    """A label for reports, on which no plan depends."""
+    peak_flops: Annotated[PeakFlops, WithJsonSchema(_RATES_SCHEMA)]
+    """Dense rates by precision, without sparsity: bf16, fp16, fp32, tf32, fp8, of which
+    the device may lack some. One number is the 16-bit rate, BF16 and FP16 alike."""
+    memory_bytes: Annotated[Memory, Field(alias="memory")]
+    """Memory of one device, as a program can see it."""
+    overhead_bytes: Annotated[Overhead | None, Field(alias="overhead")] = None
+    """Memory that a program uses beyond what its framework allocates: the context,
+    buffers of collectives, gaps between allocations. Default: 6% of the memory."""
+    memory_bandwidth_bytes_per_s: Annotated[Bandwidth, Field(alias="memory_bandwidth")]
+    """Of the device's own memory."""
     intra_node: Link
+    """To another device of the node, per direction."""
     host_device: Link
-    overhead_bytes: int | None = None
-    preset: str | None = None
-    like: str | None = None
-    roofline: Efficiency = UNKNOWN_EFFICIENCY
-    relatives: tuple[str, ...] = ()
-    sustained: Sustained = AS_MEASURED
-    accuracy: Accuracy | None = None
-    intra_node_share: float = UNKNOWN_INTRA_NODE_SHARE
-    visible_devices: str = CUDA_VISIBLE_DEVICES
-    sold_as_bytes: int | None = field(default=None, compare=False)
-    sources: Mapping[str, str] = field(default_factory=dict, compare=False)
+    """To the host, per direction."""
+    roofline: Annotated[Efficiency, INTERNAL] = UNKNOWN_EFFICIENCY
+    """Shares of the nominal rates that it reaches in the roofline."""
+    relatives: Annotated[tuple[str, ...], INTERNAL] = ()
+    """Measured devices whose operators it uses, nearest first; itself if it was
+    measured."""
+    sustained: Annotated[Sustained, INTERNAL] = AS_MEASURED
+    """Shares of those operators' rates that whole iterations reach."""
+    accuracy: Annotated[Accuracy | None, INTERNAL] = None
+    """Errors of sums of operators on published iterations; None: there are none."""
+    intra_node_share: Annotated[float, INTERNAL] = UNKNOWN_INTRA_NODE_SHARE
+    """Share of a link's nominal bandwidth inside a node that collectives reach."""
+    visible_devices: Annotated[str, INTERNAL] = CUDA_VISIBLE_DEVICES
+    """Environment variable that limits a process to some devices."""
+    sold_as_bytes: Annotated[int | None, INTERNAL] = field(default=None, compare=False)
+    """Memory in the vendor's sheet, by which inventories recognise a device; None:
+    ``memory_bytes``."""
+    sources: Annotated[Mapping[str, str], INTERNAL] = field(
+        default_factory=dict, compare=False
+    )
+    """Field name -> where the number comes from."""
+
+    @staticmethod
+    def completed(given: dict[str, Any], files: Files) -> dict[str, Any]:
+        """Return what a file gives, completed by the device of the catalogue."""
+        return _completed(given, files)
 
     def __post_init__(self) -> None:
-        for name in ("memory_bytes", "memory_bandwidth_bytes_per_s"):
-            if not getattr(self, name) > 0:
-                msg = f"{name} is {getattr(self, name)}, expected more than 0"
-                raise ValueError(msg)
         if self.preset is not None and self.like is not None:
-            msg = f"like is {self.like!r} beside preset, expected only one of them"
-            raise ValueError(msg)
+            msg = f"is {self.like!r} beside preset, expected only one of them"
+            raise Fault(msg, "like")
 
     @property
     def origin(self) -> str:
@@ -201,3 +215,111 @@ class Accelerator:
         if self.overhead_bytes is None:
             return math.ceil(memory_bytes * UNKNOWN_OVERHEAD)
         return self.overhead_bytes
+
+
+def named_device(value: Any, info: ValidationInfo) -> Any:
+    """Return the device of the catalogue if nothing but its name is given."""
+    preset = value.get("preset") if isinstance(value, dict) else value
+    only = not isinstance(value, dict) or not any(
+        own is not None for key, own in value.items() if key != "preset"
+    )
+    if info.context is None or not isinstance(preset, str) or not only:
+        return value
+    return _base({"preset": preset}, info.context)
+
+
+def _completed(given: dict[str, Any], files: Files) -> dict[str, Any]:
+    """Return a device's fields with those that the catalogue's has.
+
+    A device of the user's own that is like another has none of its errors of
+    iterations, which others ran on that device.
+
+    Raises
+    ------
+    Fault
+        There is no such device, fields exclude each other, or one is missing.
+    """
+    base = _base(given, files)
+    fields = {key: value for key, value in given.items() if value is not None}
+    rates = _rates(fields, base)
+    if rates:
+        fields["peak_flops"] = rates
+    if base is not None:
+        facts = as_given(base)
+        for key in ("preset", "like", "sold_as_bytes"):
+            del facts[key]
+        if "like" in given:
+            del facts["accuracy"]
+        facts["sources"] = {
+            key: source
+            for key, source in base.sources.items()
+            if not _is_overridden(key, given)
+        }
+        for link in ("intra_node", "host_device"):
+            fields[link] = completed_link(given.get(link), facts[link])
+        fields = facts | fields
+    for key in _NEEDED:
+        if fields.get(key) is None:
+            msg = "is missing, expected it, or like: a device that gives it"
+            raise Fault(msg, key)
+    return fields
+
+
+def completed_link(given: Any, usual: Any) -> Any:
+    """Return a link's fields with those of a usual one."""
+    if given is None:
+        return usual
+    if not isinstance(given, dict):
+        return given
+    own = {key: value for key, value in given.items() if value is not None}
+    return as_given(usual) | own
+
+
+def _base(given: Mapping[str, Any], files: Files) -> Accelerator | None:
+    """Return the device of the catalogue that gives what a file does not; or None."""
+    preset, like = given.get("preset"), given.get("like")
+    path = () if like is None else ("like",)
+    if like is not None and preset is not None:
+        raise Fault("is given together with preset, expected only one of them", *path)
+    if like is None and preset is None:
+        return None
+    known: Mapping[str, Accelerator] = files.accelerators()
+    wanted = name(preset, "preset") if like is None else name(like, "like")
+    if wanted not in known:
+        msg = unknown(wanted, "an accelerator of the catalogue", known)
+        raise Fault(msg, *path)
+    return known[wanted]
+
+
+def _rates(fields: dict[str, Any], base: Accelerator | None) -> dict[str, Any]:
+    """Return the given rates, completed by the catalogue's; of other kinds as given."""
+    known = {} if base is None else asdict(base.peak_flops)
+    rates = {key: Fraction(rate) for key, rate in known.items() if rate is not None}
+    given = fields.pop("peak_flops", None)
+    if given == {}:
+        msg = f"is an empty mapping, expected rates of {', '.join(ARITHMETIC)}"
+        raise Fault(msg, "peak_flops")
+    if isinstance(given, dict):
+        rates |= given
+    elif given is not None:
+        rate = flops(given, "peak_flops")
+        if base is not None and base.lacks("bf16"):
+            msg = (
+                "is one number, which means BF16 and FP16 alike, but "
+                f"{base.name} has only {', '.join(base.peak_flops.known)}: expected a "
+                "rate for each precision such as {fp16: 125 TFLOPS}"
+            )
+            raise Fault(msg, "peak_flops")
+        rates |= {"bf16": rate, "fp16": rate}
+    return rates
+
+
+def _is_overridden(key: str, given: Mapping[str, Any]) -> bool:
+    """Whether the catalogue's source ``key`` is of a value that the device has not."""
+    if key == "operators.accuracy":
+        return "like" in given
+    field, _, part = key.partition(".")
+    own = given.get(field)
+    if field != "peak_flops" or own is None:
+        return own is not None
+    return part in (own if isinstance(own, dict) else ("bf16", "fp16"))

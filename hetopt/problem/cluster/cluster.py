@@ -6,20 +6,25 @@ bytes per second.
 
 from __future__ import annotations
 
-import math
 import re
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from fractions import Fraction
 from functools import lru_cache
-from typing import Literal
+from typing import Annotated, Any, Literal
 
-from hetopt.base.checked import checked
-from hetopt.base.least import ensure_least
-from hetopt.base.words import counted
-from hetopt.problem.cluster.accelerator import Accelerator, Link
+from pydantic import BeforeValidator, Field, ValidationInfo, WithJsonSchema
 
-Staging = Literal["host", "device"]
+from hetopt.base.fields import MAX_WHOLE, Count, Name, OneOf, each, name, whole
+from hetopt.base.record import FLAT, INTERNAL, Fault, as_given, derived, record
+from hetopt.base.words import counted, describe
+from hetopt.problem.calibration import most_overhead
+from hetopt.problem.cluster.accelerator import (
+    Accelerator,
+    Link,
+    completed_link,
+    named_device,
+)
+from hetopt.problem.fields import Bandwidth, Memory, between, memory_size, with_unit
 
 #: The part of the training state that may be in the hosts' memory.
 Offload = Literal["optimizer"]
@@ -43,135 +48,243 @@ def host_fault(host: str) -> str | None:
     )
 
 
-@checked
-@dataclass(frozen=True, slots=True, kw_only=True)
+def _host(value: Any) -> str:
+    host = name(value)
+    if fault := host_fault(host):
+        raise Fault(fault)
+    return host
+
+
+def _grouped(value: Any, info: ValidationInfo) -> Any:
+    """Complete a group's latency, by default that of the links inside the node."""
+    if info.context is None or not isinstance(value, dict):
+        return value
+    latency = value.get("latency")
+    usual_s = as_given(info.data.get("intra_node", _WRONG))["latency"]
+    return {**value, "latency": usual_s if latency is None else latency}
+
+
+def _overhead(value: Any, info: ValidationInfo) -> Any:
+    """Complete the overhead, by default that of the accelerator."""
+    memory, device = info.data.get("memory_bytes"), info.data.get("accelerator")
+    if info.context is None or memory is None or device is None:
+        # Without these, their faults are said.
+        return value or 0 if info.context is None else 0
+    found = device.overhead_of(memory) if value is None else memory_size(value)
+    ensure_overhead(found, memory)
+    return found
+
+
+def ensure_overhead(overhead: int, memory_bytes: int) -> None:
+    """Raise Fault for an overhead that leaves no memory."""
+    if overhead > most_overhead(memory_bytes):
+        msg = (
+            f"is {overhead} bytes, expected less than the memory ({memory_bytes} bytes)"
+        )
+        raise Fault(msg)
+
+
+def _of_accelerator(field: str) -> BeforeValidator:
+    """Return a reader of a link that is completed by the accelerator's."""
+
+    def read(value: Any, info: ValidationInfo) -> Any:
+        if info.context is None:
+            return value
+        device = info.data.get("accelerator")
+        return completed_link(value, getattr(device, field) if device else _WRONG)
+
+    return BeforeValidator(read)
+
+
+def _with_latency(value: Any, info: ValidationInfo) -> Any:
+    """Complete a link between nodes, or take that inside a node that is alone."""
+    if value is ALONE:
+        return info.data.get("intra_node", _WRONG)
+    if value is None and not info.data.keys() >= {"accelerator", "nodes", "intra_node"}:
+        return _WRONG
+    if value is None:
+        such = "{bandwidth: 100 Gbps, latency: 5 us}"
+        raise Fault(f"is missing, expected one such as {such}")
+    if info.context is None or not isinstance(value, dict):
+        return value
+    latency = value.get("latency")
+    usual = Fraction(INTER_NODE_LATENCY_S)
+    return {**value, "latency": usual if latency is None else latency}
+
+
+#: In place of a link that is wrong, so that what it completes has no fault of its own.
+_WRONG = Link(bandwidth_bytes_per_s=1.0, latency_s=0.0)
+#: In place of a link between nodes, where no byte ever leaves the node.
+ALONE = object()
+#: Latency of an inter-node link that gives only its bandwidth.
+INTER_NODE_LATENCY_S = 5e-6
+#: Most nodes whose devices may be listed one by one.
+MAX_LISTED_NODES = 10**4
+#: Highest price of a node per hour, in any currency: sums and products stay finite.
+MAX_PRICE = 1e9
+_WHOLE = {"type": "integer", "minimum": 1}
+Price = Annotated[
+    float,
+    BeforeValidator(
+        between(0, MAX_PRICE, f"a number from 0 to {MAX_PRICE:g}, without a currency")
+    ),
+    WithJsonSchema(
+        {"type": "number", "minimum": 0, "maximum": MAX_PRICE, "examples": [32.77]}
+    ),
+]
+
+
+@record
 class DeviceGroup:
-    """Devices of a node that share a faster link (pairs, NUMA domains, switches)."""
+    """Neighbouring devices of a node that share a faster link.
 
-    size: int
-    link: Link
-
-
-@checked
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class Cluster:
-    """A homogeneous cluster: ``nodes`` x ``devices_per_node`` of one accelerator.
-
-    Attributes
-    ----------
-    devices_per_node
-        Devices of a node; of the largest node, if they are unequal.
-    unequal
-        Devices of each node, in the order of ``hosts``; None if nodes are equal.
-    memory_bytes, overhead_bytes
-        Per device; the overhead is outside of what the framework allocates.
-    max_tp
-        Largest tensor-parallel degree (H2's TP_MAX); at most ``devices_per_node``.
-    group
-        Faster link among neighbouring devices inside a node.
-    nics_per_node
-        Network interfaces per node; each carries ``inter_node.bandwidth``.
-    uplink_bytes_per_s
-        Bandwidth that all links to other clusters share, per direction; None: no limit.
-    offload
-        The part of the training state that is in the hosts' memory; None: nothing.
-    host_memory_bytes_per_s
-        Per device; it limits the update of an offloaded optimizer.
-    price_per_hour
-        Price of one node, in any one currency, at least 0; None: unknown.
-    hosts
-        Names or addresses of the nodes in rank order, not used in costs; None: unknown.
+    Such as pairs, NUMA domains or switches.
     """
 
-    name: str
-    accelerator: Accelerator
-    nodes: int
-    devices_per_node: int
-    memory_bytes: int
-    max_tp: int
-    intra_node: Link
-    inter_node: Link
-    host_device: Link
-    nics_per_node: int
-    overhead_bytes: int = 0
-    uplink_bytes_per_s: float | None = None
-    group: DeviceGroup | None = None
-    offload: Offload | None = None
-    host_memory_bytes_per_s: float = HOST_MEMORY_BYTES_PER_S
-    price_per_hour: float | None = None
-    hosts: tuple[str, ...] | None = None
-    unequal: tuple[int, ...] | None = None
+    size: Count
+    """The devices per group; it divides the devices of every node."""
+    link: Annotated[Link, Field(alias=FLAT)]
+    """A bandwidth such as '200 GB/s', and by default the latency of intra_node."""
+
+
+@record
+class Cluster:
+    """A homogeneous cluster of nodes x devices_per_node accelerators.
+
+    Nodes may have unequal numbers of devices, as after a failure.
+    """
+
+    name: Name
+    """A name that plans and pins use."""
+    accelerator: Annotated[Accelerator, BeforeValidator(named_device)]
+    """A name from `hetopt catalog`, or the device's own numbers."""
+    nodes: Annotated[
+        Count,
+        WithJsonSchema(
+            {
+                "anyOf": [
+                    _WHOLE,
+                    {
+                        "type": "array",
+                        "items": _WHOLE,
+                        "minItems": 1,
+                        "maxItems": MAX_LISTED_NODES,
+                    },
+                ]
+            }
+        ),
+    ]
+    """The number of nodes; or the devices of each node, as in [8, 8, 8, 7], without
+    devices_per_node."""
+    devices_per_node: Count = derived(factory=lambda _: 0)
+    """The number of devices of a node, if nodes is a number; of the largest node, if
+    they are unequal."""
+    unequal: Annotated[tuple[Count, ...] | None, INTERNAL] = None
+    """Devices of each node, in the order of ``hosts``; None if nodes are equal."""
+    memory_bytes: Annotated[Memory, Field(alias="memory")] = derived(
+        factory=lambda cluster: cluster["accelerator"].memory_bytes
+    )
+    """Per device; default: the accelerator's."""
+    overhead_bytes: Annotated[
+        int,
+        Field(alias="overhead", ge=0),
+        BeforeValidator(_overhead),
+        with_unit("1.5 GiB", "2 GB"),
+    ] = Field(default=None, validate_default=True, kw_only=True)
+    """Per device, outside of what the framework allocates: context, buffers of
+    collectives, gaps between allocations; default: the accelerator's."""
+    max_tp: Count = derived(factory=lambda cluster: cluster["devices_per_node"])
+    """Largest tensor parallelism (H2's TP_MAX); default: the devices of the largest
+    node."""
+    intra_node: Annotated[Link, _of_accelerator("intra_node")] = derived(
+        factory=lambda cluster: cluster["accelerator"].intra_node
+    )
+    """Per device and direction; default: the accelerator's."""
+    inter_node: Annotated[Link, BeforeValidator(_with_latency)] = derived(
+        factory=lambda cluster: cluster["intra_node"]
+    )
+    """One NIC, per direction; latency 5 us unless given. Only a single node that is the
+    whole problem needs none."""
+    host_device: Annotated[Link, _of_accelerator("host_device")] = derived(
+        factory=lambda cluster: cluster["accelerator"].host_device
+    )
+    """Per device and direction; default: the accelerator's."""
+    nics_per_node: Count = derived(factory=lambda cluster: cluster["devices_per_node"])
+    """Network interfaces per node, each with inter_node's bandwidth; default: one per
+    device of the largest node."""
+    uplink_bytes_per_s: Annotated[Bandwidth | None, Field(alias="uplink")] = None
+    """Bandwidth that all links of the cluster to others share, per direction; default:
+    nothing but the links themselves limits it."""
+    group: Annotated[DeviceGroup | None, BeforeValidator(_grouped)] = None
+    """Neighbouring devices of a node that share a faster link; default: none do."""
+    offload: OneOf[Offload] | None = None
+    """optimizer: the optimizer's states are in the hosts' memory, and the hosts update
+    the weights; default: nothing is offloaded."""
+    host_memory_bytes_per_s: Annotated[
+        Bandwidth, Field(alias="host_memory_bandwidth")
+    ] = HOST_MEMORY_BYTES_PER_S
+    """What a host reads and writes per device, which limits the update of an offloaded
+    optimizer; default: 37 GB/s, STREAM on a DGX A100."""
+    price_per_hour: Price | None = None
+    """What one of equal nodes costs per hour, in any currency, the same for all
+    clusters; default: unknown. Reports say what plans cost by it; it decides plans only
+    where that is asked (--budget, --objective cost, --pareto)."""
+    hosts: tuple[Annotated[str, BeforeValidator(_host)], ...] | None = None
+    """Names or addresses of the nodes, one each, in the order launchers place ranks.
+    Plans do not depend on them."""
+
+    @staticmethod
+    def completed(given: dict[str, Any], _: object) -> dict[str, Any]:
+        """Return what a file gives, with the number of nodes that it lists."""
+        if not given.keys() >= {"name", "accelerator", "nodes"}:
+            return given
+        return {"inter_node": None, **_with_nodes(given)}
 
     def __post_init__(self) -> None:
-        counts = "nodes", "devices_per_node", "memory_bytes", "max_tp", "nics_per_node"
-        ensure_least(self, 1, counts)
-        if self.overhead_bytes < 0:
-            msg = f"overhead_bytes is {self.overhead_bytes}, expected 0 or more"
-            raise ValueError(msg)
-        if self.uplink_bytes_per_s is not None and not self.uplink_bytes_per_s > 0:
-            msg = f"uplink is {self.uplink_bytes_per_s} B/s, expected more than 0"
-            raise ValueError(msg)
-        if not self.host_memory_bytes_per_s > 0:
-            msg = (
-                f"host_memory_bandwidth is {self.host_memory_bytes_per_s} B/s, "
-                "expected more than 0"
-            )
-            raise ValueError(msg)
         if self.max_tp > self.devices_per_node:
             msg = (
-                f"max_tp ({self.max_tp}) is more than "
-                f"devices_per_node ({self.devices_per_node})"
+                f"is {self.max_tp}, expected at most the "
+                f"{counted(self.devices_per_node, 'device')} of a node"
             )
-            raise ValueError(msg)
+            raise Fault(msg, "max_tp")
         if self.unequal is not None:
             self._check_unequal(self.unequal)
         for size, _ in self.sizes if self.group is not None else ():
             if self.group is not None and size % self.group.size:
                 msg = (
-                    f"group.size ({self.group.size}) does not divide the {size} "
-                    "devices of a node"
+                    f"is {self.group.size}, which does not divide the "
+                    f"{counted(size, 'device')} of a node"
                 )
-                raise ValueError(msg)
-        price = self.price_per_hour
-        if price is not None and not 0 <= price < math.inf:
-            msg = f"price_per_hour is {price}, expected 0 or more"
-            raise ValueError(msg)
-        if self.hosts is not None:
-            self._check_hosts(self.hosts)
+                raise Fault(msg, "group", "size")
+        if self.hosts is not None and len(self.hosts) != self.nodes:
+            msg = (
+                f"names {len(self.hosts)}, expected one host for each of the "
+                f"{counted(self.nodes, 'node')}"
+            )
+            raise Fault(msg, "hosts")
+        for position, host in enumerate(self.hosts or ()):
+            if self.hosts and host in self.hosts[:position]:
+                msg = f"is {host!r} a second time, first in cluster {self.name!r}"
+                raise Fault(msg, "hosts", position)
 
     def _check_unequal(self, sizes: tuple[int, ...]) -> None:
         if len(sizes) != self.nodes or max(sizes) != self.devices_per_node:
             msg = (
-                f"unequal lists {counted(len(sizes), 'node')} of at most "
+                f"lists {counted(len(sizes), 'node')} of at most "
                 f"{max(sizes, default=0)} devices, expected {self.nodes} of at most "
                 f"{self.devices_per_node}"
             )
-            raise ValueError(msg)
-        if min(sizes) < 1 or min(sizes) == max(sizes):
-            msg = (
-                f"unequal is from {min(sizes)} to {max(sizes)}, expected several sizes"
-            )
-            raise ValueError(msg)
+            raise Fault(msg, "unequal")
+        if min(sizes) == max(sizes):
+            msg = f"is from {min(sizes)} to {max(sizes)}, expected several sizes"
+            raise Fault(msg, "unequal")
         if self.price_per_hour is not None:
             msg = (
-                "price_per_hour is of one of several equal nodes, but unequal is given"
+                "is the price of one of several equal nodes, but nodes lists unequal "
+                "ones: give the nodes of each size a cluster of their own, or leave it "
+                "out"
             )
-            raise ValueError(msg)
-
-    def _check_hosts(self, hosts: tuple[str, ...]) -> None:
-        if len(hosts) != self.nodes:
-            msg = (
-                f"hosts names {len(hosts)}, expected one host for each of the "
-                f"{counted(self.nodes, 'node')}"
-            )
-            raise ValueError(msg)
-        for host in hosts:
-            fault = host_fault(host)
-            if fault:
-                raise ValueError(f"hosts {fault}")
-        if len(set(hosts)) < len(hosts):
-            msg = f"hosts names one of {', '.join(hosts)} twice"
-            raise ValueError(msg)
+            raise Fault(msg, "price_per_hour")
 
     def __repr__(self) -> str:
         sizes = " and ".join(f"{nodes} x {size}" for size, nodes in self.sizes)
@@ -200,63 +313,29 @@ def _counted(sizes: tuple[int, ...]) -> tuple[tuple[int, int], ...]:
     return tuple(sorted(Counter(sizes).items(), reverse=True))
 
 
-@checked
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterLink:
-    """The network between two clusters, per direction.
-
-    Attributes
-    ----------
-    latency_s
-        Latency, paid once per transfer.
-    capacity_bytes_per_s
-        Bandwidth that all connections share; None: only nodes and interfaces limit it.
-    node_bytes_per_s
-        Bandwidth of one node over one boundary; None: that of its interfaces.
-    connection_bytes_per_s
-        Bandwidth of one pair of interfaces; None: that of the slower one.
-    message_s
-        Time added for each message that one connection carries.
-    staged
-        ``host``: device-to-host, network, host-to-device (HetAuto section 5.1);
-        ``device``: device-direct (H2 section 3.2).
-    """
-
-    latency_s: float
-    capacity_bytes_per_s: float | None = None
-    node_bytes_per_s: float | None = None
-    connection_bytes_per_s: float | None = None
-    message_s: float = 0.0
-    staged: Staging = "host"
-
-    def __post_init__(self) -> None:
-        for name in ("latency_s", "message_s"):
-            if getattr(self, name) < 0:
-                msg = f"{name} is {getattr(self, name)}, expected 0 or more"
-                raise ValueError(msg)
-        for name in (
-            "capacity_bytes_per_s",
-            "node_bytes_per_s",
-            "connection_bytes_per_s",
-        ):
-            value = getattr(self, name)
-            if value is not None and value <= 0:
-                msg = f"{name} is {value}, expected more than 0"
-                raise ValueError(msg)
-
-
-@checked
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterLinks:
-    """Links between clusters: a default, and exceptions by unordered pair.
-
-    None means that there is no link: neither a pipeline boundary nor the gradients of a
-    tied embedding can cross.
-    """
-
-    default: ClusterLink | None
-    pairs: Mapping[frozenset[str], ClusterLink | None] = field(default_factory=dict)
-
-    def between(self, first: str, second: str) -> ClusterLink | None:
-        """Return the link between two clusters, in either direction."""
-        return self.pairs.get(frozenset({first, second}), self.default)
+def _with_nodes(given: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields of a cluster, whose nodes may be listed by their devices."""
+    nodes, devices = given["nodes"], given.get("devices_per_node")
+    if not isinstance(nodes, list):
+        if devices is None and type(nodes) is int and 0 < nodes <= MAX_WHOLE:
+            msg = "is missing, expected the number of devices of a node"
+            raise Fault(msg, "devices_per_node")
+        return given
+    if not nodes:
+        raise Fault("is an empty list, expected the devices of each node", "nodes")
+    if len(nodes) > MAX_LISTED_NODES:
+        msg = f"lists {len(nodes)} nodes, expected at most {MAX_LISTED_NODES}"
+        raise Fault(msg, "nodes")
+    try:
+        sizes = each(whole(1), nodes)
+    except Fault as fault:
+        raise fault.inside("nodes") from None
+    if devices is not None:
+        msg = (
+            f"is {describe(devices)}, but nodes lists the devices of each node: leave "
+            "one of the two out"
+        )
+        raise Fault(msg, "devices_per_node")
+    found = {"nodes": len(sizes), "devices_per_node": max(sizes)}
+    unequal = sizes if len(set(sizes)) > 1 else None
+    return {**given, **found, "unequal": unequal}

@@ -8,13 +8,10 @@ device that it is like, or else the defaults here.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-from hetopt.base.checked import checked
+from hetopt.base.record import record
 
 
-@checked
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Efficiency:
     """Shares of its nominal rates that a device reaches in the roofline.
 
@@ -46,8 +43,7 @@ class Efficiency:
 UNKNOWN_EFFICIENCY = Efficiency()
 
 
-@checked
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Sustained:
     """Shares of the rates of single kernels that whole iterations reach.
 
@@ -83,8 +79,7 @@ class Sustained:
 AS_MEASURED = Sustained()
 
 
-@checked
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Accuracy:
     """Errors of iteration times, as shares of the measured time.
 

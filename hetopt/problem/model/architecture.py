@@ -6,12 +6,14 @@ configurations or write runtimes' settings map them to other names.
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass, fields
-from typing import Literal
+from dataclasses import fields
+from typing import Annotated, Literal
 
-from hetopt.base.checked import checked
-from hetopt.base.least import ensure_least
+from pydantic import Field
+
+from hetopt.base.fields import Count, CountsFromZero, Flag, Number, OneOf, Positive
+from hetopt.base.record import Fault, record
+from hetopt.problem.model.experts import ensure_among, ensure_ascending
 
 Activation = Literal["silu", "gelu", "gelu-tanh", "quick-gelu", "relu", "squared-relu"]
 NormPlace = Literal["before", "after", "both"]
@@ -19,195 +21,131 @@ QkNorm = Literal["none", "head", "all", "l2"]
 ScalingKind = Literal["linear", "llama3", "dynamic", "yarn", "longrope"]
 
 
-def _check_above_zero(of: object, field: str) -> None:
-    value = getattr(of, field)
-    if not 0 < value < math.inf:
-        msg = f"{field} is {value:g}, expected more than 0"
-        raise ValueError(msg)
+#: A share or a probability, less than 1.
+Share = Annotated[Number, Field(ge=0, lt=1)]
+#: A base of rotary frequencies.
+Base = Annotated[Number, Field(gt=1)]
 
 
-@checked
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class RotaryScaling:
     """How rotary frequencies are scaled for longer sequences.
 
-    Attributes
-    ----------
-    kind
-        ``linear``: positions are divided by ``factor``. ``llama3``: low frequencies
-        are, high ones are not (Llama 3.1). Others are known by name only: no launcher
-        that hetopt writes for computes them.
-    factor
-        Above 0.
-    low_freq_factor, high_freq_factor, original_positions
-        Of ``llama3``: frequencies whose wave is longer than ``original_positions /
-        low_freq_factor`` tokens are low, those shorter than ``original_positions /
-        high_freq_factor`` high. Other kinds do not use them.
+    ``linear``: positions are divided by ``factor``. ``llama3``: low frequencies are,
+    high ones are not (Llama 3.1): low are those whose wave is longer than
+    ``original_positions / low_freq_factor`` tokens, high those whose wave is shorter
+    than ``original_positions / high_freq_factor``. Others are known by name only: no
+    launcher that hetopt writes for computes them.
     """
 
-    kind: ScalingKind
-    factor: float
-    low_freq_factor: float = 1.0
-    high_freq_factor: float = 4.0
-    original_positions: int = 8192
+    kind: OneOf[ScalingKind]
+    """linear, llama3, dynamic, yarn or longrope."""
+    factor: Positive
+    """How many times longer sequences become."""
+    low_freq_factor: Positive = 1.0
+    """Of llama3; default: 1."""
+    high_freq_factor: Positive = 4.0
+    """Of llama3; default: 4."""
+    original_positions: Count = 8192
+    """Of llama3; default: 8192."""
 
     def __post_init__(self) -> None:
-        for field in ("factor", "low_freq_factor", "high_freq_factor"):
-            _check_above_zero(self, field)
-        ensure_least(self, 1, ("original_positions",))
         if self.low_freq_factor > self.high_freq_factor:
             msg = (
-                f"low_freq_factor is {self.low_freq_factor:g}, expected at most "
-                f"high_freq_factor ({self.high_freq_factor:g})"
+                f"is {self.low_freq_factor:g}, expected at most high_freq_factor "
+                f"({self.high_freq_factor:g})"
             )
-            raise ValueError(msg)
+            raise Fault(msg, "low_freq_factor")
 
 
-@checked
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Architecture:
-    """What every layer of a model computes, and with which constants.
+    """What every layer of a model computes, and with which constants."""
 
-    Attributes
-    ----------
-    activation
-        Activation of the MLP. None: SiLU if the MLP is gated, otherwise GELU in the one
-        of its two forms that a runtime has.
-    gate_clamp
-        Limit to which inputs of a gated activation are clamped; 1 is then added to its
-        other factor (GPT-OSS); above 0; None: neither.
-    norm_eps
-        Added to the variance in every norm; between 0 and 1.
-    norm_zero_centred
-        Whether a norm multiplies with 1 + its weight (Gemma).
-    norm_place
-        ``before`` attention and MLP; ``after`` them, ahead of the residual (OLMo-2);
-        ``both`` (Gemma-2, GLM-4).
-    qk_norm
-        Norm of queries and keys: of each ``head``, or of ``all`` heads together
-        (OLMo-2); ``l2``: of each head, without weights, in layers with rotary
-        embeddings (Llama-4); ``none``.
-    qkv_bias, out_bias, mlp_bias
-        Biases of queries, keys and values; of attention's output; of the MLP. None:
-        all of them if norms are LayerNorm, none if they are RMSNorm.
-    parallel_mlp
-        Whether attention and MLP read the same input, and both results are added to it
-        (GPT-NeoX).
-    rotary_base, rotary_fraction, rotary_interleaved
-        Base of the frequencies, above 1; share of a head that is rotated, above 0 and
-        at most 1; whether neighbours form pairs (GLM-4) rather than the two halves.
-    rotary_local_base
-        Base in layers with a sliding window (Gemma-3), above 1; None: the same.
-    rotary_scaling
-        None: frequencies are not scaled.
-    rotary_full_layers
-        Whether ``full_layers`` have rotary embeddings too (not in Llama-4, SmolLM3).
-    attention_scale
-        Scores are multiplied with it; above 0; None: ``head_dim ** -0.5``.
-    attention_softcap, logit_softcap
-        Scores, or logits, x become ``cap * tanh(x / cap)``; above 0; None: no cap.
-    attention_sinks
-        Whether the sum of each head's softmax has a further, learned term (GPT-OSS).
-    sliding_window
-        Tokens that a token attends to: itself and those just before; None: itself and
-        all before it.
-    attention_chunk
-        Tokens of a chunk: a token attends to itself and those before it in its chunk
-        (Llama-4); None: no chunks. Not beside ``sliding_window``.
-    full_layers
-        Layers without window or chunks, counted from 0 and ascending. If no layer has
-        either: those without rotary embeddings (SmolLM3).
-    attention_temperature
-        In layers without rotary embeddings, the query at position i is multiplied with
-        1 + 0.1 log(1 + floor((i + 1) / this)) (Llama-4); None: it is not.
-    hidden_dropout, attention_dropout
-        Probabilities, at least 0 and less than 1: of embeddings and the results of
-        attention and MLP; of scores. Memory includes the masks of dropout even if these
-        are 0, as hetopt's published sources count it.
-    embedding_scale
-        Factor of the embeddings (Gemma: the root of the hidden size).
-    """
-
-    activation: Activation | None = None
-    gate_clamp: float | None = None
-    norm_eps: float = 1e-5
-    norm_zero_centred: bool = False
-    norm_place: NormPlace = "before"
-    qk_norm: QkNorm = "none"
-    qkv_bias: bool | None = None
-    out_bias: bool | None = None
-    mlp_bias: bool | None = None
-    parallel_mlp: bool = False
-    rotary_base: float = 10_000.0
-    rotary_fraction: float = 1.0
-    rotary_interleaved: bool = False
-    rotary_local_base: float | None = None
+    activation: OneOf[Activation] | None = None
+    """Of the MLP; default: silu if gated, else GELU in either form (gelu, gelu-tanh),
+    as a runtime has it."""
+    gate_clamp: Positive | None = None
+    """Inputs of a gated activation are clamped to it, and 1 is added to the other
+    factor (GPT-OSS); default: neither."""
+    norm_eps: Annotated[Positive, Field(lt=1)] = 1e-5
+    """Added to the variance in norms; default: 1e-5."""
+    norm_zero_centred: Flag = False
+    """Norms multiply with 1 + weight (Gemma); default: false."""
+    norm_place: OneOf[NormPlace] = "before"
+    """Norms before attention and MLP (default), after them, ahead of the residual
+    (OLMo-2), or both (Gemma-2, GLM-4)."""
+    qk_norm: OneOf[QkNorm] = "none"
+    """Norm of queries and keys: of each head, of all heads together (OLMo-2), or l2,
+    without weights, in layers with rotary embeddings (Llama-4); default: none."""
+    qkv_bias: Flag | None = None
+    """Biases of queries, keys and values; default: if norm is layer."""
+    out_bias: Flag | None = None
+    """Bias of attention's output; default: if norm is layer."""
+    mlp_bias: Flag | None = None
+    """Biases of the MLP; default: if norm is layer."""
+    parallel_mlp: Flag = False
+    """Attention and MLP read the same input, and both results are added to it
+    (GPT-NeoX); default: false."""
+    rotary_base: Base = 10_000.0
+    """Base of rotary frequencies; default: 10000."""
+    rotary_fraction: Annotated[Positive, Field(le=1)] = 1.0
+    """Share of a head that is rotated; default: 1."""
+    rotary_interleaved: Flag = False
+    """Neighbours form pairs (GLM-4), not a head's halves; default: false."""
+    rotary_local_base: Base | None = None
+    """Base in layers with a sliding window (Gemma-3); default: rotary_base."""
     rotary_scaling: RotaryScaling | None = None
-    rotary_full_layers: bool = True
-    attention_scale: float | None = None
-    attention_softcap: float | None = None
-    logit_softcap: float | None = None
-    attention_sinks: bool = False
-    sliding_window: int | None = None
-    attention_chunk: int | None = None
-    full_layers: tuple[int, ...] = ()
-    attention_temperature: int | None = None
-    hidden_dropout: float = 0.0
-    attention_dropout: float = 0.0
-    embedding_scale: float = 1.0
+    """How frequencies are scaled; default: not."""
+    rotary_full_layers: Flag = True
+    """full_layers have rotary embeddings, too (not in Llama-4, SmolLM3); default:
+    true."""
+    attention_scale: Positive | None = None
+    """Factor of scores; default: 1 / sqrt(head_dim)."""
+    attention_softcap: Positive | None = None
+    """Scores become cap * tanh(scores / cap); default: no cap."""
+    logit_softcap: Positive | None = None
+    """The same of logits (Gemma-2); default: no cap."""
+    attention_sinks: Flag = False
+    """The sum of each head's softmax has a further, learned term (GPT-OSS); default:
+    false."""
+    sliding_window: Count | None = None
+    """Tokens that a token attends to, itself and those just before; default: all before
+    it."""
+    attention_chunk: Count | None = None
+    """Tokens of a chunk, whose tokens attend to those before them in it alone
+    (Llama-4), not beside a sliding window; default: sequences are whole."""
+    full_layers: CountsFromZero = ()
+    """Layers, counted from 0, without the window or chunks, or without rotary
+    embeddings alone if there are neither (SmolLM3); default: none."""
+    attention_temperature: Count | None = None
+    """Number of tokens after which queries without rotary embedding are scaled up
+    another step: that at position i is multiplied with 1 + 0.1 log(1 + floor((i + 1) /
+    this)) (Llama-4); default: they are not scaled up."""
+    hidden_dropout: Share = 0.0
+    """Of embeddings and the results of attention and MLP; default: 0. Memory includes
+    the masks of dropout in any case, as hetopt's published sources count it."""
+    attention_dropout: Share = 0.0
+    """Of attention's scores; default: 0."""
+    embedding_scale: Positive = 1.0
+    """What embeddings are multiplied with (Gemma: the root of hidden); default: 1."""
 
     def __post_init__(self) -> None:
-        for field in (
-            "gate_clamp",
-            "norm_eps",
-            "attention_scale",
-            "attention_softcap",
-            "logit_softcap",
-            "embedding_scale",
-            "rotary_fraction",
-        ):
-            if getattr(self, field) is not None:
-                _check_above_zero(self, field)
-        for field in ("norm_eps", "hidden_dropout", "attention_dropout"):
-            if not 0 <= getattr(self, field) < 1:
-                msg = f"{field} is {getattr(self, field):g}, expected 0 to less than 1"
-                raise ValueError(msg)
-        if self.rotary_fraction > 1:
-            msg = f"rotary_fraction is {self.rotary_fraction:g}, expected at most 1"
-            raise ValueError(msg)
-        for field in ("rotary_base", "rotary_local_base"):
-            base = getattr(self, field)
-            if base is not None and not 1 < base < math.inf:
-                msg = f"{field} is {base:g}, expected more than 1"
-                raise ValueError(msg)
-        self._check_reach()
-
-    def _check_reach(self) -> None:
-        """Raise ValueError if fields of windows, chunks or full layers are wrong."""
-        for field in ("sliding_window", "attention_chunk", "attention_temperature"):
-            count = getattr(self, field)
-            if count is not None and count < 1:
-                msg = f"{field} is {count}, expected at least 1"
-                raise ValueError(msg)
         if self.sliding_window and self.attention_chunk:
-            msg = "attention_chunk is given beside sliding_window, expected one of them"
-            raise ValueError(msg)
+            msg = "is given beside sliding_window, expected one of them"
+            raise Fault(msg, "attention_chunk")
         if self.rotary_local_base is not None and self.sliding_window is None:
-            msg = "rotary_local_base is given, but there is no sliding_window"
-            raise ValueError(msg)
+            msg = "is given, but there is no sliding_window"
+            raise Fault(msg, "rotary_local_base")
         if self.reach is None and bool(self.full_layers) == self.rotary_full_layers:
             given, lacks = "full_layers", "sliding_window or rotary_full_layers: false"
             if not self.full_layers:
                 given, lacks = "rotary_full_layers", "sliding_window or full_layers"
-            msg = f"{given} is given, but there is no {lacks}"
-            raise ValueError(msg)
+            raise Fault(f"is given, but there is no {lacks}", given)
         if self.attention_temperature and self.rotary_full_layers:
-            msg = "attention_temperature is given, but rotary_full_layers is not false"
-            raise ValueError(msg)
-        ascending = sorted({layer for layer in self.full_layers if layer >= 0})
-        if list(self.full_layers) != ascending:
-            msg = "full_layers is not ascending from 0, expected each layer once"
-            raise ValueError(msg)
+            msg = "is given, but rotary_full_layers is not false"
+            raise Fault(msg, "attention_temperature")
+        ensure_ascending(self.full_layers, "full_layers")
 
     @property
     def reach(self) -> int | None:
@@ -224,38 +162,33 @@ class Architecture:
         full = frozenset(self.full_layers)
         return tuple(layer not in full for layer in range(layers))
 
-    def fault(
+    def ensure_fits(
         self, layers: int, head_dim: int, positions: int, decoder_only: bool, /
-    ) -> str:
-        """Return which field a model's other fields contradict; empty if none.
-
-        The text begins with the name of the wrong field.
-        """
+    ) -> None:
+        """Raise Fault if a model's other fields contradict one."""
         turned = int(head_dim * self.rotary_fraction)
         if positions:
             for field in ARCHITECTURE_FIELDS:
                 if field.startswith("rotary") and self.differs(field):
-                    return (
-                        f"{field} is given, but positions gives a learned position "
-                        "table: leave one of them out"
+                    msg = (
+                        "is given, but positions gives a learned position table: leave "
+                        "one of them out"
                     )
+                    raise Fault(msg, field)
         elif self.rotary_fraction < 1 and (turned < 2 or turned % 2):
-            return (
-                f"rotary_fraction is {self.rotary_fraction:g}, which rotates {turned} "
-                f"of the {head_dim} numbers of a head, expected an even number"
+            msg = (
+                f"is {self.rotary_fraction:g}, which rotates {turned} of the "
+                f"{head_dim} numbers of a head, expected an even number"
             )
+            raise Fault(msg, "rotary_fraction")
         if self.reach is not None and not decoder_only:
+            msg = (
+                f"is {self.reach}, allowed only for a decoder-only model; blocks have "
+                "windows of their own"
+            )
             field = "sliding_window" if self.sliding_window else "attention_chunk"
-            return (
-                f"{field} is {self.reach}, allowed only for a decoder-only model; "
-                "blocks have windows of their own"
-            )
-        if self.full_layers and self.full_layers[-1] >= layers:
-            return (
-                f"full_layers is up to {self.full_layers[-1]}, expected layers from 0 "
-                f"to {layers - 1}"
-            )
-        return ""
+            raise Fault(msg, field)
+        ensure_among(self.full_layers, layers, "full_layers")
 
     def differs(self, field: str) -> bool:
         """Whether a field differs from its default."""

@@ -2,114 +2,124 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from hetopt.base.checked import checked
-from hetopt.base.least import ensure_least
+from pydantic import BeforeValidator, Field
+
+from hetopt.base.fields import Count, CountFromZero, Flag, Name, OneOf, whole
+from hetopt.base.record import Fault, derived, record
+from hetopt.problem.model.experts import MAX_LAYERS
 from hetopt.problem.model.kinds import FIRST, TAKEN
 
 Attention = Literal["causal", "bidirectional"]
 
 #: Sizes that blocks and models have.
 SIZES = ("layers", "hidden", "heads", "kv_heads", "head_dim", "ffn")
+#: Fields that a block takes from the whole model unless it has its own.
+SHARED = (*SIZES[1:], "gated", "attention")
+
+LayerCount = Annotated[int, Field(ge=1), BeforeValidator(whole(1, MAX_LAYERS))]
 
 
-@checked
-@dataclass(frozen=True, slots=True, kw_only=True)
+def inner_size(sizes: Mapping[str, Any]) -> int:
+    """Return the usual inner size of an MLP of the same hidden size."""
+    hidden: int = sizes["hidden"]
+    return 256 * math.ceil(8 * hidden / (3 * 256)) if sizes["gated"] else 4 * hidden
+
+
+def ensure_groups(heads: int, kv_heads: int) -> None:
+    """Raise Fault if key-value heads are not shared by equally many heads."""
+    if heads % kv_heads:
+        msg = f"is {kv_heads}, which does not divide heads ({heads})"
+        raise Fault(msg, "kv_heads")
+
+
+@record
 class Block:
-    """Layers of one kind, one after the other.
+    """Layers of one kind; sizes that it does not give are those of the whole model."""
 
-    Attributes
-    ----------
-    name
-        Kind of its units.
-    layers, hidden, heads, kv_heads, head_dim, ffn, gated, attention
-        As of ``Model``.
-    window
-        Tokens that attend to each other, such as 49 in Swin; 0: the whole sequence.
-    merge
-        Tokens of the block before that a matrix, which may change the width, makes one
-        token of this block, such as 4 in Swin.
-    context
-        Name of the block whose output every layer attends to besides its own tokens.
-        The first such block starts from its own tokens, as many as the sequence has,
-        looked up in the token table (T5's decoder). Empty: none.
-    """
+    elsewhere: ClassVar = ("hidden", "heads")
 
-    name: str
-    layers: int
-    hidden: int
-    heads: int
-    kv_heads: int
-    head_dim: int
-    ffn: int
-    gated: bool = True
-    attention: Attention = "causal"
-    window: int = 0
-    merge: int = 1
-    context: str = ""
+    name: Name
+    """The kind of its layers: lower-case letters, digits and -."""
+    layers: LayerCount
+    """The number of layers."""
+    hidden: Count
+    """Hidden size."""
+    heads: Count
+    """Attention heads."""
+    kv_heads: Count = derived(factory=lambda sizes: sizes["heads"])
+    """Default: heads."""
+    head_dim: Count = derived(factory=lambda sizes: sizes["hidden"] // sizes["heads"])
+    """Default: hidden / heads."""
+    gated: Flag = True
+    """true: an MLP of three matrices."""
+    ffn: Count = derived(factory=inner_size)
+    """Inner size of the MLP."""
+    attention: OneOf[Attention] = "causal"
+    """causal (default) or bidirectional."""
+    window: CountFromZero = 0
+    """Tokens that attend to each other, such as 49 in Swin; default: 0, the whole
+    sequence."""
+    merge: Count = 1
+    """Tokens of the block before that become one token here, by a matrix that may
+    change the width, such as 4 in Swin; default: 1."""
+    context: Name = ""
+    """Block before, whose output every layer here attends to as well; the first such
+    block starts from tokens of its own, as many as the sequence has (an encoder's
+    decoder)."""
 
     def __post_init__(self) -> None:
-        check_sizes({field: getattr(self, field) for field in SIZES})
+        ensure_groups(self.heads, self.kv_heads)
         if not re.fullmatch("[a-z][a-z0-9-]*", self.name) or len(self.name) > 40:
-            msg = f"name is {self.name!r}, expected lower-case letters, digits and -"
-            raise ValueError(msg)
+            msg = f"is {self.name!r}, expected lower-case letters, digits and -"
+            raise Fault(msg, "name")
         if self.name in TAKEN or self.name.endswith(FIRST):
-            msg = f"name is {self.name!r}, which is taken, expected another"
-            raise ValueError(msg)
-        ensure_least(self, 0, ("window",))
-        ensure_least(self, 1, ("merge",))
+            raise Fault(f"is {self.name!r}, which is taken, expected another", "name")
         if self.window and self.attention == "causal":
-            msg = f"window is {self.window}, but attention is causal, not bidirectional"
-            raise ValueError(msg)
+            msg = f"is {self.window}, but attention is causal, not bidirectional"
+            raise Fault(msg, "window")
 
 
-def block_fault(blocks: tuple[Block, ...], index: int) -> str:
-    """Return why a block cannot follow those before it; empty if it can.
+def ensure_in_order(blocks: tuple[Block, ...]) -> None:
+    """Raise Fault, with the block's position, if one cannot follow those before it."""
+    for index in range(len(blocks)):
+        try:
+            _ensure_follows(blocks, index)
+        except Fault as fault:
+            raise fault.inside("blocks", index) from None
 
-    The text begins with the name of the wrong field.
-    """
+
+def _ensure_follows(blocks: tuple[Block, ...], index: int) -> None:
     block = blocks[index]
+    context, merge = block.context, block.merge
     if block.name in (other.name for other in blocks[:index]):
-        return f"name is {block.name!r} a second time"
+        raise Fault(f"is {block.name!r} a second time", "name")
     if index == 0:
-        if block.context:
-            return f"context is {block.context!r}, but no block is before"
-        return f"merge is {block.merge}, but no block is before" * (block.merge > 1)
+        if context:
+            raise Fault(f"is {context!r}, but no block is before", "context")
+        if merge > 1:
+            raise Fault(f"is {merge}, but no block is before", "merge")
+        return
     before = blocks[index - 1]
     if starts(blocks, index):
-        if block.context != before.name:
-            return (
-                f"context is {block.context!r}, expected the block before, "
-                f"{before.name!r}"
-            )
-        fault = f"merge is {block.merge}, but context starts from new tokens"
-        return fault * (block.merge > 1)
-    if block.context != before.context:
+        if context != before.name:
+            msg = f"is {context!r}, expected the block before, {before.name!r}"
+            raise Fault(msg, "context")
+        if merge > 1:
+            raise Fault(f"is {merge}, but context starts from new tokens", "merge")
+    elif context != before.context:
         what = repr(before.context) if before.context else "none"
-        return f"context is {block.context!r}, expected {what}, as of the block before"
-    if block.merge == 1 and block.hidden != before.hidden:
-        return (
-            f"hidden is {block.hidden}, expected {before.hidden} unless merge is given"
-        )
-    return ""
+        msg = f"is {context!r}, expected {what}, as of the block before"
+        raise Fault(msg, "context")
+    elif merge == 1 and block.hidden != before.hidden:
+        msg = f"is {block.hidden}, expected {before.hidden} unless merge is given"
+        raise Fault(msg, "hidden")
 
 
 def starts(blocks: tuple[Block, ...], index: int) -> bool:
     """Whether a block starts from its own tokens; False for the first block."""
     return bool(index and blocks[index].context and not blocks[index - 1].context)
-
-
-def check_sizes(sizes: Mapping[str, int]) -> None:
-    """Raise ValueError if one of ``SIZES`` is too small or heads do not divide."""
-    for field, size in sizes.items():
-        if size < 1:
-            msg = f"{field} is {size}, expected at least 1"
-            raise ValueError(msg)
-    heads, kv_heads = sizes["heads"], sizes["kv_heads"]
-    if heads % kv_heads:
-        msg = f"heads ({heads}) is not a multiple of kv_heads ({kv_heads})"
-        raise ValueError(msg)

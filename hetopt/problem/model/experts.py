@@ -2,127 +2,129 @@
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import InitVar
+from typing import Annotated, Any, Literal
 
-from hetopt.base.checked import checked
-from hetopt.base.least import ensure_least
+from pydantic import BeforeValidator, WithJsonSchema
+
+from hetopt.base.fields import (
+    Count,
+    CountFromZero,
+    Flag,
+    OneOf,
+    Positive,
+    each,
+    whole,
+)
+from hetopt.base.record import Fault, record
 
 Scores = Literal["softmax", "sigmoid"]
+#: Most layers of a model; a unit is made for each of them.
+MAX_LAYERS = 10**5
 
-_COUNTS = ("number", "per_token", "ffn")
-_LATER_COUNTS = ("shared_ffn", "groups", "groups_per_token")
+
+def first_layers(value: Any) -> tuple[int, ...]:
+    """Return listed layers, or those that a number of first layers stands for."""
+    read = whole(0, MAX_LAYERS)
+    is_list = isinstance(value, list | tuple)
+    return each(read, value) if is_list else tuple(range(read(value)))
 
 
-@checked
-@dataclass(frozen=True, slots=True, kw_only=True)
+_FROM_ZERO = {"type": "integer", "minimum": 0}
+Layers = Annotated[
+    tuple[int, ...],
+    BeforeValidator(first_layers),
+    WithJsonSchema({"anyOf": [_FROM_ZERO, {"type": "array", "items": _FROM_ZERO}]}),
+]
+
+
+@record
 class Experts:
-    """Experts of every routed layer, of which a router chooses some for each token.
+    """Layers with routed experts instead of an MLP; a router chooses some per token.
 
     An expert is an MLP of the model's kind (gated or not, with its biases).
-
-    Attributes
-    ----------
-    number
-        Routed experts of a layer, E.
-    per_token
-        Experts that a token is sent to, k; at most ``number``.
-    ffn
-        Inner width of a routed expert, f_e.
-    shared_ffn
-        Inner width of all shared experts, which every token passes; 0: none.
-    shared_gate
-        Whether a token's result of the shared experts is multiplied with a number
-        between 0 and 1, from a matrix of one column (Qwen2-MoE).
-    groups, groups_per_token
-        Groups of experts, and groups that a token's experts may be in (the node limit M
-        of DeepSeek-V2 and -V3, which have one group on every node); both 0: no limit.
-    router_bias
-        Whether the router has a bias for each expert, besides its matrix.
-    scores, normalised, scale
-        Weights of experts: ``softmax`` or ``sigmoid`` of the router's result; whether
-        those of a token's experts are divided by their sum; their factor.
-    weighted_input
-        Whether a token is multiplied with an expert's weight before the expert
-        (Llama-4), not the expert's result.
-    dense_layers
-        Layers with the model's own MLP, counted from 0 and ascending; all others are
-        routed.
     """
 
-    number: int
-    per_token: int
-    ffn: int
-    shared_ffn: int = 0
-    shared_gate: bool = False
-    groups: int = 0
-    groups_per_token: int = 0
-    router_bias: bool = False
-    scores: Scores = "softmax"
-    normalised: bool = True
-    scale: float = 1.0
-    weighted_input: bool = False
-    dense_layers: tuple[int, ...] = ()
+    number: Count
+    """Routed experts of a layer."""
+    per_token: Count
+    """Experts that a token is sent to; at most number."""
+    ffn: Count
+    """Inner size of a routed expert."""
+    shared_ffn: CountFromZero = 0
+    """Inner size of the shared experts together, which all tokens pass; default: 0,
+    there are none."""
+    shared_gate: Flag = False
+    """The shared experts' result has a weight of its own, between 0 and 1 (Qwen2-MoE);
+    default: false."""
+    groups: CountFromZero = 0
+    """Groups of experts, of which a token's are in groups_per_token (DeepSeek-V2 and
+    -V3, a group on every node); default: 0, no limit."""
+    groups_per_token: CountFromZero = 0
+    """Groups that a token's experts are in; default: 0, no limit."""
+    router_bias: Flag = False
+    """The router has a number for each expert; default: false."""
+    scores: OneOf[Scores] = "softmax"
+    """Weights of experts are a softmax (default) or sigmoid of the router's result."""
+    normalised: Flag = True
+    """Weights of a token's experts add up to 1 before scale; default: true."""
+    scale: Positive = 1.0
+    """What weights are multiplied with; default: 1."""
+    weighted_input: Flag = False
+    """A token is weighted before its experts (Llama-4), not their results; default:
+    false."""
+    dense_layers: Layers = ()
+    """Layers with one MLP for all tokens, of inner size ffn of the model: so many from
+    the first on, or a list, counted from 0; default: none."""
+    every: InitVar[Count] = 1
+    """Every n-th layer is routed (2: the second, the fourth, ...); default: 1, all but
+    dense_layers."""
 
-    def __post_init__(self) -> None:
-        ensure_least(self, 1, _COUNTS)
-        ensure_least(self, 0, _LATER_COUNTS)
-        if self.per_token > self.number:
-            msg = (
-                f"per_token is {self.per_token}, expected at most number "
-                f"({self.number})"
-            )
-            raise ValueError(msg)
-        if self.shared_gate and not self.shared_ffn:
-            msg = "shared_gate is true, but there is no shared_ffn"
-            raise ValueError(msg)
-        if not 0 < self.scale < math.inf:
-            msg = f"scale is {self.scale:g}, expected more than 0"
-            raise ValueError(msg)
-        self._check_groups()
-        ascending = sorted({layer for layer in self.dense_layers if layer >= 0})
-        if list(self.dense_layers) != ascending:
-            msg = "dense_layers is not ascending from 0, expected each layer once"
-            raise ValueError(msg)
-
-    def _check_groups(self) -> None:
-        """Raise ValueError if groups cannot hold a token's experts."""
+    def __post_init__(self, every: int) -> None:
         groups, most = self.groups, self.groups_per_token
+        if self.per_token > self.number:
+            msg = f"is {self.per_token}, expected at most number ({self.number})"
+            raise Fault(msg, "per_token")
+        if self.shared_gate and not self.shared_ffn:
+            raise Fault("is true, but there is no shared_ffn", "shared_gate")
         if (groups == 0) != (most == 0):
             here, other = ("groups", "groups_per_token")[:: 1 if groups else -1]
-            msg = f"{here} is given without {other}, expected both or neither"
-            raise ValueError(msg)
-        if not groups:
-            return
-        if self.number % groups:
-            msg = f"groups is {groups}, which does not divide number ({self.number})"
-            raise ValueError(msg)
+            raise Fault(f"is given without {other}, expected both or neither", here)
+        if groups and self.number % groups:
+            msg = f"is {groups}, which does not divide number ({self.number})"
+            raise Fault(msg, "groups")
         if most > groups:
-            msg = f"groups_per_token is {most}, expected at most groups ({groups})"
-            raise ValueError(msg)
-        if self.per_token > most * (self.number // groups):
+            msg = f"is {most}, expected at most groups ({groups})"
+            raise Fault(msg, "groups_per_token")
+        if groups and self.per_token > most * (self.number // groups):
             msg = (
-                f"groups_per_token is {most}, whose groups hold fewer experts than "
-                f"per_token ({self.per_token})"
+                f"is {most}, whose groups hold fewer experts than per_token "
+                f"({self.per_token})"
             )
-            raise ValueError(msg)
+            raise Fault(msg, "groups_per_token")
+        ensure_ascending(self.dense_layers, "dense_layers")
 
     def routed(self, layers: int) -> tuple[bool, ...]:
         """Return for each layer whether it is routed."""
         dense = frozenset(self.dense_layers)
         return tuple(layer not in dense for layer in range(layers))
 
-    def fault(self, layers: int) -> str:
-        """Return why so many layers cannot have these experts; empty if they can.
-
-        The text begins with the name of the wrong field.
-        """
-        if self.dense_layers and self.dense_layers[-1] >= layers:
-            return (
-                f"dense_layers is up to {self.dense_layers[-1]}, expected layers from "
-                f"0 to {layers - 1}"
-            )
+    def ensure_fit(self, layers: int) -> None:
+        """Raise Fault if so many layers cannot have these experts."""
+        ensure_among(self.dense_layers, layers, "dense_layers")
         if not any(self.routed(layers)):
-            return "dense_layers is all layers, expected one that is routed at least"
-        return ""
+            msg = "is all layers, expected one that is routed at least"
+            raise Fault(msg, "dense_layers")
+
+
+def ensure_ascending(numbers: tuple[int, ...], field: str) -> None:
+    """Raise Fault unless a list of layers is ascending."""
+    if list(numbers) != sorted(set(numbers)):
+        raise Fault("is not ascending from 0, expected each layer once", field)
+
+
+def ensure_among(numbers: tuple[int, ...], layers: int, field: str) -> None:
+    """Raise Fault if an ascending list has other layers than a model has."""
+    if numbers and numbers[-1] >= layers:
+        msg = f"is up to {numbers[-1]}, expected layers from 0 to {layers - 1}"
+        raise Fault(msg, field)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from types import MappingProxyType
+from typing import NamedTuple
 
 EMBEDDING = "embedding"
 LAYER = "layer"
@@ -45,10 +46,6 @@ CUT_PREDICTIONS = "predictions"
 
 #: Suffix of a block's first layer if it merges tokens or looks them up.
 FIRST = "-first"
-#: Separators in a cut class: between tensors that cross together, and between those
-#: that stay within a stage and those that leave it, if these differ.
-AND, ACROSS = "+", "/"
-
 #: Names of kinds and cut classes that no block may have.
 TAKEN = frozenset(
     {
@@ -63,3 +60,39 @@ TAKEN = frozenset(
         *WITHOUT_EXPERTS,
     }
 )
+
+
+class Cut(NamedTuple):
+    """A cut class: tensors between units, by the blocks whose output they are.
+
+    Attributes
+    ----------
+    within
+        Those that stay within a stage.
+    across
+        Those that leave it.
+    """
+
+    within: tuple[str, ...]
+    across: tuple[str, ...]
+
+    @classmethod
+    def of(cls, *names: str) -> Cut:
+        """Return the class of tensors that cross alike within and between stages."""
+        return cls(names, names)
+
+    @classmethod
+    def inside(cls, name: str) -> Cut:
+        """Return the class of a tensor that crosses within a stage alone."""
+        return cls((name,), ())
+
+    @property
+    def first(self) -> Cut:
+        """Return the class of which only the first tensor crosses within a stage."""
+        return Cut(self.across[:1], self.across)
+
+    @property
+    def name(self) -> str:
+        """Its name in tables."""
+        within, across = "+".join(self.within), "+".join(self.across)
+        return across if within == across else f"{within}/{across}"

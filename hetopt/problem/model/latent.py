@@ -2,50 +2,61 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
 
-from hetopt.base.checked import checked
-from hetopt.base.least import ensure_least
-
-_COUNTS = ("kv_lora", "qk_dim", "rope_dim", "v_dim")
+from hetopt.base.fields import Count, CountFromZero
+from hetopt.base.record import Fault, record
 
 
-@checked
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Latent:
-    """Sizes of multi-head latent attention (DeepSeek-V2, section 2.1).
+    """Multi-head latent attention (DeepSeek-V2).
 
     Keys and values of all heads are computed from one vector of a token; a key shared
     by all heads adds the rotary part. A head's query and key have ``qk_dim + rope_dim``
-    numbers, which is the model's ``head_dim``.
-
-    Attributes
-    ----------
-    q_lora
-        Width of the vector that queries are computed from; 0: from the token itself.
-    kv_lora
-        Width of the vector that keys and values are computed from.
-    qk_dim, rope_dim
-        Numbers of a head's query and key without and with rotary embedding; the latter
-        even.
-    v_dim
-        Numbers of a head's value.
+    numbers, which is the model's ``head_dim`` (section 2.1).
     """
 
-    kv_lora: int
-    qk_dim: int
-    rope_dim: int
-    v_dim: int
-    q_lora: int = 0
+    kv_lora: Count
+    """Width of the vector that keys and values are made of."""
+    qk_dim: Count
+    """Numbers of a head's query and key without rotary embedding."""
+    rope_dim: Count
+    """Numbers of a head's query and key with rotary embedding; even."""
+    v_dim: Count
+    """Numbers of a head's value."""
+    q_lora: CountFromZero = 0
+    """Width of the vector that queries are made of; default: 0, they are made of the
+    token."""
 
     def __post_init__(self) -> None:
-        ensure_least(self, 1, _COUNTS)
-        ensure_least(self, 0, ("q_lora",))
         if self.rope_dim % 2:
-            msg = f"rope_dim is {self.rope_dim}, expected an even number"
-            raise ValueError(msg)
+            raise Fault(f"is {self.rope_dim}, expected an even number", "rope_dim")
 
     @property
     def head_dim(self) -> int:
         """Numbers of a head's query or key."""
         return self.qk_dim + self.rope_dim
+
+    def ensure_fits(
+        self, head_dim: int, heads: int, kv_heads: int, given: Mapping[str, bool]
+    ) -> None:
+        """Raise Fault if a field of the model contradicts latent attention.
+
+        Parameters
+        ----------
+        given
+            Fields that it does not have -> whether the model has them.
+        """
+        if head_dim != self.head_dim:
+            msg = f"expected qk_dim + rope_dim of latent ({self.head_dim})"
+            raise Fault(f"is {head_dim}, {msg}", "head_dim")
+        for field, is_given in given.items():
+            if is_given:
+                raise Fault("is given, expected none of latent attention", field)
+        if kv_heads != heads:
+            msg = (
+                f"is {kv_heads}, expected heads ({heads}): latent attention has keys "
+                "and values for every head"
+            )
+            raise Fault(msg, "kv_heads")

@@ -2,23 +2,34 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import InitVar
+from typing import Annotated, Any, Literal
 
-from hetopt.base.checked import checked
+from pydantic import BeforeValidator, Field
+
+from hetopt.base.fields import Count, CountFromZero, Flag, Name, OneOf
+from hetopt.base.record import FLAT, Fault, derived, read, record
+from hetopt.problem.files import NO_FILES, Files
 from hetopt.problem.model.architecture import PLAIN, Architecture
 from hetopt.problem.model.block import (
     SIZES,
     Attention,
     Block,
-    block_fault,
-    check_sizes,
+    LayerCount,
+    ensure_groups,
+    ensure_in_order,
+    inner_size,
     starts,
 )
 from hetopt.problem.model.experts import Experts
+from hetopt.problem.model.given import (
+    completed,
+    of_first,
+    routed_experts,
+    usual_head,
+    usual_vocabulary,
+)
 from hetopt.problem.model.kinds import (
-    ACROSS,
-    AND,
     ATTENTION_WINDOW,
     BLOCKS,
     CUT_FFN,
@@ -34,6 +45,7 @@ from hetopt.problem.model.kinds import (
     MLP_UP,
     PREDICTION,
     WITHOUT_EXPERTS,
+    Cut,
 )
 from hetopt.problem.model.latent import Latent
 
@@ -41,178 +53,79 @@ Granularity = Literal["layer", "block"]
 Norm = Literal["rms", "layer"]
 
 
-@checked
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Model:
-    """A transformer, decoder-only by default.
+    """A transformer, decoder-only by default: a preset, a config.json, or its fields.
 
-    Attributes
-    ----------
-    name
-        Label used in reports.
-    layers, hidden, heads, kv_heads, head_dim, ffn
-        Architecture; ``heads`` is a multiple of ``kv_heads``.
-    vocab
-        Rows of the token table and of the output head; 0: there is neither.
-    gated
-        True for a gated MLP (three matrices), False for a plain one (two).
-    tied
-        True if the embedding table is also the output head.
-    norm
-        ``rms`` (one vector per norm) or ``layer`` (two).
-    positions
-        Length of a learned position table, 0 for rotary embeddings.
-    granularity
-        ``layer``: one unit per transformer layer (HetAuto, Principle 1).
-        ``block``: attention, first and second MLP matrix are three units (HAPT).
-    attention
-        ``causal``: a token attends to those before it; ``bidirectional``: to all.
-    patch
-        Numbers in an image patch, each of which is projected to a token (ViT, Swin);
-        0: tokens are looked up in a table.
-    classes
-        Outputs of a classifier of whole sequences; 0: a vocabulary, with a loss for
-        every token.
-    blocks
-        Layers of several kinds in pipeline order. The fields from ``layers`` to
-        ``ffn``, ``gated`` and ``attention`` then repeat the first block's. Empty:
-        all layers are alike.
-    architecture
-        What its layers compute beside their sizes.
-    experts
-        Experts of all layers but ``experts.dense_layers``, whose MLP has width ``ffn``.
-        None: no layer is routed.
-    latent
-        Sizes of multi-head latent attention, which gives ``head_dim``. None: attention
-        is multi-head or grouped-query.
-    predictions
-        Layers that predict one further token each, after the last layer and of its kind
-        (DeepSeek-V3, section 2.2); not counted in ``layers``.
+    Fields beside ``preset`` or ``hf_config`` override what that gives.
     """
 
-    name: str
-    layers: int
-    hidden: int
-    heads: int
-    kv_heads: int
-    head_dim: int
-    ffn: int
-    vocab: int
-    gated: bool = True
-    tied: bool = False
-    norm: Norm = "rms"
-    positions: int = 0
-    granularity: Granularity = "layer"
-    attention: Attention = "causal"
-    patch: int = 0
-    classes: int = 0
+    preset: InitVar[Name | None] = None
+    """Name from `hetopt catalog`."""
+    hf_config: InitVar[Name | None] = None
+    """Hugging Face config.json, relative to this file."""
+    name: Name = "model"
+    """Label for reports."""
     blocks: tuple[Block, ...] = ()
-    architecture: Architecture = PLAIN
-    experts: Experts | None = None
+    """Layers of several kinds in pipeline order; the sizes, gated and attention are
+    their defaults, and those of the model are then the first block's."""
+    layers: LayerCount = of_first("layers")
+    """Transformer layers."""
+    hidden: Count = of_first("hidden")
+    """Hidden size."""
+    heads: Count = of_first("heads")
+    """Attention heads."""
+    kv_heads: Count = of_first("kv_heads", lambda model: model["heads"])
+    """Key-value heads (GQA), which divide heads; default: heads."""
     latent: Latent | None = None
-    predictions: int = 0
+    """Sizes of multi-head latent attention; default: heads have keys and values of
+    their own."""
+    head_dim: Count = of_first("head_dim", usual_head)
+    """Size of a head; default: hidden / heads."""
+    gated: Flag = of_first("gated", lambda _: True)
+    """true: an MLP of three matrices (default); false: of two."""
+    ffn: Count = of_first("ffn", inner_size)
+    """Inner size of the MLP; default: 4 hidden, or for a gated MLP Llama's rule, 8/3
+    hidden rounded up to a multiple of 256."""
+    patch: CountFromZero = 0
+    """Numbers in an image patch (its area times channels), which is projected to a
+    token (ViT, Swin); default: 0, tokens are looked up in a table."""
+    classes: CountFromZero = 0
+    """Outputs of a classifier of whole sequences; default: 0, a vocabulary, and a loss
+    for every token."""
+    vocab: CountFromZero = derived(factory=usual_vocabulary)
+    """Vocabulary size; default: 32000, none (0) with patch and classes."""
+    tied: Flag = False
+    """Embedding table is also the output head; default: false."""
+    norm: OneOf[Norm] = derived(
+        factory=lambda model: "rms" if model["gated"] else "layer"
+    )
+    """rms (one vector per norm) or layer (two); default: rms if gated, else layer."""
+    positions: CountFromZero = 0
+    """Length of a learned position table; default: 0, rotary."""
+    granularity: OneOf[Granularity] = "layer"
+    """What the pipeline is cut into; layer (default): whole layers (HetAuto, Principle
+    1); block: attention, first and second MLP matrix are units of their own (HAPT)."""
+    attention: OneOf[Attention] = of_first("attention", lambda _: "causal")
+    """causal (default): tokens attend to those before them; bidirectional: to all of
+    the sequence."""
+    architecture: Annotated[Architecture, Field(alias=FLAT)] = PLAIN
+    """What its layers compute beside their sizes."""
+    experts: Annotated[Experts | None, BeforeValidator(routed_experts)] = None
+    """Routed experts in place of the MLP; default: none."""
+    predictions: CountFromZero = 0
+    """Layers that predict further tokens, behind the last one and of its kind, not
+    counted in layers (DeepSeek-V3, section 2.2); default: 0."""
 
-    def __post_init__(self) -> None:
-        check_sizes({field: getattr(self, field) for field in SIZES})
-        for field in ("positions", "patch", "classes", "predictions"):
-            if getattr(self, field) < 0:
-                msg = f"{field} is {getattr(self, field)}, expected 0 or more"
-                raise ValueError(msg)
-        self._check_vocabulary()
-        if self.blocks:
-            self._check_blocks()
-        sizes = (self.layers, self.head_dim, self.positions)
-        if fault := self.architecture.fault(*sizes, self.is_decoder_only):
-            raise ValueError(fault)
-        if fault := self._experts_fault() or self._latent_fault():
-            raise ValueError(fault)
+    completed = staticmethod(completed)
 
-    def _experts_fault(self) -> str:
-        """Return why experts, latent or predictions cannot be; empty if they can."""
-        given = {
-            "experts": self.experts is not None,
-            "latent": self.latent is not None,
-            "predictions": self.predictions > 0,
-        }
-        for field, is_given in given.items():
-            if is_given and not self.is_decoder_only:
-                return f"{field} is given, allowed only for a decoder-only model"
-            if is_given and self.granularity != "layer":
-                return (
-                    f"{field} is given, but granularity is {self.granularity!r}, "
-                    "expected 'layer'"
-                )
-        if self.predictions > self.layers:
-            # They are one unit, whose costs are added up layer by layer.
-            return (
-                f"predictions is {self.predictions}, expected at most layers "
-                f"({self.layers})"
-            )
-        if self.experts is not None and (fault := self.experts.fault(self.layers)):
-            return f"experts: {fault}"
-        return ""
+    @classmethod
+    def of(cls, section: Any, files: Files = NO_FILES) -> Model:
+        """Return the model that a section or a preset's name gives: see ``read``."""
+        return read(cls, section, files)
 
-    def _latent_fault(self) -> str:
-        """Return what contradicts latent attention; empty if nothing does."""
-        if self.latent is None:
-            return ""
-        if self.head_dim != self.latent.head_dim:
-            return (
-                f"head_dim is {self.head_dim}, expected qk_dim + rope_dim of latent "
-                f"({self.latent.head_dim})"
-            )
-        qkv_bias, out_bias, _ = self.biases
-        given = {
-            "qk_norm": self.architecture.qk_norm != "none",
-            "qkv_bias": qkv_bias,
-            "out_bias": out_bias,
-        }
-        for field, is_given in given.items():
-            if is_given:
-                return f"{field} is given, expected none of latent attention"
-        if self.kv_heads != self.heads:
-            return (
-                f"kv_heads is {self.kv_heads}, expected heads ({self.heads}): latent "
-                "attention has keys and values for every head"
-            )
-        return ""
-
-    def _check_vocabulary(self) -> None:
-        needs = not (self.patch and self.classes)
-        if self.vocab < (1 if needs else 0):
-            msg = f"vocab is {self.vocab}, expected at least 1"
-            raise ValueError(msg)
-        if self.vocab and not needs:
-            msg = f"vocab is {self.vocab}, but patch and classes leave no use for it"
-            raise ValueError(msg)
-        if self.tied and (self.patch or self.classes):
-            msg = "tied is true, but patch or classes leaves no second table"
-            raise ValueError(msg)
-
-    def _check_blocks(self) -> None:
-        """Raise ValueError if the blocks contradict the model or each other."""
-        first, last = self.blocks[0], self.blocks[-1]
-        for field in (*SIZES, "gated", "attention"):
-            if getattr(self, field) != getattr(first, field):
-                msg = f"{field} is not that of the first block, expected the same"
-                raise ValueError(msg)
-        if self.granularity != "layer":
-            msg = (
-                f"granularity is {self.granularity!r}, expected 'layer': blocks of "
-                "several kinds are cut between layers"
-            )
-            raise ValueError(msg)
-        if self.tied and last.hidden != first.hidden:
-            msg = f"tied is true, but hidden goes from {first.hidden} to {last.hidden}"
-            raise ValueError(msg)
-        for index, block in enumerate(self.blocks):
-            fault = block_fault(self.blocks, index)
-            if fault:
-                msg = f"block {block.name!r}: {fault}"
-                raise ValueError(msg)
-        if self.patch and last.context:
-            msg = f"patch is {self.patch}, but block {last.name!r} needs a token table"
-            raise ValueError(msg)
+    def __post_init__(self, *_: object) -> None:
+        _ensure_consistent(self)
 
     @property
     def is_decoder_only(self) -> bool:
@@ -332,19 +245,25 @@ class Model:
         return self.tied or self.predictions > 0
 
     @property
-    def cuts(self) -> tuple[str, ...]:
-        """Cut class after each unit but the last, length ``len(units) - 1``."""
+    def _crossings(self) -> tuple[Cut, ...]:
+        """What crosses the boundary after each unit but the last."""
         if not self.blocks:
             wider = {MLP_UP: CUT_FFN, PREDICTION: CUT_PREDICTIONS}
-            return tuple(wider.get(kind, CUT_HIDDEN) for kind in self.units[:-1])
-        cuts = [CUT_HIDDEN]
+            kinds = self.units[:-1]
+            return tuple(Cut.of(wider.get(kind, CUT_HIDDEN)) for kind in kinds)
+        cuts = [Cut.of(CUT_HIDDEN)]
         for block in self.blocks:
-            both = block.name + AND + block.context if block.context else block.name
-            cuts += [both] * block.layers
+            both = (block.name, block.context) if block.context else (block.name,)
+            cuts += [Cut.of(*both)] * block.layers
         if self.blocks[-1].context:
             # No unit after the last layer attends to the context.
-            cuts[-1] = self.blocks[-1].name
+            cuts[-1] = Cut.of(self.blocks[-1].name)
         return tuple(cuts)
+
+    @property
+    def cuts(self) -> tuple[str, ...]:
+        """Cut class after each unit but the last, length ``len(units) - 1``."""
+        return tuple(cut.name for cut in self._crossings)
 
     def cut_tensors(
         self, cut: str, seq_len: int, *, within: bool = False
@@ -371,8 +290,12 @@ class Model:
         }
         for index, block in enumerate(self.blocks):
             sizes[block.name] = ((self.tokens(index, seq_len), block.hidden),)
-        names = cut.split(ACROSS)[0 if within else -1].split(AND)
-        return tuple(size for name in names if name for size in sizes[name])
+        known = {name: Cut.of(name) for name in sizes}
+        for each in self._crossings:
+            known |= {one.name: one for one in (each, each.first)}
+        known |= {one.name: one for one in map(Cut.inside, sizes)}
+        names = known[cut].within if within else known[cut].across
+        return tuple(size for name in names for size in sizes[name])
 
     @property
     def edges(self) -> tuple[tuple[int, int, str], ...]:
@@ -383,10 +306,9 @@ class Model:
         context crosses once, with the output of the layer before: not on each of its
         edges.
         """
-        edges = []
-        for unit, cut in enumerate(self.cuts):
-            name = cut.split(AND)[0]
-            edges.append((unit, unit + 1, cut if name == cut else name + ACROSS + cut))
+        edges = [
+            (unit, unit + 1, cut.first.name) for unit, cut in enumerate(self._crossings)
+        ]
         unit, last = 1, {}
         for block in self.blocks:
             start, unit = unit, unit + block.layers
@@ -394,7 +316,82 @@ class Model:
             if block.context:
                 source = last[block.context]
                 edges += [
-                    (source, layer, block.context + ACROSS)
+                    (source, layer, Cut.inside(block.context).name)
                     for layer in range(max(start, source + 2), unit)
                 ]
         return tuple(sorted(edges))
+
+
+def _ensure_consistent(model: Model) -> None:
+    """Raise Fault for a field of a model that another one contradicts."""
+    ensure_groups(model.heads, model.kv_heads)
+    _ensure_vocabulary(model)
+    if model.blocks:
+        _ensure_blocks(model)
+    sizes = (model.layers, model.head_dim, model.positions)
+    model.architecture.ensure_fits(*sizes, model.is_decoder_only)
+    _ensure_experts(model)
+    if model.latent is not None:
+        qkv_bias, out_bias, _ = model.biases
+        given = {
+            "qk_norm": model.architecture.qk_norm != "none",
+            "qkv_bias": qkv_bias,
+            "out_bias": out_bias,
+        }
+        model.latent.ensure_fits(model.head_dim, model.heads, model.kv_heads, given)
+
+
+def _ensure_experts(model: Model) -> None:
+    """Raise Fault if experts, latent or predictions cannot be."""
+    given = {
+        "experts": model.experts is not None,
+        "latent": model.latent is not None,
+        "predictions": model.predictions > 0,
+    }
+    for field, is_given in given.items():
+        if is_given and not model.is_decoder_only:
+            raise Fault("is given, allowed only for a decoder-only model", field)
+        if is_given and model.granularity != "layer":
+            msg = f"is given, but granularity is {model.granularity!r}"
+            raise Fault(f"{msg}, expected 'layer'", field)
+    if model.predictions > model.layers:
+        # They are one unit, whose costs are added up layer by layer.
+        msg = f"is {model.predictions}, expected at most layers ({model.layers})"
+        raise Fault(msg, "predictions")
+    if model.experts is not None:
+        try:
+            model.experts.ensure_fit(model.layers)
+        except Fault as fault:
+            raise fault.inside("experts") from None
+
+
+def _ensure_vocabulary(model: Model) -> None:
+    needs = not (model.patch and model.classes)
+    if not model.vocab and needs:
+        raise Fault(f"is {model.vocab}, expected at least 1", "vocab")
+    if model.vocab and not needs:
+        msg = f"is {model.vocab}, but patch and classes leave no use for it"
+        raise Fault(msg, "vocab")
+    if model.tied and (model.patch or model.classes):
+        raise Fault("is true, but patch or classes leaves no second table", "tied")
+
+
+def _ensure_blocks(model: Model) -> None:
+    """Raise Fault if the blocks contradict the model or each other."""
+    first, last = model.blocks[0], model.blocks[-1]
+    ensure_in_order(model.blocks)
+    for field in (*SIZES, "gated", "attention"):
+        if getattr(model, field) != getattr(first, field):
+            raise Fault("is not that of the first block, expected the same", field)
+    if model.granularity != "layer":
+        msg = (
+            f"is {model.granularity!r}, expected 'layer': blocks of several kinds "
+            "are cut between layers"
+        )
+        raise Fault(msg, "granularity")
+    if model.tied and last.hidden != first.hidden:
+        msg = f"is true, but hidden goes from {first.hidden} to {last.hidden}"
+        raise Fault(msg, "tied")
+    if model.patch and last.context:
+        msg = f"is {model.patch}, but block {last.name!r} needs a token table"
+        raise Fault(msg, "patch")

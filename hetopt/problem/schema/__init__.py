@@ -1,1 +1,1 @@
-"""The fields of a problem file and the values of each."""
+"""The JSON Schema of a problem file, and where its fields belong."""

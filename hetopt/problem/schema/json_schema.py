@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from pydantic import TypeAdapter
+
+from hetopt.base.record import FLAT, Described
 from hetopt.problem.catalogue import accelerators, model_presets
-from hetopt.problem.schema.problem import SECTIONS, ProblemSpec
+from hetopt.problem.problem import SECTIONS, Problem
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -28,7 +31,16 @@ _FILE_REFERENCE = {"$ref": "#/$defs/FileReference"}
 
 def problem_json_schema() -> dict[str, Any]:
     """Return the JSON Schema (draft 2020-12) of a problem file."""
-    schema = ProblemSpec.model_json_schema(mode="validation")
+    schema = TypeAdapter(Problem).json_schema(schema_generator=Described)
+    kinds = schema["$defs"]
+    for kind in kinds.values():
+        if flat := kind["properties"].pop(FLAT, None):
+            # One that may be missing as well.
+            of, *_ = flat.get("anyOf", [flat])
+            part = kinds[of["$ref"].rpartition("/")[2]]
+            kind["properties"] |= part["properties"]
+    # No field has it.
+    del kinds["Architecture"]
     schema["$defs"]["FileReference"] = _FILE
     properties = schema["properties"]
     clusters = properties["clusters"]
@@ -36,7 +48,7 @@ def problem_json_schema() -> dict[str, Any]:
     for section in SECTIONS:
         properties[section] = _or_else(properties[section], _FILE_REFERENCE)
     properties["model"]["anyOf"].append(_name_of(model_presets()))
-    cluster = schema["$defs"]["ClusterSpec"]["properties"]
+    cluster = schema["$defs"]["Cluster"]["properties"]
     cluster["accelerator"] = _or_else(
         cluster["accelerator"], _name_of(accelerators()), _FILE_REFERENCE
     )

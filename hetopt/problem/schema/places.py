@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
 from types import MappingProxyType, UnionType
 from typing import TYPE_CHECKING, Annotated, Any, Union, get_args, get_origin
 
-from pydantic import BaseModel
-
+from hetopt.base.record import keys
 from hetopt.base.words import closest, suggest
-from hetopt.problem.schema.problem import ProblemSpec
+from hetopt.problem.problem import Problem
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
 
 #: A name that is less alike is no hint at a field elsewhere: there are many.
@@ -54,26 +54,29 @@ def meant(name: str, here: Iterable[str], section: str) -> str:
 def places() -> Mapping[str, Sequence[str]]:
     """Return the paths of every field by its name, in the order of the sections."""
     found: dict[str, list[str]] = {}
-    waiting: list[tuple[str, type[BaseModel]]] = [("", ProblemSpec)]
+    waiting: list[tuple[str, type]] = [("", Problem)]
     for path, spec in waiting:
-        for name, info in spec.model_fields.items():
+        for name, info in keys(spec).items():
             own = f"{path}{name}"
             found.setdefault(name, []).append(own)
             if name != _WRITTEN:
+                listed: Any = [x.items for x in info.metadata if hasattr(x, "items")]
                 below = _specs(info.annotation, own)
+                if listed:
+                    below = _specs(listed[0], f"{own}[]")
                 waiting += [(f"{inside}.", inner) for inside, inner in below]
     return MappingProxyType(found)
 
 
-def _specs(kind: Any, path: str) -> Iterator[tuple[str, type[BaseModel]]]:
+def _specs(kind: Any, path: str) -> Iterator[tuple[str, type]]:
     """Yield the mappings that a field of this type may hold, with their paths."""
-    if isinstance(kind, type) and issubclass(kind, BaseModel):
+    if hasattr(kind, "__pydantic_fields__"):
         yield path, kind
         return
     origin, parts = get_origin(kind), get_args(kind)
     if origin is Annotated:
         parts = parts[:1]
-    elif origin is dict:
+    elif origin is Mapping and parts[0] is str:
         path += ".NAME"
     elif origin not in (Union, UnionType):
         path += "[]"

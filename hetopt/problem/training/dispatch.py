@@ -2,49 +2,50 @@
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar
 
-from hetopt.base.checked import checked
+from pydantic import BeforeValidator, Field, WithJsonSchema
+
+from hetopt.base.fields import Flag, Number, Positive
+from hetopt.base.record import Fault, record
+from hetopt.base.words import describe
+
+_NO_CAPACITY = "none"
 
 
-@checked
-@dataclass(frozen=True, slots=True, kw_only=True)
+def _capacity(value: Any) -> Any:
+    if value == _NO_CAPACITY:
+        return None
+    if isinstance(value, str):
+        msg = f"is {describe(value)}, expected a number or {_NO_CAPACITY}"
+        raise Fault(msg)
+    return value
+
+
+@record
 class Dispatch:
-    """Dispatch and combination of the tokens of routed experts.
+    """Dispatch of tokens to routed experts, and assumptions about it."""
 
-    Attributes
-    ----------
-    imbalance
-        Tokens of the fullest rank over the even share; at least 1. An assumption: the
-        experts of a token are not known before training.
-    capacity
-        Most tokens of an expert over the even share; tokens beyond it are dropped
-        (Megatron-LM's capacity factor); above 0. None: none are dropped.
-    node_dedup
-        Whether a token whose experts share a node is sent to that node once and
-        forwarded inside it (DeepSeek-V3, section 3.2.2), or once per expert.
-    overlap
-        Share of a dispatch or combination that runs beside the computation of another
-        micro-batch (DeepSeek-V3, section 3.2.1), if that takes as long; 0 to 1. An
-        assumption: it depends on kernels and their order.
-    """
+    empty_is_wrong: ClassVar = True
 
-    imbalance: float = 1.0
-    capacity: float | None = None
-    node_dedup: bool = False
-    overlap: float = 0.0
-
-    def __post_init__(self) -> None:
-        if not 1 <= self.imbalance < math.inf:
-            msg = f"imbalance is {self.imbalance:g}, expected at least 1"
-            raise ValueError(msg)
-        if self.capacity is not None and not 0 < self.capacity < math.inf:
-            msg = f"capacity is {self.capacity:g}, expected more than 0"
-            raise ValueError(msg)
-        if not 0 <= self.overlap <= 1:
-            msg = f"overlap is {self.overlap:g}, expected 0 to 1"
-            raise ValueError(msg)
+    imbalance: Annotated[Number, Field(ge=1)] = 1.0
+    """Tokens of the fullest rank over the even share, an assumption, as the experts of
+    a token are not known before training: at least 1."""
+    capacity: Annotated[
+        Positive | None,
+        BeforeValidator(_capacity),
+        WithJsonSchema(
+            {"type": ["number", "string"], "examples": [1.25, _NO_CAPACITY]}
+        ),
+    ] = None
+    """Most tokens of an expert over the even share (Megatron-LM's capacity factor);
+    tokens beyond it are dropped; none: no limit."""
+    node_dedup: Flag = False
+    """true: a token whose experts share a node is sent there once and forwarded inside
+    it (DeepSeek-V3, section 3.2.2)."""
+    overlap: Annotated[Number, Field(ge=0, le=1)] = 0.0
+    """Share of the all-to-alls that the computation of another micro-batch hides, if
+    that takes as long (DeepSeek-V3, section 3.2.1), an assumption: 0 to 1."""
 
     @property
     def overlaps(self) -> bool:

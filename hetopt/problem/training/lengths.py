@@ -5,10 +5,12 @@ from __future__ import annotations
 import csv
 import io
 import math
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from hetopt.base.fields import whole
 from hetopt.base.reading import MOST_TEXT_BYTES, read_text
-from hetopt.base.words import counted
+from hetopt.base.record import Fault
+from hetopt.base.words import counted, describe
 from hetopt.errors import InputError
 
 if TYPE_CHECKING:
@@ -20,6 +22,14 @@ Lengths = tuple[tuple[int, float], ...]
 #: Suffix and columns of a histogram's file.
 HISTOGRAM_SUFFIX = ".csv"
 COLUMNS = ("tokens", "count")
+#: Of the field, for editors.
+LENGTHS_SCHEMA: dict[str, Any] = {
+    "anyOf": [
+        {"type": "object", "additionalProperties": {"type": "number"}},
+        {"type": "string", "pattern": r"\.csv$"},
+    ],
+    "examples": [{"4096": 0.8, "32768": 0.2}, "lengths.csv"],
+}
 #: Most lengths of one problem: each has its own latency table.
 MOST_LENGTHS = 16
 #: Largest difference of the sum of shares from 1.
@@ -83,6 +93,30 @@ def _cells(cells: list[str], file: str, line: int) -> tuple[int, float]:
         msg = f"is {cells[1][:40]!r}, expected a number of at least 0"
         raise InputError(msg, file=file, line=line, field="count")
     return tokens, count
+
+
+def read_shares(value: Any) -> dict[int, float]:
+    """Read a mapping from tokens of a sequence to the share of such sequences."""
+    if not isinstance(value, dict) or not value:
+        msg = (
+            f"is {describe(value)}, expected shares such as {{4096: 0.8, 32768: 0.2}}, "
+            f"or the path of a {HISTOGRAM_SUFFIX} file"
+        )
+        raise Fault(msg)
+    shares: dict[int, float] = {}
+    for key, share in value.items():
+        if not (str(key).isascii() and str(key).isdigit()):
+            raise Fault("is not a number of tokens, expected one such as 4096", key)
+        tokens = whole(1)(int(key))
+        if isinstance(share, bool) or not isinstance(share, int | float):
+            raise Fault(f"is {describe(share)}, expected a share", key)
+        if not 0 < share <= 1:
+            msg = f"is {share:g}, expected a share above 0 and at most 1"
+            raise Fault(msg, key)
+        if tokens in shares:
+            raise Fault("is given twice", key)
+        shares[tokens] = float(share)
+    return shares
 
 
 def lengths_fault(lengths: Lengths, batch: int, seq_len: int) -> str | None:

@@ -2,27 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Hashable, Iterable, Mapping
+from dataclasses import InitVar, field, fields
+from typing import Annotated, Any
 
-from hetopt.base.checked import checked
+from pydantic import BeforeValidator, GetCoreSchemaHandler, ValidationInfo
+from pydantic_core import CoreSchema, core_schema
+
+from hetopt.base.fields import Count, Name, choice, items, several, whole
+from hetopt.base.record import INTERNAL, Fault, record
+from hetopt.base.words import counted, describe
+from hetopt.problem.training.choices import RECOMPUTE, RESHARDING
 
 
-@checked
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class Domain:
-    """The values of one decision that the user permits.
+    """The values of one decision that the user permits."""
 
-    Attributes
-    ----------
-    allowed
-        The pinned values; None: any.
-    forbidden
-        Values ruled out.
-    """
+    allowed: Annotated[frozenset[Hashable] | None, INTERNAL] = None
+    """The pinned values; None: any."""
+    forbidden: Annotated[frozenset[Hashable], INTERNAL] = frozenset()
+    """Values ruled out."""
 
-    allowed: frozenset[Hashable] | None = None
-    forbidden: frozenset[Hashable] = frozenset()
+    @property
+    def values(self) -> list[Any]:
+        """The pinned values, sorted."""
+        values: Iterable[Any] = self.allowed or ()
+        return sorted(values)
 
     def permits(self, value: Hashable) -> bool:
         """Whether the user permits ``value`` for this decision."""
@@ -30,27 +36,83 @@ class Domain:
             self.allowed is None or value in self.allowed
         )
 
+    def without(self, forbidden: Domain) -> Domain:
+        """Return the values permitted here that others do not forbid.
+
+        Raises
+        ------
+        Fault
+            All pinned values are forbidden.
+        """
+        if forbidden.allowed is None:
+            return self
+        both = Domain(allowed=self.allowed, forbidden=forbidden.allowed)
+        if self.allowed is not None and not any(map(both.permits, self.allowed)):
+            raise Fault("forbids all pinned values")
+        return both
+
 
 ANY = Domain()
 
 
-@checked
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterPins:
-    """Pinned and forbidden decisions of one cluster.
+class _Values:
+    """Marks a decision, of which files give a value or several.
 
-    ``stages`` and ``units`` count pipeline stages and units hosted; 0 means that
-    the cluster is not used, so forbidding 0 stages forces its use.
+    Parameters
+    ----------
+    read
+        Reads a value.
+    schema
+        JSON Schema of a value.
     """
 
-    stages: Domain = ANY
-    units: Domain = ANY
-    dp: Domain = ANY
-    cp: Domain = ANY
-    tp: Domain = ANY
-    ep: Domain = ANY
-    etp: Domain = ANY
-    recompute: Domain = ANY
+    def __init__(self, read: Callable[[Any], Any], schema: dict[str, Any]) -> None:
+        self._several, self._schema = several(read), schema
+
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        def read(value: Any, info: ValidationInfo) -> Any:
+            if info.context is None:
+                return value
+            return Domain(allowed=frozenset(self._several(value)))
+
+        return core_schema.with_info_before_validator_function(read, handler(source))
+
+    def __get_pydantic_json_schema__(self, *_: Any) -> dict[str, Any]:
+        many = {"type": "array", "items": self._schema, "minItems": 1}
+        return {"anyOf": [self._schema, many]}
+
+
+Counts = Annotated[Domain, _Values(whole(1), {"type": "integer", "minimum": 1})]
+FromZero = Annotated[Domain, _Values(whole(0), {"type": "integer", "minimum": 0})]
+Policies = Annotated[Domain, _Values(choice(RECOMPUTE), {"enum": list(RECOMPUTE)})]
+Reshardings = Annotated[Domain, _Values(choice(RESHARDING), {"enum": list(RESHARDING)})]
+
+
+@record
+class ClusterPins:
+    """Decisions of one cluster: a value, or a list of the values allowed.
+
+    0 stages mean that the cluster is not used, so forbidding them forces its use.
+    """
+
+    stages: FromZero = ANY
+    """Pipeline stages it hosts; 0: it is not used."""
+    units: FromZero = ANY
+    """Units that its stages have, counted as pin.units."""
+    dp: Counts = ANY
+    """Data parallelism, if the cluster is used."""
+    cp: Counts = ANY
+    """Context parallelism, if used."""
+    tp: Counts = ANY
+    """Tensor parallelism, if used."""
+    ep: Counts = ANY
+    """Expert parallelism, if used; of models with experts alone."""
+    etp: Counts = ANY
+    """Tensor parallelism of experts, if used; of models with experts alone."""
+    recompute: Policies = ANY
+    """Recomputation, if used."""
 
     def may_host(self, devices: int, units: int) -> bool:
         """Whether a cluster of so many devices may host some of a model's units."""
@@ -62,35 +124,92 @@ class ClusterPins:
 NO_CLUSTER_PINS = ClusterPins()
 
 
-@checked
-@dataclass(frozen=True, slots=True, kw_only=True)
+def _by_name(value: Any) -> Any:
+    if not isinstance(value, Mapping):
+        msg = f"is {describe(value)}, expected a mapping from cluster names"
+        raise Fault(msg)
+    return value
+
+
+_ByCluster = Annotated[Mapping[str, ClusterPins], BeforeValidator(_by_name)]
+_Names = Annotated[tuple[Name, ...], BeforeValidator(items)]
+
+
+@record
+class Forbid:
+    """Values ruled out; the shape mirrors that of ``pin``."""
+
+    stages: Counts = ANY
+    """Pipeline stages."""
+    microbatches: Counts = ANY
+    """Micro-batches."""
+    clusters: _ByCluster = field(default_factory=dict)
+    """By cluster name."""
+    resharding: Reshardings = ANY
+    """Resharding strategies."""
+    next: Annotated[tuple[_Names, ...], BeforeValidator(items)] = ()
+    """Pairs [a, b]: cluster b may not directly follow cluster a."""
+
+    def __post_init__(self) -> None:
+        for index, pair in enumerate(self.next):
+            if len(pair) != 2:
+                names = counted(len(pair), "cluster")
+                msg = f"names {names}, expected a pair such as [a100, h20]"
+                raise Fault(msg, "next", index)
+            if pair[0] == pair[1]:
+                msg = f"names {pair[0]!r} twice, expected two clusters"
+                raise Fault(msg, "next", index)
+
+
+@record
 class Pins:
-    """Every decision of a plan that the user fixes or forbids.
+    """Decisions that the user fixes: a value, or a list of the values allowed."""
 
-    Attributes
-    ----------
-    stages, microbatches
-        Domains of p and q.
-    order
-        Exactly these clusters, in this order along the pipeline; None: free.
-    forbidden_next
-        Pairs (a, b): cluster b may not directly follow cluster a.
-    units
-        Units per stage, in pipeline order; None: free.
-    clusters
-        Per cluster name; a missing name has no pins.
-    resharding
-        Resharding strategies that a boundary may use.
-    """
+    stages: Counts = ANY
+    """Pipeline stages (p)."""
+    microbatches: Counts = ANY
+    """Micro-batches (q); divides the global batch."""
+    order: _Names | None = None
+    """Exactly these clusters, in this order along the pipeline."""
+    forbidden_next: Annotated[frozenset[tuple[str, str]], INTERNAL] = frozenset()
+    """Pairs (a, b): cluster b may not directly follow cluster a."""
+    units: Annotated[tuple[Count, ...], BeforeValidator(items)] | None = None
+    """Units per stage in pipeline order, embedding and head included; of one chunk
+    where a stage has several, pairs with zb-v, v-half and v-min."""
+    clusters: _ByCluster = field(default_factory=dict)
+    """By cluster name."""
+    resharding: Reshardings = ANY
+    """Resharding strategies a boundary may use."""
+    forbid: InitVar[Forbid | None] = None
+    """Values ruled out."""
 
-    stages: Domain = ANY
-    microbatches: Domain = ANY
-    order: tuple[str, ...] | None = None
-    forbidden_next: frozenset[tuple[str, str]] = frozenset()
-    units: tuple[int, ...] | None = None
-    clusters: Mapping[str, ClusterPins] = field(default_factory=dict)
-    resharding: Domain = ANY
+    def __post_init__(self, forbid: Forbid | None) -> None:
+        if forbid is None:
+            return
+        found: dict[str, Any] = {"forbidden_next": frozenset(forbid.next)}
+        for name in ("stages", "microbatches", "resharding"):
+            found[name] = _without(self, forbid, name)
+        found["clusters"] = {**self.clusters}
+        for cluster, ruled_out in forbid.clusters.items():
+            own, path = self.of(cluster), ("clusters", cluster)
+            found["clusters"][cluster] = ClusterPins(
+                **{
+                    each.name: _without(own, ruled_out, each.name, *path)
+                    for each in fields(ClusterPins)
+                }
+            )
+        for name, value in found.items():
+            object.__setattr__(self, name, value)
 
     def of(self, cluster: str) -> ClusterPins:
         """Return the pins of one cluster."""
         return self.clusters.get(cluster, NO_CLUSTER_PINS)
+
+
+def _without(pinned: object, forbidden: object, name: str, *path: str) -> Domain:
+    """Return what two records permit of a decision."""
+    own: Domain = getattr(pinned, name)
+    try:
+        return own.without(getattr(forbidden, name))
+    except Fault as fault:
+        raise fault.inside("forbid", *path, name) from None

@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import field, replace
+from typing import Annotated, Any, ClassVar
 
-from hetopt.base.checked import checked
+from pydantic import BeforeValidator, Field, ValidationInfo, WithJsonSchema
+
+from hetopt.base.fields import Count, Flag, OneOf, by_key, choice, several, whole
+from hetopt.base.record import INTERNAL, Fault, record
 from hetopt.base.words import describe
 from hetopt.errors import InputError
+from hetopt.problem.fields import AUTO, Fraction
 from hetopt.problem.training.choices import (
     ADAPTIVE,
+    ANY,
     INTERLEAVED,
+    RECOMPUTE,
+    SCHEDULE_CHOICES,
     Emulated,
     Gradients,
     Kernel,
@@ -21,7 +29,14 @@ from hetopt.problem.training.choices import (
     ScheduleName,
 )
 from hetopt.problem.training.dispatch import EVEN, Dispatch
-from hetopt.problem.training.lengths import Lengths, lengths_fault, sequences_of
+from hetopt.problem.training.lengths import (
+    HISTOGRAM_SUFFIX,
+    LENGTHS_SCHEMA,
+    Lengths,
+    lengths_fault,
+    read_shares,
+    sequences_of,
+)
 
 #: Share of device memory kept free besides the overhead (MODEL.md section 5).
 DEFAULT_RESERVE = 0.0
@@ -45,6 +60,11 @@ def chunks_fault(schedule: ScheduleName, chunks: int) -> str | None:
         return None
     expected = "2 or more" if interleaved else f"1, or schedule {INTERLEAVED}"
     return f"is {chunks} with schedule {schedule}, expected {expected}"
+
+
+def _ensure(fault: str | None, field: str) -> None:
+    if fault is not None:
+        raise Fault(fault, field)
 
 
 def is_epsilon(value: object) -> bool:
@@ -92,100 +112,200 @@ def written_epsilon(
     return epsilon
 
 
-@checked
-@dataclass(frozen=True, slots=True, kw_only=True)
+def _epsilon(value: Any) -> float | None:
+    """Read 0.05 or "1/20"."""
+    if value is None:
+        return None
+    given = value
+    if isinstance(value, str) and re.fullmatch(r"1/[1-9]\d{0,3}", value.strip()):
+        given = 1 / int(value.strip()[2:])
+    if not is_epsilon(given):
+        raise Fault(f"is {describe(value)}, {EPSILON_EXPECTED}")
+    return float(1 / round(1 / given))
+
+
+def _batch(value: Any, info: ValidationInfo) -> int:
+    """Read a number of sequences, or a text that counts tokens."""
+    if not isinstance(value, str) or info.context is None:
+        return whole(1)(value)
+    tokens, seq_len = _tokens(value), info.data.get("seq_len", 1)
+    if tokens % seq_len:
+        msg = (
+            f"is {value!r} ({tokens} tokens; K, M, G are powers of 1024), expected a "
+            f"multiple of seq_len ({seq_len})"
+        )
+        raise Fault(msg)
+    return int(tokens // seq_len)
+
+
+#: Token budgets are powers of two: 2M tokens are 2 * 2**20.
+_TOKEN_PREFIXES = {"k": 2**10, "K": 2**10, "M": 2**20, "G": 2**30, "B": 2**30}
+
+
+def _tokens(text: str) -> int:
+    """Return the number of tokens in "2M tokens" or "2097152 tokens"."""
+    words = text.split()
+    if len(words) == 3:
+        words = [words[0] + words[1], words[2]]
+    if len(words) == 2 and words[1] in ("tokens", "token"):
+        number, factor = words[0], _TOKEN_PREFIXES.get(words[0][-1], 1)
+        digits = number[:-1] if factor > 1 else number
+        if digits.isascii() and digits.isdigit() and 0 < len(digits) < 16:
+            tokens = int(digits) * factor
+            if tokens > 0:
+                return tokens
+    raise Fault(f"is {describe(text)}, expected sequences such as 128 or '2M tokens'")
+
+
+def _lengths(value: Any, info: ValidationInfo) -> Any:
+    """Read shares by tokens, or the file of a histogram."""
+    if value is None or info.context is None:
+        return value
+    is_file = isinstance(value, str) and value.endswith(HISTOGRAM_SUFFIX)
+    shares = info.context.shares(value) if is_file else read_shares(value)
+    return tuple(sorted(shares.items()))
+
+
+#: In place of the name of a cluster: those of every cluster without its own.
+EVERY = ""
+
+
+def _policies(value: Any) -> tuple[Recompute, ...]:
+    """Read ``auto``, a policy, or a list of them; in a fixed order."""
+    chosen = RECOMPUTE if value == AUTO else several(choice((AUTO, *RECOMPUTE)))(value)
+    return tuple(each for each in RECOMPUTE if each in chosen or AUTO in chosen)
+
+
+def _recompute(value: Any, info: ValidationInfo) -> Any:
+    """Read policies, of every cluster or by its name."""
+    if info.context is None:
+        return value
+    if not isinstance(value, dict):
+        return {EVERY: _policies(value)}
+    return by_key(_policies, value, "from cluster names")
+
+
+def _numbers(*types: str, examples: list[Any]) -> WithJsonSchema:
+    return WithJsonSchema({"type": list(types), "examples": examples})
+
+
+def _dispatch(value: Any) -> Any:
+    return EVEN if value is None else value
+
+
+@record
 class Training:
-    """How the model is trained.
+    """How the model is trained."""
 
-    Attributes
-    ----------
-    global_batch
-        Sequences per iteration (B).
-    seq_len
-        Tokens per sequence (s); of the longest sequences if lengths differ.
-    lengths
-        Tokens and share of the sequences of each length, ascending; None: all
-        sequences have ``seq_len`` tokens.
-    emulate
-        Precision in which devices that lack ``precision`` multiply; None: they are
-        refused. Stored and sent tensors keep ``precision``.
-    zero
-        ZeRO stage: 1 shards optimizer states, 2 gradients too, 3 weights too.
-    overlap_gradients
-        Whether gradients are reduced during the last micro-batch's backward pass, or
-        only after it.
-    recompute
-        Cluster name -> policies that the plan may choose from.
-    any_schedule
-        Whether the plan may have any schedule that prescribes its warm-ups. Then
-        ``schedule`` only comes first among equals, and ``chunks``, if above 1, and
-        ``warmup_epsilon`` are for the schedules that have them.
-    chunks
-        Parts of the model that every stage holds (v): virtual stages per device. 2 or
-        more with ``interleaved-1f1b``, 1 with any other schedule.
-    warmup_epsilon
-        Of ``h-1f1b`` alone, HAPT's epsilon (Eq. 2): a boundary whose transfer takes at
-        most this share of the longest stage or transfer adds one warm-up. It is 1 / n
-        with a whole n. None: not chosen (``epsilon``).
-    sequence_parallel
-        Whether tensor parallelism also splits norms and residuals, by tokens.
-    attention, cross_entropy
-        Whether one kernel computes it, or separate operations.
-    gradients
-        Precision in which gradients are accumulated and reduced.
-    moe
-        Assumptions about how tokens reach routed experts.
-    reserve
-        Fraction of device memory that stays free besides the overhead.
+    empty_is_wrong: ClassVar = True
+
+    seq_len: Count
+    """The tokens per sequence; of the longest where lengths differ."""
+    global_batch: Annotated[
+        int,
+        BeforeValidator(_batch),
+        _numbers("integer", "string", examples=[128, "2M tokens"]),
+    ]
+    """The sequences per iteration; or tokens: '2M tokens' are 2 * 2**20, '2000000
+    tokens' exactly that; they must make whole sequences."""
+    lengths: Annotated[
+        Lengths | None, BeforeValidator(_lengths), WithJsonSchema(LENGTHS_SCHEMA)
+    ] = None
+    """The share of sequences by their tokens, which add up to 1; or the path of a CSV
+    file with the columns tokens and count. Without it all sequences have seq_len
+    tokens."""
+    precision: OneOf[Precision] = "bf16"
+    """Precision in which models multiply, and of what is stored and sent."""
+    emulate: OneOf[Emulated] | None = None
+    """Precision in which devices that lack the given one multiply, at its rate; without
+    it they are refused. What is stored and sent keeps the given one."""
+    optimizer: OneOf[Optimizer] = "adam"
+    """Its states are part of the memory."""
+    zero: Annotated[int, Field(ge=0, le=3), BeforeValidator(choice((0, 1, 2, 3)))] = 1
+    """1 shards optimizer states, 2 gradients too, 3 weights too."""
+    overlap_gradients: Flag = True
+    """true (default): gradients are reduced during the backward pass; false: after it,
+    as Megatron-LM does unless told otherwise."""
+    recompute: Annotated[
+        Mapping[str, tuple[Recompute, ...]],
+        BeforeValidator(_recompute),
+        WithJsonSchema(
+            {
+                "anyOf": [
+                    {"enum": [AUTO, *RECOMPUTE]},
+                    {"type": "array", "items": {"enum": list(RECOMPUTE)}},
+                    {"type": "object"},
+                ],
+                "default": AUTO,
+            }
+        ),
+    ] = field(default_factory=dict)
+    """Activation recomputation: none, selective, full, a list the plan may choose from,
+    auto (default) for all three, or any of these per cluster name."""
+    schedule: Annotated[
+        ScheduleName,
+        BeforeValidator(choice((*SCHEDULE_CHOICES, ANY))),
+        WithJsonSchema({"enum": [*SCHEDULE_CHOICES, ANY]}),
+    ] = DEFAULT_SCHEDULE
+    """auto: the best of all of these but free-1f1b, whose warm-up counts are decisions.
     """
+    any_schedule: Annotated[bool, INTERNAL] = False
+    """Whether the plan may have any schedule that prescribes its warm-ups. Then
+    ``schedule`` only comes first among equals, and ``chunks``, if above 1, and
+    ``warmup_epsilon`` are for the schedules that have them."""
+    chunks: Count = 1
+    """Parts of the model that every stage holds, virtual stages a device: 2 or more
+    with interleaved-1f1b, 1 with any other schedule; with auto, a number to try before
+    2 and 4."""
+    warmup_epsilon: Annotated[
+        float | None,
+        BeforeValidator(_epsilon),
+        _numbers("number", "string", examples=[0.05, "1/20"]),
+    ] = None
+    """Of h-1f1b: a boundary whose transfer takes at most this share of the longest
+    stage or transfer adds one warm-up, a slower one two or three (HAPT, Eq. 2).
+    Default: 0.05; with schedule auto also 0.1 and 0.01."""
+    sequence_parallel: Flag = True
+    """Whether tensor parallelism splits norms and residuals by tokens."""
+    attention: OneOf[Kernel] = "fused"
+    """unfused: separate operations that keep every score, and no context parallelism.
+    """
+    cross_entropy: OneOf[Kernel] = "fused"
+    """unfused: separate operations on logits in 32 bits."""
+    gradients: OneOf[Gradients] = "fp32"
+    """Precision in which gradients are accumulated and reduced."""
+    moe: Annotated[Dispatch, BeforeValidator(_dispatch)] = EVEN
+    """How tokens reach routed experts; of models with experts alone."""
+    reserve: Fraction = DEFAULT_RESERVE
+    """Share of device memory that stays free besides the overhead."""
 
-    global_batch: int
-    seq_len: int
-    lengths: Lengths | None = None
-    precision: Precision = "bf16"
-    emulate: Emulated | None = None
-    optimizer: Optimizer = "adam"
-    zero: int = 1
-    overlap_gradients: bool = True
-    recompute: Mapping[str, tuple[Recompute, ...]] = field(default_factory=dict)
-    schedule: ScheduleName = DEFAULT_SCHEDULE
-    any_schedule: bool = False
-    chunks: int = 1
-    warmup_epsilon: float | None = None
-    sequence_parallel: bool = True
-    attention: Kernel = "fused"
-    cross_entropy: Kernel = "fused"
-    gradients: Gradients = "fp32"
-    moe: Dispatch = EVEN
-    reserve: float = DEFAULT_RESERVE
+    @staticmethod
+    def completed(given: dict[str, Any], _: object) -> dict[str, Any]:
+        """Return what a file gives, in which any schedule is a schedule and a mark."""
+        batch = given.get("global_batch")
+        if isinstance(batch, str) and given.get("lengths") is not None:
+            try:
+                _tokens(batch)
+                msg = f"is {batch!r}, expected a number of sequences: lengths differ"
+                raise Fault(msg)
+            except Fault as fault:
+                raise fault.inside("global_batch") from None
+        given = {"recompute": AUTO, **given}
+        if given.get("schedule") == ANY:
+            given |= {"schedule": DEFAULT_SCHEDULE, "any_schedule": True}
+        return given
 
     def __post_init__(self) -> None:
-        for name in ("global_batch", "seq_len"):
-            if getattr(self, name) < 1:
-                msg = f"{name} is {getattr(self, name)}, expected at least 1"
-                raise ValueError(msg)
         if self.lengths is not None:
-            fault = lengths_fault(self.lengths, self.global_batch, self.seq_len)
-            if fault is not None:
-                msg = f"lengths {fault}"
-                raise ValueError(msg)
-        fault = None
+            shares = self.lengths, self.global_batch, self.seq_len
+            _ensure(lengths_fault(*shares), "lengths")
         if not self.any_schedule:
-            fault = chunks_fault(self.schedule, self.chunks)
-        if fault is not None:
-            msg = f"chunks {fault}"
-            raise ValueError(msg)
+            _ensure(chunks_fault(self.schedule, self.chunks), "chunks")
         adaptive = ADAPTIVE if self.any_schedule else self.schedule
-        fault = epsilon_fault(adaptive, self.warmup_epsilon)
-        if fault is not None:
-            msg = f"warmup_epsilon {fault}"
-            raise ValueError(msg)
-        if self.zero not in range(4):
-            msg = f"zero is {self.zero}, expected 0, 1, 2 or 3"
-            raise ValueError(msg)
-        if not 0 <= self.reserve < 1:
-            msg = f"reserve is {self.reserve}, expected at least 0 and less than 1"
-            raise ValueError(msg)
+        _ensure(epsilon_fault(adaptive, self.warmup_epsilon), "warmup_epsilon")
+        if self.gradients == "bf16" and self.precision in ("fp16", "fp32"):
+            msg = f"is 'bf16' with precision {self.precision}, expected fp32"
+            raise Fault(msg, "gradients")
 
     @property
     def epsilon(self) -> float | None:

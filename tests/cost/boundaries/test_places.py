@@ -9,7 +9,7 @@ from hetopt.cost.build import build_table
 from hetopt.cost.table.table import CostTable
 from hetopt.cost.table.ticks import TOO_LONG_NS
 from hetopt.plans.strategy import Strategy
-from hetopt.problem.cluster.cluster import ClusterLink, ClusterLinks
+from hetopt.problem.cluster.links import ClusterLink, ClusterLinks
 from hetopt.problem.problem import Problem
 from hetopt.problem.training.principles import PRUNED, Principles
 from hetopt.problem.training.training import Training

@@ -20,7 +20,8 @@ from hetopt.cost.boundaries.resharding import (
 )
 from hetopt.cost.communication.collectives import START_S
 from hetopt.errors import InputError
-from hetopt.problem.cluster.cluster import Cluster, ClusterLinks, Staging
+from hetopt.problem.cluster.cluster import Cluster
+from hetopt.problem.cluster.links import ClusterLinks, Staging
 from hetopt.problem.training.choices import RESHARDING, Resharding
 from hetopt.problem.training.pins import Domain
 from tests.cost.making import GBPS, link, make_cluster, make_links, only

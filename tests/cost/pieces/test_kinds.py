@@ -18,12 +18,10 @@ from hetopt.cost.sources.forest_source import ForestSource
 from hetopt.cost.table.slice import Layout
 from hetopt.cost.units import unit_operations, unit_parameters
 from hetopt.errors import InputError
-from hetopt.problem.building.model import build_model
 from hetopt.problem.catalogue import profile_files
 from hetopt.problem.model.kinds import EMBEDDING, HEAD, LAYER
 from hetopt.problem.model.model import Model
 from hetopt.problem.problem import Problem
-from hetopt.problem.schema.model import ModelSpec
 from hetopt.problem.training.choices import RECOMPUTE, Recompute
 from hetopt.problem.training.training import Training
 from tests.cost.making import (
@@ -42,7 +40,7 @@ ONE = np.array([1])
 
 
 def preset(name: str) -> Model:
-    return build_model(ModelSpec.model_validate(name), lambda _: {})
+    return Model.of(name)
 
 
 T5, SWIN, VIT = preset("t5-large"), preset("swin-huge"), preset("vit-huge")

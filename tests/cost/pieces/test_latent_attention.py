@@ -12,14 +12,13 @@ from hetopt.cost.pieces.kinds import pieces_of
 from hetopt.cost.pieces.latent_attention import LatentAttention
 from hetopt.cost.pieces.piece import Exchange
 from hetopt.cost.shapes import Shape
-from hetopt.problem.building.model import preset_model
 from hetopt.problem.model.kinds import LAYER
 from hetopt.problem.model.latent import Latent
 from hetopt.problem.model.model import Model
 from hetopt.problem.training.training import Training
 
 TRAINING = Training(global_batch=8, seq_len=4096)
-V3, LITE = preset_model("deepseek-v3"), preset_model("deepseek-v2-lite")
+V3, LITE = Model.of("deepseek-v3"), Model.of("deepseek-v2-lite")
 
 
 def attention(model: Model) -> LatentAttention:
@@ -102,7 +101,7 @@ def test_a_layer_keeps_less_when_its_heads_are_split() -> None:
 
 
 def test_sinks_are_a_number_for_each_head() -> None:
-    model = preset_model("gpt-oss-20b")
+    model = Model.of("gpt-oss-20b")
     plain = replace(
         model, architecture=replace(model.architecture, attention_sinks=False)
     )

@@ -16,10 +16,8 @@ from hetopt.cost.pieces.piece import Piece
 from hetopt.cost.shapes import Floats, Ints, Shape
 from hetopt.cost.shard_shape import UNITS
 from hetopt.cost.units import unit_operations, unit_parameters
-from hetopt.problem.building.model import build_model
 from hetopt.problem.model.kinds import BLOCKS, EMBEDDING, HEAD, LAYER, MLP_UP
 from hetopt.problem.model.model import Model
-from hetopt.problem.schema.model import ModelSpec
 from hetopt.problem.training.choices import Recompute
 from hetopt.problem.training.training import Training
 from tests.cost.making import make_cluster, make_model, shape
@@ -33,7 +31,7 @@ def names(model: Model, kind: str, seq_len: int = 512) -> list[str]:
 
 
 def preset(name: str) -> Model:
-    return build_model(ModelSpec.model_validate(name), lambda _: {})
+    return Model.of(name)
 
 
 def test_units_are_made_of_these_pieces() -> None:

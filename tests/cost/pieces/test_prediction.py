@@ -12,12 +12,12 @@ from hetopt.cost.pieces.kinds import pieces_of
 from hetopt.cost.pieces.prediction import Prediction
 from hetopt.cost.shapes import Shape
 from hetopt.cost.units import unit_operations, unit_parameters
-from hetopt.problem.building.model import preset_model
 from hetopt.problem.model.kinds import HEAD, LAYER_EXPERTS, PREDICTION
+from hetopt.problem.model.model import Model
 from hetopt.problem.training.training import Training
 
 TRAINING = Training(global_batch=8, seq_len=4096, zero=0)
-V3 = preset_model("deepseek-v3")
+V3 = Model.of("deepseek-v3")
 ONE = Shape.of([(1, 1, 1)])
 
 

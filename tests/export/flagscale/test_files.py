@@ -19,7 +19,7 @@ from hetopt.export.job import Job
 from hetopt.export.registry import readers, recognises
 from hetopt.plans.plan import Plan, Stage
 from hetopt.plans.strategy import Strategy
-from hetopt.problem.cluster.cluster import ClusterLink, ClusterLinks
+from hetopt.problem.cluster.links import ClusterLink, ClusterLinks
 from hetopt.problem.problem import Problem
 from hetopt.problem.training.choices import Recompute, Resharding
 from tests.export.jobs import LINK, draw_job

@@ -16,7 +16,7 @@ from hetopt.export.planning.limits import fitted
 from hetopt.export.registry import limits_of
 from hetopt.export.torch.launcher import LAUNCHER as TORCH
 from hetopt.problem.catalogue import accelerators
-from hetopt.problem.cluster.cluster import ClusterLinks
+from hetopt.problem.cluster.links import ClusterLinks
 from hetopt.problem.training.pins import ClusterPins, Domain, Pins
 from tests.cli.conftest import SMALL
 from tests.runtimes.torch_plans import ONE, PAIR, Case, job_of, side_by_side

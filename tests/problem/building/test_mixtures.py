@@ -5,11 +5,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
+from hetopt.base.record import Fault, faults
 from hetopt.errors import InputError
 from hetopt.problem.building.huggingface.fields import model_fields
-from hetopt.problem.building.model import build_model, preset_model
-from hetopt.problem.building.wrong import FieldError
+from hetopt.problem.files import Files
 from hetopt.problem.model.experts import Experts
 from hetopt.problem.model.kinds import (
     LAYER,
@@ -21,15 +22,15 @@ from hetopt.problem.model.kinds import (
 from hetopt.problem.model.latent import Latent
 from hetopt.problem.model.model import Model
 from hetopt.problem.reading import read_problem
-from hetopt.problem.schema.model import ModelSpec
 from tests.problem.building import published_configs as published
 
 
 def read(config: dict[str, Any]) -> Model:
     fields = model_fields(config, name="model")
-    return build_model(
-        ModelSpec.model_validate({"hf_config": "x"}), lambda path: fields
-    )
+    try:
+        return Model.of({"hf_config": "x"}, Files(config=lambda _: fields))
+    except ValidationError as error:
+        raise next(faults(error)) from None
 
 
 def test_deepseek_v3() -> None:
@@ -174,7 +175,7 @@ def test_llama_4_attends_within_chunks_but_every_fourth_layer() -> None:
     ],
 )
 def test_presets_are_the_published_models(name: str, config: dict[str, Any]) -> None:
-    model, preset = read(config), preset_model(name)
+    model, preset = read(config), Model.of(name)
     for field in ("layers", "hidden", "heads", "kv_heads", "head_dim", "ffn", "vocab"):
         assert getattr(preset, field) == getattr(model, field), field
     assert (preset.experts, preset.latent) == (model.experts, model.latent)
@@ -250,7 +251,7 @@ def test_presets_are_the_published_models(name: str, config: dict[str, Any]) -> 
     ],
 )
 def test_what_has_no_layer_is_refused(config: dict[str, Any], said: str) -> None:
-    with pytest.raises(FieldError) as caught:
+    with pytest.raises(Fault) as caught:
         read(config)
     assert caught.value.message.startswith(said), caught.value.message
 
@@ -267,19 +268,19 @@ def test_what_has_no_layer_is_refused(config: dict[str, Any], said: str) -> None
 def test_a_key_that_cannot_be_is_refused_by_name(
     key: str, value: Any, message: str
 ) -> None:
-    with pytest.raises(FieldError, match=message) as caught:
+    with pytest.raises(Fault, match=message) as caught:
         read({**published.DEEPSEEK_V3, key: value})
     assert caught.value.path == (key,)
 
 
 def test_a_scale_of_zero_is_no_scale_left_out() -> None:
-    with pytest.raises(FieldError, match="is 0, expected more than 0") as caught:
+    with pytest.raises(Fault, match="is 0, expected more than 0") as caught:
         read({**published.DEEPSEEK_V3, "routed_scaling_factor": 0})
-    assert caught.value.path == ("model", "experts", "scale")
+    assert caught.value.path == ("experts", "scale")
 
 
 def test_no_more_tokens_are_predicted_than_there_are_layers() -> None:
-    with pytest.raises(FieldError, match=r"is 62, expected at most layers \(61\)"):
+    with pytest.raises(Fault, match=r"is 62, expected at most layers \(61\)"):
         read({**published.DEEPSEEK_V3, "num_nextn_predict_layers": 62})
 
 

@@ -19,7 +19,6 @@ from hetopt.problem.model.architecture import (
 from hetopt.problem.model.stated import stated
 from hetopt.problem.problem import Problem
 from hetopt.problem.reading import read_problem_text
-from hetopt.problem.schema.architecture import ArchitectureSpec
 from tests.problem.writing import problem_to_data
 
 #: A value of every field other than where nothing is said.
@@ -72,7 +71,6 @@ def read(**model: Any) -> Problem:
 
 
 def test_the_file_knows_every_field() -> None:
-    assert tuple(ArchitectureSpec.model_fields) == ARCHITECTURE_FIELDS
     assert set(OTHER) == set(ARCHITECTURE_FIELDS)
 
 
@@ -102,7 +100,7 @@ def test_what_nobody_says_leaves_the_digest_as_it_was() -> None:
         ({"norm_eps": "x"}, "model.norm_eps: is 'x', expected a number"),
         ({"norm_eps": True}, "model.norm_eps: is true, expected a number"),
         ({"norm_eps": 0}, "model.norm_eps: is 0, expected more than 0"),
-        ({"norm_eps": 1}, "model.norm_eps: is 1, expected 0 to less than 1"),
+        ({"norm_eps": 1}, "model.norm_eps: is 1, expected less than 1"),
         ({"norm_place": "last"}, "model.norm_place: is 'last', expected one of before"),
         ({"qk_norm": True}, "model.qk_norm: is true, expected one of none, head, all"),
         ({"qkv_bias": "yes"}, "model.qkv_bias: is 'yes', expected true or false"),
@@ -160,8 +158,11 @@ def test_what_nobody_says_leaves_the_digest_as_it_was() -> None:
             {"sliding_window": 9, "attention": "bidirectional"},
             "model.sliding_window: is 9, allowed only for a decoder-only",
         ),
-        ({"hidden_dropout": 1}, "model.hidden_dropout: is 1, expected 0 to less than"),
-        ({"attention_dropout": -0.1}, "model.attention_dropout: is -0.1, expected 0 "),
+        ({"hidden_dropout": 1}, "model.hidden_dropout: is 1, expected less than 1"),
+        (
+            {"attention_dropout": -0.1},
+            "model.attention_dropout: is -0.1, expected at",
+        ),
         ({"embedding_scale": 0}, "model.embedding_scale: is 0, expected more than 0"),
         ({"parallel_mlp": 1}, "model.parallel_mlp: is 1, expected true or false"),
     ],
@@ -186,11 +187,11 @@ def test_what_follows_is_stated() -> None:
 
 
 def test_the_classes_check_themselves() -> None:
-    with pytest.raises(ValueError, match="original_positions is 0"):
+    with pytest.raises(ValueError, match="original_positions: is 0"):
         RotaryScaling(kind="llama3", factor=8.0, original_positions=0)
-    with pytest.raises(ValueError, match="sliding_window is 0"):
+    with pytest.raises(ValueError, match="sliding_window: is 0"):
         Architecture(sliding_window=0)
-    with pytest.raises(ValueError, match="full_layers is not ascending"):
+    with pytest.raises(ValueError, match=r"full_layers\.0: is -1"):
         Architecture(sliding_window=4, full_layers=(-1,))
     assert replace(PLAIN) == PLAIN
     assert [each.name for each in fields(PLAIN)] == list(ARCHITECTURE_FIELDS)

@@ -279,14 +279,14 @@ def test_blocks_are_a_list_of_mappings(value: str, said: str) -> None:
 
 def test_the_outline_repeats_the_first_block() -> None:
     block = Block(name="a", **sizes())
-    with pytest.raises(ValueError, match="hidden is not that of the first block"):
+    with pytest.raises(ValueError, match="hidden: is not that of the first block"):
         Model(name="m", vocab=9, blocks=(block,), **sizes(hidden=12))
     wide = Block(name="b", merge=2, **sizes(hidden=12))
-    with pytest.raises(ValueError, match="tied is true, but hidden goes from 8 to 12"):
+    with pytest.raises(ValueError, match="tied: is true, but hidden goes from 8 to 12"):
         Model(name="m", vocab=9, tied=True, blocks=(block, wide), **sizes())
 
 
 def test_a_problem_refuses_sequences_that_do_not_fit() -> None:
     problem = read(IMAGES)
-    with pytest.raises(ValueError, match="seq_len is 60, which leaves 15 tokens"):
+    with pytest.raises(ValueError, match="seq_len: is 60, which leaves 15 tokens"):
         replace(problem, training=replace(problem.training, seq_len=60))

@@ -203,10 +203,10 @@ def test_blocks_have_no_experts() -> None:
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        ({"number": 0}, "number is 0"),
-        ({"per_token": 9}, "per_token is 9"),
-        ({"dense_layers": (2, 1)}, "dense_layers is not ascending"),
-        ({"scale": float("inf")}, "scale is inf"),
+        ({"number": 0}, "number: is 0"),
+        ({"per_token": 9}, "per_token: is 9"),
+        ({"dense_layers": (2, 1)}, "dense_layers: is not ascending"),
+        ({"scale": float("inf")}, "scale: is inf"),
     ],
 )
 def test_experts_check_themselves(fields: dict[str, Any], said: str) -> None:

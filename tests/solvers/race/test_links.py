@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from hetopt.errors import CheckError
-from hetopt.problem.cluster.cluster import ClusterLinks
+from hetopt.problem.cluster.links import ClusterLinks
 from hetopt.results.result import Result
 from hetopt.solvers.loading import load, sharing_links
 from hetopt.solvers.params import RaceParams

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+from hetopt.base.fields import MAX_WHOLE
+from hetopt.base.record import Fault
 from hetopt.base.words import describe
-from hetopt.problem.building.wrong import FieldError
-from hetopt.problem.schema.fields import MAX_WHOLE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -42,9 +42,9 @@ class Config:
         self._read.add(key)
         return self._data[key] if key in self._data else self._defaults.get(key)
 
-    def wrong(self, key: str, message: str) -> FieldError:
+    def wrong(self, key: str, message: str) -> Fault:
         """Return the error with ``message`` about a key."""
-        return FieldError((*self._path, key), message)
+        return Fault(message, *self._path, key)
 
     def whole(self, key: str, least: int = 1, most: int = MAX_WHOLE) -> int | None:
         """Return a whole number; None if there is none."""
@@ -86,7 +86,7 @@ class Config:
         return Config(value or {}, defaults, (*self._path, key))
 
     def must_be(self, key: str, value: Any, why: str) -> None:
-        """Raise FieldError unless a key is left out, null or ``value``."""
+        """Raise Fault unless a key is left out, null or ``value``."""
         given = self.value(key)
         if given is not None and (given != value or type(given) is not type(value)):
             msg = f"is {describe(given)}, expected {describe(value)}: {why}"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from hetopt.base.fields import MAX_WHOLE
+from hetopt.base.record import Fault
 from hetopt.base.words import describe
 from hetopt.problem.building.huggingface.config import Config
 from hetopt.problem.building.huggingface.families import FAMILIES, HARMLESS_OF
@@ -14,8 +16,7 @@ from hetopt.problem.building.huggingface.mixtures import (
     MIXTURES,
     UNKNOWN_LAYERS,
 )
-from hetopt.problem.building.wrong import FieldError
-from hetopt.problem.schema.fields import MAX_LAYERS, MAX_WHOLE
+from hetopt.problem.model.experts import MAX_LAYERS
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -63,13 +64,13 @@ def model_fields(config: Any, *, name: str) -> Mapping[str, Any]:
 
     Raises
     ------
-    FieldError
+    Fault
         A field is missing or mistyped, hetopt cannot describe the architecture, or a
         key is unknown.
     """
     if not isinstance(config, dict):
         msg = f"is {describe(config)}, expected the mapping of a config.json"
-        raise FieldError((), msg)
+        raise Fault(msg)
     _refuse_other_architectures(config)
     kind = _kind(config)
     if kind in FAMILIES:
@@ -84,7 +85,7 @@ def model_fields(config: Any, *, name: str) -> Mapping[str, Any]:
     if "ffn" not in fields:
         # In GPT-2's files a null n_inner means four times the hidden size.
         if kind != "gpt2":
-            raise FieldError(("intermediate_size",), "is missing")
+            raise Fault("is missing", "intermediate_size")
         fields["ffn"] = 4 * fields["hidden"]
     if kind == "gpt2":
         fields["positions"] = _positions(known)
@@ -101,7 +102,7 @@ def model_fields(config: Any, *, name: str) -> Mapping[str, Any]:
                 f"is not a key of {kind} that hetopt knows: take it out of the file if "
                 "it changes neither what the model computes nor its memory"
             )
-            raise FieldError((key,), msg)
+            raise Fault(msg, key)
     return fields
 
 
@@ -119,27 +120,27 @@ def _refuse_other_architectures(config: Mapping[str, Any]) -> None:
                 "is given: models of several modalities are not supported, expected "
                 "the config of a text model; what is in here may be one"
             )
-            raise FieldError((key,), msg)
+            raise Fault(msg, key)
     if config.get("is_encoder_decoder"):
         msg = "is true, expected a decoder-only model; others are given as blocks"
-        raise FieldError(("is_encoder_decoder",), msg)
+        raise Fault(msg, "is_encoder_decoder")
 
 
 def _refuse_mixtures(config: Mapping[str, Any], kind: str) -> None:
-    """Raise FieldError for keys of mixtures in a family of dense models."""
+    """Raise Fault for keys of mixtures in a family of dense models."""
     known = f"with model_type {kind}, only with {', '.join(MIXTURES)}"
     for key in _EXPERTS:
         value = config.get(key)
         if value is not None and (isinstance(value, bool) or value not in (0, 1)):
             msg = f"is {describe(value)}: hetopt does not support experts {known}"
-            raise FieldError((key,), msg)
+            raise Fault(msg, key)
     if config.get("kv_lora_rank") is not None:
         msg = f"is given: hetopt does not support latent attention (MLA) {known}"
-        raise FieldError(("kv_lora_rank",), msg)
+        raise Fault(msg, "kv_lora_rank")
     if config.get("num_nextn_predict_layers"):
         what = "layers that predict further tokens"
         msg = f"is given: hetopt does not support {what} {known}"
-        raise FieldError(("num_nextn_predict_layers",), msg)
+        raise Fault(msg, "num_nextn_predict_layers")
 
 
 def _kind(config: Mapping[str, Any]) -> str:
@@ -148,13 +149,13 @@ def _kind(config: Mapping[str, Any]) -> str:
     if isinstance(kind, str) and kind in _KNOWN:
         return kind
     if kind is not None and not isinstance(kind, str):
-        raise FieldError(("model_type",), f"is {describe(kind)}, expected a name")
+        raise Fault(f"is {describe(kind)}, expected a name", "model_type")
     what = "is missing" if kind is None else f"is {kind!r}"
     if kind in _NOT_SUPPORTED:
         what += f", {_NOT_SUPPORTED[kind]}"
     known = ", ".join(_KNOWN)
     msg = f"{what}, expected one of {known}; or give the model's fields"
-    raise FieldError(("model_type",), msg)
+    raise Fault(msg, "model_type")
 
 
 def _count(config: Config, field: str, names: tuple[str, ...]) -> int | None:
@@ -165,14 +166,14 @@ def _count(config: Config, field: str, names: tuple[str, ...]) -> int | None:
             return value
     if field in ("layers", "hidden", "heads", "vocab"):
         others = f" (or {', '.join(names[1:])})" if len(names) > 1 else ""
-        raise FieldError((names[0],), f"is missing{others}, expected a whole number")
+        raise Fault(f"is missing{others}, expected a whole number", names[0])
     return None
 
 
 def _positions(config: Config) -> int:
     value = config.whole("n_positions") or config.whole("n_ctx")
     if value is None:
-        raise FieldError(("n_positions",), "is missing, expected a whole number")
+        raise Fault("is missing, expected a whole number", "n_positions")
     return value
 
 

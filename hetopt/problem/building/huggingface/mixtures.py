@@ -23,7 +23,7 @@ from hetopt.problem.building.huggingface.readers import (
     windows,
 )
 from hetopt.problem.building.huggingface.rotary import rotary
-from hetopt.problem.schema.fields import MAX_LAYERS
+from hetopt.problem.model.experts import MAX_LAYERS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

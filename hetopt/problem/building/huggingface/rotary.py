@@ -127,7 +127,7 @@ def _stretch(config: Config, own: Config) -> float | None:
 
 
 def _check_read(config: Config) -> None:
-    """Raise FieldError if a key was not read."""
+    """Raise Fault if a key was not read."""
     for key in config.unread():
         msg = "is not known of rotary embeddings: take it out if it changes nothing"
         raise config.wrong(key, msg)
