@@ -270,7 +270,7 @@ def read(kind: Any, data: object, field: str = "") -> Any:
     """
     from pydantic import ValidationError
 
-    from hetopt.base.record import fault
+    from hetopt.base.faults import fault
 
     try:
         return _adapter(kind).validate_json(json.dumps(data), strict=True)
