@@ -20,6 +20,7 @@ Parts that are plain mappings in Python, too, are ``TypedDict``s.
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields
 from functools import cache, reduce
 from operator import or_
@@ -40,7 +41,7 @@ from hetopt.base.file_types import ALWAYS, ASIDE, INLINE, LATER, Named
 from hetopt.errors import InputError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
     from pydantic import GetCoreSchemaHandler, TypeAdapter
     from pydantic_core import CoreSchema
@@ -242,7 +243,7 @@ def plain(value: Any) -> Any:
         return value.to_json()
     if isinstance(value, tuple | list):
         return [plain(each) for each in value]
-    if hasattr(value, "items"):
+    if isinstance(value, Mapping):
         return {str(name): plain(each) for name, each in value.items()}
     return value
 
@@ -269,7 +270,7 @@ def read(kind: Any, data: object, field: str = "") -> Any:
     """
     from pydantic import ValidationError
 
-    from hetopt.base.record import fault
+    from hetopt.base.faults import fault
 
     try:
         return _adapter(kind).validate_json(json.dumps(data), strict=True)

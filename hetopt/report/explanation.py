@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from hetopt.problem.model.model import Model
     from hetopt.report.drawing.sheet import Part, Sheet
 
-EXPLANATION_SCHEMA = "hetopt-explanation/1"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExplainedPlan(FileRecord):
@@ -65,7 +63,7 @@ class ExplainedMine(ExplainedPlan):
 class ExplainedPlans(FileRecord):
     """What ``hetopt explain --mine --json`` prints: a plan and a better one."""
 
-    SCHEMA: ClassVar[str] = EXPLANATION_SCHEMA
+    SCHEMA: ClassVar[str] = "hetopt-explanation/1"
 
     mine: ExplainedMine
     ours: ExplainedPlan

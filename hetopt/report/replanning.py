@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from hetopt.replanning.replan import Candidate, Change, Replanned
     from hetopt.report.drawing.sheet import Part
 
-REPLAN_SCHEMA = "hetopt-replan/1"
-
 _GB = 1e9
 
 
@@ -189,7 +187,7 @@ class NextPlan(FileRecord):
         By pipeline and stage, the device of every rank.
     """
 
-    SCHEMA: ClassVar[str] = REPLAN_SCHEMA
+    SCHEMA: ClassVar[str] = "hetopt-replan/1"
 
     status: Status
     reason: str | None

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from hetopt.report.drawing.sheet import Part, Sheet
     from hetopt.schedule.run import Simulation
 
-SIMULATION_SCHEMA = "hetopt-simulation/1"
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CriticalPath(FileRecord):
@@ -94,7 +92,7 @@ class SimulatedPlan(FileRecord):
         If there are several, in the place of ``stages`` and ``critical_path``.
     """
 
-    SCHEMA: ClassVar[str] = SIMULATION_SCHEMA
+    SCHEMA: ClassVar[str] = "hetopt-simulation/1"
 
     problem_digest: Digest
     table_digest: Digest

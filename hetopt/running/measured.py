@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 
     from hetopt.running.records import Iteration, Span
 
-MEASURED_SCHEMA = "hetopt-measured/1"
-
 #: What ``peak_bytes`` counts: all that PyTorch allocated on a GPU, or, on CPUs, what
 #: autograd kept from forward to backward passes.
 MemoryKind = Literal["allocated", "activations"]
@@ -108,7 +106,7 @@ class Measured(FileRecord):
         median, or a load above the cores by more than 10%. Older files do not say it.
     """
 
-    SCHEMA: ClassVar[str] = MEASURED_SCHEMA
+    SCHEMA: ClassVar[str] = "hetopt-measured/1"
 
     plan_digest: Digest
     iteration_s: Annotated[tuple[Positive, ...], MinLen(1)]

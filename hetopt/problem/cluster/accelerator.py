@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import InitVar, asdict, field
+from dataclasses import asdict, field
 from fractions import Fraction
 from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 

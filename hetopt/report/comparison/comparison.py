@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
     from hetopt.planning.side_by_side import Improvement
 
-COMPARISON_SCHEMA = "hetopt-comparison/1"
 #: Shares above the optimum; the time of the first plan within each is reported.
 WITHIN: Mapping[str, float] = {"5%": 0.05, "1%": 0.01, "0.1%": 0.001}
 #: Marks the name of a solver whose space is wider than P1 to P4.
@@ -161,7 +160,7 @@ class Comparison(FileRecord):
         it relaxes.
     """
 
-    SCHEMA: ClassVar[str] = COMPARISON_SCHEMA
+    SCHEMA: ClassVar[str] = "hetopt-comparison/1"
     KEYS: ClassVar[tuple[str, ...]] = (
         *("machine", "time_limit_s", "jobs", "warm_up_s", "problems"),
     )

@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from hetopt.whatif.reasons import Question
     from hetopt.whatif.unused import Unused
 
-REASONS_SCHEMA = "hetopt-reasons/1"
 #: Shares of the time below this count as 0.
 _NOTHING = 5e-5
 #: Most parts of the critical path that are named.
@@ -76,7 +75,7 @@ class Reasons(FileRecord):
         Each cluster alone; None if there is only one.
     """
 
-    SCHEMA: ClassVar[str] = REASONS_SCHEMA
+    SCHEMA: ClassVar[str] = "hetopt-reasons/1"
 
     closed_form_s: Seconds
     iteration_time_s: Seconds

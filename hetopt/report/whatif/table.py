@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from hetopt.whatif.solving import Answer
     from hetopt.whatif.variants import Variant
 
-WHATIF_SCHEMA = "hetopt-whatif/1"
 _DAY_S = 86400
 _BILLION = 1e9
 
@@ -78,7 +77,7 @@ class Whatif(FileRecord):
         The problem as it is comes first.
     """
 
-    SCHEMA: ClassVar[str] = WHATIF_SCHEMA
+    SCHEMA: ClassVar[str] = "hetopt-whatif/1"
 
     problem: str
     objective: Time
