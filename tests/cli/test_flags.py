@@ -10,7 +10,7 @@ from hetopt.cli.entry import COMMANDS, module_name
 from hetopt.cli.flag import Flag, flags_in
 from hetopt.cli.flags import OF_PLAN
 from hetopt.planning.asked import Search
-from hetopt.report.schemas.claims import ASKED
+from hetopt.results.asked import Options
 
 
 def flags_of(command: str) -> list[Flag]:
@@ -30,7 +30,7 @@ def test_each_is_taken_once(command: str) -> None:
 
 
 def test_answers_name_what_was_asked_by_its_flags() -> None:
-    assert {*ASKED["properties"]} <= {flag.dest for flag in flags_in(OF_PLAN)}
+    assert {*Options.__annotations__} <= {flag.dest for flag in flags_in(OF_PLAN)}
 
 
 def test_a_changed_flag_leaves_the_first_as_it_was() -> None:
