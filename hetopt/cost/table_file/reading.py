@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,6 @@ from hetopt.cost.table.table import CostTable, UnitTable
 from hetopt.cost.table_file.records import (
     CLUSTER_COLUMNS,
     COLUMNS,
-    SAME_NAMES,
     TABLE,
     WEIGHT_COLUMNS,
 )
@@ -30,6 +29,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from hetopt.schedule.schedules import ScheduleRule
+
+
+_FIELDS = fields(CostTable)
 
 
 def read_document(data: Any, file: str | None) -> CostTable:
@@ -66,29 +68,22 @@ class _Reader:
         way_back = top["way_back"] if chunks > 1 else None
         if pairs is not None:
             slices = [*self._folded(slices, pairs)]
-        slices = [
-            replace(
-                part,
-                chunks=chunks,
-                way_back=way_back,
-                pairs=pairs,
-                folds=None if pairs is None else top["schedule"],
-            )
-            for part in slices
-        ]
-        same: dict[str, Any] = {
+        of_all: dict[str, Any] = {
+            "chunks": chunks,
+            "way_back": way_back,
+            "pairs": pairs,
+        }
+        folds = None if pairs is None else top["schedule"]
+        values: dict[str, Any] = {each.name: top.get(each.name) for each in _FIELDS} | {
             name: tuple(each[key] for each in top["clusters"])
             for key, name in CLUSTER_COLUMNS.items()
-        } | {name: top[name] for name in SAME_NAMES}
-        return CostTable(
-            **same,
-            warmup_epsilon=written_epsilon(top, file=self.document.file),
-            slices=tuple(slices),
-            per_unit=self._per_unit(),
-            chunks=chunks,
-            way_back=way_back,
-            pairs=pairs,
-        )
+        }
+        values |= {
+            "warmup_epsilon": written_epsilon(top, file=self.document.file),
+            "slices": tuple(replace(part, folds=folds, **of_all) for part in slices),
+            "per_unit": self._per_unit(),
+        }
+        return CostTable(**values | of_all)
 
     def _slices(self, slices: Sequence[dict[str, Any]], where: str) -> list[TableSlice]:
         counts = [part["microbatches"] for part in slices]

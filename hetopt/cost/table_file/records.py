@@ -145,18 +145,6 @@ CLUSTER_COLUMNS = {
     "source": "sources",
     "peak_flops": "peak_flops",
 }
-#: Keys with the names that ``CostTable`` has for them.
-SAME_NAMES = (
-    "problem_digest",
-    "schedule",
-    "kinds",
-    "body",
-    "cut_classes",
-    "units",
-    "cuts",
-    "tokens",
-    "model_flops",
-)
 TABLE = Record(
     {
         "schema": OneOf((TABLE_SCHEMA,)),
