@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import field, replace
 from itertools import permutations
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from pydantic import (
     AfterValidator,
@@ -71,7 +71,9 @@ class Problem(Shown):
     [4, 1]
     """
 
-    name: Name = "problem"
+    elsewhere: ClassVar = ("name", "links")
+
+    name: Name
     """Label; default: the file's name."""
     model: Model
     """A preset, a Hugging Face config.json or a model's fields."""
@@ -81,7 +83,7 @@ class Problem(Shown):
         BeforeValidator(several_clusters),
     ]
     """A list of clusters."""
-    links: Annotated[ClusterLinks, WrapValidator(between_clusters)] = ClusterLinks()
+    links: Annotated[ClusterLinks, WrapValidator(between_clusters)]
     """Between clusters; required when there are two or more."""
     training: Annotated[
         Training, AfterValidator(fitting_training), BeforeValidator(of_experts)

@@ -131,7 +131,7 @@ def test_what_costs_nothing_is_priced() -> None:
 
 @pytest.mark.parametrize("price", [-1.0, float("inf"), float("nan")])
 def test_prices_that_are_none(price: float) -> None:
-    with pytest.raises(ValueError, match="price_per_hour is"):
+    with pytest.raises(ValueError, match="price_per_hour: is"):
         replace(PROBLEM.clusters[0], price_per_hour=price)
 
 

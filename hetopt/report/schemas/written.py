@@ -1,6 +1,6 @@
 """All JSON Schemas of what hetopt writes, by their names for ``hetopt schema``.
 
-The problem file's schema comes from its reader (``hetopt.problem.schema.problem``).
+The problem file's schema comes from its reader (``hetopt.problem.schema.json_schema``).
 """
 
 from __future__ import annotations
