@@ -16,7 +16,7 @@ from hetopt.formulations.lengths.option import SCALE
 from hetopt.schedule.schedules import rule_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -34,20 +34,48 @@ if TYPE_CHECKING:
 ROUNDING = 1e-12
 
 
-class Prices(NamedTuple):
-    """Prices of S cuts for L lengths, the shortest first.
+class Costs(NamedTuple):
+    """Costs of S cuts for micro-batches of one length, in ns; p stages.
 
     Attributes
     ----------
-    fill
-        All stages and transfers with sequences of this length, and g; (S, L).
-    rates
-        Periods; -1 where a strategy does not exist for this length; (S, L).
+    forward, backward
+        phi and beta of each stage; (S, p).
+    kappa, omega
+        Of each boundary; (S, p - 1).
     fits
-        Whether stages have the memory for this length; (S, L).
+        Whether stages have the memory for this length; (S,).
     """
 
-    fill: Ints
+    forward: Ints
+    backward: Ints
+    kappa: Ints
+    omega: Ints
+    fits: NDArray[np.bool_]
+
+    @property
+    def fill(self) -> Ints:
+        """All stages and transfers; (S,)."""
+        busy = self.forward.sum(axis=1) + self.backward.sum(axis=1)
+        found: Ints = busy + 2 * self.kappa.sum(axis=1)
+        return found
+
+
+class Prices(NamedTuple):
+    """Prices of S cuts whose longest sequences are of one of L lengths.
+
+    Attributes
+    ----------
+    fixed
+        Time besides that of the micro-batches; (S,).
+    rates
+        What a micro-batch of each length adds, up to the longest; -1 where a strategy
+        does not exist for this length; (S, longest + 1).
+    fits
+        Whether stages have the memory; (S,).
+    """
+
+    fixed: Ints
     rates: Ints
     fits: NDArray[np.bool_]
 
@@ -70,10 +98,14 @@ class Pricing:
         One per length, the shortest first; L of them.
     microbatches
         The micro-batch count of the slices that are read.
+    counts
+        Micro-batches of each length, if one pipeline takes all sequences.
     """
 
-    def __init__(self, tables: Sequence[CostTable], microbatches: int) -> None:
-        self.table = tables[-1]
+    def __init__(
+        self, tables: Sequence[CostTable], microbatches: int, counts: Sequence[int]
+    ) -> None:
+        self.table, self.counts = tables[-1], counts
         self._slices: list[TableSlice] = [each.at(microbatches) for each in tables]
         self._units = np.array(self.table.units)
         self._cuts = np.array(self.table.cuts)
@@ -126,12 +158,9 @@ class Pricing:
         if rows is None:
             return None
         times = [each.astype(float) for each in self.unit_times(rows)]
-        part, first = self._slices[number], np.maximum(times[0], 1)
-        layouts = [int(t.layout[k]) for t, k in rows]
-        ways = pairwise(layouts)
-        kappa = sum(int(part.transfer_ns[:, a, b].min()) for a, b in ways)
+        first = np.maximum(times[0], 1)
         slower = [float((each / first).min()) for each in times]
-        whole = float(np.min(times, axis=0).sum()) + 2 * kappa
+        whole = float(np.min(times, axis=0).sum()) + 2 * self.hops(number, rows)
         held = [t.state_bytes[k] + t.activation_bytes[k] for t, k in rows]
         states = np.min(held, axis=0)[self._units]
         usable = sum(self.table.usable_bytes[host.cluster] for host in hosts)
@@ -142,8 +171,26 @@ class Pricing:
         least = SCALE * (1 - ROUNDING)
         return int(whole * least), int(max(even, window) * least)
 
-    def of(self, hosts: Sequence[Host], cuts: Ints) -> Prices | None:
-        """Price every cut; None if no length has all the strategies.
+    def hops(self, number: int, rows: Sequence[Row]) -> int:
+        """Return the least that all boundaries take one way."""
+        part = self._slices[number]
+        ways = pairwise(int(t.layout[k]) for t, k in rows)
+        return sum(int(part.transfer_ns[:, a, b].min()) for a, b in ways)
+
+    def bounds(self, hosts: Sequence[Host]) -> dict[int, tuple[int, tuple[int, ...]]]:
+        """Return fixed part and rates that bound all cuts, by the longest length."""
+        least = [self.least(number, hosts) for number in self.lengths]
+        return {
+            longest: (
+                max(0, own[0] - own[1]),
+                tuple(one[1] if one else -1 for one in least[: longest + 1]),
+            )
+            for longest, own in enumerate(least)
+            if own is not None
+        }
+
+    def of(self, hosts: Sequence[Host], cuts: Ints) -> dict[int, Prices]:
+        """Price every cut, by the longest length; of those with all the strategies.
 
         Parameters
         ----------
@@ -151,33 +198,41 @@ class Pricing:
             First units of the stages, and the number of units; (S, p + 1).
         """
         counts = self._before[cuts[:, 1:]] - self._before[cuts[:, :-1]]
-        able = [self.able(number, hosts) for number in self.lengths]
-        known = [number for number in self.lengths if able[number] is not None]
-        if not known:
-            return None
-        sync = self._sync(known[0], able[known[0]] or [], counts)
         warmups = warmups_of(self.table.schedule, hosts)
-        fill: list[Ints] = []
-        rates: list[Ints] = []
-        fits: list[NDArray[np.bool_]] = []
-        for number, own in enumerate(able):
-            if own is None:
-                never = np.full(len(cuts), -1)
-                fill.append(never)
-                rates.append(never)
-                fits.append(never >= 0)
-                continue
-            taus = np.stack(
-                [counts[:, i] @ t.round_trip_ns[k] for i, (t, k) in enumerate(own)], 1
+        able = {n: own for n in self.lengths if (own := self.able(n, hosts))}
+        if not able:
+            return {}
+        costs = {}
+        for number, own in able.items():
+            times = [(t.forward_ns[k], t.backward_ns[k]) for t, k in own]
+            forward, backward = (
+                np.stack([counts[:, i] @ each[kind] for i, each in enumerate(times)], 1)
+                for kind in range(2)
             )
             kappa, omega = self._transfers(number, own, cuts)
-            fill.append(taus.sum(axis=1) + 2 * kappa.sum(axis=1) + sync)
-            rates.append(_period(taus, kappa, omega, warmups))
-            fits.append(self._fits(hosts, own, counts, warmups))
-        return Prices(SCALE * np.stack(fill, 1), np.stack(rates, 1), np.stack(fits, 1))
+            fits = self._fits(hosts, own, counts, warmups)
+            costs[number] = Costs(forward, backward, kappa, omega, fits)
+        shortest = min(able)
+        sync = self._sync(shortest, able[shortest], counts)
+        return self._prices(costs, sync, warmups)
+
+    def _prices(
+        self, costs: dict[int, Costs], sync: Ints, warmups: Sequence[int]
+    ) -> dict[int, Prices]:
+        """Return the prices of ``of``; ``sync`` is the g of every stage, (S, p)."""
+        periods = {n: _period(each, warmups) for n, each in costs.items()}
+        return {
+            # Rounded down, as the period is.
+            longest: Prices(
+                SCALE * (own.fill + sync.max(axis=1)) - periods[longest] - 1,
+                rates_of(periods, longest),
+                own.fits,
+            )
+            for longest, own in costs.items()
+        }
 
     def _sync(self, number: int, rows: Sequence[Row], counts: Ints) -> Ints:
-        """Return the longest g of the stages, by the rows of one length; (S,)."""
+        """Return g of the stages, by the rows of one length; (S, p)."""
         each = [
             int(t.sync_ns[k]) + counts[:, i] @ t.sync_unit_ns[k]
             for i, (t, k) in enumerate(rows)
@@ -187,8 +242,7 @@ class Pricing:
             ends = [int(t.layout[k]) for t, k in (rows[0], rows[-1])]
             each[0] = each[0] + int(tied[ends[0], ends[1]])
             each[-1] = each[-1] + int(tied[ends[0], ends[1]])
-        longest: Ints = np.max(each, axis=0)
-        return longest
+        return np.stack(each, axis=1)
 
     def _transfers(
         self, number: int, own: Sequence[Row], cuts: Ints
@@ -223,11 +277,18 @@ class Pricing:
         return fits
 
 
-def _period(taus: Ints, kappa: Ints, omega: Ints, warmups: Sequence[int]) -> Ints:
+def rates_of(of: Mapping[int, Ints], longest: int) -> Ints:
+    """Return what is known of lengths up to the longest, -1 where nothing is."""
+    never = np.full_like(of[longest], -1)
+    return np.stack([of.get(number, never) for number in range(longest + 1)], 1)
+
+
+def _period(costs: Costs, warmups: Sequence[int]) -> Ints:
     """Return the period of every cut; MODEL.md section 4. Shape (S,)."""
+    taus, kappa = costs.forward + costs.backward, costs.kappa
     found: Ints = SCALE * taus.max(axis=1)
-    if omega.shape[1]:
-        found = np.maximum(found, SCALE * omega.max(axis=1))
+    if kappa.shape[1]:
+        found = np.maximum(found, SCALE * costs.omega.max(axis=1))
     for i in range(len(warmups)):
         length = taus[:, i]
         for k in range(i + 1, len(warmups)):
