@@ -46,7 +46,7 @@ def _add_best(group: Container) -> None:
         choices=("closed", "simulated", "cost"),
         help="the iteration time in closed form, or as simulated event by event, or "
         "the cost of an iteration, by price_per_hour (default: simulated; closed with "
-        "a named solver, --relax, or sequences of several lengths)",
+        "a named solver)",
     )
     group.add_argument(
         "--budget",

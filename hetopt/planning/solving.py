@@ -1,9 +1,10 @@
 """The function that searches one problem, whatever the schedule and the principles.
 
-The simulated time is not searched with relaxed principles, and these have no program
-under some schedules. There the nearest search gives a plan: of least closed form, or
-with all principles kept. Its plan is one of those asked for, but it bounds nothing, so
-only device time does.
+With relaxed principles the least simulated time is bounded by paths
+(``hetopt.solvers.bounds.wide``), but not searched: the plan is the quickest of that of
+least closed form and of that of least simulated time with all principles kept. Under
+some schedules relaxed principles have no program. There plans that keep them are
+searched, which bounds nothing, so only device time does.
 """
 
 from __future__ import annotations
@@ -21,9 +22,16 @@ from hetopt.solvers.race.device_time import least_values
 from hetopt.solvers.race.merging import best_first, with_plans
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from hetopt.cost.table.table import CostTable
+    from hetopt.results.priced_plan import PricedPlan
     from hetopt.results.result import Objective, Result
     from hetopt.solvers.request import Request, Solve
+
+#: Shares of a time limit until which the two searches of plans may take, if principles
+#: are relaxed; the rest is for bounds.
+_PRUNED_SHARE, _CLOSED_SHARE = 0.25, 0.4
 
 
 def solve_for(
@@ -53,42 +61,107 @@ def _with_principles(solve: Solve, request: Request) -> Result:
     params = replace(request.params, principles=PRUNED)
     found = solve(replace(request, params=params))
     why = f"no program relaxes {' and '.join(principles.relaxed)} under {rule.name}"
-    found = _unbounded(found, request.table, why, closed=True)
-    return replace(found, relaxed=principles.relaxed)
+    plans = [] if found.best is None else [found.best, *found.alternatives]
+    found = replace(found, relaxed=principles.relaxed)
+    return _bounded(found, request, why, plans, None)
 
 
 def _simulated(
     closed: Solve, request: Request, *, solver: str, patience_s: float | None
 ) -> Result:
-    """Minimise the simulated time, or with relaxed principles the closed form."""
+    """Minimise the simulated time, with relaxed principles as far as it is known."""
     from hetopt.solvers.simulated.solver import solve_simulated
 
-    relaxed = request.params.principles.relaxed
-    if not relaxed:
-        simulated = partial(solve_simulated, solver=solver, patience_s=patience_s)
-        return sharing_links(simulated, request, objective="simulated", exact=True)
-    found = closed(replace(request, cutoff_s=None))
-    if found.status == "infeasible":
-        return replace(found, objective="simulated")
-    why = f"{' and '.join(relaxed)} may be broken"
-    words = f"simulated times are not searched, as {why}: plans of least closed form"
-    return _unbounded(found, request.table, words, closed=False)
+    simulated = partial(solve_simulated, solver=solver, patience_s=patience_s)
+    exact = partial(sharing_links, simulated, objective="simulated", exact=True)
+    if not request.params.principles.relaxed:
+        return exact(request)
+    wide = replace(request, cutoff_s=None)
+    return _relaxed(closed, exact, wide, patience_s)
 
 
-def _unbounded(result: Result, table: CostTable, why: str, *, closed: bool) -> Result:
-    """Return a result of a search of other plans, bounded by device time alone.
+def _relaxed(
+    closed: Solve, simulated: Solve, request: Request, patience_s: float | None
+) -> Result:
+    """Return the best plan that two searches find, with a bound on all.
 
     Parameters
     ----------
-    closed
-        Whether the closed form is minimised, not the simulated time.
+    simulated
+        Minimises the simulated time if all principles are kept.
+    patience_s
+        Seconds for the bounds if there is no time limit; None: no limit.
     """
-    least = least_values(table, closed=closed)
+    table, params, deadline = request.table, request.params, request.deadline
+    limit_s, relaxed = deadline.limit_s, params.principles.relaxed
+    pruned = replace(
+        request,
+        params=replace(params, principles=PRUNED, journal=None),
+        deadline=deadline.within(limit_s and _PRUNED_SHARE * limit_s),
+        memory=None,
+        journal=None,
+    )
+    searched = [simulated(pruned)]
+    if not searched[0].interrupted:
+        until = deadline.within(limit_s and _CLOSED_SHARE * limit_s)
+        searched.insert(0, closed(replace(request, deadline=until)))
+    found = replace(searched[0], relaxed=relaxed, interrupted=searched[-1].interrupted)
+    plans = [
+        each for own in searched if own.best for each in (own.best, *own.alternatives)
+    ]
+    if found.status == "infeasible" and not plans:
+        return replace(found, objective="simulated")
+    may = f"{' and '.join(relaxed)} may be broken"
+    why = f"simulated times are bounded, not searched, as {may}"
+    rule, paths = rule_of(table.schedule), {}
+    if plans and not (found.interrupted or rule.interleaved or rule.splits):
+        until = deadline
+        if limit_s is None and patience_s is not None:
+            until = deadline.until(patience_s)
+        cutoff_s = min(each.iteration_time_s for each in plans)
+        # It imports Numba, which is slow.
+        from hetopt.solvers.bounds.wide import least_simulated_s
+
+        try:
+            least_s = _device_s(table, closed=False)
+            paths = least_simulated_s(request, least_s, cutoff_s, until)
+        except KeyboardInterrupt:
+            found = replace(found, interrupted=True)
+    return _bounded(found, request, why, plans, paths)
+
+
+def _device_s(table: CostTable, *, closed: bool) -> dict[int, float]:
+    """Return the device time of plans by q, in seconds."""
+    least = least_values(table, closed=closed).items()
+    return {q: value / PERIOD_SCALE * TICK_S for q, value in least}
+
+
+def _bounded(
+    result: Result,
+    request: Request,
+    why: str,
+    plans: Sequence[PricedPlan],
+    paths: Mapping[tuple[int, int], float] | None,
+) -> Result:
+    """Return a result with these plans, and bounds by device time or paths.
+
+    Parameters
+    ----------
+    paths
+        Bounds on the simulated time by (p, q), beside device time; None: the closed
+        form is minimised.
+    """
+    table = request.table
+    objective: Objective = "closed" if paths is None else "simulated"
+    least = _device_s(table, closed=paths is None)
     settlements = tuple(
         replace(
             each,
             how="unsettled",
-            bound_s=least.get(each.microbatches, 0) / PERIOD_SCALE * TICK_S,
+            bound_s=max(
+                least.get(each.microbatches, 0.0),
+                (paths or {}).get((each.stages, each.microbatches), 0.0),
+            ),
         )
         for each in result.settlements
     )
@@ -98,9 +171,9 @@ def _unbounded(result: Result, table: CostTable, why: str, *, closed: bool) -> R
         lower_bound_s=min((each.bound_s or 0.0 for each in settlements), default=0.0),
         settlements=settlements,
         choice=why,
-        objective="closed" if closed else "simulated",
+        objective=objective,
     )
-    if found.best is None:
+    if not plans:
         return replace(found, reason="no plan was found")
-    plans = [found.best, *found.alternatives]
-    return with_plans(found, best_first(plans, table, found.objective), table)
+    ranked = best_first(plans, table, objective)
+    return with_plans(found, ranked[: request.params.top], table)
