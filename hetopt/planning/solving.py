@@ -22,10 +22,9 @@ from hetopt.solvers.race.device_time import least_values
 from hetopt.solvers.race.merging import best_first, with_plans
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Mapping
 
     from hetopt.cost.table.table import CostTable
-    from hetopt.results.priced_plan import PricedPlan
     from hetopt.results.result import Objective, Result
     from hetopt.solvers.request import Request, Solve
 
@@ -61,9 +60,8 @@ def _with_principles(solve: Solve, request: Request) -> Result:
     params = replace(request.params, principles=PRUNED)
     found = solve(replace(request, params=params))
     why = f"no program relaxes {' and '.join(principles.relaxed)} under {rule.name}"
-    plans = [] if found.best is None else [found.best, *found.alternatives]
-    found = replace(found, relaxed=principles.relaxed)
-    return _bounded(found, request, why, plans, None)
+    found = _bounded(found, request.table, why, None)
+    return replace(found, relaxed=principles.relaxed)
 
 
 def _simulated(
@@ -105,29 +103,33 @@ def _relaxed(
     if not searched[0].interrupted:
         until = deadline.within(limit_s and _CLOSED_SHARE * limit_s)
         searched.insert(0, closed(replace(request, deadline=until)))
-    found = replace(searched[0], relaxed=relaxed, interrupted=searched[-1].interrupted)
+    stopped = any(each.interrupted for each in searched)
+    found = replace(searched[0], relaxed=relaxed, interrupted=stopped)
     plans = [
         each for own in searched if own.best for each in (own.best, *own.alternatives)
     ]
-    if found.status == "infeasible" and not plans:
+    if plans:
+        ranked = best_first(plans, table, "simulated")[: params.top]
+        found = with_plans(replace(found, objective="simulated"), ranked, table)
+    elif found.status == "infeasible":
         return replace(found, objective="simulated")
     may = f"{' and '.join(relaxed)} may be broken"
     why = f"simulated times are bounded, not searched, as {may}"
     rule, paths = rule_of(table.schedule), {}
-    if plans and not (found.interrupted or rule.interleaved or rule.splits):
+    if found.best and not (found.interrupted or rule.interleaved or rule.splits):
         until = deadline
         if limit_s is None and patience_s is not None:
             until = deadline.until(patience_s)
-        cutoff_s = min(each.iteration_time_s for each in plans)
         # It imports Numba, which is slow.
         from hetopt.solvers.bounds.wide import least_simulated_s
 
         try:
             least_s = _device_s(table, closed=False)
-            paths = least_simulated_s(request, least_s, cutoff_s, until)
+            best_s = found.best.iteration_time_s
+            paths = least_simulated_s(request, least_s, best_s, until)
         except KeyboardInterrupt:
             found = replace(found, interrupted=True)
-    return _bounded(found, request, why, plans, paths)
+    return _bounded(found, table, why, paths)
 
 
 def _device_s(table: CostTable, *, closed: bool) -> dict[int, float]:
@@ -138,12 +140,11 @@ def _device_s(table: CostTable, *, closed: bool) -> dict[int, float]:
 
 def _bounded(
     result: Result,
-    request: Request,
+    table: CostTable,
     why: str,
-    plans: Sequence[PricedPlan],
     paths: Mapping[tuple[int, int], float] | None,
 ) -> Result:
-    """Return a result with these plans, and bounds by device time or paths.
+    """Return a result of a search of other plans, bounded by device time or paths.
 
     Parameters
     ----------
@@ -151,7 +152,6 @@ def _bounded(
         Bounds on the simulated time by (p, q), beside device time; None: the closed
         form is minimised.
     """
-    table = request.table
     objective: Objective = "closed" if paths is None else "simulated"
     least = _device_s(table, closed=paths is None)
     settlements = tuple(
@@ -173,7 +173,6 @@ def _bounded(
         choice=why,
         objective=objective,
     )
-    if not plans:
+    if found.best is None:
         return replace(found, reason="no plan was found")
-    ranked = best_first(plans, table, objective)
-    return with_plans(found, ranked[: request.params.top], table)
+    return with_plans(found, [found.best, *found.alternatives], table)

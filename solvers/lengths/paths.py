@@ -26,18 +26,18 @@ import numpy as np
 from hetopt.formulations.lengths.option import SCALE
 from hetopt.solvers.lengths.prices import (
     ROUNDING,
+    Alone,
     Costs,
     Prices,
     Pricing,
+    evenly,
     rates_of,
-    warmups_of,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from hetopt.cost.shapes import Floats, Ints
-    from hetopt.formulations.lengths.option import Host
 
 
 class PathPricing(Pricing):
@@ -80,49 +80,32 @@ class PathPricing(Pricing):
             )
         return found
 
-    def bounds(self, hosts: Sequence[Host]) -> dict[int, tuple[int, tuple[int, ...]]]:
-        """See the base class."""
-        warmups = np.array(warmups_of(self.table.schedule, hosts))[:, None]
-        phi, beta, hops, found = {}, {}, {}, {}
-        for longest in self.lengths:
-            rows = self.able(longest, hosts)
-            if rows is None or self.least(longest, hosts) is None:
-                continue
-            phi[longest], beta[longest] = (
-                np.array([each[self._units] for each in times], np.float64)
-                for times in (
-                    [t.forward_ns[k] for t, k in rows],
-                    [t.backward_ns[k] for t, k in rows],
-                )
-            )
-            hops[longest] = self.hops(longest, rows)
-            tau = np.maximum(phi[longest] + beta[longest], 1)
-            quick = (tau[0] / tau).max(axis=1)
-            share = (quick / quick.sum())[:, None]
-            hop = 2 * min(hops.values())
-            back = np.min([*beta.values()], axis=0)
-            all_way = phi[longest] + back, beta[longest] - back
-            ahead = warmups * np.max([*phi.values()], axis=0)
-            fixed = max(0, _least(share, *all_way, -ahead - back, hop))
-            rates = [-1] * (longest + 1)
-            for n, each in phi.items():
-                tau = (share * (each + beta[n])).min(axis=0)
-                rates[n] = int(float(tau.sum()) * SCALE * (1 - ROUNDING))
-            if self.takes_all and longest == self.lengths[-1] and min(rates) >= 0:
-                passes, later = -back, np.zeros_like(warmups)
-                for n in reversed(self.lengths):
-                    count = self.counts[n]
-                    # Those of the first W_i that have this length are not waited for.
-                    held = np.clip(warmups - later, 0, count)
-                    later = later + count
-                    passes = passes + (count - held) * phi[n] + count * beta[n]
-                level = _levelled(*all_way, passes)
-                if level is not None:
-                    known = zip(rates, self.counts, strict=True)
-                    spent = sum(rate * count for rate, count in known)
-                    fixed = max(fixed, _least(level, *all_way, passes, hop) - spent)
-            found[longest] = fixed, tuple(rates)
-        return found
+    def _least(
+        self, known: dict[int, Alone], warmups: Ints
+    ) -> tuple[int, tuple[int, ...]]:
+        longest, hops = known[max(known)], min(own.hops for own in known.values())
+        back = np.min([own.backward for own in known.values()], axis=0)
+        most = np.max([own.forward for own in known.values()], axis=0)
+        all_way = longest.forward + back, longest.backward - back
+        fixed = _mean(longest.shares, *all_way, -warmups * most - back, hops)
+        rates = [-1] * (max(known) + 1)
+        for n, own in known.items():
+            rates[n] = evenly(own, longest.shares)
+        fixed = max(0, fixed)
+        if not self.takes_all or len(known) < len(self.lengths):
+            return fixed, tuple(rates)
+        passes, later = -back, np.zeros_like(warmups)
+        for n, count in reversed([*enumerate(self.counts)]):
+            # Those of the first W_i that have this length are not waited for.
+            held = np.clip(warmups - later, 0, count)
+            later = later + count
+            passes = passes + (count - held) * known[n].forward
+            passes = passes + count * known[n].backward
+        level = _levelled(*all_way, passes)
+        if level is not None:
+            spent = sum(map(int.__mul__, rates, self.counts))
+            fixed = max(fixed, _mean(level, *all_way, passes, hops) - spent)
+        return fixed, tuple(rates)
 
 
 def _levelled(alone: Floats, before: Floats, own: Floats) -> Floats | None:
@@ -150,7 +133,7 @@ def _levelled(alone: Floats, before: Floats, own: Floats) -> Floats | None:
     return found
 
 
-def _least(
+def _mean(
     weights: Floats, alone: Floats, before: Floats, own: Floats, hops: int
 ) -> int:
     """Return the weighted mean that no cut falls below, in steps; see ``_levelled``."""

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from hetopt.cost.shapes import Ints
+    from hetopt.cost.shapes import Floats, Ints
     from hetopt.cost.table.cluster import ClusterTable
     from hetopt.cost.table.slice import TableSlice
     from hetopt.cost.table.table import CostTable
@@ -59,6 +59,41 @@ class Costs(NamedTuple):
         busy = self.forward.sum(axis=1) + self.backward.sum(axis=1)
         found: Ints = busy + 2 * self.kappa.sum(axis=1)
         return found
+
+
+class Alone(NamedTuple):
+    """Times of units if they were alone on a stage, for micro-batches of one length.
+
+    Attributes
+    ----------
+    forward, backward
+        phi and beta by stage and unit; (p, U).
+    hops
+        The least of all transfers, both ways.
+    """
+
+    forward: Floats
+    backward: Floats
+    hops: int
+
+    @property
+    def both(self) -> Floats:
+        """Tau by stage and unit; (p, U)."""
+        return self.forward + self.backward
+
+    @property
+    def shares(self) -> Floats:
+        """How quick each stage is, as a share of all; (p, 1)."""
+        tau = np.maximum(self.both, 1)
+        quick = (tau[0] / tau).max(axis=1, keepdims=True)
+        shares: Floats = quick / quick.sum()
+        return shares
+
+
+def evenly(own: Alone, shares: Floats) -> int:
+    """Return the least mean of the stages' tau with these weights, in steps."""
+    least = float((shares * own.both).min(axis=0).sum())
+    return int(least * SCALE * (1 - ROUNDING))
 
 
 class Prices(NamedTuple):
@@ -148,46 +183,53 @@ class Pricing:
         """Return forward and backward time of each unit on each stage; (U,) each."""
         return [t.round_trip_ns[k][self._units] for t, k in rows]
 
-    def least(self, number: int, hosts: Sequence[Host]) -> tuple[int, int] | None:
-        """Return least fill and period, in steps, of all cuts; None if none fits.
+    def bounds(self, hosts: Sequence[Host]) -> dict[int, tuple[int, tuple[int, ...]]]:
+        """Return fixed part and rates that bound all cuts, by the longest length."""
+        known: dict[int, Alone] = {}
+        for number in self.lengths:
+            rows = self.able(number, hosts)
+            if rows is None or not self._may_fit(hosts, rows):
+                continue
+            part, ways = (
+                self._slices[number],
+                pairwise(int(t.layout[k]) for t, k in rows),
+            )
+            forward, backward = (
+                np.array([each[self._units] for each in times], np.float64)
+                for times in (
+                    [t.forward_ns[k] for t, k in rows],
+                    [t.backward_ns[k] for t, k in rows],
+                )
+            )
+            hops = 2 * sum(int(part.transfer_ns[:, a, b].min()) for a, b in ways)
+            known[number] = Alone(forward, backward, hops)
+        warmups = np.array(warmups_of(self.table.schedule, hosts))[:, None]
+        return {
+            longest: self._least({n: known[n] for n in known if n <= longest}, warmups)
+            for longest in known
+        }
+
+    def _may_fit(self, hosts: Sequence[Host], rows: Sequence[Row]) -> bool:
+        """Whether the least of all stages together fits into their memory."""
+        held = [t.state_bytes[k] + t.activation_bytes[k] for t, k in rows]
+        usable = sum(self.table.usable_bytes[host.cluster] for host in hosts)
+        return int(np.min(held, axis=0)[self._units].sum()) <= usable
+
+    def _least(
+        self, known: dict[int, Alone], warmups: Ints
+    ) -> tuple[int, tuple[int, ...]]:
+        """Return what ``bounds`` has for the last of these lengths.
 
         The slowest stage takes at least as long as if all stages took the same time,
         and the period is at least the window of all stages.
         """
-        rows = self.able(number, hosts)
-        if rows is None:
-            return None
-        times = [each.astype(float) for each in self.unit_times(rows)]
-        first = np.maximum(times[0], 1)
-        slower = [float((each / first).min()) for each in times]
-        whole = float(np.min(times, axis=0).sum()) + 2 * self.hops(number, rows)
-        held = [t.state_bytes[k] + t.activation_bytes[k] for t, k in rows]
-        states = np.min(held, axis=0)[self._units]
-        usable = sum(self.table.usable_bytes[host.cluster] for host in hosts)
-        if int(states.sum()) > usable or min(slower) <= 0:
-            return None if min(slower) > 0 else (0, 0)
-        even = float(first.sum()) / sum(1 / each for each in slower)
-        window = whole / warmups_of(self.table.schedule, hosts)[0]
-        least = SCALE * (1 - ROUNDING)
-        return int(whole * least), int(max(even, window) * least)
-
-    def hops(self, number: int, rows: Sequence[Row]) -> int:
-        """Return the least that all boundaries take one way."""
-        part = self._slices[number]
-        ways = pairwise(int(t.layout[k]) for t, k in rows)
-        return sum(int(part.transfer_ns[:, a, b].min()) for a, b in ways)
-
-    def bounds(self, hosts: Sequence[Host]) -> dict[int, tuple[int, tuple[int, ...]]]:
-        """Return fixed part and rates that bound all cuts, by the longest length."""
-        least = [self.least(number, hosts) for number in self.lengths]
-        return {
-            longest: (
-                max(0, own[0] - own[1]),
-                tuple(one[1] if one else -1 for one in least[: longest + 1]),
-            )
-            for longest, own in enumerate(least)
-            if own is not None
-        }
+        rates, fill = [-1] * (max(known) + 1), 0
+        for number, own in known.items():
+            whole = float(own.both.min(axis=0).sum()) + own.hops
+            fill = int(whole * SCALE * (1 - ROUNDING))
+            window = fill // int(warmups[0, 0])
+            rates[number] = max(evenly(own, own.shares), window)
+        return max(0, fill - rates[-1]), tuple(rates)
 
     def of(self, hosts: Sequence[Host], cuts: Ints) -> dict[int, Prices]:
         """Price every cut, by the longest length; of those with all the strategies.

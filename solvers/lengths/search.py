@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 from hetopt.base.interruption import released
@@ -53,23 +54,13 @@ class Seat:
     """A share of the nodes, and the options of a pipeline on it."""
 
     def __init__(self, request: Request, parts: dict[int, Part]) -> None:
-        self._request = request
         self.parts = [parts[tokens] for tokens in sorted(parts)]
         self.tables = {tokens: each.table for tokens, each in parts.items()}
-        self._known: dict[bool, list[Option]] = {}
-
-    def options(self, *, simulated: bool, alone: bool) -> list[Option]:
-        """Return the options, in closed form or as bounds on the simulated time."""
-        if simulated not in self._known:
-            self._known[simulated] = options_of(
-                self._request.problem,
-                self.parts[-1].problem,
-                [each.table for each in self.parts],
-                self._request.deadline,
-                simulated=simulated,
-                alone=alone,
-            )
-        return self._known[simulated]
+        own, tables = self.parts[-1].problem, [each.table for each in self.parts]
+        #: Options in closed form or, of the simulated time, bounds.
+        self.options = lru_cache(maxsize=None)(
+            partial(options_of, request.problem, own, tables, request.deadline)
+        )
 
 
 class LengthsSearch:
@@ -187,8 +178,8 @@ class LengthsSearch:
         plans = [self._plan(way, seats, each) for each in chosen]
         if self._simulated and bound < self.last_s:
             # Which of the plans with low bounds are quick, the closed form says better.
-            least_s, chosen = self._chosen(seats, alike, self._closed_s, False)
-            self._closed_s = min(self._closed_s, least_s if chosen else math.inf)
+            _, chosen = self._chosen(seats, alike, self._closed_s, False)
+            self._closed_s = min([self._closed_s, *map(_closed_s, chosen)])
             plans += [self._plan(way, seats, each) for each in chosen]
         best = min(plans, key=lambda each: each[0], default=None)
         if best is not None and best[0] < self.last_s:
@@ -309,8 +300,7 @@ class LengthsSearch:
             table_digest=self._digest,
         )
         if not self._simulated:
-            value = max(option.takes(counts) for option, counts in chosen)
-            return value * TICK_S / SCALE, plan
+            return _closed_s(chosen), plan
         runs = tuple(
             simulate(price_mixed(plan.alone(r), seat.tables, batch).times)
             for r, seat in enumerate(seats)
@@ -374,3 +364,8 @@ class LengthsSearch:
             Pipeline(microbatches=1, stages=tuple(stages), share=share, mix=mix),
             microbatches=sum(mix.microbatches.values()),
         )
+
+
+def _closed_s(chosen: Choice) -> float:
+    """Return the closed form of pipelines, in seconds."""
+    return max(option.takes(counts) for option, counts in chosen) * TICK_S / SCALE
