@@ -112,22 +112,25 @@ def _levelled(alone: Floats, before: Floats, own: Floats) -> Floats | None:
     """Return the weights with which all units may be on any stage alike; (p, 1).
 
     All units on stage i add alone_i + own_i times its weight + before_i times the
-    weights before it. None if that needs negative weights.
+    weights before it. None if no weights of at least 0 do that.
 
     Parameters
     ----------
     alone, before, own
         By stage and unit; (p, U).
     """
-    sums, rows = np.zeros(2), []
-    for first, later, most in zip(
-        *(each.sum(axis=1) for each in (alone, before, own)), strict=True
-    ):
+    sums, rows, most = np.zeros(2), [], own.sum(axis=1)
+    if most.min() <= 0:
+        return None
+    for i, each in enumerate(most):
         # The weight as a multiple of what all units add, and a constant.
-        rows.append((np.array([1.0, -first]) - later * sums) / max(most, 1.0))
+        rest = np.array([1.0, -alone[i].sum()]) - before[i].sum() * sums
+        rows.append(rest / each)
         sums = sums + rows[-1]
+    if sums[0] <= 0:
+        return None
     weights = np.array(rows) @ [(1 - sums[1]) / sums[0], 1.0]
-    if min(weights) < 0:
+    if min(weights) < 0 or not weights.sum() > 0:
         return None
     found: Floats = (weights / weights.sum())[:, None]
     return found
