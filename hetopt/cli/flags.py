@@ -153,7 +153,7 @@ OBJECTIVE = Flag(
     "--objective",
     "the iteration time in closed form, or as simulated event by event, or the cost "
     "of an iteration, by price_per_hour (default: simulated; closed with a named "
-    "solver, --relax, or sequences of several lengths)",
+    "solver)",
     choices=("closed", "simulated", "cost"),
     fills="time measure",
     asks=lambda value: (

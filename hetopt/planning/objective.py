@@ -2,9 +2,8 @@
 
 The simulated time is nearer to the truth; the closed form is what most programs can
 express. By default ``auto`` minimises the simulated time, and a named solver the closed
-form that its program has. ``auto`` minimises the closed form, too, if principles are
-relaxed, if sequences have several lengths, or if there are more clusters than can be
-enumerated.
+form that its program has. ``auto`` minimises the closed form, too, if there are more
+clusters than can be enumerated.
 Plans with free warm-up counts are searched by the simulated time alone.
 """
 
@@ -52,9 +51,11 @@ def decided(
         return "simulated"
     if objective is not None:
         return objective
-    if solver != "auto" or params.principles.relaxed or problem.training.lengths:
-        # Bounds on the simulated time are far from it there.
+    if solver != "auto":
         return "closed"
+    if problem.training.lengths:
+        # Sets of clusters are not enumerated.
+        return "simulated"
     from hetopt.solvers.simulated.search import is_searchable
 
     return "simulated" if is_searchable(problem, table) else "closed"

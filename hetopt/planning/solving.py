@@ -1,9 +1,10 @@
 """The function that searches one problem, whatever the schedule and the principles.
 
-The simulated time is not searched with relaxed principles, and these have no program
-under some schedules. There the nearest search gives a plan: of least closed form, or
-with all principles kept. Its plan is one of those asked for, but it bounds nothing, so
-only device time does.
+With relaxed principles the least simulated time is bounded by paths
+(``hetopt.solvers.bounds.wide``), but not searched: the plan is the quickest of that of
+least closed form and of that of least simulated time with all principles kept. Under
+some schedules relaxed principles have no program. There plans that keep them are
+searched, which bounds nothing, so only device time does.
 """
 
 from __future__ import annotations
@@ -21,9 +22,15 @@ from hetopt.solvers.race.device_time import least_values
 from hetopt.solvers.race.merging import best_first, with_plans
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from hetopt.cost.table.table import CostTable
     from hetopt.results.result import Objective, Result
     from hetopt.solvers.request import Request, Solve
+
+#: Shares of a time limit until which the two searches of plans may take, if principles
+#: are relaxed; the rest is for bounds.
+_PRUNED_SHARE, _CLOSED_SHARE = 0.25, 0.4
 
 
 def solve_for(
@@ -53,42 +60,108 @@ def _with_principles(solve: Solve, request: Request) -> Result:
     params = replace(request.params, principles=PRUNED)
     found = solve(replace(request, params=params))
     why = f"no program relaxes {' and '.join(principles.relaxed)} under {rule.name}"
-    found = _unbounded(found, request.table, why, closed=True)
+    found = _bounded(found, request.table, why, None)
     return replace(found, relaxed=principles.relaxed)
 
 
 def _simulated(
     closed: Solve, request: Request, *, solver: str, patience_s: float | None
 ) -> Result:
-    """Minimise the simulated time, or with relaxed principles the closed form."""
+    """Minimise the simulated time, with relaxed principles as far as it is known."""
     from hetopt.solvers.simulated.solver import solve_simulated
 
-    relaxed = request.params.principles.relaxed
-    if not relaxed:
-        simulated = partial(solve_simulated, solver=solver, patience_s=patience_s)
-        return sharing_links(simulated, request, objective="simulated", exact=True)
-    found = closed(replace(request, cutoff_s=None))
-    if found.status == "infeasible":
-        return replace(found, objective="simulated")
-    why = f"{' and '.join(relaxed)} may be broken"
-    words = f"simulated times are not searched, as {why}: plans of least closed form"
-    return _unbounded(found, request.table, words, closed=False)
+    simulated = partial(solve_simulated, solver=solver, patience_s=patience_s)
+    exact = partial(sharing_links, simulated, objective="simulated", exact=True)
+    if not request.params.principles.relaxed:
+        return exact(request)
+    wide = replace(request, cutoff_s=None)
+    return _relaxed(closed, exact, wide, patience_s)
 
 
-def _unbounded(result: Result, table: CostTable, why: str, *, closed: bool) -> Result:
-    """Return a result of a search of other plans, bounded by device time alone.
+def _relaxed(
+    closed: Solve, simulated: Solve, request: Request, patience_s: float | None
+) -> Result:
+    """Return the best plan that two searches find, with a bound on all.
 
     Parameters
     ----------
-    closed
-        Whether the closed form is minimised, not the simulated time.
+    simulated
+        Minimises the simulated time if all principles are kept.
+    patience_s
+        Seconds for the bounds if there is no time limit; None: no limit.
     """
-    least = least_values(table, closed=closed)
+    table, params, deadline = request.table, request.params, request.deadline
+    limit_s, relaxed = deadline.limit_s, params.principles.relaxed
+    pruned = replace(
+        request,
+        params=replace(params, principles=PRUNED, journal=None),
+        deadline=deadline.within(limit_s and _PRUNED_SHARE * limit_s),
+        memory=None,
+        journal=None,
+    )
+    searched = [simulated(pruned)]
+    if not searched[0].interrupted:
+        until = deadline.within(limit_s and _CLOSED_SHARE * limit_s)
+        searched.insert(0, closed(replace(request, deadline=until)))
+    stopped = any(each.interrupted for each in searched)
+    found = replace(searched[0], relaxed=relaxed, interrupted=stopped)
+    plans = [
+        each for own in searched if own.best for each in (own.best, *own.alternatives)
+    ]
+    if plans:
+        ranked = best_first(plans, table, "simulated")[: params.top]
+        found = with_plans(replace(found, objective="simulated"), ranked, table)
+    elif found.status == "infeasible":
+        return replace(found, objective="simulated")
+    may = f"{' and '.join(relaxed)} may be broken"
+    why = f"simulated times are bounded, not searched, as {may}"
+    rule, paths = rule_of(table.schedule), {}
+    if found.best and not (found.interrupted or rule.interleaved or rule.splits):
+        until = deadline
+        if limit_s is None and patience_s is not None:
+            until = deadline.until(patience_s)
+        # It imports Numba, which is slow.
+        from hetopt.solvers.bounds.wide import least_simulated_s
+
+        try:
+            least_s = _device_s(table, closed=False)
+            best_s = found.best.iteration_time_s
+            paths = least_simulated_s(request, least_s, best_s, until)
+        except KeyboardInterrupt:
+            found = replace(found, interrupted=True)
+    return _bounded(found, table, why, paths)
+
+
+def _device_s(table: CostTable, *, closed: bool) -> dict[int, float]:
+    """Return the device time of plans by q, in seconds."""
+    least = least_values(table, closed=closed).items()
+    return {q: value / PERIOD_SCALE * TICK_S for q, value in least}
+
+
+def _bounded(
+    result: Result,
+    table: CostTable,
+    why: str,
+    paths: Mapping[tuple[int, int], float] | None,
+) -> Result:
+    """Return a result of a search of other plans, bounded by device time or paths.
+
+    Parameters
+    ----------
+    paths
+        Bounds on the simulated time by (p, q), beside device time; None: the closed
+        form is minimised.
+    """
+    objective: Objective = "closed" if paths is None else "simulated"
+    least = _device_s(table, closed=paths is None)
     settlements = tuple(
         replace(
             each,
             how="unsettled",
-            bound_s=least.get(each.microbatches, 0) / PERIOD_SCALE * TICK_S,
+            bound_s=max(
+                least.get(each.microbatches, 0.0),
+                (paths or {}).get((each.stages, each.microbatches), 0.0),
+            ),
         )
         for each in result.settlements
     )
@@ -98,9 +171,8 @@ def _unbounded(result: Result, table: CostTable, why: str, *, closed: bool) -> R
         lower_bound_s=min((each.bound_s or 0.0 for each in settlements), default=0.0),
         settlements=settlements,
         choice=why,
-        objective="closed" if closed else "simulated",
+        objective=objective,
     )
     if found.best is None:
         return replace(found, reason="no plan was found")
-    plans = [found.best, *found.alternatives]
-    return with_plans(found, best_first(plans, table, found.objective), table)
+    return with_plans(found, [found.best, *found.alternatives], table)

@@ -66,8 +66,17 @@ class Focus:
     keep: tuple[NDArray[np.int64], ...]
 
 
-def survey(relaxation: Relaxation, *, cutoff: float | None) -> Survey:
-    """Bound every p, closely where a plan within ``cutoff`` (ns) may exist."""
+def survey(
+    relaxation: Relaxation, *, cutoff: float | None, share: float = _SURVEYED
+) -> Survey:
+    """Bound every p, closely where a plan within ``cutoff`` (ns) may exist.
+
+    Parameters
+    ----------
+    share
+        Intervals of lambda are split until the period's cost varies by less than this
+        share of the cutoff.
+    """
     size, more = relaxation.most_stages + 1, relaxation.part.passes - 1
     bound, period = np.full(size, np.inf), np.full(size, np.inf)
 
@@ -80,7 +89,7 @@ def survey(relaxation: Relaxation, *, cutoff: float | None) -> Survey:
 
     if cutoff is not None:
         for low, high in _promising(
-            relaxation, cutoff, _SURVEYED, lambda value: value.min()
+            relaxation, cutoff, share, lambda value: value.min()
         ):
             take(low, high)
         # Intervals that were left out hold no plan within the cutoff.

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from hetopt.cost.table.table import CostTable
     from hetopt.formulations.chain import Chain
     from hetopt.formulations.permitted import Permitted
+    from hetopt.schedule.paths import Weights
 
     Costs = NDArray[np.float64]
 
@@ -36,7 +37,14 @@ _REMEMBERED = 16
 
 
 class ClusterCosts:
-    """Least cost of m stages with l body units on one cluster."""
+    """Least cost of m stages with l body units on one cluster.
+
+    Parameters
+    ----------
+    weights
+        How often the excess of a stage has phi and beta, at least: a share of n - 1 of
+        it replaces the time that the stage is busy in a period (``Relaxation``).
+    """
 
     def __init__(
         self,
@@ -48,8 +56,10 @@ class ClusterCosts:
         j: int,
         most_stages: int,
         consecutive: bool = True,
+        weights: Weights | None = None,
     ) -> None:
         cluster = part.clusters[j]
+        self.weights = weights
         self.cluster = cluster
         self.chain = chain
         self.permitted_stages = permitted.stages[j]
@@ -67,10 +77,12 @@ class ClusterCosts:
         tau, fill, kinds = cluster.round_trip_ns, cluster.fill_ns, list(chain.kinds)
         self.lead = fill @ np.array(chain.lead)
         self.trail = fill @ np.array(chain.trail)
+        #: How long the ends keep a stage busy.
+        self.held = self.lead, self.trail
         self.run, self.busy, self.handed_on = self._runs()
         #: Time that a stage with all units is busy.
         self.whole = self.busy[:, -1] + tau @ (np.array(chain.lead) + chain.trail)
-        self.shortest_unit = float(tau[:, kinds].min(initial=2**62))
+        self.shortest_unit = float(self.busy[:, 1:2].min(initial=2**62))
         self.shortest_handed_on = float(
             cluster.handed_on_ns[:, kinds].min(initial=2**62)
         )
@@ -87,8 +99,7 @@ class ClusterCosts:
         #: Costs of each strategy besides its body units, as ``capped`` reads them.
         self._ends = np.stack(
             [
-                self.lead,
-                self.trail,
+                *self.held,
                 self._inner,
                 self.inner_pace,
                 self.before,
@@ -115,9 +126,18 @@ class ClusterCosts:
         before a gradient is handed on. All three are equal unless gradients of weights
         run apart.
         """
-        own = self.cluster
+        own, chain = self.cluster, self.chain
+        if self.weights is not None:
+            by = self.weights
+            unit = by.forward * own.forward_ns + by.backward * own.backward_ns
+            most = max(1, self.passes - 1)
+            ends = np.array([chain.lead, chain.trail]) @ unit.T / most
+            self.held = ends[0], ends[1]
+            run = chain.shortest(own.round_trip_ns).astype(np.float64)
+            busy = chain.shortest(unit) / most
+            return run, busy, busy
         run, busy, handed_on = (
-            self.chain.shortest(times).astype(np.float64)
+            chain.shortest(times).astype(np.float64)
             for times in (
                 (own.fill_ns, own.round_trip_ns, own.handed_on_ns)
                 if self.rule.splits
@@ -228,22 +248,22 @@ class ClusterCosts:
     def _caps(self, period: float, role: int) -> NDArray[np.int64]:
         """Return the most body units on m stages; (K, most_stages + 1), 0 if none."""
         caps = np.zeros((self.count, self.most_stages + 1), dtype=np.int64)
-        steady = self.passes > 1
+        steady, paths = self.passes > 1, self.weights is not None
+        blocking = 0 if paths else self.rule.blocking
+        windows = steady and not (self.rule.all_first or paths)
         capped(
             self.busy,
             self.handed_on,
             self._memory[role],
             self._ends,
-            np.array(
-                [period, self.rule.most_inside, self.rule.blocking], dtype=np.float64
-            ),
+            np.array([period, self.rule.most_inside, blocking], dtype=np.float64),
             np.array(
                 [
                     role & FIRST,
                     role & LAST,
                     steady,
                     # Windows of lambda over several stages.
-                    steady and not self.rule.all_first and self.consecutive,
+                    windows and self.consecutive,
                 ],
                 dtype=np.bool_,
             ),

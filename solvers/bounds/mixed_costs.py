@@ -61,7 +61,8 @@ class MixedCosts(ClusterCosts):
         """Return what is equal for lambdas at which all costs and bounds are equal."""
         if not self.count:
             return b""
-        ends = (0, self.lead, self.trail, self.lead + self.trail)
+        lead, trail = self.held
+        ends = (0, lead, trail, lead + trail)
         return b"".join(self._within(period - end).tobytes() for end in ends)
 
     # ----------------------------------------------------------------- one stage
@@ -80,18 +81,18 @@ class MixedCosts(ClusterCosts):
             part only, -1 for any other.
         """
         ends = np.zeros(self.count)
-        sides = np.zeros(self.count)
-        for place, unit, across, within in (
-            (first, self.lead, self.before, self.enter),
-            (last, self.trail, self.after, self.leave),
+        held = sides = ends
+        for place, unit, busy, across, within in (
+            (first, self.lead, self.held[0], self.before, self.enter),
+            (last, self.trail, self.held[1], self.after, self.leave),
         ):
             if place == 1:
-                ends = ends + unit
+                ends, held = ends + unit, held + busy
             else:
                 sides = sides + (across if place == 0 else within)
         cap = warm
         if self.passes > 1:
-            cap = np.minimum(cap, self._within(period - ends))
+            cap = np.minimum(cap, self._within(period - held))
         units = np.arange(self.chain.length + 1)
         cost: Costs = self.run + (ends + sides)[:, None]
         cost[(units > cap[:, None]) | (units < 1)] = np.inf

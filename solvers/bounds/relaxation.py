@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from hetopt.formulations.chain import Chain
     from hetopt.problem.training.pins import Pins
     from hetopt.problem.training.principles import Principles
+    from hetopt.schedule.paths import Weights
 
     Costs = NDArray[np.float64]
 
@@ -64,6 +65,10 @@ class Relaxation:
     principles
         Principles that plans keep. If some are relaxed, clusters have no single
         strategy or no order, and so there are no ``choices``.
+    weights
+        Those of the excess over the fill that paths have, if the bounds are to be on
+        the simulated time (``hetopt.schedule.paths``): its largest, over n - 1, takes
+        the place of lambda. Windows and what transfers block are left out.
     """
 
     def __init__(
@@ -75,6 +80,7 @@ class Relaxation:
         pins: Pins,
         most_stages: int,
         principles: Principles = PRUNED,
+        weights: Weights | None = None,
     ) -> None:
         self.part = part
         self.chain = chain
@@ -93,6 +99,7 @@ class Relaxation:
                 j=j,
                 most_stages=most_stages,
                 consecutive=self.consecutive,
+                weights=weights,
             )
             for j in range(len(table.cluster_names))
         ]

@@ -15,6 +15,7 @@ import numpy as np
 from hetopt.formulations.lengths.option import SCALE, Host, Option
 from hetopt.solvers.lengths.cuts import all_cuts, even_cut
 from hetopt.solvers.lengths.front import Front
+from hetopt.solvers.lengths.paths import PathPricing
 from hetopt.solvers.lengths.prices import ROUNDING, Pricing
 
 if TYPE_CHECKING:
@@ -36,6 +37,9 @@ def options_of(
     own: Problem,
     tables: Sequence[CostTable],
     deadline: Deadline | None = None,
+    *,
+    simulated: bool = False,
+    alone: bool = False,
 ) -> list[Option]:
     """Return options of one seat; bounds among them cover all other pipelines.
 
@@ -48,7 +52,12 @@ def options_of(
     deadline
         When it is over, and some pipeline takes all sequences, one bound for each size
         of micro-batches covers what is left.
+    simulated
+        Whether they are bounds on the simulated time, not priced in closed form.
+    alone
+        Whether there is no other pipeline, so that this one takes all sequences.
     """
+    sequences = [n for _, n in sorted(problem.training.sequences.items())]
     batch = problem.training.global_batch
     body = [tables[-1].body[kind] for kind in tables[-1].units]
     counts = [{part.microbatches for part in each.slices} for each in tables]
@@ -60,8 +69,13 @@ def options_of(
             (n for n, each in enumerate(counts) if microbatches not in each),
             len(counts),
         )
-        pricing = Pricing(tables[:able], microbatches)
         each = batch // microbatches
+        counts_each = [-(-n // each) for n in sequences[:able]]
+        pricing = (PathPricing if simulated else Pricing)(
+            tables[:able], microbatches, counts_each
+        )
+        if isinstance(pricing, PathPricing):
+            pricing.takes_all = alone and able == len(tables)
         chosen, complete = choices(own, pricing, sum(body))
         if not complete:
             front.add(_unseen(own, pricing, each))
@@ -186,22 +200,21 @@ def _cut(
     if cuts is None:
         found += bounds
         cuts = _even_cuts(pricing, hosts, body)
-    if not len(cuts) or (prices := pricing.of(hosts, cuts)) is None:
+    if not len(cuts):
         return found
-    for longest in pricing.lengths:
-        for s in np.flatnonzero(prices.fits[:, longest]).tolist():
-            rates = prices.rates[s, : longest + 1].tolist()
-            found.append(
-                Option(
-                    per_microbatch=bounds[0].per_microbatch,
-                    longest=longest,
-                    # Rounded down, as the period is.
-                    fixed=int(prices.fill[s, longest]) - rates[-1] - 1,
-                    rates=tuple(rates),
-                    hosts=hosts,
-                    cut=tuple(cuts[s].tolist()),
-                )
+    for longest, prices in pricing.of(hosts, cuts).items():
+        fixed, rates = prices.fixed.tolist(), prices.rates.tolist()
+        found += [
+            Option(
+                per_microbatch=bounds[0].per_microbatch,
+                longest=longest,
+                fixed=fixed[s],
+                rates=tuple(rates[s]),
+                hosts=hosts,
+                cut=tuple(cuts[s].tolist()),
             )
+            for s in np.flatnonzero(prices.fits).tolist()
+        ]
     return found
 
 
@@ -217,17 +230,10 @@ def _even_cuts(pricing: Pricing, hosts: tuple[Host, ...], body: Sequence[bool]) 
 
 def _bounds(pricing: Pricing, hosts: tuple[Host, ...], each: int) -> list[Option]:
     """Return bounds on all cuts, one for each longest length."""
-    least = [pricing.least(number, hosts) for number in pricing.lengths]
-    found = []
-    for longest, own in enumerate(least):
-        if own is None:
-            continue
-        rates = tuple(-1 if one is None else one[1] for one in least[: longest + 1])
-        fixed = max(0, own[0] - own[1])
-        found.append(
-            Option(per_microbatch=each, longest=longest, fixed=fixed, rates=rates)
-        )
-    return found
+    return [
+        Option(per_microbatch=each, longest=longest, fixed=fixed, rates=rates)
+        for longest, (fixed, rates) in pricing.bounds(hosts).items()
+    ]
 
 
 def _unseen(own: Problem, pricing: Pricing, each: int) -> list[Option]:

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING
 from hetopt.base.words import counted
 from hetopt.cost.device_work import least_seconds_of_lengths
 from hetopt.cost.divided import sources_by_length
-from hetopt.cost.table_file.file import table_digest
 from hetopt.errors import InputError
-from hetopt.plans.plan import MOST_PIPELINES, Plan
+from hetopt.plans.plan import MOST_PIPELINES
 from hetopt.pricing.several import price_several
 from hetopt.problem.division import pins_fault
 from hetopt.results.priced_plan import PricedPlan
@@ -19,7 +18,7 @@ from hetopt.schedule.schedules import RULES, rule_of
 from hetopt.solvers.race.merging import with_plans
 
 if TYPE_CHECKING:
-    from hetopt.plans.plan import Pipeline
+    from hetopt.plans.plan import Plan
     from hetopt.problem.problem import Problem
     from hetopt.problem.training.choices import ScheduleName
     from hetopt.results.result import Objective
@@ -85,13 +84,12 @@ def solve_lengths(
     # It loads OR-Tools, which other searches do without.
     from hetopt.solvers.lengths.search import LengthsSearch
 
-    search = LengthsSearch(request, most)
+    search = LengthsSearch(request, most, simulated=objective == "simulated")
     search.run()
-    # Only plans that keep all principles are searched, by their closed form.
+    # Only plans that keep all principles are searched.
     relaxed = request.params.principles.relaxed
-    weak = bool(relaxed) or objective == "simulated"
     bound = search.lower_bound()
-    if weak:
+    if relaxed:
         whole = whole or request.problem
         bound = least_seconds_of_lengths(whole, sources_by_length(whole))
     possible = not math.isinf(bound)
@@ -116,22 +114,16 @@ def solve_lengths(
         relaxed=relaxed,
         interrupted=search.interrupted,
         over=({"divisions": {"most": most}},),
-        claims=search.claims(bounded=not weak),
+        claims=search.claims(bounded=not relaxed),
     )
     if not search.found:
         return found
-    plans = [_priced(request, pipelines) for _, pipelines in search.found]
+    plans = [_priced(request, plan) for _, plan in search.found]
     plans.sort(key=lambda plan: plan.time_s(objective))
     return with_plans(found, plans, request.table)
 
 
-def _priced(request: Request, pipelines: tuple[Pipeline, ...]) -> PricedPlan:
-    plan = Plan(
-        schedule=request.table.schedule,
-        pipelines=pipelines,
-        problem_digest=request.table.problem_digest,
-        table_digest=table_digest(request.table),
-    )
+def _priced(request: Request, plan: Plan) -> PricedPlan:
     known = price_several(request.problem, plan)
     return PricedPlan(
         plan=plan,

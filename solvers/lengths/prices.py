@@ -16,11 +16,11 @@ from hetopt.formulations.lengths.option import SCALE
 from hetopt.schedule.schedules import rule_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
-    from hetopt.cost.shapes import Ints
+    from hetopt.cost.shapes import Floats, Ints
     from hetopt.cost.table.cluster import ClusterTable
     from hetopt.cost.table.slice import TableSlice
     from hetopt.cost.table.table import CostTable
@@ -34,20 +34,83 @@ if TYPE_CHECKING:
 ROUNDING = 1e-12
 
 
-class Prices(NamedTuple):
-    """Prices of S cuts for L lengths, the shortest first.
+class Costs(NamedTuple):
+    """Costs of S cuts for micro-batches of one length, in ns; p stages.
 
     Attributes
     ----------
-    fill
-        All stages and transfers with sequences of this length, and g; (S, L).
-    rates
-        Periods; -1 where a strategy does not exist for this length; (S, L).
+    forward, backward
+        phi and beta of each stage; (S, p).
+    kappa, omega
+        Of each boundary; (S, p - 1).
     fits
-        Whether stages have the memory for this length; (S, L).
+        Whether stages have the memory for this length; (S,).
     """
 
-    fill: Ints
+    forward: Ints
+    backward: Ints
+    kappa: Ints
+    omega: Ints
+    fits: NDArray[np.bool_]
+
+    @property
+    def fill(self) -> Ints:
+        """All stages and transfers; (S,)."""
+        busy = self.forward.sum(axis=1) + self.backward.sum(axis=1)
+        found: Ints = busy + 2 * self.kappa.sum(axis=1)
+        return found
+
+
+class Alone(NamedTuple):
+    """Times of units if they were alone on a stage, for micro-batches of one length.
+
+    Attributes
+    ----------
+    forward, backward
+        phi and beta by stage and unit; (p, U).
+    hops
+        The least of all transfers, both ways.
+    """
+
+    forward: Floats
+    backward: Floats
+    hops: int
+
+    @property
+    def both(self) -> Floats:
+        """Tau by stage and unit; (p, U)."""
+        return self.forward + self.backward
+
+    @property
+    def shares(self) -> Floats:
+        """How quick each stage is, as a share of all; (p, 1)."""
+        tau = np.maximum(self.both, 1)
+        quick = (tau[0] / tau).max(axis=1, keepdims=True)
+        shares: Floats = quick / quick.sum()
+        return shares
+
+
+def evenly(own: Alone, shares: Floats) -> int:
+    """Return the least mean of the stages' tau with these weights, in steps."""
+    least = float((shares * own.both).min(axis=0).sum())
+    return int(least * SCALE * (1 - ROUNDING))
+
+
+class Prices(NamedTuple):
+    """Prices of S cuts whose longest sequences are of one of L lengths.
+
+    Attributes
+    ----------
+    fixed
+        Time besides that of the micro-batches; (S,).
+    rates
+        What a micro-batch of each length adds, up to the longest; -1 where a strategy
+        does not exist for this length; (S, longest + 1).
+    fits
+        Whether stages have the memory; (S,).
+    """
+
+    fixed: Ints
     rates: Ints
     fits: NDArray[np.bool_]
 
@@ -70,10 +133,14 @@ class Pricing:
         One per length, the shortest first; L of them.
     microbatches
         The micro-batch count of the slices that are read.
+    counts
+        Micro-batches of each length, if one pipeline takes all sequences.
     """
 
-    def __init__(self, tables: Sequence[CostTable], microbatches: int) -> None:
-        self.table = tables[-1]
+    def __init__(
+        self, tables: Sequence[CostTable], microbatches: int, counts: Sequence[int]
+    ) -> None:
+        self.table, self.counts = tables[-1], counts
         self._slices: list[TableSlice] = [each.at(microbatches) for each in tables]
         self._units = np.array(self.table.units)
         self._cuts = np.array(self.table.cuts)
@@ -116,34 +183,56 @@ class Pricing:
         """Return forward and backward time of each unit on each stage; (U,) each."""
         return [t.round_trip_ns[k][self._units] for t, k in rows]
 
-    def least(self, number: int, hosts: Sequence[Host]) -> tuple[int, int] | None:
-        """Return least fill and period, in steps, of all cuts; None if none fits.
+    def bounds(self, hosts: Sequence[Host]) -> dict[int, tuple[int, tuple[int, ...]]]:
+        """Return fixed part and rates that bound all cuts, by the longest length."""
+        known: dict[int, Alone] = {}
+        for number in self.lengths:
+            rows = self.able(number, hosts)
+            if rows is None or not self._may_fit(hosts, rows):
+                continue
+            part, ways = (
+                self._slices[number],
+                pairwise(int(t.layout[k]) for t, k in rows),
+            )
+            forward, backward = (
+                np.array([each[self._units] for each in times], np.float64)
+                for times in (
+                    [t.forward_ns[k] for t, k in rows],
+                    [t.backward_ns[k] for t, k in rows],
+                )
+            )
+            hops = 2 * sum(int(part.transfer_ns[:, a, b].min()) for a, b in ways)
+            known[number] = Alone(forward, backward, hops)
+        warmups = np.array(warmups_of(self.table.schedule, hosts))[:, None]
+        return {
+            longest: self._least({n: known[n] for n in known if n <= longest}, warmups)
+            for longest in known
+        }
+
+    def _may_fit(self, hosts: Sequence[Host], rows: Sequence[Row]) -> bool:
+        """Whether the least of all stages together fits into their memory."""
+        held = [t.state_bytes[k] + t.activation_bytes[k] for t, k in rows]
+        usable = sum(self.table.usable_bytes[host.cluster] for host in hosts)
+        return int(np.min(held, axis=0)[self._units].sum()) <= usable
+
+    def _least(
+        self, known: dict[int, Alone], warmups: Ints
+    ) -> tuple[int, tuple[int, ...]]:
+        """Return what ``bounds`` has for the last of these lengths.
 
         The slowest stage takes at least as long as if all stages took the same time,
         and the period is at least the window of all stages.
         """
-        rows = self.able(number, hosts)
-        if rows is None:
-            return None
-        times = [each.astype(float) for each in self.unit_times(rows)]
-        part, first = self._slices[number], np.maximum(times[0], 1)
-        layouts = [int(t.layout[k]) for t, k in rows]
-        ways = pairwise(layouts)
-        kappa = sum(int(part.transfer_ns[:, a, b].min()) for a, b in ways)
-        slower = [float((each / first).min()) for each in times]
-        whole = float(np.min(times, axis=0).sum()) + 2 * kappa
-        held = [t.state_bytes[k] + t.activation_bytes[k] for t, k in rows]
-        states = np.min(held, axis=0)[self._units]
-        usable = sum(self.table.usable_bytes[host.cluster] for host in hosts)
-        if int(states.sum()) > usable or min(slower) <= 0:
-            return None if min(slower) > 0 else (0, 0)
-        even = float(first.sum()) / sum(1 / each for each in slower)
-        window = whole / warmups_of(self.table.schedule, hosts)[0]
-        least = SCALE * (1 - ROUNDING)
-        return int(whole * least), int(max(even, window) * least)
+        rates, fill = [-1] * (max(known) + 1), 0
+        for number, own in known.items():
+            whole = float(own.both.min(axis=0).sum()) + own.hops
+            fill = int(whole * SCALE * (1 - ROUNDING))
+            window = fill // int(warmups[0, 0])
+            rates[number] = max(evenly(own, own.shares), window)
+        return max(0, fill - rates[-1]), tuple(rates)
 
-    def of(self, hosts: Sequence[Host], cuts: Ints) -> Prices | None:
-        """Price every cut; None if no length has all the strategies.
+    def of(self, hosts: Sequence[Host], cuts: Ints) -> dict[int, Prices]:
+        """Price every cut, by the longest length; of those with all the strategies.
 
         Parameters
         ----------
@@ -151,33 +240,41 @@ class Pricing:
             First units of the stages, and the number of units; (S, p + 1).
         """
         counts = self._before[cuts[:, 1:]] - self._before[cuts[:, :-1]]
-        able = [self.able(number, hosts) for number in self.lengths]
-        known = [number for number in self.lengths if able[number] is not None]
-        if not known:
-            return None
-        sync = self._sync(known[0], able[known[0]] or [], counts)
         warmups = warmups_of(self.table.schedule, hosts)
-        fill: list[Ints] = []
-        rates: list[Ints] = []
-        fits: list[NDArray[np.bool_]] = []
-        for number, own in enumerate(able):
-            if own is None:
-                never = np.full(len(cuts), -1)
-                fill.append(never)
-                rates.append(never)
-                fits.append(never >= 0)
-                continue
-            taus = np.stack(
-                [counts[:, i] @ t.round_trip_ns[k] for i, (t, k) in enumerate(own)], 1
+        able = {n: own for n in self.lengths if (own := self.able(n, hosts))}
+        if not able:
+            return {}
+        costs = {}
+        for number, own in able.items():
+            times = [(t.forward_ns[k], t.backward_ns[k]) for t, k in own]
+            forward, backward = (
+                np.stack([counts[:, i] @ each[kind] for i, each in enumerate(times)], 1)
+                for kind in range(2)
             )
             kappa, omega = self._transfers(number, own, cuts)
-            fill.append(taus.sum(axis=1) + 2 * kappa.sum(axis=1) + sync)
-            rates.append(_period(taus, kappa, omega, warmups))
-            fits.append(self._fits(hosts, own, counts, warmups))
-        return Prices(SCALE * np.stack(fill, 1), np.stack(rates, 1), np.stack(fits, 1))
+            fits = self._fits(hosts, own, counts, warmups)
+            costs[number] = Costs(forward, backward, kappa, omega, fits)
+        shortest = min(able)
+        sync = self._sync(shortest, able[shortest], counts)
+        return self._prices(costs, sync, warmups)
+
+    def _prices(
+        self, costs: dict[int, Costs], sync: Ints, warmups: Sequence[int]
+    ) -> dict[int, Prices]:
+        """Return the prices of ``of``; ``sync`` is the g of every stage, (S, p)."""
+        periods = {n: _period(each, warmups) for n, each in costs.items()}
+        return {
+            # Rounded down, as the period is.
+            longest: Prices(
+                SCALE * (own.fill + sync.max(axis=1)) - periods[longest] - 1,
+                rates_of(periods, longest),
+                own.fits,
+            )
+            for longest, own in costs.items()
+        }
 
     def _sync(self, number: int, rows: Sequence[Row], counts: Ints) -> Ints:
-        """Return the longest g of the stages, by the rows of one length; (S,)."""
+        """Return g of the stages, by the rows of one length; (S, p)."""
         each = [
             int(t.sync_ns[k]) + counts[:, i] @ t.sync_unit_ns[k]
             for i, (t, k) in enumerate(rows)
@@ -187,8 +284,7 @@ class Pricing:
             ends = [int(t.layout[k]) for t, k in (rows[0], rows[-1])]
             each[0] = each[0] + int(tied[ends[0], ends[1]])
             each[-1] = each[-1] + int(tied[ends[0], ends[1]])
-        longest: Ints = np.max(each, axis=0)
-        return longest
+        return np.stack(each, axis=1)
 
     def _transfers(
         self, number: int, own: Sequence[Row], cuts: Ints
@@ -223,11 +319,18 @@ class Pricing:
         return fits
 
 
-def _period(taus: Ints, kappa: Ints, omega: Ints, warmups: Sequence[int]) -> Ints:
+def rates_of(of: Mapping[int, Ints], longest: int) -> Ints:
+    """Return what is known of lengths up to the longest, -1 where nothing is."""
+    never = np.full_like(of[longest], -1)
+    return np.stack([of.get(number, never) for number in range(longest + 1)], 1)
+
+
+def _period(costs: Costs, warmups: Sequence[int]) -> Ints:
     """Return the period of every cut; MODEL.md section 4. Shape (S,)."""
+    taus, kappa = costs.forward + costs.backward, costs.kappa
     found: Ints = SCALE * taus.max(axis=1)
-    if omega.shape[1]:
-        found = np.maximum(found, SCALE * omega.max(axis=1))
+    if kappa.shape[1]:
+        found = np.maximum(found, SCALE * costs.omega.max(axis=1))
     for i in range(len(warmups)):
         length = taus[:, i]
         for k in range(i + 1, len(warmups)):

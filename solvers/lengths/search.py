@@ -10,17 +10,22 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING, Any
 
 from hetopt.base.interruption import released
 from hetopt.cost.device_work import least_seconds_of_lengths
 from hetopt.cost.divided import by_length, depends_on, sources_by_length
 from hetopt.cost.table.ticks import LONGEST_NS, TICK_S
+from hetopt.cost.table_file.file import table_digest
 from hetopt.formulations.lengths.option import SCALE
 from hetopt.plans.mix import Mix
-from hetopt.plans.plan import Pipeline, Share, Stage
+from hetopt.plans.plan import Pipeline, Plan, Share, Stage
+from hetopt.pricing.mixed import price_mixed
+from hetopt.pricing.several import together_ns
 from hetopt.problem.division import everything
 from hetopt.problem.training.choices import RESHARDING
+from hetopt.schedule.run import simulate
 from hetopt.solvers.dividing import divisions
 from hetopt.solvers.lengths.options import options_of
 from hetopt.solvers.lengths.prices import warmups_of
@@ -39,6 +44,8 @@ if TYPE_CHECKING:
 
 #: Relative gap at which a program counts as solved.
 _GAP = 1e-7
+#: How many pipelines with the least bounds are simulated, if one takes all sequences.
+_BEST_OF = 32
 #: The longest time of a plan, in steps.
 _LONGEST = LONGEST_NS * SCALE
 
@@ -48,11 +55,11 @@ class Seat:
 
     def __init__(self, request: Request, parts: dict[int, Part]) -> None:
         self.parts = [parts[tokens] for tokens in sorted(parts)]
-        self.options = options_of(
-            request.problem,
-            self.parts[-1].problem,
-            [each.table for each in self.parts],
-            request.deadline,
+        self.tables = {tokens: each.table for tokens, each in parts.items()}
+        own, tables = self.parts[-1].problem, [each.table for each in self.parts]
+        #: Options in closed form or, of the simulated time, bounds.
+        self.options = lru_cache(maxsize=None)(
+            partial(options_of, request.problem, own, tables, request.deadline)
         )
 
 
@@ -66,13 +73,13 @@ class LengthsSearch:
     bounds
         The bound of every division that was searched, by its number.
     found
-        The best plans, of one division each: time and pipelines, ascending.
+        The best plans, of one division each, with their times, ascending.
     interrupted
         Whether the user stopped the search.
     """
 
-    def __init__(self, request: Request, most: int) -> None:
-        self._request = request
+    def __init__(self, request: Request, most: int, *, simulated: bool = False) -> None:
+        self._request, self._simulated = request, simulated
         problem = request.problem
         whole = tuple(everything(problem).items())
         self.ways: list[Division] = [(whole,)]
@@ -80,7 +87,7 @@ class LengthsSearch:
             cuts = request.params.principles.sharing == "one"
             self.ways += divisions(problem, most, cuts=cuts)
         self.bounds: dict[int, float] = {}
-        self.found: list[tuple[float, tuple[Pipeline, ...]]] = []
+        self.found: list[tuple[float, Plan]] = []
         self.interrupted = False
         self._cutoff_s = request.cutoff_s or math.inf
         self._sources = sources_by_length(problem)
@@ -90,6 +97,9 @@ class LengthsSearch:
         self._lengths = sorted(problem.training.sequences)
         self._sequences = [problem.training.sequences[each] for each in self._lengths]
         self._seats: dict[Hashable, Seat] = {}
+        #: The least closed form found.
+        self._closed_s = math.inf
+        self._digest = table_digest(request.table)
 
     @property
     def best_s(self) -> float:
@@ -162,19 +172,40 @@ class LengthsSearch:
     def _search(self, way: Division) -> float:
         """Return a bound on the plans of a division, and keep the best of them."""
         seats = [self._seat(way, number) for number in range(len(way))]
-        options = [seat.options for seat in seats]
-        if not all(options):
-            return math.inf
         keys = [self._key(way, number) for number in range(len(way))]
         alike = [(r, r + 1) for r in range(len(way) - 1) if keys[r] == keys[r + 1]]
-        bound, chosen = self._solve(options, alike)
-        if chosen is not None and not all(option.hosts for option, _ in chosen):
-            real = [[each for each in own if each.hosts] for own in options]
-            _, chosen = self._solve(real, alike) if all(real) else (0, None)
-        if chosen is not None:
-            self._take(way, seats, chosen)
+        bound, chosen = self._chosen(seats, alike, self.last_s, self._simulated)
+        plans = [self._plan(way, seats, each) for each in chosen]
+        if self._simulated and bound < self.last_s:
+            # Which of the plans with low bounds are quick, the closed form says better.
+            _, chosen = self._chosen(seats, alike, self._closed_s, False)
+            self._closed_s = min([self._closed_s, *map(_closed_s, chosen)])
+            plans += [self._plan(way, seats, each) for each in chosen]
+        best = min(plans, key=lambda each: each[0], default=None)
+        if best is not None and best[0] < self.last_s:
+            self.found.append(best)
+            self.found.sort(key=lambda each: each[0])
+            del self.found[self._request.params.top :]
         # A plan that is no better than the best so far need not be found.
-        return bound * TICK_S / SCALE
+        return bound
+
+    def _chosen(
+        self,
+        seats: Sequence[Seat],
+        alike: Sequence[tuple[int, int]],
+        cutoff_s: float,
+        simulated: bool,
+    ) -> tuple[float, list[Choice]]:
+        """Return a bound in seconds, and the best choices below a cutoff."""
+        alone = len(seats) == 1
+        options = [seat.options(simulated=simulated, alone=alone) for seat in seats]
+        if not all(options):
+            return math.inf, []
+        bound, chosen = self._solve(options, alike, cutoff_s)
+        if any(not option.hosts for each in chosen for option, _ in each):
+            real = [[each for each in own if each.hosts] for own in options]
+            _, chosen = self._solve(real, alike, cutoff_s) if all(real) else (0, [])
+        return bound * TICK_S / SCALE, chosen
 
     def _key(self, way: Division, number: int) -> Hashable:
         """Return a key that is the same for equal seats only."""
@@ -190,12 +221,15 @@ class LengthsSearch:
         return self._seats[key]
 
     def _solve(
-        self, options: Sequence[Sequence[Option]], alike: Sequence[tuple[int, int]]
-    ) -> tuple[float, Choice | None]:
-        """Return a bound in steps, and the best choice below the best time so far."""
+        self,
+        options: Sequence[Sequence[Option]],
+        alike: Sequence[tuple[int, int]],
+        cutoff_s: float,
+    ) -> tuple[float, list[Choice]]:
+        """Return a bound in steps, and the best choices below a cutoff."""
         cutoff = _LONGEST
-        if math.isfinite(self.last_s):
-            cutoff = round(self.last_s / TICK_S * SCALE)
+        if math.isfinite(cutoff_s):
+            cutoff = round(cutoff_s / TICK_S * SCALE)
         if len(options) == 1:
             return self._alone(options[0])
         from ortools.sat.python import cp_model
@@ -208,9 +242,9 @@ class LengthsSearch:
             [each for each in own if each.fixed + each.rates[-1] < cutoff]
             for own in options
         ]
-        known = cutoff if math.isfinite(self.last_s) else math.inf
+        known = cutoff if math.isfinite(cutoff_s) else math.inf
         if not all(able):
-            return known, None
+            return known, []
         program = LengthsProgram(able, self._sequences, cutoff, alike)
         solver = cp_model.CpSolver()
         solver.parameters.num_workers = 1
@@ -223,14 +257,17 @@ class LengthsSearch:
             solver.parameters.max_time_in_seconds = max(left_s, 0.01)
         name = run(solver, program.model)
         if name == "INFEASIBLE":
-            return known, None
+            return known, []
         if name in ("OPTIMAL", "FEASIBLE"):
             bound = min(solver.best_objective_bound, solver.objective_value)
-            return max(bound - 1, 0.0), program.extract(solver.value)
-        return max(solver.best_objective_bound - 1, 0.0), None
+            return max(bound - 1, 0.0), [program.extract(solver.value)]
+        return max(solver.best_objective_bound - 1, 0.0), []
 
-    def _alone(self, options: Sequence[Option]) -> tuple[float, Choice | None]:
-        """Return a bound and the best option of a pipeline that takes all sequences."""
+    def _alone(self, options: Sequence[Option]) -> tuple[float, list[Choice]]:
+        """Return a bound and the best options of a pipeline that takes all sequences.
+
+        Several of them if their times are to be simulated.
+        """
         found: list[tuple[int, Option, tuple[int, ...]]] = []
         for option in options:
             if option.longest < len(self._lengths) - 1 or min(option.rates) < 0:
@@ -238,20 +275,16 @@ class LengthsSearch:
             counts = tuple(-(-n // option.per_microbatch) for n in self._sequences)
             found.append((option.takes(counts), option, counts))
         if not found:
-            return math.inf, None
-        least = min(each[0] for each in found)
+            return math.inf, []
+        found.sort(key=lambda each: each[0])
         real = [each for each in found if each[1].hosts]
-        if not real:
-            return least, None
-        best = min(real, key=lambda each: each[0])
-        return least, [(best[1], best[2])]
+        best = real[: _BEST_OF if self._simulated else 1]
+        return found[0][0], [[(option, counts)] for _, option, counts in best]
 
-    def _take(self, way: Division, seats: Sequence[Seat], chosen: Choice) -> None:
-        """Keep a choice if it is among the best plans so far."""
-        value = max(option.takes(counts) for option, counts in chosen)
-        value_s = value * TICK_S / SCALE
-        if value_s >= self.last_s:
-            return
+    def _plan(
+        self, way: Division, seats: Sequence[Seat], chosen: Choice
+    ) -> tuple[float, Plan]:
+        """Return the time of a choice in seconds, and its plan."""
         taken = self._shared(chosen)
         pipelines = tuple(
             self._pipeline(seat, option, own, None if len(way) == 1 else dict(parts))
@@ -259,9 +292,20 @@ class LengthsSearch:
                 seats, chosen, taken, way, strict=True
             )
         )
-        self.found.append((value_s, pipelines))
-        self.found.sort(key=lambda each: each[0])
-        del self.found[self._request.params.top :]
+        table, batch = self._request.table, self._request.problem.training.global_batch
+        plan = Plan(
+            schedule=table.schedule,
+            pipelines=pipelines,
+            problem_digest=table.problem_digest,
+            table_digest=self._digest,
+        )
+        if not self._simulated:
+            return _closed_s(chosen), plan
+        runs = tuple(
+            simulate(price_mixed(plan.alone(r), seat.tables, batch).times)
+            for r, seat in enumerate(seats)
+        )
+        return together_ns(plan, runs) * TICK_S, plan
 
     def _shared(self, chosen: Choice) -> list[dict[int, int]]:
         """Return the sequences of every pipeline, by their length in tokens."""
@@ -320,3 +364,8 @@ class LengthsSearch:
             Pipeline(microbatches=1, stages=tuple(stages), share=share, mix=mix),
             microbatches=sum(mix.microbatches.values()),
         )
+
+
+def _closed_s(chosen: Choice) -> float:
+    """Return the closed form of pipelines, in seconds."""
+    return max(option.takes(counts) for option, counts in chosen) * TICK_S / SCALE

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from hetopt.cost.table.table import CostTable
+    from hetopt.problem.training.principles import Relaxable
     from hetopt.results.priced_plan import PricedPlan
     from hetopt.results.result import Objective, Result
 
@@ -39,9 +40,12 @@ def with_plans(result: Result, plans: Sequence[PricedPlan], table: CostTable) ->
     if bound is not None:
         bound = min(bound, value)
         gap = (value - bound) / value
+    closed = gap is not None and gap <= OPTIMALITY_GAP
+    mixed = best.plan.pipelines[0].mix is not None
+    confirmed = is_confirmed(result.objective, mixed=mixed, relaxed=result.relaxed)
     return replace(
         result,
-        status="optimal" if gap is not None and gap <= OPTIMALITY_GAP else "feasible",
+        status="optimal" if closed and confirmed else "feasible",
         best=best,
         alternatives=tuple(alternatives),
         lower_bound_s=bound,
@@ -51,6 +55,16 @@ def with_plans(result: Result, plans: Sequence[PricedPlan], table: CostTable) ->
         mfu_used=mfu(table, best, devices_used(table, best)),
         reason=None,
     )
+
+
+def is_confirmed(
+    objective: Objective, *, mixed: bool, relaxed: Sequence[Relaxable]
+) -> bool:
+    """Whether bounds can be derived again, without which nothing counts as optimal.
+
+    Those on the simulated time cannot with several lengths or relaxed principles.
+    """
+    return objective != "simulated" or not (mixed or relaxed)
 
 
 def together(before: Result, after: Result, table: CostTable, top: int) -> Result:

@@ -12,7 +12,7 @@ from hetopt.results.money import cost_of, known_cost
 from hetopt.results.result import Result
 from hetopt.results.settlement import OPTIMALITY_GAP
 from hetopt.results.spending import cost_of_time
-from hetopt.solvers.race.merging import with_plans
+from hetopt.solvers.race.merging import is_confirmed, with_plans
 from hetopt.solvers.search.branchings.fleets import Fleets
 from hetopt.solvers.search.branchings.runnable import Runnable, merged
 
@@ -108,14 +108,19 @@ def front_of(search: Searched) -> Front:
     points = tuple(_point(each, search) for each in root.best)
     open_ = root.undecided()
     last = next((each.result for each in root.searched() if each.result), None)
+    relaxed, mixed = request.params.principles.relaxed, search.over.lengths
+    confirmed = is_confirmed(search.objective, mixed=mixed, relaxed=relaxed)
+    status: Status = "infeasible"
+    if open_ or points:
+        status = "feasible" if open_ or not confirmed else "optimal"
     return Front(
-        status="feasible" if open_ else "optimal" if points else "infeasible",
+        status=status,
         objective="simulated" if search.objective == "simulated" else "closed",
         solver=search.solver if last is None else last.solver,
         points=points,
         search_time_s=request.deadline.elapsed_s(),
         open=open_,
-        relaxed=request.params.principles.relaxed,
+        relaxed=relaxed,
         over=search.over.to_json(),
         claims=root.claim() or {},
         interrupted=search.interrupted,

@@ -10,13 +10,13 @@ import time
 
 from tests.agreement.answers import answer_to
 from tests.agreement.comparing import Comparison
-from tests.agreement.generator import SIMULATED, features_of, make
+from tests.agreement.generator import features_of, in_simulated_time, make
 
 
-def main(seeds: list[int], simulated_share: float) -> int:
+def main(seeds: list[int], *, simulated: bool) -> int:
     wrong = 0
     for seed in seeds:
-        features = features_of(seed, simulated_share)
+        features = in_simulated_time(seed) if simulated else features_of(seed)
         began = time.process_time()
         instance = make(features)
         answer = answer_to(features, instance)
@@ -35,10 +35,8 @@ if __name__ == "__main__":
     parser.add_argument("seeds", type=int, nargs="+")
     parser.add_argument(
         "--simulated",
-        action="store_const",
-        const=1.0,
-        default=SIMULATED,
+        action="store_true",
         help="ask each for the least simulated time",
     )
     chosen = parser.parse_args()
-    raise SystemExit(main(chosen.seeds, chosen.simulated))
+    raise SystemExit(main(chosen.seeds, simulated=chosen.simulated))

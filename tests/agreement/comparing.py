@@ -18,6 +18,7 @@ from hetopt.check.verify.said import Said
 from hetopt.check.verify.tasks import SearchTask
 from hetopt.cost.boundaries.places import searched_table
 from hetopt.errors import InputError
+from hetopt.planning.solving import solve_for
 from hetopt.problem.training.pins import ANY
 from hetopt.solvers.certificate.claim import certify
 from hetopt.solvers.certificate.search_again import resolve, second_engine
@@ -68,9 +69,13 @@ class Comparison:
         self.features = features
         self.problem, self.table = instance.problem, instance.table
         self.answer = answer
+        simulated = features.objective == "simulated"
+        #: Whether simulated times are bounded, but not searched.
+        self.bounded = simulated and bool(features.relaxed)
         #: Whether searches know what links that boundaries share cost.
-        self.exact = self._searched() is self.table or (
-            features.principles.consecutive and features.objective == "closed"
+        self.exact = not self.bounded and (
+            self._searched() is self.table
+            or (features.principles.consecutive and not simulated)
         )
         #: Whether of equally good plans a certain one is reported.
         self.ranked = not features.relaxed
@@ -83,7 +88,8 @@ class Comparison:
     def findings(self) -> Iterator[str]:
         """Yield all that is wrong."""
         if self.features.lengths:
-            yield from divided(self.problem)
+            simulated = self.features.objective == "simulated"
+            yield from divided(self.problem, simulated=simulated)
             return
         for name in self.solvers():
             yield from self.of(name)
@@ -126,6 +132,8 @@ class Comparison:
         units = [pins.of(own.name).units for own in clusters]
         if solver.name in _DIVIDING and (pins.units or set(units) != {ANY}):
             return False
+        if self.bounded:
+            return solver.name == ALWAYS
         if self.features.objective == "simulated":
             # The race for simulated times begins with any solver's plan.
             return solver.name == ("dp", "cp-sat")[self.features.seed % 2]
@@ -145,7 +153,9 @@ class Comparison:
             principles = features.principles
             params = RaceParams(jobs=0, top=features.top, principles=principles)
         solve = load(solver.name)
-        if features.objective == "simulated":
+        if self.bounded:
+            solve = solve_for(solver.name, "simulated")
+        elif features.objective == "simulated":
             search = partial(solve_simulated, solver=solver.name)
             solve = partial(sharing_links, search, objective="simulated", exact=True)
         return solve(

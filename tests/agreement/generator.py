@@ -173,6 +173,17 @@ def features_of(seed: int, simulated_share: float = SIMULATED) -> Features:
     )
 
 
+def in_simulated_time(seed: int) -> Features:
+    """Draw what an instance has that asks for the least simulated time.
+
+    With relaxed principles or several lengths where its closed form is asked for so.
+    """
+    drawn = features_of(seed)
+    if drawn.relaxed or drawn.lengths:
+        return replace(drawn, objective="simulated", large=False, top=1)
+    return features_of(seed, 1.0)
+
+
 def make(features: Features) -> Instance:
     """Draw the instance."""
     if features.lengths:

@@ -21,7 +21,7 @@ from hetopt.solvers.simulated.worker import (
 )
 from tests.agreement.answers import answer_to, answers
 from tests.agreement.comparing import Comparison
-from tests.agreement.generator import RELAXED, features_of, make
+from tests.agreement.generator import RELAXED, features_of, in_simulated_time, make
 
 #: Where the instances of ``make test`` and ``test-slow`` end, and how many are a batch.
 QUICK, ALL, BATCH = 100, 2000, 10
@@ -51,6 +51,29 @@ def test_all_that_solvers_say_is_so(batch: range) -> None:
 @pytest.mark.parametrize("batch", batches(QUICK, ALL), ids=str)
 def test_all_that_solvers_say_of_many_is_so(batch: range) -> None:
     compare(batch)
+
+
+def compare_in_simulated_time(batch: range) -> None:
+    """Fail unless all is so with relaxed principles, and with several lengths."""
+    wrong = []
+    for features in map(in_simulated_time, batch):
+        if features.relaxed or features.lengths:
+            instance = make(features)
+            answer = answer_to(features, instance)
+            findings = Comparison(features, instance, answer).findings()
+            wrong += [f"{features}: {each}" for each in findings]
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize("batch", batches(0, QUICK), ids=str)
+def test_simulated_times_are_bounded(batch: range) -> None:
+    compare_in_simulated_time(batch)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("batch", batches(QUICK, ALL), ids=str)
+def test_simulated_times_of_many_are_bounded(batch: range) -> None:
+    compare_in_simulated_time(batch)
 
 
 @pytest.mark.parametrize("seed", [411, 503])

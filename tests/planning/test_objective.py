@@ -9,8 +9,10 @@ import pytest
 
 import hetopt
 from hetopt.base.deadline import Deadline
+from hetopt.check import check_result
 from hetopt.planning.objective import PATIENCE_S, decided
 from hetopt.planning.posed import search, tree_of
+from hetopt.planning.solving import _device_s
 from hetopt.problem.training.principles import Principles
 from hetopt.solvers.params import RaceParams
 from hetopt.solvers.request import Request
@@ -22,6 +24,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from hetopt.problem.problem import Problem
+    from hetopt.problem.training.principles import Relaxable
     from hetopt.results.result import Objective
     from hetopt.solvers.simulated.ledger import SimulatedLedger
 
@@ -104,8 +107,44 @@ def test_so_it_is_whatever_is_asked(problem: Problem, options: dict[str, Any]) -
     assert found.objective == "simulated"
 
 
-def test_relaxed_principles_are_of_the_closed_form(problem: Problem) -> None:
-    assert decided_for(problem, principles=Principles.relaxing(["p4"])) == "closed"
+@pytest.mark.parametrize("relaxed", ["p3", "p4", "p4-falling-tp"])
+def test_so_it_is_with_relaxed_principles(relaxed: Relaxable, problem: Problem) -> None:
+    principles = Principles.relaxing([relaxed])
+    assert decided_for(problem, principles=principles) == "simulated"
+    found = hetopt.plan(problem, relax=[relaxed], jobs=1)
+    pruned = hetopt.plan(problem, jobs=1)
+    assert (found.objective, found.status) == ("simulated", "feasible")
+    assert found.best is not None
+    assert pruned.best is not None
+    assert found.best.iteration_time_s <= pruned.best.iteration_time_s
+    # Paths bound it far better than the work of the devices does.
+    table = hetopt.build_table(problem)
+    device_s = _device_s(table, closed=False).values()
+    assert found.lower_bound_s is not None
+    assert min(device_s) < found.lower_bound_s <= found.best.iteration_time_s
+    data = found.to_json()
+    assert check_result(problem, table, data) == []
+    forged = {**data, "status": "optimal"}
+    assert any("not confirmed" in each for each in check_result(problem, table, forged))
+
+
+def test_so_it_is_with_sequences_of_several_lengths(tmp_path: Path) -> None:
+    path = tmp_path / "problem.yaml"
+    path.write_text(
+        PROBLEM.replace("schedule:", "lengths: {256: 0.5, 1024: 0.5}, schedule:")
+    )
+    problem = hetopt.read_problem(str(path))
+    found = hetopt.plan(problem, jobs=1)
+    closed = hetopt.plan(problem, objective="closed", jobs=1)
+    assert (found.objective, found.status) == ("simulated", "feasible")
+    assert found.best is not None
+    assert closed.best is not None
+    assert found.best.iteration_time_s <= closed.best.iteration_time_s
+    table = hetopt.build_table(problem)
+    data = found.to_json()
+    assert check_result(problem, table, data) == []
+    forged = {**data, "status": "optimal"}
+    assert any("not confirmed" in each for each in check_result(problem, table, forged))
 
 
 def test_too_many_clusters_are_not_told_apart(

@@ -246,7 +246,7 @@ def test_variants_are_checked_and_planned(problem: Problem) -> None:
     assert times[0] is not None
     assert times[1] is not None
     assert times[1].closed_form_s < times[0].closed_form_s
-    with pytest.raises(ValueError, match="nodes: is 0, expected at least 1"):
+    with pytest.raises(ValueError, match="nodes: is 0, expected a whole number"):
         replace(fast, nodes=0)
     with pytest.raises(ValueError, match="two clusters are named 'fast'"):
         replace(problem, clusters=(fast, fast))

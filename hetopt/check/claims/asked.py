@@ -168,6 +168,14 @@ class Asked:
             return False
         return self._runs is None or not self._runs(variant)
 
+    def status_findings(self, status: str) -> Iterator[str]:
+        """Yield why no such plans can be called optimal, as nobody confirms bounds."""
+        mixed = self.problem.training.lengths is not None
+        what = "several lengths" if mixed else "relaxed principles"
+        open_ = self.simulated and (mixed or self.principles.relaxed)
+        if open_ and status == "optimal":
+            yield f"status: optimal, but bounds with {what} are not confirmed"
+
     def say(self, line: str) -> None:
         """Remember something that is wrong."""
         self.wrong.append(line)

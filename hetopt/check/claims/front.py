@@ -80,6 +80,7 @@ def _findings(
     root = root_of(asked, data)
     assert isinstance(root, Fleets)
     yield from asked.wrong
+    yield from asked.status_findings(status)
     known: list[tuple[float, float]] = []
     slack_s = 0.0
     for place, item in items(data, "points", ""):

@@ -138,6 +138,7 @@ class _Claims:
         yield from self.settlements.count_findings()
         yield from self._over_findings()
         yield from self.asked.wrong
+        yield from self.asked.status_findings(self.status)
         if "launch" in self.data:
             yield from self._launch_findings(mapping(self.data["launch"], "launch"))
         if self.is_settled:
