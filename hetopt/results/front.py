@@ -51,6 +51,8 @@ class Front(FileRecord, Branched):
         Number of choices of nodes that may still have a better plan.
     asked, over, claims
         See ``Result``.
+    reason
+        Why there is no plan, if there is none; not part of the file.
     interrupted, journal_failure
         See ``Result``; not part of the file.
     """
@@ -67,6 +69,7 @@ class Front(FileRecord, Branched):
     over: Over
     claims: Claims
     points: tuple[FrontPoint, ...]
+    reason: Annotated[str, ASIDE] = ""
     interrupted: Annotated[bool, ASIDE] = False
     journal_failure: Annotated[InputError | None, ASIDE] = None
 

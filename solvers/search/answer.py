@@ -123,6 +123,7 @@ def front_of(search: Searched) -> Front:
         relaxed=relaxed,
         over=search.over.to_json(),
         claims=root.claim() or {},
+        reason="" if points else _reason(search, possible=bool(open_)),
         interrupted=search.interrupted,
     )
 

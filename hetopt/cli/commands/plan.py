@@ -72,7 +72,7 @@ def _run_front(posed: Posed, options: argparse.Namespace) -> int:
         raise front.journal_failure
     if front.points:
         return 0
-    complain("no plan" if front.status == "infeasible" else "stopped without a plan")
+    complain(front.reason)
     return NO_PLAN if front.status == "infeasible" else STOPPED
 
 

@@ -27,7 +27,9 @@ def front_report(front: Front, next_step: str, *, verbose: bool = False) -> list
     verbose
         Whether to add how the front was found.
     """
-    parts: list[Part] = [headline(front), *_ends(front), next_step, "", points(front)]
+    parts: list[Part] = [headline(front), *_ends(front)]
+    if front.points:
+        parts += [next_step, "", points(front)]
     if verbose:
         pairs = (
             *branched(front),
