@@ -249,7 +249,8 @@ def tree_of(
         request.params,
         solver=solver,
     )
-    patient = objective is None and aim == "simulated"
+    # Divisions for several lengths are searched to the end, as in closed form.
+    patient = objective is None and aim == "simulated" and not over.lengths
     if patient and over.branches and request.deadline.limit_s is None:
         # All searches together have the time that a single one has.
         request = replace(request, deadline=request.deadline.until(PATIENCE_S))

@@ -31,8 +31,9 @@ from hetopt.report.schemas.written import SCHEMAS
 from hetopt.solvers.dividing import divisions
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
+    from hetopt.check.plan.schedule.times import Times
     from hetopt.cost.divided import Part
     from hetopt.problem.problem import Problem
 
@@ -134,6 +135,12 @@ def pipelines(
                         )
 
 
+def simulated_ns(runs: list[Times], warmups: Sequence[int]) -> Fraction:
+    """Return the simulated time of micro-batches of each length, shortest first."""
+    ends = last_ends(runs[::-1], warmups)
+    return Fraction(max(map(sum, zip(ends, runs[0].sync, strict=True))))
+
+
 def least(
     problem: Problem, parts: dict[int, Part], *, simulated: bool = False
 ) -> dict[Counts, Fraction]:
@@ -186,12 +193,11 @@ def least(
                         value += count * pace.get(n, Fraction(0))
                     if simulated:
                         runs = [
-                            replace(times[lengths[i]], sync=sync, microbatches=count)
-                            for i, count in reversed([*enumerate(made)])
+                            replace(times[n], sync=sync, microbatches=count)
+                            for n, count in zip(lengths, made, strict=False)
                             if count
                         ]
-                        ends = last_ends(runs, sound.warmups)
-                        value = Fraction(max(map(sum, zip(ends, sync, strict=True))))
+                        value = simulated_ns(runs, sound.warmups)
                     key = (*taken, *(0,) * (len(lengths) - 1 - top))
                     found[key] = min(value, found.get(key, value))
     return found

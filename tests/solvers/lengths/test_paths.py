@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from random import Random
 from statistics import median
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -19,6 +20,9 @@ from hetopt.solvers.lengths.search import LengthsSearch
 from hetopt.solvers.params import RaceParams
 from hetopt.solvers.request import Request
 
+if TYPE_CHECKING:
+    from hetopt.problem.problem import Problem
+
 PROBLEM = """
 model: {{layers: 7, hidden: 1024, heads: 8, ffn: 4096, vocab: {vocab}}}
 clusters:
@@ -33,11 +37,9 @@ training:
 """
 
 
-def ratios(seed: int, most: int) -> list[float]:
-    """Return bound over simulated time of pipelines of a drawn problem."""
-    rng = Random(f"lengths {seed}")
+def problem_of(rng: Random) -> Problem:
     devices = ("A100-80GB", "A40", "H100")
-    problem = read_problem_text(
+    return read_problem_text(
         PROBLEM.format(
             vocab=rng.choice((500, 50_000)),
             first=rng.choice(devices),
@@ -49,6 +51,12 @@ def ratios(seed: int, most: int) -> list[float]:
             schedule=rng.choice(("1f1b", "eager-1f1b", "virtual-1f1b")),
         )
     )
+
+
+def ratios(seed: int, most: int) -> list[float]:
+    """Return bound over simulated time of pipelines of a drawn problem."""
+    rng = Random(f"lengths {seed}")
+    problem = problem_of(rng)
     request = Request(
         problem=problem,
         table=build_table(problem),
