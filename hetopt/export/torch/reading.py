@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from hetopt.base.reading import read_json
 from hetopt.base.words import counted, describe
-from hetopt.errors import InputError
+from hetopt.errors import InputError, RecordError
 from hetopt.export.pipeline import MOST_STAGES, PipelineReadBack, stages_of
 from hetopt.export.shared.hosts import MOST_RANKS, rank_hosts, stage_places
 from hetopt.problem.model.experts import Experts
@@ -300,8 +300,8 @@ def _experts(job: _Job) -> Experts | None:
         raise job.wrong("is no list of whole numbers", *keys, "dense_layers")
     try:
         return Experts(**{**found, "dense_layers": tuple(layers)})
-    except ValueError as error:
-        raise job.wrong(str(error), *keys) from error
+    except RecordError as error:
+        raise job.wrong(error.said, *keys) from error
 
 
 def _units(job: _Job, chunks: int) -> int:
