@@ -48,7 +48,7 @@ class InputError(HetoptError):
     >>> hetopt.plan("problem.yaml", top=0)
     Traceback (most recent call last):
         ...
-    hetopt.errors.InputError: top: is 0, expected a whole number of at least 1
+    hetopt.errors.RecordError: top: is 0, expected a whole number of at least 1
     """
 
     def __init__(
@@ -100,6 +100,11 @@ class RecordError(InputError, ValueError):
         ...
     hetopt.errors.RecordError: seq_len: is 'long', expected a whole number of at least 1
     """
+
+    @property
+    def said(self) -> str:
+        """The field and what is wrong with it, as a part of a sentence."""
+        return f"{self.field or ''} {self.message}".strip()
 
 
 class InfeasibleError(HetoptError):

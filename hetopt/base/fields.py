@@ -13,7 +13,7 @@ from typing import Annotated, Any, TypeVar, get_args
 from pydantic import BeforeValidator, Field, GetCoreSchemaHandler, ValidationInfo
 from pydantic_core import core_schema
 
-from hetopt.base.record import Fault
+from hetopt.base.record import Fault, inside
 from hetopt.base.words import describe, suggest
 
 _T = TypeVar("_T")
@@ -115,10 +115,8 @@ def each(read: Callable[[Any], _T], values: Iterable[Any]) -> tuple[_T, ...]:
     """Read every item of a list; a fault names the item's position."""
     result = []
     for index, item in enumerate(values):
-        try:
+        with inside(index):
             result.append(read(item))
-        except Fault as fault:
-            raise fault.inside(index) from None
     return tuple(result)
 
 
@@ -128,12 +126,8 @@ def by_key(read: Callable[[Any], _T], value: Any, such: str) -> dict[str, _T]:
         raise Fault(f"is {describe(value)}, expected a mapping {such}")
     result = {}
     for key, item in value.items():
-        try:
+        with inside(key):
             result[key] = read(item)
-        except Fault as fault:
-            raise fault.inside(key) from None
-        except ValueError as error:
-            raise Fault(str(error), key) from None
     return result
 
 

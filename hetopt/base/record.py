@@ -11,6 +11,7 @@ import ast
 import inspect
 import re
 import textwrap
+from contextlib import contextmanager
 from dataclasses import field, fields
 from fractions import Fraction
 from functools import cache, wraps
@@ -91,6 +92,17 @@ class Fault(ValueError):
         found = type(self).__new__(type(self), *self.args)
         found.__dict__ |= {**self.__dict__, "path": path + self.path}
         return found
+
+
+@contextmanager
+def inside(*path: str | int) -> Iterator[None]:
+    """Have faults, and other ValueErrors, say that the value at ``path`` is wrong."""
+    try:
+        yield
+    except Fault as fault:
+        raise fault.inside(*path) from None
+    except ValueError as error:
+        raise Fault(str(error), *path) from None
 
 
 class UnknownField(Fault):

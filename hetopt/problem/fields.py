@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, ValidationInfo, WithJsonSchema
 
-from hetopt.base.record import Fault
+from hetopt.base.record import Fault, inside
 from hetopt.base.words import describe
 from hetopt.problem.quantity import (
     FLOPS,
@@ -54,12 +54,10 @@ def _quantity(parse: Callable[[Any], Any], kind: type, above: float) -> BeforeVa
 
 def flops(value: Any, field: str) -> fractions.Fraction:
     """Read the rate that a field of a file gives."""
-    try:
+    with inside(field):
         rate = parse_quantity(value, FLOPS)
         if not rate:
             raise Fault(f"is {describe(value)}, expected more than 0")
-    except ValueError as error:
-        raise Fault(str(error), field) from None
     return rate
 
 

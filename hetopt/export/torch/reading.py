@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from hetopt.base.reading import read_json
 from hetopt.base.words import counted
-from hetopt.errors import InputError
+from hetopt.errors import InputError, RecordError
 from hetopt.export.pipeline import PipelineReadBack, StageReadBack
 from hetopt.export.shared.hosts import MOST_RANKS, rank_hosts, stage_places
 from hetopt.export.torch.job_file import JobFile
@@ -175,8 +175,8 @@ def _experts(model: JobModel) -> Experts | None:
         return None
     try:
         return Experts(**model.experts)
-    except ValueError as error:
-        raise InputError(str(error), field="model.experts") from error
+    except RecordError as error:
+        raise InputError(error.said, field="model.experts") from error
 
 
 def _units(job: JobFile) -> int:

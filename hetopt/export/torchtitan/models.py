@@ -11,7 +11,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from hetopt.base.words import describe
-from hetopt.errors import InputError
+from hetopt.errors import InputError, RecordError
 from hetopt.export.torchtitan.program import Made, Repeated
 from hetopt.problem.model.architecture import RotaryScaling
 from hetopt.problem.model.experts import Experts
@@ -268,8 +268,8 @@ def _experts(moe: _Reads, matrices: _Reads) -> Experts:
             normalised=router.get("route_norm", False) is True,
             scale=router.number("route_scale", 1.0),
         )
-    except ValueError as error:
-        raise moe.wrong("router", str(error)) from error
+    except RecordError as error:
+        raise moe.wrong("router", error.said) from error
 
 
 def _scaling(rope: _Reads) -> RotaryScaling | None:
@@ -290,8 +290,8 @@ def _scaling(rope: _Reads) -> RotaryScaling | None:
             high_freq_factor=high,
             original_positions=positions,
         )
-    except ValueError as error:
-        raise rope.wrong("scaling", f"is llama, but {error}") from error
+    except RecordError as error:
+        raise rope.wrong("scaling", f"is llama, but {error.said}") from error
 
 
 #: Fields of parts of a model that are not sizes, or repeat sizes.

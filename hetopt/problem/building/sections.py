@@ -11,7 +11,7 @@ from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 from hetopt.base.fields import by_key
-from hetopt.base.record import Fault
+from hetopt.base.record import Fault, inside
 from hetopt.base.words import describe
 from hetopt.problem.building.pins import ensure_cluster, ensure_names, fitted_pins
 from hetopt.problem.cluster.cluster import ALONE, Cluster, ensure_overhead
@@ -125,6 +125,9 @@ def fitting_training(training: Training, info: ValidationInfo) -> Training:
             raise Fault(fault, "seq_len")
     if info.context is None:
         return training
+    if training.gradients == "bf16" and training.precision in ("fp16", "fp32"):
+        msg = f"is 'bf16' with precision {training.precision}, expected fp32"
+        raise Fault(msg, "gradients")
     chosen = training.recompute
     for name in chosen:
         if name != EVERY:
@@ -200,10 +203,8 @@ def of_clusters(calibration: Calibration, info: ValidationInfo) -> Calibration:
     for name, size in calibration.overheads.items():
         ensure_cluster(name, names, "overhead", name)
         cluster = info.data["clusters"][names.index(name)]
-        try:
+        with inside("overhead", name):
             ensure_overhead(size, cluster.memory_bytes)
-        except Fault as fault:
-            raise fault.inside("overhead", name) from None
     return calibration
 
 

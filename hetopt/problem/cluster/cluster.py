@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field, ValidationInfo, WithJsonSchema
 
 from hetopt.base.fields import MAX_WHOLE, Count, Name, OneOf, each, name, whole
-from hetopt.base.record import FLAT, INTERNAL, Fault, as_given, derived, record
+from hetopt.base.record import FLAT, INTERNAL, Fault, as_given, derived, inside, record
 from hetopt.base.words import counted, describe
 from hetopt.problem.calibration import most_overhead
 from hetopt.problem.cluster.accelerator import (
@@ -326,10 +326,8 @@ def _with_nodes(given: dict[str, Any]) -> dict[str, Any]:
     if len(nodes) > MAX_LISTED_NODES:
         msg = f"lists {len(nodes)} nodes, expected at most {MAX_LISTED_NODES}"
         raise Fault(msg, "nodes")
-    try:
+    with inside("nodes"):
         sizes = each(whole(1), nodes)
-    except Fault as fault:
-        raise fault.inside("nodes") from None
     if devices is not None:
         msg = (
             f"is {describe(devices)}, but nodes lists the devices of each node: leave "

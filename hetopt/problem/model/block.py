@@ -10,7 +10,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import BeforeValidator, Field
 
 from hetopt.base.fields import Count, CountFromZero, Flag, Name, OneOf, whole
-from hetopt.base.record import Fault, derived, record
+from hetopt.base.record import Fault, derived, inside, record
 from hetopt.problem.model.experts import MAX_LAYERS
 from hetopt.problem.model.kinds import FIRST, TAKEN
 
@@ -87,10 +87,8 @@ class Block:
 def ensure_in_order(blocks: tuple[Block, ...]) -> None:
     """Raise Fault, with the block's position, if one cannot follow those before it."""
     for index in range(len(blocks)):
-        try:
+        with inside("blocks", index):
             _ensure_follows(blocks, index)
-        except Fault as fault:
-            raise fault.inside("blocks", index) from None
 
 
 def _ensure_follows(blocks: tuple[Block, ...], index: int) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from hetopt.base.fields import MAX_WHOLE, name, unknown
-from hetopt.base.record import Fault, derived, read_field
+from hetopt.base.record import Fault, derived, inside, read_field
 from hetopt.base.words import describe
 from hetopt.problem.catalogue import model_presets
 from hetopt.problem.model.block import SHARED, Block
@@ -47,7 +47,13 @@ def completed(given: dict[str, Any], files: Files) -> dict[str, Any]:
             msg = "is missing, expected it, or a preset or hf_config that gives it"
             raise Fault(msg, field)
     _ensure_heads(fields)
-    return fields
+    return _with_norm(fields, fields)
+
+
+def _with_norm(fields: dict[str, Any], part: Any) -> dict[str, Any]:
+    """Return the fields with the norm that goes with the MLP of a part."""
+    is_plain = isinstance(part, dict) and part.get("gated") is False
+    return {"norm": "layer" if is_plain else "rms", **fields}
 
 
 def _base(given: Mapping[str, Any], files: Files) -> Mapping[str, Any]:
@@ -101,20 +107,18 @@ def _with_blocks(fields: dict[str, Any], files: Files) -> dict[str, Any]:
         _block(shared, block, index) if isinstance(block, dict) else block
         for index, block in enumerate(blocks)
     ]
-    return fields
+    return _with_norm(fields, fields["blocks"][0])
 
 
 def _block(shared: dict[str, Any], own: dict[str, Any], index: int) -> dict[str, Any]:
     """Return the fields of a block, of which it shares some with others."""
     given = {key: value for key, value in own.items() if value is not None}
     fields = _overridden(shared, given)
-    try:
+    with inside("blocks", index):
         for field in ("hidden", "heads"):
             if field not in fields:
                 raise Fault("is missing, expected it here or beside blocks", field)
         _ensure_heads(fields)
-    except Fault as fault:
-        raise fault.inside("blocks", index) from None
     return fields
 
 
@@ -141,11 +145,9 @@ def routed_experts(value: Any, info: ValidationInfo) -> Any:
             f"at most {layers}"
         )
         raise Fault(msg, "every")
-    try:
-        given = value.get("dense_layers")
+    given = value.get("dense_layers")
+    with inside("dense_layers"):
         dense = () if given is None else first_layers(given)
-    except Fault as fault:
-        raise fault.inside("dense_layers") from None
     between = {layer for layer in range(layers) if (layer + 1) % every}
     return {**value, "dense_layers": sorted({*dense, *between}), "every": 1}
 

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, Field
 
 from hetopt.base.fields import Count, CountFromZero, Flag, Name, OneOf
-from hetopt.base.record import FLAT, Fault, derived, read, record
+from hetopt.base.record import FLAT, Fault, derived, inside, read, record
 from hetopt.problem.files import NO_FILES, Files
 from hetopt.problem.model.architecture import PLAIN, Architecture
 from hetopt.problem.model.block import (
@@ -97,9 +97,7 @@ class Model:
     """Vocabulary size; default: 32000, none (0) with patch and classes."""
     tied: Flag = False
     """Embedding table is also the output head; default: false."""
-    norm: OneOf[Norm] = derived(
-        factory=lambda model: "rms" if model["gated"] else "layer"
-    )
+    norm: OneOf[Norm] = "rms"
     """rms (one vector per norm) or layer (two); default: rms if gated, else layer."""
     positions: CountFromZero = 0
     """Length of a learned position table; default: 0, rotary."""
@@ -359,10 +357,8 @@ def _ensure_experts(model: Model) -> None:
         msg = f"is {model.predictions}, expected at most layers ({model.layers})"
         raise Fault(msg, "predictions")
     if model.experts is not None:
-        try:
+        with inside("experts"):
             model.experts.ensure_fit(model.layers)
-        except Fault as fault:
-            raise fault.inside("experts") from None
 
 
 def _ensure_vocabulary(model: Model) -> None:

@@ -6,11 +6,16 @@ from collections.abc import Callable, Hashable, Iterable, Mapping
 from dataclasses import InitVar, field, fields
 from typing import Annotated, Any
 
-from pydantic import BeforeValidator, GetCoreSchemaHandler, ValidationInfo
+from pydantic import (
+    BeforeValidator,
+    GetCoreSchemaHandler,
+    ValidationInfo,
+    WithJsonSchema,
+)
 from pydantic_core import CoreSchema, core_schema
 
-from hetopt.base.fields import Count, Name, choice, items, several, whole
-from hetopt.base.record import INTERNAL, Fault, record
+from hetopt.base.fields import Name, choice, each, items, several, whole
+from hetopt.base.record import INTERNAL, Fault, inside, record
 from hetopt.base.words import counted, describe
 from hetopt.problem.training.choices import RECOMPUTE, RESHARDING
 
@@ -131,6 +136,14 @@ def _by_name(value: Any) -> Any:
     return value
 
 
+def _units(value: Any, info: ValidationInfo) -> Any:
+    """Read units per stage; a program may ask for none, which no plan has."""
+    return value if info.context is None else each(whole(1), items(value))
+
+
+_UNITS = WithJsonSchema(
+    {"type": "array", "items": {"type": "integer", "minimum": 1}},
+)
 _ByCluster = Annotated[Mapping[str, ClusterPins], BeforeValidator(_by_name)]
 _Names = Annotated[tuple[Name, ...], BeforeValidator(items)]
 
@@ -173,7 +186,7 @@ class Pins:
     """Exactly these clusters, in this order along the pipeline."""
     forbidden_next: Annotated[frozenset[tuple[str, str]], INTERNAL] = frozenset()
     """Pairs (a, b): cluster b may not directly follow cluster a."""
-    units: Annotated[tuple[Count, ...], BeforeValidator(items)] | None = None
+    units: Annotated[tuple[int, ...], BeforeValidator(_units), _UNITS] | None = None
     """Units per stage in pipeline order, embedding and head included; of one chunk
     where a stage has several, pairs with zb-v, v-half and v-min."""
     clusters: _ByCluster = field(default_factory=dict)
@@ -209,7 +222,5 @@ class Pins:
 def _without(pinned: object, forbidden: object, name: str, *path: str) -> Domain:
     """Return what two records permit of a decision."""
     own: Domain = getattr(pinned, name)
-    try:
+    with inside("forbid", *path, name):
         return own.without(getattr(forbidden, name))
-    except Fault as fault:
-        raise fault.inside("forbid", *path, name) from None

@@ -10,7 +10,7 @@ from typing import Annotated, Any, ClassVar
 from pydantic import BeforeValidator, Field, ValidationInfo, WithJsonSchema
 
 from hetopt.base.fields import Count, Flag, OneOf, by_key, choice, several, whole
-from hetopt.base.record import INTERNAL, Fault, record
+from hetopt.base.record import INTERNAL, Fault, inside, record
 from hetopt.base.words import describe
 from hetopt.errors import InputError
 from hetopt.problem.fields import AUTO, Fraction
@@ -284,12 +284,10 @@ class Training:
         """Return what a file gives, in which any schedule is a schedule and a mark."""
         batch = given.get("global_batch")
         if isinstance(batch, str) and given.get("lengths") is not None:
-            try:
+            with inside("global_batch"):
                 _tokens(batch)
                 msg = f"is {batch!r}, expected a number of sequences: lengths differ"
                 raise Fault(msg)
-            except Fault as fault:
-                raise fault.inside("global_batch") from None
         given = {"recompute": AUTO, **given}
         if given.get("schedule") == ANY:
             given |= {"schedule": DEFAULT_SCHEDULE, "any_schedule": True}
@@ -303,9 +301,6 @@ class Training:
             _ensure(chunks_fault(self.schedule, self.chunks), "chunks")
         adaptive = ADAPTIVE if self.any_schedule else self.schedule
         _ensure(epsilon_fault(adaptive, self.warmup_epsilon), "warmup_epsilon")
-        if self.gradients == "bf16" and self.precision in ("fp16", "fp32"):
-            msg = f"is 'bf16' with precision {self.precision}, expected fp32"
-            raise Fault(msg, "gradients")
 
     @property
     def epsilon(self) -> float | None:

@@ -6,6 +6,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from hetopt.base.words import counted, describe
+from hetopt.errors import RecordError
 from hetopt.export.shared.megatron.numbers import number, whole
 from hetopt.problem.model.architecture import RotaryScaling
 from hetopt.problem.model.experts import Experts
@@ -110,8 +111,8 @@ def _experts(
             weighted_input="moe_apply_probs_on_input" in settings,
             dense_layers=tuple(i for i, each in enumerate(routed) if not each),
         )
-    except ValueError as error:
-        raise wrong("num_experts", f"is given, but {error}") from error
+    except RecordError as error:
+        raise wrong("num_experts", f"is given, but {error.said}") from error
 
 
 def _routed(settings: Mapping[str, str], layers: int, wrong: Wrong) -> list[bool]:
@@ -151,8 +152,8 @@ def _latent(settings: Mapping[str, str], wrong: Wrong) -> dict[str, Any]:
             rope_dim=whole(settings, "qk_pos_emb_head_dim", wrong, 64),
             v_dim=whole(settings, "v_head_dim", wrong, 128),
         )
-    except ValueError as error:
-        raise wrong("qk_pos_emb_head_dim", str(error)) from error
+    except RecordError as error:
+        raise wrong("qk_pos_emb_head_dim", error.said) from error
     says: dict[str, Any] = {
         "latent": latent,
         "head_dim": latent.head_dim,
