@@ -78,14 +78,21 @@ class StageLimits(NamedTuple):
 
 @step
 def _is_within(
-    costs: Costs, short: Ints, o: int, i: int, length: int, room: int,
-    light: int, heavy: int, excess: int,
-) -> bool:  # fmt: skip
+    costs: Costs,
+    short: Ints,
+    o: int,
+    i: int,
+    length: int,
+    room: int,
+    warmups: tuple[int, int],
+    excess: int,
+) -> bool:
     """Whether the i-th stage from the end fits into memory, and its excess is allowed.
 
-    If W is free, every further unit leaves memory for fewer warm-ups. The last stage
-    has W = 1.
+    ``warmups`` are the fewest and the most W. If W is free, every further unit leaves
+    memory for fewer warm-ups. The last stage has W = 1.
     """
+    light, heavy = warmups
     left, each = room - short[Least.HELD, o, length], short[Least.KEPT, o, length]
     if costs.facts[Fact.FREE] and i > 1:
         light = costs.facts[Fact.Q]
@@ -140,7 +147,7 @@ def _limit(
                 low, high = 0, quick
                 while low < high:
                     n = (low + high + 1) // 2
-                    if _is_within(costs, short, o, i, n, room, light, heavy, left):
+                    if _is_within(costs, short, o, i, n, room, (light, heavy), left):
                         low = n
                     else:
                         high = n - 1

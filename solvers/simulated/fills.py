@@ -43,16 +43,14 @@ def _suffixes(runs: Runs, most: int, least: Ints, floor: Ints, scratch: Ints) ->
                 continue
             for o in runs.leading:
                 if not mask >> costs.option[o, Option.CLUSTER] & 1:
-                    _end_with(runs, least, mask, s, o, first, most, floor, scratch)
+                    _end_with(runs, least, (mask, s), o, first, most, floor, scratch)
 
 
-# Many parameters: compiled functions are handed each number and array separately.
 @step
 def _end_with(
     runs: Runs,
     least: Ints,
-    mask: int,
-    s: int,
+    state: tuple[int, int],
     o: int,
     first: int,
     most: int,
@@ -61,8 +59,10 @@ def _end_with(
 ) -> None:
     """Put runs of one option before the last s stages on clusters of ``mask``.
 
-    ``first`` is the fewest body units that may be before those s stages.
+    ``state`` is (mask, s); ``first`` is the fewest body units that may be before those
+    s stages.
     """
+    mask, s = state
     costs, level, ended = runs.costs, runs.level, bits(mask)
     p, length = costs.facts[Fact.P], costs.facts[Fact.L]
     j, tau = costs.option[o, Option.CLUSTER], costs.sums[Sum.FILL, o]

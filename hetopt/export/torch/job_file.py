@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Annotated, Any, Literal, get_type_hints
 
 from annotated_types import Ge, Le, MaxLen, MinLen
@@ -32,7 +32,10 @@ Few = Annotated[
 #: Schedules that split backward passes.
 Split = Literal["zb-h1", "zb-v", "v-half", "v-min"]
 
-JobExperts = TypedDict("JobExperts", get_type_hints(Experts))  # type: ignore[misc]
+_HINTS = get_type_hints(Experts)
+JobExperts = TypedDict(  # type: ignore[misc]
+    "JobExperts", {each.name: _HINTS[each.name] for each in fields(Experts)}
+)
 JobExperts.__pydantic_config__ = CONFIG  # type: ignore[attr-defined]
 
 

@@ -89,16 +89,16 @@ def last_ends(
     here[[fed for fed in graph[1] if fed >= 0]] = -1
     # If every place has one link to itself, transfers need not queue.
     queue = any([users[link] for link in each.keeps] not in ([], [1]) for each in every)
-    lists = graph, first, link, kept, stages, [0] * len(links)
+    of_places, until = (first, link, kept), [0] * len(links)
     longest = q * (sum(graph[0]) + sum(map(abs, graph[2])) + sum(kept))
     if passes.shape[1] >= PAYS_FROM and longest < FITS:
-        arrays = [np.array(each, np.int64) for each in lists]
-        arrays += passes, here.ravel()
-        _run(group, queue, *arrays)
-        stages = arrays[4].tolist()
+        table, state, free = (np.array(x, np.int64) for x in (graph, stages, until))
+        arrays = tuple(np.array(each, np.int64) for each in of_places)
+        _run(group, queue, table, arrays, state, free, passes, here.ravel())
+        stages = state.tolist()
     else:
-        state = passes.tolist(), here.ravel().tolist()
-        as_written(_run)(group, queue, *lists, *state)
+        left = passes.tolist(), here.ravel().tolist()
+        as_written(_run)(group, queue, graph, of_places, stages, until, *left)
     at, ends, _, ended = stages
     return ended if at == ends else None
 
@@ -126,9 +126,7 @@ def _run(
     group: int,
     queue: bool,
     graph: Any,
-    first: Any,
-    link: Any,
-    kept: Any,
+    links: Any,
     stages: Any,
     until: Any,
     passes: Any,
@@ -145,8 +143,8 @@ def _run(
     graph
         By place: how long a pass takes, the place fed (-1: none), its transfer (-1:
         none), its stage, and its rank in the order of transfers.
-    first, link, kept
-        Where the links of each place begin among ``link``; for how long each is kept.
+    links
+        Where the links of each place begin; all links, and for how long each is kept.
     stages
         The next pass of each stage, the end of its passes, when it is free, and the end
         of its last pass that is no message.
@@ -159,6 +157,7 @@ def _run(
     """
     took, fed, transfer = graph[0], graph[1], graph[2]
     stage, rank = graph[3], graph[4]
+    first, link, kept = links
     at, end, free, ended = stages[0], stages[1], stages[2], stages[3]
     q = len(here) // len(took)
     awake = list(range(len(at)))
