@@ -69,6 +69,9 @@ def fault(
         msg = f"is not a known key, expected {_expected(wrong)}"
         return InputError(msg, field=field)
     if not _expected(wrong):
+        cause = getattr(wrong.get("ctx", {}).get("error"), "__cause__", None)
+        inside = cause.field if isinstance(cause, InputError) else None
+        field = ".".join(each for each in (field, inside) if each) or None
         return InputError(wrong["msg"].removeprefix("Value error, "), field=field)
     # The forms that a value may have are refused one by one.
     same = [_expected(each) for each in every if _place(each, data) == path]

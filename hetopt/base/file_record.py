@@ -129,7 +129,8 @@ class FileRecord:
         try:
             return cls.of_keys(values)
         except InputError as error:
-            raise ValueError(str(error)) from error
+            # pydantic passes on errors of values; ``fault`` looks for their cause.
+            raise ValueError(error.message) from error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from hetopt.base import reading
 from hetopt.errors import CheckError, InputError
-from hetopt.results.before import renewed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,6 +35,8 @@ def read_json(path: str) -> dict[str, Any]:
         raise InputError("is not a JSON object, expected a plan", file=path)
     if "clusters" in data and "training" in data:
         raise InputError(f"is a problem, {order}", file=path)
+    from hetopt.results.before import renewed
+
     with named(path):
         return renewed(data)
 

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from hetopt.problem.training.pins import ANY
-
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
@@ -41,6 +39,13 @@ class Loss:
 
     what: str
     instead: str | None = None
+
+
+def any_number(problem: Problem) -> Domain:
+    """Return the domain of stages without a limit."""
+    from hetopt.problem.training.pins import ANY
+
+    return ANY
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,7 +98,7 @@ class Limits:
     parts: tuple[Part, ...] = ()
     fits: Callable[[Strategy, Problem], bool] | None = None
     alike: Callable[[Strategy], bool] | None = None
-    spread: Callable[[Problem], Domain] = lambda problem: ANY
+    spread: Callable[[Problem], Domain] = any_number
     no_offload: Callable[[Problem], str | None] = lambda problem: ON_DEVICES
     blocks: bool = False
 

@@ -81,7 +81,7 @@ WRONG: list[tuple[list[str], str]] = [
     (["check", "p.yaml", "digits.json"], "digits.json:1: has a number of more than"),
     (["check", "p.yaml", "deep.json"], "deep.json: is nested too deeply"),
     (["check", "p.yaml", "none.json"], "none.json: plan: there is no plan (its st"),
-    (["check", "p.yaml", "text.json"], "text.json: plan: "),
+    (["check", "p.yaml", "text.json"], "text.json: schema: is missing"),
     (["simulate", "p.yaml", "empty.json"], "empty.json: plan: there is no plan"),
     (["formulate", "p.yaml", "--p", "1"], "the following arguments are required"),
     ([*FORMULATE, "--out", "model.txt"], "model.txt: --out: the name does not end in"),

@@ -248,7 +248,7 @@ def test_variants_are_checked_and_planned(problem: Problem) -> None:
     assert times[1].closed_form_s < times[0].closed_form_s
     with pytest.raises(ValueError, match="nodes: is 0, expected a whole number"):
         replace(fast, nodes=0)
-    with pytest.raises(ValueError, match="two clusters are named 'fast'"):
+    with pytest.raises(ValueError, match="is 'fast' a second time"):
         replace(problem, clusters=(fast, fast))
 
 

@@ -264,8 +264,8 @@ def test_units_of_chunks_are_all_of_the_models() -> None:
                 ),
             ),
         ),
-        problem_digest="",
-        table_digest="",
+        problem_digest="0" * 64,
+        table_digest="0" * 64,
         chunks=3,
     )
     held = [plan.chunk_units(stage) for stage in plan.pipeline.stages]

@@ -90,6 +90,8 @@ class _Claims:
         self.principles = PRUNED
         if "relaxed" in data:
             self.principles = read_principles(data)
+        minimises = self.objective == "uniap" and data.get("plan") is not None
+        own = ("objective_s",) if minimises or "objective_s" in data else ()
         self.numbers = {
             key: number(data, key, "")
             for key in (
@@ -101,7 +103,7 @@ class _Claims:
                 "tokens_per_s",
                 "mfu",
                 "mfu_used",
-                *(("objective_s",) if self.objective == "uniap" else ()),
+                *own,
                 *(("lower_cost",) if "lower_cost" in data else ()),
             )
         }

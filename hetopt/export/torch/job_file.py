@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import Annotated, Any, Literal, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
 
 from annotated_types import Ge, Le, MaxLen, MinLen
 from typing_extensions import TypedDict
@@ -15,12 +15,15 @@ from hetopt.export.pipeline import MOST_STAGES
 from hetopt.export.shared.hosts import MOST_RANKS
 from hetopt.problem.model.experts import Experts
 from hetopt.problem.training.choices import (
+    SCHEDULE_CHOICES,
     Gradients,
     Optimizer,
     Precision,
     Recompute,
     Resharding,
+    ScheduleName,
 )
+from hetopt.schedule.schedules import rule_of
 
 #: A count of ranks, or of what there are not more of.
 Few = Annotated[
@@ -29,8 +32,11 @@ Few = Annotated[
     Le(MOST_RANKS),
     Expected(f"a whole number from 1 to {MOST_RANKS}"),
 ]
-#: Schedules that split backward passes.
-Split = Literal["zb-h1", "zb-v", "v-half", "v-min"]
+if TYPE_CHECKING:
+    Split = ScheduleName
+else:
+    #: Schedules that split backward passes.
+    Split = Literal[tuple(name for name in SCHEDULE_CHOICES if rule_of(name).splits)]
 
 _HINTS = get_type_hints(Experts)
 JobExperts = TypedDict(  # type: ignore[misc]

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from hetopt.base.words import counted
 from hetopt.export.launcher import Launcher, Limits, Loss, Reader
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from hetopt.export.job import Job
-    from hetopt.export.torch.job_file import Split
     from hetopt.problem.problem import Problem
 
 #: The PyTorch that the program was tested with.
@@ -271,7 +270,7 @@ def _head(job: Job) -> JobFile:
             seq_len=training.seq_len,
             microbatches=None if job.parts else job.microbatches,
             chunks=job.plan.chunks,
-            zero_bubble=cast("Split", schedule) if rule_of(schedule).splits else None,
+            zero_bubble=schedule if rule_of(schedule).splits else None,
             precision=training.precision,
             optimizer=training.optimizer,
             gradients=training.gradients,

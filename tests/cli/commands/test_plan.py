@@ -180,7 +180,7 @@ def test_check_says_what_it_takes_from_the_file(
     [
         ({"reason": "none was found"}, "reason: there is one, but there is a plan"),
         ({"search_time_s": None}, "search_time_s: is empty, expected a number"),
-        ({"solver_choice": 7}, "solver_choice: is 7, expected a string"),
+        ({"solver_choice": 7}, "solver_choice: is 7, expected a text"),
     ],
 )
 def test_words_that_contradict_the_rest_are_refused(
