@@ -10,7 +10,6 @@ from hetopt.base.words import counted
 from hetopt.cli.inputs import load_problem
 from hetopt.cli.output import emit
 from hetopt.cli.paths import ensure_outputs
-from hetopt.problem.catalogue import accelerators
 
 if TYPE_CHECKING:
     import argparse
@@ -35,6 +34,7 @@ def measure_for(options: argparse.Namespace, path: str, device: Device) -> None:
         The profile to write or to continue.
     """
     from hetopt.cost.profiles.file import read_profile
+    from hetopt.problem.catalogue import accelerators
     from hetopt.profile.device import describe
     from hetopt.profile.measuring import measure_grid, measured_rate
     from hetopt.profile.needed import clusters_here, needed_shapes

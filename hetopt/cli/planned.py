@@ -9,8 +9,6 @@ from hetopt.cli.as_asked import ensure_as_asked, problem_asked
 from hetopt.cli.inputs import load_problem_of, load_table
 from hetopt.cli.plan_files import named, read_json
 from hetopt.errors import CheckError, InputError
-from hetopt.plans.plan import PLAN_SCHEMA, Plan
-from hetopt.results.result import RESULT_SCHEMA, Result
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -20,8 +18,10 @@ if TYPE_CHECKING:
     from hetopt.check.verify.tree import Launcher
     from hetopt.cost.table.table import CostTable
     from hetopt.export.launcher import Limits
+    from hetopt.plans.plan import Plan
     from hetopt.problem.problem import Problem
     from hetopt.results.front import Front
+    from hetopt.results.result import Result
 
 
 def load_front(problem_name: str, path: str, table_path: str | None) -> Front:
@@ -110,6 +110,7 @@ def load_reported(
     """
     from hetopt.check import check_plan, check_result
     from hetopt.check.plan.reading import read_plan
+    from hetopt.results.result import Result
 
     data = read_json(plan_path)
     with named(plan_path):
@@ -122,7 +123,7 @@ def load_reported(
         raise InputError(msg, field="--table")
     table = load_table(problem, table_path)
     with named(plan_path):
-        if data["schema"] == PLAN_SCHEMA:
+        if _is_alone(data):
             check_plan(problem, table, plan)
             return Reported(problem, table, [plan], None)
         runs = _runs(problem, data)
@@ -141,14 +142,26 @@ def load_reported(
 def _plan_in(data: Mapping[str, Any]) -> Plan:
     """Return the plan of a result, or that is alone in its file."""
     from hetopt.check.plan.reading import read_plan
+    from hetopt.results.result import Result
 
-    alone = data.get("schema") == PLAN_SCHEMA
-    if not alone and data.get("plan") is None:
+    if _is_alone(data):
+        return read_plan(data, "")
+    if data.get("plan") is None:
         status = data.get("status")
         detail = f" (its status is {status!r})" if isinstance(status, str) else ""
         raise InputError(f"there is no plan{detail}", field="plan")
-    (Plan if alone else Result).from_json(data)
-    return read_plan(data if alone else data["plan"], "" if alone else "plan")
+    Result.from_json(data)
+    return read_plan(data["plan"], "plan")
+
+
+def _is_alone(data: Mapping[str, Any]) -> bool:
+    """Whether a file has a plan alone, in its form, or a result or anything else."""
+    from hetopt.plans.plan import Plan
+
+    if data.get("schema") != Plan.SCHEMA:
+        return False
+    Plan.from_json(data)
+    return True
 
 
 def _ensure_may_be_several(
@@ -262,17 +275,17 @@ def load_planned(problem_name: str, plan_path: str, table_path: str | None) -> P
     """Read a problem and a plan file, which may have no plan; check nothing."""
     from hetopt.check.plan.reading import read_plan, read_principles
     from hetopt.check.verify.said import Said
+    from hetopt.results.result import Result
 
     data = read_json(plan_path)
     said = Said(plan=None)
     with named(plan_path):
-        if data.get("schema") not in (RESULT_SCHEMA, PLAN_SCHEMA):
-            raise InputError("is neither a result nor a plan", field="schema")
-        alone = data["schema"] == PLAN_SCHEMA
-        (Plan if alone else Result).from_json(data)
-        if alone:
+        if alone := _is_alone(data):
             said = Said(plan=read_plan(data, ""))
+        elif data.get("schema") != Result.SCHEMA:
+            raise InputError("is neither a result nor a plan", field="schema")
         else:
+            Result.from_json(data)
             said = Said(
                 plan=None if data["plan"] is None else read_plan(data["plan"], "plan"),
                 relaxed=read_principles({"relaxed": [], **data}).relaxed,

@@ -46,9 +46,14 @@ def loaded(code: str, environment: dict[str, str]) -> set[str]:
     [
         "import hetopt",
         "import hetopt.solvers.registry",
-        "from hetopt.cli import main\ntry: main(['--help'])\nexcept SystemExit: pass",
-        "from hetopt.cli import main\n"
-        "try: main(['plan', '--help'])\nexcept SystemExit: pass",
+        *(
+            f"from hetopt.cli import main\ntry: main({arguments})\n"
+            "except SystemExit: pass"
+            for arguments in (
+                ["--help"],
+                *([each, "--help"] for each in entry.COMMANDS),
+            )
+        ),
     ],
 )
 def test_nothing_heavy_is_loaded(code: str, environment: dict[str, str]) -> None:

@@ -24,7 +24,6 @@ from hetopt.cli.output import emit
 from hetopt.cli.paths import ensure_outputs
 from hetopt.cost.shard_shape import DTYPES, UNITS
 from hetopt.errors import InputError
-from hetopt.problem.catalogue import accelerators
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -202,6 +201,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _layers(options: argparse.Namespace, path: str, device: Device) -> None:
+    from hetopt.problem.catalogue import accelerators
     from hetopt.profile.device import default_dtype, describe
     from hetopt.profile.grid import distinct_shapes
     from hetopt.profile.measuring import measure_grid
