@@ -67,18 +67,22 @@ def run_until(deadline: Deadline, work: Callable[[], _T]) -> _T:
 
 
 def _must_go_on(frame: FrameType | None) -> bool:
-    """Whether an exception at this point would break numba or LLVM.
+    """Whether an exception at this point would break numba or LLVM, or leak a file.
 
     numba uses generators to register what it can compile. A generator that an exception
     ends stays ended, and no kernel can be loaded any more. LLVM passes compiled code to
     a callback: an exception there is dropped together with the kernel, which causes an
-    error later.
+    error later. A file that was just opened is not yet one that ``with`` closes.
     """
     while frame is not None:
         code = frame.f_code
-        packages = Path(code.co_filename).parts
-        if "llvmlite" in packages or (
-            code.co_name == "refresh" and "numba" in packages
+        path = Path(code.co_filename)
+        packages = (*path.parts, path.stem)
+        if (
+            "llvmlite" in packages
+            or "pathlib" in packages
+            or (code.co_name == "refresh" and "numba" in packages)
+            or (code.co_name == "get_data" and "importlib" in code.co_filename)
         ):
             return True
         frame = frame.f_back

@@ -59,10 +59,20 @@ def test_an_error_in_time_is_raised() -> None:
         run_until(Deadline.after(10.0), work)
 
 
-def test_numba_takes_note_of_what_it_compiles_in_peace(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize(
+    ("file", "name"),
+    [
+        # An exception there leaves numba unable to load a kernel ever after.
+        ("site-packages/numba/core/base.py", "refresh"),
+        # Or a file that is open, which nothing closes.
+        ("lib/python3.11/pathlib.py", "read_bytes"),
+        ("lib/python3.13/pathlib/_local.py", "open"),
+        ("<frozen importlib._bootstrap_external>", "get_data"),
+    ],
+)
+def test_what_must_not_be_interrupted_ends_in_peace(
+    file: str, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An exception there leaves it unable to load a kernel ever after."""
     monkeypatch.setattr(ending, "_GRACE_S", 0.0)
     noted = []
 
@@ -72,8 +82,7 @@ def test_numba_takes_note_of_what_it_compiles_in_peace(
             pass
         noted.append(True)
 
-    path = Path("site-packages", "numba", "core", "base.py")
-    code = take_note.__code__.replace(co_name="refresh", co_filename=str(path))
+    code = take_note.__code__.replace(co_name=name, co_filename=file)
     refresh = FunctionType(code, globals(), closure=take_note.__closure__)
 
     def work() -> NoReturn:
