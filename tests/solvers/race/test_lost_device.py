@@ -54,7 +54,9 @@ def test_two_pipelines_lose_less() -> None:
         pinned = read_problem_text(
             f"{text}pin: {{clusters: {{h20: {{dp: {degrees}}}}}}}"
         )
-        result = hetopt.plan(pinned.under("1f1b"), relax=("p4",), pipelines=2)
+        result = hetopt.plan(
+            pinned.under("1f1b"), objective="closed", relax=("p4",), pipelines=2
+        )
         assert result.status == "optimal"
         assert result.best is not None
         assert len(result.best.plan.pipelines) == 2
