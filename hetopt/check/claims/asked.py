@@ -33,6 +33,11 @@ TOLERANCE = 1e-9
 _BRANCHINGS = ("fleets", "schedules", "divisions", "launcher")
 
 
+def close(first: float, second: float) -> bool:
+    """Return whether two numbers count as equal."""
+    return abs(first - second) <= TOLERANCE * max(abs(first), abs(second))
+
+
 class Variant(NamedTuple):
     """A schedule with its chunks and epsilon."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import inf
 from typing import TYPE_CHECKING, Any
 
-from hetopt.check.claims.asked import TOLERANCE, Asked, Variant
+from hetopt.check.claims.asked import TOLERANCE, Asked, Variant, close
 from hetopt.check.claims.claim import as_claimed
 from hetopt.check.claims.fleets import Fleets
 from hetopt.check.claims.schedules import Schedules
@@ -213,7 +213,7 @@ class _Claims:
 
     def _same(self, key: str, value: float) -> Iterator[str]:
         claimed = self.numbers[key]
-        if claimed is None or not _close(claimed, value):
+        if claimed is None or not close(claimed, value):
             yield f"{key}: {claimed}, expected {value!r}"
 
     def _table_findings(self) -> Iterator[str]:
@@ -361,7 +361,7 @@ class _Claims:
                 ("iteration_time_s", checked.iteration_time_s),
             ):
                 claimed = number(entry, key, place)
-                if claimed is None or not _close(claimed, expected):
+                if claimed is None or not close(claimed, expected):
                     yield f"{place}.{key}: {claimed}, expected {expected!r}"
             # plans are ranked with the period rounded up to a whole tick
             q = max(_passes(other), _passes(plan))
@@ -380,10 +380,6 @@ class _Claims:
             yield from (f"{place}: {each}" for each in own_findings)
             if self.is_settled and Variant.of(other) == Variant.of(plan):
                 yield from self.settlements.plan_findings(place, other, time_s)
-
-
-def _close(first: float, second: float) -> bool:
-    return abs(first - second) <= TOLERANCE * max(abs(first), abs(second))
 
 
 def _passes(plan: Plan) -> int:
