@@ -48,6 +48,7 @@ from hetopt.problem.cluster.facts import AS_MEASURED, Sustained
 from hetopt.problem.cluster.links import ClusterLinks
 from hetopt.problem.model.model import Model
 from hetopt.problem.problem import Problem
+from hetopt.problem.training.software import Reached
 from hetopt.problem.training.training import Training
 
 if TYPE_CHECKING:
@@ -156,6 +157,12 @@ def judged(every: Sequence[Run]) -> list[tuple[Run, float]]:
 
 
 def _llm_foundry() -> Iterable[Run]:
+    for figure, model in foundry_figures():
+        yield _run(figure, left_out=model)
+
+
+def foundry_figures() -> Iterable[tuple[Figure, str]]:
+    """Yield llm-foundry's iterations in BF16, each with the name of its model."""
     for row in rows("llm-foundry.csv"):
         if row["precision"] == "amp_fp8":
             continue
@@ -172,23 +179,22 @@ def _llm_foundry() -> Iterable[Run]:
             schedule="1f1b",
         )
         tokens_per_s = float(row["tokens_per_s_per_device"]) * devices
-        yield _run(
-            Figure(
-                name=f"{row['model']} s{row['seq_len']} n{devices}",
-                source="llm-foundry",
-                problem=_problem(
-                    foundry_model(row),
-                    training,
-                    accelerator.name,
-                    (devices // per_node, per_node, node_gbps),
-                ),
-                stages=1,
-                microbatches=int(row["accumulation"]),
-                strategy=Strategy(dp=devices, cp=1, tp=1, recompute=recompute),
-                published_s=batch * seq_len / tokens_per_s,
+        figure = Figure(
+            name=f"{row['model']} s{row['seq_len']} n{devices}",
+            source="llm-foundry",
+            problem=problem_of(
+                foundry_model(row),
+                training,
+                accelerator.name,
+                (devices // per_node, per_node),
+                node_gbps,
             ),
-            left_out=row["model"],
+            stages=1,
+            microbatches=int(row["accumulation"]),
+            strategy=Strategy(dp=devices, cp=1, tp=1, recompute=recompute),
+            published_s=batch * seq_len / tokens_per_s,
         )
+        yield figure, row["model"]
 
 
 def _simumax() -> Iterable[Run]:
@@ -209,7 +215,7 @@ def on_b200(row: Mapping[str, str], model: Model) -> Figure:
     return Figure(
         name=row["case"],
         source="SimuMax",
-        problem=_problem(model, training, "B200", (1, 8, 3200)),
+        problem=problem_of(model, training, "B200", (1, 8)),
         stages=int(row["pp"]),
         microbatches=batches,
         strategy=Strategy(dp=dp, cp=1, tp=int(row["tp"]), ep=int(row["ep"])),
@@ -217,12 +223,22 @@ def on_b200(row: Mapping[str, str], model: Model) -> Figure:
     )
 
 
-def _problem(
-    model: Model, training: Training, name: str, nodes: tuple[int, int, int]
+def problem_of(
+    model: Model,
+    training: Training,
+    name: str,
+    nodes: tuple[int, int],
+    gbps: int = 3200,
 ) -> Problem:
-    """Return a problem of one cluster; ``nodes``: count, devices and Gbps of each."""
+    """Return a problem of one cluster.
+
+    Parameters
+    ----------
+    nodes, gbps
+        Nodes, and devices of each; of a node in all.
+    """
     device = accelerators()[name]
-    count, per_node, gbps = nodes
+    count, per_node = nodes
     network = Link(latency_s=5e-6, bandwidth_bytes_per_s=gbps / 8 / 8 * 1e9)
     return Problem(
         name="measured",
@@ -252,7 +268,9 @@ def _run(figure: Figure, *, left_out: str) -> Run:
     measured = shipped_operators(cluster.accelerator)
 
     def seconds(shares: Sustained) -> float:
-        source = OperatorSource(cluster.accelerator, measured, sustained=shares)
+        source = OperatorSource(
+            cluster.accelerator, measured, reached=Reached(sustained=shares)
+        )
         return figure.seconds(source)
 
     whole = seconds(AS_MEASURED)

@@ -31,9 +31,9 @@ from hetopt.cost.sources.source import ShardQuery
 from hetopt.problem.catalogue import accelerators
 from hetopt.problem.cluster.accelerator import Link, PeakFlops
 from hetopt.problem.cluster.cluster import Cluster
-from hetopt.problem.cluster.facts import AS_MEASURED
 from hetopt.problem.model.kinds import LAYER
 from hetopt.problem.model.model import Model
+from hetopt.problem.training.software import Reached
 from hetopt.problem.training.training import Training
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ def predicted_s(row: ProfileRow, measured: dict[str, Measured]) -> tuple[float, 
         memory_bandwidth_bytes_per_s=part.rates.bytes_per_s,
     )
     link = Link(latency_s=0.0, bandwidth_bytes_per_s=1e9)
-    times = OperatorSource(device, measured, sustained=AS_MEASURED).shard_times(
+    times = OperatorSource(device, measured, reached=Reached()).shard_times(
         ShardQuery(
             model=Model(
                 name="small",

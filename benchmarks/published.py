@@ -76,7 +76,9 @@ class Figure:
     problem
         One cluster; its pins permit only the published plan.
     stages, microbatches, strategy
-        The published plan; stages hold equally many layers.
+        The published plan. Stages hold equally many layers, or if these do not divide
+        equally many units, embedding and head among them; else the first ones hold one
+        more.
     chunks
         Model chunks per stage of an interleaved schedule.
     """
@@ -129,9 +131,17 @@ class Figure:
         return seconds / self.published_s - 1
 
     def _plan(self) -> Plan:
-        layers, stages = self.problem.model.layers, self.stages
-        ends = [1 + layers // stages * stage for stage in range(1, stages)]
-        cuts = [0, *ends, layers + 2]
+        stages, units = self.stages, len(self.problem.model.units)
+        layers = units - 2
+        if units % stages == 0 and layers % stages:
+            cuts = [units // stages * stage for stage in range(stages + 1)]
+        else:
+            more = layers % stages
+            ends = (
+                1 + layers // stages * stage + min(stage, more)
+                for stage in range(1, stages)
+            )
+            cuts = [0, *ends, units]
         return Plan(
             schedule="1f1b",
             pipelines=(

@@ -44,6 +44,7 @@ from hetopt.cost.shapes import Floats, Ints, Shape, element_bytes, vocab_shard
 from hetopt.cost.units import unit_operations
 from hetopt.problem.model.kinds import EMBEDDING, END_KINDS, HEAD, PREDICTION
 from hetopt.problem.model.model import Model
+from hetopt.problem.training.choices import BESIDE_BF16
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -115,7 +116,7 @@ def state_bytes(
     size = parameter_bytes(training)
     tp, one = shape.tp, np.ones(len(shape.tp))
     optimizer = 0 if offload == "optimizer" else size.optimizer
-    copies = FP8_COPIES * (training.precision == "fp8" and kind not in END_KINDS)
+    copies = FP8_COPIES * (training.precision in BESIDE_BF16 and kind not in END_KINDS)
     found: list[Floats] = []
     for part in held_alike(model, kind, shape, replicas):
         over = part.replicas if training.zero >= 3 else one

@@ -9,6 +9,7 @@ import numpy as np
 from hetopt.cost.communication.within_stage import (
     exposed_dispatch_s,
     exposed_ring_s,
+    overlapped_s,
     stage_communication,
 )
 from hetopt.cost.shapes import Floats, Ints, distinct_rows
@@ -104,21 +105,27 @@ def _passes_s(
         moved = stage_communication(
             model, training, rows.cluster, kind, shape, rows.replicas, rows.per_node
         )
+        dispatch_s = moved.dispatch_s / times.dispatch
         ring = exposed_ring_s(moved.ring_s, core, shape.cp)
         ring_backward = exposed_ring_s(moved.ring_backward_s, core_backward, shape.cp)
         alone = ~times.communicates[where, number]
         sent_s = alone * moved.forward_s / times.tensor
-        repeated = computed + (sent_s + moved.dispatch_s) + ring
+        repeated = computed + (sent_s + dispatch_s) + ring
         repeated = np.where(full & (kind not in END_KINDS), repeated, 0.0)
         repeated = np.where(selective, core + np.where(core > 0, ring, 0), repeated)
         dispatch, dispatch_back = (
-            exposed_dispatch_s(moved.dispatch_s, each, hidden)
+            exposed_dispatch_s(dispatch_s, each, hidden)
             for each in (computed, computed_back)
         )
         once = computed + (sent_s + dispatch) + ring
         returned_s = alone * moved.backward_s / times.tensor + dispatch_back
         back = computed_back + returned_s + ring_backward
         gather_s = moved.gather_s / times.sharding
+        scatter_s = gather_s + moved.scatter_s / times.sharding
+        if times.sharding_beside:
+            busy = computed_back + np.where(full, computed, 0.0)
+            gather_s = overlapped_s(computed, gather_s) - computed
+            scatter_s = overlapped_s(busy, scatter_s) - busy
         forward.append(once + gather_s)
-        backward.append(back + repeated + gather_s + moved.scatter_s / times.sharding)
+        backward.append(back + repeated + scatter_s)
     return np.stack(forward, axis=1), np.stack(backward, axis=1)

@@ -11,7 +11,10 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from hetopt.base.reading import parse_json
+from hetopt.base.record import read
 from hetopt.problem.accelerator_file import read_accelerator
+from hetopt.problem.files import NO_FILES
+from hetopt.problem.training.software import Software
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -40,6 +43,17 @@ def accelerators() -> Mapping[str, Accelerator]:
     found = (
         read_accelerator(parse_json(item.read_bytes(), str(item), _WHAT), str(item))
         for item in _json_files("accelerators")
+    )
+    by_name = {item.name: item for item in found}
+    return MappingProxyType({name: by_name[name] for name in sorted(by_name)})
+
+
+@cache
+def software() -> Mapping[str, Software]:
+    """Return the catalogue's stacks of training software by name, sorted by name."""
+    found = (
+        read(Software, json.loads(item.read_text("utf-8")), NO_FILES)
+        for item in _json_files("software")
     )
     by_name = {item.name: item for item in found}
     return MappingProxyType({name: by_name[name] for name in sorted(by_name)})

@@ -27,6 +27,11 @@ _LABELS = frozenset(
         ("Accelerator", "visible_devices"),
         ("Accelerator", "sources"),
         ("Accelerator", "sold_as_bytes"),
+        ("Reached", "devices"),
+        ("Reached", "precisions"),
+        ("Reached", "experts"),
+        ("Reached", "accuracy"),
+        ("Reached", "source"),
         ("Cluster", "hosts"),
         ("Calibration", "overheads"),
         ("Calibration", "reserve"),
@@ -47,8 +52,22 @@ def problem_digest(problem: Problem) -> str:
         cluster: PurePath(source).name if source.endswith(PROFILE_SUFFIX) else source
         for cluster, source in problem.latency.items()
     }
-    training = replace(problem.training, warmup_epsilon=problem.training.epsilon)
-    text = _text(_canonical(replace(problem, latency=latency, training=training)))
+    training = replace(
+        problem.training, warmup_epsilon=problem.training.epsilon, software=None
+    )
+    meaning = _canonical(replace(problem, latency=latency, training=training))
+    if (software := problem.training.software) is not None:
+        meaning["software"] = [
+            _canonical(
+                software.on(
+                    cluster.accelerator,
+                    training.precision,
+                    experts=problem.model.experts is not None,
+                )
+            )
+            for cluster in problem.clusters
+        ]
+    text = _text(meaning)
     return hashlib.sha256(text.encode("ascii")).hexdigest()
 
 

@@ -25,6 +25,8 @@ class Files:
         Reads the config.json that ``model.hf_config`` names into model fields.
     accelerators
         Returns the devices that have names.
+    software
+        Returns the stacks of software that have names.
     name
         Of a problem without one.
     profile
@@ -35,6 +37,7 @@ class Files:
 
     config: Callable[[str], Mapping[str, Any]] = _nothing
     accelerators: Callable[[], Mapping[str, Any]] = _nothing
+    software: Callable[[], Mapping[str, Any]] = _nothing
     name: str = "problem"
     profile: Callable[[str, str], str] = _nothing
     shares: Callable[[str], Mapping[int, float]] = _nothing

@@ -21,7 +21,12 @@ from hetopt.base.words import describe, readable
 from hetopt.errors import InputError
 from hetopt.problem.building.huggingface.fields import model_fields
 from hetopt.problem.building.sections import LATENCY_SOURCES
-from hetopt.problem.catalogue import PROFILE_SUFFIX, accelerators, profile_files
+from hetopt.problem.catalogue import (
+    PROFILE_SUFFIX,
+    accelerators,
+    profile_files,
+    software,
+)
 from hetopt.problem.document.document import (
     Document,
     FieldPath,
@@ -118,6 +123,7 @@ def problem_of(document: Document, name: str) -> Problem:
     _include_files(document)
     files = Files(
         accelerators=accelerators,
+        software=software,
         config=partial(_read_config, document),
         profile=partial(_find_profile, document),
         shares=partial(_read_shares, document),

@@ -13,10 +13,12 @@ attention core but the first; the time beyond these is exposed.
 
 ZeRO-3 gathers a unit's weights before its forward and its backward pass. ZeRO-2 and
 ZeRO-3 keep gradients sharded while they accumulate (that is the memory they save), so
-every micro-batch reduce-scatters them. Frameworks overlap both with computation; the
-hidden share is fitted to published iterations of llm-foundry, and comes with the times
-of operators (``ShardTimes.sharding``): about half on A100, almost nothing on H100. With
-other sources' times none of it is hidden.
+every micro-batch reduce-scatters them. Frameworks overlap both with computation. With
+``training.software`` a unit's collectives run beside its computation if the stack's do
+(``ShardTimes.sharding_beside``). Without it the hidden share is fitted to published
+iterations of llm-foundry, and comes with the times of operators
+(``ShardTimes.sharding``): about half on A100, almost nothing on H100. With other
+sources' times none of it is hidden.
 
 Tokens of routed experts are dispatched and combined by two all-to-alls over ``ep`` per
 pass; ranks that split an expert's matrices (``etp``) gather the received tokens before

@@ -1,4 +1,8 @@
-"""Errors of sums of operators on published iterations (``Accelerator.accuracy``)."""
+"""Errors of sums of operators on published iterations.
+
+They are those of the problem's software (``Reached.accuracy``), or without software the
+device's (``Accelerator.accuracy``), which are of iterations in 16 bits.
+"""
 
 from __future__ import annotations
 
@@ -51,16 +55,17 @@ class Timed(Protocol):
 def accuracies(problem: Problem, plan: Plan) -> dict[str, Accuracy | None]:
     """Return the errors on each cluster that a plan uses; None if unknown."""
     known = {
-        cluster.name: _accuracy(cluster, source)
+        cluster.name: _accuracy(problem, source)
         for cluster, source in _summed(problem, plan)
     }
     used = (stage.cluster for each in plan.pipelines for stage in each.stages)
     return {name: known.get(name) for name in used}
 
 
-def _accuracy(cluster: Cluster, source: OperatorSource) -> Accuracy | None:
+def _accuracy(problem: Problem, source: OperatorSource) -> Accuracy | None:
     """Return the errors of a source; None if unknown or if a user measured kernels."""
-    return None if source.own else cluster.accelerator.accuracy
+    reached = source.reached(problem.model, problem.training)
+    return None if source.own else reached.accuracy
 
 
 def latency_notes(
@@ -90,7 +95,8 @@ def latency_notes(
             file = source.measured[min(source.own)]
             kind = "" if file.kind == "measured" else f" ({file.kind})"
             parts.append(f"{words} as in {file.name}{kind}")
-        known = _accuracy(cluster, source)
+        known = _accuracy(problem, source)
+        parts += _software(problem, cluster)
         parts.append(
             "no published iteration to compare with" if known is None else str(known)
         )
@@ -112,6 +118,21 @@ def latency_notes(
             "duration"
         )
     return notes
+
+
+def _software(problem: Problem, cluster: Cluster) -> Iterator[str]:
+    """Yield what is known of the problem's software on a cluster's device, if any."""
+    model, training = problem.model, problem.training
+    if training.software is None:
+        return
+    found = training.software.on(
+        cluster.accelerator, training.precision, experts=model.experts is not None
+    )
+    name = training.software.name
+    if found is None:
+        yield f"nothing is known of {name} there, so times are those without software"
+    else:
+        yield f"under {name}: {found.source}"
 
 
 def _how_known(source: OperatorSource, model: Model) -> str:

@@ -5,7 +5,13 @@ its element-wise kernels; the backward pass has two products for each multiplica
 for the input, NT for the weight, which is added to an fp32 buffer), the cores' backward
 kernels, and the element-wise kernels' gradients. Each class of operators has a forest
 (``hetopt.cost.operators.forest``). Whole iterations reach only a share of the rates of
-single kernels (``Accelerator.sustained``).
+single kernels: the accelerator's (``Accelerator.sustained``), or those of the problem's
+software (``Training.software``).
+
+In FP8 and NVFP4 only the layers' multiplications differ. Nobody published their times
+kernel by kernel, so these have the efficiency that a multiplication in 16 bits with as
+many seconds of work at the peak has: modelled, and judged on published iterations. What
+casts their inputs is part of what iterations reach.
 """
 
 from __future__ import annotations
@@ -37,6 +43,9 @@ from hetopt.cost.sources.source import ShardQuery, ShardTimes, Sizes
 from hetopt.cost.units import unit_operations
 from hetopt.errors import InputError
 from hetopt.problem.catalogue import accelerators
+from hetopt.problem.model.kinds import END_KINDS
+from hetopt.problem.training.choices import BESIDE_BF16
+from hetopt.problem.training.software import Reached
 from hetopt.version import __version__
 
 if TYPE_CHECKING:
@@ -82,7 +91,7 @@ class OperatorSource:
         accelerator: Accelerator,
         measured: Mapping[str, Measured],
         *,
-        sustained: Sustained | None = None,
+        reached: Reached | None = None,
         own: Collection[str] = (),
         cache: Path | None = None,
     ) -> None:
@@ -92,8 +101,9 @@ class OperatorSource:
         ----------
         measured
             Operators by class; at least multiplications.
-        sustained
-            Shares that whole iterations reach; by default those of the accelerator.
+        reached
+            What iterations reach; by default what they do under the problem's software,
+            or else the accelerator's shares.
         own
             Classes that the user measured: their times are not scaled by the
             accelerator's shares, which were fitted to other kernels.
@@ -103,7 +113,7 @@ class OperatorSource:
         self.accelerator = accelerator
         self.measured = measured
         self.own = own
-        self.sustained = sustained or _as_measured(accelerator.sustained, own)
+        self._reached = reached
         self._cache = cache
 
     @property
@@ -136,8 +146,8 @@ class OperatorSource:
 
     def lacks(self, model: Model, training: Training) -> str | None:
         """Return why the operators do not cover a model; None if they do."""
-        if training.precision not in ("bf16", "fp16"):
-            what = f"has no {training.precision} operators: write training: "
+        if training.precision == "fp32":
+            what = "has no fp32 operators: write training: "
             return what + f"{{precision: bf16}}, or {MEASURE_LAYERS}"
         if self.accelerator.lacks(training.precision):
             return (
@@ -188,8 +198,9 @@ class OperatorSource:
         ]
         alike = _alike(query.shape)
         rates = {name: self._rates(name) for name in NEEDED}
-        dense = self._products(units, MATMUL, alike)
-        grouped = self._products(units, GROUP_MATMUL, None)
+        speed_up = [self._speed_up(query.training, kind) for kind in query.kinds]
+        dense = self._products(units, speed_up, MATMUL, alike)
+        grouped = self._products(units, speed_up, GROUP_MATMUL, None)
         cores = [core for unit in units for core in unit.cores]
         forward, gradients = (
             self._predicted(
@@ -208,32 +219,66 @@ class OperatorSource:
                 for backward in (False, True)
             ],
         )
-        return self._times(units, (dense, grouped), (forward, gradients), moved)
+        reached = self.reached(query.model, query.training)
+        times = self._times(
+            units, (dense, grouped), (forward, gradients), moved, reached.sustained
+        )
+        tensor = reached.sustained.tensor
+        if query.training.overlap_tensor:
+            tensor = reached.tensor_overlapped or tensor
+        return replace(
+            times,
+            tensor=tensor,
+            dispatch=reached.dispatch,
+            sharding_beside=reached.sharding_beside,
+        )
+
+    def reached(self, model: Model, training: Training) -> Reached:
+        """Return what iterations reach under a problem's software, or else usually."""
+        if self._reached is not None:
+            return self._reached
+        device, found = self.accelerator, None
+        if training.software is not None:
+            experts = model.experts is not None
+            found = training.software.on(device, training.precision, experts=experts)
+        if found is None:
+            usual = training.precision not in BESIDE_BF16
+            accuracy = device.accuracy if usual and not training.software else None
+            found = Reached(sustained=device.sustained, accuracy=accuracy)
+        return replace(found, sustained=_as_measured(found.sustained, self.own))
+
+    def _speed_up(self, training: Training, kind: str) -> float:
+        """Return how often quicker a unit multiplies than in 16 bits, at the peak."""
+        if training.precision not in BESIDE_BF16 or kind in END_KINDS:
+            return 1.0
+        device = self.accelerator
+        return device.peak_flops_of(training.precision) / device.peak_flops_of("bf16")
 
     def _products(
-        self, units: list[Operations], name: str, alike: tuple[Ints, Ints] | None
+        self,
+        units: list[Operations],
+        speed_up: list[float],
+        name: str,
+        alike: tuple[Ints, Ints] | None,
     ) -> list[Floats]:
         """Return seconds of the products of a class, three for each multiplication.
 
         Parameters
         ----------
+        speed_up
+            By unit; see ``_speed_up``.
         alike
             See ``_predicted``.
         """
-        parts = [
-            part
-            for unit in units
+        usual = self._rates(name)
+        products = [
+            work.product(part, layout, replace(usual, flops=usual.flops * factor))
+            for unit, factor in zip(units, speed_up, strict=True)
             for part in unit.multiplications
             if (name == GROUP_MATMUL) == (part.groups is not None)
+            for layout in LAYOUTS
         ]
-        if not parts:
-            return []
-        rates = self._rates(name)
-        return self._predicted(
-            name,
-            [work.product(part, layout, rates) for part in parts for layout in LAYOUTS],
-            alike,
-        )
+        return self._predicted(name, products, alike) if products else []
 
     def _rates(self, name: str) -> Rates:
         """Return the rates by which times of a class are scaled.
@@ -253,6 +298,7 @@ class OperatorSource:
         products: tuple[list[Floats], list[Floats]],
         cores: tuple[list[Floats], list[Floats]],
         moved: list[Floats],
+        share: Sustained,
     ) -> ShardTimes:
         """Add up predictions, which are in the order of the units' operations.
 
@@ -262,8 +308,9 @@ class OperatorSource:
             Seconds of dense multiplications, and of grouped ones.
         cores
             Seconds of the attention cores' forward and backward passes.
+        share
+            Shares of these rates that iterations reach.
         """
-        share = self.sustained
         times: tuple[list[Floats], ...] = ([], [], [], [], [])
         dense, grouped = map(iter, products)
         core = iter(zip(*cores, strict=True))
@@ -301,7 +348,6 @@ class OperatorSource:
             attention_core_backward_s=stacked[3],
             weight_s=stacked[4],
             sharding=share.sharding,
-            tensor=share.tensor,
         )
 
     def _predicted(

@@ -29,6 +29,7 @@ from hetopt.cost.shapes import Floats
 from hetopt.cost.sources.source import ShardQuery, ShardTimes
 from hetopt.cost.units import unit_operations
 from hetopt.problem.model.kinds import END_KINDS
+from hetopt.problem.training.choices import BESIDE_BF16
 
 if TYPE_CHECKING:
     from hetopt.cost.pieces.operations import Multiplication
@@ -61,14 +62,13 @@ class Roofline:
         accelerator, training = query.cluster.accelerator, query.training
         device = _Device(
             accelerator,
-            "bf16" if training.precision == "fp8" else training.precision,
+            "bf16" if training.precision in BESIDE_BF16 else training.precision,
             training.emulate,
         )
-        # Only the layers' multiplications are in FP8: attention, norms and both ends of
-        # the model stay in BF16.
+        # Attention, norms and both ends of the model stay in BF16.
         of_layers = device
-        if training.precision == "fp8":
-            of_layers = _Device(accelerator, "fp8", training.emulate)
+        if training.precision in BESIDE_BF16:
+            of_layers = _Device(accelerator, training.precision, training.emulate)
         forward, backward, core, core_backward, weight = [], [], [], [], []
         for kind in query.kinds:
             work = unit_operations(query.model, training, kind, query.shape)

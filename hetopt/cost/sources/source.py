@@ -68,8 +68,11 @@ class ShardTimes:
     sharding
         Share of their nominal rate at which ZeRO-2's and ZeRO-3's collectives of every
         micro-batch run; above 1 if iterations hide a part of them.
-    tensor
-        Share of their nominal rate at which tensor-parallel collectives run.
+    sharding_beside
+        Whether they run beside computation.
+    tensor, dispatch
+        Shares of their nominal rate at which tensor-parallel collectives, and the
+        all-to-alls of experts' tokens run.
     """
 
     forward_s: NDArray[np.float64]
@@ -82,7 +85,9 @@ class ShardTimes:
     )
     update_s_per_parameter: float | None = None
     sharding: float = 1.0
+    sharding_beside: bool = False
     tensor: float = 1.0
+    dispatch: float = 1.0
 
     def __post_init__(self) -> None:
         if not self.communicates.size:

@@ -14,6 +14,7 @@ import yaml
 from hetopt.export.launcher import Launcher, Loss, Reader, Tested
 from hetopt.export.nemo.reading import looks_like_nemo, read_nemo
 from hetopt.export.shared.kernels import (
+    BLOCK_SCALED,
     FP8,
     NO_SEQUENCE_PARALLEL,
     UNFUSED_LOSS,
@@ -60,9 +61,11 @@ _MIXED = {
     "bf16": "bf16_mixed",
     "fp16": "fp16_mixed",
     "fp8": "bf16_with_fp8_delayed_scaling_mixed",
+    "mxfp8": "bf16_with_mxfp8_mixed",
+    "nvfp4": "bf16_with_nvfp4_mixed",
 }
 
-_HAS = (FP8, NO_SEQUENCE_PARALLEL, UNFUSED_LOSS)
+_HAS = (FP8, BLOCK_SCALED, NO_SEQUENCE_PARALLEL, UNFUSED_LOSS)
 
 #: PyTorch Lightning's names of precisions, which Megatron-Bridge's optimizers use too.
 _TRAINERS = {"bf16": "bf16-mixed", "fp16": "16-mixed", "fp32": "32-true"}

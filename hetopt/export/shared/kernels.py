@@ -12,11 +12,19 @@ if TYPE_CHECKING:
     from hetopt.problem.training.training import Training
 
 FP8 = "precision: fp8"
+BLOCK_SCALED = "precision: mxfp8 or nvfp4"
 NO_SEQUENCE_PARALLEL = "sequence_parallel: false"
 UNFUSED_ATTENTION = "attention: unfused"
 UNFUSED_LOSS = "cross_entropy: unfused"
 GRADIENTS_BF16 = "gradients: bf16"
-ALL = (FP8, NO_SEQUENCE_PARALLEL, UNFUSED_ATTENTION, UNFUSED_LOSS, GRADIENTS_BF16)
+ALL = (
+    FP8,
+    BLOCK_SCALED,
+    NO_SEQUENCE_PARALLEL,
+    UNFUSED_ATTENTION,
+    UNFUSED_LOSS,
+    GRADIENTS_BF16,
+)
 
 
 def choice_losses(training: Training, has: Collection[str] = ()) -> Iterator[Loss]:
@@ -29,6 +37,7 @@ def choice_losses(training: Training, has: Collection[str] = ()) -> Iterator[Los
     """
     asked = {
         FP8: training.precision == "fp8",
+        BLOCK_SCALED: training.precision in ("mxfp8", "nvfp4"),
         NO_SEQUENCE_PARALLEL: not training.sequence_parallel,
         UNFUSED_ATTENTION: training.attention == "unfused",
         UNFUSED_LOSS: training.cross_entropy == "unfused",

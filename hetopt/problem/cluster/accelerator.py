@@ -34,14 +34,14 @@ from hetopt.problem.fields import (
     flops,
 )
 from hetopt.problem.files import Files
-from hetopt.problem.training.choices import Precision
+from hetopt.problem.training.choices import BESIDE_BF16, Precision
 
 #: Share of a device's memory that is overhead if the overhead is unknown: we assume it.
 UNKNOWN_OVERHEAD = 0.06
 
 
 #: Formats that a device may multiply in.
-Arithmetic = Literal["bf16", "fp16", "fp32", "tf32", "fp8"]
+Arithmetic = Literal["bf16", "fp16", "fp32", "tf32", "fp8", "fp4"]
 ARITHMETIC: tuple[Arithmetic, ...] = get_args(Arithmetic)
 #: Of the rates, for editors.
 _RATES_SCHEMA: dict[str, Any] = {
@@ -88,6 +88,7 @@ class PeakFlops:
     fp32: Flops | None = None
     tf32: Flops | None = None
     fp8: Flops | None = None
+    fp4: Flops | None = None
 
     def __post_init__(self) -> None:
         if not self.known:
@@ -124,8 +125,9 @@ class Accelerator:
     name: Name
     """A label for reports, on which no plan depends."""
     peak_flops: Annotated[PeakFlops, WithJsonSchema(_RATES_SCHEMA)]
-    """Dense rates by precision, without sparsity: bf16, fp16, fp32, tf32, fp8, of which
-    the device may lack some. One number is the 16-bit rate, BF16 and FP16 alike."""
+    """Dense rates by format, without sparsity: bf16, fp16, fp32, tf32, fp8, fp4, of
+    which the device may lack some. One number is the 16-bit rate, BF16 and FP16
+    alike."""
     memory_bytes: Annotated[Memory, Field(alias="memory")]
     """Memory of one device, as a program can see it."""
     overhead_bytes: Annotated[Overhead | None, Field(alias="overhead")] = None
@@ -177,15 +179,16 @@ class Accelerator:
 
     def lacks(self, precision: Precision) -> bool:
         """Whether the device cannot multiply in a training precision."""
-        needed = ("fp8", "bf16") if precision == "fp8" else (precision,)
-        return any(self._rate(name) is None for name in needed)
+        return any(self._rate(name) is None for name in formats_of(precision))
 
     def peak_flops_of(
         self, precision: Precision, emulate: Precision | None = None
     ) -> float:
         """Return the FLOP/s of a training precision.
 
-        FP32 training multiplies in TF32 where the device has it.
+        FP32 training multiplies in TF32 where the device has it. NVFP4 multiplies at
+        most twice as fast as FP8, whatever a device's sheet says: published iterations
+        on GB200 and GB300, whose sheets say twice and three times, gain alike.
 
         Parameters
         ----------
@@ -207,7 +210,11 @@ class Accelerator:
     def _rate(self, precision: str) -> float | None:
         if precision == "fp32" and self.peak_flops.tf32 is not None:
             return self.peak_flops.tf32
-        rate: float | None = getattr(self.peak_flops, precision)
+        rates = self.peak_flops
+        if precision == "nvfp4" and rates.fp8 is not None and rates.fp4 is not None:
+            return min(rates.fp4, 2 * rates.fp8)
+        name = "fp8" if precision == "mxfp8" else precision
+        rate: float | None = getattr(rates, name, None)
         return rate
 
     def overhead_of(self, memory_bytes: int) -> int:
@@ -215,6 +222,13 @@ class Accelerator:
         if self.overhead_bytes is None:
             return math.ceil(memory_bytes * UNKNOWN_OVERHEAD)
         return self.overhead_bytes
+
+
+def formats_of(precision: Precision) -> tuple[str, ...]:
+    """Return the formats in which a device has to multiply for a precision."""
+    if precision in BESIDE_BF16:
+        return (*BESIDE_BF16[precision], "bf16")
+    return (precision,)
 
 
 def named_device(value: Any, info: ValidationInfo) -> Any:

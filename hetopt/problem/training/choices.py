@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal, get_args
 
-Precision = Literal["bf16", "fp16", "fp32", "fp8"]
+Precision = Literal["bf16", "fp16", "fp32", "fp8", "mxfp8", "nvfp4"]
 Emulated = Literal["fp32"]
 Gradients = Literal["fp32", "bf16"]
 Kernel = Literal["fused", "unfused"]
@@ -29,6 +29,14 @@ ScheduleName = Literal[
 AskedSchedule = ScheduleName | Literal["auto"]
 Resharding = Literal["p2p", "leader", "inner-dp", "send-recv-all-gather"]
 
+#: Precisions in which only the layers multiply, beside bf16 for everything else, with
+#: the formats that a device needs for them. Scales of blocks (mxfp8, nvfp4) came with
+#: FP4: a device without it would have to multiply the scales in by itself.
+BESIDE_BF16: dict[str, tuple[str, ...]] = {
+    "fp8": ("fp8",),
+    "mxfp8": ("fp8", "fp4"),
+    "nvfp4": ("fp8", "fp4"),
+}
 RECOMPUTE: tuple[Recompute, ...] = get_args(Recompute)
 #: Names of schedules; ``hetopt.schedule.schedules`` has their rules. Under the last one
 #: the warm-up counts are decisions.

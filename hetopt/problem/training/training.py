@@ -37,6 +37,7 @@ from hetopt.problem.training.lengths import (
     read_shares,
     sequences_of,
 )
+from hetopt.problem.training.software import NamedSoftware
 
 #: Share of device memory kept free besides the overhead (MODEL.md section 5).
 DEFAULT_RESERVE = 0.0
@@ -274,6 +275,13 @@ class Training:
     """unfused: separate operations on logits in 32 bits."""
     gradients: OneOf[Gradients] = "fp32"
     """Precision in which gradients are accumulated and reduced."""
+    overlap_tensor: Flag = False
+    """Whether tensor parallelism's collectives run beside the multiplications that
+    need them: MC2, async tensor parallelism, Transformer Engine's user buffers. What it
+    gains is known of some software only."""
+    software: NamedSoftware = None
+    """What trains: a name from `hetopt catalog`, such as megatron-2026. Without it
+    times are those of the software that each device's shares were fitted to."""
     moe: Annotated[Dispatch, BeforeValidator(_dispatch)] = EVEN
     """How tokens reach routed experts; of models with experts alone."""
     reserve: Fraction = DEFAULT_RESERVE

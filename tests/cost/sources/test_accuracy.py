@@ -98,7 +98,8 @@ def test_what_a_user_measured_is_taken_as_it_is(tmp_path: Path) -> None:
     source = latency_sources(problem).by_cluster["H100"]
     assert isinstance(source, OperatorSource)
     known = accelerators()["H100"].sustained
-    assert source.sustained == replace(known, attention=1.0)
+    reached = source.reached(problem.model, problem.training)
+    assert reached.sustained == replace(known, attention=1.0)
     assert known.attention < 0.5
     (note,) = latency_notes(problem, timed(1.0, "H100"))
     assert "the sum of measured operators; " in note

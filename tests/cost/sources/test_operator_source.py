@@ -24,6 +24,7 @@ from hetopt.problem.catalogue import accelerators
 from hetopt.problem.cluster.accelerator import PeakFlops
 from hetopt.problem.cluster.facts import AS_MEASURED
 from hetopt.problem.reading import read_problem_text
+from hetopt.problem.training.software import Reached
 from hetopt.problem.training.training import Training
 from tests.cost.making import make_cluster, make_model, make_problem, pinned, query
 
@@ -76,7 +77,7 @@ def source(tmp_path: Path, accelerator: str = "A100-80GB") -> OperatorSource:
         memory_bandwidth_bytes_per_s=1e12,
     )
     measured = by_class(operators(), "x.csv")
-    return OperatorSource(device, measured, sustained=AS_MEASURED, cache=tmp_path)
+    return OperatorSource(device, measured, reached=Reached(), cache=tmp_path)
 
 
 def test_a_units_time_is_the_sum_of_its_operators(tmp_path: Path) -> None:
@@ -155,7 +156,7 @@ def test_a_units_element_wise_kernels_have_curves_of_their_own(tmp_path: Path) -
     slow = OperatorSource(
         one.accelerator,
         by_class(with_kernels(rmsnorm=7.0), "x.csv"),
-        sustained=AS_MEASURED,
+        reached=Reached(),
         cache=tmp_path,
     )
     norms = [part for part in work.elementwise if part.kernel == "rmsnorm"]
@@ -186,7 +187,7 @@ def test_named_kernels_are_borrowed_with_their_class(tmp_path: Path) -> None:
                 memory_bandwidth_bytes_per_s=factor * 1e12,
             ),
             measured,
-            sustained=AS_MEASURED,
+            reached=Reached(),
             cache=tmp_path,
         )
         for factor in (1, 2)
@@ -205,7 +206,9 @@ def test_collectives_of_sharded_weights_run_at_the_fitted_share(tmp_path: Path) 
     cluster = problem.clusters[0]
     one = source(tmp_path)
     shares = replace(AS_MEASURED, sharding=2.0)
-    hidden = OperatorSource(one.accelerator, one.measured, sustained=shares)
+    hidden = OperatorSource(
+        one.accelerator, one.measured, reached=Reached(sustained=shares)
+    )
     whole, half = (
         build_table(problem, either).at(2).clusters[0] for either in (one, hidden)
     )
@@ -239,7 +242,7 @@ def test_a_device_twice_as_fast_takes_half_as_long(tmp_path: Path) -> None:
             memory_bandwidth_bytes_per_s=2e12,
         ),
         one.measured,
-        sustained=AS_MEASURED,
+        reached=Reached(),
         cache=tmp_path,
     )
     ratio = one.shard_times(wanted).forward_s / fast.shard_times(wanted).forward_s
@@ -259,7 +262,7 @@ def test_what_a_user_measured_stays_as_measured(tmp_path: Path) -> None:
             memory_bandwidth_bytes_per_s=3e12,
         ),
         one.measured,
-        sustained=AS_MEASURED,
+        reached=Reached(),
         own=tuple(one.measured),
         cache=tmp_path,
     )

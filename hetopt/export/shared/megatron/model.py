@@ -16,6 +16,7 @@ from hetopt.export.shared.megatron.experts import (
     latent_settings,
     layer_runs,
 )
+from hetopt.problem.training.choices import BESIDE_BF16
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -24,6 +25,12 @@ if TYPE_CHECKING:
     from hetopt.problem.problem import Problem
     from hetopt.problem.training.training import Training
 
+#: Settings of the precisions in which only the layers multiply.
+_BELOW_BF16: dict[str, dict[str, str]] = {
+    "fp8": {"fp8_format": "hybrid"},
+    "mxfp8": {"fp8_format": "e4m3", "fp8_recipe": "mxfp8"},
+    "nvfp4": {"fp4_format": "e2m1", "fp4_recipe": "nvfp4"},
+}
 #: Name with underscores -> value; on a command line true is the name alone.
 Arguments = dict[str, Any]
 
@@ -91,14 +98,12 @@ def kernel_settings(training: Training) -> Arguments:
         settings["attention_backend"] = "unfused"
     if training.gradients == "bf16":
         settings["grad_reduce_in_bf16"] = True
-    if training.precision == "fp8":
-        settings["fp8_format"] = "hybrid"
-    return settings
+    return settings | _BELOW_BF16.get(training.precision, {})
 
 
 def stored_precision(training: Training) -> str:
-    """Return the precision of weights; FP8 is only that of multiplications."""
-    return "bf16" if training.precision == "fp8" else training.precision
+    """Return the precision of weights; others may be only that of multiplications."""
+    return "bf16" if training.precision in BESIDE_BF16 else training.precision
 
 
 def problem_losses(

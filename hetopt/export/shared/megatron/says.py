@@ -212,8 +212,11 @@ def training_says(
         "precision": next((n for n in ("bf16", "fp16") if n in settings), "fp32"),
         "optimizer": settings.get("optimizer", "adam"),
     }
-    if any(name in settings for name in ("fp8_format", "fp8_e4m3", "fp8_hybrid")):
-        says["precision"] = "fp8"
+    if "fp4_format" in settings:
+        says["precision"] = "nvfp4"
+    elif any(name in settings for name in ("fp8_format", "fp8_e4m3", "fp8_hybrid")):
+        mx = "mxfp8" in str(settings.get("fp8_recipe"))
+        says["precision"] = "mxfp8" if mx else "fp8"
     reduced = "grad_reduce_in_bf16" in settings
     whole_gradients = "accumulate_allreduce_grads_in_fp32" in settings
     if says["precision"] != "fp16" or whole_gradients:

@@ -1,0 +1,469 @@
+"""Published iterations that others measured against ours, under their own software.
+
+Run with ``python -m benchmarks.published_runs``. What a software stack reaches of a
+device (``Training.software``) is fitted here; ``--write`` puts it into
+``data/software``. Printed errors are never those on rows that were fitted: whole
+layouts are left out, on Ascend whole shapes of models. Beside them stand the errors
+without software, which is what a device's own shares give.
+
+Seconds of an iteration are a sum over classes (multiplications by precision, attention,
+element-wise kernels, tensor-parallel collectives with and without overlap, dispatch of
+experts' tokens), each at the rates of single kernels and collectives, times one factor
+for each class. Factors are the least squares of relative errors, pulled a little
+towards 1; rows of one family of devices share them. Collectives of ZeRO-2 and -3 run
+beside computation, which no factor changes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections import defaultdict
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import combinations
+from pathlib import Path
+from statistics import mean, median
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy.optimize import lsq_linear
+
+from benchmarks.published_rows import APART, Row, published_rows
+from hetopt.cost.operators.relatives import shipped_operators
+from hetopt.cost.sources.operator_source import OperatorSource
+from hetopt.problem.cluster.facts import Sustained
+from hetopt.problem.training.software import Reached
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+#: Weight of a factor's deviation from 1, errors having 1: of dense models, and of
+#: models with experts, whose rows separate the classes less.
+_PULLS = (0.03, 0.05)
+
+#: Least and largest factor: attention, say, is not quicker than the peak.
+_BOUNDS = (0.4, 3.0)
+
+#: Times that exposed collectives of ZeRO are priced again with the fitted factors.
+_ROUNDS = 4
+
+#: Rows that differ by this share of their time have to be ordered right.
+_APART = 0.08
+
+#: Groups with a larger median error are calibrated.
+_CALIBRATED = 0.06
+
+#: A group is judged if it has at least this many layouts.
+_FEWEST = 3
+
+#: Devices with the compute dies of those that were measured: the same factors, and no
+#: error, as no run of theirs was read.
+_ALIKE = {"H100": ("H800",), "A100-80GB": ("A100-40GB", "A800-80GB")}
+
+_SOFTWARE = Path(__file__).parents[1] / "data" / "software"
+
+#: What each stack is.
+ABOUT = {
+    "fsdp-compile": "PyTorch FSDP with torch.compile, as in fms-fsdp",
+    "internevo": "InternEvo of 2024",
+    "megatron-2025": "Megatron-LM and Megatron-Bridge, releases 25.09 to 26.04",
+    "megatron-2026": "Megatron-Bridge from release 26.06, whole iterations as graphs",
+    "mindspeed": "MindSpeed-LLM 1.0 on Ascend with fused SwiGLU",
+    "mindspeed-unfused": "MindSpeed-LLM 1.0 on Ascend without fused SwiGLU",
+    "torchtitan": "TorchTitan with torch.compile",
+    "torchtitan-eager": "TorchTitan without torch.compile",
+    "torchtitan-rowwise": "TorchTitan with torch.compile and FP8 scaled by rows",
+}
+
+#: Classes of seconds that a factor changes.
+_CLASSES = ("multiplication", "attention", "elementwise", "tensor", "dispatch")
+
+
+@dataclass(frozen=True)
+class Run:
+    """A row, with our seconds by class at the rates of single kernels."""
+
+    row: Row
+
+    def seconds(self, reached: Reached) -> float:
+        """Return our time of the iteration."""
+        figure, row = self.row.figure, self.row
+        cluster = figure.problem.clusters[0]
+        operators = shipped_operators(cluster.accelerator)
+        if row.repeated:
+            share = reached.sustained.multiplication / (1 + row.repeated)
+            sustained = replace(reached.sustained, multiplication=share)
+            reached = replace(reached, sustained=sustained)
+        source = OperatorSource(cluster.accelerator, operators, reached=reached)
+        whole_s = figure.seconds(source)
+        if row.full_share == 1:
+            return whole_s
+        strategy = replace(figure.strategy, recompute="none")
+        none_s = replace(figure, strategy=strategy).seconds(source)
+        return row.full_share * whole_s + (1 - row.full_share) * none_s
+
+    @cached_property
+    def usual_s(self) -> float:
+        """Our time at the rates of single kernels, nothing beside computation."""
+        return self.seconds(_reached(self.row, dict.fromkeys(_CLASSES, 1.0), beside=0))
+
+    def nearly(self, factors: Mapping[str, float]) -> float:
+        """Return our time under factors, a sum where nothing runs beside another."""
+        if self.row.figure.problem.training.zero >= 2:
+            return self.seconds(self.reached(factors))
+        own = np.array([factors.get(name, 1.0) for name in self.names()])
+        return self.usual_s + float(self.classes @ (own - 1))
+
+    @cached_property
+    def classes(self) -> np.ndarray:
+        """Seconds by class; (5,). Halving a share doubles the seconds of its class."""
+        doubled = (
+            _reached(self.row, {**dict.fromkeys(_CLASSES, 1.0), name: 2.0}, beside=0)
+            for name in _CLASSES
+        )
+        return np.array([self.seconds(each) - self.usual_s for each in doubled])
+
+    def names(self) -> tuple[str, ...]:
+        """Return the name of each class's factor, among rows fitted together."""
+        row = self.row
+        overlap = row.figure.problem.training.overlap_tensor
+        own = row.stack.partition("-")[2] if row.stack.startswith("torch") else ""
+        unfused = row.stack.endswith(("-unfused", "-eager"))
+        ultra = row.device in ("GB300", "B300")
+        return (
+            f"multiplication {'16' if row.precision == 'fp16' else row.precision}"
+            f"{' rowwise' if own == 'rowwise' else ''}".replace(" bf16", " 16"),
+            f"attention{' ultra' if ultra else ''}",
+            f"elementwise{' unfused' if unfused else ''}",
+            f"tensor{' overlapped' if overlap else ''}",
+            "dispatch",
+        )
+
+    @property
+    def published_s(self) -> float:
+        """The published time."""
+        return self.row.figure.published_s
+
+    def error(self, factors: Mapping[str, float]) -> float:
+        """Return our time under fitted factors / published time - 1."""
+        return self.seconds(self.reached(factors)) / self.published_s - 1
+
+    def reached(self, factors: Mapping[str, float]) -> Reached:
+        """Return what factors, 1 where none was fitted, say of the row's run."""
+        own = [factors.get(name, 1.0) for name in self.names()]
+        return _reached(self.row, dict(zip(_CLASSES, own, strict=True)))
+
+
+def _reached(row: Row, factors: Mapping[str, float], *, beside: int = 1) -> Reached:
+    shares = {name: round(1 / factor, 3) for name, factor in factors.items()}
+    dispatch, tensor = shares.pop("dispatch"), shares.pop("tensor")
+    overlap = row.figure.problem.training.overlap_tensor
+    return Reached(
+        experts=row.experts,
+        sustained=Sustained(**shares, tensor=1.0 if overlap else tensor),
+        tensor_overlapped=tensor if overlap else None,
+        sharding_beside=bool(beside),
+        dispatch=dispatch,
+    )
+
+
+def fitted(seen: Sequence[Run]) -> dict[str, float]:
+    """Return the factors with the least squares of relative errors."""
+    names = sorted({name for run in seen for name in run.names()})
+    factors = dict.fromkeys(names, 1.0)
+    if not seen:
+        return factors
+    weight = _PULLS[seen[0].row.experts] * np.sqrt(len(seen))
+    matrix = np.zeros((len(seen), len(names)))
+    for place, run in enumerate(seen):
+        for name, class_s in zip(run.names(), run.classes, strict=True):
+            matrix[place, names.index(name)] += class_s / run.published_s
+    # A class of which the rows have nothing keeps its factor.
+    pulls = weight * np.eye(len(names))
+    for _ in range(_ROUNDS):
+        known = np.array([factors[name] for name in names])
+        ours = np.array([run.nearly(factors) / run.published_s for run in seen])
+        target = 1 - (ours - matrix @ known)
+        found = lsq_linear(
+            np.concatenate([matrix, pulls]),
+            np.concatenate([target, np.full(len(names), weight)]),
+            bounds=_BOUNDS,
+        ).x
+        factors = dict(zip(names, map(float, found), strict=True))
+    return factors
+
+
+def judged(group: Sequence[Run]) -> list[tuple[Run, float]]:
+    """Return the error of every run with factors fitted without its layout."""
+    found = []
+    for layout in dict.fromkeys(run.row.layout for run in group):
+        factors = fitted([run for run in group if run.row.layout != layout])
+        found += [(r, r.error(factors)) for r in group if r.row.layout == layout]
+    return found
+
+
+def _usual(run: Run) -> float:
+    """Return the error without software."""
+    problem = run.row.figure.problem
+    source = OperatorSource(
+        problem.clusters[0].accelerator,
+        shipped_operators(problem.clusters[0].accelerator),
+    )
+    return (
+        run.seconds(source.reached(problem.model, problem.training)) / (run.published_s)
+        - 1
+    )
+
+
+def _group(run: Run) -> tuple[str, str, str, str]:
+    row = run.row
+    kind = "experts" if row.experts else "dense"
+    return row.stack, row.device, row.precision, kind
+
+
+def _print_rows(found: Iterable[tuple[Run, float]], usual: Mapping[str, float]) -> None:
+    for run, error in sorted(found, key=lambda item: item[1]):
+        figure = run.row.figure
+        print(
+            f"{figure.name:40s} {run.row.device:18s} {run.row.precision:6s} "
+            f"{run.row.stack:18s} {error:+.1%} (without software "
+            f"{usual[figure.name]:+.1%})"
+        )
+
+
+def _print_groups(
+    found: Sequence[tuple[Run, float]], usual: Mapping[str, float]
+) -> None:
+    groups: dict[tuple[str, str, str, str], list[tuple[Run, float]]] = defaultdict(list)
+    for run, error in found:
+        groups[_group(run)].append((run, error))
+    print(
+        "| software | device | precision | models | runs | layouts | bias | mean "
+        "| median | worst | mean without software |"
+    )
+    print("|---" * 11 + "|")
+    for group, part in sorted(groups.items()):
+        errors = [error for _, error in part]
+        sizes = [abs(error) for error in errors]
+        before = mean(abs(usual[run.row.figure.name]) for run, _ in part)
+        layouts = len({run.row.layout for run, _ in part})
+        print(
+            f"| {' | '.join(group)} | {len(part)} | {layouts} | {mean(errors):+.1%} "
+            f"| {mean(sizes):.1%} | {median(sizes):.1%} | {max(sizes):.1%} "
+            f"| {before:.1%} |"
+        )
+    print(flush=True)
+
+
+#: Families that are judged: rows of a family with three layouts or more, largest mean
+#: error. All have to be within 5% of no bias.
+_LIMITS = {"dense": 0.09, "Ascend": 0.08, "experts": 0.22}
+_BIAS = 0.05
+
+
+def _print_verdicts(found: Sequence[tuple[Run, float]]) -> None:
+    families: dict[str, list[tuple[Run, float]]] = defaultdict(list)
+    for run, error in found:
+        families[f"{_fit_group(run)[1]} {run.row.stack.partition('-')[0]}"].append(
+            (run, error)
+        )
+    for family, part in families.items():
+        errors = [error for _, error in part]
+        layouts = len({run.row.layout for run, _ in part})
+        rows = [run.row for run, _ in part]
+        limit = _LIMITS["experts" if all(row.experts for row in rows) else "dense"]
+        if family.startswith("Ascend"):
+            limit = _LIMITS["Ascend"]
+        size, bias = mean(map(abs, errors)), mean(errors)
+        said = (
+            f"{family}: {len(part)} runs, {layouts} layouts left out: mean {size:.1%}"
+        )
+        said += f" (at most {limit:.0%}), bias {bias:+.1%}"
+        missed = size > limit or abs(bias) > _BIAS
+        if layouts < _FEWEST:
+            print(f"{said}; too few layouts to judge")
+        else:
+            print(said + (" MISSED" if missed else ""))
+    print(flush=True)
+
+
+def _print_order(found: Sequence[tuple[Run, float]]) -> None:
+    """Print how many pairs of layouts of one problem are ordered right."""
+    right = pairs = 0
+    for (first, a), (second, b) in combinations(found, 2):
+        one, two = first.row, second.row
+        if one.layout == two.layout or _asked(one) != _asked(two):
+            continue
+        measured = first.published_s / second.published_s
+        if max(measured, 1 / measured) < 1 + _APART:
+            continue
+        pairs += 1
+        ours = measured * (1 + a) / (1 + b)
+        right += (ours > 1) == (measured > 1)
+        if (ours > 1) != (measured > 1):
+            wrong = (
+                f"{one.figure.name} ({one.layout}), {two.figure.name} ({two.layout})"
+            )
+            print(f"out of order: {wrong}: {measured:.2f} published, {ours:.2f} ours")
+    share = right / pairs if pairs else 1.0
+    print(
+        f"of {pairs} pairs of layouts more than {_APART:.0%} apart, of one model, "
+        f"device, number of devices and batch, {right} are in order ({share:.0%})\n"
+    )
+
+
+def _asked(row: Row) -> tuple[object, ...]:
+    problem = row.figure.problem
+    training = problem.training
+    return (
+        problem.model,
+        row.device,
+        problem.clusters[0].devices,
+        training.global_batch,
+        training.seq_len,
+    )
+
+
+def _print_calibration(
+    found: Sequence[tuple[Run, float]], usual: Mapping[str, float]
+) -> None:
+    """Print how much one run of a group tells about its others."""
+    for said, error_of in (
+        ("without software", lambda run, _: usual[run.row.figure.name]),
+        ("with software", lambda _, error: error),
+    ):
+        groups: dict[tuple[str, str, str, str], list[float]] = defaultdict(list)
+        for run, error in found:
+            groups[_group(run)].append(1 + error_of(run, error))
+        print(f"| calibrated {said} by one run | others | median before | after |")
+        print("|---|---|---|---|")
+        for group, ratios in sorted(groups.items()):
+            before = median(abs(ratio - 1) for ratio in ratios)
+            if len(ratios) < _FEWEST or before <= _CALIBRATED:
+                continue
+            after = median(
+                abs(ratio / ratios[one] - 1)
+                for one in range(len(ratios))
+                for place, ratio in enumerate(ratios)
+                if place != one
+            )
+            missed = "" if after <= before / 2 else " MISSED"
+            name = " ".join(group)
+            print(
+                f"| {name} | {len(ratios) - 1} | {before:.1%} | {after:.1%}{missed} |"
+            )
+        print(flush=True)
+
+
+def _fit_group(run: Run) -> tuple[str, str]:
+    """Return the rows that are fitted together: of one source on one family."""
+    return run.row.stack.partition("-")[0], run.row.family
+
+
+def _write(
+    groups: Mapping[tuple[str, str], Sequence[Run]],
+    factors: Mapping[tuple[str, str], Mapping[str, float]],
+    found: Sequence[tuple[Run, float]],
+) -> None:
+    """Put what every stack reaches into its file."""
+    stacks: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for name, group in sorted(groups.items()):
+        layouts = len({run.row.layout for run in group})
+        by_entry: dict[tuple[str, str, str, str], list[Run]] = defaultdict(list)
+        for run in group:
+            by_entry[_group(run)].append(run)
+        for own, runs in sorted(by_entry.items()):
+            sizes = [abs(error) for run, error in found if _group(run) == own]
+            accuracy = None
+            if layouts > 1:
+                accuracy = {
+                    "runs": len(sizes),
+                    "median": round(median(sizes), 4),
+                    "worst": round(max(sizes), 4),
+                }
+            entry = _entry(group, runs, factors[name])
+            stacks[own[0]].append({**entry, "accuracy": accuracy})
+            for alike in _ALIKE.get(own[1], ()):
+                like = f"as {own[1]}, whose compute dies it has; no run of it was read"
+                stacks[own[0]].append({**entry, "devices": [alike], "source": like})
+    for stack, entries in stacks.items():
+        data = {"name": stack, "about": ABOUT[stack], "reached": entries}
+        text = json.dumps(data, indent=2, ensure_ascii=False) + "\n"
+        _SOFTWARE.mkdir(exist_ok=True)
+        (_SOFTWARE / f"{stack}.json").write_text(text, "utf-8")
+
+
+def _entry(
+    group: Sequence[Run], runs: Sequence[Run], factors: Mapping[str, float]
+) -> dict[str, Any]:
+    """Return what the factors of rows that were fitted together say of some of them."""
+    row, names = runs[0].row, dict(zip(_CLASSES, runs[0].names(), strict=True))
+    seen = {
+        name
+        for run in group
+        for name, seconds in zip(run.names(), run.classes, strict=True)
+        if seconds > 0
+    }
+    shares = {
+        key: round(1 / factors[names[key]], 3)
+        for key in ("multiplication", "attention", "elementwise")
+    }
+    plain, overlapped = "tensor", "tensor overlapped"
+    shares["tensor"] = round(1 / factors[plain], 3) if plain in seen else 1.0
+    entry: dict[str, Any] = {
+        "devices": [row.device],
+        "precisions": [row.precision],
+        "experts": row.experts,
+        "sustained": shares,
+        "sharding_beside": True,
+        "source": f"{len(runs)} of {len(group)} runs fitted together, "
+        f"{', '.join(sorted({run.row.figure.source for run in group}))} "
+        "(data/iterations, benchmarks.published_runs)",
+    }
+    if plain not in seen:
+        entry["source"] += "; none has tensor-parallel collectives without overlap"
+    if overlapped in seen:
+        entry["tensor_overlapped"] = round(1 / factors[overlapped], 3)
+    if "dispatch" in seen:
+        entry["dispatch"] = round(1 / factors["dispatch"], 3)
+    return entry
+
+
+def main() -> None:
+    """Print errors on layouts left out, and with ``--write`` write the factors."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--rows", action="store_true", help="print every row")
+    parser.add_argument("--fit", action="store_true", help="print the factors of all")
+    parser.add_argument(
+        "--write", action="store_true", help="put the factors into data/software"
+    )
+    options = parser.parse_args()
+    every = [Run(row) for row in published_rows()]
+    usual = {run.row.figure.name: _usual(run) for run in every}
+    groups: dict[tuple[str, str], list[Run]] = defaultdict(list)
+    for run in every:
+        if run.row.figure.name not in APART:
+            groups[_fit_group(run)].append(run)
+    found = [item for group in groups.values() for item in judged(group)]
+    factors = {name: fitted(group) for name, group in groups.items()}
+    if options.rows:
+        _print_rows(found, usual)
+    _print_groups(found, usual)
+    for run in every:
+        why = APART.get(run.row.figure.name)
+        if why is not None:
+            error = run.error(factors.get(_fit_group(run), {}))
+            print(f"apart: {run.row.figure.name} {error:+.1%}: {why}")
+    _print_verdicts(found)
+    _print_order(found)
+    _print_calibration(found, usual)
+    if options.write:
+        _write(groups, factors, found)
+    if options.fit:
+        for name, own in factors.items():
+            print(name, {key: round(value, 3) for key, value in own.items()})
+
+
+if __name__ == "__main__":
+    main()
