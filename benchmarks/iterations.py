@@ -44,8 +44,8 @@ from hetopt.plans.strategy import Strategy
 from hetopt.problem.catalogue import accelerators
 from hetopt.problem.cluster.accelerator import Accelerator, Link
 from hetopt.problem.cluster.cluster import Cluster
-from hetopt.problem.cluster.facts import AS_MEASURED, Sustained
 from hetopt.problem.cluster.links import ClusterLinks
+from hetopt.problem.facts import AS_MEASURED, Sustained
 from hetopt.problem.model.model import Model
 from hetopt.problem.problem import Problem
 from hetopt.problem.training.software import Reached

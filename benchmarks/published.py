@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from hetopt.cost.sources.source import LatencySource
-    from hetopt.problem.cluster.facts import Efficiency
+    from hetopt.problem.facts import Efficiency
     from hetopt.problem.training.choices import Recompute
 
 HETAUTO = "HetAuto, Table 1"

@@ -32,7 +32,7 @@ from scipy.optimize import lsq_linear
 from benchmarks.published_rows import APART, Row, published_rows
 from hetopt.cost.operators.relatives import shipped_operators
 from hetopt.cost.sources.operator_source import OperatorSource
-from hetopt.problem.cluster.facts import Sustained
+from hetopt.problem.facts import Sustained
 from hetopt.problem.training.software import Reached
 
 if TYPE_CHECKING:

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any
 from hetopt.base.words import describe, suggest
 from hetopt.errors import InputError
 from hetopt.problem.cluster.accelerator import ARITHMETIC, Accelerator, Link, PeakFlops
-from hetopt.problem.cluster.facts import Accuracy, Efficiency, Sustained
+from hetopt.problem.facts import Accuracy, Efficiency, Sustained
 from hetopt.problem.quantity import (
     parse_bandwidth,
     parse_flops,

@@ -26,7 +26,7 @@ from hetopt.base.files import ensure_writable, write_text
 from hetopt.cost.profiles.file import interquartile_range
 from hetopt.errors import InputError
 from hetopt.problem.catalogue import accelerators
-from hetopt.problem.cluster.facts import UNKNOWN_INTRA_NODE_SHARE
+from hetopt.problem.facts import UNKNOWN_INTRA_NODE_SHARE
 from hetopt.profile.device import Device, default_dtype, describe, find_device
 from hetopt.profile.link_fits import (
     SEND_RECV,

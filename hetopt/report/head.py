@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from hetopt.plans.plan import Plan
-    from hetopt.problem.cluster.facts import Accuracy
+    from hetopt.problem.facts import Accuracy
     from hetopt.problem.problem import Problem
     from hetopt.results.priced_plan import PricedPlan
     from hetopt.results.result import Objective, Result

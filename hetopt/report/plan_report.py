@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from hetopt.plans.plan import Plan
     from hetopt.pricing.price import Price
-    from hetopt.problem.cluster.facts import Accuracy
+    from hetopt.problem.facts import Accuracy
     from hetopt.problem.model.model import Model
     from hetopt.problem.problem import Problem
     from hetopt.report.drawing.sheet import Part, Sheet

@@ -19,7 +19,7 @@ CASES = [
     Case(
         id="FlagScale",
         text="10.0.0.1 slots=8 type=A800\n10.0.0.2 slots=8 type=H20-96GB\n",
-        clusters=("a800: 1 x 8 ?", "h20-96gb: 1 x 8 H20-96GB"),
+        clusters=("a800-80gb: 1 x 8 A800-80GB", "h20-96gb: 1 x 8 H20-96GB"),
         left_out={},
     ),
     Case(

@@ -22,6 +22,8 @@ DEVICES = [
     "A100-40GB", "A100-80GB", "H100", "H800", "H20-96GB", "H20-141GB", "H200", "B200",
     "V100-16GB", "V100-32GB", "L40S", "A40", "TITAN-Xp", "MI300X", "Ascend-A2-64GB",
     "A10", "A10G", "L4", "L40", "T4", "MI325X",
+    "GB200", "GB300", "B300", "A800-80GB", "H100-96GB", "MI355X",
+    "Ascend-910B2-64GB", "Ascend-910C-64GB", "RTX-4090", "RTX-3090",
     "H2-Chip-A", "H2-Chip-B", "H2-Chip-C", "H2-Chip-D",
 ]  # fmt: skip
 PROBLEMS = [

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from hetopt.plans.strategy import Strategy
-from hetopt.problem.cluster.facts import Accuracy
+from hetopt.problem.facts import Accuracy
 from hetopt.report.head import answer, errors_text, layout, next_command
 from hetopt.report.plan_report import Told, plan_report
 from hetopt.results.launch import Launch

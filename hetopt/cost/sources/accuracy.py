@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from hetopt.plans.plan import Plan
     from hetopt.problem.cluster.cluster import Cluster
-    from hetopt.problem.cluster.facts import Accuracy
+    from hetopt.problem.facts import Accuracy
     from hetopt.problem.model.model import Model
     from hetopt.problem.problem import Problem
 

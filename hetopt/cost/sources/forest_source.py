@@ -68,9 +68,6 @@ FAR = 2.0
 #: What measures layers, as errors say it.
 MEASURE_LAYERS = "measure layers with hetopt profile --for PROBLEM"
 
-#: Libraries on whose versions a prediction depends.
-LIBRARIES = ("numpy", "scikit-learn", "scipy")
-
 #: Names of columns in warnings.
 _NAMES = {
     "tokens": "tokens per device",
@@ -309,7 +306,9 @@ class ForestSource:
         return made
 
     def _key(self, wanted: dict[str, Shards]) -> str:
-        versions = [f"{name} {metadata.version(name)}" for name in LIBRARIES]
+        versions = [
+            f"{name} {metadata.version(name)}" for name in prediction_cache.LIBRARIES
+        ]
         known = ["hetopt " + __version__, *versions, repr(astuple(self._params))]
         parts = [self._text, "\n".join(known).encode()]
         for unit, shards in wanted.items():

@@ -16,10 +16,7 @@ casts their inputs is part of what iterations reach.
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import replace
-from functools import cache
-from importlib import metadata
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -33,12 +30,10 @@ from hetopt.cost.operators.file import (
     SDP_BACKWARD,
     SDP_FORWARD,
 )
-from hetopt.cost.operators.forest import SETTINGS, OperatorForest, Widths
 from hetopt.cost.operators.relatives import rates_of
-from hetopt.cost.operators.shipped import grown, shipped_forest
 from hetopt.cost.shapes import distinct_rows
-from hetopt.cost.sources import prediction_cache
 from hetopt.cost.sources.forest_source import MEASURE_LAYERS
+from hetopt.cost.sources.operator_predictions import predicted_s
 from hetopt.cost.sources.source import ShardQuery, ShardTimes, Sizes
 from hetopt.cost.units import unit_operations
 from hetopt.errors import InputError
@@ -46,7 +41,6 @@ from hetopt.problem.catalogue import accelerators
 from hetopt.problem.model.kinds import END_KINDS
 from hetopt.problem.training.choices import BESIDE_BF16
 from hetopt.problem.training.software import Reached
-from hetopt.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
@@ -59,7 +53,7 @@ if TYPE_CHECKING:
     from hetopt.cost.table.table import SourceKind
     from hetopt.problem.cluster.accelerator import Accelerator
     from hetopt.problem.cluster.cluster import Cluster
-    from hetopt.problem.cluster.facts import Sustained
+    from hetopt.problem.facts import Sustained
     from hetopt.problem.model.model import Model
     from hetopt.problem.training.training import Training
 
@@ -78,9 +72,6 @@ MEASURE = (
     "measure them with hetopt profile --operators, and write "
     "latency: {CLUSTER: operators.csv}"
 )
-
-#: Libraries on whose versions a prediction depends.
-LIBRARIES = ("numpy", "scikit-learn", "scipy")
 
 
 class OperatorSource:
@@ -268,17 +259,23 @@ class OperatorSource:
         speed_up
             By unit; see ``_speed_up``.
         alike
-            See ``_predicted``.
+            See ``predicted_s``.
         """
-        usual = self._rates(name)
-        products = [
-            work.product(part, layout, replace(usual, flops=usual.flops * factor))
+        parts = [
+            (part, factor)
             for unit, factor in zip(units, speed_up, strict=True)
             for part in unit.multiplications
             if (name == GROUP_MATMUL) == (part.groups is not None)
+        ]
+        if not parts:
+            return []
+        usual = self._rates(name)
+        products = [
+            work.product(part, layout, replace(usual, flops=usual.flops * factor))
+            for part, factor in parts
             for layout in LAYOUTS
         ]
-        return self._predicted(name, products, alike) if products else []
+        return self._predicted(name, products, alike)
 
     def _rates(self, name: str) -> Rates:
         """Return the rates by which times of a class are scaled.
@@ -353,38 +350,8 @@ class OperatorSource:
     def _predicted(
         self, name: str, asked: list[Work], alike: tuple[Ints, Ints] | None = None
     ) -> list[Floats]:
-        """Return the seconds of kernels, from the cache if possible.
-
-        Parameters
-        ----------
-        alike
-            Distinct rows, and for each row the index of its distinct row; None if all
-            rows are distinct.
-        """
-        if alike is not None:
-            first, where = alike
-            known = self._predicted(name, [part.at(first) for part in asked])
-            return [seconds[where] for seconds in known]
-        if not asked or not len(asked[0].traffic_s):
-            return [np.empty(0) for _ in asked]
-        # Shards that differ only in experts' degrees often have equal kernels.
-        different = [distinct_rows(part.columns) for part in asked]
-        whole = work.joined(
-            part.at(first) for part, (first, _) in zip(asked, different, strict=True)
-        )
-        folder = self._cache or prediction_cache.cache_folder()
-        key = _digest(["operators", repr(self.measured[name])], whole)
-        sizes = {name: len(whole.traffic_s)}
-        found = prediction_cache.load(folder, key, sizes, columns=1)
-        if found is None:
-            forest = _forest(self.measured[name], folder, Widths.of(whole))
-            found = {name: forest.predict_s(whole)[:, None]}
-            prediction_cache.store(folder, key, found)
-        ends = np.cumsum([len(first) for first, _ in different])
-        parts = np.split(found[name][:, 0], ends[:-1])
-        return [
-            seconds[where] for seconds, (_, where) in zip(parts, different, strict=True)
-        ]
+        """Return the seconds of kernels of a class; see ``predicted_s``."""
+        return predicted_s(self.measured[name], asked, self._cache, alike)
 
 
 def _as_measured(known: Sustained, own: Collection[str]) -> Sustained:
@@ -399,46 +366,9 @@ def _as_measured(known: Sustained, own: Collection[str]) -> Sustained:
 
 
 def _alike(shape: Shape) -> tuple[Ints, Ints] | None:
-    """Return the rows that differ in more than experts' degrees; see ``_predicted``.
+    """Return the rows that differ in more than experts' degrees; see ``predicted_s``.
 
     None if all do.
     """
     first, where = distinct_rows(shape.columns[:3])
     return None if len(first) == len(where) else (first, where)
-
-
-@cache
-def _versions() -> tuple[str, ...]:
-    """Return the libraries with their versions; cached, as metadata is slow to read."""
-    return tuple(f"{library} {metadata.version(library)}" for library in LIBRARIES)
-
-
-@cache
-def _forest(part: Measured, folder: Path, widths: Widths) -> OperatorForest:
-    """Return a forest: the shipped one, a cached one, or one grown now; all equal."""
-    forest = shipped_forest(part, widths)
-    if forest is not None:
-        return forest
-    known = work.work_of_rows(part.op, part.rows, part.rates)
-    seconds = np.array([row.time_us * 1e-6 for row in part.rows])
-    words = ["operator forest of splits", repr(SETTINGS[part.op])]
-    key = _digest(words, known, seconds.tobytes())
-    kept = prediction_cache.load_arrays(folder, key)
-    if kept is not None:
-        with suppress(ValueError):
-            return OperatorForest.kept(kept, widths)
-    forest = grown(part)
-    prediction_cache.store_arrays(folder, key, forest.arrays())
-    return forest
-
-
-def _digest(words: list[str], kernels: Work, *more: bytes) -> str:
-    """Return the cache key of a result that depends on these, and on libraries."""
-    known = [*words, "hetopt " + __version__, *_versions()]
-    return prediction_cache.digest(
-        "\n".join(known).encode(),
-        kernels.terms.tobytes(),
-        kernels.features.tobytes(),
-        b"" if kernels.kernels is None else kernels.kernels.tobytes(),
-        *more,
-    )

@@ -15,6 +15,8 @@ import json
 import math
 import zipfile
 import zlib
+from functools import cache
+from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -32,11 +34,20 @@ if TYPE_CHECKING:
 
 CACHE_SCHEMA = "hetopt-predictions/1"
 
+#: Libraries on whose versions a prediction depends.
+_LIBRARIES = ("numpy", "scikit-learn", "scipy")
+
 #: Larger files are ignored: a prediction has a few thousand numbers.
 MOST_BYTES = 64 * 2**20
 
 #: Most files in the cache; the oldest are deleted first.
 MOST_FILES = 256
+
+
+@cache
+def versions() -> tuple[str, ...]:
+    """Return the libraries with their versions; cached, as metadata is slow to read."""
+    return tuple(f"{library} {metadata.version(library)}" for library in _LIBRARIES)
 
 
 def cache_folder() -> Path:

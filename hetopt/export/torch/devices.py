@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from hetopt.export.launcher import Loss
 from hetopt.export.torch.job_file import ClusterDevices
-from hetopt.problem.cluster.facts import CUDA_VISIBLE_DEVICES
+from hetopt.problem.facts import CUDA_VISIBLE_DEVICES
 from hetopt.schedule.schedules import rule_of
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from pydantic import Field, ValidationInfo, WithJsonSchema
 
 from hetopt.base.fields import Name, name, unknown
 from hetopt.base.record import INTERNAL, Fault, as_given, record
-from hetopt.problem.cluster.facts import (
+from hetopt.problem.facts import (
     AS_MEASURED,
     CUDA_VISIBLE_DEVICES,
     UNKNOWN_EFFICIENCY,

@@ -15,7 +15,7 @@ from pydantic import BeforeValidator, ValidationInfo, WithJsonSchema
 
 from hetopt.base.fields import Flag, Name, OneOf, Positive, name, unknown
 from hetopt.base.record import Fault, record
-from hetopt.problem.cluster.facts import AS_MEASURED, Accuracy, Sustained
+from hetopt.problem.facts import AS_MEASURED, Accuracy, Sustained
 from hetopt.problem.training.choices import Precision
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from hetopt.report.rounding import differences, rounded
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from hetopt.problem.cluster.facts import Accuracy
+    from hetopt.problem.facts import Accuracy
     from hetopt.report.page.contents import Contents
 
 

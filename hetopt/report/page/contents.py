@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from hetopt.plans.plan import Plan
     from hetopt.pricing.price import Price
-    from hetopt.problem.cluster.facts import Accuracy
+    from hetopt.problem.facts import Accuracy
     from hetopt.problem.problem import Problem
     from hetopt.report.timeline.timeline import Timeline
     from hetopt.report.whatif.table import Whatif

@@ -22,7 +22,7 @@ from hetopt.errors import InputError
 from hetopt.plans.plan import Pipeline, Plan, Stage
 from hetopt.problem.catalogue import accelerators
 from hetopt.problem.cluster.accelerator import PeakFlops
-from hetopt.problem.cluster.facts import AS_MEASURED
+from hetopt.problem.facts import AS_MEASURED
 from hetopt.problem.reading import read_problem_text
 from hetopt.problem.training.software import Reached
 from hetopt.problem.training.training import Training
