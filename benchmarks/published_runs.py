@@ -4,7 +4,8 @@ Run with ``python -m benchmarks.published_runs``. What a software stack reaches 
 device (``Training.software``) is fitted here; ``--write`` puts it into
 ``data/software``. Printed errors are never those on rows that were fitted: whole
 layouts are left out, on Ascend whole shapes of models. Beside them stand the errors
-without software, which is what a device's own shares give.
+without software, which is what a device's own shares give. Where a family has a single
+layout, nothing is left to fit, and all factors are 1.
 
 Seconds of an iteration are a sum over classes (multiplications by precision, attention,
 element-wise kernels, tensor-parallel collectives with and without overlap, dispatch of
@@ -59,7 +60,11 @@ _FEWEST = 3
 
 #: Devices with the compute dies of those that were measured: the same factors, and no
 #: error, as no run of theirs was read.
-_ALIKE = {"H100": ("H800",), "A100-80GB": ("A100-40GB", "A800-80GB")}
+_ALIKE = {
+    "H100": ("H800",),
+    "H100-96GB": ("H100", "H800"),
+    "A100-80GB": ("A100-40GB", "A800-80GB"),
+}
 
 _SOFTWARE = Path(__file__).parents[1] / "data" / "software"
 
@@ -279,7 +284,9 @@ def _print_verdicts(found: Sequence[tuple[Run, float]]) -> None:
         said = (
             f"{family}: {len(part)} runs, {layouts} layouts left out: mean {size:.1%}"
         )
-        said += f" (at most {limit:.0%}), bias {bias:+.1%}"
+        said += f" (at most {limit:.0%}), bias {bias:+.1%}, "
+        sizes = [abs(error) for error in errors]
+        said += f"median {median(sizes):.1%}, worst {max(sizes):.1%}"
         missed = size > limit or abs(bias) > _BIAS
         if layouts < _FEWEST:
             print(f"{said}; too few layouts to judge")
@@ -369,19 +376,16 @@ def _write(
     """Put what every stack reaches into its file."""
     stacks: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for name, group in sorted(groups.items()):
-        layouts = len({run.row.layout for run in group})
         by_entry: dict[tuple[str, str, str, str], list[Run]] = defaultdict(list)
         for run in group:
             by_entry[_group(run)].append(run)
         for own, runs in sorted(by_entry.items()):
             sizes = [abs(error) for run, error in found if _group(run) == own]
-            accuracy = None
-            if layouts > 1:
-                accuracy = {
-                    "runs": len(sizes),
-                    "median": round(median(sizes), 4),
-                    "worst": round(max(sizes), 4),
-                }
+            accuracy = {
+                "runs": len(sizes),
+                "median": round(median(sizes), 4),
+                "worst": round(max(sizes), 4),
+            }
             entry = _entry(group, runs, factors[name])
             stacks[own[0]].append({**entry, "accuracy": accuracy})
             for alike in _ALIKE.get(own[1], ()):

@@ -56,16 +56,13 @@ def problem_digest(problem: Problem) -> str:
         problem.training, warmup_epsilon=problem.training.epsilon, software=None
     )
     meaning = _canonical(replace(problem, latency=latency, training=training))
-    if (software := problem.training.software) is not None:
+    if problem.training.software is not None:
+        experts = problem.model.experts is not None
         meaning["software"] = [
             _canonical(
-                software.on(
-                    cluster.accelerator,
-                    training.precision,
-                    experts=problem.model.experts is not None,
-                )
+                problem.training.reached(each.accelerator.known_as, experts=experts)
             )
-            for cluster in problem.clusters
+            for each in problem.clusters
         ]
     text = _text(meaning)
     return hashlib.sha256(text.encode("ascii")).hexdigest()

@@ -19,7 +19,7 @@ def test_every_row_has_a_stack_that_ships_and_says_its_runs() -> None:
             continue
         problem = row.figure.problem
         reached = software()[row.stack].on(
-            problem.clusters[0].accelerator,
+            problem.clusters[0].accelerator.known_as,
             problem.training.precision,
             experts=row.experts,
         )
@@ -33,7 +33,7 @@ def test_what_ships_is_near_the_runs_that_it_was_fitted_to() -> None:
         run = Run(ROWS[name])
         problem = run.row.figure.problem
         reached = software()[run.row.stack].on(
-            problem.clusters[0].accelerator,
+            problem.clusters[0].accelerator.known_as,
             problem.training.precision,
             experts=run.row.experts,
         )

@@ -33,6 +33,7 @@ def run(options: argparse.Namespace) -> int:
     sections: list[tuple[str, Part]] = [
         ("Accelerators", _accelerators()),
         (f"Models ({_COUNTED})", _models()),
+        ("Software (errors on published runs that its fit had not seen)", _software()),
         ("Problems", _problems()),
         ("Latency profiles", _profiles()),
         ("Solvers", _solvers()),
@@ -102,6 +103,27 @@ def _of_blocks(fields: Mapping[str, Any], name: str) -> str:
     if len(set(values)) > 1 or (values and name == "layers"):
         return "/".join(values)
     return values[0] if values else str(fields.get(name, ""))
+
+
+def _software() -> Part:
+    from hetopt.problem.catalogue import software
+    from hetopt.report.drawing.sheet import sheet
+
+    rows = []
+    for stack in software().values():
+        named = (stack.name, stack.about)
+        for each in stack.reached:
+            known = each.accuracy
+            errors = ("", "", "")
+            if known is not None:
+                errors = (str(known.runs), f"{known.median:.0%}", f"{known.worst:.0%}")
+            models = "experts" if each.experts else "dense"
+            devices, precisions = map(", ".join, (each.devices, each.precisions))
+            rows.append((*named, devices, precisions, models, *errors))
+            named = ("", "")
+    columns = ("what", "devices", "precisions", "models", "runs", "median", "worst")
+    left = ("name", "what", "devices", "precisions", "models")
+    return sheet(("name", *columns), rows, left=left)
 
 
 def _problems() -> Part:

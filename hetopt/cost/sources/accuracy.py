@@ -97,9 +97,10 @@ def latency_notes(
             parts.append(f"{words} as in {file.name}{kind}")
         known = _accuracy(problem, source)
         parts += _software(problem, cluster)
-        parts.append(
-            "no published iteration to compare with" if known is None else str(known)
-        )
+        unknown = "no published iteration to compare with"
+        if problem.training.software is not None:
+            unknown = "no published iteration that the fit had not seen"
+        parts.append(unknown if known is None else str(known))
         errors += [] if known is None else [known.median]
         notes.append("; ".join(parts))
     if errors and alternatives:
@@ -122,12 +123,10 @@ def latency_notes(
 
 def _software(problem: Problem, cluster: Cluster) -> Iterator[str]:
     """Yield what is known of the problem's software on a cluster's device, if any."""
-    model, training = problem.model, problem.training
+    training, experts = problem.training, problem.model.experts is not None
     if training.software is None:
         return
-    found = training.software.on(
-        cluster.accelerator, training.precision, experts=model.experts is not None
-    )
+    found = training.reached(cluster.accelerator.known_as, experts=experts)
     name = training.software.name
     if found is None:
         yield f"nothing is known of {name} there, so times are those without software"

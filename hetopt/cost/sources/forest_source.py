@@ -21,7 +21,6 @@ trained on rows of both (the type is a feature); fp32 only on rows of fp32.
 from __future__ import annotations
 
 from dataclasses import astuple, replace
-from importlib import metadata
 from typing import TYPE_CHECKING, cast
 
 import numpy as np
@@ -306,9 +305,7 @@ class ForestSource:
         return made
 
     def _key(self, wanted: dict[str, Shards]) -> str:
-        versions = [
-            f"{name} {metadata.version(name)}" for name in prediction_cache.LIBRARIES
-        ]
+        versions = prediction_cache.versions()
         known = ["hetopt " + __version__, *versions, repr(astuple(self._params))]
         parts = [self._text, "\n".join(known).encode()]
         for unit, shards in wanted.items():

@@ -228,10 +228,8 @@ class OperatorSource:
         """Return what iterations reach under a problem's software, or else usually."""
         if self._reached is not None:
             return self._reached
-        device, found = self.accelerator, None
-        if training.software is not None:
-            experts = model.experts is not None
-            found = training.software.on(device, training.precision, experts=experts)
+        device, experts = self.accelerator, model.experts is not None
+        found = training.reached(device.known_as, experts=experts)
         if found is None:
             usual = training.precision not in BESIDE_BF16
             accuracy = device.accuracy if usual and not training.software else None

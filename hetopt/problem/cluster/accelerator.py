@@ -171,6 +171,11 @@ class Accelerator:
             raise Fault(msg, "like")
 
     @property
+    def known_as(self) -> str | None:
+        """The device of the catalogue that it is or is like; None if it is neither."""
+        return self.preset or self.like
+
+    @property
     def origin(self) -> str:
         """The device of the catalogue whose facts it has, in words."""
         if self.like is not None:

@@ -21,8 +21,6 @@ from hetopt.problem.training.choices import Precision
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from hetopt.problem.cluster.accelerator import Accelerator
-
 
 @record
 class Reached:
@@ -62,20 +60,17 @@ class Software:
     """What it reaches, by devices and precisions, which do not overlap."""
 
     def on(
-        self, accelerator: Accelerator, precision: Precision, *, experts: bool
+        self, device: str | None, precision: Precision, *, experts: bool
     ) -> Reached | None:
-        """Return what it reaches on a device of the catalogue, or one that is like it.
+        """Return what it reaches on a device, and None if no published run shows it.
 
         Parameters
         ----------
+        device
+            ``Accelerator.known_as``.
         experts
             Whether the model has any.
-
-        Returns
-        -------
-            None if no published run shows it.
         """
-        device = accelerator.preset or accelerator.like
         return next(
             (
                 each

@@ -37,7 +37,7 @@ from hetopt.problem.training.lengths import (
     read_shares,
     sequences_of,
 )
-from hetopt.problem.training.software import NamedSoftware
+from hetopt.problem.training.software import NamedSoftware, Reached
 
 #: Share of device memory kept free besides the overhead (MODEL.md section 5).
 DEFAULT_RESERVE = 0.0
@@ -327,6 +327,20 @@ class Training:
     def tokens(self) -> int:
         """Tokens of an iteration."""
         return sum(tokens * number for tokens, number in self.sequences.items())
+
+    def reached(self, device: str | None, *, experts: bool) -> Reached | None:
+        """Return what the software reaches on a device; None if nothing is known.
+
+        Parameters
+        ----------
+        device
+            ``Accelerator.known_as``.
+        experts
+            Whether the model has any.
+        """
+        if self.software is None:
+            return None
+        return self.software.on(device, self.precision, experts=experts)
 
     def of_length(self, tokens: int) -> Training:
         """Return the settings with sequences of this length only."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 from dataclasses import replace
-from importlib import metadata
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +13,7 @@ import pytest
 from hetopt.cost.build import build_table
 from hetopt.cost.profiles.file import profile_text
 from hetopt.cost.shard_shape import ATTENTION_CORE
-from hetopt.cost.sources import by_cluster, forest_source
+from hetopt.cost.sources import by_cluster, forest_source, prediction_cache
 from hetopt.cost.sources.by_cluster import latency_sources
 from hetopt.cost.sources.coverage import coverage_notes, extrapolated
 from hetopt.cost.sources.forest import ForestParams
@@ -271,7 +270,7 @@ def test_another_profile_query_or_version_is_another_answer(
     longer = replace(TRAINING, seq_len=512)
     times_of(tmp_path, text, training=longer)
     assert files() == 3
-    monkeypatch.setattr(metadata, "version", lambda name: f"0 {name}")
+    monkeypatch.setattr(prediction_cache, "versions", lambda: ("numpy 0",))
     times_of(tmp_path, text)
     assert files() == 4
 

@@ -33,7 +33,8 @@ def problem(more: str, device: str = "H100-96GB") -> Problem:
 def forward_ns(given: Problem, tp: int = 1) -> np.ndarray:
     (rows,) = build_table(given).slices[0].clusters
     chosen = [x.tp == tp and x.cp == 1 for x in rows.strategies]
-    return rows.forward_ns[chosen].sum(axis=0)
+    total: np.ndarray = rows.forward_ns[chosen].sum(axis=0)
+    return total
 
 
 @pytest.mark.parametrize("name", software())
@@ -86,7 +87,7 @@ def test_a_device_that_no_run_shows_has_its_usual_times() -> None:
     stack = named.training.software
     assert stack is not None
     device = named.clusters[0].accelerator
-    assert stack.on(device, "bf16", experts=False) is None
+    assert stack.on(device.known_as, "bf16", experts=False) is None
 
 
 def test_an_unknown_stack_is_refused() -> None:
