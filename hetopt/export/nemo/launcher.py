@@ -17,6 +17,7 @@ from hetopt.export.shared.kernels import (
     BLOCK_SCALED,
     FP8,
     NO_SEQUENCE_PARALLEL,
+    OVERLAP_TENSOR,
     UNFUSED_LOSS,
     choice_losses,
 )
@@ -65,7 +66,10 @@ _MIXED = {
     "nvfp4": "bf16_with_nvfp4_mixed",
 }
 
-_HAS = (FP8, BLOCK_SCALED, NO_SEQUENCE_PARALLEL, UNFUSED_LOSS)
+#: What it is told if tensor parallelism's collectives run beside multiplications.
+_OVERLAP = {"tp_comm_overlap": True}
+
+_HAS = (FP8, BLOCK_SCALED, NO_SEQUENCE_PARALLEL, UNFUSED_LOSS, OVERLAP_TENSOR)
 
 #: PyTorch Lightning's names of precisions, which Megatron-Bridge's optimizers use too.
 _TRAINERS = {"bf16": "bf16-mixed", "fp16": "16-mixed", "fp32": "32-true"}
@@ -268,6 +272,7 @@ def recipe(job: Job) -> dict[str, Any]:
             "overlap_grad_reduce": training.overlap_gradients,
         },
         "mixed_precision": _MIXED.get(training.precision),
+        **({"comm_overlap": _OVERLAP} if training.overlap_tensor else {}),
     }
 
 

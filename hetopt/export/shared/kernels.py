@@ -17,6 +17,7 @@ NO_SEQUENCE_PARALLEL = "sequence_parallel: false"
 UNFUSED_ATTENTION = "attention: unfused"
 UNFUSED_LOSS = "cross_entropy: unfused"
 GRADIENTS_BF16 = "gradients: bf16"
+OVERLAP_TENSOR = "overlap_tensor: true"
 ALL = (
     FP8,
     BLOCK_SCALED,
@@ -24,6 +25,7 @@ ALL = (
     UNFUSED_ATTENTION,
     UNFUSED_LOSS,
     GRADIENTS_BF16,
+    OVERLAP_TENSOR,
 )
 
 
@@ -42,6 +44,7 @@ def choice_losses(training: Training, has: Collection[str] = ()) -> Iterator[Los
         UNFUSED_ATTENTION: training.attention == "unfused",
         UNFUSED_LOSS: training.cross_entropy == "unfused",
         GRADIENTS_BF16: training.gradients == "bf16",
+        OVERLAP_TENSOR: training.overlap_tensor,
     }
     for choice in ALL:
         if asked[choice] and choice not in has:

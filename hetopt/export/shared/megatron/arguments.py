@@ -100,19 +100,19 @@ _UNPRICED = {
         "overlap_param_gather overlap_param_gather_with_optimizer_step"
     ),
     "hetopt prices weights gathered in 16 bits": (
-        "fp8_param_gather fp8_param keep_fp8_transpose_cache "
+        "fp8_param_gather fp8_param fp4_param_gather keep_fp8_transpose_cache "
         "reuse_grad_buf_for_mxfp8_param_ag"
     ),
     "hetopt prices one kind of FP8, in every layer": (
-        "fp8_recipe=delayed|tensorwise fp8_wgrad no_fp8_wgrad "
+        "fp8_recipe=delayed|tensorwise|mxfp8 fp8_wgrad "
+        "no_fp8_wgrad fp4_recipe=nvfp4 "
         "fp8_dot_product_attention fp8_multi_head_attention "
         "first_last_layers_bf16 num_layers_at_start_in_bf16 "
         "num_layers_at_end_in_bf16 tp_only_amax_red inference_rng_tracker "
         "fp8_quantizer_factory use_kitchen kitchen_config_file kitchen_recipe_number"
     ),
-    "hetopt has no FP4": "fp4_format fp4_param_gather fp4_recipe",
-    "hetopt prices tensor parallelism's collectives as not overlapped": (
-        "tp_comm_overlap tp_comm_overlap_cfg tp_comm_overlap_rs_dgrad "
+    "hetopt prices one way to overlap tensor parallelism's collectives": (
+        "tp_comm_overlap_cfg tp_comm_overlap_rs_dgrad "
         "tp_comm_bootstrap_backend=nccl disable_tp_comm_bulk_dgrad "
         "disable_tp_comm_bulk_wgrad disable_tp_comm_overlap_ag "
         "disable_tp_comm_overlap_rs disable_tp_comm_split_ag disable_tp_comm_split_rs"

@@ -98,6 +98,8 @@ def kernel_settings(training: Training) -> Arguments:
         settings["attention_backend"] = "unfused"
     if training.gradients == "bf16":
         settings["grad_reduce_in_bf16"] = True
+    if training.overlap_tensor:
+        settings["tp_comm_overlap"] = True
     return settings | _BELOW_BF16.get(training.precision, {})
 
 

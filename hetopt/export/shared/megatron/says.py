@@ -232,8 +232,11 @@ def training_says(
     says["cross_entropy"] = "fused" if loss else "unfused"
     replicas, tp = mesh
     split = "sequence_parallel" in settings
+    beside = "tp_comm_overlap" in settings
     if tp > 1:
         says["sequence_parallel"] = split
+        if beside:
+            says["overlap_tensor"] = True
     overlaps = "overlap_grad_reduce" in settings
     sharded = "use_distributed_optimizer" in settings
     if replicas > 1:

@@ -72,7 +72,7 @@ def test_what_all_stages_offload_is_told_and_read_back(
         assert optimizer["optimizer_offload_fraction"] == 1.0
     assert import_plan(found, job.problem).plan.pipeline.microbatches
     with pytest.raises(InputError, match="say optimizer, the problem none"):
-        import_plan(found, JOB.problem)
+        import_plan(found, replace(JOB.problem, training=job.problem.training))
     none = replace(found, offload=None)
     with pytest.raises(InputError, match="say none, the problem optimizer"):
         import_plan(none, job.problem)
