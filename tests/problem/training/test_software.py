@@ -90,6 +90,16 @@ def test_a_device_that_no_run_shows_has_its_usual_times() -> None:
     assert stack.on(device.known_as, "bf16", experts=False) is None
 
 
+def test_a_device_that_is_like_another_has_its_shares_whatever_its_name() -> None:
+    own = problem("software: torchtitan")
+    like = problem("software: torchtitan", "{like: H100-96GB, name: ours}")
+    assert (forward_ns(like) == forward_ns(own)).all()
+    named = problem("software: torchtitan", "{like: H100-96GB, name: theirs}")
+    assert problem_digest(named) == problem_digest(like)
+    other = problem("software: torchtitan", "{like: A100-80GB, name: ours}")
+    assert problem_digest(other) != problem_digest(like)
+
+
 def test_an_unknown_stack_is_refused() -> None:
     with pytest.raises(InputError, match="did you mean 'torchtitan'") as caught:
         problem("software: torchtitn")
