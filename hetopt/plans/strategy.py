@@ -8,8 +8,8 @@ from typing import Annotated, ClassVar
 
 from annotated_types import Ge, Le
 
-from hetopt.base.file_record import FileRecord
-from hetopt.base.file_types import ALWAYS, Count
+from hetopt.base.fields import Count
+from hetopt.base.file_record import ALWAYS, FileRecord
 from hetopt.base.least import ensure_least
 from hetopt.problem.training.choices import Recompute
 

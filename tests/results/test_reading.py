@@ -117,7 +117,7 @@ def test_every_object_names_the_key_that_it_does_not_know() -> None:
             continue
         assert refused is not None, path
         assert refused.field == ".".join(map(str, (*path, "solvre")))
-        assert "is not a known key" in refused.message
+        assert "is not a known field" in refused.message
 
 
 def test_a_slip_is_told_apart() -> None:
@@ -126,6 +126,6 @@ def test_a_slip_is_told_apart() -> None:
     refused = refusal(data)
     assert refused is not None
     assert str(refused).startswith(
-        "serach_time_s: is not a known key (did you mean 'search_time_s'?), expected "
+        "serach_time_s: is not a known field (did you mean 'search_time_s'?), expected "
         "one of schema, status, objective, "
     )

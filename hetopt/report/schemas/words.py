@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from hetopt.base.file_record import DRAFT
+from hetopt.base.schema import DRAFT
 
 Schema = dict[str, Any]
 

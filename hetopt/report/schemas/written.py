@@ -8,7 +8,7 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from hetopt.base.file_record import json_schema
+from hetopt.base.schema import json_schema
 from hetopt.plans.plan import Plan
 from hetopt.report.comparison.comparison import Comparison
 from hetopt.report.explanation import ExplainedPlans

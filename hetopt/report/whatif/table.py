@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from annotated_types import MinLen
 
-from hetopt.base.file_record import FileRecord
-from hetopt.base.file_types import ASIDE, Digest, NotNegative, Seconds
+from hetopt.base.fields import Digest, NotNegative, Seconds
+from hetopt.base.file_record import ASIDE, FileRecord
 from hetopt.export.back.differences import SPLIT, Change, changes
 from hetopt.plans.plan import Plan
 from hetopt.problem.digest import problem_digest

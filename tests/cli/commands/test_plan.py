@@ -160,7 +160,7 @@ def test_keys_that_nobody_knows_are_refused(
     assert main(arguments) == 2
     out, err = capsys.readouterr()
     assert out == ""
-    assert err.startswith(f"{file}: {named}: is not a known key, expected one of ")
+    assert err.startswith(f"{file}: {named}: is not a known field, expected one of ")
     assert err.count("\n") == 1
     assert not (tmp_path / "out").exists()
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+from hetopt.base.faults import Fault
 from hetopt.base.fields import MAX_WHOLE
-from hetopt.base.record import Fault
 from hetopt.base.words import describe
 
 if TYPE_CHECKING:
