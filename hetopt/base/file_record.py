@@ -121,7 +121,7 @@ class FileRecord:
     @classmethod
     def described_keys(cls) -> Mapping[str, str]:
         """Return what is said of the keys, by their names."""
-        found = {}
+        found: dict[str, str] = {}
         for key in keys_of(cls):
             of: Any = key.of
             said, name = descriptions(of), key.path[-1]
