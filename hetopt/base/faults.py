@@ -29,16 +29,16 @@ _EXPECTED = {
     "dict_type": "a mapping",
     "finite_number": "a finite number",
     "float_type": "a number",
-    "greater_than": "more than {gt:g}",
-    "greater_than_equal": "at least {ge:g}",
+    "greater_than": "{number} above {gt}",
+    "greater_than_equal": "{number} of at least {ge}",
     "int_parsing": "a whole number",
     "int_type": "a whole number",
     "is_instance_of": "{class}",
-    "less_than": "less than {lt:g}",
-    "less_than_equal": "at most {le:g}",
+    "less_than": "{number} below {lt}",
+    "less_than_equal": "{number} of at most {le}",
     "list_type": "a list",
     "mapping_type": "a mapping",
-    "multiple_of": "a multiple of {multiple_of:g}",
+    "multiple_of": "a multiple of {multiple_of}",
     "none_required": "null",
     "string_type": "a text",
     "too_long": "at most {max_length}",
@@ -172,7 +172,11 @@ def _expected(wrong: ErrorDetails) -> str:
     if wrong["type"] == "literal_error":
         names = _names(wrong)
         return f"one of {', '.join(names)}" if len(names) > 1 else repr(*names)
-    return _EXPECTED.get(wrong["type"], "").format(**wrong.get("ctx", {}))
+    number, context = "a whole number", dict(wrong.get("ctx", {}))
+    for limit, value in context.items():
+        if isinstance(value, float):
+            number, context[limit] = "a number", f"{value:g}"
+    return _EXPECTED.get(wrong["type"], "").format(number=number, **context)
 
 
 def _names(wrong: ErrorDetails) -> list[str]:

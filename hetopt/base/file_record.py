@@ -102,7 +102,10 @@ class FileRecord:
             value: Any = self
             for name in key.path:
                 value = None if value is None else getattr(value, name)
-            if key.always or value != key.default:
+            # Arrays, which have no default but None, are not compared.
+            if key.always or (
+                value is not None if key.default is None else value != key.default
+            ):
                 data[key.name] = plain(value)
         return data
 
@@ -133,16 +136,15 @@ class FileRecord:
         """Make a record from the values of its keys, each checked by itself."""
         given: dict[str, Any] = {}
         inside: dict[str, dict[str, Any]] = {}
-        for key in keys_of(cls):
-            if key.name not in values or key.derived:
-                continue
-            first, *below = key.path
-            if below:
-                inside.setdefault(first, {})[key.name] = values[key.name]
-            else:
-                given[first] = values[key.name]
+        kind: Any = cls
+        places: Mapping[str, tuple[str, ...]] = _places(kind)
+        for name, value in values.items():
+            if name in places:
+                field, *below = places[name]
+                part = inside.setdefault(field, {}) if below else given
+                part[name if below else field] = value
         for name, each in inside.items():
-            made = _inlined(cls, name).of_keys
+            made = _inlined(kind, name).of_keys
             there = any(value is not None for value in each.values())
             given[name] = made(each) if there else None
         return cls(**given)
@@ -242,7 +244,8 @@ def _declared(cls: type[FileRecord]) -> Iterator[_Key]:
             continue
         if INLINE in marks:
             nullable = type(None) in get_args(get_args(hint)[0])
-            for key in keys_of(_inlined(cls, field.name)):
+            kind: Any = cls
+            for key in keys_of(_inlined(kind, field.name)):
                 yield _Key(
                     name=key.name,
                     path=(field.name, *key.path),
@@ -268,6 +271,13 @@ def _declared(cls: type[FileRecord]) -> Iterator[_Key]:
         )
 
 
+@cache
+def _places(cls: type[FileRecord]) -> dict[str, tuple[str, ...]]:
+    """Return the paths of the keys that a record is made of, by their names."""
+    return {key.name: key.path for key in keys_of(cls) if not key.derived}
+
+
+@cache
 def _inlined(cls: type[FileRecord], name: str) -> type[FileRecord]:
     """Return the record whose keys stand among those of another."""
     hint = get_args(get_type_hints(cls, include_extras=True)[name])[0]
@@ -287,13 +297,15 @@ def _without_none(hint: Any) -> Any:
 
 def plain(value: Any) -> Any:
     """Return a value of a record as plain JSON data."""
+    if isinstance(value, str | float | int | None):
+        return value
     if isinstance(value, FileRecord):
         return value.to_json()
     if isinstance(value, tuple | list):
         return [plain(each) for each in value]
     if isinstance(value, Mapping):
         return {str(name): plain(each) for name, each in value.items()}
-    return value
+    return value.tolist() if hasattr(value, "tolist") else value
 
 
 def read(kind: Any, data: object, field: str = "") -> Any:

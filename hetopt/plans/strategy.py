@@ -93,9 +93,3 @@ class Strategy(FileRecord):
         zero = "" if self.zero is None else f" zero {self.zero}"
         experts = f" ep {self.ep},{self.etp}" if self.has_expert_degrees else ""
         return f"({self.dp},{self.cp},{self.tp}){experts} {self.recompute}{zero}"
-
-
-def expert_degrees_to_json(strategy: Strategy) -> dict[str, int]:
-    """Return the degrees of experts that are not 1; files leave out a 1."""
-    degrees = {name: getattr(strategy, name) for name in EXPERT_DEGREES}
-    return {name: degree for name, degree in degrees.items() if degree > 1}

@@ -13,7 +13,7 @@ import pytest
 from hetopt.cost.build import build_table
 from hetopt.errors import InputError
 from hetopt.problem.reading import read_problem_text
-from hetopt.report.schemas.written import SCHEMAS
+from hetopt.report.schemas import SCHEMAS
 from hetopt.results.result import Result
 from hetopt.results.spending import Spending
 from hetopt.solvers.loading import load

@@ -12,7 +12,7 @@ import jsonschema
 import pytest
 
 from hetopt.errors import InputError
-from hetopt.report.schemas.written import SCHEMAS
+from hetopt.report.schemas import SCHEMAS
 from hetopt.running.conditions import Conditions
 from hetopt.running.measured import measured_of, read_measured
 from hetopt.running.records import iterations_of

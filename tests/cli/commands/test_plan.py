@@ -12,7 +12,7 @@ import pytest
 
 from hetopt.cli import main
 from hetopt.report.drawing.bar import ShownProgress
-from hetopt.report.schemas.written import SCHEMAS
+from hetopt.report.schemas import SCHEMAS
 from hetopt.results.priced_plan import PricedPlan
 from hetopt.results.result import Result
 

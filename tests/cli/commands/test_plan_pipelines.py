@@ -14,7 +14,7 @@ from hetopt.check import check_result
 from hetopt.cli import main
 from hetopt.pricing.several import price_several
 from hetopt.problem.reading import read_problem_text
-from hetopt.report.schemas.written import SCHEMAS
+from hetopt.report.schemas import SCHEMAS
 
 TEXT = """\
 model: {layers: 6, hidden: 1024, heads: 8, ffn: 4096, vocab: 4000}

@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from hetopt.cli import main
-from hetopt.report.schemas.written import SCHEMAS
+from hetopt.report.schemas import SCHEMAS
 from hetopt.report.whatif.table import CSV_COLUMNS
 from tests.cli.conftest import RunHetopt
 

@@ -13,7 +13,7 @@ from hetopt.problem.problem import Problem
 from hetopt.problem.reading import read_problem_text
 from hetopt.report.drawing import plots
 from hetopt.report.drawing.console import draw
-from hetopt.report.schemas.written import SCHEMAS
+from hetopt.report.schemas import SCHEMAS
 from hetopt.report.whatif.plot import whatif_figure
 from hetopt.report.whatif.table import CSV_COLUMNS, Whatif, rows, whatif_report
 from hetopt.results.priced_plan import PricedPlan
