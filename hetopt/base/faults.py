@@ -172,10 +172,12 @@ def _expected(wrong: ErrorDetails) -> str:
     if wrong["type"] == "literal_error":
         names = _names(wrong)
         return f"one of {', '.join(names)}" if len(names) > 1 else repr(*names)
-    number, context = "a whole number", dict(wrong.get("ctx", {}))
-    for limit, value in context.items():
-        if isinstance(value, float):
-            number, context[limit] = "a number", f"{value:g}"
+    context = {
+        limit: f"{value:.10g}" if isinstance(value, float) else value
+        for limit, value in wrong.get("ctx", {}).items()
+    }
+    is_float = isinstance(wrong["input"], float) or context != wrong.get("ctx", {})
+    number = "a number" if is_float else "a whole number"
     return _EXPECTED.get(wrong["type"], "").format(number=number, **context)
 
 

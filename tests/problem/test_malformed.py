@@ -120,7 +120,7 @@ REPLACED = [
             ("weights", "'weights'"),
             ("true", "true"),
             ("[optimizer]", "a list"),
-            ("Optimizer", "'Optimizer' (did you mean 'optimizer'?)"),
+            ("Optimizer", "'Optimizer'"),
         )
     ),
     (
