@@ -29,13 +29,13 @@ _EXPECTED = {
     "dict_type": "a mapping",
     "finite_number": "a finite number",
     "float_type": "a number",
-    "greater_than": "{number} above {gt}",
-    "greater_than_equal": "{number} of at least {ge}",
+    "greater_than": "more than {gt}",
+    "greater_than_equal": "at least {ge}",
     "int_parsing": "a whole number",
     "int_type": "a whole number",
     "is_instance_of": "{class}",
-    "less_than": "{number} below {lt}",
-    "less_than_equal": "{number} of at most {le}",
+    "less_than": "less than {lt}",
+    "less_than_equal": "at most {le}",
     "list_type": "a list",
     "mapping_type": "a mapping",
     "multiple_of": "a multiple of {multiple_of}",
@@ -176,9 +176,7 @@ def _expected(wrong: ErrorDetails) -> str:
         limit: f"{value:.10g}" if isinstance(value, float) else value
         for limit, value in wrong.get("ctx", {}).items()
     }
-    is_float = isinstance(wrong["input"], float) or context != wrong.get("ctx", {})
-    number = "a number" if is_float else "a whole number"
-    return _EXPECTED.get(wrong["type"], "").format(number=number, **context)
+    return _EXPECTED.get(wrong["type"], "").format(**context)
 
 
 def _names(wrong: ErrorDetails) -> list[str]:

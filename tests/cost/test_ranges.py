@@ -75,7 +75,7 @@ def test_a_table_with_larger_numbers_is_refused(
         entry = entry[key]
     entry[last] = value
     field = f"slices.0.clusters.0.strategies.0.{'.'.join(place)}"
-    message = f"t.json: {field}: is {value}, expected a whole number of at most {most}"
+    message = f"t.json: {field}: is {value}, expected at most {most}"
     with pytest.raises(InputError, match=message):
         table_from_json(data, file="t.json")
 

@@ -119,7 +119,7 @@ STRATEGY = ["per_unit", "slices", 0, "clusters", 0, "strategies", 0]
         (["per_unit", "slices", 0, "within_ns"], None, "within_ns: is missing"),
         (["per_unit", "slices", 0, "microbatches"], 4, "ascending micro-batch counts"),
         ([*STRATEGY, "zero"], None, "zero: is missing"),
-        ([*STRATEGY, "zero"], 4, "zero: is 4, expected a whole number of at most 3"),
+        ([*STRATEGY, "zero"], 4, "zero: is 4, expected at most 3"),
         ([*STRATEGY, "microbatch"], 3, "is not the global batch"),
     ],
 )

@@ -128,7 +128,7 @@ def test_what_boundaries_share_survives() -> None:
     ("key", "value", "message"),
     [
         ("uplink_ns", [1], r"shared.uplink_ns: has lists of shape \[1\], expected"),
-        ("uplink_ns", [1, -1], "shared.uplink_ns.1: is -1, expected a whole"),
+        ("uplink_ns", [1, -1], "shared.uplink_ns.1: is -1, expected at least 0"),
         (
             "link_ns",
             [[0, 1], [2, 0]],
@@ -196,7 +196,7 @@ STRATEGY = ("slices", 0, "clusters", 0, "strategies", 0)
         (("body", 1), 1, "body.1: is 1, expected true or false"),
         (("units", 2), "moe", "units.2: is 'moe', expected one of"),
         (("cuts",), [], "cuts: is 0 cuts"),
-        (("tokens",), 0, "tokens: is 0, expected a whole number of at least 1"),
+        (("tokens",), 0, "tokens: is 0, expected at least 1"),
         (("model_flops",), float("nan"), "model_flops: is nan"),
         (("model_flops",), -1.0, "model_flops: is -1, exp"),
         (("clusters",), [], "clusters: has 0 entries"),

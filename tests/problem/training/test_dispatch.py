@@ -47,7 +47,7 @@ def test_assumptions_are_read(moe: str, expected: Dispatch) -> None:
 @pytest.mark.parametrize(
     ("moe", "said"),
     [
-        ("{imbalance: 0.5}", "training.moe.imbalance: is 0.5, expected a number of"),
+        ("{imbalance: 0.5}", "training.moe.imbalance: is 0.5, expected at least 1"),
         ("{imbalance: much}", "training.moe.imbalance: is 'much', expected a number"),
         ("{capacity: 0}", "training.moe.capacity: is 0, expected a number above 0"),
         ("{capacity: some}", "training.moe.capacity: is 'some', expected a number or"),
