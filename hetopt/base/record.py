@@ -124,9 +124,12 @@ def as_given(made: Any) -> dict[str, Any]:
 
 def read_field(kind: Any, key: str, value: Any, source: object) -> Any:
     """Return a value of one field of a record; Fault if it cannot have it."""
-    declared: Any = keys(kind)[key].rebuild_annotation()
+    by_key = {each.alias or name: each for name, each in _fields(kind).items()}
+    declared: Any = by_key[key].rebuild_annotation()
     try:
-        return TypeAdapter(declared).validate_python(value, context=source)
+        return TypeAdapter(declared).validate_python(
+            value, context=source, strict=False
+        )
     except ValidationError as error:
         raise faults(error)[0].inside(key) from None
 

@@ -11,6 +11,7 @@ from dataclasses import asdict, field
 from fractions import Fraction
 from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 
+from annotated_types import MinLen
 from pydantic import Field, ValidationInfo, WithJsonSchema
 
 from hetopt.base.faults import Fault
@@ -23,7 +24,9 @@ from hetopt.problem.cluster.facts import (
     UNKNOWN_INTRA_NODE_SHARE,
     Accuracy,
     Efficiency,
+    Share,
     Sustained,
+    Variable,
 )
 from hetopt.problem.fields import (
     FLOPS_SCHEMA,
@@ -175,11 +178,11 @@ class Accelerator:
     intra_node: Link
     host_device: Link
     roofline: Annotated[Efficiency, INTERNAL] = UNKNOWN_EFFICIENCY
-    relatives: Annotated[tuple[str, ...], INTERNAL] = ()
+    relatives: Annotated[tuple[Annotated[str, MinLen(1)], ...], INTERNAL] = ()
     sustained: Annotated[Sustained, INTERNAL] = AS_MEASURED
     accuracy: Annotated[Accuracy | None, INTERNAL] = None
-    intra_node_share: Annotated[float, INTERNAL] = UNKNOWN_INTRA_NODE_SHARE
-    visible_devices: Annotated[str, INTERNAL] = CUDA_VISIBLE_DEVICES
+    intra_node_share: Annotated[Share, INTERNAL] = UNKNOWN_INTRA_NODE_SHARE
+    visible_devices: Annotated[Variable, INTERNAL] = CUDA_VISIBLE_DEVICES
     sold_as_bytes: Annotated[int | None, INTERNAL] = field(default=None, compare=False)
     sources: Annotated[Mapping[str, str], INTERNAL] = field(
         default_factory=dict, compare=False
