@@ -38,6 +38,7 @@ _EXPECTED = {
     "less_than_equal": "at most {le}",
     "list_type": "a list",
     "mapping_type": "a mapping",
+    "model_type": "a mapping",
     "multiple_of": "a multiple of {multiple_of}",
     "none_required": "null",
     "string_type": "a text",
@@ -144,7 +145,7 @@ def _faults(
             said = f"has {counted(context['actual_length'], 'entry', 'ies')}"
         elif expected.startswith("one of") and isinstance(first["input"], str):
             said += suggest(first["input"], _names(first))
-        yield Fault(f"{said}, expected {expected or ': ' + first['msg']}", *path)
+        yield Fault(f"{said}, expected {expected or first['msg']}", *path)
 
 
 def _place(wrong: ErrorDetails, data: Any) -> Path:
