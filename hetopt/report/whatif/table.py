@@ -13,7 +13,7 @@ from hetopt.base.file_record import ASIDE, FileRecord
 from hetopt.export.back.differences import SPLIT, Change, changes
 from hetopt.plans.plan import Plan
 from hetopt.problem.digest import problem_digest
-from hetopt.report.drawing.sheet import labelled, sheet
+from hetopt.report.drawing.sheet import by_column, labelled
 from hetopt.report.rounding import differences, rounded
 from hetopt.report.summary import FORMS, amount, cost_text, gap_text, latencies
 from hetopt.results.money import Cost
@@ -189,11 +189,7 @@ def whatif_report(
     if base is not None:
         lines.append(("latencies", latencies(base)))
     return [
-        sheet(
-            [name for name, _ in columns],
-            zip(*(cells for _, cells in columns), strict=True),
-            left=("change", "plan"),
-        ),
+        by_column(columns, left=("change", "plan")),
         labelled(lines),
     ]
 
