@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from hetopt.cli.commands.schema import NAMES
 from hetopt.cli.entry import GROUPS, parser
 from hetopt.problem.schema.json_schema import problem_json_schema
-from hetopt.report.schemas.written import SCHEMAS
+from hetopt.report.schemas import SCHEMAS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

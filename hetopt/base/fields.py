@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from numbers import Integral, Real
-from typing import Annotated, Any, TypeVar, get_args
+from typing import Annotated, Any, TypeAlias, TypeVar
 
+from annotated_types import Ge, Gt
 from pydantic import BeforeValidator, Field, GetCoreSchemaHandler, ValidationInfo
 from pydantic_core import core_schema
 
-from hetopt.base.record import Fault, inside
+from hetopt.base.faults import Fault, inside
 from hetopt.base.words import describe, suggest
 
 _T = TypeVar("_T")
@@ -81,17 +83,6 @@ def choice(names: tuple[Any, ...]) -> Callable[[Any], Any]:
     return read
 
 
-class Listed:
-    """Marks a literal, of which a wrong value's error lists all: ``OneOf[Kind]``."""
-
-    @classmethod
-    def __get_pydantic_core_schema__(
-        cls, source: Any, handler: GetCoreSchemaHandler
-    ) -> core_schema.CoreSchema:
-        reader = choice(get_args(source))
-        return core_schema.no_info_before_validator_function(reader, handler(source))
-
-
 def name(value: Any, *path: str | int) -> str:
     """Read a name, of the field at ``path``; a whole number is converted to text."""
     if isinstance(value, int) and not isinstance(value, bool):
@@ -155,11 +146,43 @@ def items(value: Any) -> Any:
     return value
 
 
-OneOf = Annotated[_T, Listed]
-Count = Annotated[int, Field(ge=1), BeforeValidator(whole(1))]
-CountFromZero = Annotated[int, Field(ge=0), BeforeValidator(whole(0))]
-Number = Annotated[float, BeforeValidator(number)]
-Positive = Annotated[float, Field(gt=0), BeforeValidator(number)]
-Flag = Annotated[bool, BeforeValidator(flag)]
+@dataclass(frozen=True)
+class Expected:
+    """What errors say is expected, of whatever is wrong with a value.
+
+    Attributes
+    ----------
+    read
+        Reads what programs, and YAML files, give; values in JSON are checked as fast as
+        their type permits.
+    """
+
+    text: str
+    read: Callable[[Any], Any] | None = None
+
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> core_schema.CoreSchema:
+        typed = core_schema.custom_error_schema(
+            handler(source),
+            custom_error_type="expected",
+            custom_error_message=self.text,
+        )
+        if self.read is None:
+            return typed
+        given = core_schema.no_info_before_validator_function(self.read, typed)
+        return core_schema.json_or_python_schema(typed, given)
+
+
+Count = Annotated[int, Ge(1), Expected("a whole number of at least 1", whole(1))]
+Whole = Annotated[int, Ge(0), Expected("a whole number of at least 0", whole(0))]
+Wholes = Annotated[tuple[Whole, ...], BeforeValidator(items)]
+Number = Annotated[float, Expected("a number", number)]
+NotNegative = Annotated[float, Ge(0), Expected("a number of at least 0", number)]
+Seconds: TypeAlias = NotNegative
+Positive = Annotated[float, Gt(0), Expected("a number above 0", number)]
+Flag = Annotated[bool, Expected("true or false", flag)]
 Name = Annotated[str, BeforeValidator(_name)]
-CountsFromZero = Annotated[tuple[CountFromZero, ...], BeforeValidator(items)]
+Digest = Annotated[
+    str, Field(pattern="^[0-9a-f]{64}$"), Expected("64 hexadecimal digits")
+]

@@ -14,7 +14,8 @@ What is written, what is read back, and the JSON Schema follow from the fields a
   which are written but not read back;
 - descriptions are those of the docstring's section ``Attributes``.
 
-Parts that are plain mappings in Python, too, are ``TypedDict``s.
+Parts that are plain mappings in Python, too, are ``TypedDict``s. In programs the values
+of fields are not checked: searches make strategies by the million.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import MISSING, dataclass, fields
+from enum import Enum
 from functools import cache, reduce
 from operator import or_
 from types import UnionType
@@ -37,16 +39,52 @@ from typing import (
     get_type_hints,
 )
 
-from hetopt.base.file_types import ALWAYS, ASIDE, INLINE, LATER, Named
+from pydantic import ValidationError
+from pydantic_core import core_schema
+
+from hetopt.base.faults import Fault, Path, faults, first_error
+from hetopt.base.schema import adapter, descriptions, json_schema
 from hetopt.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from pydantic import GetCoreSchemaHandler, TypeAdapter
+    from pydantic import GetCoreSchemaHandler
     from pydantic_core import CoreSchema
 
-DRAFT = "https://json-schema.org/draft/2020-12/schema"
+#: Of every object: no other keys, no infinite numbers, no text for a number.
+CONFIG: Any = {"extra": "forbid", "strict": True, "allow_inf_nan": False}
+
+
+class Mark(Enum):
+    """What ``Annotated`` says of a field, beside its type."""
+
+    ALWAYS = "always"
+    ASIDE = "aside"
+    INLINE = "inline"
+    LATER = "later"
+
+
+ALWAYS, ASIDE, INLINE, LATER = Mark
+
+
+@dataclass(frozen=True)
+class Named:
+    """The key of a field, where it is not the field's name."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class As:
+    """A part that is a mapping in Python, and in files this ``TypedDict``."""
+
+    kind: Any
+
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        return handler.generate_schema(self.kind)
 
 
 class FileRecord:
@@ -64,7 +102,10 @@ class FileRecord:
             value: Any = self
             for name in key.path:
                 value = None if value is None else getattr(value, name)
-            if key.always or value != key.default:
+            # Arrays, which have no default but None, are not compared.
+            if key.always or (
+                value is not None if key.default is None else value != key.default
+            ):
                 data[key.name] = plain(value)
         return data
 
@@ -81,20 +122,29 @@ class FileRecord:
         return found
 
     @classmethod
+    def described_keys(cls) -> Mapping[str, str]:
+        """Return what is said of the keys, by their names."""
+        found: dict[str, str] = {}
+        for key in keys_of(cls):
+            of: Any = key.of
+            said, name = descriptions(of), key.path[-1]
+            found |= {key.name: said[name]} if name in said else {}
+        return found
+
+    @classmethod
     def of_keys(cls, values: dict[str, Any]) -> Self:
         """Make a record from the values of its keys, each checked by itself."""
         given: dict[str, Any] = {}
         inside: dict[str, dict[str, Any]] = {}
-        for key in keys_of(cls):
-            if key.name not in values or key.derived:
-                continue
-            first, *below = key.path
-            if below:
-                inside.setdefault(first, {})[key.name] = values[key.name]
-            else:
-                given[first] = values[key.name]
+        kind: Any = cls
+        places: Mapping[str, tuple[str, ...]] = _places(kind)
+        for name, value in values.items():
+            if name in places:
+                field, *below = places[name]
+                part = inside.setdefault(field, {}) if below else given
+                part[name if below else field] = value
         for name, each in inside.items():
-            made = _inlined(cls, name).of_keys
+            made = _inlined(kind, name).of_keys
             there = any(value is not None for value in each.values())
             given[name] = made(each) if there else None
         return cls(**given)
@@ -103,8 +153,6 @@ class FileRecord:
     def __get_pydantic_core_schema__(
         cls, source: Any, handler: GetCoreSchemaHandler
     ) -> CoreSchema:
-        from pydantic_core import core_schema
-
         own = {}
         if cls.SCHEMA:
             kind = core_schema.literal_schema([cls.SCHEMA])
@@ -129,8 +177,9 @@ class FileRecord:
         try:
             return cls.of_keys(values)
         except InputError as error:
-            # pydantic passes on errors of values; ``fault`` looks for their cause.
-            raise ValueError(error.message) from error
+            # pydantic passes on ValueErrors.
+            path = filter(None, [error.field])
+            raise Fault(error.message, *path) from None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -195,7 +244,8 @@ def _declared(cls: type[FileRecord]) -> Iterator[_Key]:
             continue
         if INLINE in marks:
             nullable = type(None) in get_args(get_args(hint)[0])
-            for key in keys_of(_inlined(cls, field.name)):
+            kind: Any = cls
+            for key in keys_of(_inlined(kind, field.name)):
                 yield _Key(
                     name=key.name,
                     path=(field.name, *key.path),
@@ -221,6 +271,13 @@ def _declared(cls: type[FileRecord]) -> Iterator[_Key]:
         )
 
 
+@cache
+def _places(cls: type[FileRecord]) -> dict[str, tuple[str, ...]]:
+    """Return the paths of the keys that a record is made of, by their names."""
+    return {key.name: key.path for key in keys_of(cls) if not key.derived}
+
+
+@cache
 def _inlined(cls: type[FileRecord], name: str) -> type[FileRecord]:
     """Return the record whose keys stand among those of another."""
     hint = get_args(get_type_hints(cls, include_extras=True)[name])[0]
@@ -240,20 +297,15 @@ def _without_none(hint: Any) -> Any:
 
 def plain(value: Any) -> Any:
     """Return a value of a record as plain JSON data."""
+    if isinstance(value, str | float | int | None):
+        return value
     if isinstance(value, FileRecord):
         return value.to_json()
     if isinstance(value, tuple | list):
         return [plain(each) for each in value]
     if isinstance(value, Mapping):
         return {str(name): plain(each) for name, each in value.items()}
-    return value
-
-
-@cache
-def _adapter(kind: Any) -> TypeAdapter[Any]:
-    from pydantic import TypeAdapter
-
-    return TypeAdapter(kind)
+    return value.tolist() if hasattr(value, "tolist") else value
 
 
 def read(kind: Any, data: object, field: str = "") -> Any:
@@ -269,21 +321,14 @@ def read(kind: Any, data: object, field: str = "") -> Any:
     InputError
         A key is missing or not known, or its value is none of its field.
     """
-    from pydantic import ValidationError
-
-    from hetopt.base.faults import fault
-
     try:
-        return _adapter(kind).validate_json(json.dumps(data), strict=True)
+        return adapter(kind).validate_json(json.dumps(data), strict=True)
     except ValidationError as error:
-        found = fault(error, data, lambda path: _known(kind, path))
-        if not field:
-            raise found from None
-        place = f"{field}.{found.field}" if found.field else field
-        raise InputError(found.message, field=place) from None
+        found = faults(error, data, lambda path: _known(kind, path))
+        raise first_error(found, field) from None
 
 
-def _known(kind: Any, path: tuple[str | int, ...]) -> list[str]:
+def _known(kind: Any, path: Path) -> list[str]:
     """Return the keys of an object in a file."""
     schema = json_schema(kind)
     waiting = [(schema, path)]
@@ -304,72 +349,3 @@ def _known(kind: Any, path: tuple[str | int, ...]) -> list[str]:
         if isinstance(inside, dict):
             waiting.append((inside, left[1:]))
     return []
-
-
-def json_schema(kind: Any, title: str = "") -> dict[str, Any]:
-    """Return the JSON Schema (draft 2020-12) of a file with a record.
-
-    Parameters
-    ----------
-    title
-        What the file is; the first paragraph of the record's docstring describes it.
-    """
-    from pydantic.json_schema import GenerateJsonSchema
-
-    class Generated(GenerateJsonSchema):
-        """Descriptions from docstrings; no titles, which only repeat names."""
-
-        def field_title_should_be_set(self, schema: Any) -> bool:
-            return False
-
-        def typed_dict_schema(self, schema: Any) -> dict[str, Any]:
-            found, cls = super().typed_dict_schema(schema), schema["cls"]
-            del found["title"]
-            found["description"] = _joined((cls.__doc__ or "").split("\n\n")[0])
-            for name, text in _said(cls).items():
-                found["properties"][name].setdefault("description", text)
-            return found
-
-    found = _adapter(kind).json_schema(schema_generator=Generated)
-    return {"$schema": DRAFT, "title": title, **found} if title else found
-
-
-def _said(cls: type) -> Mapping[str, str]:
-    """Return descriptions by key."""
-    if not issubclass(cls, FileRecord):
-        said = descriptions(cls)
-        return {name: said[name] for name in cls.__annotations__ if name in said}
-    found = {key.name: descriptions(key.of).get(key.path[-1]) for key in keys_of(cls)}
-    return {name: text for name, text in found.items() if text is not None}
-
-
-def descriptions(cls: type) -> Mapping[str, str]:
-    """Return what a class's docstring says of its attributes, by their names."""
-    found: dict[str, str] = {}
-    # A TypedDict has no parents but those that it was declared with.
-    declared = [
-        each for each in getattr(cls, "__orig_bases__", ()) if type(each) is type(cls)
-    ]
-    for base in (*declared, *reversed(cls.__mro__[:-1])):
-        for name, value in vars(base).items():
-            if isinstance(value, property):
-                found[name] = _joined((value.__doc__ or "").split("\n\n")[0])
-        _, _, section = (base.__doc__ or "").partition("    ----------\n")
-        names: list[str] = []
-        lines: dict[str, list[str]] = {}
-        for line in section.splitlines():
-            if line.startswith("    ---"):
-                break
-            if line.startswith(" " * 8):
-                for name in names:
-                    lines.setdefault(name, []).append(line)
-            elif line.strip():
-                names = [name.strip() for name in line.split(",")]
-        found |= {name: _joined("\n".join(each)) for name, each in lines.items()}
-    return found
-
-
-def _joined(text: str) -> str:
-    """Return prose on one line, in the words of JSON."""
-    words = " ".join(text.split())
-    return words.replace("``", "`").replace("None", "null")

@@ -1,40 +1,35 @@
 """Records: data that is checked once, when it is made, and does not change after.
 
-A record's fields are declared once, each with its type and a docstring below it. From
-that declaration come the checks, also those of ``dataclasses.replace``, the reader of a
-file's section (``read``) and its JSON Schema.
+A record's fields are declared once, each with its type, and said in the docstring's
+section ``Attributes``. From that declaration come the checks, also those of
+``dataclasses.replace``, the reader of a file's section (``read``) and its JSON Schema.
 """
 
 from __future__ import annotations
 
-import ast
-import inspect
 import re
-import textwrap
-from contextlib import contextmanager
 from dataclasses import field, fields
 from fractions import Fraction
 from functools import cache, wraps
-from itertools import pairwise
 from numbers import Real
-from typing import TYPE_CHECKING, Any, Self, TypeVar, dataclass_transform, get_args
+from typing import TYPE_CHECKING, Any, TypeVar, dataclass_transform, get_args
 
 from pydantic import ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 from pydantic.dataclasses import dataclass
-from pydantic.json_schema import GenerateJsonSchema, SkipJsonSchema
+from pydantic.json_schema import SkipJsonSchema
 
-from hetopt.base.words import describe, suggest
+from hetopt.base.faults import FLAT, Fault, UnknownField, faults
+from hetopt.base.schema import descriptions
+from hetopt.base.words import describe
 from hetopt.errors import RecordError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Mapping
 
     from pydantic import ValidationInfo
     from pydantic.fields import FieldInfo
 
 _Record = TypeVar("_Record")
-#: Keys and positions that lead to a value.
-Path = tuple[str | int, ...]
 
 #: Files have lists and texts where programs have tuples and names: see ``read``.
 _CONFIG = ConfigDict(
@@ -44,75 +39,8 @@ _CONFIG = ConfigDict(
     validate_by_alias=True,
     validate_by_name=True,
 )
-#: Name in files of a field whose own fields stand beside those of the record.
-FLAT = ""
 #: Marks a field that a file cannot give: ``Annotated[int, INTERNAL]``.
 INTERNAL: Any = SkipJsonSchema()  # type: ignore[type-arg]
-
-#: What is expected, by pydantic's type of an error and its context.
-_EXPECTED = {
-    "bool_type": "true or false",
-    "dataclass_exact_type": "{class_name}",
-    "dataclass_type": "{class_name}",
-    "dict_type": "a mapping",
-    "finite_number": "a finite number",
-    "float_type": "a number",
-    "greater_than": "more than {gt:g}",
-    "greater_than_equal": "at least {ge:g}",
-    "int_type": "a whole number",
-    "is_instance_of": "{class}",
-    "less_than": "less than {lt:g}",
-    "less_than_equal": "at most {le:g}",
-    "list_type": "a list",
-    "literal_error": "{expected}",
-    "multiple_of": "a multiple of {multiple_of:g}",
-    "string_type": "a text",
-    "tuple_type": "a list",
-}
-
-
-class Fault(ValueError):
-    """A value that a field cannot have.
-
-    Parameters
-    ----------
-    message
-        What is wrong with the value and what was expected: ``is 0, expected ...``.
-    path
-        Where the value is inside the field or record that refuses it.
-    """
-
-    def __init__(self, message: str, *path: str | int) -> None:
-        self.message = message
-        self.path = path
-        super().__init__(message)
-
-    def inside(self, *path: str | int) -> Self:
-        """Return the fault as it is seen from around ``path``."""
-        found = type(self).__new__(type(self), *self.args)
-        found.__dict__ |= {**self.__dict__, "path": path + self.path}
-        return found
-
-
-@contextmanager
-def inside(*path: str | int) -> Iterator[None]:
-    """Have faults, and other ValueErrors, say that the value at ``path`` is wrong."""
-    try:
-        yield
-    except Fault as fault:
-        raise fault.inside(*path) from None
-    except ValueError as error:
-        raise Fault(str(error), *path) from None
-
-
-class UnknownField(Fault):
-    """A key that a record does not have; ``names`` are those that it has."""
-
-    def __init__(self, key: str, names: tuple[str, ...]) -> None:
-        self.names = names
-        hint = suggest(key, names)
-        msg = f"is not a known field{hint}, expected one of {', '.join(names)}"
-        super().__init__(msg, key)
 
 
 def derived(*, factory: Callable[[dict[str, Any]], Any]) -> Any:
@@ -196,34 +124,14 @@ def as_given(made: Any) -> dict[str, Any]:
 
 def read_field(kind: Any, key: str, value: Any, source: object) -> Any:
     """Return a value of one field of a record; Fault if it cannot have it."""
-    declared: Any = keys(kind)[key].rebuild_annotation()
+    by_key = {each.alias or name: each for name, each in _fields(kind).items()}
+    declared: Any = by_key[key].rebuild_annotation()
     try:
-        return TypeAdapter(declared).validate_python(value, context=source)
+        return TypeAdapter(declared).validate_python(
+            value, context=source, strict=False
+        )
     except ValidationError as error:
-        raise next(faults(error)).inside(key) from None
-
-
-def faults(error: ValidationError) -> Iterator[Fault]:
-    """Yield what is wrong with a record's values, with the paths in its file."""
-    for each in error.errors(include_url=False):
-        path: Path = tuple(key for key in each["loc"] if key != FLAT)
-        context, value = each.get("ctx", {}), each["input"]
-        said = f"is {value:g}" if isinstance(value, float) else f"is {describe(value)}"
-        cause, expected = context.get("error"), _EXPECTED.get(each["type"])
-        if isinstance(cause, ValidationError):
-            yield from (inner.inside(*path) for inner in faults(cause))
-        elif isinstance(cause, Fault):
-            yield cause.inside(*path)
-        elif cause is not None:
-            yield Fault(str(cause), *path)
-        elif expected is not None:
-            yield Fault(f"{said}, expected {expected.format(**context)}", *path)
-        elif each["type"] == "missing":
-            yield Fault("is missing", *path)
-        elif each["type"] == "unexpected_keyword_argument":
-            yield Fault("is not a known field", *path)
-        elif each["type"] != "default_factory_not_called":
-            yield Fault(f"{said}, expected: {each['msg']}", *path)
+        raise faults(error)[0].inside(key) from None
 
 
 def _fields(kind: Any) -> Mapping[str, FieldInfo]:
@@ -274,39 +182,6 @@ def _given(kind: Any, value: Any, info: ValidationInfo) -> Any:
             given[FLAT] = {key: given.pop(key) for key in own if key in given}
         elif inner.is_required() and not {name, inner.alias or name} & given.keys():
             key = inner.alias or name
-            words = re.split(r"[.;](?:\s|$)", described(kind)[name])[0]
+            words = re.split(r"[.;](?:\s|$)", descriptions(kind)[name])[0]
             raise Fault(f"is missing, expected {words[0].lower()}{words[1:]}", key)
     return given
-
-
-@cache
-def described(kind: Any) -> Mapping[str, str]:
-    """Return what the docstrings below a record's fields say."""
-    tree: Any = ast.parse(textwrap.dedent(inspect.getsource(kind))).body[0]
-    found = {}
-    for declared, below in pairwise(tree.body):
-        if isinstance(declared, ast.AnnAssign) and isinstance(below, ast.Expr):
-            name: Any = declared.target
-            found[name.id] = " ".join(ast.literal_eval(below.value).split())
-    return found
-
-
-class Described(GenerateJsonSchema):
-    """JSON Schemas of records, with what docstrings say."""
-
-    def dataclass_schema(self, schema: Any) -> Any:
-        """Return the schema of a record."""
-        made = super().dataclass_schema(schema)
-        kind = schema["cls"]
-        made["description"] = inspect.cleandoc(kind.__doc__).split("\n\n")[0]
-        texts = described(kind)
-        for name, info in _fields(kind).items():
-            part = made["properties"].get(info.alias or name)
-            if part is not None:
-                part.pop("title", None)
-                if name in texts:
-                    part["description"] = texts[name]
-        needed = {*made.pop("required", ())} - {*getattr(kind, "elsewhere", ()), FLAT}
-        if needed:
-            made["required"] = [key for key in made["properties"] if key in needed]
-        return made

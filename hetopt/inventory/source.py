@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from hetopt.base.faults import faults
 from hetopt.base.reading import (
     MIB,
     MOST_TEXT_BYTES,
@@ -15,7 +16,6 @@ from hetopt.base.reading import (
     read_bytes,
     too_large,
 )
-from hetopt.base.words import describe
 from hetopt.errors import InputError
 from hetopt.problem.cluster.cluster import host_fault
 from hetopt.problem.document.document import dotted
@@ -79,12 +79,8 @@ def parse(model: type[_Model], source: Source, data: Any) -> _Model:
     try:
         return model.model_validate(data)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        found = describe(first["input"])
-        message = "is missing" if first["type"] == "missing" else f"is {found}"
-        raise source.error(
-            f"{message}, expected: {first['msg']}", field=dotted(first["loc"])
-        ) from None
+        first = faults(error)[0]
+        raise source.error(first.message, field=dotted(first.path)) from None
 
 
 def load_source(path: str) -> Source:

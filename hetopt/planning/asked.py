@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import InstanceOf
 
-from hetopt.base.fields import Count, CountFromZero, Positive
+from hetopt.base.fields import Count, Positive, Whole
 from hetopt.base.record import record
 from hetopt.cost.table.table import CostTable
 from hetopt.errors import InputError
@@ -53,6 +53,57 @@ _LIFT = f"give {NO_LAUNCHER} as the launcher"
 class Search:
     """What is searched, what is minimised, and how.
 
+    Attributes
+    ----------
+    problem
+        As the user has it, under the schedule that is asked for.
+    solver
+        Searches every problem that this one is split into.
+    time
+        What is minimised; None: see ``hetopt.planning.objective``.
+    measure
+        The time itself, the cost of an iteration, or the front of time and price.
+    budget
+        See ``hetopt.results.spending.Spending``.
+    min_tokens_per_s
+        See ``hetopt.results.spending.Spending``.
+    chunks
+        As the user gives them; those to try, if any schedule may be the plan's.
+    pipelines
+        Most pipelines side by side.
+    launcher
+        The launcher that has to run the plan; None: the problem's; ``none``: any.
+    principles
+        Those that the plan has to keep.
+    top
+        How many plans are returned.
+    table
+        The user's latency table, or the path of its file.
+    stability
+        Whether it is asked how far coefficients may move.
+    certified
+        Whether a certificate is wanted.
+    time_limit_s
+        Of all searches together.
+    jobs
+        See ``RaceParams``.
+    executor
+        See ``RaceParams``.
+    journal
+        See ``RaceParams``.
+    seed
+        Of random choices.
+    exploration
+        See ``MctsParams``.
+    iterations
+        See ``MctsParams``.
+    cost
+        See ``DfsParams``.
+    name
+        What the user calls the problem.
+    schedule
+        The schedule instead of the problem's own, if any.
+
     Raises
     ------
     InputError
@@ -60,53 +111,29 @@ class Search:
     """
 
     problem: InstanceOf[Problem]
-    """As the user has it, under the schedule that is asked for."""
     solver: str = "auto"
-    """Searches every problem that this one is split into."""
     time: Time | None = None
-    """What is minimised; None: see ``hetopt.planning.objective``."""
     measure: Measure = "time"
-    """The time itself, the cost of an iteration, or the front of time and price."""
     budget: Positive | None = None
-    """See ``hetopt.results.spending.Spending``."""
     min_tokens_per_s: Positive | None = None
-    """See ``hetopt.results.spending.Spending``."""
     chunks: tuple[int, ...] | None = None
-    """As the user gives them; those to try, if any schedule may be the plan's."""
     pipelines: int = 1
-    """Most pipelines side by side."""
     launcher: str | None = None
-    """The launcher that has to run the plan; None: the problem's; ``none``: any."""
     principles: InstanceOf[Principles] = PRUNED
-    """Those that the plan has to keep."""
     top: Count = 1
-    """How many plans are returned."""
     table: InstanceOf[CostTable] | str | None = None
-    """The user's latency table, or the path of its file."""
     stability: bool = False
-    """Whether it is asked how far coefficients may move."""
     certified: bool = False
-    """Whether a certificate is wanted."""
     time_limit_s: Positive | None = None
-    """Of all searches together."""
     jobs: Count | None = None
-    """See ``RaceParams``."""
     executor: Executor = "process"
-    """See ``RaceParams``."""
     journal: str | None = None
-    """See ``RaceParams``."""
-    seed: CountFromZero = 0
-    """Of random choices."""
+    seed: Whole = 0
     exploration: float | None = None
-    """See ``MctsParams``."""
     iterations: int | None = None
-    """See ``MctsParams``."""
     cost: Cost | None = None
-    """See ``DfsParams``."""
     name: str | None = None
-    """What the user calls the problem."""
     schedule: str | None = None
-    """The schedule instead of the problem's own, if any."""
 
     def __post_init__(self) -> None:
         """Raise InputError, in one line, for what cannot be searched."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from hetopt.base.fields import Count
 from hetopt.base.file_record import FileRecord
-from hetopt.base.file_types import Count
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,8 +10,8 @@ from typing import Annotated, Any, ClassVar, Self
 
 from annotated_types import Ge, MinLen
 
-from hetopt.base.file_record import FileRecord
-from hetopt.base.file_types import INLINE, Count, Digest, Positive, Whole
+from hetopt.base.fields import Count, Digest, Positive, Whole
+from hetopt.base.file_record import INLINE, FileRecord
 from hetopt.base.shown import Shown
 from hetopt.plans.mix import Mix
 from hetopt.plans.strategy import Strategy

@@ -8,8 +8,8 @@ from typing import Annotated, ClassVar
 
 from annotated_types import Ge, Le
 
-from hetopt.base.file_record import FileRecord
-from hetopt.base.file_types import ALWAYS, Count
+from hetopt.base.fields import Count
+from hetopt.base.file_record import ALWAYS, FileRecord
 from hetopt.base.least import ensure_least
 from hetopt.problem.training.choices import Recompute
 
@@ -93,9 +93,3 @@ class Strategy(FileRecord):
         zero = "" if self.zero is None else f" zero {self.zero}"
         experts = f" ep {self.ep},{self.etp}" if self.has_expert_degrees else ""
         return f"({self.dp},{self.cp},{self.tp}){experts} {self.recompute}{zero}"
-
-
-def expert_degrees_to_json(strategy: Strategy) -> dict[str, int]:
-    """Return the degrees of experts that are not 1; files leave out a 1."""
-    degrees = {name: getattr(strategy, name) for name in EXPERT_DEGREES}
-    return {name: degree for name, degree in degrees.items() if degree > 1}

@@ -15,8 +15,9 @@ from pydantic import (
     WithJsonSchema,
 )
 
+from hetopt.base.faults import Fault
 from hetopt.base.fields import Name, by_key
-from hetopt.base.record import INTERNAL, Fault, record
+from hetopt.base.record import INTERNAL, record
 from hetopt.problem.fields import Fraction, between, memory_size
 
 #: Ranges of corrections. A factor outside means that something else is wrong.
@@ -71,6 +72,28 @@ class Calibration:
 
     They correct the latency table of a problem. Those of overheads and of the reserve
     replace ``Cluster.overhead_bytes`` and ``Training.reserve``.
+
+    Attributes
+    ----------
+    efficiency
+        By cluster: speed of its devices over that of its latency source; 1 for
+        clusters that are not named.
+    speed
+        Cluster name -> factor by which its devices are supposed to be quicker yet,
+        any above 0; 1 for a missing name. No correction, so files cannot give it.
+    bandwidth
+        Bandwidth of the networks between nodes and between clusters over that in
+        this problem.
+    intra_node
+        Bandwidth of the links inside nodes, and of those of device groups, over
+        that in this problem.
+    overheads
+        By cluster: what a device holds outside of what the framework allocates;
+        takes the place of the cluster's own overhead.
+    reserve
+        Takes the place of training.reserve.
+    notes
+        What it was calibrated on.
     """
 
     empty_is_wrong: ClassVar = True
@@ -82,17 +105,9 @@ class Calibration:
             {"type": "object", "additionalProperties": _schema(EFFICIENCY_BOUNDS)}
         ),
     ] = field(default_factory=dict)
-    """By cluster: speed of its devices over that of its latency source; 1 for clusters
-    that are not named."""
     speed: Annotated[Mapping[str, float], INTERNAL] = field(default_factory=dict)
-    """Cluster name -> factor by which its devices are supposed to be quicker yet, any
-    above 0; 1 for a missing name. No correction, so files cannot give it."""
     bandwidth: _Bandwidth = 1.0
-    """Bandwidth of the networks between nodes and between clusters over that in this
-    problem."""
     intra_node: _Bandwidth = 1.0
-    """Bandwidth of the links inside nodes, and of those of device groups, over that in
-    this problem."""
     overheads: Annotated[
         Mapping[str, int],
         Field(alias="overhead"),
@@ -107,14 +122,10 @@ class Calibration:
             }
         ),
     ] = field(default_factory=dict, compare=False)
-    """By cluster: what a device holds outside of what the framework allocates; takes
-    the place of the cluster's own overhead."""
     reserve: Annotated[Fraction | None, AfterValidator(_reserve)] = field(
         default=None, compare=False
     )
-    """Takes the place of training.reserve."""
     notes: InitVar[Name | None] = None
-    """What it was calibrated on."""
 
     def __post_init__(self, _notes: str | None) -> None:
         for name, factor in self.speed.items():

@@ -8,7 +8,22 @@ device that it is like, or else the defaults here.
 
 from __future__ import annotations
 
+from typing import Annotated
+
+from annotated_types import Gt, Le
+from pydantic import Field
+
+from hetopt.base.fields import Count, Expected, number
 from hetopt.base.record import record
+from hetopt.problem.fields import Latency
+
+#: Of a rate; one of kernels may be above 1.
+Share = Annotated[float, Gt(0), Le(10), Expected("a share above 0, at most 10", number)]
+
+#: The name of one of a process's environment variables.
+Variable = Annotated[
+    str, Field(pattern=r"^[A-Za-z_]\w*$"), Expected("a variable's name")
+]
 
 
 @record
@@ -32,11 +47,11 @@ class Efficiency:
         best documented.
     """
 
-    multiplication: float = 0.70
-    attention: float = 0.45
-    elementwise: float = 0.50
-    ramp_s: float = 5e-6
-    sustained: float = 0.95
+    multiplication: Share = 0.70
+    attention: Share = 0.45
+    elementwise: Share = 0.50
+    ramp_s: Annotated[Latency, Field(alias="ramp")] = 5e-6
+    sustained: Share = 0.95
 
 
 #: For devices of which nothing is known.
@@ -68,11 +83,11 @@ class Sustained:
         slower than their links for reasons that do not affect the kernels.
     """
 
-    multiplication: float = 1.0
-    attention: float = 1.0
-    elementwise: float = 1.0
-    sharding: float = 1.0
-    tensor: float = 1.0
+    multiplication: Share = 1.0
+    attention: Share = 1.0
+    elementwise: Share = 1.0
+    sharding: Share = 1.0
+    tensor: Share = 1.0
 
 
 #: Kernels' times as measured: for devices without a published iteration.
@@ -91,9 +106,9 @@ class Accuracy:
         Median and largest absolute error.
     """
 
-    runs: int
-    median: float
-    worst: float
+    runs: Count
+    median: Share
+    worst: Share
 
     def __str__(self) -> str:
         """Return the errors as reports print them."""

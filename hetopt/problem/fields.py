@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field, ValidationInfo, WithJsonSchema
 
-from hetopt.base.record import Fault, inside
+from hetopt.base.faults import Fault, inside
 from hetopt.base.words import describe
 from hetopt.problem.quantity import (
     FLOPS,

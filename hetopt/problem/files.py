@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from hetopt.base.record import Fault
+from hetopt.base.faults import Fault
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

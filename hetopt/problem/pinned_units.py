@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from hetopt.base.record import Fault
+from hetopt.base.faults import Fault
 from hetopt.base.words import counted
 from hetopt.problem.training.choices import FOLDED
 

@@ -52,6 +52,32 @@ SECTIONS = (
 class Problem(Shown):
     """A hetopt problem: which model to train, on which clusters, how.
 
+    Attributes
+    ----------
+    name
+        Label; default: the file's name.
+    model
+        A preset, a Hugging Face config.json or a model's fields.
+    clusters
+        A list of clusters.
+    links
+        Between clusters; required when there are two or more.
+    training
+        A mapping with at least global_batch and seq_len.
+    pins
+        Decisions of the plan that are fixed or forbidden.
+    latency
+        Where a cluster's latencies come from: the name or path of a profile of
+        layers, the path of one of operators, operators (those that ship with
+        hetopt), roofline (modelled), or auto (default): the profile of its
+        accelerator that ships with hetopt, measured before published, else
+        operators, else roofline.
+    calibration
+        Corrections of the latency table: `hetopt calibrate`.
+    launcher
+        The launcher that plans are for, one of `hetopt catalog`: plans that it does
+        not run as they are, are left out. Default: any.
+
     Examples
     --------
     >>> import hetopt
@@ -74,25 +100,19 @@ class Problem(Shown):
     elsewhere: ClassVar = ("name", "links")
 
     name: Name
-    """Label; default: the file's name."""
     model: Model
-    """A preset, a Hugging Face config.json or a model's fields."""
     clusters: Annotated[
         tuple[Cluster, ...],
         AfterValidator(different_clusters),
         BeforeValidator(several_clusters),
     ]
-    """A list of clusters."""
     links: Annotated[ClusterLinks, WrapValidator(between_clusters)]
-    """Between clusters; required when there are two or more."""
     training: Annotated[
         Training, AfterValidator(fitting_training), BeforeValidator(of_experts)
     ]
-    """A mapping with at least global_batch and seq_len."""
     pins: Annotated[Pins, WrapValidator(fitting_pins), Field(alias="pin")] = field(
         default_factory=Pins
     )
-    """Decisions of the plan that are fixed or forbidden."""
     latency: Annotated[
         Mapping[str, str],
         BeforeValidator(latency_sources),
@@ -107,15 +127,8 @@ class Problem(Shown):
             }
         ),
     ] = field(default_factory=dict)
-    """Where a cluster's latencies come from: the name or path of a profile of layers,
-    the path of one of operators, operators (those that ship with hetopt), roofline
-    (modelled), or auto (default): the profile of its accelerator that ships with
-    hetopt, measured before published, else operators, else roofline."""
     calibration: Annotated[Calibration, AfterValidator(of_clusters)] = NO_CALIBRATION
-    """Corrections of the latency table: `hetopt calibrate`."""
     launcher: Name | None = None
-    """The launcher that plans are for, one of `hetopt catalog`: plans that it does not
-    run as they are, are left out. Default: any."""
 
     completed = staticmethod(completed)
     __repr__ = Shown.__repr__

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
 
+from hetopt.base.faults import Fault, UnknownField, faults
 from hetopt.base.fields import unknown
-from hetopt.base.record import Fault, UnknownField, faults, read
+from hetopt.base.record import read
 from hetopt.base.words import describe, readable
 from hetopt.errors import InputError
 from hetopt.problem.building.huggingface.fields import model_fields
@@ -274,7 +275,7 @@ def _reference(document: Document, path: FieldPath) -> str | None:
 
 
 def _first_error(document: Document, error: ValidationError) -> InputError:
-    found = list(faults(error))
+    found = faults(error)
     order = {key: index for index, key in enumerate(document.data)}
 
     def position(fault: Fault) -> tuple[int, int, str]:
@@ -286,7 +287,6 @@ def _first_error(document: Document, error: ValidationError) -> InputError:
     if isinstance(first, UnknownField):
         section = str(first.path[0]) if len(first.path) > 1 else ""
         hint = meant(str(first.path[-1]), first.names, section)
-        expected = f"expected one of {', '.join(first.names)}"
-        first.message = f"is not a known field{hint}, {expected}"
+        first.message = f"is not a known field{hint}, {first.expected}"
     more = f" (and {len(found) - 1} more)" if len(found) > 1 else ""
     return _error(document, first, more)

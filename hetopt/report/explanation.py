@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from annotated_types import MinLen
 
+from hetopt.base.fields import Positive, Seconds, Whole
 from hetopt.base.file_record import FileRecord
-from hetopt.base.file_types import Positive, Seconds, Whole
 from hetopt.export.back.explaining import Step
 from hetopt.plans.plan import Plan
 from hetopt.report.drawing.sheet import labelled, sheet

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from hetopt.problem.model.kinds import END_KINDS, LAYER
-from hetopt.report.drawing.sheet import labelled, sheet
+from hetopt.report.drawing.sheet import by_column, labelled
 from hetopt.report.head import answer, layout
 from hetopt.report.rounding import differences, rounded
 from hetopt.report.rows import boundary_rows, chain, of_each, stage_rows
@@ -124,9 +124,8 @@ def stage_table(
         columns.append(("warm-ups", [row.warmup for row in rows]))
     if price is not None:
         columns.append(("idle", [f"{row.idle_share:.0%}" for row in rows]))
-    return sheet(
-        [name for name, _ in columns],
-        zip(*(cells for _, cells in columns), strict=True),
+    return by_column(
+        columns,
         left=("cluster", "holds", "strategy"),
         optional=("holds", "units", "layers"),
     )
@@ -205,11 +204,7 @@ def boundary_table(
         ("transfer ms", [f"{row.transfer_ms:.3f}" for row in rows]),
         ("occupancy ms", [f"{row.occupancy_ms:.3f}" for row in rows]),
     ]
-    return sheet(
-        [name for name, _ in columns],
-        zip(*(cells for _, cells in columns), strict=True),
-        left=("clusters", "resharding"),
-    )
+    return by_column(columns, left=("clusters", "resharding"))
 
 
 def alternatives_table(result: Result, problem: Problem | None = None) -> Sheet:
@@ -247,11 +242,7 @@ def alternatives_table(result: Result, problem: Problem | None = None) -> Sheet:
         ("against best", differences(values, values[0])),
         *columns,
     ]
-    return sheet(
-        [name for name, _ in columns],
-        zip(*(cells for _, cells in columns), strict=True),
-        left=("schedule", "clusters"),
-    )
+    return by_column(columns, left=("schedule", "clusters"))
 
 
 def schedules_table(schedules: Sequence[ScheduleBound]) -> Sheet:
@@ -269,11 +260,7 @@ def schedules_table(schedules: Sequence[ScheduleBound]) -> Sheet:
             ("best plan", differences(values, best)),
             ("lower bound", differences(bounds, best)),
         ]
-    return sheet(
-        [name for name, _ in columns],
-        zip(*(cells for _, cells in columns), strict=True),
-        left=("schedule", "status"),
-    )
+    return by_column(columns, left=("schedule", "status"))
 
 
 def _schedules(schedules: Sequence[ScheduleBound]) -> Iterator[Part]:

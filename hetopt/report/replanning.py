@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, ClassVar
 
+from hetopt.base.fields import Count, NotNegative, Positive, Seconds, Whole
 from hetopt.base.file_record import FileRecord
-from hetopt.base.file_types import Count, NotNegative, Positive, Seconds, Whole
 from hetopt.base.words import counted
 from hetopt.plans.plan import Plan
 from hetopt.replanning.layouts import device_names, layout_of

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 from annotated_types import Ge, Le
 
+from hetopt.base.fields import Seconds, Whole
 from hetopt.base.file_record import FileRecord
-from hetopt.base.file_types import Seconds, Whole
 from hetopt.cost.boundaries.uses import boundary_use
 from hetopt.cost.chunks import placed_units
 from hetopt.cost.table.ticks import TICK_S

@@ -6,11 +6,11 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from hetopt.base.words import counted
-from hetopt.report.drawing.sheet import labelled, sheet
+from hetopt.report.drawing.sheet import by_column, labelled
 from hetopt.report.plan_report import BYTES_PER_GB
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
     from hetopt.plans.plan import Plan
     from hetopt.pricing.price import Price
@@ -30,89 +30,84 @@ def run_report(
     plan: Plan, price: Price, measured: Measured, explained: Explained
 ) -> list[Part]:
     """Return tables of stages and boundaries, and the parts of the difference."""
-    stages = sheet(
-        (
-            *("stage", "cluster"),
-            *("forward s planned", "forward s measured"),
-            *("backward s planned", "backward s measured"),
-            *("GB planned", "GB measured"),
-        ),
-        (
-            (
-                number,
-                plan.pipeline.stages[number].cluster,
-                f"{price.times.forward_ns[number] / 1e9:.4f}",
-                f"{stage.forward_s:.4f}",
-                f"{price.times.backward_ns[number] / 1e9:.4f}",
-                f"{stage.backward_s:.4f}",
-                f"{_planned_bytes(price, measured, number) / BYTES_PER_GB:.4g}",
-                f"{stage.peak_bytes / BYTES_PER_GB:.4g}",
-            )
-            for number, stage in enumerate(measured.stages)
-        ),
-        left=("cluster",),
-    )
-    boundaries = sheet(
-        ("boundary", "transfer s planned", "transfer s measured"),
-        (
-            (name, f"{planned / 1e9:.4f}", f"{time_s:.4f}")
-            for planned, (name, time_s) in zip(
-                price.times.every_transfer_ns, _transfers(measured), strict=True
-            )
-        ),
-    )
+    times, stages = price.times, measured.stages
+    planned = [_planned_bytes(price, measured, stage) for stage in range(len(stages))]
     ratio = explained.measured_s / explained.predicted_s
-    pairs = [
-        ("measured", _iterations(measured)),
-        (
-            "simulated",
-            f"{explained.predicted_s:.6f} s, from which measured differs by "
-            f"{ratio - 1:+.1%}",
-        ),
-        (
-            "simulated with measured durations",
-            f"{explained.replayed_s:.6f} s",
-        ),
-        *(
-            (f"difference by {name}", f"{part_s:+.6f} s")
-            for name, part_s in explained.parts_s
-        ),
-        *_about(measured),
-    ]
-    found: list[Part] = [stages]
-    if measured.boundaries_s:
-        found.append(boundaries)
-    return [*found, labelled(pairs)]
+    return _report(
+        measured,
+        [
+            ("cluster", [each.cluster for each in plan.pipeline.stages]),
+            ("forward s planned", _seconds(ns / 1e9 for ns in times.forward_ns)),
+            ("forward s measured", _seconds(each.forward_s for each in stages)),
+            ("backward s planned", _seconds(ns / 1e9 for ns in times.backward_ns)),
+            ("backward s measured", _seconds(each.backward_s for each in stages)),
+            ("GB planned", _gigabytes(planned)),
+            ("GB measured", _gigabytes(each.peak_bytes for each in stages)),
+        ],
+        [("transfer s planned", _seconds(ns / 1e9 for ns in times.every_transfer_ns))],
+        [
+            (
+                "simulated",
+                f"{explained.predicted_s:.6f} s, from which measured differs by "
+                f"{ratio - 1:+.1%}",
+            ),
+            ("simulated with measured durations", f"{explained.replayed_s:.6f} s"),
+            *(
+                (f"difference by {name}", f"{part_s:+.6f} s")
+                for name, part_s in explained.parts_s
+            ),
+        ],
+    )
 
 
 def measured_report(measured: Measured, replayed_s: float) -> list[Part]:
     """Return the report on a bundle's run without its problem and plan."""
-    stages = sheet(
-        ("stage", "forward s", "backward s", "gradients and optimizer s", "GB"),
-        (
-            (
-                number,
-                f"{stage.forward_s:.4f}",
-                f"{stage.backward_s:.4f}",
-                f"{stage.sync_s:.4f}",
-                f"{stage.peak_bytes / BYTES_PER_GB:.4g}",
-            )
-            for number, stage in enumerate(measured.stages)
-        ),
+    stages = measured.stages
+    return _report(
+        measured,
+        [
+            ("forward s", _seconds(each.forward_s for each in stages)),
+            ("backward s", _seconds(each.backward_s for each in stages)),
+            ("gradients and optimizer s", _seconds(each.sync_s for each in stages)),
+            ("GB", _gigabytes(each.peak_bytes for each in stages)),
+        ],
+        [],
+        [("simulated with measured durations", f"{replayed_s:.6f} s")],
     )
-    boundaries = sheet(
-        ("boundary", "transfer s"),
-        ((name, f"{time_s:.4f}") for name, time_s in _transfers(measured)),
-    )
-    pairs = [
-        ("measured", _iterations(measured)),
-        ("simulated with measured durations", f"{replayed_s:.6f} s"),
-        *_about(measured),
-    ]
-    found: list[Part] = [stages]
+
+
+def _report(
+    measured: Measured,
+    stages: list[tuple[str, list[str]]],
+    planned: list[tuple[str, list[str]]],
+    simulated: list[tuple[str, str]],
+) -> list[Part]:
+    """Return tables with these columns of stages, and of boundaries if there are any.
+
+    Parameters
+    ----------
+    planned
+        What boundaries have before what was measured of them.
+    simulated
+        Lines behind the one on what was measured.
+    """
+    numbers = ("stage", range(len(measured.stages)))
+    found: list[Part] = [by_column([numbers, *stages], left=("cluster",))]
     if measured.boundaries_s:
-        found.append(boundaries)
+        names, times_s = zip(*_transfers(measured), strict=True)
+        measured_s = "transfer s measured" if planned else "transfer s"
+        columns = [("boundary", names), *planned, (measured_s, _seconds(times_s))]
+        found.append(by_column(columns))
+    pairs = [("measured", _iterations(measured)), *simulated, *_about(measured)]
     return [*found, labelled(pairs)]
+
+
+def _seconds(times_s: Iterable[float]) -> list[str]:
+    return [f"{time_s:.4f}" for time_s in times_s]
+
+
+def _gigabytes(sizes: Iterable[int]) -> list[str]:
+    return [f"{size / BYTES_PER_GB:.4g}" for size in sizes]
 
 
 def _transfers(measured: Measured) -> list[tuple[str, float]]:

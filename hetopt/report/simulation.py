@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, get_args
 
 from annotated_types import MinLen
 
+from hetopt.base.fields import Count, Digest, Positive, Seconds
 from hetopt.base.file_record import FileRecord
-from hetopt.base.file_types import Count, Digest, Positive, Seconds
 from hetopt.base.words import counted
 from hetopt.cost.table.ticks import TICK_S
 from hetopt.report.drawing.sheet import labelled, sheet

@@ -8,7 +8,8 @@ from typing import Annotated, Any, TypeAlias
 from annotated_types import MinLen
 from typing_extensions import TypedDict
 
-from hetopt.base.file_types import CONFIG, As, Count, NotNegative, Positive, Whole
+from hetopt.base.fields import Count, NotNegative, Positive, Whole
+from hetopt.base.file_record import CONFIG, As
 
 
 class Options(TypedDict, total=False):

@@ -22,8 +22,8 @@ import json
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
-from hetopt.base.file_record import FileRecord
-from hetopt.base.file_types import ALWAYS, As, Count, Digest, Whole
+from hetopt.base.fields import Count, Digest, Whole
+from hetopt.base.file_record import ALWAYS, As, FileRecord
 from hetopt.plans.plan import Plan
 from hetopt.problem.training.principles import Relaxable
 from hetopt.results.claims import Json, Node, Over

@@ -35,15 +35,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 from annotated_types import Ge, MinLen
 from typing_extensions import TypedDict
 
-from hetopt.base.file_types import (
-    CONFIG,
-    As,
-    Count,
-    NotNegative,
-    Positive,
-    Seconds,
-    Whole,
-)
+from hetopt.base.fields import Count, NotNegative, Positive, Seconds, Whole
+from hetopt.base.file_record import CONFIG, As
 from hetopt.problem.training.choices import ScheduleName
 from hetopt.results.per_schedule import ScheduleBound
 from hetopt.results.settlement import OPTIMALITY_GAP

@@ -7,8 +7,8 @@ from typing import Annotated, Literal
 
 from annotated_types import MinLen
 
+from hetopt.base.fields import NotNegative, Positive, Seconds
 from hetopt.base.file_record import FileRecord
-from hetopt.base.file_types import NotNegative, Positive, Seconds
 from hetopt.results.priced_plan import PricedPlan
 
 #: Share of the plan's time by which another plan has to be better, as coefficients are

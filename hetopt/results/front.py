@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, ClassVar
 
-from hetopt.base.file_record import FileRecord
-from hetopt.base.file_types import ASIDE, INLINE, Positive, Seconds, Whole
+from hetopt.base.fields import Positive, Seconds, Whole
+from hetopt.base.file_record import ASIDE, INLINE, FileRecord
 from hetopt.errors import InputError
 from hetopt.problem.training.principles import Relaxable
 from hetopt.results.asked import Asked

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from hetopt.base.fields import Seconds
 from hetopt.base.file_record import FileRecord
-from hetopt.base.file_types import Seconds
 from hetopt.problem.training.choices import ScheduleName
 
 

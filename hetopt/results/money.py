@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from hetopt.base.fields import Count, NotNegative
 from hetopt.base.file_record import FileRecord
-from hetopt.base.file_types import Count, NotNegative
 from hetopt.problem.cluster.packing import nodes_for
 from hetopt.results.spending import cost_of_time
 

@@ -8,16 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Annotated, ClassVar, Literal, get_args
 
-from hetopt.base.file_record import FileRecord
-from hetopt.base.file_types import (
-    ALWAYS,
-    ASIDE,
-    INLINE,
-    Count,
-    Named,
-    NotNegative,
-    Seconds,
-)
+from hetopt.base.fields import Count, NotNegative, Seconds
+from hetopt.base.file_record import ALWAYS, ASIDE, INLINE, FileRecord, Named
 from hetopt.base.shown import Shown
 from hetopt.cost.table.table import CostTable, SourceKind
 from hetopt.errors import InputError

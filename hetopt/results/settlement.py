@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from hetopt.base.fields import Count, Seconds
 from hetopt.base.file_record import FileRecord
-from hetopt.base.file_types import Count, Seconds
 
 #: A result is optimal if its relative gap is at most this.
 OPTIMALITY_GAP = 1e-6

@@ -8,8 +8,8 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import TYPE_CHECKING, Any
 
+from hetopt.base.fields import Count, NotNegative
 from hetopt.base.file_record import FileRecord
-from hetopt.base.file_types import Count, NotNegative
 from hetopt.base.words import counted
 
 if TYPE_CHECKING:

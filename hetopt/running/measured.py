@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from annotated_types import Ge, MinLen
 
-from hetopt.base.file_record import FileRecord
-from hetopt.base.file_types import LATER, Digest, Positive, Seconds, Whole
+from hetopt.base.fields import Digest, Positive, Seconds, Whole
+from hetopt.base.file_record import LATER, FileRecord
 from hetopt.base.reading import read_json
 from hetopt.errors import InputError
 from hetopt.running.conditions import Conditions, noise_of

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from annotated_types import MinLen
 
+from hetopt.base.fields import Count, Positive
 from hetopt.base.file_record import FileRecord
-from hetopt.base.file_types import Count, Positive
 from hetopt.pricing.balance import balance
 from hetopt.problem.training.pins import ANY, Pins
 from hetopt.results.result import Status, Time

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
+from hetopt.base.fields import Positive, Whole
 from hetopt.base.file_record import FileRecord
-from hetopt.base.file_types import Positive, Whole
 from hetopt.schedule.run import simulate
 from hetopt.whatif.moves import links_of
 from hetopt.whatif.variants import Variant

@@ -27,7 +27,7 @@ from hetopt.pricing.several import price_several
 from hetopt.problem.reading import read_problem_text
 from hetopt.problem.training.choices import RESHARDING, ScheduleName
 from hetopt.problem.training.principles import PRUNED
-from hetopt.report.schemas.written import SCHEMAS
+from hetopt.report.schemas import SCHEMAS
 from hetopt.solvers.dividing import divisions
 
 if TYPE_CHECKING:

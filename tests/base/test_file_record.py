@@ -11,18 +11,18 @@ import pytest
 from annotated_types import MinLen
 from typing_extensions import TypedDict
 
-from hetopt.base.file_record import FileRecord, json_schema
-from hetopt.base.file_types import (
+from hetopt.base.fields import Count, Seconds
+from hetopt.base.file_record import (
     ALWAYS,
     ASIDE,
     CONFIG,
     INLINE,
     LATER,
     As,
-    Count,
+    FileRecord,
     Named,
-    Seconds,
 )
+from hetopt.base.schema import json_schema
 from hetopt.errors import InputError
 
 
@@ -156,20 +156,29 @@ def test_properties_are_written_but_not_read(mesh: Mesh | None) -> None:
     ("changed", "said"),
     [
         ({"schema": "stage/2", "x": 1}, "schema: is 'stage/2', expected 'stage/1'"),
-        ({"nmae": 1}, "nmae: is not a known key (did you mean 'name'?), expected one "),
-        ({"stopped": True}, "stopped: is not a known key"),
-        ({"alias": "b"}, "alias: is not a known key"),
+        (
+            {"nmae": 1},
+            "nmae: is not a known field (did you mean 'name'?), expected ",
+        ),
+        ({"stopped": True}, "stopped: is not a known field"),
+        ({"alias": "b"}, "alias: is not a known field"),
         ({"dp": 0}, "dp: is 0, expected a whole number of at least 1"),
         ({"dp": True}, "dp: is true, expected a whole number of at least 1"),
         ({"dp": 1}, "dp is less than tp"),
-        ({"kind": "third"}, "kind: is 'third', expected 'one' or 'other'"),
+        (
+            {"kind": "third"},
+            "kind: is 'third' (did you mean 'other'?), expected ",
+        ),
         ({"units": []}, "units: has 0 entries, expected at least 1"),
         ({"units": [1, "2"]}, "units.1: is '2', expected a whole number"),
         ({"also": None}, "also: is empty, expected a text"),
-        ({"tree": {"below": [{"bond": 1}]}}, "tree.below.0.bond: is not a known key "),
+        (
+            {"tree": {"below": [{"bond": 1}]}},
+            "tree.below.0.bond: is not a known field",
+        ),
         ({"tree": {"bound": -1}}, "tree.bound: is -1, expected a number of at least 0"),
         ({"tree": {"bound": float("nan")}}, "tree.bound: is nan, expected a number of"),
-        ({"tree": 3}, "tree: is 3, expected an object"),
+        ({"tree": 3}, "tree: is 3, expected a mapping"),
     ],
 )
 def test_what_is_refused(changed: dict[str, Any], said: str) -> None:

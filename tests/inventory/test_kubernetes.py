@@ -247,7 +247,7 @@ def changed(**changes: Any) -> str:
             changed(kind="Pod"),
             "f: items.0.kind: is 'Pod', expected Node, as of kubectl",
         ),
-        (changed(metadata={}), "f: items.0.metadata.name: is missing, expected"),
+        (changed(metadata={}), "f: items.0.metadata.name: is missing"),
         (changed(status=3), "f: items.0.status: is 3, expected"),
         (
             document(node("n1", H100, {"nvidia.com/gpu": "8k"})),
@@ -262,7 +262,7 @@ def changed(**changes: Any) -> str:
             "f: items.0.metadata.labels.amd.com/gpu.vram: is 'manyiB', expected",
         ),
         (document(node("n 1", H100, EIGHT)), "f: items.0.metadata.name: is 'n 1', exp"),
-        ('{"apiVersion": "v1", "kind": "List"}', "f: items: is missing, expected"),
+        ('{"apiVersion": "v1", "kind": "List"}', "f: items: is missing"),
         (document(), "f: holds no node (kubectl get nodes -o json)"),
     ],
 )

@@ -13,7 +13,7 @@ import pytest
 from hetopt.cost.build import build_table
 from hetopt.errors import InputError
 from hetopt.problem.reading import read_problem_text
-from hetopt.report.schemas.written import SCHEMAS
+from hetopt.report.schemas import SCHEMAS
 from hetopt.results.result import Result
 from hetopt.results.spending import Spending
 from hetopt.solvers.loading import load
@@ -117,7 +117,7 @@ def test_every_object_names_the_key_that_it_does_not_know() -> None:
             continue
         assert refused is not None, path
         assert refused.field == ".".join(map(str, (*path, "solvre")))
-        assert "is not a known key" in refused.message
+        assert "is not a known field" in refused.message
 
 
 def test_a_slip_is_told_apart() -> None:
@@ -126,6 +126,6 @@ def test_a_slip_is_told_apart() -> None:
     refused = refusal(data)
     assert refused is not None
     assert str(refused).startswith(
-        "serach_time_s: is not a known key (did you mean 'search_time_s'?), expected "
+        "serach_time_s: is not a known field (did you mean 'search_time_s'?), expected "
         "one of schema, status, objective, "
     )

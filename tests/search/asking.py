@@ -13,7 +13,7 @@ from hetopt.check import check_result
 from hetopt.check.claims.front import check_front
 from hetopt.cost.build import build_table
 from hetopt.planning.posed import search, tree_of
-from hetopt.report.schemas.written import SCHEMAS
+from hetopt.report.schemas import SCHEMAS
 from hetopt.solvers.params import RaceParams
 from hetopt.solvers.request import Request
 

@@ -55,6 +55,6 @@ def _schema(name: str) -> object:
         from hetopt.problem.schema.json_schema import problem_json_schema
 
         return problem_json_schema()
-    from hetopt.report.schemas.written import SCHEMAS
+    from hetopt.report.schemas import SCHEMAS
 
     return SCHEMAS[name]

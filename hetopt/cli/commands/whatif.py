@@ -140,9 +140,8 @@ def _report(
     options: argparse.Namespace,
 ) -> None:
     """Print the variants, and write the files that were asked for."""
-    from hetopt.base.csv_rows import csv_text
     from hetopt.base.files import write_bytes, write_text
-    from hetopt.report.whatif.table import CSV_COLUMNS, Whatif, whatif_report
+    from hetopt.report.whatif.table import Whatif, whatif_csv, whatif_report
 
     data = Whatif(
         problem=name, objective=options.objective, rows=tuple(found)
@@ -150,7 +149,7 @@ def _report(
     parts = whatif_report(found, options.objective, base)
     report(data, parts, as_json=options.json, out=options.out)
     if options.csv is not None:
-        write_text(options.csv, csv_text(CSV_COLUMNS, found))
+        write_text(options.csv, whatif_csv(found))
     if options.svg is not None:
         from hetopt.report.drawing import plots
         from hetopt.report.whatif.plot import whatif_figure

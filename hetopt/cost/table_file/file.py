@@ -62,7 +62,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict
+from dataclasses import fields
+from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
@@ -75,24 +76,28 @@ from hetopt.cost.ranges import ensure_sums_fit, slices_of
 from hetopt.cost.table_file.reading import read_document
 from hetopt.cost.table_file.records import (
     CLUSTER_COLUMNS,
-    EDGE,
-    SLICE,
-    TABLE,
-    TABLE_SCHEMA,
+    ClusterRow,
+    ClusterRows,
+    EdgeRow,
+    LayoutRow,
+    SharedRows,
+    SliceRows,
+    StrategyRow,
+    TableFile,
+    UnitRows,
 )
-from hetopt.cost.table_file.values import Document
 from hetopt.errors import DigestError, InputError
-from hetopt.plans.strategy import DEGREES, expert_degrees_to_json
+from hetopt.plans.strategy import DEGREES
 from hetopt.problem.digest import problem_digest
-from hetopt.problem.training.choices import RECOMPUTE
+from hetopt.problem.training.choices import RECOMPUTE, RESHARDING
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
     from hetopt.cost.table.cluster import ClusterTable
     from hetopt.cost.table.slice import TableSlice
-    from hetopt.cost.table.table import CostTable
+    from hetopt.cost.table.table import CostTable, UnitTable
     from hetopt.problem.problem import Problem
 
 _DEGREES = attrgetter(*DEGREES)
@@ -100,51 +105,86 @@ _DEGREES = attrgetter(*DEGREES)
 
 def table_to_json(table: CostTable) -> dict[str, Any]:
     """Return the table as plain JSON data."""
-    return _to_json(table, _strategies)
+    return _to_json(table, partial(_strategies, table.kinds))
 
 
 def _to_json(
-    table: CostTable, strategies: Callable[[ClusterTable], list[dict[str, Any]]]
+    table: CostTable, strategies: Callable[[ClusterTable], tuple[StrategyRow, ...]]
 ) -> dict[str, Any]:
     """Return the table as JSON data, with these rows for a cluster's strategies."""
 
-    def parts(slices: tuple[TableSlice, ...]) -> list[dict[str, Any]]:
-        return [
-            {
-                **{key: getattr(part, key) for key in SLICE.keys},
-                "layouts": [asdict(layout) for layout in part.layouts],
-                "clusters": [
-                    {"name": name, "strategies": strategies(own)}
-                    for name, own in zip(
-                        table.cluster_names, part.clusters, strict=True
-                    )
-                ],
-                "shared": None if part.shared is None else asdict(part.shared),
-            }
-            for part in slices
-        ]
+    def slices(of: CostTable | UnitTable) -> tuple[SliceRows, ...]:
+        return tuple(
+            _slice(part, table.cluster_names, strategies) for part in of.slices
+        )
 
     several, per_unit = table.way_back is not None, table.per_unit
     clusters = zip(
         *(getattr(table, name) for name in CLUSTER_COLUMNS.values()), strict=True
     )
-    values = {
-        **{key: getattr(table, key, None) for key in TABLE.keys},
-        "schema": TABLE_SCHEMA,
+    values: dict[str, Any] = {
+        **{each.name: getattr(table, each.name, None) for each in fields(TableFile)},
+        "units": _words(table.units, table.kinds),
+        "cuts": _words(table.cuts, table.cut_classes),
         "chunks": table.chunks if several else None,
-        "clusters": [dict(zip(CLUSTER_COLUMNS, own, strict=True)) for own in clusters],
-        "slices": parts(table.slices),
-        "per_unit": None
-        if per_unit is None
-        else {
-            "tensors": per_unit.tensors,
-            "edges": [
-                dict(zip(EDGE.keys, edge, strict=True)) for edge in per_unit.edges
-            ],
-            "slices": parts(per_unit.slices),
-        },
+        "way_back": table.cut_classes[table.way_back or 0] if several else None,
+        "pairs": table.pairs and [_words(own, table.kinds) for own in table.pairs],
+        "clusters": [
+            ClusterRow(**dict(zip(CLUSTER_COLUMNS, own, strict=True)))
+            for own in clusters
+        ],
+        "slices": slices(table),
+        "per_unit": per_unit
+        and UnitRows(
+            tensors=per_unit.tensors,
+            edges=tuple(
+                EdgeRow(first=first, second=second, tensor=per_unit.tensors[crossing])
+                for first, second, crossing in per_unit.edges
+            ),
+            slices=slices(per_unit),
+        ),
     }
-    return TABLE.write(values, Document())
+    return TableFile(**values).to_json()
+
+
+def _slice(
+    part: TableSlice,
+    names: Sequence[str],
+    strategies: Callable[[ClusterTable], tuple[StrategyRow, ...]],
+) -> SliceRows:
+    shared = part.shared
+    values: dict[str, Any] = {
+        **{each.name: getattr(part, each.name) for each in fields(SliceRows)},
+        "layouts": [
+            LayoutRow(cluster=names[own.cluster], dp=own.dp, shards=own.shards)
+            for own in part.layouts
+        ],
+        "resharding": np.array(RESHARDING, dtype=object)[part.resharding],
+        "clusters": [
+            ClusterRows(name=name, strategies=strategies(own))
+            for name, own in zip(names, part.clusters, strict=True)
+        ],
+        "shared": shared
+        and SharedRows(uplink_ns=shared.uplink_ns, link_ns=shared.link_ns),
+    }
+    return SliceRows(**values)
+
+
+def _strategies(kinds: Sequence[str], cluster: ClusterTable) -> tuple[StrategyRow, ...]:
+    """Return a cluster's strategies and their numbers."""
+    columns = {name: column.tolist() for name, column in cluster.columns().items()}
+    for name, column in columns.items():
+        if column and isinstance(column[0], list):
+            columns[name] = [dict(zip(kinds, own, strict=True)) for own in column]
+    rows = zip(*columns.values(), strict=True)
+    return tuple(
+        StrategyRow(strategy=strategy, **dict(zip(columns, own, strict=True)))
+        for strategy, own in zip(cluster.strategies, rows, strict=True)
+    )
+
+
+def _words(places: Sequence[int], words: Sequence[str]) -> list[str]:
+    return [words[place] for place in places]
 
 
 def table_from_json(
@@ -210,7 +250,7 @@ def table_digest(table: CostTable) -> str:
 
 
 def _digest(table: CostTable) -> str:
-    data = _to_json(table, lambda _: [])
+    data = _to_json(table, lambda _: ())
     slices = (*table.slices, *(table.per_unit.slices if table.per_unit else ()))
     data["strategies"] = [
         [_strategies_digest(own) for own in part.clusters] for part in slices
@@ -236,21 +276,6 @@ def _strategies_digest(cluster: ClusterTable) -> str:
     whole = np.concatenate([part.reshape(rows, -1) for part in columns], axis=1)
     # Little-endian on every machine.
     return hashlib.sha256(whole.astype("<i8").tobytes()).hexdigest()
-
-
-def _strategies(cluster: ClusterTable) -> list[dict[str, Any]]:
-    """Return a cluster's strategies and their numbers."""
-    columns = {name: column.tolist() for name, column in cluster.columns().items()}
-    return [
-        {
-            **{name: getattr(strategy, name) for name in ("dp", "cp", "tp")},
-            **expert_degrees_to_json(strategy),
-            "recompute": strategy.recompute,
-            "zero": strategy.zero,
-            **{name: column[row] for name, column in columns.items()},
-        }
-        for row, strategy in enumerate(cluster.strategies)
-    ]
 
 
 def _check_problem(table: CostTable, problem: Problem, file: str | None) -> None:

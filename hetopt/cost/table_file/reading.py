@@ -8,64 +8,91 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hetopt.base.faults import Fault, first_error, inside
+from hetopt.base.fields import choice, each
 from hetopt.base.words import counted
 from hetopt.cost.folding import as_pair_table, pair_columns
 from hetopt.cost.table.cluster import ClusterTable
 from hetopt.cost.table.slice import Layout, TableSlice
 from hetopt.cost.table.table import CostTable, UnitTable
-from hetopt.cost.table_file.records import (
-    CLUSTER_COLUMNS,
-    COLUMNS,
-    TABLE,
-    WEIGHT_COLUMNS,
-)
-from hetopt.cost.table_file.values import ByName, Document
-from hetopt.plans.strategy import EXPERT_DEGREES, Strategy
+from hetopt.cost.table_file.records import CLUSTER_COLUMNS, TableFile
+from hetopt.errors import InputError
+from hetopt.problem.training.choices import RESHARDING
 from hetopt.problem.training.training import written_epsilon
 from hetopt.schedule.schedules import rule_of
 from hetopt.schedule.shares import SharedLinks
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+    from numpy.typing import NDArray
+
+    from hetopt.cost.table_file.records import (
+        SharedRows,
+        SliceRows,
+        StrategyRow,
+        UnitRows,
+    )
+    from hetopt.plans.strategy import Strategy
     from hetopt.schedule.schedules import ScheduleRule
 
-
-_FIELDS = fields(CostTable)
+#: Columns of one number per strategy; the others have one per unit kind.
+_PLAIN = (*("microbatch", "devices", "max_stages", "layout", "fixed_bytes", "sync_ns"),)
+#: Further ones if the schedule splits the backward pass.
+_WEIGHTS = ("weight_ns", "weight_bytes")
 
 
 def read_document(data: Any, file: str | None) -> CostTable:
     """Return the table in JSON data; InputError if it is not one."""
-    document = Document(file)
-    top = TABLE.read(data, "", document)
-    return _Reader(document, top, rule_of(top["schedule"])).table()
+    try:
+        top = TableFile.from_json(data)
+        rule = rule_of(top.schedule)
+        return _Reader(top=top, rule=rule, tensors=top.cut_classes).table()
+    except Fault as fault:
+        error = first_error([fault])
+    except InputError as found:
+        error = found
+    raise InputError(error.message, file=file, field=error.field or "document")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class _Reader:
-    """Makes a table of a document's values; methods take the dotted field they are of.
+    """Makes a table of a document's values, or raises Fault.
 
     Attributes
     ----------
     top
         The values of the whole document.
+    tensors
+        Classes of the tensors that cross boundaries.
+    per_unit
+        Whether units have strategies of their own.
     """
 
-    document: Document
-    top: dict[str, Any]
+    top: TableFile
     rule: ScheduleRule
+    tensors: tuple[str, ...]
+    per_unit: bool = False
 
     def table(self) -> CostTable:
         """Return the table."""
-        top, wrong = self.top, self.document.wrong
-        units, cuts = top["units"], top["cuts"]
-        if len(cuts) != len(units) - 1:
-            wrong("cuts", counted(len(cuts), "cut"), f"{len(units) - 1}")
-        slices = self._slices(top["slices"], "slices")
-        chunks, pairs = top["chunks"] or 1, self._pairs()
-        if chunks > 1 and top["way_back"] is None:
-            self.document.fail("way_back", "is missing")
-        way_back = top["way_back"] if chunks > 1 else None
+        top = self.top
+        for field in ("kinds", "cut_classes"):
+            _ensure_different(getattr(top, field), field)
+        names = [own.name for own in top.clusters]
+        _ensure_different(names, "clusters")
+        if len(top.body) != len(top.kinds):
+            found = counted(len(top.body), "entry", "ies")
+            raise Fault(f"has {found}, expected {len(top.kinds)} as kinds", "body")
+        if len(top.cuts) != len(top.units) - 1:
+            found = counted(len(top.cuts), "cut")
+            raise Fault(f"is {found}, expected {len(top.units) - 1}", "cuts")
+        chunks, pairs, way_back = top.chunks or 1, self._pairs(), None
+        if chunks > 1:
+            if top.way_back is None:
+                raise Fault("is missing", "way_back")
+            (way_back,) = _places([top.way_back], top.cut_classes, "way_back")
+        slices = self._slices(top.slices)
         if pairs is not None:
             slices = [*self._folded(slices, pairs)]
         of_all: dict[str, Any] = {
@@ -73,167 +100,189 @@ class _Reader:
             "way_back": way_back,
             "pairs": pairs,
         }
-        folds = None if pairs is None else top["schedule"]
-        values: dict[str, Any] = {each.name: top.get(each.name) for each in _FIELDS} | {
-            name: tuple(each[key] for each in top["clusters"])
-            for key, name in CLUSTER_COLUMNS.items()
-        }
-        values |= {
-            "warmup_epsilon": written_epsilon(top, file=self.document.file),
+        folds = None if pairs is None else top.schedule
+        with inside("per_unit"):
+            per_unit = self._units(top.per_unit)
+        values: dict[str, Any] = {
+            **{own.name: getattr(top, own.name, None) for own in fields(CostTable)},
+            **{
+                column: tuple(getattr(own, key) for own in top.clusters)
+                for key, column in CLUSTER_COLUMNS.items()
+            },
+            "units": _places(top.units, top.kinds, "units"),
+            "cuts": _places(top.cuts, top.cut_classes, "cuts"),
+            "warmup_epsilon": written_epsilon(
+                {"schedule": top.schedule, "warmup_epsilon": top.warmup_epsilon}
+            ),
             "slices": tuple(replace(part, folds=folds, **of_all) for part in slices),
-            "per_unit": self._per_unit(),
+            "per_unit": per_unit,
         }
         return CostTable(**values | of_all)
 
-    def _slices(self, slices: Sequence[dict[str, Any]], where: str) -> list[TableSlice]:
-        counts = [part["microbatches"] for part in slices]
+    def _slices(self, slices: Sequence[SliceRows]) -> list[TableSlice]:
+        counts = [part.microbatches for part in slices]
         if counts != sorted(set(counts)):
-            self.document.wrong(where, counts, "ascending micro-batch counts")
-        return [self._slice(part, f"{where}.{k}") for k, part in enumerate(slices)]
+            msg = f"is {counts}, expected ascending micro-batch counts"
+            raise Fault(msg, "slices")
+        found = []
+        for place, part in enumerate(slices):
+            with inside("slices", place):
+                found.append(self._slice(part))
+        return found
 
-    def _per_unit(self) -> UnitTable | None:
+    def _units(self, entry: UnitRows | None) -> UnitTable | None:
         """Return the table of plans with one strategy per unit; None if missing."""
-        entry, wrong = self.top["per_unit"], self.document.wrong
         if entry is None:
             return None
-        if (clusters := len(self.top["clusters"])) != 1:
-            wrong("per_unit", f"of {counted(clusters, 'cluster')}", "one cluster")
-        units = len(self.top["units"])
-        for place, edge in enumerate(entry["edges"]):
-            if not edge["first"] < edge["second"] < units:
-                found = f"from {edge['first']} to {edge['second']}"
-                wrong(f"per_unit.edges.{place}", found, f"first < second < {units}")
-        edges = [(*edge.values(),) for edge in entry["edges"]]
+        if (clusters := len(self.top.clusters)) != 1:
+            raise Fault(f"is of {counted(clusters, 'cluster')}, expected one cluster")
+        _ensure_different(entry.tensors, "tensors")
+        units = len(self.top.units)
+        tensors = _places([own.tensor for own in entry.edges], entry.tensors, "edges")
+        edges = []
+        for place, (edge, tensor) in enumerate(zip(entry.edges, tensors, strict=True)):
+            if not edge.first < edge.second < units:
+                msg = f"is from {edge.first} to {edge.second}, expected first < second"
+                raise Fault(f"{msg} < {units}", "edges", place)
+            edges.append((edge.first, edge.second, tensor))
         if edges != sorted(set(edges)):
-            wrong("per_unit.edges", "not ascending", "each once, ascending")
-        slices = self._slices(entry["slices"], "per_unit.slices")
+            raise Fault("is not ascending, expected each once, ascending", "edges")
+        own = replace(self, tensors=entry.tensors, per_unit=True)
+        slices = own._slices(entry.slices)
         return UnitTable(
-            tensors=entry["tensors"], edges=tuple(edges), slices=tuple(slices)
+            tensors=entry.tensors, edges=tuple(edges), slices=tuple(slices)
         )
 
-    def _slice(self, part: dict[str, Any], where: str) -> TableSlice:
-        wrong = self.document.wrong
-        more = part["occupancy_ns"] > part["transfer_ns"]
+    def _slice(self, part: SliceRows) -> TableSlice:
+        names = [own.name for own in self.top.clusters]
+        places = _places([own.cluster for own in part.layouts], names, "layouts")
+        layouts = tuple(
+            Layout(cluster=place, dp=own.dp, shards=own.shards)
+            for place, own in zip(places, part.layouts, strict=True)
+        )
+        _ensure_different(layouts, "layouts")
+        if self.per_unit and part.within_ns is None:
+            raise Fault("is missing", "within_ns")
+        square = (len(layouts), len(layouts))
+        grids = {
+            name: _grid(getattr(part, name), (len(self.tensors), *square), name)
+            for name in ("transfer_ns", "occupancy_ns", "within_ns")
+        }
+        more = grids["occupancy_ns"] > grids["transfer_ns"]
         if more.any():
             at = np.argwhere(more)[0].tolist()
-            found = f"more than transfer_ns at {at}"
-            wrong(f"{where}.occupancy_ns", found, "at most as much")
-        if where.startswith("per_unit") and part["within_ns"] is None:
-            self.document.fail(f"{where}.within_ns", "is missing")
-        shared = part["shared"]
-        if shared is not None:
-            unlike = shared["link_ns"] != shared["link_ns"].T
-            if unlike.any():
-                found = f"not symmetric at {np.argwhere(unlike)[0].tolist()}"
-                expected = "the same in both directions"
-                wrong(f"{where}.shared.link_ns", found, expected)
-        layouts = tuple(Layout(**layout) for layout in part["layouts"])
+            msg = f"is more than transfer_ns at {at}, expected at most as much"
+            raise Fault(msg, "occupancy_ns")
+        ways = _grid(
+            part.resharding, (len(self.tensors), *square), "resharding", np.str_
+        )
+        if len(part.clusters) != len(names):
+            found = counted(len(part.clusters), "entry", "ies")
+            raise Fault(f"has {found}, expected {len(names)}", "clusters")
         clusters = []
-        for place, own in enumerate(part["clusters"]):
-            field, name = f"{where}.clusters.{place}", self.top["clusters"][place]
-            if own["name"] != name["name"]:
-                wrong(f"{field}.name", own["name"], f"one of {name['name']}")
-            clusters.append(self._cluster(own["strategies"], field, layouts, place))
+        for place, own in enumerate(part.clusters):
+            with inside("clusters", place):
+                if own.name != names[place]:
+                    raise Fault(f"is {own.name!r}, expected {names[place]!r}", "name")
+                clusters.append(self._cluster(own.strategies, layouts, place))
         return TableSlice(
-            **{
-                **part,
-                "layouts": layouts,
-                "clusters": tuple(clusters),
-                "shared": None if shared is None else SharedLinks(**shared),
-            }
+            microbatches=part.microbatches,
+            layouts=layouts,
+            clusters=tuple(clusters),
+            resharding=(ways[..., None] == np.array(RESHARDING)).argmax(axis=-1),
+            tied_ns=_grid(part.tied_ns, square, "tied_ns"),
+            shared=_shared(part.shared, len(names)),
+            **grids,
         )
 
     def _cluster(
-        self,
-        rows: Sequence[dict[str, Any]],
-        where: str,
-        layouts: tuple[Layout, ...],
-        cluster: int,
+        self, rows: Sequence[StrategyRow], layouts: tuple[Layout, ...], cluster: int
     ) -> ClusterTable:
         strategies = []
         for place, row in enumerate(rows):
-            field = f"{where}.strategies.{place}"
-            strategy = self._strategy(row, field, cluster)
-            self._weights(row, field)
-            lies = Layout(
-                cluster=cluster, dp=strategy.dp, shards=strategy.cp * strategy.tp
-            )
-            number = row["layout"]
-            if number >= len(layouts) or layouts[number] != lies:
-                expected = f"the layout of dp {lies.dp}, shards {lies.shards}"
-                self.document.wrong(f"{field}.layout", number, expected)
-            strategies.append(strategy)
+            with inside("strategies", place):
+                strategies.append(self._strategy(row, layouts, cluster))
         if len(set(strategies)) < len(strategies):
-            found = "a repeated strategy"
-            self.document.wrong(f"{where}.strategies", found, "each once")
-        by_kind = (len(rows), len(self.top["kinds"]))
-        return ClusterTable(
-            strategies=tuple(strategies),
-            **{
-                name: np.array([row[name] for row in rows], dtype=np.int64).reshape(
-                    by_kind if isinstance(kind, ByName) else len(rows)
-                )
-                for name, kind in self._columns().items()
-            },
-        )
+            raise Fault("is a repeated strategy, expected each once", "strategies")
+        columns: dict[str, NDArray[np.int64]] = {}
+        for column in fields(ClusterTable)[1:]:
+            name = column.name
+            values = [getattr(row, name) for row in rows]
+            if name in _PLAIN:
+                columns[name] = np.array(values, dtype=np.int64)
+            elif name not in _WEIGHTS or self.rule.splits:
+                columns[name] = self._by_kind(values, name)
+        return ClusterTable(strategies=tuple(strategies), **columns)
 
-    def _columns(self) -> dict[str, Any]:
-        return {**COLUMNS, **(WEIGHT_COLUMNS if self.rule.splits else {})}
+    def _by_kind(
+        self, values: Sequence[Mapping[str, int]], name: str
+    ) -> NDArray[np.int64]:
+        """Return numbers of strategies by kind; shape (K, N)."""
+        kinds = self.top.kinds
+        known = set(kinds)
+        for place, value in enumerate(values):
+            if value.keys() != known:
+                kind = next(x for x in (*kinds, *value) if (x in known) ^ (x in value))
+                msg = "is missing" if kind in known else "is not a kind of units"
+                raise Fault(msg, "strategies", place, name, kind)
+        table = [[value[kind] for kind in kinds] for value in values]
+        return np.array(table, dtype=np.int64).reshape(len(values), len(kinds))
 
-    def _strategy(self, row: dict[str, Any], field: str, cluster: int) -> Strategy:
-        """Return a strategy; its numbers have to follow from its degrees."""
-        wrong, devices = self.document.wrong, self.top["clusters"][cluster]["devices"]
-        whole = field.startswith("slices")
-        if not whole and row["zero"] is None:
-            self.document.fail(f"{field}.zero", "is missing")
-        experts = {name: row[name] or 1 for name in EXPERT_DEGREES}
-        strategy = Strategy(
-            dp=row["dp"],
-            cp=row["cp"],
-            tp=row["tp"],
-            recompute=row["recompute"],
-            zero=None if whole else row["zero"],
-            **experts,
-        )
+    def _strategy(
+        self, row: StrategyRow, layouts: tuple[Layout, ...], cluster: int
+    ) -> Strategy:
+        """Return a row's strategy, after checking what follows from its degrees."""
+        strategy, devices = row.strategy, self.top.clusters[cluster].devices
+        if self.per_unit and strategy.zero is None:
+            raise Fault("is missing", "zero")
+        if strategy.zero is not None and not self.per_unit:
+            strategy = replace(strategy, zero=None)
         needed = strategy.devices
-        if needed % prod(experts.values()):
-            found = f"ep * etp = {prod(experts.values())}"
-            wrong(f"{field}.ep", found, f"a divisor of dp * cp * tp = {needed}")
-        if row["devices"] != needed:
-            wrong(f"{field}.devices", row["devices"], f"dp * cp * tp = {needed}")
+        if row.devices != needed:
+            msg = f"is {row.devices}, expected dp * cp * tp = {needed}"
+            raise Fault(msg, "devices")
         if needed > devices:
-            wrong(f"{field}.devices", needed, f"at most the cluster's {devices}")
-        if not 1 <= row["max_stages"] <= devices // needed:
-            expected = f"1 to {devices // needed}"
-            wrong(f"{field}.max_stages", row["max_stages"], expected)
+            msg = f"is {needed}, expected at most the cluster's {devices}"
+            raise Fault(msg, "devices")
+        if not 1 <= row.max_stages <= devices // needed:
+            msg = f"is {row.max_stages}, expected 1 to {devices // needed}"
+            raise Fault(msg, "max_stages")
+        shards = strategy.cp * strategy.tp
+        lies = Layout(cluster=cluster, dp=strategy.dp, shards=shards)
+        if row.layout >= len(layouts) or layouts[row.layout] != lies:
+            expected = f"the layout of dp {lies.dp}, shards {lies.shards}"
+            raise Fault(f"is {row.layout}, expected {expected}", "layout")
+        self._ensure_weights(row)
         return strategy
 
-    def _weights(self, row: dict[str, Any], field: str) -> None:
+    def _ensure_weights(self, row: StrategyRow) -> None:
         """Check what is given of weight gradients, if the schedule needs it."""
         if not self.rule.splits:
             return
-        for name in WEIGHT_COLUMNS:
-            if row[name] is None:
-                schedule = self.top["schedule"]
-                msg = f"is missing, but schedule {schedule} needs it: build the table"
-                self.document.fail(f"{field}.{name}", f"{msg} again")
-        both = zip(row["weight_ns"], row["backward_ns"], strict=True)
-        for kind, (weight, backward) in zip(self.top["kinds"], both, strict=True):
+        for name in _WEIGHTS:
+            if getattr(row, name) is None:
+                needs = f"schedule {self.top.schedule} needs it"
+                raise Fault(f"is missing, but {needs}: build the table again", name)
+        assert row.weight_ns is not None
+        for kind, weight in row.weight_ns.items():
+            backward = row.backward_ns.get(kind, 0)
             if 2 * weight > backward:
-                expected = f"at most half of backward_ns, {backward}"
-                self.document.wrong(f"{field}.weight_ns.{kind}", weight, expected)
+                msg = f"is {weight}, expected at most half of backward_ns, {backward}"
+                raise Fault(msg, "weight_ns", kind)
 
     def _pairs(self) -> tuple[tuple[int, int], ...] | None:
         """Return the two kinds of each pair; None if the schedule does not fold."""
         if not self.rule.folded:
             return None
-        pairs: tuple[tuple[int, int], ...] | None = self.top["pairs"]
-        if pairs is None:
-            self.document.fail("pairs", "is missing")
-        if max(map(max, pairs)) >= len(self.top["kinds"]) - len(pairs):
-            found = counted(len(pairs), "pair")
-            self.document.wrong("pairs", found, "pairs of the kinds before")
-        return pairs
+        if self.top.pairs is None:
+            raise Fault("is missing", "pairs")
+        single = self.top.kinds[: len(self.top.kinds) - len(self.top.pairs)]
+        pairs = []
+        for place, own in enumerate(self.top.pairs):
+            with inside("pairs"):
+                first, second = _places(own, single, place)
+                pairs.append((first, second))
+        return tuple(pairs)
 
     def _folded(
         self, slices: Sequence[TableSlice], pairs: tuple[tuple[int, int], ...]
@@ -244,9 +293,48 @@ class _Reader:
                 for name, column in pair_columns(own, pairs).items():
                     if (getattr(own, name)[:, -len(pairs) :] != column).any():
                         how = "larger" if name == "temporary_bytes" else "sum"
-                        self.document.wrong(
-                            f"slices.{place}.clusters.{number}.strategies.{name}",
-                            "wrong for a pair",
-                            f"the {how} of its two units' values",
-                        )
+                        msg = f"is wrong for a pair, expected the {how} of its two "
+                        path = ("clusters", number, "strategies", name)
+                        raise Fault(f"{msg}units' values", "slices", place, *path)
             yield replace(part, clusters=tuple(map(as_pair_table, part.clusters)))
+
+
+def _places(
+    words: Iterable[str], known: Sequence[str], field: str | int
+) -> tuple[int, ...]:
+    """Return the places of words among those that a field may have."""
+    with inside(field):
+        return tuple(known.index(word) for word in each(choice(tuple(known)), words))
+
+
+def _ensure_different(values: Sequence[object], field: str) -> None:
+    for place, value in enumerate(values):
+        if value in values[:place]:
+            raise Fault(f"is {value!r} a second time, expected each once", field, place)
+
+
+def _grid(value: Any, shape: tuple[int, ...], field: str, kind: Any = np.int64) -> Any:
+    """Return nested lists of exactly this shape as an array; None as it is."""
+    if value is None:
+        return None
+    expected = f"expected lists of shape {list(shape)}"
+    try:
+        found = np.array(value, dtype=kind)
+    except ValueError:
+        raise Fault(f"has lists of different lengths, {expected}", field) from None
+    if found.shape != shape and (found.size or prod(shape)):
+        raise Fault(f"has lists of shape {list(found.shape)}, {expected}", field)
+    return found.reshape(shape)
+
+
+def _shared(entry: SharedRows | None, clusters: int) -> SharedLinks | None:
+    if entry is None:
+        return None
+    with inside("shared"):
+        uplink_ns = _grid(entry.uplink_ns, (clusters,), "uplink_ns")
+        link_ns = _grid(entry.link_ns, (clusters, clusters), "link_ns")
+        unlike = np.argwhere(link_ns != link_ns.T)
+        if len(unlike):
+            msg = f"is not symmetric at {unlike[0].tolist()}"
+            raise Fault(f"{msg}, expected the same in both directions", "link_ns")
+    return SharedLinks(uplink_ns=uplink_ns, link_ns=link_ns)

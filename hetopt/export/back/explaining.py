@@ -23,8 +23,8 @@ from typing import TYPE_CHECKING, Annotated
 
 from annotated_types import MinLen
 
+from hetopt.base.fields import Seconds
 from hetopt.base.file_record import FileRecord
-from hetopt.base.file_types import Seconds
 from hetopt.base.words import counted
 from hetopt.check.plan.packing import packing_findings
 from hetopt.errors import InputError

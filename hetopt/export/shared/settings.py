@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from hetopt.base.fields import MAX_WHOLE
-from hetopt.base.words import describe
+from hetopt.base import fields
+from hetopt.base.faults import Fault
 from hetopt.errors import InputError
 from hetopt.export.understood import Read
 from hetopt.problem.document.document import load_document
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from hetopt.problem.document.document import Document, FieldPath
+
+_T = TypeVar("_T")
 
 
 class Settings:
@@ -103,58 +106,48 @@ class Settings:
 
     def flag(self, key: str) -> bool:
         """Return true or false; false if it is left out."""
-        value = self.get(key, False)
-        if not isinstance(value, bool):
-            raise self.wrong(key, f"is {_shown(value)}, expected true or false")
-        return value
+        return self._checked(key, fields.flag, False)
 
     def number(self, key: str, default: int | None = None) -> int:
         """Return a whole number of at least 1; InputError for anything else."""
-        value = self.get(key, default)
-        if type(value) is not int or not 1 <= value <= MAX_WHOLE:
-            msg = f"is {_shown(value)}, expected a whole number from 1 to {MAX_WHOLE}"
-            raise self.wrong(key, msg)
-        return value
+        return self._checked(key, fields.whole(1), default)
 
     def numbers(self, key: str) -> tuple[int, ...]:
         """Return a list of whole numbers."""
-        value = self.get(key)
-        if not isinstance(value, list):
-            raise self.wrong(key, f"is {_shown(value)}, expected a list of numbers")
-        for item in value:
-            if type(item) is not int:
-                raise self.wrong(key, f"holds {_shown(item)}, expected whole numbers")
-            if item > MAX_WHOLE:
-                raise self.wrong(
-                    key, f"holds {_shown(item)}, expected at most {MAX_WHOLE}"
-                )
-        return tuple(value)
+        return self._checked(key, partial(_each, fields.whole(0)))
 
     def rows(self, key: str) -> list[Any] | None:
         """Return a list as it is; None if it is left out."""
-        value = self.get(key)
-        if value is not None and not isinstance(value, list):
-            raise self.wrong(key, f"is {_shown(value)}, expected a list")
-        return value
+        return self._checked(key, fields.items) if self.has(key) else None
 
     def names(self, key: str) -> tuple[str, ...]:
         """Return a list of names; numbers are taken as they are written."""
-        value = self.get(key)
-        if not isinstance(value, list) or not value:
-            raise self.wrong(key, f"is {_shown(value)}, expected a list of names")
-        for item in value:
-            if type(item) not in (str, int, float):
-                raise self.wrong(key, f"holds {_shown(item)}, expected names")
-        return tuple(str(item) for item in value)
+        found = self._checked(key, partial(_each, _name))
+        if not found:
+            raise self.wrong(key, "is an empty list, expected names")
+        return found
+
+    def _checked(
+        self, key: str, read: Callable[[Any], _T], default: object = None
+    ) -> _T:
+        """Return what a reader makes of a value, or of the default."""
+        value = self.get(key, default)
+        try:
+            return read(value)
+        except Fault as fault:
+            message = fault.message
+            if value is None:
+                message = message.replace("is empty", "is left out", 1)
+            raise self.wrong(key, message, *fault.path) from None
 
     def text(self, key: str, default: str) -> str:
         """Return a value as text."""
         return str(self.get(key, default))
 
-    def wrong(self, key: str, message: str) -> InputError:
-        """Return the error that says ``message`` about a key."""
+    def wrong(self, key: str, message: str, *inside: str | int) -> InputError:
+        """Return the error that says ``message`` about a key, or about what it has."""
         path = self._values[key][0] if key in self._values else (*self._home, key)
-        return self._document.error(path, message)
+        return self._document.error((*path, *inside), message)
 
 
 def load_settings(path: Path) -> Settings:
@@ -176,5 +169,10 @@ def _leaves(path: FieldPath, data: dict[str, Any]) -> Iterator[tuple[FieldPath, 
             yield here, value
 
 
-def _shown(value: object) -> str:
-    return "left out" if value is None else describe(value)
+def _each(read: Callable[[Any], _T], value: Any) -> tuple[_T, ...]:
+    return fields.each(read, fields.items(value))
+
+
+def _name(value: Any) -> str:
+    """Read a name, as numbers are, too."""
+    return fields.name(str(value) if type(value) is float else value)

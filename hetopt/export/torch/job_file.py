@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
 from annotated_types import Ge, Le, MaxLen, MinLen
 from typing_extensions import TypedDict
 
-from hetopt.base.file_record import FileRecord
-from hetopt.base.file_types import CONFIG, LATER, As, Count, Digest, Expected, Whole
+from hetopt.base.fields import Count, Digest, Expected, Whole
+from hetopt.base.file_record import CONFIG, LATER, As, FileRecord
 from hetopt.export.pipeline import MOST_STAGES
 from hetopt.export.shared.hosts import MOST_RANKS
 from hetopt.problem.model.experts import Experts

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from hetopt.base.record import Fault
+from hetopt.base.faults import Fault
 from hetopt.problem.cluster.packing import packed
 from hetopt.problem.meshes import Mesh, divisors, meshes
 from hetopt.problem.training.pins import ANY, NO_CLUSTER_PINS, Domain

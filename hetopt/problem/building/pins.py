@@ -6,8 +6,8 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+from hetopt.base.faults import Fault
 from hetopt.base.fields import unknown
-from hetopt.base.record import Fault
 from hetopt.base.words import counted
 from hetopt.problem.building.pinned_meshes import check_meshes
 from hetopt.problem.pinned_units import units_fault

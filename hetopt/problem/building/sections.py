@@ -10,8 +10,8 @@ from dataclasses import replace
 from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
+from hetopt.base.faults import Fault, inside
 from hetopt.base.fields import by_key
-from hetopt.base.record import Fault, inside
 from hetopt.base.words import describe
 from hetopt.problem.building.pins import ensure_cluster, ensure_names, fitted_pins
 from hetopt.problem.cluster.cluster import ALONE, Cluster, ensure_overhead

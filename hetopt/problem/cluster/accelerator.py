@@ -11,10 +11,12 @@ from dataclasses import asdict, field
 from fractions import Fraction
 from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 
+from annotated_types import MinLen
 from pydantic import Field, ValidationInfo, WithJsonSchema
 
+from hetopt.base.faults import Fault
 from hetopt.base.fields import Name, name, unknown
-from hetopt.base.record import INTERNAL, Fault, as_given, record
+from hetopt.base.record import INTERNAL, as_given, record
 from hetopt.problem.facts import (
     AS_MEASURED,
     CUDA_VISIBLE_DEVICES,
@@ -22,7 +24,9 @@ from hetopt.problem.facts import (
     UNKNOWN_INTRA_NODE_SHARE,
     Accuracy,
     Efficiency,
+    Share,
     Sustained,
+    Variable,
 )
 from hetopt.problem.fields import (
     FLOPS_SCHEMA,
@@ -66,14 +70,19 @@ class Link:
     """A link per device (or NIC) and direction.
 
     Its model is alpha-beta: ``latency_s + bytes / bandwidth_bytes_per_s``.
+
+    Attributes
+    ----------
+    bandwidth_bytes_per_s
+        One such as '100 Gbps'.
+    latency_s
+        One such as '5 us'.
     """
 
     elsewhere: ClassVar = ("bandwidth", "latency")
 
     bandwidth_bytes_per_s: Annotated[Bandwidth, Field(alias="bandwidth")]
-    """One such as '100 Gbps'."""
     latency_s: Annotated[Latency, Field(alias="latency")]
-    """One such as '5 us'."""
 
 
 @record
@@ -111,54 +120,74 @@ class Accelerator:
 
     Fields beside ``preset`` or ``like`` override the catalogue's values. Every number
     that times depend on is here; nothing is looked up by the name.
+
+    Attributes
+    ----------
+    preset
+        The device itself: a name from `hetopt catalog`.
+    like
+        Instead of preset, for a device of your own: the device of `hetopt catalog`
+        that is nearest to it. Everything that is not given here, and how near to
+        their rates its kernels, links and iterations come, is as there. Without
+        preset and like the latter are defaults, with a warning.
+    name
+        A label for reports, on which no plan depends.
+    peak_flops
+        Dense rates by format, without sparsity: bf16, fp16, fp32, tf32, fp8, fp4, of
+        which the device may lack some. One number is the 16-bit rate, BF16 and FP16
+        alike.
+    memory_bytes
+        Memory of one device, as a program can see it.
+    overhead_bytes
+        Memory that a program uses beyond what its framework allocates: the context,
+        buffers of collectives, gaps between allocations. Default: 6% of the memory.
+    memory_bandwidth_bytes_per_s
+        Of the device's own memory.
+    intra_node
+        To another device of the node, per direction.
+    host_device
+        To the host, per direction.
+    roofline
+        Shares of the nominal rates that it reaches in the roofline.
+    relatives
+        Measured devices whose operators it uses, nearest first; itself if it was
+        measured.
+    sustained
+        Shares of those operators' rates that whole iterations reach.
+    accuracy
+        Errors of sums of operators on published iterations; None: there are none.
+    intra_node_share
+        Share of a link's nominal bandwidth inside a node that collectives reach.
+    visible_devices
+        Environment variable that limits a process to some devices.
+    sold_as_bytes
+        Memory in the vendor's sheet, by which inventories recognise a device; None:
+        ``memory_bytes``.
+    sources
+        Field name -> where the number comes from.
     """
 
     elsewhere: ClassVar = _NEEDED
 
     preset: Name | None = None
-    """The device itself: a name from `hetopt catalog`."""
     like: Name | None = None
-    """Instead of preset, for a device of your own: the device of `hetopt catalog` that
-    is nearest to it. Everything that is not given here, and how near to their rates its
-    kernels, links and iterations come, is as there. Without preset and like the latter
-    are defaults, with a warning."""
     name: Name
-    """A label for reports, on which no plan depends."""
     peak_flops: Annotated[PeakFlops, WithJsonSchema(_RATES_SCHEMA)]
-    """Dense rates by format, without sparsity: bf16, fp16, fp32, tf32, fp8, fp4, of
-    which the device may lack some. One number is the 16-bit rate, BF16 and FP16
-    alike."""
     memory_bytes: Annotated[Memory, Field(alias="memory")]
-    """Memory of one device, as a program can see it."""
     overhead_bytes: Annotated[Overhead | None, Field(alias="overhead")] = None
-    """Memory that a program uses beyond what its framework allocates: the context,
-    buffers of collectives, gaps between allocations. Default: 6% of the memory."""
     memory_bandwidth_bytes_per_s: Annotated[Bandwidth, Field(alias="memory_bandwidth")]
-    """Of the device's own memory."""
     intra_node: Link
-    """To another device of the node, per direction."""
     host_device: Link
-    """To the host, per direction."""
     roofline: Annotated[Efficiency, INTERNAL] = UNKNOWN_EFFICIENCY
-    """Shares of the nominal rates that it reaches in the roofline."""
-    relatives: Annotated[tuple[str, ...], INTERNAL] = ()
-    """Measured devices whose operators it uses, nearest first; itself if it was
-    measured."""
+    relatives: Annotated[tuple[Annotated[str, MinLen(1)], ...], INTERNAL] = ()
     sustained: Annotated[Sustained, INTERNAL] = AS_MEASURED
-    """Shares of those operators' rates that whole iterations reach."""
     accuracy: Annotated[Accuracy | None, INTERNAL] = None
-    """Errors of sums of operators on published iterations; None: there are none."""
-    intra_node_share: Annotated[float, INTERNAL] = UNKNOWN_INTRA_NODE_SHARE
-    """Share of a link's nominal bandwidth inside a node that collectives reach."""
-    visible_devices: Annotated[str, INTERNAL] = CUDA_VISIBLE_DEVICES
-    """Environment variable that limits a process to some devices."""
+    intra_node_share: Annotated[Share, INTERNAL] = UNKNOWN_INTRA_NODE_SHARE
+    visible_devices: Annotated[Variable, INTERNAL] = CUDA_VISIBLE_DEVICES
     sold_as_bytes: Annotated[int | None, INTERNAL] = field(default=None, compare=False)
-    """Memory in the vendor's sheet, by which inventories recognise a device; None:
-    ``memory_bytes``."""
     sources: Annotated[Mapping[str, str], INTERNAL] = field(
         default_factory=dict, compare=False
     )
-    """Field name -> where the number comes from."""
 
     @staticmethod
     def completed(given: dict[str, Any], files: Files) -> dict[str, Any]:

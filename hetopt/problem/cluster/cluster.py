@@ -14,8 +14,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, ValidationInfo, WithJsonSchema
 
-from hetopt.base.fields import MAX_WHOLE, Count, Name, OneOf, each, name, whole
-from hetopt.base.record import FLAT, INTERNAL, Fault, as_given, derived, inside, record
+from hetopt.base.faults import FLAT, Fault, inside
+from hetopt.base.fields import MAX_WHOLE, Count, Name, each, name, whole
+from hetopt.base.record import INTERNAL, as_given, derived, record
 from hetopt.base.words import counted, describe
 from hetopt.problem.calibration import most_overhead
 from hetopt.problem.cluster.accelerator import (
@@ -139,12 +140,17 @@ class DeviceGroup:
     """Neighbouring devices of a node that share a faster link.
 
     Such as pairs, NUMA domains or switches.
+
+    Attributes
+    ----------
+    size
+        The devices per group; it divides the devices of every node.
+    link
+        A bandwidth such as '200 GB/s', and by default the latency of intra_node.
     """
 
     size: Count
-    """The devices per group; it divides the devices of every node."""
     link: Annotated[Link, Field(alias=FLAT)]
-    """A bandwidth such as '200 GB/s', and by default the latency of intra_node."""
 
 
 @record
@@ -152,12 +158,61 @@ class Cluster:
     """A homogeneous cluster of nodes x devices_per_node accelerators.
 
     Nodes may have unequal numbers of devices, as after a failure.
+
+    Attributes
+    ----------
+    name
+        A name that plans and pins use.
+    accelerator
+        A name from `hetopt catalog`, or the device's own numbers.
+    nodes
+        The number of nodes; or the devices of each node, as in [8, 8, 8, 7],
+        without devices_per_node.
+    devices_per_node
+        The number of devices of a node, if nodes is a number; of the largest node,
+        if they are unequal.
+    unequal
+        Devices of each node, in the order of ``hosts``; None if nodes are equal.
+    memory_bytes
+        Per device; default: the accelerator's.
+    overhead_bytes
+        Per device, outside of what the framework allocates: context, buffers of
+        collectives, gaps between allocations; default: the accelerator's.
+    max_tp
+        Largest tensor parallelism (H2's TP_MAX); default: the devices of the
+        largest node.
+    intra_node
+        Per device and direction; default: the accelerator's.
+    inter_node
+        One NIC, per direction; latency 5 us unless given. Only a single node that
+        is the whole problem needs none.
+    host_device
+        Per device and direction; default: the accelerator's.
+    nics_per_node
+        Network interfaces per node, each with inter_node's bandwidth; default: one
+        per device of the largest node.
+    uplink_bytes_per_s
+        Bandwidth that all links of the cluster to others share, per direction;
+        default: nothing but the links themselves limits it.
+    group
+        Neighbouring devices of a node that share a faster link; default: none do.
+    offload
+        optimizer: the optimizer's states are in the hosts' memory, and the hosts
+        update the weights; default: nothing is offloaded.
+    host_memory_bytes_per_s
+        What a host reads and writes per device, which limits the update of an
+        offloaded optimizer; default: 37 GB/s, STREAM on a DGX A100.
+    price_per_hour
+        What one of equal nodes costs per hour, in any currency, the same for all
+        clusters; default: unknown. Reports say what plans cost by it; it decides
+        plans only where that is asked (--budget, --objective cost, --pareto).
+    hosts
+        Names or addresses of the nodes, one each, in the order launchers place
+        ranks. Plans do not depend on them.
     """
 
     name: Name
-    """A name that plans and pins use."""
     accelerator: Annotated[Accelerator, BeforeValidator(named_device)]
-    """A name from `hetopt catalog`, or the device's own numbers."""
     nodes: Annotated[
         Count,
         WithJsonSchema(
@@ -174,64 +229,36 @@ class Cluster:
             }
         ),
     ]
-    """The number of nodes; or the devices of each node, as in [8, 8, 8, 7], without
-    devices_per_node."""
     devices_per_node: Count = derived(factory=lambda _: 0)
-    """The number of devices of a node, if nodes is a number; of the largest node, if
-    they are unequal."""
     unequal: Annotated[tuple[Count, ...] | None, INTERNAL] = None
-    """Devices of each node, in the order of ``hosts``; None if nodes are equal."""
     memory_bytes: Annotated[Memory, Field(alias="memory")] = derived(
         factory=lambda cluster: cluster["accelerator"].memory_bytes
     )
-    """Per device; default: the accelerator's."""
     overhead_bytes: Annotated[
         int,
         Field(alias="overhead", ge=0),
         BeforeValidator(_overhead),
         with_unit("1.5 GiB", "2 GB"),
     ] = Field(default=None, validate_default=True, kw_only=True)
-    """Per device, outside of what the framework allocates: context, buffers of
-    collectives, gaps between allocations; default: the accelerator's."""
     max_tp: Count = derived(factory=lambda cluster: cluster["devices_per_node"])
-    """Largest tensor parallelism (H2's TP_MAX); default: the devices of the largest
-    node."""
     intra_node: Annotated[Link, _of_accelerator("intra_node")] = derived(
         factory=lambda cluster: cluster["accelerator"].intra_node
     )
-    """Per device and direction; default: the accelerator's."""
     inter_node: Annotated[Link, BeforeValidator(_with_latency)] = derived(
         factory=lambda cluster: cluster["intra_node"]
     )
-    """One NIC, per direction; latency 5 us unless given. Only a single node that is the
-    whole problem needs none."""
     host_device: Annotated[Link, _of_accelerator("host_device")] = derived(
         factory=lambda cluster: cluster["accelerator"].host_device
     )
-    """Per device and direction; default: the accelerator's."""
     nics_per_node: Count = derived(factory=lambda cluster: cluster["devices_per_node"])
-    """Network interfaces per node, each with inter_node's bandwidth; default: one per
-    device of the largest node."""
     uplink_bytes_per_s: Annotated[Bandwidth | None, Field(alias="uplink")] = None
-    """Bandwidth that all links of the cluster to others share, per direction; default:
-    nothing but the links themselves limits it."""
     group: Annotated[DeviceGroup | None, BeforeValidator(_grouped)] = None
-    """Neighbouring devices of a node that share a faster link; default: none do."""
-    offload: OneOf[Offload] | None = None
-    """optimizer: the optimizer's states are in the hosts' memory, and the hosts update
-    the weights; default: nothing is offloaded."""
+    offload: Offload | None = None
     host_memory_bytes_per_s: Annotated[
         Bandwidth, Field(alias="host_memory_bandwidth")
     ] = HOST_MEMORY_BYTES_PER_S
-    """What a host reads and writes per device, which limits the update of an offloaded
-    optimizer; default: 37 GB/s, STREAM on a DGX A100."""
     price_per_hour: Price | None = None
-    """What one of equal nodes costs per hour, in any currency, the same for all
-    clusters; default: unknown. Reports say what plans cost by it; it decides plans only
-    where that is asked (--budget, --objective cost, --pareto)."""
     hosts: tuple[Annotated[str, BeforeValidator(_host)], ...] | None = None
-    """Names or addresses of the nodes, one each, in the order launchers place ranks.
-    Plans do not depend on them."""
 
     @staticmethod
     def completed(given: dict[str, Any], _: object) -> dict[str, Any]:

@@ -20,8 +20,9 @@ from pydantic import (
     WrapValidator,
 )
 
-from hetopt.base.fields import Name, OneOf, items
-from hetopt.base.record import FLAT, Fault, record
+from hetopt.base.faults import FLAT, Fault
+from hetopt.base.fields import Name, items
+from hetopt.base.record import record
 from hetopt.base.words import counted, describe, suggest
 from hetopt.problem.fields import Bandwidth, Latency
 
@@ -47,7 +48,26 @@ def _capacity(value: Any) -> Any:
 
 @record
 class ClusterLink:
-    """The network between two clusters, per direction."""
+    """The network between two clusters, per direction.
+
+    Attributes
+    ----------
+    capacity_bytes_per_s
+        Bandwidth that all connections share, such as 10 Gbps; unlimited, if only
+        the nodes' interfaces limit it; none, if there is no link.
+    node_bytes_per_s
+        Bandwidth of one node; default: that of its interfaces.
+    connection_bytes_per_s
+        Bandwidth of one pair of interfaces; default: that of the slower one.
+    message_s
+        Added for each of the messages that one connection carries in turn; default:
+        0.
+    latency_s
+        One such as '1 ms'; paid once per transfer.
+    staged
+        host (default): device to host, network, host to device (HetAuto, section
+        5.1); device: straight from device to device (H2, section 3.2).
+    """
 
     elsewhere: ClassVar = ("latency",)
 
@@ -59,22 +79,13 @@ class ClusterLink:
             {"type": ["string", "number"], "examples": ["10 Gbps", UNLIMITED, NO_LINK]}
         ),
     ] = None
-    """Bandwidth that all connections share, such as 10 Gbps; unlimited, if only the
-    nodes' interfaces limit it; none, if there is no link."""
     node_bytes_per_s: Annotated[Bandwidth | None, Field(alias="per_node")] = None
-    """Bandwidth of one node; default: that of its interfaces."""
     connection_bytes_per_s: Annotated[
         Bandwidth | None, Field(alias="per_connection")
     ] = None
-    """Bandwidth of one pair of interfaces; default: that of the slower one."""
     message_s: Annotated[Latency, Field(alias="per_message")] = 0.0
-    """Added for each of the messages that one connection carries in turn; default: 0.
-    """
     latency_s: Annotated[Latency, Field(alias="latency")]
-    """One such as '1 ms'; paid once per transfer."""
-    staged: OneOf[Staging] = "host"
-    """host (default): device to host, network, host to device (HetAuto, section 5.1);
-    device: straight from device to device (H2, section 3.2)."""
+    staged: Staging = "host"
 
     @staticmethod
     def completed(given: dict[str, Any], _: object) -> dict[str, Any]:
@@ -114,12 +125,18 @@ OptionalLink = Annotated[ClusterLink | None, WrapValidator(_link)]
 
 @record
 class Pair:
-    """An exception for two clusters: fields left out are those of the default."""
+    """An exception for two clusters: fields left out are those of the default.
+
+    Attributes
+    ----------
+    between
+        Two cluster names.
+    link
+        As the default.
+    """
 
     between: Annotated[tuple[Name, ...], AfterValidator(_two), BeforeValidator(items)]
-    """Two cluster names."""
     link: Annotated[OptionalLink, Field(alias=FLAT)]
-    """As the default."""
 
 
 _PAIRS = TypeAdapter(tuple[Pair, ...])
@@ -161,14 +178,19 @@ class ClusterLinks:
 
     None means that there is no link: neither a pipeline boundary nor the gradients of a
     tied embedding can cross.
+
+    Attributes
+    ----------
+    default
+        Required unless pairs lists every pair of clusters.
+    pairs
+        Exceptions.
     """
 
     default: OptionalLink = None
-    """Required unless pairs lists every pair of clusters."""
     pairs: Annotated[
         Mapping[frozenset[str], ClusterLink | None], BeforeValidator(_pairs), _Listed
     ] = field(default_factory=dict)
-    """Exceptions."""
 
     @staticmethod
     def completed(given: dict[str, Any], _: object) -> dict[str, Any]:

@@ -11,8 +11,9 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from hetopt.base.fields import Count, CountsFromZero, Flag, Number, OneOf, Positive
-from hetopt.base.record import Fault, record
+from hetopt.base.faults import Fault
+from hetopt.base.fields import Count, Flag, Number, Positive, Wholes
+from hetopt.base.record import record
 from hetopt.problem.model.experts import ensure_among, ensure_ascending
 
 Activation = Literal["silu", "gelu", "gelu-tanh", "quick-gelu", "relu", "squared-relu"]
@@ -36,18 +37,26 @@ class RotaryScaling:
     ``original_positions / low_freq_factor`` tokens, high those whose wave is shorter
     than ``original_positions / high_freq_factor``. Others are known by name only: no
     launcher that hetopt writes for computes them.
+
+    Attributes
+    ----------
+    kind
+        linear, llama3, dynamic, yarn or longrope.
+    factor
+        How many times longer sequences become.
+    low_freq_factor
+        Of llama3; default: 1.
+    high_freq_factor
+        Of llama3; default: 4.
+    original_positions
+        Of llama3; default: 8192.
     """
 
-    kind: OneOf[ScalingKind]
-    """linear, llama3, dynamic, yarn or longrope."""
+    kind: ScalingKind
     factor: Positive
-    """How many times longer sequences become."""
     low_freq_factor: Positive = 1.0
-    """Of llama3; default: 1."""
     high_freq_factor: Positive = 4.0
-    """Of llama3; default: 4."""
     original_positions: Count = 8192
-    """Of llama3; default: 8192."""
 
     def __post_init__(self) -> None:
         if self.low_freq_factor > self.high_freq_factor:
@@ -60,75 +69,108 @@ class RotaryScaling:
 
 @record
 class Architecture:
-    """What every layer of a model computes, and with which constants."""
+    """What every layer of a model computes, and with which constants.
 
-    activation: OneOf[Activation] | None = None
-    """Of the MLP; default: silu if gated, else GELU in either form (gelu, gelu-tanh),
-    as a runtime has it."""
+    Attributes
+    ----------
+    activation
+        Of the MLP; default: silu if gated, else GELU in either form (gelu,
+        gelu-tanh), as a runtime has it.
+    gate_clamp
+        Inputs of a gated activation are clamped to it, and 1 is added to the other
+        factor (GPT-OSS); default: neither.
+    norm_eps
+        Added to the variance in norms; default: 1e-5.
+    norm_zero_centred
+        Norms multiply with 1 + weight (Gemma); default: false.
+    norm_place
+        Norms before attention and MLP (default), after them, ahead of the residual
+        (OLMo-2), or both (Gemma-2, GLM-4).
+    qk_norm
+        Norm of queries and keys: of each head, of all heads together (OLMo-2), or
+        l2, without weights, in layers with rotary embeddings (Llama-4); default:
+        none.
+    qkv_bias
+        Biases of queries, keys and values; default: if norm is layer.
+    out_bias
+        Bias of attention's output; default: if norm is layer.
+    mlp_bias
+        Biases of the MLP; default: if norm is layer.
+    parallel_mlp
+        Attention and MLP read the same input, and both results are added to it
+        (GPT-NeoX); default: false.
+    rotary_base
+        Base of rotary frequencies; default: 10000.
+    rotary_fraction
+        Share of a head that is rotated; default: 1.
+    rotary_interleaved
+        Neighbours form pairs (GLM-4), not a head's halves; default: false.
+    rotary_local_base
+        Base in layers with a sliding window (Gemma-3); default: rotary_base.
+    rotary_scaling
+        How frequencies are scaled; default: not.
+    rotary_full_layers
+        full_layers have rotary embeddings, too (not in Llama-4, SmolLM3); default:
+        true.
+    attention_scale
+        Factor of scores; default: 1 / sqrt(head_dim).
+    attention_softcap
+        Scores become cap * tanh(scores / cap); default: no cap.
+    logit_softcap
+        The same of logits (Gemma-2); default: no cap.
+    attention_sinks
+        The sum of each head's softmax has a further, learned term (GPT-OSS);
+        default: false.
+    sliding_window
+        Tokens that a token attends to, itself and those just before; default: all
+        before it.
+    attention_chunk
+        Tokens of a chunk, whose tokens attend to those before them in it alone
+        (Llama-4), not beside a sliding window; default: sequences are whole.
+    full_layers
+        Layers, counted from 0, without the window or chunks, or without rotary
+        embeddings alone if there are neither (SmolLM3); default: none.
+    attention_temperature
+        Number of tokens after which queries without rotary embedding are scaled up
+        another step: that at position i is multiplied with 1 + 0.1 log(1 + floor((i
+        + 1) / this)) (Llama-4); default: they are not scaled up.
+    hidden_dropout
+        Of embeddings and the results of attention and MLP; default: 0. Memory
+        includes the masks of dropout in any case, as hetopt's published sources
+        count it.
+    attention_dropout
+        Of attention's scores; default: 0.
+    embedding_scale
+        What embeddings are multiplied with (Gemma: the root of hidden); default: 1.
+    """
+
+    activation: Activation | None = None
     gate_clamp: Positive | None = None
-    """Inputs of a gated activation are clamped to it, and 1 is added to the other
-    factor (GPT-OSS); default: neither."""
     norm_eps: Annotated[Positive, Field(lt=1)] = 1e-5
-    """Added to the variance in norms; default: 1e-5."""
     norm_zero_centred: Flag = False
-    """Norms multiply with 1 + weight (Gemma); default: false."""
-    norm_place: OneOf[NormPlace] = "before"
-    """Norms before attention and MLP (default), after them, ahead of the residual
-    (OLMo-2), or both (Gemma-2, GLM-4)."""
-    qk_norm: OneOf[QkNorm] = "none"
-    """Norm of queries and keys: of each head, of all heads together (OLMo-2), or l2,
-    without weights, in layers with rotary embeddings (Llama-4); default: none."""
+    norm_place: NormPlace = "before"
+    qk_norm: QkNorm = "none"
     qkv_bias: Flag | None = None
-    """Biases of queries, keys and values; default: if norm is layer."""
     out_bias: Flag | None = None
-    """Bias of attention's output; default: if norm is layer."""
     mlp_bias: Flag | None = None
-    """Biases of the MLP; default: if norm is layer."""
     parallel_mlp: Flag = False
-    """Attention and MLP read the same input, and both results are added to it
-    (GPT-NeoX); default: false."""
     rotary_base: Base = 10_000.0
-    """Base of rotary frequencies; default: 10000."""
     rotary_fraction: Annotated[Positive, Field(le=1)] = 1.0
-    """Share of a head that is rotated; default: 1."""
     rotary_interleaved: Flag = False
-    """Neighbours form pairs (GLM-4), not a head's halves; default: false."""
     rotary_local_base: Base | None = None
-    """Base in layers with a sliding window (Gemma-3); default: rotary_base."""
     rotary_scaling: RotaryScaling | None = None
-    """How frequencies are scaled; default: not."""
     rotary_full_layers: Flag = True
-    """full_layers have rotary embeddings, too (not in Llama-4, SmolLM3); default:
-    true."""
     attention_scale: Positive | None = None
-    """Factor of scores; default: 1 / sqrt(head_dim)."""
     attention_softcap: Positive | None = None
-    """Scores become cap * tanh(scores / cap); default: no cap."""
     logit_softcap: Positive | None = None
-    """The same of logits (Gemma-2); default: no cap."""
     attention_sinks: Flag = False
-    """The sum of each head's softmax has a further, learned term (GPT-OSS); default:
-    false."""
     sliding_window: Count | None = None
-    """Tokens that a token attends to, itself and those just before; default: all before
-    it."""
     attention_chunk: Count | None = None
-    """Tokens of a chunk, whose tokens attend to those before them in it alone
-    (Llama-4), not beside a sliding window; default: sequences are whole."""
-    full_layers: CountsFromZero = ()
-    """Layers, counted from 0, without the window or chunks, or without rotary
-    embeddings alone if there are neither (SmolLM3); default: none."""
+    full_layers: Wholes = ()
     attention_temperature: Count | None = None
-    """Number of tokens after which queries without rotary embedding are scaled up
-    another step: that at position i is multiplied with 1 + 0.1 log(1 + floor((i + 1) /
-    this)) (Llama-4); default: they are not scaled up."""
     hidden_dropout: Share = 0.0
-    """Of embeddings and the results of attention and MLP; default: 0. Memory includes
-    the masks of dropout in any case, as hetopt's published sources count it."""
     attention_dropout: Share = 0.0
-    """Of attention's scores; default: 0."""
     embedding_scale: Positive = 1.0
-    """What embeddings are multiplied with (Gemma: the root of hidden); default: 1."""
 
     def __post_init__(self) -> None:
         if self.sliding_window and self.attention_chunk:

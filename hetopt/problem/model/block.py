@@ -9,8 +9,9 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field
 
-from hetopt.base.fields import Count, CountFromZero, Flag, Name, OneOf, whole
-from hetopt.base.record import Fault, derived, inside, record
+from hetopt.base.faults import Fault, inside
+from hetopt.base.fields import Count, Flag, Name, Whole, whole
+from hetopt.base.record import derived, record
 from hetopt.problem.model.experts import MAX_LAYERS
 from hetopt.problem.model.kinds import FIRST, TAKEN
 
@@ -39,38 +40,54 @@ def ensure_groups(heads: int, kv_heads: int) -> None:
 
 @record
 class Block:
-    """Layers of one kind; sizes that it does not give are those of the whole model."""
+    """Layers of one kind; sizes that it does not give are those of the whole model.
+
+    Attributes
+    ----------
+    name
+        The kind of its layers: lower-case letters, digits and -.
+    layers
+        The number of layers.
+    hidden
+        Hidden size.
+    heads
+        Attention heads.
+    kv_heads
+        Default: heads.
+    head_dim
+        Default: hidden / heads.
+    gated
+        true: an MLP of three matrices.
+    ffn
+        Inner size of the MLP.
+    attention
+        causal (default) or bidirectional.
+    window
+        Tokens that attend to each other, such as 49 in Swin; default: 0, the whole
+        sequence.
+    merge
+        Tokens of the block before that become one token here, by a matrix that may
+        change the width, such as 4 in Swin; default: 1.
+    context
+        Block before, whose output every layer here attends to as well; the first
+        such block starts from tokens of its own, as many as the sequence has (an
+        encoder's decoder).
+    """
 
     elsewhere: ClassVar = ("hidden", "heads")
 
     name: Name
-    """The kind of its layers: lower-case letters, digits and -."""
     layers: LayerCount
-    """The number of layers."""
     hidden: Count
-    """Hidden size."""
     heads: Count
-    """Attention heads."""
     kv_heads: Count = derived(factory=lambda sizes: sizes["heads"])
-    """Default: heads."""
     head_dim: Count = derived(factory=lambda sizes: sizes["hidden"] // sizes["heads"])
-    """Default: hidden / heads."""
     gated: Flag = True
-    """true: an MLP of three matrices."""
     ffn: Count = derived(factory=inner_size)
-    """Inner size of the MLP."""
-    attention: OneOf[Attention] = "causal"
-    """causal (default) or bidirectional."""
-    window: CountFromZero = 0
-    """Tokens that attend to each other, such as 49 in Swin; default: 0, the whole
-    sequence."""
+    attention: Attention = "causal"
+    window: Whole = 0
     merge: Count = 1
-    """Tokens of the block before that become one token here, by a matrix that may
-    change the width, such as 4 in Swin; default: 1."""
     context: Name = ""
-    """Block before, whose output every layer here attends to as well; the first such
-    block starts from tokens of its own, as many as the sequence has (an encoder's
-    decoder)."""
 
     def __post_init__(self) -> None:
         ensure_groups(self.heads, self.kv_heads)

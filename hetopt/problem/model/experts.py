@@ -7,16 +7,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, WithJsonSchema
 
-from hetopt.base.fields import (
-    Count,
-    CountFromZero,
-    Flag,
-    OneOf,
-    Positive,
-    each,
-    whole,
-)
-from hetopt.base.record import Fault, record
+from hetopt.base.faults import Fault
+from hetopt.base.fields import Count, Flag, Positive, Whole, each, whole
+from hetopt.base.record import record
 
 Scores = Literal["softmax", "sigmoid"]
 #: Most layers of a model; a unit is made for each of them.
@@ -43,42 +36,60 @@ class Experts:
     """Layers with routed experts instead of an MLP; a router chooses some per token.
 
     An expert is an MLP of the model's kind (gated or not, with its biases).
+
+    Attributes
+    ----------
+    number
+        Routed experts of a layer.
+    per_token
+        Experts that a token is sent to; at most number.
+    ffn
+        Inner size of a routed expert.
+    shared_ffn
+        Inner size of the shared experts together, which all tokens pass; default:
+        0, there are none.
+    shared_gate
+        The shared experts' result has a weight of its own, between 0 and 1
+        (Qwen2-MoE); default: false.
+    groups
+        Groups of experts, of which a token's are in groups_per_token (DeepSeek-V2
+        and -V3, a group on every node); default: 0, no limit.
+    groups_per_token
+        Groups that a token's experts are in; default: 0, no limit.
+    router_bias
+        The router has a number for each expert; default: false.
+    scores
+        Weights of experts are a softmax (default) or sigmoid of the router's
+        result.
+    normalised
+        Weights of a token's experts add up to 1 before scale; default: true.
+    scale
+        What weights are multiplied with; default: 1.
+    weighted_input
+        A token is weighted before its experts (Llama-4), not their results;
+        default: false.
+    dense_layers
+        Layers with one MLP for all tokens, of inner size ffn of the model: so many
+        from the first on, or a list, counted from 0; default: none.
+    every
+        Every n-th layer is routed (2: the second, the fourth, ...); default: 1, all
+        but dense_layers.
     """
 
     number: Count
-    """Routed experts of a layer."""
     per_token: Count
-    """Experts that a token is sent to; at most number."""
     ffn: Count
-    """Inner size of a routed expert."""
-    shared_ffn: CountFromZero = 0
-    """Inner size of the shared experts together, which all tokens pass; default: 0,
-    there are none."""
+    shared_ffn: Whole = 0
     shared_gate: Flag = False
-    """The shared experts' result has a weight of its own, between 0 and 1 (Qwen2-MoE);
-    default: false."""
-    groups: CountFromZero = 0
-    """Groups of experts, of which a token's are in groups_per_token (DeepSeek-V2 and
-    -V3, a group on every node); default: 0, no limit."""
-    groups_per_token: CountFromZero = 0
-    """Groups that a token's experts are in; default: 0, no limit."""
+    groups: Whole = 0
+    groups_per_token: Whole = 0
     router_bias: Flag = False
-    """The router has a number for each expert; default: false."""
-    scores: OneOf[Scores] = "softmax"
-    """Weights of experts are a softmax (default) or sigmoid of the router's result."""
+    scores: Scores = "softmax"
     normalised: Flag = True
-    """Weights of a token's experts add up to 1 before scale; default: true."""
     scale: Positive = 1.0
-    """What weights are multiplied with; default: 1."""
     weighted_input: Flag = False
-    """A token is weighted before its experts (Llama-4), not their results; default:
-    false."""
     dense_layers: Layers = ()
-    """Layers with one MLP for all tokens, of inner size ffn of the model: so many from
-    the first on, or a list, counted from 0; default: none."""
     every: InitVar[Count] = 1
-    """Every n-th layer is routed (2: the second, the fourth, ...); default: 1, all but
-    dense_layers."""
 
     def __post_init__(self, every: int) -> None:
         groups, most = self.groups, self.groups_per_token

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from hetopt.base.faults import Fault, inside
 from hetopt.base.fields import MAX_WHOLE, name, unknown
-from hetopt.base.record import Fault, derived, inside, read_field
+from hetopt.base.record import derived, read_field
 from hetopt.base.words import describe
 from hetopt.problem.catalogue import model_presets
 from hetopt.problem.model.block import SHARED, Block

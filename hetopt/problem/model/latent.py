@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from hetopt.base.fields import Count, CountFromZero
-from hetopt.base.record import Fault, record
+from hetopt.base.faults import Fault
+from hetopt.base.fields import Count, Whole
+from hetopt.base.record import record
 
 
 @record
@@ -15,19 +16,27 @@ class Latent:
     Keys and values of all heads are computed from one vector of a token; a key shared
     by all heads adds the rotary part. A head's query and key have ``qk_dim + rope_dim``
     numbers, which is the model's ``head_dim`` (section 2.1).
+
+    Attributes
+    ----------
+    kv_lora
+        Width of the vector that keys and values are made of.
+    qk_dim
+        Numbers of a head's query and key without rotary embedding.
+    rope_dim
+        Numbers of a head's query and key with rotary embedding; even.
+    v_dim
+        Numbers of a head's value.
+    q_lora
+        Width of the vector that queries are made of; default: 0, they are made of
+        the token.
     """
 
     kv_lora: Count
-    """Width of the vector that keys and values are made of."""
     qk_dim: Count
-    """Numbers of a head's query and key without rotary embedding."""
     rope_dim: Count
-    """Numbers of a head's query and key with rotary embedding; even."""
     v_dim: Count
-    """Numbers of a head's value."""
-    q_lora: CountFromZero = 0
-    """Width of the vector that queries are made of; default: 0, they are made of the
-    token."""
+    q_lora: Whole = 0
 
     def __post_init__(self) -> None:
         if self.rope_dim % 2:

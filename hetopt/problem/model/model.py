@@ -7,8 +7,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
-from hetopt.base.fields import Count, CountFromZero, Flag, Name, OneOf
-from hetopt.base.record import FLAT, Fault, derived, inside, read, record
+from hetopt.base.faults import FLAT, Fault, inside
+from hetopt.base.fields import Count, Flag, Name, Whole
+from hetopt.base.record import derived, read, record
 from hetopt.problem.files import NO_FILES, Files
 from hetopt.problem.model.architecture import PLAIN, Architecture
 from hetopt.problem.model.block import (
@@ -21,6 +22,7 @@ from hetopt.problem.model.block import (
     inner_size,
     starts,
 )
+from hetopt.problem.model.crossings import crossings, edges
 from hetopt.problem.model.experts import Experts
 from hetopt.problem.model.given import (
     completed,
@@ -42,7 +44,6 @@ from hetopt.problem.model.kinds import (
     LAYER_EXPERTS,
     LAYER_WINDOW,
     LAYER_WINDOW_EXPERTS,
-    MLP_UP,
     PREDICTION,
     WITHOUT_EXPERTS,
     Cut,
@@ -58,62 +59,89 @@ class Model:
     """A transformer, decoder-only by default: a preset, a config.json, or its fields.
 
     Fields beside ``preset`` or ``hf_config`` override what that gives.
+
+    Attributes
+    ----------
+    preset
+        Name from `hetopt catalog`.
+    hf_config
+        Hugging Face config.json, relative to this file.
+    name
+        Label for reports.
+    blocks
+        Layers of several kinds in pipeline order; the sizes, gated and attention
+        are their defaults, and those of the model are then the first block's.
+    layers
+        Transformer layers.
+    hidden
+        Hidden size.
+    heads
+        Attention heads.
+    kv_heads
+        Key-value heads (GQA), which divide heads; default: heads.
+    latent
+        Sizes of multi-head latent attention; default: heads have keys and values of
+        their own.
+    head_dim
+        Size of a head; default: hidden / heads.
+    gated
+        true: an MLP of three matrices (default); false: of two.
+    ffn
+        Inner size of the MLP; default: 4 hidden, or for a gated MLP Llama's rule,
+        8/3 hidden rounded up to a multiple of 256.
+    patch
+        Numbers in an image patch (its area times channels), which is projected to a
+        token (ViT, Swin); default: 0, tokens are looked up in a table.
+    classes
+        Outputs of a classifier of whole sequences; default: 0, a vocabulary, and a
+        loss for every token.
+    vocab
+        Vocabulary size; default: 32000, none (0) with patch and classes.
+    tied
+        Embedding table is also the output head; default: false.
+    norm
+        rms (one vector per norm) or layer (two); default: rms if gated, else layer.
+    positions
+        Length of a learned position table; default: 0, rotary.
+    granularity
+        What the pipeline is cut into; layer (default): whole layers (HetAuto,
+        Principle 1); block: attention, first and second MLP matrix are units of
+        their own (HAPT).
+    attention
+        causal (default): tokens attend to those before them; bidirectional: to all
+        of the sequence.
+    architecture
+        What its layers compute beside their sizes.
+    experts
+        Routed experts in place of the MLP; default: none.
+    predictions
+        Layers that predict further tokens, behind the last one and of its kind, not
+        counted in layers (DeepSeek-V3, section 2.2); default: 0.
     """
 
     preset: InitVar[Name | None] = None
-    """Name from `hetopt catalog`."""
     hf_config: InitVar[Name | None] = None
-    """Hugging Face config.json, relative to this file."""
     name: Name = "model"
-    """Label for reports."""
     blocks: tuple[Block, ...] = ()
-    """Layers of several kinds in pipeline order; the sizes, gated and attention are
-    their defaults, and those of the model are then the first block's."""
     layers: LayerCount = of_first("layers")
-    """Transformer layers."""
     hidden: Count = of_first("hidden")
-    """Hidden size."""
     heads: Count = of_first("heads")
-    """Attention heads."""
     kv_heads: Count = of_first("kv_heads", lambda model: model["heads"])
-    """Key-value heads (GQA), which divide heads; default: heads."""
     latent: Latent | None = None
-    """Sizes of multi-head latent attention; default: heads have keys and values of
-    their own."""
     head_dim: Count = of_first("head_dim", usual_head)
-    """Size of a head; default: hidden / heads."""
     gated: Flag = of_first("gated", lambda _: True)
-    """true: an MLP of three matrices (default); false: of two."""
     ffn: Count = of_first("ffn", inner_size)
-    """Inner size of the MLP; default: 4 hidden, or for a gated MLP Llama's rule, 8/3
-    hidden rounded up to a multiple of 256."""
-    patch: CountFromZero = 0
-    """Numbers in an image patch (its area times channels), which is projected to a
-    token (ViT, Swin); default: 0, tokens are looked up in a table."""
-    classes: CountFromZero = 0
-    """Outputs of a classifier of whole sequences; default: 0, a vocabulary, and a loss
-    for every token."""
-    vocab: CountFromZero = derived(factory=usual_vocabulary)
-    """Vocabulary size; default: 32000, none (0) with patch and classes."""
+    patch: Whole = 0
+    classes: Whole = 0
+    vocab: Whole = derived(factory=usual_vocabulary)
     tied: Flag = False
-    """Embedding table is also the output head; default: false."""
-    norm: OneOf[Norm] = "rms"
-    """rms (one vector per norm) or layer (two); default: rms if gated, else layer."""
-    positions: CountFromZero = 0
-    """Length of a learned position table; default: 0, rotary."""
-    granularity: OneOf[Granularity] = "layer"
-    """What the pipeline is cut into; layer (default): whole layers (HetAuto, Principle
-    1); block: attention, first and second MLP matrix are units of their own (HAPT)."""
-    attention: OneOf[Attention] = of_first("attention", lambda _: "causal")
-    """causal (default): tokens attend to those before them; bidirectional: to all of
-    the sequence."""
+    norm: Norm = "rms"
+    positions: Whole = 0
+    granularity: Granularity = "layer"
+    attention: Attention = of_first("attention", lambda _: "causal")
     architecture: Annotated[Architecture, Field(alias=FLAT)] = PLAIN
-    """What its layers compute beside their sizes."""
     experts: Annotated[Experts | None, BeforeValidator(routed_experts)] = None
-    """Routed experts in place of the MLP; default: none."""
-    predictions: CountFromZero = 0
-    """Layers that predict further tokens, behind the last one and of its kind, not
-    counted in layers (DeepSeek-V3, section 2.2); default: 0."""
+    predictions: Whole = 0
 
     completed = staticmethod(completed)
 
@@ -243,25 +271,9 @@ class Model:
         return self.tied or self.predictions > 0
 
     @property
-    def _crossings(self) -> tuple[Cut, ...]:
-        """What crosses the boundary after each unit but the last."""
-        if not self.blocks:
-            wider = {MLP_UP: CUT_FFN, PREDICTION: CUT_PREDICTIONS}
-            kinds = self.units[:-1]
-            return tuple(Cut.of(wider.get(kind, CUT_HIDDEN)) for kind in kinds)
-        cuts = [Cut.of(CUT_HIDDEN)]
-        for block in self.blocks:
-            both = (block.name, block.context) if block.context else (block.name,)
-            cuts += [Cut.of(*both)] * block.layers
-        if self.blocks[-1].context:
-            # No unit after the last layer attends to the context.
-            cuts[-1] = Cut.of(self.blocks[-1].name)
-        return tuple(cuts)
-
-    @property
     def cuts(self) -> tuple[str, ...]:
         """Cut class after each unit but the last, length ``len(units) - 1``."""
-        return tuple(cut.name for cut in self._crossings)
+        return tuple(cut.name for cut in crossings(self.blocks, self.units))
 
     def cut_tensors(
         self, cut: str, seq_len: int, *, within: bool = False
@@ -289,7 +301,7 @@ class Model:
         for index, block in enumerate(self.blocks):
             sizes[block.name] = ((self.tokens(index, seq_len), block.hidden),)
         known = {name: Cut.of(name) for name in sizes}
-        for each in self._crossings:
+        for each in crossings(self.blocks, self.units):
             known |= {one.name: one for one in (each, each.first)}
         known |= {one.name: one for one in map(Cut.inside, sizes)}
         names = known[cut].within if within else known[cut].across
@@ -304,20 +316,7 @@ class Model:
         context crosses once, with the output of the layer before: not on each of its
         edges.
         """
-        edges = [
-            (unit, unit + 1, cut.first.name) for unit, cut in enumerate(self._crossings)
-        ]
-        unit, last = 1, {}
-        for block in self.blocks:
-            start, unit = unit, unit + block.layers
-            last[block.name] = unit - 1
-            if block.context:
-                source = last[block.context]
-                edges += [
-                    (source, layer, Cut.inside(block.context).name)
-                    for layer in range(max(start, source + 2), unit)
-                ]
-        return tuple(sorted(edges))
+        return edges(self.blocks, crossings(self.blocks, self.units))
 
 
 def _ensure_consistent(model: Model) -> None:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pydantic import TypeAdapter
-
-from hetopt.base.record import FLAT, Described
+from hetopt.base.faults import FLAT
+from hetopt.base.schema import json_schema
 from hetopt.problem.catalogue import accelerators, model_presets
 from hetopt.problem.problem import SECTIONS, Problem
 
@@ -31,7 +30,7 @@ _FILE_REFERENCE = {"$ref": "#/$defs/FileReference"}
 
 def problem_json_schema() -> dict[str, Any]:
     """Return the JSON Schema (draft 2020-12) of a problem file."""
-    schema = TypeAdapter(Problem).json_schema(schema_generator=Described)
+    schema = json_schema(Problem, "hetopt problem")
     kinds = schema["$defs"]
     for kind in kinds.values():
         if flat := kind["properties"].pop(FLAT, None):
@@ -52,11 +51,7 @@ def problem_json_schema() -> dict[str, Any]:
     cluster["accelerator"] = _or_else(
         cluster["accelerator"], _name_of(accelerators()), _FILE_REFERENCE
     )
-    return {
-        **schema,
-        "$schema": "https://json-schema.org/draft/2020-12/schema",
-        "title": "hetopt problem",
-    }
+    return schema
 
 
 def _name_of(known: Iterable[str]) -> dict[str, Any]:

@@ -6,8 +6,9 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
+from hetopt.base.faults import Fault
 from hetopt.base.fields import Flag, Number, Positive
-from hetopt.base.record import Fault, record
+from hetopt.base.record import record
 from hetopt.base.words import describe
 
 _NO_CAPACITY = "none"
@@ -24,13 +25,27 @@ def _capacity(value: Any) -> Any:
 
 @record
 class Dispatch:
-    """Dispatch of tokens to routed experts, and assumptions about it."""
+    """Dispatch of tokens to routed experts, and assumptions about it.
+
+    Attributes
+    ----------
+    imbalance
+        Tokens of the fullest rank over the even share, an assumption, as the
+        experts of a token are not known before training: at least 1.
+    capacity
+        Most tokens of an expert over the even share (Megatron-LM's capacity
+        factor); tokens beyond it are dropped; none: no limit.
+    node_dedup
+        true: a token whose experts share a node is sent there once and forwarded
+        inside it (DeepSeek-V3, section 3.2.2).
+    overlap
+        Share of the all-to-alls that the computation of another micro-batch hides,
+        if that takes as long (DeepSeek-V3, section 3.2.1), an assumption: 0 to 1.
+    """
 
     empty_is_wrong: ClassVar = True
 
     imbalance: Annotated[Number, Field(ge=1)] = 1.0
-    """Tokens of the fullest rank over the even share, an assumption, as the experts of
-    a token are not known before training: at least 1."""
     capacity: Annotated[
         Positive | None,
         BeforeValidator(_capacity),
@@ -38,14 +53,8 @@ class Dispatch:
             {"type": ["number", "string"], "examples": [1.25, _NO_CAPACITY]}
         ),
     ] = None
-    """Most tokens of an expert over the even share (Megatron-LM's capacity factor);
-    tokens beyond it are dropped; none: no limit."""
     node_dedup: Flag = False
-    """true: a token whose experts share a node is sent there once and forwarded inside
-    it (DeepSeek-V3, section 3.2.2)."""
     overlap: Annotated[Number, Field(ge=0, le=1)] = 0.0
-    """Share of the all-to-alls that the computation of another micro-batch hides, if
-    that takes as long (DeepSeek-V3, section 3.2.1), an assumption: 0 to 1."""
 
     @property
     def overlaps(self) -> bool:

@@ -7,9 +7,9 @@ import io
 import math
 from typing import TYPE_CHECKING, Any
 
+from hetopt.base.faults import Fault
 from hetopt.base.fields import whole
 from hetopt.base.reading import MOST_TEXT_BYTES, read_text
-from hetopt.base.record import Fault
 from hetopt.base.words import counted, describe
 from hetopt.errors import InputError
 

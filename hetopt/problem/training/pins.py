@@ -14,20 +14,27 @@ from pydantic import (
 )
 from pydantic_core import CoreSchema, core_schema
 
+from hetopt.base.faults import Fault, inside
 from hetopt.base.fields import Name, choice, each, items, several, whole
-from hetopt.base.record import INTERNAL, Fault, inside, record
+from hetopt.base.record import INTERNAL, record
 from hetopt.base.words import counted, describe
 from hetopt.problem.training.choices import RECOMPUTE, RESHARDING
 
 
 @record
 class Domain:
-    """The values of one decision that the user permits."""
+    """The values of one decision that the user permits.
+
+    Attributes
+    ----------
+    allowed
+        The pinned values; None: any.
+    forbidden
+        Values ruled out.
+    """
 
     allowed: Annotated[frozenset[Hashable] | None, INTERNAL] = None
-    """The pinned values; None: any."""
     forbidden: Annotated[frozenset[Hashable], INTERNAL] = frozenset()
-    """Values ruled out."""
 
     @property
     def values(self) -> list[Any]:
@@ -100,24 +107,35 @@ class ClusterPins:
     """Decisions of one cluster: a value, or a list of the values allowed.
 
     0 stages mean that the cluster is not used, so forbidding them forces its use.
+
+    Attributes
+    ----------
+    stages
+        Pipeline stages it hosts; 0: it is not used.
+    units
+        Units that its stages have, counted as pin.units.
+    dp
+        Data parallelism, if the cluster is used.
+    cp
+        Context parallelism, if used.
+    tp
+        Tensor parallelism, if used.
+    ep
+        Expert parallelism, if used; of models with experts alone.
+    etp
+        Tensor parallelism of experts, if used; of models with experts alone.
+    recompute
+        Recomputation, if used.
     """
 
     stages: FromZero = ANY
-    """Pipeline stages it hosts; 0: it is not used."""
     units: FromZero = ANY
-    """Units that its stages have, counted as pin.units."""
     dp: Counts = ANY
-    """Data parallelism, if the cluster is used."""
     cp: Counts = ANY
-    """Context parallelism, if used."""
     tp: Counts = ANY
-    """Tensor parallelism, if used."""
     ep: Counts = ANY
-    """Expert parallelism, if used; of models with experts alone."""
     etp: Counts = ANY
-    """Tensor parallelism of experts, if used; of models with experts alone."""
     recompute: Policies = ANY
-    """Recomputation, if used."""
 
     def may_host(self, devices: int, units: int) -> bool:
         """Whether a cluster of so many devices may host some of a model's units."""
@@ -150,18 +168,27 @@ _Names = Annotated[tuple[Name, ...], BeforeValidator(items)]
 
 @record
 class Forbid:
-    """Values ruled out; the shape mirrors that of ``pin``."""
+    """Values ruled out; the shape mirrors that of ``pin``.
+
+    Attributes
+    ----------
+    stages
+        Pipeline stages.
+    microbatches
+        Micro-batches.
+    clusters
+        By cluster name.
+    resharding
+        Resharding strategies.
+    next
+        Pairs [a, b]: cluster b may not directly follow cluster a.
+    """
 
     stages: Counts = ANY
-    """Pipeline stages."""
     microbatches: Counts = ANY
-    """Micro-batches."""
     clusters: _ByCluster = field(default_factory=dict)
-    """By cluster name."""
     resharding: Reshardings = ANY
-    """Resharding strategies."""
     next: Annotated[tuple[_Names, ...], BeforeValidator(items)] = ()
-    """Pairs [a, b]: cluster b may not directly follow cluster a."""
 
     def __post_init__(self) -> None:
         for index, pair in enumerate(self.next):
@@ -176,25 +203,37 @@ class Forbid:
 
 @record
 class Pins:
-    """Decisions that the user fixes: a value, or a list of the values allowed."""
+    """Decisions that the user fixes: a value, or a list of the values allowed.
+
+    Attributes
+    ----------
+    stages
+        Pipeline stages (p).
+    microbatches
+        Micro-batches (q); divides the global batch.
+    order
+        Exactly these clusters, in this order along the pipeline.
+    forbidden_next
+        Pairs (a, b): cluster b may not directly follow cluster a.
+    units
+        Units per stage in pipeline order, embedding and head included; of one chunk
+        where a stage has several, pairs with zb-v, v-half and v-min.
+    clusters
+        By cluster name.
+    resharding
+        Resharding strategies a boundary may use.
+    forbid
+        Values ruled out.
+    """
 
     stages: Counts = ANY
-    """Pipeline stages (p)."""
     microbatches: Counts = ANY
-    """Micro-batches (q); divides the global batch."""
     order: _Names | None = None
-    """Exactly these clusters, in this order along the pipeline."""
     forbidden_next: Annotated[frozenset[tuple[str, str]], INTERNAL] = frozenset()
-    """Pairs (a, b): cluster b may not directly follow cluster a."""
     units: Annotated[tuple[int, ...], BeforeValidator(_units), _UNITS] | None = None
-    """Units per stage in pipeline order, embedding and head included; of one chunk
-    where a stage has several, pairs with zb-v, v-half and v-min."""
     clusters: _ByCluster = field(default_factory=dict)
-    """By cluster name."""
     resharding: Reshardings = ANY
-    """Resharding strategies a boundary may use."""
     forbid: InitVar[Forbid | None] = None
-    """Values ruled out."""
 
     def __post_init__(self, forbid: Forbid | None) -> None:
         if forbid is None:

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import BeforeValidator, ValidationInfo, WithJsonSchema
 
-from hetopt.base.fields import Flag, Name, OneOf, Positive, name, unknown
-from hetopt.base.record import Fault, record
-from hetopt.problem.facts import AS_MEASURED, Accuracy, Sustained
+from hetopt.base.faults import Fault
+from hetopt.base.fields import Flag, Name, name, unknown
+from hetopt.base.record import record
+from hetopt.problem.facts import AS_MEASURED, Accuracy, Share, Sustained
 from hetopt.problem.training.choices import Precision
 
 if TYPE_CHECKING:
@@ -24,40 +25,57 @@ if TYPE_CHECKING:
 
 @record
 class Reached:
-    """What a stack reaches on some devices in some precisions."""
+    """What a stack reaches on some devices in some precisions.
+
+    Attributes
+    ----------
+    devices, precisions
+        Devices of the catalogue, and values of ``training.precision``.
+    experts
+        Whether of models with experts, or of dense ones.
+    sustained
+        Shares of the rates of single kernels and of collectives that iterations reach.
+    tensor_overlapped
+        Share of the rate of tensor-parallel collectives with ``overlap_tensor``: above
+        1 where multiplications hide a part of them. None: no run shows it.
+    sharding_beside
+        Whether ZeRO-2's and ZeRO-3's collectives run beside computation.
+    dispatch
+        Share of the rate of all-to-alls at which experts' tokens are dispatched.
+    accuracy
+        Errors on runs that the fit had not seen; None: there are none.
+    source
+        The runs, and how this was derived from them.
+    """
 
     devices: tuple[Name, ...] = ()
-    """Devices of the catalogue."""
-    precisions: tuple[OneOf[Precision], ...] = ()
-    """Those of ``training.precision``."""
+    precisions: tuple[Precision, ...] = ()
     experts: Flag = False
-    """Whether of models with experts, or of dense ones."""
     sustained: Sustained = AS_MEASURED
-    """Shares of the rates of single kernels and of collectives that iterations reach.
-    """
-    tensor_overlapped: Positive | None = None
-    """Share of the rate of tensor-parallel collectives with ``overlap_tensor``: above 1
-    where multiplications hide a part of them. None: no run shows it."""
+    tensor_overlapped: Share | None = None
     sharding_beside: Flag = False
-    """Whether ZeRO-2's and ZeRO-3's collectives run beside computation."""
-    dispatch: Positive = 1.0
-    """Share of the rate of all-to-alls at which experts' tokens are dispatched."""
+    dispatch: Share = 1.0
     accuracy: Accuracy | None = None
-    """Errors on runs that the fit had not seen; None: there are none."""
     source: str = ""
-    """The runs, and how this was derived from them."""
 
 
 @record
 class Software:
-    """A stack of training software, such as ``megatron-2026``."""
+    """A stack of training software, such as ``megatron-2026``.
+
+    Attributes
+    ----------
+    name
+        Its name in `hetopt catalog`.
+    about
+        What it is, in a sentence.
+    reached
+        What it reaches, by devices, precisions and models, which do not overlap.
+    """
 
     name: Name
-    """Its name in `hetopt catalog`."""
     about: str
-    """What it is, in a sentence."""
     reached: tuple[Reached, ...]
-    """What it reaches, by devices and precisions, which do not overlap."""
 
     def on(
         self, device: str | None, precision: Precision, *, experts: bool

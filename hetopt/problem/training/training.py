@@ -9,8 +9,9 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import BeforeValidator, Field, ValidationInfo, WithJsonSchema
 
-from hetopt.base.fields import Count, Flag, OneOf, by_key, choice, several, whole
-from hetopt.base.record import INTERNAL, Fault, inside, record
+from hetopt.base.faults import Fault, inside
+from hetopt.base.fields import Count, Flag, by_key, choice, several, whole
+from hetopt.base.record import INTERNAL, record
 from hetopt.base.words import describe
 from hetopt.errors import InputError
 from hetopt.problem.fields import AUTO, Fraction
@@ -196,37 +197,87 @@ def _dispatch(value: Any) -> Any:
 
 @record
 class Training:
-    """How the model is trained."""
+    """How the model is trained.
+
+    Attributes
+    ----------
+    seq_len
+        The tokens per sequence; of the longest where lengths differ.
+    global_batch
+        The sequences per iteration; or tokens: '2M tokens' are 2 * 2**20, '2000000
+        tokens' exactly that; they must make whole sequences.
+    lengths
+        The share of sequences by their tokens, which add up to 1; or the path of a
+        CSV file with the columns tokens and count. Without it all sequences have
+        seq_len tokens.
+    precision
+        Precision in which models multiply, and of what is stored and sent.
+    emulate
+        Precision in which devices that lack the given one multiply, at its rate;
+        without it they are refused. What is stored and sent keeps the given one.
+    optimizer
+        Its states are part of the memory.
+    zero
+        1 shards optimizer states, 2 gradients too, 3 weights too.
+    overlap_gradients
+        true (default): gradients are reduced during the backward pass; false: after
+        it, as Megatron-LM does unless told otherwise.
+    recompute
+        Activation recomputation: none, selective, full, a list the plan may choose
+        from, auto (default) for all three, or any of these per cluster name.
+    schedule
+        auto: the best of all of these but free-1f1b, whose warm-up counts are
+        decisions.
+    any_schedule
+        Whether the plan may have any schedule that prescribes its warm-ups. Then
+        ``schedule`` only comes first among equals, and ``chunks``, if above 1, and
+        ``warmup_epsilon`` are for the schedules that have them.
+    chunks
+        Parts of the model that every stage holds, virtual stages a device: 2 or
+        more with interleaved-1f1b, 1 with any other schedule; with auto, a number
+        to try before 2 and 4.
+    warmup_epsilon
+        Of h-1f1b: a boundary whose transfer takes at most this share of the longest
+        stage or transfer adds one warm-up, a slower one two or three (HAPT, Eq. 2).
+        Default: 0.05; with schedule auto also 0.1 and 0.01.
+    sequence_parallel
+        Whether tensor parallelism splits norms and residuals by tokens.
+    attention
+        unfused: separate operations that keep every score, and no context
+        parallelism.
+    cross_entropy
+        unfused: separate operations on logits in 32 bits.
+    gradients
+        Precision in which gradients are accumulated and reduced.
+    overlap_tensor
+        Whether tensor parallelism's collectives run beside the multiplications that
+        need them: MC2, async tensor parallelism, Transformer Engine's user buffers.
+        What it gains is known of some software only.
+    software
+        What trains: a name from `hetopt catalog`, such as megatron-2026. Without it
+        times are those of the software that each device's shares were fitted to.
+    moe
+        How tokens reach routed experts; of models with experts alone.
+    reserve
+        Share of device memory that stays free besides the overhead.
+    """
 
     empty_is_wrong: ClassVar = True
 
     seq_len: Count
-    """The tokens per sequence; of the longest where lengths differ."""
     global_batch: Annotated[
         int,
         BeforeValidator(_batch),
         _numbers("integer", "string", examples=[128, "2M tokens"]),
     ]
-    """The sequences per iteration; or tokens: '2M tokens' are 2 * 2**20, '2000000
-    tokens' exactly that; they must make whole sequences."""
     lengths: Annotated[
         Lengths | None, BeforeValidator(_lengths), WithJsonSchema(LENGTHS_SCHEMA)
     ] = None
-    """The share of sequences by their tokens, which add up to 1; or the path of a CSV
-    file with the columns tokens and count. Without it all sequences have seq_len
-    tokens."""
-    precision: OneOf[Precision] = "bf16"
-    """Precision in which models multiply, and of what is stored and sent."""
-    emulate: OneOf[Emulated] | None = None
-    """Precision in which devices that lack the given one multiply, at its rate; without
-    it they are refused. What is stored and sent keeps the given one."""
-    optimizer: OneOf[Optimizer] = "adam"
-    """Its states are part of the memory."""
+    precision: Precision = "bf16"
+    emulate: Emulated | None = None
+    optimizer: Optimizer = "adam"
     zero: Annotated[int, Field(ge=0, le=3), BeforeValidator(choice((0, 1, 2, 3)))] = 1
-    """1 shards optimizer states, 2 gradients too, 3 weights too."""
     overlap_gradients: Flag = True
-    """true (default): gradients are reduced during the backward pass; false: after it,
-    as Megatron-LM does unless told otherwise."""
     recompute: Annotated[
         Mapping[str, tuple[Recompute, ...]],
         BeforeValidator(_recompute),
@@ -241,51 +292,26 @@ class Training:
             }
         ),
     ] = field(default_factory=dict)
-    """Activation recomputation: none, selective, full, a list the plan may choose from,
-    auto (default) for all three, or any of these per cluster name."""
     schedule: Annotated[
         ScheduleName,
         BeforeValidator(choice((*SCHEDULE_CHOICES, ANY))),
         WithJsonSchema({"enum": [*SCHEDULE_CHOICES, ANY]}),
     ] = DEFAULT_SCHEDULE
-    """auto: the best of all of these but free-1f1b, whose warm-up counts are decisions.
-    """
     any_schedule: Annotated[bool, INTERNAL] = False
-    """Whether the plan may have any schedule that prescribes its warm-ups. Then
-    ``schedule`` only comes first among equals, and ``chunks``, if above 1, and
-    ``warmup_epsilon`` are for the schedules that have them."""
     chunks: Count = 1
-    """Parts of the model that every stage holds, virtual stages a device: 2 or more
-    with interleaved-1f1b, 1 with any other schedule; with auto, a number to try before
-    2 and 4."""
     warmup_epsilon: Annotated[
         float | None,
         BeforeValidator(_epsilon),
         _numbers("number", "string", examples=[0.05, "1/20"]),
     ] = None
-    """Of h-1f1b: a boundary whose transfer takes at most this share of the longest
-    stage or transfer adds one warm-up, a slower one two or three (HAPT, Eq. 2).
-    Default: 0.05; with schedule auto also 0.1 and 0.01."""
     sequence_parallel: Flag = True
-    """Whether tensor parallelism splits norms and residuals by tokens."""
-    attention: OneOf[Kernel] = "fused"
-    """unfused: separate operations that keep every score, and no context parallelism.
-    """
-    cross_entropy: OneOf[Kernel] = "fused"
-    """unfused: separate operations on logits in 32 bits."""
-    gradients: OneOf[Gradients] = "fp32"
-    """Precision in which gradients are accumulated and reduced."""
+    attention: Kernel = "fused"
+    cross_entropy: Kernel = "fused"
+    gradients: Gradients = "fp32"
     overlap_tensor: Flag = False
-    """Whether tensor parallelism's collectives run beside the multiplications that
-    need them: MC2, async tensor parallelism, Transformer Engine's user buffers. What it
-    gains is known of some software only."""
     software: NamedSoftware = None
-    """What trains: a name from `hetopt catalog`, such as megatron-2026. Without it
-    times are those of the software that each device's shares were fitted to."""
     moe: Annotated[Dispatch, BeforeValidator(_dispatch)] = EVEN
-    """How tokens reach routed experts; of models with experts alone."""
     reserve: Fraction = DEFAULT_RESERVE
-    """Share of device memory that stays free besides the overhead."""
 
     @staticmethod
     def completed(given: dict[str, Any], _: object) -> dict[str, Any]:

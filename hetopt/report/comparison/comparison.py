@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 
 from annotated_types import MinLen
 
-from hetopt.base.file_record import FileRecord
-from hetopt.base.file_types import ASIDE, LATER, Count, Digest, Positive, Seconds, Whole
+from hetopt.base.fields import Count, Digest, Positive, Seconds, Whole
+from hetopt.base.file_record import ASIDE, LATER, FileRecord
 from hetopt.planning.side_by_side import Outcome, Run, Space
 from hetopt.plans.plan import Plan
 from hetopt.problem.training.choices import AskedSchedule

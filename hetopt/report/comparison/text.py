@@ -29,19 +29,15 @@ if TYPE_CHECKING:
     from hetopt.plans.plan import Pipeline
     from hetopt.report.drawing.sheet import Part
 
-COLUMNS = (
-    "solver",
-    "status",
-    "closed form s",
-    "simulated s",
-    "above",
-    "first plan s",
-    *(f"within {name} s" for name in WITHIN),
-    "proof s",
-    "gap",
-    "process s",
-)
 _LEFT = ("solver", "status")
+_CSV_COLUMNS = (
+    *("problem", "solver", "seed", "relaxed", "every_cluster", "extra", "status"),
+    *("closed_form_s", "iteration_time_s", "stages", "microbatches", "devices"),
+    *("cost.per_iteration", "cost.per_trillion_tokens", "above", "reference_s"),
+    *("reference.proven", "first_s", *(f"within_{name}_s" for name in WITHIN)),
+    *("proof_s", "lower_bound_s", "gap", "search_time_s", "process_time_s"),
+    *("taken_share", "failure"),
+)
 
 
 def _sum(row: Row, count: Callable[[Pipeline], int]) -> int | None:
@@ -52,41 +48,39 @@ def _within(name: str, row: Row) -> float | None:
     return row.within_s[name]
 
 
-CSV_COLUMNS: Mapping[str, Callable[[Row], object]] = {
-    **{name: attrgetter(name) for name in ("problem", "solver", "seed")},
+_COMPUTED: Mapping[str, Callable[[Row], object]] = {
     "relaxed": lambda row: " ".join(row.relaxed),
-    **{
-        name: attrgetter(name)
-        for name in (
-            *("every_cluster", "extra", "status", "closed_form_s", "iteration_time_s"),
-        )
-    },
     "stages": lambda row: _sum(row, lambda own: len(own.stages)),
     "microbatches": lambda row: _sum(row, lambda own: own.microbatches),
     "devices": lambda row: _sum(row, lambda own: own.devices),
-    "cost_per_iteration": lambda row: getattr(row.cost, "per_iteration", None),
-    "cost_per_trillion_tokens": lambda row: getattr(
-        row.cost, "per_trillion_tokens", None
-    ),
-    "above": attrgetter("above"),
-    "reference_s": lambda row: getattr(row.reference, "value_s", None),
-    "reference_proven": lambda row: getattr(row.reference, "proven", None),
-    "first_s": attrgetter("first_s"),
+    "reference_s": lambda row: row.reference and row.reference.value_s,
     **{f"within_{name}_s": partial(_within, name) for name in WITHIN},
-    **{
-        name: attrgetter(name)
-        for name in (
-            *("proof_s", "lower_bound_s", "gap", "search_time_s", "process_time_s"),
-            *("taken_share", "failure"),
-        )
-    },
 }
+
+
+def _seconds(value: float) -> str:
+    """Return seconds, with fewer decimals for larger values."""
+    return f"{value:.{3 if value < 1 else 2 if value < 10 else 1}f}"
+
+
+#: What columns with numbers have, and how it is written.
+_NUMBERS: Mapping[str, tuple[Callable[[Row], float | None], Callable[[float], str]]] = {
+    "closed form s": (attrgetter("closed_form_s"), rounded),
+    "simulated s": (attrgetter("iteration_time_s"), rounded),
+    "above": (attrgetter("above"), percent),
+    "first plan s": (attrgetter("first_s"), _seconds),
+    **{f"within {name} s": (partial(_within, name), _seconds) for name in WITHIN},
+    "proof s": (attrgetter("proof_s"), _seconds),
+    "gap": (attrgetter("gap"), gap_text),
+    "process s": (attrgetter("process_time_s"), _seconds),
+}
+COLUMNS = (*_LEFT, *_NUMBERS)
 
 
 def comparison_csv(comparison: Comparison) -> str:
     """Return one line per run, with unrounded numbers."""
     found = (row for contest in comparison.contests for row in rows(contest))
-    return csv_text(CSV_COLUMNS, found)
+    return csv_text(_CSV_COLUMNS, found, _COMPUTED)
 
 
 def comparison_markdown(comparison: Comparison) -> str:
@@ -149,25 +143,13 @@ def table(found: Iterable[Row]) -> list[tuple[str, ...]]:
 
 def _written(values: Iterable[float]) -> Iterator[str]:
     """Yield the cells of ``_values``."""
-    times = [_seconds] * (2 + len(WITHIN))
-    texts: tuple[Callable[[float], str], ...]
-    texts = (rounded, rounded, percent, *times, gap_text, _seconds)
-    for value, text in zip(values, texts, strict=True):
+    for value, (_, text) in zip(values, _NUMBERS.values(), strict=True):
         yield "-" if value == inf else text(value)
 
 
 def _values(row: Row) -> list[float]:
     """Return the values of all columns with numbers, infinite where there is none."""
-    values = (
-        row.closed_form_s,
-        row.iteration_time_s,
-        row.above,
-        row.first_s,
-        *(row.within_s[name] for name in WITHIN),
-        row.proof_s,
-        row.gap,
-        row.process_time_s,
-    )
+    values = [read(row) for read, _ in _NUMBERS.values()]
     return [inf if value is None else value for value in values]
 
 
@@ -259,8 +241,3 @@ def conditions(comparison: Comparison) -> list[str]:
             f"is then kept on disk: {told}"
         )
     return lines
-
-
-def _seconds(value: float) -> str:
-    """Return seconds, with fewer decimals for larger values."""
-    return f"{value:.{3 if value < 1 else 2 if value < 10 else 1}f}"

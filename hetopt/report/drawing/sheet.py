@@ -85,6 +85,17 @@ def sheet(
     )
 
 
+def by_column(
+    columns: Sequence[tuple[str, Iterable[Any]]],
+    *,
+    left: Sequence[str] = (),
+    optional: Sequence[str] = (),
+) -> Sheet:
+    """Return a table of columns, each with its name and its cells; see ``sheet``."""
+    rows = zip(*(cells for _, cells in columns), strict=True)
+    return sheet([name for name, _ in columns], rows, left=left, optional=optional)
+
+
 def labelled(pairs: Iterable[tuple[str, str]]) -> Lines:
     """Return texts with a label before each."""
     return Lines(tuple(pairs))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hetopt.base.words import counted
-from hetopt.report.drawing.sheet import labelled, sheet
+from hetopt.report.drawing.sheet import by_column, labelled
 from hetopt.report.rounding import differences, large, rounded
 from hetopt.report.rows import of_each
 from hetopt.report.summary import FORMS, among, amount, branched, named_schedule
@@ -72,11 +72,7 @@ def points(front: Front) -> Sheet:
         ("stages", [of_each(plan, lambda own: len(own.stages)) for plan in plans]),
         ("micro-batches", [of_each(x, lambda own: own.microbatches) for x in plans]),
     ]
-    return sheet(
-        [name for name, _ in columns],
-        zip(*(cells for _, cells in columns), strict=True),
-        left=("nodes", "schedule"),
-    )
+    return by_column(columns, left=("nodes", "schedule"))
 
 
 def headline(front: Front) -> str:

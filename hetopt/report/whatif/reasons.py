@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from annotated_types import MinLen
 
+from hetopt.base.fields import Seconds
 from hetopt.base.file_record import FileRecord
-from hetopt.base.file_types import Seconds
 from hetopt.export.back.differences import Change
 from hetopt.plans.plan import Plan
 from hetopt.report.plan_report import BYTES_PER_GB, stage_table

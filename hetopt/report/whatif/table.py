@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from operator import attrgetter
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from annotated_types import MinLen
 
-from hetopt.base.file_record import FileRecord
-from hetopt.base.file_types import ASIDE, Digest, NotNegative, Seconds
+from hetopt.base.csv_rows import csv_text
+from hetopt.base.fields import Digest, NotNegative, Seconds
+from hetopt.base.file_record import ASIDE, FileRecord
 from hetopt.export.back.differences import SPLIT, Change, changes
 from hetopt.plans.plan import Plan
 from hetopt.problem.digest import problem_digest
-from hetopt.report.drawing.sheet import labelled, sheet
+from hetopt.report.drawing.sheet import by_column, labelled
 from hetopt.report.rounding import differences, rounded
 from hetopt.report.summary import FORMS, amount, cost_text, gap_text, latencies
 from hetopt.results.money import Cost
 from hetopt.results.result import Status, Time
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from hetopt.report.drawing.sheet import Part
     from hetopt.results.result import Objective, Result
@@ -29,7 +28,6 @@ if TYPE_CHECKING:
     from hetopt.whatif.variants import Variant
 
 _DAY_S = 86400
-_BILLION = 1e9
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,25 +87,20 @@ class Whatif(FileRecord):
         return row.iteration_time_s if simulated else row.closed_form_s
 
 
-def _cost(name: str) -> Callable[[Row], object]:
-    return lambda row: getattr(row.cost, name, None)
+_CSV_COLUMNS = (
+    *("change", "status", "closed_form_s", "iteration_time_s", "against_base"),
+    *("lower_bound_s", "gap", "tokens_per_s", "tokens_per_day", "cost.per_hour"),
+    *("cost.per_iteration", "cost.per_trillion_tokens", "plan_changes", "reason"),
+)
 
 
-CSV_COLUMNS: Mapping[str, Callable[[Row], object]] = {
-    **{
-        name: attrgetter(name)
-        for name in (
-            *("change", "status", "closed_form_s", "iteration_time_s"),
-            *("against_base", "lower_bound_s", "gap", "tokens_per_s", "tokens_per_day"),
-        )
-    },
-    **{
-        f"cost_{name}": _cost(name)
-        for name in ("per_hour", "per_iteration", "per_trillion_tokens")
-    },
-    "plan_changes": lambda row: "; ".join(map(change_text, row.plan_changes)),
-    "reason": attrgetter("reason"),
-}
+def whatif_csv(found: Sequence[Row]) -> str:
+    """Return one line per variant, with unrounded numbers."""
+
+    def plan_changes(row: Row) -> str:
+        return "; ".join(map(change_text, row.plan_changes))
+
+    return csv_text(_CSV_COLUMNS, found, {"plan_changes": plan_changes})
 
 
 def rows(variants: Sequence[Variant], answers: Sequence[Answer]) -> list[Row]:
@@ -173,10 +166,20 @@ def whatif_report(
     """
     priced = any(row.cost is not None for row in found)
     against = differences([row.time_s for row in found], found[0].time_s)
-    names = ["change", f"{FORMS[objective]} s", "against base", "tokens/s"]
-    names += ["tokens a day, 1e9"]
-    names += ["cost a 1e12 tokens"] if priced else []
-    names += ["gap", "plan"]
+    costs = [row.cost.per_trillion_tokens if row.cost else None for row in found]
+    columns: list[tuple[str, list[str]]] = [
+        ("change", [row.change for row in found]),
+        (f"{FORMS[objective]} s", _each((row.time_s for row in found), rounded)),
+        ("against base", against),
+        ("tokens/s", _each((row.tokens_per_s for row in found), rounded)),
+        (
+            "tokens a day, 1e9",
+            _each((row.tokens_per_day for row in found), lambda x: rounded(x / 1e9)),
+        ),
+        *([("cost a 1e12 tokens", [*map(amount, costs)])] if priced else []),
+        ("gap", _each((row.gap for row in found), gap_text)),
+        ("plan", ["", *map(_described, found[1:])]),
+    ]
     lines = [(row.change, f"no plan: {row.reason}") for row in found if not row.plan]
     lines += [
         (row.change, f"cost {cost_text(row.cost)}")
@@ -186,31 +189,13 @@ def whatif_report(
     if base is not None:
         lines.append(("latencies", latencies(base)))
     return [
-        sheet(
-            names,
-            (
-                [*_cells(row, apart, priced=priced), _described(row) if number else ""]
-                for number, (row, apart) in enumerate(zip(found, against, strict=True))
-            ),
-            left=("change", "plan"),
-        ),
+        by_column(columns, left=("change", "plan")),
         labelled(lines),
     ]
 
 
-def _cells(row: Row, against_base: str, *, priced: bool) -> list[str]:
-    """Return the cells of a row, except the changes of its plan."""
-    day = row.tokens_per_day
-    cost = None if row.cost is None else row.cost.per_trillion_tokens
-    return [
-        row.change,
-        "-" if row.time_s is None else rounded(row.time_s),
-        against_base,
-        "-" if row.tokens_per_s is None else rounded(row.tokens_per_s),
-        "-" if day is None else rounded(day / _BILLION),
-        *([amount(cost)] if priced else []),
-        "-" if row.gap is None else gap_text(row.gap),
-    ]
+def _each(values: Iterable[float | None], text: Callable[[float], str]) -> list[str]:
+    return ["-" if value is None else text(value) for value in values]
 
 
 def _described(row: Row) -> str:

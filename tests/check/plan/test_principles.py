@@ -12,7 +12,7 @@ from hetopt.base.deadline import Deadline
 from hetopt.check import check_plan, check_result
 from hetopt.errors import CheckError, InputError
 from hetopt.problem.training.principles import PRUNED, RELAXABLE, Principles
-from hetopt.report.schemas.written import SCHEMAS
+from hetopt.report.schemas import SCHEMAS
 from hetopt.solvers.loading import load
 from hetopt.solvers.params import RaceParams
 from hetopt.solvers.request import Request

@@ -15,7 +15,7 @@ import pytest
 from hetopt.base.deadline import Deadline
 from hetopt.cli import main
 from hetopt.planning.posed import found_by, tree_of
-from hetopt.report.schemas.written import SCHEMAS
+from hetopt.report.schemas import SCHEMAS
 from hetopt.solvers.certificate.tree import certificate_of
 from tests.check.claims.made import SHARED, SHARED_TEXT, over_of, request
 from tests.cli.commands.forgeries import settle_all

@@ -151,10 +151,10 @@ FORGERIES: dict[str, tuple[Callable[[Data], None], str]] = {
         "is unsettled, but the plan is optimal",
     ),
     "refuted below the plan": (_below, "below the plan"),
-    "unknown key": (_set(proof="none"), "proof: is not a known key"),
+    "unknown key": (_set(proof="none"), "proof: is not a known field"),
     "unknown key of a claim": (
         _claim("solved", proof="none"),
-        "programs.0.proof: is not a known key",
+        "programs.0.proof: is not a known field",
     ),
 }
 #: As ``FORGERIES``, where warm-up counts are free.

@@ -22,7 +22,7 @@ from hetopt.problem.reading import read_problem
 from hetopt.report.comparison.comparison import rows
 from hetopt.report.comparison.text import conditions
 from hetopt.report.drawing.bar import ShownProgress
-from hetopt.report.schemas.written import SCHEMAS
+from hetopt.report.schemas import SCHEMAS
 from tests.cli.conftest import RunHetopt
 from tests.report.comparisons import made_run
 

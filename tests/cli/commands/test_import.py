@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from hetopt.cli import main
-from hetopt.report.schemas.written import SCHEMAS
+from hetopt.report.schemas import SCHEMAS
 
 if TYPE_CHECKING:
     from tests.cli.conftest import RunHetopt

@@ -12,7 +12,7 @@ import pytest
 
 from hetopt.cli import main
 from hetopt.report.drawing.bar import ShownProgress
-from hetopt.report.schemas.written import SCHEMAS
+from hetopt.report.schemas import SCHEMAS
 from hetopt.results.priced_plan import PricedPlan
 from hetopt.results.result import Result
 
@@ -160,7 +160,7 @@ def test_keys_that_nobody_knows_are_refused(
     assert main(arguments) == 2
     out, err = capsys.readouterr()
     assert out == ""
-    assert err.startswith(f"{file}: {named}: is not a known key, expected one of ")
+    assert err.startswith(f"{file}: {named}: is not a known field, expected one of ")
     assert err.count("\n") == 1
     assert not (tmp_path / "out").exists()
 

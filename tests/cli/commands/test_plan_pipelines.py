@@ -14,7 +14,7 @@ from hetopt.check import check_result
 from hetopt.cli import main
 from hetopt.pricing.several import price_several
 from hetopt.problem.reading import read_problem_text
-from hetopt.report.schemas.written import SCHEMAS
+from hetopt.report.schemas import SCHEMAS
 
 TEXT = """\
 model: {layers: 6, hidden: 1024, heads: 8, ffn: 4096, vocab: 4000}
@@ -219,8 +219,8 @@ def test_faults_of_plans_are_found(
             "is 0, expected a whole number of at least 1",
         ),
         ({"pipelines.0.share.batch": 0}, "is 0, expected a whole number of at least 1"),
-        ({"pipelines.0.share.nodes": 3}, "expected an object"),
-        ({"pipelines.0.share": None}, "share: is empty, expected an object"),
+        ({"pipelines.0.share.nodes": 3}, "expected a mapping"),
+        ({"pipelines.0.share": None}, "share: is empty, expected a mapping"),
         ({"pipelines": []}, "pipelines: has 0 entries, expected at least 1"),
     ],
 )

@@ -13,7 +13,7 @@ import pytest
 from hetopt.cli import main
 from hetopt.planning.posed import tree_of
 from hetopt.problem.reading import read_problem_text
-from hetopt.report.schemas.written import SCHEMAS
+from hetopt.report.schemas import SCHEMAS
 from tests.check.claims.made import over_of, request
 
 TEXT = """\

@@ -10,7 +10,7 @@ import pytest
 
 from hetopt.cli import main
 from hetopt.problem.training.choices import SCHEDULES
-from hetopt.report.schemas.written import SCHEMAS
+from hetopt.report.schemas import SCHEMAS
 from hetopt.results.per_schedule import ScheduleBound
 from hetopt.results.result import Result
 from tests.cli.conftest import SMALL

@@ -11,7 +11,7 @@ import pytest
 import yaml
 
 from hetopt.cli import main
-from hetopt.report.schemas.written import SCHEMAS
+from hetopt.report.schemas import SCHEMAS
 
 #: One cluster: its speed, and its memory.
 DATA: dict[str, Any] = {

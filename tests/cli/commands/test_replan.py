@@ -16,7 +16,7 @@ from hetopt.problem.cluster.nodes import Device
 from hetopt.problem.reading import read_problem
 from hetopt.replanning.layouts import layout_of
 from hetopt.replanning.nodes import nodes_of
-from hetopt.report.schemas.written import SCHEMAS
+from hetopt.report.schemas import SCHEMAS
 
 TEXT = """\
 model: {layers: 6, hidden: 1024, heads: 8, ffn: 4096, vocab: 4000}

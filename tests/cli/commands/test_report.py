@@ -488,7 +488,7 @@ def test_the_journal_of_another_search_is_refused(
         ("--journal", "journal.jsonl", '"elapsed_s": ', '"elapsed_s": "', ":3: "),
         ("--journal", "journal.jsonl", None, "", ":1: "),
         ("--whatif", "whatif.json", "hetopt-whatif/1", "other/1", "schema"),
-        ("--whatif", "whatif.json", None, "[]", "expected an object"),
+        ("--whatif", "whatif.json", None, "[]", "expected a mapping"),
         ("--whatif", "whatif.json", None, "{", "is not JSON"),
         ("--whatif", "whatif.json", '"change": "', '"cage": "', "rows.0.cage"),
         ("--whatif", "whatif.json", '"status": "', '"status": "x', "rows.0.status"),

@@ -11,7 +11,7 @@ import pytest
 
 from benchmarks.forging import KINDS, forged
 from hetopt.cli import main
-from hetopt.report.schemas.written import SCHEMAS
+from hetopt.report.schemas import SCHEMAS
 from tests.cli.commands.forgeries import (
     FORGERIES,
     FREE_FORGERIES,

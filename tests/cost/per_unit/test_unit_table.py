@@ -19,7 +19,7 @@ from hetopt.cost.table_file.file import (
     write_table,
 )
 from hetopt.errors import InputError
-from hetopt.report.schemas.written import SCHEMAS
+from hetopt.report.schemas import SCHEMAS
 from tests.solvers.units import problem, table
 
 if TYPE_CHECKING:
@@ -110,7 +110,7 @@ STRATEGY = ["per_unit", "slices", 0, "clusters", 0, "strategies", 0]
         (["per_unit"], [], "per_unit: is "),
         (["per_unit", "tensors"], [], "per_unit.tensors"),
         (["per_unit", "edges", 0, "second"], 0, "expected first < second < 8"),
-        (["per_unit", "edges", 0, "tensor"], "x", "edges.0.tensor: is x"),
+        (["per_unit", "edges", 0, "tensor"], "x", "edges.0: is 'x'"),
         (
             ["per_unit", "edges", 1],
             {"first": 0, "second": 1, "tensor": "hidden"},

@@ -235,9 +235,12 @@ RECOMPUTE = "system.recompute"
         (of(HETERO, "hetero_process_meshes", [4, 1, 1, 2]), "has 4 numbers, expected"),
         (
             of(HETERO, "hetero_process_meshes", "4 1 1 2 1"),
-            "expected a list of numbers",
+            "expected a list",
         ),
-        (of(HETERO, "hetero_process_meshes", [4, 1, 1, 2.5, 1]), "whole numbers"),
+        (
+            of(HETERO, "hetero_process_meshes", [4, 1, 1, 2.5, 1]),
+            "expected a whole number",
+        ),
         (
             of(HETERO, "hetero_process_meshes", [4, 1, 1, 2, 1, 2, 1, 1, 4, 0]),
             "mesh 1 has pp 0",
@@ -255,9 +258,15 @@ RECOMPUTE = "system.recompute"
             "which dp 3 of mesh 1 does not divide",
         ),
         (of(HETERO, "hetero_device_types", ["A800"]), "one for each of 2"),
-        (of(HETERO, "hetero_device_types", []), "expected a list of names"),
-        (of(HETERO, "hetero_device_types", [None, "x"]), "holds left out, expected"),
-        (of(HETERO, "hetero_device_types", ["x", [1]]), "holds a list, expected name"),
+        (of(HETERO, "hetero_device_types", []), "is an empty list, expected names"),
+        (
+            of(HETERO, "hetero_device_types", [None, "x"]),
+            "types.0: is empty, expected a name",
+        ),
+        (
+            of(HETERO, "hetero_device_types", ["x", [1]]),
+            "types.1: is a list, expected a name",
+        ),
         (of(HETERO, "hetero_current_device_type", "H800"), "is no device type"),
         (of(HETERO, "standalone_embedding_stage", True), "is true, expected false"),
         (of(HETERO, "hetero_pipeline_layer_split", [6, 6]), "one for each of 3 stages"),

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from hetopt.base.record import Fault, faults
+from hetopt.base.faults import Fault, faults
 from hetopt.errors import InputError
 from hetopt.problem.building.huggingface.fields import model_fields
 from hetopt.problem.files import Files
@@ -30,7 +30,7 @@ def read(config: dict[str, Any]) -> Model:
     try:
         return Model.of({"hf_config": "x"}, Files(config=lambda _: fields))
     except ValidationError as error:
-        raise next(faults(error)) from None
+        raise faults(error)[0] from None
 
 
 def test_deepseek_v3() -> None:
@@ -274,7 +274,7 @@ def test_a_key_that_cannot_be_is_refused_by_name(
 
 
 def test_a_scale_of_zero_is_no_scale_left_out() -> None:
-    with pytest.raises(Fault, match="is 0, expected more than 0") as caught:
+    with pytest.raises(Fault, match="is 0, expected a number above 0") as caught:
         read({**published.DEEPSEEK_V3, "routed_scaling_factor": 0})
     assert caught.value.path == ("experts", "scale")
 

@@ -99,7 +99,7 @@ def test_what_nobody_says_leaves_the_digest_as_it_was() -> None:
     [
         ({"norm_eps": "x"}, "model.norm_eps: is 'x', expected a number"),
         ({"norm_eps": True}, "model.norm_eps: is true, expected a number"),
-        ({"norm_eps": 0}, "model.norm_eps: is 0, expected more than 0"),
+        ({"norm_eps": 0}, "model.norm_eps: is 0, expected a number above 0"),
         ({"norm_eps": 1}, "model.norm_eps: is 1, expected less than 1"),
         ({"norm_place": "last"}, "model.norm_place: is 'last', expected one of before"),
         ({"qk_norm": True}, "model.qk_norm: is true, expected one of none, head, all"),
@@ -118,7 +118,7 @@ def test_what_nobody_says_leaves_the_digest_as_it_was() -> None:
         ),
         (
             {"rotary_scaling": {"kind": "linear", "factor": 0}},
-            "model.rotary_scaling.factor: is 0, expected more than 0",
+            "model.rotary_scaling.factor: is 0, expected a number above 0",
         ),
         (
             {"rotary_scaling": {"kind": "ntk", "factor": 2}},
@@ -132,8 +132,14 @@ def test_what_nobody_says_leaves_the_digest_as_it_was() -> None:
             {"rotary_scaling": {"kind": "linear", "factor": 2, "beta": 1}},
             "model.rotary_scaling.beta: is not a known field",
         ),
-        ({"attention_scale": 0}, "model.attention_scale: is 0, expected more than 0"),
-        ({"attention_softcap": -1}, "model.attention_softcap: is -1, expected more th"),
+        (
+            {"attention_scale": 0},
+            "model.attention_scale: is 0, expected a number",
+        ),
+        (
+            {"attention_softcap": -1},
+            "model.attention_softcap: is -1, expected a number",
+        ),
         ({"logit_softcap": "30"}, "model.logit_softcap: is '30', expected a number"),
         ({"sliding_window": 0}, "model.sliding_window: is 0, expected a whole number"),
         ({"full_layers": [1]}, "model.full_layers: is given, but there is no sliding"),
@@ -163,7 +169,10 @@ def test_what_nobody_says_leaves_the_digest_as_it_was() -> None:
             {"attention_dropout": -0.1},
             "model.attention_dropout: is -0.1, expected at",
         ),
-        ({"embedding_scale": 0}, "model.embedding_scale: is 0, expected more than 0"),
+        (
+            {"embedding_scale": 0},
+            "model.embedding_scale: is 0, expected a number",
+        ),
         ({"parallel_mlp": 1}, "model.parallel_mlp: is 1, expected true or false"),
     ],
 )

@@ -84,7 +84,10 @@ def test_they_survive_a_round_trip() -> None:
         ({"experts": {**EXPERTS, "expert": 1}}, "experts.expert: is not a known field"),
         ({"experts": {**EXPERTS, "ffn": 0}}, "experts.ffn: is 0, expected a whole"),
         ({"experts": {**EXPERTS, "shared_ffn": -1}}, "experts.shared_ffn: is -1, exp"),
-        ({"experts": {**EXPERTS, "scale": 0}}, "experts.scale: is 0, expected more"),
+        (
+            {"experts": {**EXPERTS, "scale": 0}},
+            "experts.scale: is 0, expected a",
+        ),
         (
             {"experts": {**EXPERTS, "per_token": 9}},
             "experts.per_token: is 9, expected at most number (8)",

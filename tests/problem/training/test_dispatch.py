@@ -49,7 +49,7 @@ def test_assumptions_are_read(moe: str, expected: Dispatch) -> None:
     [
         ("{imbalance: 0.5}", "training.moe.imbalance: is 0.5, expected at least 1"),
         ("{imbalance: much}", "training.moe.imbalance: is 'much', expected a number"),
-        ("{capacity: 0}", "training.moe.capacity: is 0, expected more than 0"),
+        ("{capacity: 0}", "training.moe.capacity: is 0, expected a number above 0"),
         ("{capacity: some}", "training.moe.capacity: is 'some', expected a number or"),
         ("{node_dedup: 1}", "training.moe.node_dedup: is 1, expected true or false"),
         (

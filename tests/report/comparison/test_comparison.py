@@ -26,7 +26,7 @@ from hetopt.report.comparison.text import (
 )
 from hetopt.report.drawing import plots
 from hetopt.report.drawing.console import draw
-from hetopt.report.schemas.written import SCHEMAS
+from hetopt.report.schemas import SCHEMAS
 from tests.report.comparisons import (
     MIXED,
     WIDE,

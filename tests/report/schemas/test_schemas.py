@@ -10,7 +10,7 @@ import pytest
 
 from hetopt.plans.plan import Pipeline, Plan, Stage
 from hetopt.plans.strategy import Strategy
-from hetopt.report.schemas.written import SCHEMAS
+from hetopt.report.schemas import SCHEMAS
 
 PLAN = Plan(
     schedule="1f1b",

@@ -8,14 +8,13 @@ from xml.etree import ElementTree
 import jsonschema
 import pytest
 
-from hetopt.base.csv_rows import csv_text
 from hetopt.problem.problem import Problem
 from hetopt.problem.reading import read_problem_text
 from hetopt.report.drawing import plots
 from hetopt.report.drawing.console import draw
-from hetopt.report.schemas.written import SCHEMAS
+from hetopt.report.schemas import SCHEMAS
 from hetopt.report.whatif.plot import whatif_figure
-from hetopt.report.whatif.table import CSV_COLUMNS, Whatif, rows, whatif_report
+from hetopt.report.whatif.table import Whatif, rows, whatif_csv, whatif_report
 from hetopt.results.priced_plan import PricedPlan
 from hetopt.results.result import Result
 from hetopt.whatif.solving import Answer
@@ -132,7 +131,7 @@ def test_json_and_csv() -> None:
     data = Whatif(problem="p", objective="closed", rows=tuple(FOUND)).to_json()
     jsonschema.validate(data, SCHEMAS["whatif"])
     assert [row["change"] for row in data["rows"]] == [row.change for row in FOUND]
-    lines = csv_text(CSV_COLUMNS, FOUND).splitlines()
+    lines = whatif_csv(FOUND).splitlines()
     assert len(lines) == len(FOUND) + 1
     assert lines[2].startswith("better,optimal,1.5,2.25,-0.25,1.5,0.0,")
     assert lines[4].endswith(",it does not fit")

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from hetopt.base import fields
+from hetopt.base.faults import Fault, inside
 from hetopt.base.fields import MAX_WHOLE
-from hetopt.base.record import Fault
 from hetopt.base.words import describe
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
+
+_T = TypeVar("_T")
 
 
 class Config:
@@ -48,35 +50,20 @@ class Config:
 
     def whole(self, key: str, least: int = 1, most: int = MAX_WHOLE) -> int | None:
         """Return a whole number; None if there is none."""
-        value = self.value(key)
-        if value is None:
-            return None
-        if isinstance(value, bool) or not isinstance(value, int) or value < least:
-            msg = f"is {describe(value)}, expected a whole number of at least {least}"
-            raise self.wrong(key, msg)
-        if value > most:
-            raise self.wrong(key, f"is {describe(value)}, expected at most {most}")
-        return value
+        return self._checked(key, fields.whole(least, most))
 
     def number(self, key: str) -> float | None:
         """Return a number; None if there is none."""
-        value = self.value(key)
-        if value is None:
-            return None
-        if not isinstance(value, bool) and isinstance(value, int | float):
-            number = float(value) if abs(value) < 1e300 else math.inf
-            if math.isfinite(number):
-                return number
-        raise self.wrong(key, f"is {describe(value)}, expected a number")
+        return self._checked(key, fields.number)
 
     def flag(self, key: str) -> bool:
         """Return true or false; false if there is neither."""
+        return self._checked(key, fields.flag) or False
+
+    def _checked(self, key: str, read: Callable[[Any], _T]) -> _T | None:
         value = self.value(key)
-        if value is None:
-            return False
-        if not isinstance(value, bool):
-            raise self.wrong(key, f"is {describe(value)}, expected true or false")
-        return value
+        with inside(*self._path, key):
+            return None if value is None else read(value)
 
     def part(self, key: str, defaults: Mapping[str, Any] | None = None) -> Config:
         """Return the mapping under a key, without any keys if there is none."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from hetopt.base.faults import Fault
 from hetopt.base.fields import MAX_WHOLE
-from hetopt.base.record import Fault
 from hetopt.base.words import describe
 from hetopt.problem.building.huggingface.config import Config
 from hetopt.problem.building.huggingface.families import FAMILIES, HARMLESS_OF

@@ -8,12 +8,12 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from hetopt.base.file_record import json_schema
+from hetopt.base.schema import json_schema
+from hetopt.cost.table_file.records import TableFile
 from hetopt.plans.plan import Plan
 from hetopt.report.comparison.comparison import Comparison
 from hetopt.report.explanation import ExplainedPlans
 from hetopt.report.replanning import NextPlan
-from hetopt.report.schemas.table import TABLE
 from hetopt.report.simulation import SimulatedPlan
 from hetopt.report.whatif.reasons import Reasons
 from hetopt.report.whatif.table import Whatif
@@ -33,7 +33,7 @@ SCHEMAS: Mapping[str, dict[str, Any]] = MappingProxyType(
         "certificate-tree": json_schema(
             TreeCertificate, "hetopt certificate of a search that branched"
         ),
-        "table": TABLE,
+        "table": json_schema(TableFile, "hetopt latency table"),
         "comparison": json_schema(Comparison, "hetopt comparison"),
         "explanation": json_schema(ExplainedPlans, "hetopt explanation"),
         "simulation": json_schema(SimulatedPlan, "hetopt simulation"),

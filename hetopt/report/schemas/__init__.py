@@ -1,1 +1,0 @@
-"""JSON Schemas of the files and reports that hetopt writes."""
