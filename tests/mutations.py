@@ -1,0 +1,183 @@
+"""Documents with one thing changed: a value, a key, or an item of a list.
+
+A document is what JSON and YAML hold. Of items of a list that are alike only the first
+is changed.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Container, Iterator
+
+Path = tuple[str | int, ...]
+
+#: What takes the place of any value.
+ANYTHING: tuple[Any, ...] = (None, True, -1, 0, 1.5, 10**18, float("nan"), "", "x", [])
+#: Of a list or mapping, too.
+CONTAINERS: tuple[Any, ...] = (None, 3, "x", [], {}, [None])
+_QUANTITY = re.compile(r"([\d.]+) ?(\D+)")
+UNKNOWN = "unknown"
+
+
+class Mutation(NamedTuple):
+    """A changed document.
+
+    Attributes
+    ----------
+    path
+        Keys and positions that lead to what is changed.
+    what
+        What is changed there: ``missing``, or the value that is there instead.
+    value
+        That value; None if there is none.
+    key
+        The key that a refusal has to name; "" where only the root is changed.
+    """
+
+    path: Path
+    what: str
+    value: Any
+    key: str
+    document: Any
+
+
+def mutations(
+    document: Any, within: Path = (), closed: Container[str] = ()
+) -> Iterator[Mutation]:
+    """Yield documents with one change each, in their order.
+
+    Parameters
+    ----------
+    within
+        The place at or below which they are changed.
+    closed
+        Keys whose values are only replaced as a whole.
+    """
+    document = json.loads(json.dumps(document))
+    for path, value in places(document, closed):
+        if path[: len(within)] != within:
+            continue
+        names = [key for key in path if isinstance(key, str)]
+        key = names[-1] if names else ""
+        if path and isinstance(path[-1], str):
+            yield Mutation(path, "missing", None, key, _without(document, path))
+        for other in _others(value):
+            changed = _replaced(document, path, other)
+            yield Mutation(path, shown(other), other, key, changed)
+        if isinstance(value, list) and value:
+            yield from _other_lists(document, path, value, key)
+        if isinstance(value, dict) and all(isinstance(key, str) for key in value):
+            yield from _other_keys(document, path, value)
+
+
+def places(
+    data: Any, closed: Container[str] = (), path: Path = ()
+) -> Iterator[tuple[Path, Any]]:
+    """Yield every value with its path; of items that are alike, the first."""
+    yield path, data
+    if path and path[-1] in closed:
+        return
+    if isinstance(data, dict):
+        for key, value in data.items():
+            yield from places(value, closed, (*path, key))
+    elif isinstance(data, list):
+        known = set()
+        for index, value in enumerate(data):
+            if (shape := _shape(value)) not in known:
+                known.add(shape)
+                yield from places(value, closed, (*path, index))
+
+
+def shown(value: Any) -> str:
+    """Return a value as a snapshot has it."""
+    if isinstance(value, int) and value == 10**18:
+        return "1e18"
+    words = {"None": "null", "True": "true", "False": "false"}
+    text = repr(value)
+    return words.get(text, text if len(text) <= 40 else f"{text[:37]}...")
+
+
+def _shape(value: Any) -> str:
+    if isinstance(value, dict):
+        return ",".join(f"{key}:{each is None}" for key, each in sorted(value.items()))
+    return type(value).__name__
+
+
+def _others(value: Any) -> Iterator[Any]:
+    """Yield what takes the place of a value: of its type, and of others."""
+    if isinstance(value, dict | list):
+        yield from (each for each in CONTAINERS if each != value)
+        return
+    own = type(value)
+    for other in (False, *ANYTHING) if value is True else ANYTHING:
+        if type(other) is not own or other != value:
+            yield other
+    if isinstance(value, str):
+        yield from _other_texts(value)
+
+
+def _other_texts(value: str) -> Iterator[str]:
+    """Yield a text with a slip; of a quantity, other numbers and units."""
+    found = _QUANTITY.fullmatch(value)
+    if found is None:
+        if len(value) > 2:
+            yield slipped(value)
+        return
+    number, unit = found.groups()
+    for other in ("0", "-1", "1e30"):
+        yield f"{other} {unit}"
+    yield f"{number} parsecs"
+    yield number
+
+
+def slipped(word: str) -> str:
+    """Return a word whose last letters have changed places."""
+    return f"{word[:-2]}{word[-1]}{word[-2]}" if word[-1] != word[-2] else word[:-1]
+
+
+def _other_lists(
+    document: Any, path: Path, value: list[Any], key: str
+) -> Iterator[Mutation]:
+    changes = [("its last item twice", [*value, value[-1]])]
+    if len(value) > 1:
+        changes.append(("without its last item", value[:-1]))
+    for what, other in changes:
+        changed = _replaced(document, path, other)
+        yield Mutation(path, what, other, key, changed)
+
+
+def _other_keys(document: Any, path: Path, value: dict[str, Any]) -> Iterator[Mutation]:
+    changed = _replaced(document, path, {**value, UNKNOWN: 1})
+    yield Mutation(path, "an unknown key", None, UNKNOWN, changed)
+    if not value:
+        return
+    longest = max(value, key=len)
+    slip = slipped(longest) if len(longest) > 2 else f"{longest}x"
+    renamed = {slip if key == longest else key: value[key] for key in value}
+    changed = _replaced(document, path, renamed)
+    yield Mutation(path, f"{longest} is {slip}", None, longest, changed)
+
+
+def _replaced(document: Any, path: Path, value: Any) -> Any:
+    if not path:
+        return copy.deepcopy(value)
+    changed = copy.deepcopy(document)
+    _around(changed, path)[path[-1]] = copy.deepcopy(value)
+    return changed
+
+
+def _without(document: Any, path: Path) -> Any:
+    changed = copy.deepcopy(document)
+    del _around(changed, path)[path[-1]]
+    return changed
+
+
+def _around(document: Any, path: Path) -> Any:
+    for key in path[:-1]:
+        document = document[key]
+    return document

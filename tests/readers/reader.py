@@ -1,0 +1,138 @@
+"""What a reader of files says to every document with one change: its snapshot.
+
+``HETOPT_UPDATE_SNAPSHOTS=1 pytest tests/readers`` writes the snapshots again.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import pathlib
+import re
+from collections import defaultdict
+from dataclasses import dataclass, field
+from itertools import chain, groupby
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from hetopt.base.words import describe
+from hetopt.errors import InputError
+from hetopt.problem.document.document import dotted
+from tests.mutations import Mutation, Path, mutations, shown
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+
+SNAPSHOTS = pathlib.Path(__file__).parent / "snapshots"
+UPDATE = "HETOPT_UPDATE_SNAPSHOTS"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reader:
+    """A reader of files.
+
+    Attributes
+    ----------
+    document
+        Returns a valid document that has as many of the fields as it can.
+    read
+        Returns what the reader makes of a document, to be compared.
+    within
+        Places at and below which the document is changed.
+    closed
+        Keys whose values are only replaced as a whole: other snapshots have them.
+    changes
+        Returns the documents with one change at or below a place.
+    elsewhere
+        Keys that other fields refer to or need, with a pattern of the refusals that
+        name those fields instead.
+    """
+
+    name: str
+    document: Callable[[], Any]
+    read: Callable[[Any], Any]
+    within: tuple[Path, ...] = ((),)
+    closed: tuple[str, ...] = ()
+    changes: Callable[..., Iterable[Mutation]] = mutations
+    elsewhere: dict[str, str] = field(default_factory=dict)
+
+
+def check(reader: Reader) -> None:
+    """Compare what a reader says with its snapshot, or write that."""
+    path = SNAPSHOTS / f"{reader.name}.txt"
+    found = "\n".join(said(reader)) + "\n"
+    if os.environ.get(UPDATE):
+        path.write_text(found, "utf-8")
+    known = path.read_text("utf-8") if path.exists() else ""
+    if found != known:
+        lines = difflib.unified_diff(
+            known.splitlines(), found.splitlines(), str(path), "now", lineterm="", n=1
+        )
+        told = "\n".join(lines)
+        pytest.fail(f"{told}\n{UPDATE}=1 writes it again", pytrace=False)
+
+
+def said(reader: Reader) -> Iterator[str]:
+    """Yield places, then what is said of each change there, one line an answer."""
+    document = reader.document()
+    right = reader.read(document)
+    unclear = []
+    answers: defaultdict[str, defaultdict[str, list[str]]] = defaultdict(
+        lambda: defaultdict(list)
+    )
+    for mutation in chain.from_iterable(
+        reader.changes(document, place, reader.closed) for place in reader.within
+    ):
+        place = dotted(mutation.path) or "the whole"
+        try:
+            answer = _answer(reader, mutation, right)
+        except AssertionError as error:
+            unclear.append(f"{place}: {mutation.what}: {error}")
+            continue
+        except Exception as error:
+            error.add_note(f"{reader.name}: {place}: {mutation.what}")
+            raise
+        answers[place][answer].append(mutation.what)
+    assert not unclear, "\n".join(unclear)
+    lines = {
+        place: [f"    {', '.join(whats)}: {answer}" for answer, whats in own.items()]
+        for place, own in answers.items()
+    }
+    for own, places in groupby(lines, key=lambda place: lines[place]):
+        yield from places
+        yield from own
+
+
+def _answer(reader: Reader, mutation: Mutation, right: Any) -> str:
+    try:
+        found = reader.read(mutation.document)
+    except InputError as error:
+        _ensure_clear(error, mutation, reader.elsewhere)
+        own = dotted(mutation.path) or ""
+        field = "" if error.field in (None, own) else f"{error.field}: "
+        if own:
+            field = re.sub(rf"^{re.escape(own)}(?=\.)", "", field)
+        return f"refused, {field}{_without_value(error.message, mutation.value)}"
+    return "the same" if found == right else "another"
+
+
+def _ensure_clear(
+    error: InputError, mutation: Mutation, elsewhere: dict[str, str]
+) -> None:
+    """Raise AssertionError unless a refusal is one line that names the field."""
+    text = str(error)
+    if not text.isprintable():
+        raise AssertionError(text)
+    if mutation.key not in text:
+        other = elsewhere.get(mutation.key)
+        if other is None or re.search(other, text) is None:
+            raise AssertionError(text)
+
+
+def _without_value(message: str, value: Any) -> str:
+    """Return a message with ``is _`` in place of the value that it refuses."""
+    for text in (describe(value), str(value), repr(value), f"{shown(value)}"):
+        if message.startswith(f"is {text}") and not message.startswith("is a list of"):
+            return f"is _{message.removeprefix(f'is {text}')}"
+    return message
