@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 Path = tuple[str | int, ...]
 
 #: What takes the place of any value.
-ANYTHING: tuple[Any, ...] = (None, True, -1, 0, 1.5, 10**18, float("nan"), "", "x", [])
+ANYTHING: tuple[Any, ...] = (
+    *(None, True, -1, 0, 1.5, 10**18, 10**60, float("nan"), float("inf")),
+    *("", "x", "1", []),
+)
 #: Of a list or mapping, too.
 CONTAINERS: tuple[Any, ...] = (None, 3, "x", [], {}, [None])
 _QUANTITY = re.compile(r"([\d.]+) ?(\D+)")
@@ -95,8 +98,8 @@ def places(
 
 def shown(value: Any) -> str:
     """Return a value as a snapshot has it."""
-    if isinstance(value, int) and value == 10**18:
-        return "1e18"
+    if isinstance(value, int) and value >= 10**18:
+        return f"1e{len(str(value)) - 1}"
     words = {"None": "null", "True": "true", "False": "false"}
     text = repr(value)
     return words.get(text, text if len(text) <= 40 else f"{text[:37]}...")

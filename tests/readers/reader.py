@@ -6,11 +6,12 @@
 from __future__ import annotations
 
 import difflib
+import json
 import os
 import pathlib
 import re
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain, groupby
 from typing import TYPE_CHECKING, Any
 
@@ -38,6 +39,8 @@ class Reader:
         Returns a valid document that has as many of the fields as it can.
     read
         Returns what the reader makes of a document, to be compared.
+    file
+        The name of a file that has the document, whose path ``read`` takes instead.
     within
         Places at and below which the document is changed.
     closed
@@ -52,14 +55,17 @@ class Reader:
     name: str
     document: Callable[[], Any]
     read: Callable[[Any], Any]
+    file: str = ""
     within: tuple[Path, ...] = ((),)
     closed: tuple[str, ...] = ()
     changes: Callable[..., Iterable[Mutation]] = mutations
     elsewhere: dict[str, str] = field(default_factory=dict)
 
 
-def check(reader: Reader) -> None:
+def check(reader: Reader, folder: pathlib.Path) -> None:
     """Compare what a reader says with its snapshot, or write that."""
+    if reader.file:
+        reader = replace(reader, read=_of_file(reader, folder / reader.file))
     path = SNAPSHOTS / f"{reader.name}.txt"
     found = "\n".join(said(reader)) + "\n"
     if os.environ.get(UPDATE):
@@ -71,6 +77,17 @@ def check(reader: Reader) -> None:
         )
         told = "\n".join(lines)
         pytest.fail(f"{told}\n{UPDATE}=1 writes it again", pytrace=False)
+
+
+def _of_file(reader: Reader, path: pathlib.Path) -> Callable[[Any], Any]:
+    """Return a reader of documents that it finds in a file."""
+
+    def read(document: Any) -> Any:
+        text = document if isinstance(document, str) else json.dumps(document)
+        path.write_text(text, "utf-8")
+        return reader.read(path)
+
+    return read
 
 
 def said(reader: Reader) -> Iterator[str]:
@@ -121,7 +138,7 @@ def _ensure_clear(
     error: InputError, mutation: Mutation, elsewhere: dict[str, str]
 ) -> None:
     """Raise AssertionError unless a refusal is one line that names the field."""
-    text = str(error)
+    text = f"{error.field}: {error.message}"
     if not text.isprintable():
         raise AssertionError(text)
     if mutation.key not in text:
@@ -132,7 +149,9 @@ def _ensure_clear(
 
 def _without_value(message: str, value: Any) -> str:
     """Return a message with ``is _`` in place of the value that it refuses."""
-    for text in (describe(value), str(value), repr(value), f"{shown(value)}"):
+    # JSON's NaN is a text in YAML.
+    forms = (describe(value), str(value), repr(value), shown(value), "'NaN'")
+    for text in forms if value != value else forms[:-1]:
         if message.startswith(f"is {text}") and not message.startswith("is a list of"):
             return f"is _{message.removeprefix(f'is {text}')}"
     return message

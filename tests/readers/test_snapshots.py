@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
-from tests.readers import answers, problems, tables
+from tests.readers import answers, configs, problems, tables
 from tests.readers.reader import Reader, check
 
-READERS = (*problems.READERS, *answers.READERS, *tables.READERS)
+if TYPE_CHECKING:
+    from pathlib import Path
+
+READERS = (*problems.READERS, *configs.READERS, *answers.READERS, *tables.READERS)
 
 
 @pytest.mark.parametrize("reader", READERS, ids=lambda each: each.name)
-def test_every_change_is_told(reader: Reader) -> None:
-    check(reader)
+def test_every_change_is_told(reader: Reader, tmp_path: Path) -> None:
+    check(reader, tmp_path)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Any
 
 from hetopt.base.fields import MAX_WHOLE
-from hetopt.base.record import Fault
-from hetopt.base.words import describe
+from hetopt.base.record import Fault, read_field
+from hetopt.base.words import describe, suggest
+from hetopt.problem.model.architecture import Architecture
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
 
 class Config:
@@ -42,6 +42,19 @@ class Config:
         self._read.add(key)
         return self._data[key] if key in self._data else self._defaults.get(key)
 
+    def unknown(
+        self, key: str, said: str, remedy: str, others: Iterable[str] = ()
+    ) -> Fault:
+        """Return the error about a key that was not read, with what it may be.
+
+        Parameters
+        ----------
+        others
+            Keys that are known, but not read.
+        """
+        hint = suggest(key, sorted({*self._read, *others} - self._data.keys()))
+        return self.wrong(key, f"{said}{hint}: {remedy}")
+
     def wrong(self, key: str, message: str) -> Fault:
         """Return the error with ``message`` about a key."""
         return Fault(message, *self._path, key)
@@ -58,16 +71,16 @@ class Config:
             raise self.wrong(key, f"is {describe(value)}, expected at most {most}")
         return value
 
-    def number(self, key: str) -> float | None:
-        """Return a number; None if there is none."""
+    def number(self, key: str, field: str, kind: Any = Architecture) -> float | None:
+        """Return a number that a field of a record can have; None if there is none."""
         value = self.value(key)
         if value is None:
             return None
-        if not isinstance(value, bool) and isinstance(value, int | float):
-            number = float(value) if abs(value) < 1e300 else math.inf
-            if math.isfinite(number):
-                return number
-        raise self.wrong(key, f"is {describe(value)}, expected a number")
+        try:
+            found: float = read_field(kind, field, value, None)
+        except Fault as fault:
+            raise self.wrong(key, fault.message) from None
+        return found
 
     def flag(self, key: str) -> bool:
         """Return true or false; false if there is neither."""
