@@ -163,7 +163,9 @@ def _other_keys(document: Any, path: Path, value: dict[str, Any]) -> Iterator[Mu
     slip = slipped(longest) if len(longest) > 2 else f"{longest}x"
     renamed = {slip if key == longest else key: value[key] for key in value}
     changed = _replaced(document, path, renamed)
-    yield Mutation(path, f"{longest} is {slip}", None, longest, changed)
+    # Both names begin so.
+    begin = longest[:-2] or longest
+    yield Mutation(path, f"{longest} is {slip}", None, begin, changed)
 
 
 def _replaced(document: Any, path: Path, value: Any) -> Any:
@@ -184,3 +186,63 @@ def _around(document: Any, path: Path) -> Any:
     for key in path[:-1]:
         document = document[key]
     return document
+
+
+#: What takes the place of a cell of a CSV file.
+CELLS = ("", "x", "-1", "0", "1.5", "1e18", "9" * 60, "nan", "inf", "true")
+
+
+def csv_mutations(
+    text: str, within: Path = (), closed: Container[str] = ()
+) -> Iterator[Mutation]:
+    """Yield CSV texts with one change: in the header above, in columns or cells.
+
+    Rows with the same empty cells are alike: of those the first is changed.
+    """
+    lines = [line.rstrip() for line in text.splitlines()]
+    first = next(n for n, line in enumerate(lines) if not line.startswith("#"))
+    table = [line.split(",") for line in lines[first:]]
+
+    def changed(key: str, what: str, value: Any, new: list[str]) -> Mutation:
+        return Mutation((key,), what, value, key, "\n".join(new) + "\n")
+
+    for number, line in enumerate(lines[:first]):
+        before, after = lines[:number], lines[number + 1 :]
+        key, _, value = (part.strip() for part in line[1:].partition(":"))
+        yield changed(key, "missing", None, [*before, *after])
+        yield changed(key, "twice", None, [*before, line, line, *after])
+        for other in ("", "x", "-1", slipped(value)):
+            yield changed(
+                key, shown(other), other, [*before, f"# {key}: {other}", *after]
+            )
+    for number, column in enumerate(table[0]):
+        for what, other in (
+            ("missing", lambda row, n: [*row[:n], *row[n + 1 :]]),
+            ("twice", lambda row, n: [*row[: n + 1], *row[n:]]),
+        ):
+            rows = [",".join(other(row, number)) for row in table]
+            yield changed(column, what, None, [*lines[:first], *rows])
+    known = set()
+    for place, row in enumerate(table[1:], start=first + 1):
+        before, after = lines[:place], lines[place + 1 :]
+        if (shape := tuple(map(bool, row))) in known:
+            continue
+        known.add(shape)
+        line = lines[place]
+        yield changed("", "a row twice", None, [*before, line, line, *after])
+        yield changed(
+            "", "a row with a cell more", None, [*before, f"{line},1", *after]
+        )
+        yield changed(
+            "",
+            "a row with a cell fewer",
+            None,
+            [*before, line[: line.rindex(",")], *after],
+        )
+        for number, column in enumerate(table[0]):
+            for cell in (*CELLS, slipped(row[number]) if len(row[number]) > 2 else "1"):
+                if cell != row[number]:
+                    new = ",".join([*row[:number], cell, *row[number + 1 :]])
+                    yield changed(column, shown(cell), cell, [*before, new, *after])
+    yield changed("", "no rows", None, lines[: first + 1])
+    yield changed("", "no columns", None, lines[:first])

@@ -11,6 +11,7 @@ import os
 import pathlib
 import re
 from collections import defaultdict
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import chain, groupby
 from typing import TYPE_CHECKING, Any
@@ -82,6 +83,8 @@ def check(reader: Reader, folder: pathlib.Path) -> None:
 def _of_file(reader: Reader, path: pathlib.Path) -> Callable[[Any], Any]:
     """Return a reader of documents that it finds in a file."""
 
+    path.parent.mkdir(parents=True, exist_ok=True)
+
     def read(document: Any) -> Any:
         text = document if isinstance(document, str) else json.dumps(document)
         path.write_text(text, "utf-8")
@@ -148,10 +151,15 @@ def _ensure_clear(
 
 
 def _without_value(message: str, value: Any) -> str:
-    """Return a message with ``is _`` in place of the value that it refuses."""
-    # JSON's NaN is a text in YAML.
-    forms = (describe(value), str(value), repr(value), shown(value), "'NaN'")
-    for text in forms if value != value else forms[:-1]:
-        if message.startswith(f"is {text}") and not message.startswith("is a list of"):
-            return f"is _{message.removeprefix(f'is {text}')}"
+    """Return a message with ``_`` in place of the value that it begins with."""
+    forms = [describe(value), str(value), repr(value), shown(value)]
+    with suppress(TypeError, ValueError, OverflowError):
+        forms += [str(float(value)), f"{float(value):g}"]
+    if value != value:
+        # In YAML JSON's NaN is a text.
+        forms.append("'NaN'")
+    for text in forms:
+        begin = re.match(rf"(is )?{re.escape(text)}(?=,| (?!of))", message)
+        if text and begin is not None:
+            return f"{begin[1] or ''}_{message[begin.end() :]}"
     return message

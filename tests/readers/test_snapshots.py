@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.readers import answers, configs, problems, tables
+from tests.readers import answers, configs, problems, tables, times
 from tests.readers.reader import Reader, check
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-READERS = (*problems.READERS, *configs.READERS, *answers.READERS, *tables.READERS)
+MODULES = (problems, configs, answers, tables, times)
+READERS = [reader for module in MODULES for reader in module.READERS]
 
 
 @pytest.mark.parametrize("reader", READERS, ids=lambda each: each.name)
