@@ -216,11 +216,9 @@ def csv_mutations(
                 key, shown(other), other, [*before, f"# {key}: {other}", *after]
             )
     for number, column in enumerate(table[0]):
-        for what, other in (
-            ("missing", lambda row, n: [*row[:n], *row[n + 1 :]]),
-            ("twice", lambda row, n: [*row[: n + 1], *row[n:]]),
-        ):
-            rows = [",".join(other(row, number)) for row in table]
+        without = [",".join(row[:number] + row[number + 1 :]) for row in table]
+        twice = [",".join(row[: number + 1] + row[number:]) for row in table]
+        for what, rows in (("missing", without), ("twice", twice)):
             yield changed(column, what, None, [*lines[:first], *rows])
     known = set()
     for place, row in enumerate(table[1:], start=first + 1):

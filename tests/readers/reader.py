@@ -12,7 +12,7 @@ import pathlib
 import re
 from collections import defaultdict
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import KW_ONLY, dataclass, field, replace
 from itertools import chain, groupby
 from typing import TYPE_CHECKING, Any
 
@@ -20,26 +20,35 @@ import pytest
 
 from hetopt.base.words import describe
 from hetopt.errors import InputError
-from hetopt.problem.document.document import dotted
+from hetopt.problem.document.document import dotted, load_document
 from tests.mutations import Mutation, Path, mutations, shown
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
+DOCUMENTS = pathlib.Path(__file__).parent / "documents"
 SNAPSHOTS = pathlib.Path(__file__).parent / "snapshots"
 UPDATE = "HETOPT_UPDATE_SNAPSHOTS"
 
 
-@dataclass(frozen=True, kw_only=True)
+def document(name: str) -> Any:
+    """Return a valid document; CSV as its text."""
+    path = DOCUMENTS / f"{name}.csv"
+    if path.exists():
+        return path.read_text("utf-8")
+    return load_document(path.with_suffix(".yaml")).data
+
+
+@dataclass(frozen=True)
 class Reader:
     """A reader of files.
 
     Attributes
     ----------
-    document
-        Returns a valid document that has as many of the fields as it can.
     read
         Returns what the reader makes of a document, to be compared.
+    document
+        A valid one that has as many of the fields as it can; None: the one of its name.
     file
         The name of a file that has the document, whose path ``read`` takes instead.
     within
@@ -54,8 +63,9 @@ class Reader:
     """
 
     name: str
-    document: Callable[[], Any]
     read: Callable[[Any], Any]
+    _: KW_ONLY
+    document: Any = None
     file: str = ""
     within: tuple[Path, ...] = ((),)
     closed: tuple[str, ...] = ()
@@ -95,14 +105,14 @@ def _of_file(reader: Reader, path: pathlib.Path) -> Callable[[Any], Any]:
 
 def said(reader: Reader) -> Iterator[str]:
     """Yield places, then what is said of each change there, one line an answer."""
-    document = reader.document()
-    right = reader.read(document)
+    right_one = reader.document or document(reader.name)
+    right = reader.read(right_one)
     unclear = []
     answers: defaultdict[str, defaultdict[str, list[str]]] = defaultdict(
         lambda: defaultdict(list)
     )
     for mutation in chain.from_iterable(
-        reader.changes(document, place, reader.closed) for place in reader.within
+        reader.changes(right_one, place, reader.closed) for place in reader.within
     ):
         place = dotted(mutation.path) or "the whole"
         try:

@@ -1,19 +1,218 @@
-"""Every single change of a file is read, or refused in a line that names the field."""
+"""Every single change of a file is read, or refused in a line that names the field.
+
+``documents`` has valid files, ``snapshots`` what their readers say of each change.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import json
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from pydantic import ValidationError
 
-from tests.readers import answers, configs, problems, tables, times
-from tests.readers.reader import Reader, check
+from hetopt.base.record import Fault, faults
+from hetopt.check.plan.reading import read_plan
+from hetopt.cost.operators.file import parse_operators
+from hetopt.cost.operators.simumax import read_simumax
+from hetopt.cost.operators.vidur import read_vidur
+from hetopt.cost.profiles.file import parse_profile
+from hetopt.cost.profiles.foreign import Target
+from hetopt.cost.profiles.metis import read_metis
+from hetopt.cost.profiles.sailor import read_sailor
+from hetopt.cost.table_file.file import table_digest, table_from_json
+from hetopt.errors import InputError
+from hetopt.plans.plan import Plan
+from hetopt.problem.accelerator_file import read_accelerator
+from hetopt.problem.building.huggingface.fields import model_fields
+from hetopt.problem.digest import problem_digest
+from hetopt.problem.document.document import Document, dotted
+from hetopt.problem.files import Files
+from hetopt.problem.model.model import Model
+from hetopt.problem.reading import problem_of
+from hetopt.problem.training.lengths import read_histogram
+from hetopt.problem.training.training import Training
+from hetopt.report.whatif.reasons import Reasons
+from hetopt.report.whatif.table import Whatif
+from hetopt.results.certificate import Certificate, TreeCertificate
+from hetopt.results.front import Front
+from hetopt.results.result import Result
+from hetopt.running.measured import Measured
+from tests.cost.making import make_model
+from tests.mutations import csv_mutations
+from tests.problem.building import published_configs as published
+from tests.readers.reader import Reader, check, document
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from hetopt.base.file_record import FileRecord
+    from tests.mutations import Path as Place_
 
-MODULES = (problems, configs, answers, tables, times)
-READERS = [reader for module in MODULES for reader in module.READERS]
+ROOT = Path(__file__).parents[2]
+H100 = ROOT / "data" / "accelerators" / "h100.json"
+TARGET = Target(
+    model=make_model(layers=3, hidden=256, heads=4, kv_heads=4, head_dim=64, ffn=1024),
+    training=Training(global_batch=4, seq_len=512, precision="fp16"),
+    accelerator="A100-80GB",
+    communication="excluded",
+)
+
+
+def problem(data: Any) -> Any:
+    """Read a problem."""
+    found = problem_of(Document(data), "problem")
+    return found, problem_digest(found)
+
+
+def config(data: Any) -> Model:
+    """Read the model of a Hugging Face config.json."""
+    try:
+        fields = model_fields(data, name="model")
+        return Model.of({"hf_config": "x"}, Files(config=lambda _: fields))
+    except ValidationError as error:
+        fault = next(faults(error))
+    except Fault as error:
+        fault = error
+    raise InputError(fault.message, field=dotted(fault.path))
+
+
+def table(data: Any) -> str:
+    """Read a latency table."""
+    return table_digest(table_from_json(data, file="t.json"))
+
+
+def at(*dotted: str) -> tuple[Place_, ...]:
+    """Return places of a document."""
+    return tuple(
+        tuple(int(x) if x.isdigit() else x for x in d.split(".")) for d in dotted
+    )
+
+
+#: Where the document of a problem is changed.
+PROBLEMS = {
+    "clusters": ((),),
+    "devices": at("clusters.0.accelerator", "clusters.1.accelerator"),
+    "training": at("training", "latency", "calibration", "launcher"),
+    "pins": at("pin"),
+    **dict.fromkeys(("experts", "sizes", "text", "images"), at("model")),
+}
+#: Names that other fields of a problem refer to, and what these need.
+OF_PROBLEMS = {
+    "name": r"expected (a cluster of this problem|the block before)",
+    "nodes": r"devices_per_node: is missing",
+    "clusters": r"between\.1: is 'odd', expected a cluster of this problem",
+    "default": r"links\.pairs\.0\.latency: is missing",
+    "order": r"pin\.clusters: pins 1 stages in all, but 2",
+    "blocks": r"model\.layers: is missing",
+}
+#: Lists that other values of a table lie along, and names that others refer to.
+_REFERRED = r": is \w+, expected one of "
+OF_TABLES = {
+    "kinds": rf"{_REFERRED}|body: is a list of 3, expected 2",
+    "units": r"cuts: is 5 cuts, expected \d",
+    "clusters": r"layouts\.1\.cluster: is b, expected one of a",
+    "layouts": r"transfer_ns\.0: is a list of \d, expected \d entr",
+    "microbatches": r"slices: is .* expected ascending micro-batch counts",
+    "chunks": r"micro-batches in flight take up to",
+    "pairs": r"forward_ns: is wrong for a pair",
+    **dict.fromkeys(("cut_classes", "tensors", "name"), _REFERRED),
+}
+TABLES: dict[str, dict[str, Any]] = {
+    "table": {},
+    "table-chunks": {"within": at("chunks", "way_back")},
+    "table-pairs": {"within": at("pairs")},
+    "table-per-unit": {"within": at("per_unit"), "closed": ("layouts", "clusters")},
+}
+#: Parts of answers that have snapshots of their own.
+PARTS = ("plan", "cost", "asked", "over", "claims")
+RECORDS: dict[str, tuple[type[FileRecord], tuple[str, ...]]] = {
+    "plan": (Plan, ()),
+    "result": (Result, ("plan",)),
+    "front": (Front, PARTS),
+    "certificate": (Certificate, PARTS),
+    "certificate-tree": (TreeCertificate, ("plan", "over")),
+    "measured": (Measured, ()),
+    "whatif": (Whatif, PARTS),
+    "reasons": (Reasons, PARTS),
+}
+#: Of the forms that a value may have, the first is expected.
+FORMS = r"claims\.children\.2\.at: is a list, expected an object"
+CONFIGS = {
+    **{name: document(f"config-{name}") for name in ("llama", "gpt2", "gemma2")},
+    "deepseek-v3": published.DEEPSEEK_V3,
+    "llama-4": published.LLAMA_4_SCOUT,
+}
+#: Facts of an accelerator, one of each type.
+FACTS = at(
+    *("name", "peak_flops.bf16", "memory", "intra_node.bandwidth"),
+    *("intra_node.latency", "intra_node_share", "roofline.attention"),
+    *("operators.relatives", "operators.sustained", "operators.accuracy"),
+    "visible_devices",
+)
+#: Parts of a fact's value: the fact is named.
+SHARES = ("multiplication", "attention", "elementwise", "sharding", "tensor")
+VALUES = ("value", "runs", "median", "worst", *SHARES)
+
+READERS = (
+    *(
+        Reader(f"problem-{name}", problem, within=within, elsewhere=OF_PROBLEMS)
+        for name, within in PROBLEMS.items()
+    ),
+    *(
+        Reader(f"config-{name}", config, document=data)
+        for name, data in CONFIGS.items()
+    ),
+    *(
+        Reader(name, table, elsewhere=OF_TABLES, **fields)
+        for name, fields in TABLES.items()
+    ),
+    *(
+        Reader(
+            name,
+            kind.from_json,
+            closed=closed,
+            elsewhere={"fast": FORMS, "unknown": FORMS},
+        )
+        for name, (kind, closed) in RECORDS.items()
+    ),
+    Reader(
+        "plan-checked",
+        partial(read_plan, field=""),
+        document=document("plan"),
+        elsewhere={"512": "sequences: is empty, expected sequences"},
+    ),
+    Reader("profile", partial(parse_profile, name="p.csv"), changes=csv_mutations),
+    Reader("operators", partial(parse_operators, name="o.csv"), changes=csv_mutations),
+    Reader("lengths", read_histogram, file="lengths.csv", changes=csv_mutations),
+    Reader(
+        "vidur",
+        lambda path: read_vidur(str(path.parents[2])),
+        file="h100/microsoft/phi-2/mlp.csv",
+        changes=csv_mutations,
+    ),
+    Reader(
+        "metis",
+        lambda path: read_metis(str(path.parent), TARGET),
+        file="DeviceType.A100_tp1_bs1.json",
+        elsewhere={"layer_compute_total_ms": "less than its layers take together"},
+    ),
+    Reader(
+        "sailor",
+        lambda path: read_sailor(str(path), TARGET),
+        file="profile.json",
+        # Keys are numbers; without one there are too few of what it counts.
+        elsewhere=dict.fromkeys("0124", r"has 2 layers between|2: is not a mapping"),
+    ),
+    Reader("simumax", lambda path: read_simumax(str(path)), file="a100_pcie.json"),
+    Reader(
+        "accelerator",
+        partial(read_accelerator, file="mine.json"),
+        document=json.loads(H100.read_text("utf-8")),
+        within=FACTS,
+        elsewhere=dict.fromkeys(VALUES, r"^[\w.]+: "),
+    ),
+)
 
 
 @pytest.mark.parametrize("reader", READERS, ids=lambda each: each.name)
