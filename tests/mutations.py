@@ -40,6 +40,8 @@ class Mutation(NamedTuple):
         That value; None if there is none.
     key
         The key that a refusal has to name; "" where only the root is changed.
+    slip
+        What the key is called instead, which a refusal may name as well.
     """
 
     path: Path
@@ -47,6 +49,7 @@ class Mutation(NamedTuple):
     value: Any
     key: str
     document: Any
+    slip: str = ""
 
 
 def mutations(
@@ -163,9 +166,7 @@ def _other_keys(document: Any, path: Path, value: dict[str, Any]) -> Iterator[Mu
     slip = slipped(longest) if len(longest) > 2 else f"{longest}x"
     renamed = {slip if key == longest else key: value[key] for key in value}
     changed = _replaced(document, path, renamed)
-    # Both names begin so.
-    begin = longest[:-2] or longest
-    yield Mutation(path, f"{longest} is {slip}", None, begin, changed)
+    yield Mutation(path, f"{longest} is {slip}", None, longest, changed, slip)
 
 
 def _replaced(document: Any, path: Path, value: Any) -> Any:
@@ -244,3 +245,28 @@ def csv_mutations(
                     yield changed(column, shown(cell), cell, [*before, new, *after])
     yield changed("", "no rows", None, lines[: first + 1])
     yield changed("", "no columns", None, lines[:first])
+
+
+_FLAG = re.compile(r"(\s+--)([\w-]+)((?: [^\\]*?)?)( \\)?")
+
+
+def flag_mutations(
+    text: str, within: Path = (), closed: Container[str] = ()
+) -> Iterator[Mutation]:
+    """Yield scripts with one flag changed, where each has a line of its own."""
+    lines = text.splitlines()
+    for number, line in enumerate(lines):
+        found = _FLAG.fullmatch(line)
+        if found is None:
+            continue
+        before, flag, value, after = (part or "" for part in found.groups())
+        changes = [("missing", None, []), ("twice", None, [line, line])]
+        for other in dict.fromkeys((*CELLS, "", "1 2", "true") if value else ("", "1")):
+            if f" {other}".rstrip() != value:
+                new = f"{before}{flag} {other}".rstrip() + after
+                changes.append((shown(other), other, [new]))
+        slip = slipped(flag)
+        changes.append((f"is {slip}", None, [f"{before}{slip}{value}{after}"]))
+        for what, given, new in changes:
+            changed = "\n".join([*lines[:number], *new, *lines[number + 1 :]]) + "\n"
+            yield Mutation((f"--{flag}",), what, given, flag, changed, slip)

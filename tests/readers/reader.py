@@ -24,7 +24,7 @@ from hetopt.problem.document.document import dotted, load_document
 from tests.mutations import Mutation, Path, mutations, shown
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
 DOCUMENTS = pathlib.Path(__file__).parent / "documents"
 SNAPSHOTS = pathlib.Path(__file__).parent / "snapshots"
@@ -51,6 +51,8 @@ class Reader:
         A valid one that has as many of the fields as it can; None: the one of its name.
     file
         The name of a file that has the document, whose path ``read`` takes instead.
+    beside
+        Other files that are read with it, with their texts by path.
     within
         Places at and below which the document is changed.
     closed
@@ -67,6 +69,7 @@ class Reader:
     _: KW_ONLY
     document: Any = None
     file: str = ""
+    beside: Mapping[str, str] = field(default_factory=dict)
     within: tuple[Path, ...] = ((),)
     closed: tuple[str, ...] = ()
     changes: Callable[..., Iterable[Mutation]] = mutations
@@ -76,9 +79,10 @@ class Reader:
 def check(reader: Reader, folder: pathlib.Path) -> None:
     """Compare what a reader says with its snapshot, or write that."""
     if reader.file:
-        reader = replace(reader, read=_of_file(reader, folder / reader.file))
+        reader = replace(reader, read=_of_file(reader, folder))
     path = SNAPSHOTS / f"{reader.name}.txt"
-    found = "\n".join(said(reader)) + "\n"
+    found = "".join(f"{line}\n" for line in said(reader))
+    found = found.replace(str(folder), "FOLDER")
     if os.environ.get(UPDATE):
         path.write_text(found, "utf-8")
     known = path.read_text("utf-8") if path.exists() else ""
@@ -90,17 +94,22 @@ def check(reader: Reader, folder: pathlib.Path) -> None:
         pytest.fail(f"{told}\n{UPDATE}=1 writes it again", pytrace=False)
 
 
-def _of_file(reader: Reader, path: pathlib.Path) -> Callable[[Any], Any]:
+def _of_file(reader: Reader, folder: pathlib.Path) -> Callable[[Any], Any]:
     """Return a reader of documents that it finds in a file."""
+    for path, text in reader.beside.items():
+        _write(folder / path, text)
 
-    path.parent.mkdir(parents=True, exist_ok=True)
-
-    def read(document: Any) -> Any:
-        text = document if isinstance(document, str) else json.dumps(document)
-        path.write_text(text, "utf-8")
-        return reader.read(path)
+    def read(given: Any) -> Any:
+        text = given if isinstance(given, str) else json.dumps(given)
+        _write(folder / reader.file, text)
+        return reader.read(folder / reader.file)
 
     return read
+
+
+def _write(path: pathlib.Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, "utf-8")
 
 
 def said(reader: Reader) -> Iterator[str]:
@@ -154,7 +163,9 @@ def _ensure_clear(
     text = f"{error.field}: {error.message}"
     if not text.isprintable():
         raise AssertionError(text)
-    if mutation.key not in text:
+    # Arguments of a command are spelled with _ or -.
+    names = [name.replace("_", "-") for name in (mutation.key, mutation.slip) if name]
+    if names and not any(name in text.replace("_", "-") for name in names):
         other = elsewhere.get(mutation.key)
         if other is None or re.search(other, text) is None:
             raise AssertionError(text)
@@ -169,7 +180,7 @@ def _without_value(message: str, value: Any) -> str:
         # In YAML JSON's NaN is a text.
         forms.append("'NaN'")
     for text in forms:
-        begin = re.match(rf"(is )?{re.escape(text)}(?=,| (?!of))", message)
+        begin = re.match(rf"(is |names )?{re.escape(text)}(?=,| (?!of))", message)
         if text and begin is not None:
             return f"{begin[1] or ''}_{message[begin.end() :]}"
     return message

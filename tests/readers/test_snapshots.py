@@ -24,11 +24,12 @@ from hetopt.cost.profiles.metis import read_metis
 from hetopt.cost.profiles.sailor import read_sailor
 from hetopt.cost.table_file.file import table_digest, table_from_json
 from hetopt.errors import InputError
+from hetopt.export.registry import readers
 from hetopt.plans.plan import Plan
 from hetopt.problem.accelerator_file import read_accelerator
 from hetopt.problem.building.huggingface.fields import model_fields
 from hetopt.problem.digest import problem_digest
-from hetopt.problem.document.document import Document, dotted
+from hetopt.problem.document.document import Document, dotted, parse_document
 from hetopt.problem.files import Files
 from hetopt.problem.model.model import Model
 from hetopt.problem.reading import problem_of
@@ -41,7 +42,8 @@ from hetopt.results.front import Front
 from hetopt.results.result import Result
 from hetopt.running.measured import Measured
 from tests.cost.making import make_model
-from tests.mutations import csv_mutations
+from tests.export.shared.test_mutated_files import files_of
+from tests.mutations import csv_mutations, flag_mutations, mutations
 from tests.problem.building import published_configs as published
 from tests.readers.reader import Reader, check, document
 
@@ -213,6 +215,70 @@ READERS = (
         elsewhere=dict.fromkeys(VALUES, r"^[\w.]+: "),
     ),
 )
+
+
+#: Files of bundles, and how they are changed; YAML and JSON as documents.
+BUNDLES = {
+    "flagscale": "conf/train/plan.yaml",
+    "flagscale-experiment": "conf/experiment.yaml",
+    "hetu": "ds_parallel.yaml",
+    "hexiscale": "hetero_configs.json",
+    "hexiscale-script": "nodes/0-hall0-node-1.sh",
+    "megatron": "nodes/0-hall0-node-1.sh",
+    "nemo": "recipe.yaml",
+    "torch": "job.json",
+    "torch-ranks": "ranks.csv",
+}
+
+
+#: What other settings follow from, or are compared with.
+OF_BUNDLES = {
+    "system": r"micro-batch size 2 \* dp 6",
+    **dict.fromkeys(
+        (*"012345", "unknown"),
+        r"rank_to_device_mapping: has no device|num_gpus: is 6, ",
+    ),
+    "dp": r"cp_list: is no list of 1",
+    "recompute_layer_idxs_list": r"recompute: is no list of layers",
+    **dict.fromkeys(
+        ("hetero", "enable_hetero", "pipeline_model_parallel_layout"),
+        r"num.layers: is 10, which does not leave",
+    ),
+    "hetero_device_types": r"hetero_current_device_type: is 'hall0', which is no dev",
+    "model": r"num_layers: is left out, expected",
+    **dict.fromkeys(("nnodes", "CUDA_VISIBLE_DEVICES"), r"has \d devices? of type"),
+    **dict.fromkeys(
+        ("num_layers", "pipeline_model_parallel_size", "pipeline-model-parallel-size"),
+        r"pipeline.model.parallel.layout: has",
+    ),
+    "all_hetero_configs_path": r"no such file|is a directory",
+    "rank_to_device_mapping": r"num_gpus: is 6, ",
+    "train": r"micro_batch_size: is missing",
+}
+
+
+def of_bundle(name: str, file: str) -> Reader:
+    """Return the reader of a launcher's bundle, one file of which is changed."""
+    launcher = name.partition("-")[0]
+    beside = dict(files_of(launcher, 1))
+    text = beside.pop(file)
+    up = len(Path(file).parts) - 1
+    changes: Any = {".sh": flag_mutations, ".csv": csv_mutations}
+    suffix = Path(file).suffix
+    parsed = None if suffix in changes else parse_document(text, file).data
+    return Reader(
+        f"bundle-{name}",
+        lambda path: readers()[launcher].read(path.parents[up]),
+        document=parsed or text,
+        file=file,
+        beside=beside,
+        changes=changes.get(suffix, mutations),
+        elsewhere=OF_BUNDLES
+        | {key.replace("_", "-"): x for key, x in OF_BUNDLES.items()},
+    )
+
+
+READERS = (*READERS, *(of_bundle(*each) for each in BUNDLES.items()))
 
 
 @pytest.mark.parametrize("reader", READERS, ids=lambda each: each.name)

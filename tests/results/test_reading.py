@@ -62,7 +62,7 @@ def test_it_refuses_what_jsonschema_refuses() -> None:
     judge = jsonschema.Draft202012Validator(SCHEMAS["result"])
     data = json.loads(text())
     assert refusal(data) is None
-    for path, what, value, _, document in mutations(data):
+    for path, what, value, _, document, _ in mutations(data):
         wanted = judge.is_valid(document)
         if isinstance(value, float) and not math.isfinite(value):
             wanted = False

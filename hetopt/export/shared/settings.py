@@ -152,8 +152,9 @@ class Settings:
         return str(self.get(key, default))
 
     def wrong(self, key: str, message: str) -> InputError:
-        """Return the error that says ``message`` about a key."""
-        path = self._values[key][0] if key in self._values else (*self._home, key)
+        """Return the error that says ``message`` about a key, dotted below others."""
+        own = (*self._home, *key.split("."))
+        path = self._values[key][0] if key in self._values else own
         return self._document.error(path, message)
 
 
