@@ -24,7 +24,9 @@ from hetopt.cost.profiles.metis import read_metis
 from hetopt.cost.profiles.sailor import read_sailor
 from hetopt.cost.table_file.file import table_digest, table_from_json
 from hetopt.errors import InputError
+from hetopt.export.bundle import bundle
 from hetopt.export.registry import readers
+from hetopt.export.torch.launcher import LAUNCHER as TORCH
 from hetopt.plans.plan import Plan
 from hetopt.problem.accelerator_file import read_accelerator
 from hetopt.problem.building.huggingface.fields import model_fields
@@ -46,6 +48,7 @@ from tests.export.shared.test_mutated_files import files_of
 from tests.mutations import csv_mutations, flag_mutations, mutations
 from tests.problem.building import published_configs as published
 from tests.readers.reader import Reader, check, document
+from tests.runtimes.torch_plans import EXPERTS, job_of
 
 if TYPE_CHECKING:
     from hetopt.base.file_record import FileRecord
@@ -261,6 +264,9 @@ def of_bundle(name: str, file: str) -> Reader:
     """Return the reader of a launcher's bundle, one file of which is changed."""
     launcher = name.partition("-")[0]
     beside = dict(files_of(launcher, 1))
+    if name == "torch":
+        job = job_of(EXPERTS["over replicas"])
+        beside = bundle(job, TORCH, allow_lossy=False)
     text = beside.pop(file)
     up = len(Path(file).parts) - 1
     changes: Any = {".sh": flag_mutations, ".csv": csv_mutations}
