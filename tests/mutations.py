@@ -260,11 +260,12 @@ def flag_mutations(
         if found is None:
             continue
         before, flag, value, after = (part or "" for part in found.groups())
+        changes: list[tuple[str, str | None, list[str]]]
         changes = [("missing", None, []), ("twice", None, [line, line])]
         for other in dict.fromkeys((*CELLS, "", "1 2", "true") if value else ("", "1")):
             if f" {other}".rstrip() != value:
-                new = f"{before}{flag} {other}".rstrip() + after
-                changes.append((shown(other), other, [new]))
+                own = f"{before}{flag} {other}".rstrip() + after
+                changes.append((shown(other), other, [own]))
         slip = slipped(flag)
         changes.append((f"is {slip}", None, [f"{before}{slip}{value}{after}"]))
         for what, given, new in changes:

@@ -48,15 +48,19 @@ def read(source: Source) -> list[Node]:
 
 def _node(source: Source, index: int, node: _Node) -> Node:
     states = [node.state] if isinstance(node.state, str) else node.state
-    try:
-        devices = typed(parse_gres(node.gres), parse_tres(node.tres))
-        used = parse_gres(node.gres_used) or parse_tres(node.tres_used)
-    except ValueError as error:
-        raise source.error(str(error), field=f"nodes.{index}.gres") from None
+    field = f"nodes.{index}"
+    gres, gres_used = (
+        source.read(parse_gres, getattr(node, name), f"{field}.{name}")
+        for name in ("gres", "gres_used")
+    )
+    tres, tres_used = (
+        source.read(parse_tres, getattr(node, name), f"{field}.{name}")
+        for name in ("tres", "tres_used")
+    )
     return slurm_node(
-        source.host(node.name, field=f"nodes.{index}.name"),
+        source.host(node.name, field=f"{field}.name"),
         node.partitions,
-        devices,
-        used,
+        typed(gres, tres),
+        gres_used or tres_used,
         states=excluding(*states, *node.state_flags),
     )

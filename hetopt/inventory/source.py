@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -19,6 +19,12 @@ from hetopt.base.words import describe
 from hetopt.errors import InputError
 from hetopt.problem.cluster.cluster import host_fault
 from hetopt.problem.document.document import dotted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_Value = TypeVar("_Value")
+_Read = TypeVar("_Read")
 
 _WHAT = "an inventory"
 
@@ -57,6 +63,19 @@ class Source:
         """Return the error with ``message`` about this file."""
         return InputError(message, file=self.file, line=line, field=field)
 
+    def read(
+        self,
+        reader: Callable[[_Value], _Read],
+        value: _Value,
+        field: str,
+        line: int | None = None,
+    ) -> _Read:
+        """Return what a reader makes of a field; InputError for its ValueError."""
+        try:
+            return reader(value)
+        except ValueError as error:
+            raise self.error(str(error), line=line, field=field) from None
+
     def host(self, name: str, *, line: int | None = None, field: str = "host") -> str:
         """Return a host's name; raises InputError if it cannot be one."""
         fault = host_fault(name)
@@ -68,7 +87,7 @@ class Source:
 class Lenient(BaseModel):
     """Part of another program's JSON: unknown keys are ignored."""
 
-    model_config = ConfigDict(extra="ignore", frozen=True)
+    model_config = ConfigDict(extra="ignore", frozen=True, allow_inf_nan=False)
 
 
 _Model = TypeVar("_Model", bound=Lenient)

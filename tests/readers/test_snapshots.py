@@ -27,6 +27,7 @@ from hetopt.errors import InputError
 from hetopt.export.bundle import bundle
 from hetopt.export.registry import readers
 from hetopt.export.torch.launcher import LAUNCHER as TORCH
+from hetopt.inventory.reading import read_inventory
 from hetopt.plans.plan import Plan
 from hetopt.problem.accelerator_file import read_accelerator
 from hetopt.problem.building.huggingface.fields import model_fields
@@ -158,6 +159,19 @@ FACTS = at(
 #: Parts of a fact's value: the fact is named.
 SHARES = ("multiplication", "attention", "elementwise", "sharding", "tensor")
 VALUES = ("value", "runs", "median", "worst", *SHARES)
+#: Keys by which a form is known, and those whose place is told by a number.
+OF_INVENTORIES = dict.fromkeys(
+    (
+        "kind",
+        "apiVersion",
+        "items",
+        "sinfo",
+        "nodes",
+        "NodeManagerAddress",
+        "Resources",
+    ),
+    r"is no inventory that hetopt knows|holds no node|0: (is|has|cont)",
+)
 
 READERS = (
     *(
@@ -210,6 +224,15 @@ READERS = (
         elsewhere=dict.fromkeys("0124", r"has 2 layers between|2: is not a mapping"),
     ),
     Reader("simumax", lambda path: read_simumax(str(path)), file="a100_pcie.json"),
+    *(
+        Reader(
+            f"inventory-{name}",
+            lambda path: read_inventory(str(path)).nodes,
+            file="i.json",
+            elsewhere=OF_INVENTORIES,
+        )
+        for name in ("kubernetes", "sinfo", "scontrol", "ray")
+    ),
     Reader(
         "accelerator",
         partial(read_accelerator, file="mine.json"),
