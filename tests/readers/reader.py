@@ -101,6 +101,8 @@ def _of_file(reader: Reader, folder: pathlib.Path) -> Callable[[Any], Any]:
 
     def read(given: Any) -> Any:
         text = given if isinstance(given, str) else json.dumps(given)
+        if reader.file.endswith(".jsonl") and isinstance(given, list):
+            text = "".join(f"{json.dumps(line)}\n" for line in given)
         _write(folder / reader.file, text)
         return reader.read(folder / reader.file)
 

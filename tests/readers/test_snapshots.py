@@ -38,6 +38,7 @@ from hetopt.problem.model.model import Model
 from hetopt.problem.reading import problem_of
 from hetopt.problem.training.lengths import read_histogram
 from hetopt.problem.training.training import Training
+from hetopt.report.page.history import read_history
 from hetopt.report.whatif.reasons import Reasons
 from hetopt.report.whatif.table import Whatif
 from hetopt.results.certificate import Certificate, TreeCertificate
@@ -194,6 +195,12 @@ READERS = (
             elsewhere={"fast": FORMS, "unknown": FORMS},
         )
         for name, (kind, closed) in RECORDS.items()
+    ),
+    Reader(
+        "journal",
+        lambda path: read_history(str(path), Plan.from_json(document("plan"))).moments,
+        file="journal.jsonl",
+        elsewhere={"search": r"problem_digest: is not the plan's"},
     ),
     Reader(
         "plan-checked",
