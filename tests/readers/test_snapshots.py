@@ -14,6 +14,7 @@ import pytest
 from pydantic import ValidationError
 
 from hetopt.base.record import Fault, faults
+from hetopt.check import check_result
 from hetopt.check.plan.reading import read_plan
 from hetopt.cost.operators.file import parse_operators
 from hetopt.cost.operators.simumax import read_simumax
@@ -45,6 +46,7 @@ from hetopt.results.certificate import Certificate, TreeCertificate
 from hetopt.results.front import Front
 from hetopt.results.result import Result
 from hetopt.running.measured import Measured
+from tests.check.plan.test_result import sample
 from tests.cost.making import make_model
 from tests.export.shared.test_mutated_files import files_of
 from tests.mutations import csv_mutations, flag_mutations, mutations
@@ -173,6 +175,8 @@ OF_INVENTORIES = dict.fromkeys(
     ),
     r"is no inventory that hetopt knows|holds no node|0: (is|has|cont)",
 )
+#: A problem, its table and a result that holds.
+CLAIMED = sample()
 
 READERS = (
     *(
@@ -201,6 +205,11 @@ READERS = (
         lambda path: read_history(str(path), Plan.from_json(document("plan"))).moments,
         file="journal.jsonl",
         elsewhere={"search": r"problem_digest: is not the plan's"},
+    ),
+    Reader(
+        "result-checked",
+        lambda data: bool(check_result(CLAIMED[0], CLAIMED[1], data)),
+        document=CLAIMED[2],
     ),
     Reader(
         "plan-checked",
