@@ -271,3 +271,29 @@ def flag_mutations(
         for what, given, new in changes:
             changed = "\n".join([*lines[:number], *new, *lines[number + 1 :]]) + "\n"
             yield Mutation((f"--{flag}",), what, given, flag, changed, slip)
+
+
+_WORD = re.compile(r"\S+")
+#: A key of a word, up to the last =.
+_KEY = re.compile(r"([A-Za-z_]\w*)=")
+
+
+def word_mutations(
+    text: str, within: Path = (), closed: Container[str] = ()
+) -> Iterator[Mutation]:
+    """Yield texts with one word changed, or the value of a word ``key=value``."""
+    lines = text.splitlines()
+    for number, line in enumerate(lines):
+        for found in _WORD.finditer(line):
+            word = found[0]
+            known = _KEY.match(word)
+            key = known[0] if known else ""
+            place = (f"line {number + 1}", known[1] if known else word)
+            for cell in (None, *(("",) if key else ()), "x", "-1", "9" * 60):
+                other = "" if cell is None else f"{key}{cell}"
+                own = line[: found.start()] + other + line[found.end() :]
+                new = "\n".join([*lines[:number], own, *lines[number + 1 :]]) + "\n"
+                what = "missing" if cell is None else shown(cell)
+                yield Mutation(place, what, cell, "", new)
+        doubled = "\n".join([*lines[: number + 1], *lines[number:]]) + "\n"
+        yield Mutation((f"line {number + 1}",), "twice", None, "", doubled)

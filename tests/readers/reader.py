@@ -33,10 +33,10 @@ UPDATE = "HETOPT_UPDATE_SNAPSHOTS"
 
 
 def document(name: str) -> Any:
-    """Return a valid document; CSV as its text."""
-    path = DOCUMENTS / f"{name}.csv"
-    if path.exists():
-        return path.read_text("utf-8")
+    """Return a valid document; CSV and lines of words as their text."""
+    for path in (DOCUMENTS / f"{name}.csv", DOCUMENTS / f"{name}.txt"):
+        if path.exists():
+            return path.read_text("utf-8")
     return load_document(path.with_suffix(".yaml")).data
 
 
@@ -187,4 +187,6 @@ def _without_value(message: str, value: Any) -> str:
         begin = re.match(rf"(is |names )?{re.escape(text)}(?=,| (?!of))", message)
         if text and begin is not None:
             return f"{begin[1] or ''}_{message[begin.end() :]}"
+    if isinstance(value, str) and value:
+        return message.replace(repr(value), "_").replace(f" {value},", " _,")
     return message

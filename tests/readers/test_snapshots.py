@@ -46,10 +46,11 @@ from hetopt.results.certificate import Certificate, TreeCertificate
 from hetopt.results.front import Front
 from hetopt.results.result import Result
 from hetopt.running.measured import Measured
+from hetopt.solvers.mip.solution_file import read_solution
 from tests.check.plan.test_result import sample
 from tests.cost.making import make_model
 from tests.export.shared.test_mutated_files import files_of
-from tests.mutations import csv_mutations, flag_mutations, mutations
+from tests.mutations import csv_mutations, flag_mutations, mutations, word_mutations
 from tests.problem.building import published_configs as published
 from tests.readers.reader import Reader, check, document
 from tests.runtimes.torch_plans import EXPERTS, job_of
@@ -248,6 +249,24 @@ READERS = (
             elsewhere=OF_INVENTORIES,
         )
         for name in ("kubernetes", "sinfo", "scontrol", "ray")
+    ),
+    *(
+        Reader(
+            f"inventory-{name}",
+            lambda path: read_inventory(str(path)).nodes,
+            file="inventory",
+            changes=word_mutations,
+        )
+        for name in ("sinfo-text", "scontrol-text", "hostfile")
+    ),
+    *(
+        Reader(
+            f"solution-{name}",
+            lambda path: read_solution(str(path)).columns(["x", "y"], [True, False]),
+            file="model.sol",
+            changes=word_mutations,
+        )
+        for name in ("gurobi", "highs", "cbc", "scip")
     ),
     Reader(
         "accelerator",
