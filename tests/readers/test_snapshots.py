@@ -47,6 +47,7 @@ from hetopt.results.front import Front
 from hetopt.results.result import Result
 from hetopt.running.measured import Measured
 from hetopt.solvers.mip.solution_file import read_solution
+from tests.check.claims.made import made, over_of
 from tests.check.plan.test_result import sample
 from tests.cost.making import make_model
 from tests.export.shared.test_mutated_files import files_of
@@ -57,6 +58,8 @@ from tests.runtimes.torch_plans import EXPERTS, job_of
 
 if TYPE_CHECKING:
     from hetopt.base.file_record import FileRecord
+    from hetopt.cost.table.table import CostTable
+    from hetopt.problem.problem import Problem
     from tests.mutations import Path as Place_
 
 ROOT = Path(__file__).parents[2]
@@ -90,6 +93,17 @@ def config(data: Any) -> Model:
 def table(data: Any) -> str:
     """Read a latency table."""
     return table_digest(table_from_json(data, file="t.json"))
+
+
+def checked(
+    name: str, problem: Problem, table: CostTable, result: Any, **fields: Any
+) -> Reader:
+    """Return the checker as a reader of results: whether there are findings."""
+
+    def read(data: Any) -> bool:
+        return bool(check_result(problem, table, data))
+
+    return Reader(name, read, document=json.loads(json.dumps(result)), **fields)
 
 
 def at(*dotted: str) -> tuple[Place_, ...]:
@@ -132,7 +146,7 @@ TABLES: dict[str, dict[str, Any]] = {
     "table": {},
     "table-chunks": {"within": at("chunks", "way_back")},
     "table-pairs": {"within": at("pairs")},
-    "table-per-unit": {"within": at("per_unit"), "closed": ("layouts", "clusters")},
+    "table-per-unit": {"within": at("per_unit"), "closed": ("layouts",)},
 }
 #: Parts of answers that have snapshots of their own.
 PARTS = ("plan", "cost", "asked", "over", "claims")
@@ -176,9 +190,6 @@ OF_INVENTORIES = dict.fromkeys(
     ),
     r"is no inventory that hetopt knows|holds no node|0: (is|has|cont)",
 )
-#: A problem, its table and a result that holds.
-CLAIMED = sample()
-
 READERS = (
     *(
         Reader(f"problem-{name}", problem, within=within, elsewhere=OF_PROBLEMS)
@@ -207,10 +218,16 @@ READERS = (
         file="journal.jsonl",
         elsewhere={"search": r"problem_digest: is not the plan's"},
     ),
-    Reader(
-        "result-checked",
-        lambda data: bool(check_result(CLAIMED[0], CLAIMED[1], data)),
-        document=CLAIMED[2],
+    checked("result-checked", *sample()),
+    checked(
+        "claims-checked",
+        *made(over_of("fs")),
+        within=at("claims", "over"),
+        elsewhere={
+            "passed_over": r"bound_s: is missing",
+            "over": r"children\.0\.bound_s: is missing",
+            "unknown": r"over\.\d: is not one of fleets, schedules, divisions",
+        },
     ),
     Reader(
         "plan-checked",
