@@ -177,7 +177,7 @@ def _ensure_clear(
 def _without_value(message: str, value: Any) -> str:
     """Return a message with ``_`` in place of the value that it begins with."""
     forms = [describe(value), str(value), repr(value), shown(value)]
-    forms.append(reprlib.repr(value))
+    forms += [reprlib.repr(value), describe(json.dumps(value))]
     with suppress(TypeError, ValueError, OverflowError):
         forms += [str(float(value)), f"{float(value):g}"]
     if value != value:

@@ -189,7 +189,13 @@ OF_INVENTORIES = dict.fromkeys(
         "Resources",
     ),
     r"is no inventory that hetopt knows|holds no node|0: (is|has|cont)",
-)
+)  #: A script that names a configuration of DeepSpeed.
+DEEPSPEED = """\
+deepspeed --num_gpus 1 pretrain_gpt.py --num-layers 8 --micro-batch-size 1 \\
+  --global-batch-size 8 --no-pipeline-parallel --bf16 --deepspeed \\
+  --deepspeed_config ds.json
+"""
+
 READERS = (
     *(
         Reader(f"problem-{name}", problem, within=within, elsewhere=OF_PROBLEMS)
@@ -284,6 +290,12 @@ READERS = (
             changes=word_mutations,
         )
         for name in ("gurobi", "highs", "cbc", "scip")
+    ),
+    Reader(
+        "deepspeed",
+        lambda path: readers()["megatron"].read(path.parent),
+        file="ds.json",
+        beside={"run.sh": DEEPSPEED},
     ),
     Reader(
         "accelerator",
