@@ -53,7 +53,7 @@ from tests.cost.making import make_model
 from tests.export.shared.test_mutated_files import files_of
 from tests.mutations import csv_mutations, flag_mutations, mutations, word_mutations
 from tests.problem.building import published_configs as published
-from tests.readers.reader import Reader, check, document
+from tests.readers.reader import DOCUMENTS, SNAPSHOTS, Reader, check, document
 from tests.runtimes.torch_plans import EXPERTS, job_of
 
 if TYPE_CHECKING:
@@ -377,3 +377,9 @@ READERS = (*READERS, *(of_bundle(*each) for each in BUNDLES.items()))
 @pytest.mark.parametrize("reader", READERS, ids=lambda each: each.name)
 def test_every_change_is_told(reader: Reader, tmp_path: Path) -> None:
     check(reader, tmp_path)
+
+
+def test_every_snapshot_and_document_has_a_reader() -> None:
+    names = {reader.name for reader in READERS}
+    assert {path.stem for path in SNAPSHOTS.iterdir()} == names
+    assert {path.stem for path in DOCUMENTS.iterdir()} <= names
