@@ -67,7 +67,7 @@ class _Taint(Lenient):
 
 class _Spec(Lenient):
     unschedulable: bool = False
-    taints: tuple[_Taint, ...] = ()
+    taints: list[_Taint] = Field(default_factory=list)
 
 
 class _Condition(Lenient):
@@ -78,7 +78,7 @@ class _Condition(Lenient):
 class _Status(Lenient):
     allocatable: dict[str, str] = Field(default_factory=dict)
     capacity: dict[str, str] = Field(default_factory=dict)
-    conditions: tuple[_Condition, ...] = ()
+    conditions: list[_Condition] = Field(default_factory=list)
 
 
 class _Node(Lenient):

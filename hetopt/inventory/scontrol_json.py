@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from pydantic import Field
+
 from hetopt.inventory.gres import parse_gres, parse_tres, slurm_node, typed
 from hetopt.inventory.source import Lenient, parse
 from hetopt.inventory.states import excluding
@@ -22,8 +24,8 @@ UNKNOWN: tuple[str, ...] = ()
 class _Node(Lenient):
     name: str
     state: list[str] | str
-    state_flags: tuple[str, ...] = ()
-    partitions: tuple[str, ...] = ()
+    state_flags: list[str] = Field(default_factory=list)
+    partitions: list[str] = Field(default_factory=list)
     gres: str | None
     gres_used: str | None = None
     tres: str | None = None

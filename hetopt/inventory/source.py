@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+from pydantic_core import PydanticCustomError
 
+from hetopt.base.faults import fault
 from hetopt.base.reading import (
     MIB,
     MOST_TEXT_BYTES,
@@ -15,10 +18,8 @@ from hetopt.base.reading import (
     read_bytes,
     too_large,
 )
-from hetopt.base.words import describe
 from hetopt.errors import InputError
 from hetopt.problem.cluster.cluster import host_fault
-from hetopt.problem.document.document import dotted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -89,6 +90,14 @@ class Lenient(BaseModel):
 
     model_config = ConfigDict(extra="ignore", frozen=True, allow_inf_nan=False)
 
+    @model_validator(mode="before")
+    @classmethod
+    def _is_object(cls, value: Any) -> Any:
+        # pydantic's own error names the class.
+        if not isinstance(value, dict | cls):
+            raise PydanticCustomError("dict_type", "an object")
+        return value
+
 
 _Model = TypeVar("_Model", bound=Lenient)
 
@@ -96,14 +105,10 @@ _Model = TypeVar("_Model", bound=Lenient)
 def parse(model: type[_Model], source: Source, data: Any) -> _Model:
     """Validate JSON data; raises InputError that names the first wrong field."""
     try:
-        return model.model_validate(data)
+        return model.model_validate_json(json.dumps(data), strict=True)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        found = describe(first["input"])
-        message = "is missing" if first["type"] == "missing" else f"is {found}"
-        raise source.error(
-            f"{message}, expected: {first['msg']}", field=dotted(first["loc"])
-        ) from None
+        found = fault(error, data, lambda _: ())
+        raise source.error(found.message, field=found.field) from None
 
 
 def load_source(path: str) -> Source:
