@@ -67,7 +67,7 @@ class _Taint(Lenient):
 
 class _Spec(Lenient):
     unschedulable: bool = False
-    taints: tuple[_Taint, ...] = ()
+    taints: list[_Taint] = Field(default_factory=list)
 
 
 class _Condition(Lenient):
@@ -78,7 +78,7 @@ class _Condition(Lenient):
 class _Status(Lenient):
     allocatable: dict[str, str] = Field(default_factory=dict)
     capacity: dict[str, str] = Field(default_factory=dict)
-    conditions: tuple[_Condition, ...] = ()
+    conditions: list[_Condition] = Field(default_factory=list)
 
 
 class _Node(Lenient):
@@ -102,7 +102,8 @@ def read(source: Source) -> list[Node]:
     data = source.data
     if data["kind"] == "Node":
         data = {"items": [data]}
-    for index, item in enumerate(data.get("items") or []):
+    items = data.get("items")
+    for index, item in enumerate(items if isinstance(items, list) else ()):
         if isinstance(item, dict) and item.get("kind", "Node") != "Node":
             msg = f"is {item['kind']!r}, expected Node, as of kubectl get nodes -o json"
             raise source.error(msg, field=f"items.{index}.kind")
@@ -155,11 +156,11 @@ def _left_out(
     slices = [
         name
         for name in offered
-        if name.startswith(_MIG_RESOURCE) and _count(source, field, offered[name])
+        if name.startswith(_MIG_RESOURCE) and _count(source, field, node, name)
     ]
     there = sum(
-        _count(source, field, count)
-        for name, count in node.status.capacity.items()
+        _count(source, field, node, name, "capacity")
+        for name in node.status.capacity
         if _RESOURCE.fullmatch(name)
     )
     if not devices and not slices:
@@ -179,9 +180,9 @@ def _left_out(
 def _devices(source: Source, field: str, node: _Node) -> tuple[Devices, ...]:
     labels = node.metadata.labels
     found: list[Devices] = []
-    for name, amount in node.status.allocatable.items():
+    for name in node.status.allocatable:
         match = _RESOURCE.fullmatch(name)
-        count = _count(source, field, amount) if match else 0
+        count = _count(source, field, node, name) if match else 0
         if match is None or not count:
             continue
         maker = match["maker"] or match["huawei"] or ""
@@ -196,10 +197,14 @@ def _devices(source: Source, field: str, node: _Node) -> tuple[Devices, ...]:
     return tuple(found)
 
 
-def _count(source: Source, field: str, amount: str) -> int:
+def _count(
+    source: Source, field: str, node: _Node, name: str, part: str = "allocatable"
+) -> int:
+    """Return a node's number of devices of one name."""
+    amount: str = getattr(node.status, part)[name]
     if not re.fullmatch(r"\d{1,6}", amount, re.ASCII):
         msg = f"is {amount!r}, expected a number of devices"
-        raise source.error(msg, field=f"{field}.status.allocatable")
+        raise source.error(msg, field=f"{field}.status.{part}.{name}")
     return int(amount)
 
 

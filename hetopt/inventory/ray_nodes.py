@@ -27,6 +27,7 @@ _COUNTED = ("GPU", "NPU", "HPU", "TPU", "RBLN")
 _TYPE = "accelerator_type:"
 #: Labels from Ray 2.49 on, the finer first.
 _PLACES = ("ray.io/availability-zone", "ray.io/availability-region")
+_ADDRESS = "nodes.{}.NodeManagerAddress"
 
 
 class _Node(Lenient):
@@ -55,8 +56,8 @@ def read(source: Source) -> list[Node]:
     # Ray keeps a lost node in its list when the same machine joins again.
     alive = {node.NodeManagerAddress for node in document.nodes if node.Alive}
     return [
-        _node(source.host(node.NodeManagerAddress, field=f"{index}"), node)
-        for index, node in enumerate(document.nodes)
+        _node(source.host(node.NodeManagerAddress, field=_ADDRESS.format(number)), node)
+        for number, node in enumerate(document.nodes)
         if node.Alive or node.NodeManagerAddress not in alive
     ]
 

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from pydantic import Field
+
 from hetopt.inventory.gres import parse_gres, parse_tres, slurm_node, typed
 from hetopt.inventory.source import Lenient, parse
 from hetopt.inventory.states import excluding
@@ -22,8 +24,8 @@ UNKNOWN: tuple[str, ...] = ()
 class _Node(Lenient):
     name: str
     state: list[str] | str
-    state_flags: tuple[str, ...] = ()
-    partitions: tuple[str, ...] = ()
+    state_flags: list[str] = Field(default_factory=list)
+    partitions: list[str] = Field(default_factory=list)
     gres: str | None
     gres_used: str | None = None
     tres: str | None = None
@@ -48,15 +50,19 @@ def read(source: Source) -> list[Node]:
 
 def _node(source: Source, index: int, node: _Node) -> Node:
     states = [node.state] if isinstance(node.state, str) else node.state
-    try:
-        devices = typed(parse_gres(node.gres), parse_tres(node.tres))
-        used = parse_gres(node.gres_used) or parse_tres(node.tres_used)
-    except ValueError as error:
-        raise source.error(str(error), field=f"nodes.{index}.gres") from None
+    field = f"nodes.{index}"
+    gres, gres_used = (
+        source.read(parse_gres, getattr(node, name), f"{field}.{name}")
+        for name in ("gres", "gres_used")
+    )
+    tres, tres_used = (
+        source.read(parse_tres, getattr(node, name), f"{field}.{name}")
+        for name in ("tres", "tres_used")
+    )
     return slurm_node(
-        source.host(node.name, field=f"nodes.{index}.name"),
+        source.host(node.name, field=f"{field}.name"),
         node.partitions,
-        devices,
-        used,
+        typed(gres, tres),
+        gres_used or tres_used,
         states=excluding(*states, *node.state_flags),
     )

@@ -46,16 +46,18 @@ def _node(source: Source, number: int, words: list[str]) -> Node:
     if "Gres" not in fields and "CfgTRES" not in fields:
         msg = "is missing from the node, and so is CfgTRES"
         raise source.error(msg, line=number, field="Gres")
-    try:
-        devices = parse_gres(fields.get("Gres"))
-        devices = typed(devices, parse_tres(fields.get("CfgTRES")))
-        used = parse_gres(fields.get("GresUsed")) or parse_tres(fields.get("AllocTRES"))
-    except ValueError as error:
-        raise source.error(str(error), line=number, field="Gres") from None
+    gres, gres_used = (
+        source.read(parse_gres, fields.get(name), name, number)
+        for name in ("Gres", "GresUsed")
+    )
+    tres, tres_used = (
+        source.read(parse_tres, fields.get(name), name, number)
+        for name in ("CfgTRES", "AllocTRES")
+    )
     return slurm_node(
         source.host(fields["NodeName"], line=number, field="NodeName"),
         fields.get("Partitions", "").split(","),
-        devices,
-        used,
+        typed(gres, tres),
+        gres_used or tres_used,
         states=excluding(fields["State"]),
     )

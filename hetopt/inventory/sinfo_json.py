@@ -59,15 +59,13 @@ def read(source: Source) -> list[Node]:
     for index, row in enumerate(parse(_Document, source, source.data).sinfo):
         field = f"sinfo.{index}"
         states = [row.node.state] if isinstance(row.node.state, str) else row.node.state
-        try:
-            devices = parse_gres(row.gres.total)
-            used = parse_gres(row.gres.used)
-        except ValueError as error:
-            raise source.error(str(error), field=f"{field}.gres") from None
-        try:
-            hosts = [host for name in row.nodes.nodes for host in expand_hosts(name)]
-        except ValueError as error:
-            raise source.error(str(error), field=f"{field}.nodes.nodes") from None
+        devices = source.read(parse_gres, row.gres.total, f"{field}.gres.total")
+        used = source.read(parse_gres, row.gres.used, f"{field}.gres.used")
+        hosts = [
+            host
+            for name in row.nodes.nodes
+            for host in source.read(expand_hosts, name, f"{field}.nodes.nodes")
+        ]
         nodes += [
             slurm_node(
                 source.host(host, field=f"{field}.nodes.nodes"),

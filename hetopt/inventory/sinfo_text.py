@@ -81,14 +81,8 @@ def _nodes(
     source: Source, number: int, words: list[str], columns: tuple[str, ...]
 ) -> list[Node]:
     fields = _fields(words, columns)
-    try:
-        devices = parse_gres(fields["GRES"])
-    except ValueError as error:
-        raise source.error(str(error), line=number, field="GRES") from None
-    try:
-        hosts = expand_hosts(fields["NODELIST"])
-    except ValueError as error:
-        raise source.error(str(error), line=number, field="NODELIST") from None
+    devices = source.read(parse_gres, fields["GRES"], "GRES", number)
+    hosts = source.read(expand_hosts, fields["NODELIST"], "NODELIST", number)
     return [
         slurm_node(
             source.host(host, line=number, field="NODELIST"),

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+from pydantic_core import PydanticCustomError
 
 from hetopt.base.faults import faults
 from hetopt.base.reading import (
@@ -19,6 +21,12 @@ from hetopt.base.reading import (
 from hetopt.errors import InputError
 from hetopt.problem.cluster.cluster import host_fault
 from hetopt.problem.document.document import dotted
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+_Value = TypeVar("_Value")
+_Read = TypeVar("_Read")
 
 _WHAT = "an inventory"
 
@@ -57,6 +65,19 @@ class Source:
         """Return the error with ``message`` about this file."""
         return InputError(message, file=self.file, line=line, field=field)
 
+    def read(
+        self,
+        reader: Callable[[_Value], _Read],
+        value: _Value,
+        field: str,
+        line: int | None = None,
+    ) -> _Read:
+        """Return what a reader makes of a field; InputError for its ValueError."""
+        try:
+            return reader(value)
+        except ValueError as error:
+            raise self.error(str(error), line=line, field=field) from None
+
     def host(self, name: str, *, line: int | None = None, field: str = "host") -> str:
         """Return a host's name; raises InputError if it cannot be one."""
         fault = host_fault(name)
@@ -68,7 +89,15 @@ class Source:
 class Lenient(BaseModel):
     """Part of another program's JSON: unknown keys are ignored."""
 
-    model_config = ConfigDict(extra="ignore", frozen=True)
+    model_config = ConfigDict(extra="ignore", frozen=True, allow_inf_nan=False)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _is_object(cls, value: Any) -> Any:
+        # pydantic's own error names the class.
+        if not isinstance(value, dict | cls):
+            raise PydanticCustomError("dict_type", "an object")
+        return value
 
 
 _Model = TypeVar("_Model", bound=Lenient)
@@ -77,9 +106,9 @@ _Model = TypeVar("_Model", bound=Lenient)
 def parse(model: type[_Model], source: Source, data: Any) -> _Model:
     """Validate JSON data; raises InputError that names the first wrong field."""
     try:
-        return model.model_validate(data)
+        return model.model_validate_json(json.dumps(data), strict=True)
     except ValidationError as error:
-        first = faults(error)[0]
+        first = faults(error, data)[0]
         raise source.error(first.message, field=dotted(first.path)) from None
 
 

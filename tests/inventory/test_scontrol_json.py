@@ -185,10 +185,7 @@ def test_inventories(case: Case) -> None:
 @pytest.mark.parametrize(
     ("text", "error"),
     [
-        ('{"nodes": {}}', "f: nodes: is a mapping, expected a list"),
-        (document({"name": "n"}), "f: nodes.0.state: is missing"),
         (document(node("n", [1], A100)), "f: nodes.0.state"),  # type: ignore[list-item]
-        (document(node("n", ["IDLE"], A100) | {"gres": 4}), "f: nodes.0.gres: is 4"),
         (document(node("n", ["IDLE"], "gpu:a:b:4")), "f: nodes.0.gres: is 'gpu:a:b:4"),
         (document(node("n n", ["IDLE"], A100)), "f: nodes.0.name: is 'n n', expected"),
         (document(), "f: holds no node (scontrol show nodes --json)"),

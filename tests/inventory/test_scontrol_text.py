@@ -164,7 +164,7 @@ def test_inventories(case: Case) -> None:
         ),
         (
             "NodeName=n1 State=IDLE Gres=gpu:2 CfgTRES=gres/gpu=many",
-            "f:1: Gres: is 'gres/gpu=many', expected entries such as gres/gpu:a100=4",
+            "f:1: CfgTRES: is 'gres/gpu=many', expected entries such as gres/gpu:",
         ),
         ("NodeName=n`1 State=IDLE Gres=gpu:2", "f:1: NodeName: is 'n`1', expected a"),
     ],

@@ -57,25 +57,8 @@ def test_it_is_read_from_a_file_and_written_back(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("section", "message"),
     [
-        ("3", "calibration: is 3, expected a mapping with efficiency, bandwidth"),
-        ("{efficiency: 0.9}", "calibration.efficiency: is 0.9, expected a mapping"),
-        (
-            "{efficiency: {a: 9}}",
-            "efficiency.a: is 9, expected a factor from 0.25 to 2",
-        ),
-        ("{efficiency: {a: x}}", "efficiency.a: is 'x', expected a factor"),
-        ("{efficiency: {b: 1}}", "efficiency.b: is 'b'"),
-        ("{bandwidth: 0}", "calibration.bandwidth: is 0, expected a factor from 0.1"),
-        ("{bandwidth: true}", "calibration.bandwidth: is true, expected a factor"),
-        ("{bandwidth: .nan}", "calibration.bandwidth: is nan, expected a factor"),
-        ("{intra_node: 3}", "calibration.intra_node: is 3, expected a factor from 0.1"),
-        ("{overhead: 2 GB}", "calibration.overhead: is '2 GB', expected a mapping"),
-        ("{overhead: {a: 2}}", "calibration.overhead.a: is 2 without a unit"),
-        ("{overhead: {b: 2 GB}}", "calibration.overhead.b: is 'b', expected a cluster"),
         ("{overhead: {a: 1 TB}}", "is 1000000000000 bytes, expected less than"),
         ("{reserve: 0.9}", "reserve: is 0.9, expected a share from 0.01 to 0.5"),
-        ("{reserve: 9}", "calibration.reserve: is 9, expected a fraction"),
-        ("{factor: 1}", "calibration.factor: is not a known field"),
         ("none.yaml", "calibration: names 'none.yaml', which is not a file"),
     ],
 )

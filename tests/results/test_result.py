@@ -6,7 +6,6 @@ import json
 
 import pytest
 
-from hetopt.errors import InputError
 from hetopt.plans.plan import Pipeline, Plan, Stage
 from hetopt.plans.strategy import Strategy
 from hetopt.results.crossing import Crossing
@@ -136,11 +135,3 @@ def test_what_is_written_is_read(told: Result) -> None:
     data = json.loads(json.dumps(told.to_json()))
     assert Result.from_json(data) == told
     assert Result.from_json(data).to_json() == told.to_json()
-
-
-@pytest.mark.parametrize("key", ["status", "plan", "alternatives", "settlements"])
-def test_a_key_that_is_missing_is_an_error(key: str) -> None:
-    data = result().to_json()
-    del data[key]
-    with pytest.raises(InputError, match=f"{key}: is missing"):
-        Result.from_json(data)

@@ -32,7 +32,8 @@ class Schedules(Claim):
         passed: set[Variant] = set()
         for place, item in items(entry, "children", at.place):
             claim = mapping(item, place)
-            variant = Variant.read(mapping(claim.get("at"), f"{place}.at"), place)
+            told = f"{place}.at"
+            variant = Variant.read(mapping(claim.get("at"), told), told)
             if variant not in asked.variants:
                 asked.say(f"{place}: {variant} is not one of over.schedules")
                 continue

@@ -250,18 +250,19 @@ def _recompute(
     if granularity is None and method is None:
         return ["none"] * len(layers)
     if granularity not in ("full", ["full"], ["full"] * pipelines):
-        found = describe(granularity)
-        msg = f"has granularity {found}, hetopt can price full alone"
-        raise settings.wrong(name, msg)
+        msg = f"is {describe(granularity)}, hetopt can price full alone"
+        key = "recompute.recompute_granularity" if isinstance(part, dict) else name
+        raise settings.wrong(key, msg)
     if not isinstance(part, dict):
         msg = f"is {describe(part)}, expected a mapping that says how"
         raise settings.wrong(name, msg)
     listed = part.get("recompute_layer_idxs_list")
+    name = "recompute.recompute_layer_idxs_list"
     if not listed:
         count = part.get("recompute_num_layers")
         if method in ("uniform", ["uniform"]) and count in (None, 1, [1]):
             return ["full"] * len(layers)
-        msg = "is neither a list of layers nor uniform by single layers"
+        msg = "is no list of layers, and recompute_method not uniform by single layers"
         raise settings.wrong(name, msg)
     if not isinstance(listed, list) or any(row != listed[0] for row in listed):
         msg = "differs between pipelines, which hetopt cannot price"

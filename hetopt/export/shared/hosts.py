@@ -136,9 +136,13 @@ def _from_ranks(path: Path) -> RankHosts:
     text = read_text(path, "a list of ranks")
     try:
         for number, row in enumerate(csv.DictReader(io.StringIO(text, newline=""))):
-            if row.get("global_rank") != str(number) or not row.get("host"):
-                msg = f"expected rank {number} and its host"
-                raise InputError(msg, file=str(path), line=number + 2)
+            for key, value, fits in (
+                ("global_rank", number, row.get("global_rank") == str(number)),
+                ("host", "the rank's host", row.get("host")),
+            ):
+                if not fits:
+                    msg = f"is {describe(row.get(key))}, expected {value}"
+                    raise InputError(msg, file=str(path), line=number + 2, field=key)
             places.append((str(row["host"]), row.get("cluster") or None))
     except csv.Error as error:
         raise InputError(f"is not CSV: {error}", file=str(path)) from error

@@ -145,8 +145,15 @@ class Settings:
         return str(self.get(key, default))
 
     def wrong(self, key: str, message: str, *inside: str | int) -> InputError:
-        """Return the error that says ``message`` about a key, or about what it has."""
-        path = self._values[key][0] if key in self._values else (*self._home, key)
+        """Return the error that says ``message`` about a key, or about what it has.
+
+        Parameters
+        ----------
+        key
+            Dotted below others.
+        """
+        own = (*self._home, *key.split("."))
+        path = self._values[key][0] if key in self._values else own
         return self._document.error((*path, *inside), message)
 
 

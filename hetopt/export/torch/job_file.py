@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_type_hints
 from annotated_types import Ge, Le, MaxLen, MinLen
 from typing_extensions import TypedDict
 
-from hetopt.base.fields import Count, Digest, Expected, Whole
+from hetopt.base.fields import Count, Digest, Expected, NotNegative, Whole
 from hetopt.base.file_record import CONFIG, LATER, As, FileRecord
 from hetopt.export.pipeline import MOST_STAGES
 from hetopt.export.shared.hosts import MOST_RANKS
 from hetopt.problem.model.experts import Experts
+from hetopt.problem.model.model import Granularity
 from hetopt.problem.training.choices import (
     SCHEDULE_CHOICES,
     Gradients,
@@ -59,16 +60,16 @@ class JobModel(FileRecord):
     hidden: Count
     heads: Count
     kv_heads: Count
-    head_dim: Annotated[int, LATER] = 0
+    head_dim: Annotated[Whole, LATER] = 0
     ffn: Count
     vocab: Count
     gated: Annotated[bool, LATER] = False
     tied: bool
-    norm: Annotated[str, LATER] = ""
-    positions: Annotated[int, LATER] = 0
-    granularity: Annotated[str, LATER] = "layer"
-    norm_eps: Annotated[float, LATER] = 0.0
-    rotary_base: Annotated[float, LATER] = 0.0
+    norm: Annotated[Literal["rms", "layer", ""], LATER] = ""
+    positions: Annotated[Whole, LATER] = 0
+    granularity: Annotated[Granularity, LATER] = "layer"
+    norm_eps: Annotated[NotNegative, LATER] = 0.0
+    rotary_base: Annotated[NotNegative, LATER] = 0.0
     experts: Annotated[Annotated[Mapping[str, Any], As(JobExperts)] | None, LATER] = (
         None
     )

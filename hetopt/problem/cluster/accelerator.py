@@ -101,7 +101,7 @@ class PeakFlops:
 
     def __post_init__(self) -> None:
         if not self.known:
-            raise Fault(f"is empty, expected one of {', '.join(ARITHMETIC)}")
+            raise Fault(f"has no rate, expected one of {', '.join(ARITHMETIC)}")
 
     @classmethod
     def dense_16_bit(cls, rate: float) -> Self:

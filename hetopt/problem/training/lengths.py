@@ -79,12 +79,12 @@ def _cells(cells: list[str], file: str, line: int) -> tuple[int, float]:
         msg = f"has {counted(len(cells), 'cell')}, expected {','.join(COLUMNS)}"
         raise InputError(msg, file=file, line=line)
     try:
-        tokens = int(cells[0])
+        tokens = whole(1)(int(cells[0]))
+    except Fault as fault:
+        raise InputError(fault.message, file=file, line=line, field="tokens") from None
     except ValueError:
-        tokens = 0
-    if tokens < 1:
         msg = f"is {cells[0][:40]!r}, expected a whole number of at least 1"
-        raise InputError(msg, file=file, line=line, field="tokens")
+        raise InputError(msg, file=file, line=line, field="tokens") from None
     try:
         count = float(cells[1])
     except ValueError:

@@ -39,6 +39,7 @@ from hetopt.problem.training.lengths import (
     sequences_of,
 )
 from hetopt.problem.training.software import NamedSoftware, Reached
+from hetopt.problem.training.token_budget import tokens_of
 
 #: Share of device memory kept free besides the overhead (MODEL.md section 5).
 DEFAULT_RESERVE = 0.0
@@ -130,7 +131,7 @@ def _batch(value: Any, info: ValidationInfo) -> int:
     """Read a number of sequences, or a text that counts tokens."""
     if not isinstance(value, str) or info.context is None:
         return whole(1)(value)
-    tokens, seq_len = _tokens(value), info.data.get("seq_len", 1)
+    tokens, seq_len = tokens_of(value), info.data.get("seq_len", 1)
     if tokens % seq_len:
         msg = (
             f"is {value!r} ({tokens} tokens; K, M, G are powers of 1024), expected a "
@@ -138,25 +139,6 @@ def _batch(value: Any, info: ValidationInfo) -> int:
         )
         raise Fault(msg)
     return int(tokens // seq_len)
-
-
-#: Token budgets are powers of two: 2M tokens are 2 * 2**20.
-_TOKEN_PREFIXES = {"k": 2**10, "K": 2**10, "M": 2**20, "G": 2**30, "B": 2**30}
-
-
-def _tokens(text: str) -> int:
-    """Return the number of tokens in "2M tokens" or "2097152 tokens"."""
-    words = text.split()
-    if len(words) == 3:
-        words = [words[0] + words[1], words[2]]
-    if len(words) == 2 and words[1] in ("tokens", "token"):
-        number, factor = words[0], _TOKEN_PREFIXES.get(words[0][-1], 1)
-        digits = number[:-1] if factor > 1 else number
-        if digits.isascii() and digits.isdigit() and 0 < len(digits) < 16:
-            tokens = int(digits) * factor
-            if tokens > 0:
-                return tokens
-    raise Fault(f"is {describe(text)}, expected sequences such as 128 or '2M tokens'")
 
 
 def _lengths(value: Any, info: ValidationInfo) -> Any:
@@ -319,7 +301,7 @@ class Training:
         batch = given.get("global_batch")
         if isinstance(batch, str) and given.get("lengths") is not None:
             with inside("global_batch"):
-                _tokens(batch)
+                tokens_of(batch)
                 msg = f"is {batch!r}, expected a number of sequences: lengths differ"
                 raise Fault(msg)
         given = {"recompute": AUTO, **given}

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from hetopt.base import reading
 from hetopt.base.words import describe
-from hetopt.check.plan.reading import mapping, number
+from hetopt.check.plan.reading import items, mapping, number, text
 from hetopt.errors import InputError
 from hetopt.report.drawing.sheet import labelled, sheet
 from hetopt.report.page.contents import History, Moment
@@ -18,7 +18,7 @@ from hetopt.report.timeline.svg import element
 from hetopt.solvers.search.journal import JOURNAL_SCHEMA, MOST_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from hetopt.plans.plan import Plan
     from hetopt.report.page.contents import Contents, ReportedPlan
@@ -43,21 +43,19 @@ def read_history(path: str, plan: Plan) -> History:
     InputError
         The file cannot be used, or is the journal of another search.
     """
-    text = reading.read_text(path, "a journal", MOST_BYTES)
+    whole = reading.read_text(path, "a journal", MOST_BYTES)
     # Text after the last newline is an incomplete entry.
-    *lines, _ = text.split("\n")
+    *lines, _ = whole.split("\n")
     moments: list[Moment] = []
     own = plan.problem_digest, plan.table_digest
-    searched: list[tuple[Any, ...]] = []
-    for place, line in enumerate(lines or [text], start=1):
+    searched: list[tuple[str, str]] = []
+    for place, line in enumerate(lines or [whole], start=1):
         try:
             entry = mapping(json.loads(line), "")
             if place == 1 and entry.get("schema") != JOURNAL_SCHEMA:
                 msg = f"is {describe(entry.get('schema'))}, not {JOURNAL_SCHEMA!r}"
                 raise InputError(msg, field="schema")
-            # A search that branches has other problems below its own.
-            whole = entry.get("problem_digest"), entry.get("table_digest")
-            searched.append(tuple(entry.get("search", whole))[:2])
+            searched += _digests(entry)
             if "elapsed_s" in entry:
                 moment = Moment(
                     number(entry, "elapsed_s", "") or 0.0,
@@ -77,6 +75,22 @@ def read_history(path: str, plan: Plan) -> History:
         raise InputError(msg, file=path, line=1, field=which)
     apart = len(moments) // _MOST + 1
     return History(path, moments[:-1:apart] + moments[-1:])
+
+
+def _digests(entry: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield the digests of the problem and the table that a line is of.
+
+    A search that branches has other problems below its own.
+    """
+    if "search" in entry:
+        found = [each for _, each in items(entry, "search", "")]
+        names = ("search.0", "search.1")
+        entry = dict(zip(names, found, strict=False))
+    elif "problem_digest" in entry:
+        names = ("problem_digest", "table_digest")
+    else:
+        return
+    yield text(entry, names[0], ""), text(entry, names[1], "")
 
 
 def history(contents: Contents) -> str:

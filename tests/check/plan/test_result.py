@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from hetopt.check import check_result
-from hetopt.errors import InputError
 from hetopt.plans.strategy import Strategy
 from hetopt.pricing.price import price
 from hetopt.problem.training.pins import Domain, Pins
@@ -207,79 +206,3 @@ def test_an_infeasible_result() -> None:
     data["settled"] = {"infeasible": 1}
     found = check_result(problem, table, data)
     assert found == [f"settlements: (6, {q}) is missing" for q in (2, 4, 8)]
-
-
-def _set(path: str, value: object) -> Any:
-    def change(data: dict[str, Any]) -> None:
-        place: Any = data
-        *parents, last = path.split(".")
-        for key in parents:
-            place = place[int(key)] if isinstance(place, list) else place[key]
-        if value is ...:
-            del place[last]
-        else:
-            place[last] = value
-
-    return change
-
-
-STAGE = "plan.pipelines.0.stages.0"
-
-
-@pytest.mark.parametrize(
-    ("path", "value"),
-    [
-        ("schema", "hetopt-result/99"),
-        ("status", "splendid"),
-        ("status", ...),
-        ("objective", None),
-        ("solver", 3),
-        ("closed_form_s", "fast"),
-        ("closed_form_s", ...),
-        ("gap", float("nan")),
-        ("mfu", -1.0),
-        ("lower_bound_s", float("inf")),
-        ("search_time_s", True),
-        ("settled", []),
-        ("table_kinds", None),
-        ("settlements", {}),
-        ("settlements.0.how", "guessed"),
-        ("settlements.0.stages", 1.5),
-        ("settlements.0.microbatches", ...),
-        ("settlements.0.bound_s", "low"),
-        ("alternatives", "none"),
-        ("alternatives.0.plan", None),
-        ("alternatives.0.closed_form_s", ...),
-        ("plan", 7),
-        ("plan.schema", "hetopt-plan/99"),
-        ("plan.schedule", "zigzag"),
-        ("plan.problem_digest", None),
-        ("plan.pipelines", {}),
-        ("plan.pipelines.0.microbatches", 0),
-        ("plan.pipelines.0.stages", ...),
-        (f"{STAGE}.cluster", 1),
-        (f"{STAGE}.first_unit", -1),
-        (f"{STAGE}.end_unit", "8"),
-        (f"{STAGE}.dp", 0),
-        (f"{STAGE}.tp", ...),
-        (f"{STAGE}.recompute", "some"),
-        (f"{STAGE}.warmup", 1.0),
-        (f"{STAGE}.resharding", "teleport"),
-        (f"{STAGE}.unit_strategies", [3]),
-    ],
-)
-def test_malformed_data_names_the_key(path: str, value: object) -> None:
-    problem, table, data = sample()
-    _set(path, value)(data)
-    with pytest.raises(InputError) as caught:
-        check_result(problem, table, data)
-    assert caught.value.field is not None
-    assert caught.value.field.startswith(path)
-
-
-@pytest.mark.parametrize("data", [None, 3, "plan", [], {}])
-def test_data_that_is_no_result(data: Any) -> None:
-    problem = plain.problem()
-    table = plain.table(problem, (WIDE, NARROW))
-    with pytest.raises(InputError):
-        check_result(problem, table, data)

@@ -34,8 +34,6 @@ def test_what_was_asked_is_checked(
         ("stability", True, "stability: is missing"),
         ("chunks", [2], "asked: --chunks: is 2 with schedule virtual-1f1b"),
         ("top", 0, "asked.top: is 0, expected a whole number of at least 1"),
-        ("relax", ["p3"], "asked.relax: is a list, expected a text"),
-        ("what", 3, "asked.what: is not a known field"),
     ):
         asked = {**found["asked"], key: value}
         forged = {**found, "asked": asked, "stability": []}

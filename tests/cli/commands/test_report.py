@@ -346,7 +346,6 @@ def test_each_cluster_alone_is_beside_the_plan(explained: Path, folder: Path) ->
 @pytest.mark.parametrize(
     ("before", "after", "says"),
     [
-        ("hetopt-reasons/1", "other/1", "schema"),
         ('"mixing"', '"mixed"', "mixed"),
         ('"schedule": "', '"schedule": "g', "plan"),
         ('"microbatches": ', '"microbatches": 1', "plan: is not on the page"),
@@ -487,12 +486,7 @@ def test_the_journal_of_another_search_is_refused(
         ("--journal", "journal.jsonl", "hetopt-journal/2", "other/1", ":1: schema"),
         ("--journal", "journal.jsonl", '"elapsed_s": ', '"elapsed_s": "', ":3: "),
         ("--journal", "journal.jsonl", None, "", ":1: "),
-        ("--whatif", "whatif.json", "hetopt-whatif/1", "other/1", "schema"),
-        ("--whatif", "whatif.json", None, "[]", "expected a mapping"),
         ("--whatif", "whatif.json", None, "{", "is not JSON"),
-        ("--whatif", "whatif.json", '"change": "', '"cage": "', "rows.0.cage"),
-        ("--whatif", "whatif.json", '"status": "', '"status": "x', "rows.0.status"),
-        ("--whatif", "whatif.json", '_digest": "', '_digest": "0', "64 hexadecimal"),
     ],
 )
 def test_a_file_that_cannot_be_used_is_refused(

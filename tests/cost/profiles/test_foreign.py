@@ -10,7 +10,7 @@ import pytest
 
 from hetopt.cli import main
 from hetopt.cost.build import build_table
-from hetopt.cost.profiles.file import parse_profile, profile_text, read_profile
+from hetopt.cost.profiles.file import profile_text, read_profile
 from hetopt.cost.profiles.foreign import Target
 from hetopt.cost.profiles.metis import BACKWARD_SHARE, read_metis
 from hetopt.cost.profiles.sailor import read_sailor
@@ -239,24 +239,6 @@ def parameters(model: Model) -> float:
     return sum(float(unit_parameters(model, kind, one)[0]) for kind in model.units)
 
 
-@pytest.mark.parametrize(
-    ("line", "message"),
-    [
-        ("# communication: perhaps", "communication: 'perhaps', expected included, ex"),
-        ("# optimizer_s_per_parameter: -1", "'-1', expected seconds above 0"),
-        ("# optimizer_s_per_parameter: x", "'x', expected seconds above 0"),
-    ],
-)
-def test_malformed_headers(tmp_path: Path, line: str, message: str) -> None:
-    profile = read_metis(str(metis(tmp_path / "m")), TARGET)
-    header = {
-        key: value for key, value in profile.header.items() if key != "communication"
-    }
-    text = line + "\n" + profile_text(header, profile.rows)
-    with pytest.raises(InputError, match=message):
-        parse_profile(text, "mine.csv")
-
-
 def test_nothing_to_convert(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="has no file named like DeviceType"):
         read_metis(str(tmp_path), TARGET)
@@ -287,19 +269,9 @@ def test_several_devices_need_a_name(tmp_path: Path) -> None:
     ("content", "message"),
     [
         ("{", "is not JSON"),
-        ("[]", "is missing, expected a list of milliseconds"),
-        ('{"execution_time": {}}', "layer_compute_total_ms: is missing"),
         (
             '{"execution_time": {"layer_compute_total_ms": [1, 2]}}',
             "has 2 layers, expected an embedding, layers and a head",
-        ),
-        (
-            '{"execution_time": {"layer_compute_total_ms": [1, true, 2]}}',
-            r"layer_compute_total_ms\.1: is true, expected a time above 0",
-        ),
-        (
-            '{"execution_time": {"layer_compute_total_ms": [1, 2, NaN]}}',
-            r"ms\.2: is nan, expected a time above 0",
         ),
     ],
 )
@@ -312,20 +284,9 @@ def test_malformed_metis(tmp_path: Path, content: str, message: str) -> None:
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        ([], "is not a mapping"),
         ({"1": {"1": {"0": [1, 2, 3], "1": [1, 2], "2": [1, 2, 3]}}}, r"1\.1\.1: is n"),
         ({"1": {"x": {"0": [1, 2, 3]}}}, "1: 'x' is not a whole number"),
-        ({"1": {"1": {"0": [1, 2, 3], "1": [1, -2, 3]}}}, r"1\.1\.1\.1: is -2, exp"),
-        (
-            {"1": {"1": {"0": [1, 2, 3], "1": [1, 0, 3]}}},
-            r"1\.1\.1\.1: is 0, expected a time above 0",
-        ),
-        (
-            {"1": {"1": {"0": [1, 2, 3], "1": [1, 2, -3]}}},
-            r"1\.1\.1\.2: is -3, expected a time of at least 0",
-        ),
         ({"1": {"1": {"0": [1, 2, 3]}}}, "has 1 layer,"),
-        ({"1": {"1": {}}}, "is not a mapping"),
     ],
 )
 def test_malformed_sailor(tmp_path: Path, data: Any, message: str) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -234,14 +233,6 @@ RECOMPUTE = "system.recompute"
     [
         (of(HETERO, "hetero_process_meshes", [4, 1, 1, 2]), "has 4 numbers, expected"),
         (
-            of(HETERO, "hetero_process_meshes", "4 1 1 2 1"),
-            "expected a list",
-        ),
-        (
-            of(HETERO, "hetero_process_meshes", [4, 1, 1, 2.5, 1]),
-            "expected a whole number",
-        ),
-        (
             of(HETERO, "hetero_process_meshes", [4, 1, 1, 2, 1, 2, 1, 1, 4, 0]),
             "mesh 1 has pp 0",
         ),
@@ -257,19 +248,6 @@ RECOMPUTE = "system.recompute"
             of(HETERO, "hetero_process_meshes", [4, 1, 1, 2, 1, 2, 1, 1, 3, 2]),
             "which dp 3 of mesh 1 does not divide",
         ),
-        (of(HETERO, "hetero_device_types", ["A800"]), "one for each of 2"),
-        (of(HETERO, "hetero_device_types", []), "is an empty list, expected names"),
-        (
-            of(HETERO, "hetero_device_types", [None, "x"]),
-            "types.0: is empty, expected a name",
-        ),
-        (
-            of(HETERO, "hetero_device_types", ["x", [1]]),
-            "types.1: is a list, expected a name",
-        ),
-        (of(HETERO, "hetero_current_device_type", "H800"), "is no device type"),
-        (of(HETERO, "standalone_embedding_stage", True), "is true, expected false"),
-        (of(HETERO, "hetero_pipeline_layer_split", [6, 6]), "one for each of 3 stages"),
         (
             of(HETERO, "hetero_pipeline_layer_split", [6, 0, 6]),
             "gives stage 1 0 layers",
@@ -277,15 +255,9 @@ RECOMPUTE = "system.recompute"
         (of(HETERO, "hetero_pipeline_layer_split", [6, 3, 4]), "adds up to 13"),
         (of("system", "pipeline_model_parallel_size", 4), "the meshes have 3 stages"),
         (of("system", "sequence_parallel", None), "meshes have tp 2 and 4"),
-        (of("system", "sequence_parallel", "yes"), "expected true or false"),
         (
             of("system", "num_layers_per_virtual_pipeline_stage", 2),
             "has no meaning beside meshes",
-        ),
-        (of("model", "num_layers", None), "is left out, expected a whole number"),
-        (
-            of("model", "micro_batch_size", "${experiment.mbs}"),
-            "expected a whole number",
         ),
         (of("model", "global_batch_size", 30), "expected a multiple of"),
         (of("model", "seq_length", 1022), "expected a multiple of tp"),
@@ -293,7 +265,6 @@ RECOMPUTE = "system.recompute"
             of("model", "untie_embeddings_and_output_weights", None),
             "tp is 4 on the first and 2 on the last mesh",
         ),
-        (of(RECOMPUTE, "recompute_granularity", "some"), "expected full or selective"),
         (of(RECOMPUTE, "recompute_method", None), "expected uniform or block"),
         (of(RECOMPUTE, "recompute_method", "block"), "recomputes 1 of the 6 lay"),
         (
@@ -379,26 +350,6 @@ def test_hosts_beyond_nnodes_are_not_used(tmp_path: Path) -> None:
         experiment["experiment"]["runner"]["nnodes"] = 2
 
     with pytest.raises(InputError, match="has 8 devices of type 'H20'"):
-        read_flagscale(write(tmp_path, change))
-
-
-@pytest.mark.parametrize(
-    ("key", "value", "message"),
-    [
-        ("nnodes", [2], "runner.nnodes: is a list, expected a whole number"),
-        ("nnodes", 0, "runner.nnodes: is 0, expected a whole number of at least 1"),
-        ("hostfile", [1], "runner.hostfile: is a list, expected a file's name"),
-    ],
-)
-@pytest.mark.parametrize("hetero", [True, False])
-def test_wrong_runners_are_refused_with_the_reason(
-    tmp_path: Path, hetero: bool, key: str, value: object, message: str
-) -> None:
-    def change(train: Data, experiment: Data) -> None:
-        train["system"]["hetero"]["enable_hetero"] = hetero
-        experiment["experiment"]["runner"][key] = value
-
-    with pytest.raises(InputError, match=re.escape(message)):
         read_flagscale(write(tmp_path, change))
 
 

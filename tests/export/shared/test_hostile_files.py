@@ -144,11 +144,8 @@ def test_recipes(text: str, said: str, tmp_path: Path) -> None:
     ("config", "said"),
     [
         ("{", "is not JSON"),
-        ("[1]", "is no mapping"),
         ("[" * 5000, "is nested too deeply"),
         ('{"zero_optimization": {"stage": 7}}', "stage: is 7, expected"),
-        ('{"zero_optimization": {"stage": "x"}}', "stage: is 'x', expected a whole"),
-        ('{"train_batch_size": -1}', "train_batch_size: is '-1', expected a whole"),
         ('{"gradient_accumulation_steps": 3}', "8 sequences are 8 micro-batches"),
     ],
 )

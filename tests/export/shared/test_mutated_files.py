@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import copy
 import json
 import re
 from functools import cache
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 import yaml
@@ -16,6 +15,7 @@ from hetopt.errors import HetoptError
 from hetopt.export.bundle import bundle
 from hetopt.export.registry import launcher, reader, readers
 from tests.export.jobs import as_llama, draw_job
+from tests.mutations import mutations
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,13 +24,7 @@ if TYPE_CHECKING:
     from hetopt.export.launcher import Reader
     from hetopt.problem.training.choices import ScheduleName
 
-#: What takes the place of a value in a YAML or JSON file; `MISSING` takes it away.
-MISSING = object()
-VALUES: tuple[Any, ...] = (
-    *(None, True, -1, 0, 1.5, 10**18, float("nan"), "", "x", "a\nb", "9" * 5000),
-    *([], [1], [None], [[1]], ["x"], [{}], {}, {"a": 1}, MISSING),
-)
-#: What takes the place of a word in any other file.
+#: What takes the place of a word in files that are neither YAML nor JSON.
 WORDS = (
     *("", "x", "-1", "0", "1.5", "1e999", "None", "1:x", "9" * 5000, "0x" + "f" * 5000),
     *("[1]", "{}", "(", "'", '"', "$(", "#", "\x00", "1 2", "-" * 3000 + "1"),
@@ -56,29 +50,18 @@ def files_of(name: str, seed: int) -> dict[str, str]:
     }
 
 
-def changed(text: str, path: str, random: Random) -> str:
-    """Return a file with one change."""
-    if not path.endswith((".json", ".yaml")):
-        match = random.choice(list(WORD.finditer(text)))
-        return text[: match.start()] + random.choice(WORDS) + text[match.end() :]
-    data = {"all": yaml.safe_load(text)}
-    place, key = random.choice(list(places(data)))
-    value = random.choice(VALUES)
-    if value is MISSING:
-        del place[key]
-    else:
-        place[key] = copy.deepcopy(value)
-    dump = json.dumps if path.endswith(".json") else yaml.safe_dump
-    return str(dump(data.get("all")))
-
-
-def places(data: Any) -> Iterator[tuple[Any, Any]]:
-    """Yield every mapping or list, with each of its keys."""
-    keys = list(data) if isinstance(data, dict) else range(len(data))
-    for key in keys:
-        yield data, key
-        if isinstance(data[key], dict | list):
-            yield from places(data[key])
+def changed(text: str, path: str, random: Random) -> Iterator[str]:
+    """Yield a file with one change, a few times."""
+    if path.endswith((".json", ".yaml")):
+        dump = json.dumps if path.endswith(".json") else yaml.safe_dump
+        every = list(mutations(yaml.safe_load(text)))
+        yield from (
+            str(dump(each.document)) for each in random.choices(every, k=CHANGES)
+        )
+        return
+    words = list(WORD.finditer(text))
+    for match in random.choices(words, k=CHANGES):
+        yield text[: match.start()] + random.choice(WORDS) + text[match.end() :]
 
 
 def complaint(reads: Reader, folder: Path) -> str | None:
@@ -105,8 +88,8 @@ def test_a_changed_file_is_read_or_refused(
     reads.read(tmp_path)
     refused = 0
     for path, text in files.items():
-        for _ in range(CHANGES):
-            (tmp_path / path).write_text(changed(text, path, random))
+        for other in changed(text, path, random):
+            (tmp_path / path).write_text(other)
             said = complaint(reads, tmp_path)
             refused += said is not None
             assert "\n" not in (said or "")

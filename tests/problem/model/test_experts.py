@@ -79,15 +79,6 @@ def test_they_survive_a_round_trip() -> None:
 @pytest.mark.parametrize(
     ("model", "said"),
     [
-        ({"experts": 5}, "experts: is 5, expected a mapping with number, per_token"),
-        ({"experts": {"number": 4}}, "experts.per_token: is missing, expected experts"),
-        ({"experts": {**EXPERTS, "expert": 1}}, "experts.expert: is not a known field"),
-        ({"experts": {**EXPERTS, "ffn": 0}}, "experts.ffn: is 0, expected a whole"),
-        ({"experts": {**EXPERTS, "shared_ffn": -1}}, "experts.shared_ffn: is -1, exp"),
-        (
-            {"experts": {**EXPERTS, "scale": 0}},
-            "experts.scale: is 0, expected a",
-        ),
         (
             {"experts": {**EXPERTS, "per_token": 9}},
             "experts.per_token: is 9, expected at most number (8)",
@@ -113,10 +104,6 @@ def test_they_survive_a_round_trip() -> None:
             "experts.shared_gate: is true, but there is no shared_ffn",
         ),
         (
-            {"experts": {**EXPERTS, "scores": "max"}},
-            "experts.scores: is 'max' (did you mean 'softmax'?), expected one of",
-        ),
-        (
             {"experts": {**EXPERTS, "every": 5}},
             "experts.every: is 5, but layers is 4: no layer would be routed, expected",
         ),
@@ -133,10 +120,6 @@ def test_they_survive_a_round_trip() -> None:
             "experts.dense_layers: is not ascending from 0, expected each layer once",
         ),
         (
-            {"experts": {**EXPERTS, "dense_layers": "first"}},
-            "experts.dense_layers: is 'first', expected a whole number",
-        ),
-        (
             {"experts": EXPERTS, "granularity": "block"},
             "experts: is given, but granularity is 'block', expected 'layer'",
         ),
@@ -144,7 +127,6 @@ def test_they_survive_a_round_trip() -> None:
             {"experts": EXPERTS, "attention": "bidirectional"},
             "experts: is given, allowed only for a decoder-only model",
         ),
-        ({"latent": {"kv_lora": 3}}, "latent.qk_dim: is missing, expected numbers of"),
         ({"latent": {**LATENT, "rope_dim": 7}}, "latent.rope_dim: is 7, expected an "),
         (
             {"latent": LATENT, "head_dim": 32},
@@ -157,10 +139,6 @@ def test_they_survive_a_round_trip() -> None:
         (
             {"latent": LATENT, "qk_norm": "head"},
             "qk_norm: is given, expected none of latent attention",
-        ),
-        (
-            {"predictions": -1},
-            "predictions: is -1, expected a whole number of at least",
         ),
         (
             {"predictions": 1, "patch": 4, "classes": 3},

@@ -44,27 +44,6 @@ def test_assumptions_are_read(moe: str, expected: Dispatch) -> None:
     assert same == (expected == EVEN)
 
 
-@pytest.mark.parametrize(
-    ("moe", "said"),
-    [
-        ("{imbalance: 0.5}", "training.moe.imbalance: is 0.5, expected at least 1"),
-        ("{imbalance: much}", "training.moe.imbalance: is 'much', expected a number"),
-        ("{capacity: 0}", "training.moe.capacity: is 0, expected a number above 0"),
-        ("{capacity: some}", "training.moe.capacity: is 'some', expected a number or"),
-        ("{node_dedup: 1}", "training.moe.node_dedup: is 1, expected true or false"),
-        (
-            "{imbalence: 1}",
-            "training.moe.imbalence: is not a known field (did you mean 'imbalance'?)",
-        ),
-        ("3", "training.moe: is 3, expected a mapping with imbalance, capacity"),
-    ],
-)
-def test_wrong_assumptions(moe: str, said: str) -> None:
-    with pytest.raises(InputError) as caught:
-        read(f", moe: {moe}")
-    assert str(caught.value).startswith(f"problem.yaml:4: {said}")
-
-
 def test_models_without_experts_assume_nothing() -> None:
     with pytest.raises(InputError) as caught:
         read(", moe: {imbalance: 1.5}", model="llama-7b")

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from hetopt.base import fields
 from hetopt.base.faults import Fault, inside
 from hetopt.base.fields import MAX_WHOLE
-from hetopt.base.words import describe
+from hetopt.base.record import read_field
+from hetopt.base.words import describe, suggest
+from hetopt.problem.model.architecture import Architecture
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
 _T = TypeVar("_T")
 
@@ -44,6 +46,19 @@ class Config:
         self._read.add(key)
         return self._data[key] if key in self._data else self._defaults.get(key)
 
+    def unknown(
+        self, key: str, said: str, remedy: str, others: Iterable[str] = ()
+    ) -> Fault:
+        """Return the error about a key that was not read, with what it may be.
+
+        Parameters
+        ----------
+        others
+            Keys that are known, but not read.
+        """
+        hint = suggest(key, sorted({*self._read, *others} - self._data.keys()))
+        return self.wrong(key, f"{said}{hint}: {remedy}")
+
     def wrong(self, key: str, message: str) -> Fault:
         """Return the error with ``message`` about a key."""
         return Fault(message, *self._path, key)
@@ -52,9 +67,18 @@ class Config:
         """Return a whole number; None if there is none."""
         return self._checked(key, fields.whole(least, most))
 
-    def number(self, key: str) -> float | None:
-        """Return a number; None if there is none."""
-        return self._checked(key, fields.number)
+    def number(self, key: str, field: str, kind: Any = Architecture) -> float | None:
+        """Return a number that a field of a record can have; None if there is none."""
+
+        def read(value: Any) -> float:
+            try:
+                found: float = read_field(kind, field, value, None)
+            except Fault as fault:
+                # The file has another name for the field.
+                raise Fault(fault.message) from None
+            return found
+
+        return self._checked(key, read)
 
     def flag(self, key: str) -> bool:
         """Return true or false; false if there is neither."""

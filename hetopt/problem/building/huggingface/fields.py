@@ -98,11 +98,13 @@ def model_fields(config: Any, *, name: str) -> Mapping[str, Any]:
     harmless = HARMLESS | _harmless_of(kind)
     for key in known.unread():
         if key not in harmless:
-            msg = (
-                f"is not a key of {kind} that hetopt knows: take it out of the file if "
-                "it changes neither what the model computes nor its memory"
+            raise known.unknown(
+                key,
+                f"is not a key of {kind} that hetopt knows",
+                "take it out of the file if it changes neither what the model computes "
+                "nor its memory",
+                harmless,
             )
-            raise Fault(msg, key)
     return fields
 
 

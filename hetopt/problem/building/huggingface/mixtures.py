@@ -23,7 +23,7 @@ from hetopt.problem.building.huggingface.readers import (
     windows,
 )
 from hetopt.problem.building.huggingface.rotary import rotary
-from hetopt.problem.model.experts import MAX_LAYERS
+from hetopt.problem.model.experts import MAX_LAYERS, Experts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -61,7 +61,7 @@ def _chosen(config: Config) -> Fields:
         known = ", ".join(methods)
         msg = f"is {describe(method)}, expected one of {known}"
         raise config.wrong("topk_method", msg)
-    scale = config.number("routed_scaling_factor")
+    scale = config.number("routed_scaling_factor", "scale", Experts)
     limited = groups > 1 and method != "greedy"
     return {
         "groups": groups if limited else 0,
@@ -159,7 +159,7 @@ def _clamped_gate(config: Config) -> Fields:
     """Read the clamp of GPT-OSS's gate, which is ``quick-gelu`` apart from it."""
     config.must_be("hidden_act", "silu", "this family has its own gate")
     config.must_be("swiglu_alpha", 1.702, "this family has its own gate")
-    limit = config.number("swiglu_limit")
+    limit = config.number("swiglu_limit", "gate_clamp")
     return {"gate_clamp": limit, "activation": "quick-gelu"}
 
 

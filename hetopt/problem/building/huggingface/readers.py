@@ -50,7 +50,7 @@ def number(key: str, field: str) -> Callable[[Config], Fields]:
     """Return a reader of one number; it returns no field if the number is null."""
 
     def read(config: Config) -> Fields:
-        value = config.number(key)
+        value = config.number(key, field)
         return {} if value is None else {field: value}
 
     return read
@@ -117,7 +117,7 @@ def hidden_dropout(*keys: str) -> Callable[[Config], Fields]:
     """Return a reader of one probability for embeddings and residuals."""
 
     def read(config: Config) -> Fields:
-        first, *others = (config.number(key) or 0.0 for key in keys)
+        first, *others = (config.number(key, "hidden_dropout") or 0.0 for key in keys)
         for key, other in zip(keys[1:], others, strict=True):
             if other != first:
                 msg = f"is {other:g}, expected that of {keys[0]} ({first:g})"
@@ -187,13 +187,9 @@ def _full_by_type(config: Config, types: Any, layers: int) -> list[int]:
 
 def query_scale(config: Config) -> Fields:
     """Read ``query_pre_attn_scalar``; scores are divided by its root (Gemma)."""
-    scalar = config.number("query_pre_attn_scalar")
-    if scalar is None or scalar == config.number("head_dim"):
+    scalar = config.number("query_pre_attn_scalar", "attention_scale")
+    if scalar is None or scalar == config.whole("head_dim"):
         return {}
-    if scalar <= 0:
-        raise config.wrong(
-            "query_pre_attn_scalar", f"is {scalar:g}, expected more than 0"
-        )
     return {"attention_scale": scalar**-0.5}
 
 

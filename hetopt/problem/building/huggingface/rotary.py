@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from hetopt.base.words import describe
+from hetopt.problem.model.architecture import RotaryScaling
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -62,14 +63,15 @@ def rotary(
         new, old = config.part("rope_parameters"), config.part("rope_scaling")
         own = new.part(FULL) if local is not None and FULL in new else new
         found = {
-            "rotary_base": _first(own, config, bases),
-            "rotary_fraction": _first(own, config, fractions),
+            "rotary_base": _first(own, config, bases, "rotary_base"),
+            "rotary_fraction": _first(own, config, fractions, "rotary_fraction"),
             "rotary_scaling": _scaling(config, own) or _scaling(config, old),
         }
         if local is not None:
             sliding = new.part(SLIDING)
-            base = sliding.number("rope_theta")
-            found["rotary_local_base"] = config.number(local) if base is None else base
+            field = "rotary_local_base"
+            base = sliding.number("rope_theta", field)
+            found[field] = config.number(local, field) if base is None else base
             sliding.must_be("rope_type", "default", "windows have no scaling")
             _check_read(sliding)
         for part in (own, old, new):
@@ -79,28 +81,30 @@ def rotary(
     return read
 
 
-def _first(own: Config, config: Config, keys: tuple[str, ...]) -> float | None:
+def _first(
+    own: Config, config: Config, keys: tuple[str, ...], field: str
+) -> float | None:
     """Return the first number under some keys, of ``rope_parameters`` before others."""
-    found = [part.number(key) for part in (own, config) for key in keys]
+    found = [part.number(key, field) for part in (own, config) for key in keys]
     return next((value for value in found if value is not None), None)
 
 
 def _scaling(config: Config, own: Config) -> dict[str, Any] | None:
     """Return the fields of a scaling; None if frequencies are not scaled."""
-    names = [own.value(key) for key in ("rope_type", "type")]
-    name = next((name for name in names if name is not None), "default")
+    name = _type(own)
     if name == "default":
         return None
     if not isinstance(name, str) or name not in _KINDS:
-        key = "rope_type" if names[0] is not None else "type"
+        key = "rope_type" if "rope_type" in own else "type"
         known = ", ".join(("default", *_KINDS))
         raise own.wrong(key, f"is {describe(name)}, expected one of {known}")
     kind = _KINDS[name]
-    factor = own.number("factor")
+    factor = own.number("factor", "factor", RotaryScaling)
     if kind == "llama3":
         fields = {
-            "low_freq_factor": own.number("low_freq_factor"),
-            "high_freq_factor": own.number("high_freq_factor"),
+            key: own.number(key, key, RotaryScaling)
+            for key in ("low_freq_factor", "high_freq_factor")
+        } | {
             "original_positions": own.whole("original_max_position_embeddings"),
         }
         for key, value in fields.items():
@@ -118,6 +122,12 @@ def _scaling(config: Config, own: Config) -> dict[str, Any] | None:
     return {"kind": kind, "factor": factor, **fields}
 
 
+def _type(own: Config) -> Any:
+    """Return what a file calls its scaling."""
+    names = [own.value(key) for key in ("rope_type", "type")]
+    return next((name for name in names if name is not None), "default")
+
+
 def _stretch(config: Config, own: Config) -> float | None:
     """Return Phi-3's factor: the longest sequence over the longest one trained on."""
     key = "original_max_position_embeddings"
@@ -129,5 +139,5 @@ def _stretch(config: Config, own: Config) -> float | None:
 def _check_read(config: Config) -> None:
     """Raise Fault if a key was not read."""
     for key in config.unread():
-        msg = "is not known of rotary embeddings: take it out if it changes nothing"
-        raise config.wrong(key, msg)
+        said = f"is not known of rotary embeddings of rope_type {_type(config)}"
+        raise config.unknown(key, said, "take it out if it changes nothing")
