@@ -131,12 +131,12 @@ OF_PROBLEMS = {
     "blocks": r"model\.layers: is missing",
 }
 #: Lists that other values of a table lie along, and names that others refer to.
-_REFERRED = r": is \w+, expected one of "
+_REFERRED = r": is '\w+'(?: \(did you mean '\w+'\?\))?, expected one of "
 OF_TABLES = {
-    "kinds": rf"{_REFERRED}|body: is a list of 3, expected 2",
+    "kinds": rf"{_REFERRED}|body: is a list of 3, expected 2|_ns\.\w+: is missing",
     "units": r"cuts: is 5 cuts, expected \d",
-    "clusters": r"layouts\.1\.cluster: is b, expected one of a",
-    "layouts": r"transfer_ns\.0: is a list of \d, expected \d entr",
+    "clusters": r"layouts\.1\.cluster: is 'b', expected one of a",
+    "layouts": r"transfer_ns: has lists of shape \[[\d, ]+\], expected lists",
     "microbatches": r"slices: is .* expected ascending micro-batch counts",
     "chunks": r"micro-batches in flight take up to",
     "pairs": r"forward_ns: is wrong for a pair",
@@ -161,7 +161,7 @@ RECORDS: dict[str, tuple[type[FileRecord], tuple[str, ...]]] = {
     "reasons": (Reasons, PARTS),
 }
 #: Of the forms that a value may have, the first is expected.
-FORMS = r"claims\.children\.2\.at: is a list, expected an object"
+FORMS = r"claims\.children\.2\.at: is a list, expected a mapping"
 CONFIGS = {
     **{name: document(f"config-{name}") for name in ("llama", "gpt2", "gemma2")},
     "deepseek-v3": published.DEEPSEEK_V3,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hetopt.base.faults import Fault, first_error, inside
-from hetopt.base.fields import choice, each
+from hetopt.base.fields import choice
 from hetopt.base.words import counted
 from hetopt.cost.folding import as_pair_table, pair_columns
 from hetopt.cost.table.cluster import ClusterTable
@@ -138,7 +138,9 @@ class _Reader:
             raise Fault(f"is of {counted(clusters, 'cluster')}, expected one cluster")
         _ensure_different(entry.tensors, "tensors")
         units = len(self.top.units)
-        tensors = _places([own.tensor for own in entry.edges], entry.tensors, "edges")
+        tensors = _places(
+            [own.tensor for own in entry.edges], entry.tensors, "edges", "tensor"
+        )
         edges = []
         for place, (edge, tensor) in enumerate(zip(entry.edges, tensors, strict=True)):
             if not edge.first < edge.second < units:
@@ -155,7 +157,9 @@ class _Reader:
 
     def _slice(self, part: SliceRows) -> TableSlice:
         names = [own.name for own in self.top.clusters]
-        places = _places([own.cluster for own in part.layouts], names, "layouts")
+        places = _places(
+            [own.cluster for own in part.layouts], names, "layouts", "cluster"
+        )
         layouts = tuple(
             Layout(cluster=place, dp=own.dp, shards=own.shards)
             for place, own in zip(places, part.layouts, strict=True)
@@ -300,11 +304,20 @@ class _Reader:
 
 
 def _places(
-    words: Iterable[str], known: Sequence[str], field: str | int
+    words: Iterable[str], known: Sequence[str], field: str | int, *below: str
 ) -> tuple[int, ...]:
-    """Return the places of words among those that a field may have."""
-    with inside(field):
-        return tuple(known.index(word) for word in each(choice(tuple(known)), words))
+    """Return the places of words among those that a field may have.
+
+    Parameters
+    ----------
+    below
+        Where a word is in an item of the field.
+    """
+    found, read = [], choice(tuple(known))
+    for place, word in enumerate(words):
+        with inside(field, place, *below):
+            found.append(known.index(read(word)))
+    return tuple(found)
 
 
 def _ensure_different(values: Sequence[object], field: str) -> None:
