@@ -83,14 +83,6 @@ def test_rates_by_precision(rate: str, precision: Any) -> None:
             "precision: fp16",
             "accelerator.peak_flops: is one number, which means BF16 and FP16 alike",
         ),
-        (
-            INLINE.format(rate="{bf17: 1 TFLOPS}"),
-            "precision: bf16",
-            r"peak_flops.bf17: is not a known field \(did you mean 'bf16'",
-        ),
-        (INLINE.format(rate="{bf16: 1 GB}"), "precision: bf16", "peak_flops.bf16: is"),
-        (INLINE.format(rate="{bf16: 0}"), "precision: bf16", "expected more than 0"),
-        (INLINE.format(rate="{}"), "precision: bf16", "is an empty mapping"),
         ("A100-80GB", "emulate: tf32", "training.emulate: is 'tf32'"),
         (
             INLINE.format(rate="1 TFLOPS"),
