@@ -74,7 +74,7 @@ def test_it_is_read_from_a_file_and_written_back(tmp_path: Path) -> None:
         ("{overhead: {b: 2 GB}}", "calibration.overhead.b: is 'b', expected a cluster"),
         ("{overhead: {a: 1 TB}}", "is 1000000000000 bytes, expected less than"),
         ("{reserve: 0.9}", "reserve: is 0.9, expected a share from 0.01 to 0.5"),
-        ("{reserve: 9}", "calibration.reserve: is 9, expected a fraction"),
+        ("{reserve: 9}", "calibration.reserve: is 9, expected a share"),
         ("{factor: 1}", "calibration.factor: is not a known field"),
         ("none.yaml", "calibration: names 'none.yaml', which is not a file"),
     ],
@@ -107,7 +107,7 @@ def test_nouns_are_bounded() -> None:
     ):
         Calibration(bandwidth=0)
     with pytest.raises(
-        ValueError, match=r"speed\.a: is 0\.0, expected a factor above 0"
+        ValueError, match=r"speed\.a: is 0, expected a number above 0"
     ):
         Calibration(speed={"a": 0})
 

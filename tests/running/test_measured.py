@@ -112,7 +112,7 @@ def test_a_busy_machine_is_read_again(tmp_path: Path) -> None:
         ({**GOOD, "schema": "hetopt-measured/2"}, "schema: is 'hetopt-measured/2'"),
         ({**GOOD, "plan_digest": "b" * 64}, "plan_digest: is of another plan"),
         ({**GOOD, "iteration_s": []}, "iteration_s: has 0 entries, expected at least"),
-        ({**GOOD, "iteration_s": 2.0}, "iteration_s: is 2, expected a list"),
+        ({**GOOD, "iteration_s": 2.0}, "iteration_s: is 2.0, expected a list"),
         ({**GOOD, "iteration_s": [1, 0]}, "iteration_s.1: is 0, expected a number abo"),
         ({**GOOD, "iteration_s": [True]}, "iteration_s.0: is true, expected a number"),
         ({**GOOD, "iteration_s": ["1 s"]}, "iteration_s.0: is '1 s'"),

@@ -198,7 +198,7 @@ STRATEGY = ("slices", 0, "clusters", 0, "strategies", 0)
         (("cuts",), [], "cuts: is 0 cuts"),
         (("tokens",), 0, "tokens: is 0, expected at least 1"),
         (("model_flops",), float("nan"), "model_flops: is nan"),
-        (("model_flops",), -1.0, "model_flops: is -1, exp"),
+        (("model_flops",), -1.0, "model_flops: is -1.0"),
         (("clusters",), [], "clusters: has 0 entries"),
         (("clusters", 1, "name"), "a", "clusters.1: is 'a' a s"),
         (("clusters", 0, "devices"), 4, "max_stages: is 8, expected 1 to 4"),
