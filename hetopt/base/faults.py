@@ -140,7 +140,7 @@ def _faults(
     elif first["loc"][-1:] == ("[key]",):
         yield Fault(f"is not a known field, expected {expected}", *path)
     else:
-        said = f"is {describe(first['input']).removesuffix('.0')}"
+        said = f"is {describe(first['input'])}"
         if "actual_length" in context:
             said = f"has {counted(context['actual_length'], 'entry', 'ies')}"
         elif expected.startswith("one of") and isinstance(first["input"], str):

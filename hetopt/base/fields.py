@@ -148,40 +148,42 @@ def items(value: Any) -> Any:
 
 @dataclass(frozen=True)
 class Expected:
-    """What errors say is expected, of whatever is wrong with a value.
-
-    Attributes
-    ----------
-    read
-        Reads what programs, and YAML files, give; values in JSON are checked as fast as
-        their type permits.
-    """
+    """What errors say is expected, of whatever is wrong with what stands before it."""
 
     text: str
-    read: Callable[[Any], Any] | None = None
 
     def __get_pydantic_core_schema__(
         self, source: Any, handler: GetCoreSchemaHandler
     ) -> core_schema.CoreSchema:
-        typed = core_schema.custom_error_schema(
+        return core_schema.custom_error_schema(
             handler(source),
             custom_error_type="expected",
             custom_error_message=self.text,
         )
-        if self.read is None:
-            return typed
+
+
+@dataclass(frozen=True)
+class Read:
+    """Reads what programs and YAML give; JSON is checked as fast as a type permits."""
+
+    read: Callable[[Any], Any]
+
+    def __get_pydantic_core_schema__(
+        self, source: Any, handler: GetCoreSchemaHandler
+    ) -> core_schema.CoreSchema:
+        typed = handler(source)
         given = core_schema.no_info_before_validator_function(self.read, typed)
         return core_schema.json_or_python_schema(typed, given)
 
 
-Count = Annotated[int, Ge(1), Expected("a whole number of at least 1", whole(1))]
-Whole = Annotated[int, Ge(0), Expected("a whole number of at least 0", whole(0))]
+Count = Annotated[int, Ge(1), Expected("a whole number of at least 1"), Read(whole(1))]
+Whole = Annotated[int, Ge(0), Expected("a whole number of at least 0"), Read(whole(0))]
 Wholes = Annotated[tuple[Whole, ...], BeforeValidator(items)]
-Number = Annotated[float, Expected("a number", number)]
-NotNegative = Annotated[float, Ge(0), Expected("a number of at least 0", number)]
+Number = Annotated[float, Read(number)]
+NotNegative = Annotated[float, Ge(0), Read(number), Expected("a number of at least 0")]
 Seconds: TypeAlias = NotNegative
-Positive = Annotated[float, Gt(0), Expected("a number above 0", number)]
-Flag = Annotated[bool, Expected("true or false", flag)]
+Positive = Annotated[float, Gt(0), Read(number), Expected("a number above 0")]
+Flag = Annotated[bool, Read(flag)]
 Name = Annotated[str, BeforeValidator(_name)]
 Digest = Annotated[
     str, Field(pattern="^[0-9a-f]{64}$"), Expected("64 hexadecimal digits")

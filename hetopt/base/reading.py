@@ -13,11 +13,13 @@ import re
 import select
 import stat
 import time
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from hetopt.errors import InputError
+from hetopt.errors import CheckError, InputError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 MIB = 2**20
@@ -88,6 +90,20 @@ def read_bytes(
         msg = f"is an empty pipe, expected {what}"
         raise InputError(msg, file=name)
     return content
+
+
+@contextmanager
+def named(path: str) -> Iterator[None]:
+    """Add a file to errors that name only a field of it."""
+    try:
+        yield
+    except CheckError as error:
+        findings = [f"{path}: {finding}" for finding in error.findings]
+        raise CheckError(findings) from error
+    except InputError as error:
+        if error.file is not None:
+            raise
+        raise type(error)(error.message, file=path, field=error.field) from error
 
 
 def is_there(path: Path) -> bool:

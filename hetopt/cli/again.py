@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 from typing import TYPE_CHECKING, Any
 
+from hetopt.base.reading import named
 from hetopt.cli.flags import OF_PLAN
 from hetopt.cli.parsing import Parser
-from hetopt.cli.plan_files import named, read_json
+from hetopt.cli.plan_files import read_json
 from hetopt.errors import InputError
 
 if TYPE_CHECKING:

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from hetopt.base import reading
-from hetopt.errors import CheckError, InputError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from hetopt.base.reading import named
+from hetopt.errors import InputError
 
 
 def read_json(path: str) -> dict[str, Any]:
@@ -39,17 +36,3 @@ def read_json(path: str) -> dict[str, Any]:
 
     with named(path):
         return renewed(data)
-
-
-@contextmanager
-def named(path: str) -> Iterator[None]:
-    """Add the plan's file to errors that name only a field."""
-    try:
-        yield
-    except CheckError as error:
-        findings = [f"{path}: {finding}" for finding in error.findings]
-        raise CheckError(findings) from error
-    except InputError as error:
-        if error.file is not None:
-            raise
-        raise type(error)(error.message, file=path, field=error.field) from error

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from hetopt.base.reading import named
 from hetopt.base.words import counted
 from hetopt.cli.as_asked import ensure_as_asked, problem_asked
 from hetopt.cli.inputs import load_problem_of, load_table
-from hetopt.cli.plan_files import named, read_json
+from hetopt.cli.plan_files import read_json
 from hetopt.errors import CheckError, InputError
 
 if TYPE_CHECKING:

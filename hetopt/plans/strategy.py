@@ -10,7 +10,6 @@ from annotated_types import Ge, Le
 
 from hetopt.base.fields import Count
 from hetopt.base.file_record import ALWAYS, FileRecord
-from hetopt.base.least import ensure_least
 from hetopt.problem.training.choices import Recompute
 
 #: Degrees of a strategy, and those that only models with experts have.
@@ -53,7 +52,10 @@ class Strategy(FileRecord):
     zero: Annotated[int, Ge(0), Le(3)] | None = None
 
     def __post_init__(self) -> None:
-        ensure_least(self, 1, DEGREES)
+        for name in DEGREES:
+            if (degree := getattr(self, name)) < 1:
+                msg = f"{name} is {degree}, expected at least 1"
+                raise ValueError(msg)
         if self.devices % (self.ep * self.etp):
             msg = (
                 f"ep * etp is {self.ep * self.etp}, expected a divisor of dp * cp * tp "

@@ -2,23 +2,16 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import InitVar, field
 from typing import Annotated, Any, ClassVar
 
-from pydantic import (
-    AfterValidator,
-    BeforeValidator,
-    Field,
-    ValidationInfo,
-    WithJsonSchema,
-)
+from annotated_types import Ge, Le
+from pydantic import BeforeValidator, Field
 
-from hetopt.base.faults import Fault
-from hetopt.base.fields import Name, by_key
+from hetopt.base.fields import Expected, Name, Positive, Read, number
 from hetopt.base.record import INTERNAL, record
-from hetopt.problem.fields import Fraction, between, memory_size
+from hetopt.problem.fields import Fraction, Overhead
 
 #: Ranges of corrections. A factor outside means that something else is wrong.
 EFFICIENCY_BOUNDS = (0.25, 2.0)
@@ -31,38 +24,29 @@ def most_overhead(memory_bytes: int) -> int:
     return memory_bytes - 1
 
 
-def _factor(bounds: tuple[float, float]) -> Callable[[Any], float]:
-    return between(*bounds, f"a factor from {bounds[0]:g} to {bounds[1]:g}")
+def _or_nothing(value: Any) -> Any:
+    return {} if value is None else value
 
 
-def _schema(bounds: tuple[float, float]) -> dict[str, Any]:
-    return {"type": "number", "minimum": bounds[0], "maximum": bounds[1]}
-
-
-def _sizes(value: Any, info: ValidationInfo) -> Any:
-    if info.context is None:
-        return value
-    sizes = {} if value is None else value
-    return by_key(memory_size, sizes, "such as {a100: 2.1 GB}")
-
-
-def _efficiency(value: Any) -> dict[str, float]:
-    factors = {} if value is None else value
-    return by_key(_factor(EFFICIENCY_BOUNDS), factors, "such as {a100: 0.93}")
-
-
-def _reserve(share: float | None) -> float | None:
-    low, high = RESERVE_BOUNDS
-    if share is not None and not low <= share <= high:
-        msg = f"is {share:g}, expected a share from {low:g} to {high:g}"
-        raise Fault(msg)
-    return share
-
-
+_Efficiency = Annotated[
+    float,
+    Ge(EFFICIENCY_BOUNDS[0]),
+    Le(EFFICIENCY_BOUNDS[1]),
+    Read(number),
+    Expected("a factor from {:g} to {:g}".format(*EFFICIENCY_BOUNDS)),
+]
 _Bandwidth = Annotated[
     float,
-    BeforeValidator(_factor(BANDWIDTH_BOUNDS)),
-    WithJsonSchema(_schema(BANDWIDTH_BOUNDS)),
+    Ge(BANDWIDTH_BOUNDS[0]),
+    Le(BANDWIDTH_BOUNDS[1]),
+    Read(number),
+    Expected("a factor from {:g} to {:g}".format(*BANDWIDTH_BOUNDS)),
+]
+_Reserve = Annotated[
+    Fraction,
+    Ge(RESERVE_BOUNDS[0]),
+    Le(RESERVE_BOUNDS[1]),
+    Expected("a share from {:g} to {:g}".format(*RESERVE_BOUNDS)),
 ]
 
 
@@ -98,40 +82,17 @@ class Calibration:
 
     empty_is_wrong: ClassVar = True
 
-    efficiency: Annotated[
-        Mapping[str, float],
-        BeforeValidator(_efficiency),
-        WithJsonSchema(
-            {"type": "object", "additionalProperties": _schema(EFFICIENCY_BOUNDS)}
-        ),
-    ] = field(default_factory=dict)
-    speed: Annotated[Mapping[str, float], INTERNAL] = field(default_factory=dict)
+    efficiency: Annotated[Mapping[str, _Efficiency], BeforeValidator(_or_nothing)] = (
+        field(default_factory=dict)
+    )
+    speed: Annotated[Mapping[str, Positive], INTERNAL] = field(default_factory=dict)
     bandwidth: _Bandwidth = 1.0
     intra_node: _Bandwidth = 1.0
     overheads: Annotated[
-        Mapping[str, int],
-        Field(alias="overhead"),
-        BeforeValidator(_sizes),
-        WithJsonSchema(
-            {
-                "type": "object",
-                "additionalProperties": {
-                    "type": ["string", "number"],
-                    "examples": ["2.1 GB"],
-                },
-            }
-        ),
+        Mapping[str, Overhead], Field(alias="overhead"), BeforeValidator(_or_nothing)
     ] = field(default_factory=dict, compare=False)
-    reserve: Annotated[Fraction | None, AfterValidator(_reserve)] = field(
-        default=None, compare=False
-    )
+    reserve: _Reserve | None = field(default=None, compare=False)
     notes: InitVar[Name | None] = None
-
-    def __post_init__(self, _notes: str | None) -> None:
-        for name, factor in self.speed.items():
-            if not 0 < factor < math.inf:
-                msg = f"is {factor}, expected a factor above 0"
-                raise Fault(msg, "speed", name)
 
     def efficiency_of(self, cluster: str) -> float:
         """Return the factor of one cluster."""

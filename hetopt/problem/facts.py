@@ -13,12 +13,14 @@ from typing import Annotated
 from annotated_types import Gt, Le
 from pydantic import Field
 
-from hetopt.base.fields import Count, Expected, number
+from hetopt.base.fields import Count, Expected, Read, number
 from hetopt.base.record import record
 from hetopt.problem.fields import Latency
 
 #: Of a rate; one of kernels may be above 1.
-Share = Annotated[float, Gt(0), Le(10), Expected("a share above 0, at most 10", number)]
+Share = Annotated[
+    float, Gt(0), Le(10), Read(number), Expected("a share above 0, at most 10")
+]
 
 #: The name of one of a process's environment variables.
 Variable = Annotated[

@@ -105,15 +105,3 @@ Fraction = Annotated[
     BeforeValidator(fraction),
     WithJsonSchema({"type": ["number", "string"], "examples": [0.06, "6%"]}),
 ]
-
-
-def between(low: float, high: float, what: str) -> Callable[[Any], float]:
-    """Return a reader of numbers in a range; ``what`` is expected, in words."""
-
-    def read(value: Any) -> float:
-        is_number = isinstance(value, Real) and not isinstance(value, bool)
-        if not is_number or not low <= value <= high:
-            raise Fault(f"is {describe(value)}, expected {what}")
-        return float(value)
-
-    return read

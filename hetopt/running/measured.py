@@ -12,7 +12,7 @@ from annotated_types import Ge, MinLen
 
 from hetopt.base.fields import Digest, Positive, Seconds, Whole
 from hetopt.base.file_record import LATER, FileRecord
-from hetopt.base.reading import read_json
+from hetopt.base.reading import named, read_json
 from hetopt.errors import InputError
 from hetopt.running.conditions import Conditions, noise_of
 from hetopt.schedule.orders import FOLDED_CHUNKS, chunk_and_microbatch
@@ -251,10 +251,8 @@ def read_measured(path: str, plan_digest: str) -> Measured:
         The file is not of this kind, or of another plan.
     """
     data = read_json(path, "what `hetopt run` wrote")
-    try:
+    with named(path):
         found = Measured.from_json(data)
-    except InputError as error:
-        raise InputError(error.message, file=path, field=error.field) from error
     if found.plan_digest != plan_digest:
         msg = "is of another plan: name the one that was run"
         raise InputError(msg, file=path, field="plan_digest")

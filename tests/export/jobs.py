@@ -23,7 +23,6 @@ from tests.oracle.instances import OVERLAPPING
 LINK = Link(latency_s=1e-5, bandwidth_bytes_per_s=1e10)
 
 
-# In one piece: the order of the draws is what a seed stands for.
 #: Devices that jobs are drawn from: fixed, so that new ones change no job.
 DEVICES = (
     "A10", "A100-40GB", "A100-80GB", "A10G", "A40", "Ascend-A2-64GB", "B200", "H100",
@@ -32,6 +31,7 @@ DEVICES = (
 )  # fmt: skip
 
 
+# In one piece: the order of the draws is what a seed stands for.
 def draw_job(
     seed: int,
     *,

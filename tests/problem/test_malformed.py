@@ -144,7 +144,7 @@ REPLACED = [
         "16: training.global_batch: is '9 t",
     ),
     (SEQ, SEQ + "\n  precision: fp8", "18: training.precision: is 'fp8', which A100-8"),
-    (SEQ, SEQ + "\n  emulate: bf16", "18: training.emulate: is 'bf16', expected one"),
+    (SEQ, SEQ + "\n  emulate: bf16", "18: training.emulate: is 'bf16', expected '"),
     (
         SEQ,
         SEQ + "\n  precision: fp32\n  gradients: bf16",

@@ -101,14 +101,10 @@ def read_folder(
     read
         ``read_table`` of ``import_plan``.
     """
-    from hetopt.errors import InputError
+    from hetopt.base.reading import named
     from hetopt.export.back.importing import import_plan
     from hetopt.export.registry import reader
 
     pipeline = reader(Path(folder), form).read(Path(folder))
-    try:
+    with named(folder):
         return import_plan(pipeline, problem, read)
-    except InputError as error:
-        if error.file is not None:
-            raise
-        raise type(error)(error.message, file=folder, field=error.field) from error

@@ -8,13 +8,13 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 from hetopt.base.deadline import Deadline
+from hetopt.base.reading import named
 from hetopt.base.words import counted
 from hetopt.cli.as_asked import ensure_as_asked, schedule_note
 from hetopt.cli.flag import Flag
 from hetopt.cli.flags import PLANNED, SEED, TIME_LIMIT
 from hetopt.cli.inputs import load_table
 from hetopt.cli.output import emit
-from hetopt.cli.plan_files import named
 from hetopt.cli.planned import ensure_runs, launcher_in, load_planned
 from hetopt.cli.preparing import prepare
 from hetopt.errors import InputError

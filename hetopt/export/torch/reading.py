@@ -6,7 +6,7 @@ from fractions import Fraction
 from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any
 
-from hetopt.base.reading import read_json
+from hetopt.base.reading import named, read_json
 from hetopt.base.words import counted
 from hetopt.errors import InputError, RecordError
 from hetopt.export.pipeline import PipelineReadBack, StageReadBack
@@ -43,12 +43,10 @@ def read_torch(folder: Path) -> PipelineReadBack:
     """
     path = folder / "job.json"
     data = read_json(path, "a job of hetopt's program")
-    try:
+    with named(str(path)):
         job = _read(data)
         experts = _experts(job.model)
         layers = _layers(job)
-    except InputError as error:
-        raise InputError(error.message, file=str(path), field=error.field) from error
     training, chunks = job.training, job.training.chunks
     microbatches = training.microbatches
     assert microbatches is not None

@@ -12,10 +12,21 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Annotated, Any, Literal
 
+from annotated_types import Ge, Le
 from pydantic import BeforeValidator, Field, ValidationInfo, WithJsonSchema
 
 from hetopt.base.faults import FLAT, Fault, inside
-from hetopt.base.fields import MAX_WHOLE, Count, Name, each, name, whole
+from hetopt.base.fields import (
+    MAX_WHOLE,
+    Count,
+    Expected,
+    Name,
+    Read,
+    each,
+    name,
+    number,
+    whole,
+)
 from hetopt.base.record import INTERNAL, as_given, derived, record
 from hetopt.base.words import counted, describe
 from hetopt.problem.calibration import most_overhead
@@ -25,7 +36,7 @@ from hetopt.problem.cluster.accelerator import (
     completed_link,
     named_device,
 )
-from hetopt.problem.fields import Bandwidth, Memory, between, memory_size, with_unit
+from hetopt.problem.fields import Bandwidth, Memory, memory_size, with_unit
 
 #: The part of the training state that may be in the hosts' memory.
 Offload = Literal["optimizer"]
@@ -126,12 +137,11 @@ MAX_PRICE = 1e9
 _WHOLE = {"type": "integer", "minimum": 1}
 Price = Annotated[
     float,
-    BeforeValidator(
-        between(0, MAX_PRICE, f"a number from 0 to {MAX_PRICE:g}, without a currency")
-    ),
-    WithJsonSchema(
-        {"type": "number", "minimum": 0, "maximum": MAX_PRICE, "examples": [32.77]}
-    ),
+    Ge(0),
+    Le(MAX_PRICE),
+    Read(number),
+    Expected(f"a number from 0 to {MAX_PRICE:g}, without a currency"),
+    Field(examples=[32.77]),
 ]
 
 

@@ -38,15 +38,13 @@ def read_mixing(path: str, plans: Iterable[ReportedPlan]) -> Mixing | None:
         The file cannot be used, explains another plan, or says what does not follow.
     """
     data = reading.read_json(path, "an explanation")
-    try:
+    with reading.named(path):
         said = Reasons.from_json(data)
         own = next((own for own in plans if own.plan == said.plan), None)
         if own is None:
             msg = "is not on the page: run `hetopt explain` with one that is"
             raise InputError(msg, field="plan")
         return _checked(said.mixing, own)
-    except InputError as error:
-        raise InputError(error.message, file=path, field=error.field) from error
 
 
 def _checked(said: Mixing | None, own: ReportedPlan) -> Mixing | None:

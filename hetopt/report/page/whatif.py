@@ -29,16 +29,12 @@ def read_variants(path: str, problem_digest: str) -> Variants:
     InputError
         The file cannot be used, or is about another problem.
     """
-    try:
+    with reading.named(path):
         found = Whatif.from_json(reading.read_json(path, "variants"))
         if found.rows[0].problem_digest != problem_digest:
             msg = "is another problem's: run `hetopt whatif` with the problem and "
             msg += "schedule of the plan, which must not be one that --for limited"
             raise InputError(msg, field="rows.0.problem_digest")
-    except InputError as error:
-        if error.file is not None:
-            raise
-        raise InputError(error.message, file=path, field=error.field) from error
     return Variants(name=path, found=found)
 
 

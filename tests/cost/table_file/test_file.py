@@ -152,11 +152,11 @@ STRATEGY = ("slices", 0, "clusters", 0, "strategies", 0)
 @pytest.mark.parametrize(
     ("path", "value", "message"),
     [
-        (("clusters", 1, "name"), "a", "clusters: is"),
+        (("clusters", 1, "name"), "a", "clusters.1: is 'a' a"),
         (("clusters", 0, "devices"), 4, "max_stages: is 8, expected 1 to 4"),
         (("slices", 0, "microbatches"), 4, "slices: is [4, 2, 4]"),
         (("slices", 0, "layouts", 0, "dp"), 3, "layout: is 0, expected the layout"),
-        (("slices", 0, "clusters", 0, "name"), "b", "clusters.0.name: is b"),
+        (("slices", 0, "clusters", 0, "name"), "b", "clusters.0.name: is 'b'"),
         ((*STRATEGY, "max_stages"), 9, "max_stages: is 9, expected 1 to 8"),
         ((*STRATEGY, "microbatch"), 3, "microbatch: microbatch * dp"),
         (("units", 2), "mlp-down", "units: differs from the problem"),
