@@ -241,7 +241,8 @@ class Training:
     moe
         How tokens reach routed experts; of models with experts alone.
     reserve
-        Share of device memory that stays free besides the overhead.
+        Share of device memory that stays free besides the overhead: at least 0, less
+        than 1.
     """
 
     empty_is_wrong: ClassVar = True
