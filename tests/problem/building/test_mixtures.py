@@ -274,7 +274,7 @@ def test_a_key_that_cannot_be_is_refused_by_name(
 
 
 def test_a_scale_of_zero_is_no_scale_left_out() -> None:
-    with pytest.raises(Fault, match="is 0.0, expected a number above 0") as caught:
+    with pytest.raises(Fault, match=r"is 0\.0, expected a number above 0") as caught:
         read({**published.DEEPSEEK_V3, "routed_scaling_factor": 0})
     assert caught.value.path == ("experts", "scale")
 
