@@ -106,9 +106,7 @@ def test_nouns_are_bounded() -> None:
         ValueError, match=r"bandwidth: is 0, expected a factor from 0\.1"
     ):
         Calibration(bandwidth=0)
-    with pytest.raises(
-        ValueError, match=r"speed\.a: is 0, expected a number above 0"
-    ):
+    with pytest.raises(ValueError, match=r"speed\.a: is 0, expected a number above 0"):
         Calibration(speed={"a": 0})
 
 
