@@ -111,7 +111,9 @@ class Run:
     @cached_property
     def usual_s(self) -> float:
         """Our time at the rates of single kernels, nothing beside computation."""
-        return self.seconds(_reached(self.row, dict.fromkeys(_CLASSES, 1.0), beside=0))
+        return self.seconds(
+            _reached(self.row, dict.fromkeys(_CLASSES, 1.0), beside=False)
+        )
 
     def nearly(self, factors: Mapping[str, float]) -> float:
         """Return our time under factors, a sum where nothing runs beside another."""
@@ -124,7 +126,9 @@ class Run:
     def classes(self) -> np.ndarray:
         """Seconds by class; (5,). Halving a share doubles the seconds of its class."""
         doubled = (
-            _reached(self.row, {**dict.fromkeys(_CLASSES, 1.0), name: 2.0}, beside=0)
+            _reached(
+                self.row, {**dict.fromkeys(_CLASSES, 1.0), name: 2.0}, beside=False
+            )
             for name in _CLASSES
         )
         return np.array([self.seconds(each) - self.usual_s for each in doubled])
@@ -132,16 +136,16 @@ class Run:
     def names(self) -> tuple[str, ...]:
         """Return the name of each class's factor, among rows fitted together."""
         row = self.row
-        overlap = row.figure.problem.training.overlap_tensor
-        own = row.stack.partition("-")[2] if row.stack.startswith("torch") else ""
-        unfused = row.stack.endswith(("-unfused", "-eager"))
-        ultra = row.device in ("GB300", "B300")
+        precision = "16" if row.precision in ("bf16", "fp16") else row.precision
+        rowwise = " rowwise" if row.stack.endswith("-rowwise") else ""
+        unfused = " unfused" if row.stack.endswith(("-unfused", "-eager")) else ""
+        ultra = " ultra" if row.device in ("GB300", "B300") else ""
+        beside = row.figure.problem.training.overlap_tensor
         return (
-            f"multiplication {'16' if row.precision == 'fp16' else row.precision}"
-            f"{' rowwise' if own == 'rowwise' else ''}".replace(" bf16", " 16"),
-            f"attention{' ultra' if ultra else ''}",
-            f"elementwise{' unfused' if unfused else ''}",
-            f"tensor{' overlapped' if overlap else ''}",
+            f"multiplication {precision}{rowwise}",
+            f"attention{ultra}",
+            f"elementwise{unfused}",
+            "tensor overlapped" if beside else "tensor",
             "dispatch",
         )
 
@@ -160,7 +164,7 @@ class Run:
         return _reached(self.row, dict(zip(_CLASSES, own, strict=True)))
 
 
-def _reached(row: Row, factors: Mapping[str, float], *, beside: int = 1) -> Reached:
+def _reached(row: Row, factors: Mapping[str, float], *, beside: bool = True) -> Reached:
     shares = {name: round(1 / factor, 3) for name, factor in factors.items()}
     dispatch, tensor = shares.pop("dispatch"), shares.pop("tensor")
     overlap = row.figure.problem.training.overlap_tensor
@@ -168,7 +172,7 @@ def _reached(row: Row, factors: Mapping[str, float], *, beside: int = 1) -> Reac
         experts=row.experts,
         sustained=Sustained(**shares, tensor=1.0 if overlap else tensor),
         tensor_overlapped=tensor if overlap else None,
-        sharding_beside=bool(beside),
+        sharding_beside=beside,
         dispatch=dispatch,
     )
 
@@ -215,10 +219,8 @@ def _usual(run: Run) -> float:
         problem.clusters[0].accelerator,
         shipped_operators(problem.clusters[0].accelerator),
     )
-    return (
-        run.seconds(source.reached(problem.model, problem.training)) / (run.published_s)
-        - 1
-    )
+    usual_s = run.seconds(source.reached(problem.model, problem.training))
+    return usual_s / run.published_s - 1
 
 
 def _group(run: Run) -> tuple[str, str, str, str]:
