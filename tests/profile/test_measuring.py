@@ -214,7 +214,8 @@ def test_the_header_says_what_was_measured() -> None:
         ("NVIDIA H100 80GB HBM3", 85.0, "H100"),
         ("NVIDIA H20", 102.6, "H20-96GB"),
         ("AMD Instinct MI300X", 206.1, "MI300X"),
-        ("NVIDIA GeForce RTX 4090", 25.4, "NVIDIA GeForce RTX 4090"),
+        ("NVIDIA GeForce RTX 4090", 25.4, "RTX-4090"),
+        ("NVIDIA GeForce RTX 5090", 33.7, "NVIDIA GeForce RTX 5090"),
     ],
 )
 def test_devices_get_their_names_from_the_catalogue(
