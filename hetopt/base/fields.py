@@ -13,7 +13,7 @@ from typing import Annotated, Any, TypeAlias, TypeVar
 
 from annotated_types import Ge, Gt
 from pydantic import BeforeValidator, Field, GetCoreSchemaHandler, ValidationInfo
-from pydantic_core import core_schema
+from pydantic_core import PydanticCustomError, ValidationError, core_schema
 
 from hetopt.base.faults import Fault, inside
 from hetopt.base.words import describe, suggest
@@ -155,11 +155,20 @@ class Expected:
     def __get_pydantic_core_schema__(
         self, source: Any, handler: GetCoreSchemaHandler
     ) -> core_schema.CoreSchema:
-        return core_schema.custom_error_schema(
-            handler(source),
-            custom_error_type="expected",
-            custom_error_message=self.text,
+        typed = handler(source)
+        quick = core_schema.custom_error_schema(
+            typed, custom_error_type="expected", custom_error_message=self.text
         )
+        # It takes whatever is raised for a wrong value, an interruption as well: only
+        # where nothing of Python runs, which is in JSON.
+        careful = core_schema.no_info_wrap_validator_function(self._said, typed)
+        return core_schema.json_or_python_schema(quick, careful)
+
+    def _said(self, value: Any, read: Callable[[Any], Any]) -> Any:
+        try:
+            return read(value)
+        except ValidationError:
+            raise PydanticCustomError("expected", self.text) from None
 
 
 @dataclass(frozen=True)
