@@ -239,7 +239,7 @@ READERS = (
         "plan-checked",
         partial(read_plan, field=""),
         document=document("plan"),
-        elsewhere={"512": "sequences: is not of sequences by their tokens"},
+        elsewhere={"512": "sequences: is empty, expected sequences"},
     ),
     Reader("profile", partial(parse_profile, name="p.csv"), changes=csv_mutations),
     Reader("operators", partial(parse_operators, name="o.csv"), changes=csv_mutations),

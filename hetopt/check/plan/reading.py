@@ -7,10 +7,14 @@ import reprlib
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, get_args
 
-from hetopt.base.file_record import read
 from hetopt.base.words import counted
 from hetopt.errors import InputError
-from hetopt.plans.plan import MOST_PIPELINES, Plan
+from hetopt.plans.plan import MOST_PIPELINES, PLAN_SCHEMA, Plan
+from hetopt.problem.training.choices import (
+    RECOMPUTE,
+    RESHARDING,
+    SCHEDULE_CHOICES,
+)
 from hetopt.problem.training.principles import Principles
 from hetopt.problem.training.training import chunks_fault, written_epsilon
 
@@ -27,37 +31,35 @@ def read_plan(data: object, field: str) -> Plan:
     Raises
     ------
     InputError
-        A key is missing, or its value is none of its field; the field names it.
+        A key is missing, or its value has the wrong type; the field names it.
     """
-    given = mapping(data, field)
-    plan: Plan = read(Plan, given, field)
-    _ensure_small(given, field)
-    fault = chunks_fault(plan.schedule, plan.chunks)
+    plan = mapping(data, field)
+    choice(plan, "schema", (PLAN_SCHEMA,), field)
+    choice(plan, "schedule", SCHEDULE_CHOICES, field)
+    if "chunks" in plan:
+        whole(plan, "chunks", field)
+    fault = chunks_fault(plan["schedule"], plan.get("chunks", 1))
     if fault is not None:
         raise InputError(fault, field=_join(field, "chunks"))
-    written_epsilon(given, field)
-    pipelines = _join(field, "pipelines")
-    if len(plan.pipelines) > MOST_PIPELINES:
-        found = counted(len(plan.pipelines), "pipeline")
-        msg = f"has {found}, expected 1 to {MOST_PIPELINES}"
-        raise InputError(msg, field=pipelines)
-    for number, pipeline in enumerate(plan.pipelines):
-        if pipeline.mix is not None and min(pipeline.mix.sequences, default=0) < 1:
-            msg = "is not of sequences by their tokens, at least 1"
-            raise InputError(msg, field=f"{pipelines}.{number}.mix.sequences")
-    return plan
-
-
-def _ensure_small(value: object, field: str) -> None:
-    """Raise InputError if a number does not fit 64 bits."""
-    if isinstance(value, Mapping):
-        for key, each in value.items():
-            _ensure_small(each, _join(field, key))
-    elif isinstance(value, list):
-        for number, each in enumerate(value):
-            _ensure_small(each, f"{field}.{number}")
-    elif isinstance(value, int) and value > MOST:
-        raise _wrong(field, value, f"at most {MOST}")
+    written_epsilon(plan, field)
+    text(plan, "problem_digest", field)
+    text(plan, "table_digest", field)
+    pipelines = items(plan, "pipelines", field)
+    if not 1 <= len(pipelines) <= MOST_PIPELINES:
+        msg = (
+            f"has {counted(len(pipelines), 'pipeline')}, expected 1 to {MOST_PIPELINES}"
+        )
+        raise InputError(msg, field=_join(field, "pipelines"))
+    for place, item in pipelines:
+        pipeline = mapping(item, place)
+        whole(pipeline, "microbatches", place)
+        if pipeline.get("share") is not None:
+            _check_share(mapping(pipeline["share"], f"{place}.share"), f"{place}.share")
+        if pipeline.get("mix") is not None:
+            _check_mix(mapping(pipeline["mix"], f"{place}.mix"), f"{place}.mix")
+        for at, entry in items(pipeline, "stages", place):
+            _check_stage(mapping(entry, at), at)
+    return Plan.from_json(plan)
 
 
 def read_principles(data: Mapping[str, Any]) -> Principles:
@@ -71,6 +73,53 @@ def read_principles(data: Mapping[str, Any]) -> Principles:
         return Principles.relaxing(names)
     except ValueError as error:
         raise InputError(str(error), field="relaxed") from error
+
+
+def _check_share(share: Mapping[str, Any], field: str) -> None:
+    whole(share, "batch", field)
+    nodes = mapping(_get(share, "nodes", field), f"{field}.nodes")
+    for name in nodes:
+        for place, size in items(nodes, name, f"{field}.nodes"):
+            if isinstance(size, bool) or not isinstance(size, int) or size < 1:
+                raise _wrong(place, size, "a whole number from 1")
+
+
+def _check_mix(mix: Mapping[str, Any], field: str) -> None:
+    whole(mix, "per_microbatch", field)
+    sequences = mapping(_get(mix, "sequences", field), f"{field}.sequences")
+    if not sequences:
+        raise InputError("is empty, expected sequences", field=f"{field}.sequences")
+    for tokens in sequences:
+        if not (tokens.isascii() and tokens.isdigit() and tokens[0] != "0"):
+            raise _wrong(f"{field}.sequences", tokens, "a number of tokens")
+        whole(sequences, tokens, f"{field}.sequences")
+
+
+def _check_stage(stage: Mapping[str, Any], field: str) -> None:
+    text(stage, "cluster", field)
+    for key in ("first_unit", "end_unit", "warmup"):
+        whole(stage, key, field, least=0)
+    _check_strategy(stage, field)
+    if stage.get("resharding") is not None:
+        choice(stage, "resharding", RESHARDING, field)
+    if stage.get("unit_strategies") is not None:
+        for place, entry in items(stage, "unit_strategies", field):
+            _check_strategy(mapping(entry, place), place)
+
+
+def _check_strategy(data: Mapping[str, Any], field: str) -> None:
+    for key in ("dp", "cp", "tp"):
+        whole(data, key, field)
+    devices, ranks = data["dp"] * data["cp"] * data["tp"], 1
+    for key in ("ep", "etp"):
+        if data.get(key) is not None:
+            ranks *= whole(data, key, field)
+    if devices % ranks:
+        expected = f"ep * etp to divide dp * cp * tp ({devices})"
+        raise _wrong(_join(field, "ep"), ranks, expected)
+    choice(data, "recompute", RECOMPUTE, field)
+    if data.get("zero") is not None and whole(data, "zero", field, least=0) > 3:
+        raise _wrong(_join(field, "zero"), data["zero"], "0, 1, 2 or 3")
 
 
 # --- one value ----------------------------------------------------------------------

@@ -124,14 +124,17 @@ def latency_notes(
 def _software(problem: Problem, cluster: Cluster) -> Iterator[str]:
     """Yield what is known of the problem's software on a cluster's device, if any."""
     training, experts = problem.training, problem.model.experts is not None
-    if training.software is None:
-        return
     found = training.reached(cluster.accelerator.known_as, experts=experts)
-    name = training.software.name
-    if found is None:
-        yield f"nothing is known of {name} there, so times are those without software"
-    else:
-        yield f"under {name}: {found.source}"
+    if found is not None and training.software is not None:
+        yield f"under {training.software.name}: {found.source}"
+    elif training.software is not None:
+        kind = f"{'experts' if experts else 'dense models'} in {training.precision}"
+        yield (
+            f"nothing is known of {training.software.name} there with {kind}, so times "
+            "are those without software"
+        )
+    if training.overlap_tensor and (found is None or found.tensor_overlapped is None):
+        yield "what training.overlap_tensor gains there is not known, and is left out"
 
 
 def _how_known(source: OperatorSource, model: Model) -> str:

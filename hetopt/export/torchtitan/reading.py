@@ -51,13 +51,10 @@ _CONVERTERS = {
     "float8": ("fp8", ""),
     "quantize.linear.float8": ("fp8", ""),
     "Float8LinearConverter.Config": ("fp8", ""),
-    "mx": ("fp8", "hetopt prices one kind of FP8, in every layer"),
-    "quantize.linear.mx": ("fp8", "hetopt prices one kind of FP8, in every layer"),
-    "MXFP8LinearConverter.Config": (
-        "fp8",
-        "hetopt prices one kind of FP8, in every layer",
-    ),
-    "NVFP4LinearConverter.Config": ("", "hetopt has no FP4"),
+    "mx": ("mxfp8", ""),
+    "quantize.linear.mx": ("mxfp8", ""),
+    "MXFP8LinearConverter.Config": ("mxfp8", ""),
+    "NVFP4LinearConverter.Config": ("nvfp4", ""),
     "LoRAConverter.Config": ("", "hetopt prices the whole model's training"),
 }
 

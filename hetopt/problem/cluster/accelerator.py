@@ -119,7 +119,8 @@ class Accelerator:
     """A device: a name from the catalogue, or its own numbers, or both.
 
     Fields beside ``preset`` or ``like`` override the catalogue's values. Every number
-    that times depend on is here; nothing is looked up by the name.
+    that times depend on is here; nothing is looked up by the name. Only what a stack of
+    software reaches is looked up, by ``known_as``.
 
     Attributes
     ----------

@@ -11,7 +11,7 @@ from hetopt.cost.sources.by_cluster import latency_sources
 from hetopt.cost.sources.operator_source import OperatorSource
 from hetopt.plans.plan import Pipeline, Plan, Stage
 from hetopt.plans.strategy import Strategy
-from hetopt.problem.catalogue import accelerators
+from hetopt.problem.catalogue import accelerators, software
 from hetopt.problem.model.experts import Experts
 from tests.cost.making import make_cluster, make_problem
 from tests.cost.sources.test_operator_source import operators
@@ -156,3 +156,20 @@ def test_every_cluster_used_has_its_errors_or_none() -> None:
     known = accelerators()["A100-80GB"].accuracy
     assert known is not None
     assert found == {"H2-Chip-A": None, "A100-80GB": known, "H20-96GB": None}
+
+
+def test_what_is_not_known_of_software_is_said() -> None:
+    problem = problem_of("H100")
+    named = replace(
+        problem.training,
+        software=software()["mindspeed"],
+        overlap_tensor=True,
+    )
+    (note,) = latency_notes(replace(problem, training=named), timed(1.0, "H100"))
+    assert "nothing is known of mindspeed there with dense models in bf16" in note
+    assert "overlap_tensor gains there is not known" in note
+    assert note.endswith("no published iteration that the fit had not seen")
+    known = replace(named, software=software()["torchtitan"])
+    (note,) = latency_notes(replace(problem, training=known), timed(1.0, "H100"))
+    assert "under torchtitan: " in note
+    assert "not known" not in note

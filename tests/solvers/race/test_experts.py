@@ -41,5 +41,5 @@ def test_a_plan_keeps_the_degrees_of_experts_in_its_file() -> None:
     stages = data["plan"]["pipelines"][0]["stages"]
     stage = next(each for each in stages if "ep" in each or "etp" in each)
     stage["ep"] = 1 + 4 * stage.get("ep", 1)
-    with pytest.raises(InputError, match=r"ep \* etp is 9, expected a divisor"):
+    with pytest.raises(InputError, match="expected ep"):
         check_result(instance.problem, instance.table, data)
