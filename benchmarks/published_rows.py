@@ -10,6 +10,7 @@ from benchmarks.measured_runs import deepseek_rows, llama_rows, rows
 from benchmarks.published import Figure
 from hetopt.plans.strategy import Strategy
 from hetopt.problem.catalogue import model_presets
+from hetopt.problem.cluster.nearby import FastDomain
 from hetopt.problem.model.model import Model
 from hetopt.problem.training.training import Training
 
@@ -21,8 +22,9 @@ FILES = ("megatron-bridge", "mindspeed", "torchtitan", "internevo", "fms-fsdp")
 #: Names that the sources have for devices of the catalogue.
 _DEVICES = {"Ascend-910B": "Ascend-910B2-64GB"}
 
-#: Devices of a domain of 72 that runs use, so that domains hold equally many.
-_OF_DOMAIN = {72: 64}
+#: Devices of a node, and nodes of a domain, of racks of 72 devices: runs use 16 of the
+#: 18 nodes, so that domains hold equally many.
+_RACKS = {72: (4, 16)}
 
 #: First release of Megatron-Bridge whose recipes run mixtures of experts under graphs
 #: of whole iterations.
@@ -109,7 +111,7 @@ def _row(row: Mapping[str, str]) -> Row:
         for key in ("tp", "pp", "chunks", "cp", "ep", "dp", "microbatch")
     }
     devices, domain = int(row["devices"]), int(row["domain"])
-    per_node = min(devices, _OF_DOMAIN.get(domain, domain))
+    per_node, nodes_of_domain = _RACKS.get(domain, (min(devices, domain), 1))
     training = Training(
         global_batch=int(row["global_batch"]),
         seq_len=int(row["seq_len"]),
@@ -124,7 +126,10 @@ def _row(row: Mapping[str, str]) -> Row:
     gbps = float(row["nic_gbps"])
     link = replace(cluster.inter_node, bandwidth_bytes_per_s=gbps / 8 * 1e9)
     nics = int(row["nics_per_node"] or per_node)
-    cluster = replace(cluster, inter_node=link, nics_per_node=nics)
+    fast = None
+    if nodes_of_domain > 1:
+        fast = FastDomain(nodes=nodes_of_domain, link=cluster.intra_node)
+    cluster = replace(cluster, inter_node=link, nics_per_node=nics, domain=fast)
     recompute = row["recompute"]
     full = recompute in ("full", "partial")
     return Row(

@@ -91,12 +91,14 @@ def _of_source(source: str) -> str:
 
 def _of_device(cluster: Cluster) -> dict[str, str]:
     """Return the rates of a cluster's devices and of the links inside its nodes."""
-    device, group = cluster.accelerator, cluster.group
+    device, group, domain = cluster.accelerator, cluster.group, cluster.domain
     flops = {
         f"accelerator.peak_flops.{name}": _flops(getattr(device.peak_flops, name))
         for name in device.peak_flops.known
     }
     inside = {} if group is None else _of_link("group", group.link)
+    if domain is not None:
+        inside |= {"domain.nodes": str(domain.nodes), **_of_link("domain", domain.link)}
     return {
         "accelerator": device.origin,
         **flops,

@@ -67,6 +67,9 @@ def _with_scaled_links(cluster: Cluster, inside: float, network: float) -> Clust
     group = cluster.group
     if group is not None:
         group = replace(group, link=_scaled(group.link, inside))
+    domain = cluster.domain
+    if domain is not None:
+        domain = replace(domain, link=_scaled(domain.link, inside))
     uplink = cluster.uplink_bytes_per_s
     return replace(
         cluster,
@@ -74,6 +77,7 @@ def _with_scaled_links(cluster: Cluster, inside: float, network: float) -> Clust
         intra_node=_scaled(cluster.intra_node, inside),
         inter_node=_scaled(cluster.inter_node, network),
         group=group,
+        domain=domain,
     )
 
 

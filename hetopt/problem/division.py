@@ -157,6 +157,13 @@ def _part(cluster: Cluster, own: Nodes, division: Sequence[Nodes]) -> Cluster:
     group = cluster.group
     if group is not None and any(size % group.size for size in parts):
         group = None
+    domain = cluster.domain
+    if domain is not None and cluster.one_domain:
+        domain = replace(domain, nodes=max(domain.nodes, len(parts)))
+    elif domain is not None:
+        # Whole nodes that divide a domain, or are domains, begin where one does.
+        even = domain.nodes % len(parts) == 0 or len(parts) % domain.nodes == 0
+        domain = replace(domain, several=True) if even and share == 1 else None
     uplink = cluster.uplink_bytes_per_s
     if uplink is not None:
         uplink /= max(1, sum(_leaves(nodes, cluster.name) for nodes in division))
@@ -169,6 +176,7 @@ def _part(cluster: Cluster, own: Nodes, division: Sequence[Nodes]) -> Cluster:
         nics_per_node=int(interfaces),
         inter_node=inter_node,
         group=group,
+        domain=domain,
         uplink_bytes_per_s=uplink,
         price_per_hour=None,
         hosts=None,

@@ -60,6 +60,7 @@ clusters:
     # memory: 75 GB               # of one device, if less than the catalogue says
     # max_tp: 4                   # largest tensor parallelism; default: 8 here
     # nics_per_node: 1            # default: one per device
+    # domain: {nodes: 18}         # nodes whose devices share a fast link (NVL72)
     # uplink: 25 Gbps             # what all its links to other clusters share
     # offload: optimizer          # optimizer states are in the hosts' memory
     # hosts: [gpu-01, gpu-02]     # for launchers; `hetopt inventory` writes such a list

@@ -178,8 +178,7 @@ class Space:
         problem = replace(
             self.problem,
             clusters=tuple(
-                # Hosts are dropped: they name every node, and change no cost.
-                replace(each, nodes=max(1, count), hosts=None)
+                each.with_nodes(max(1, count))
                 for each, count in zip(self.problem.clusters, counts, strict=True)
             ),
         )
@@ -239,7 +238,7 @@ def _rented(
 def _on_nodes(own: ClusterTable, cluster: Cluster, nodes: int) -> ClusterTable:
     """Return a cluster's table for only ``nodes`` of its equal nodes."""
     # A cluster cannot be without nodes.
-    there = replace(cluster, nodes=max(1, nodes), hosts=None)
+    there = cluster.with_nodes(max(1, nodes))
     fits = [packed(there, each.devices, each.inside) for each in own.strategies]
     counts = [each.stages if each and nodes else 0 for each in fits]
     most = np.array(counts, dtype=np.int64)

@@ -13,8 +13,8 @@ from hetopt.errors import InputError
 from hetopt.plans.plan import Plan
 from hetopt.problem.calibration import Calibration
 from hetopt.problem.cluster.accelerator import Link, PeakFlops
-from hetopt.problem.cluster.cluster import DeviceGroup
 from hetopt.problem.cluster.links import ClusterLinks
+from hetopt.problem.cluster.nearby import DeviceGroup
 from hetopt.problem.problem import Problem
 from tests.calibrating.making import (
     efficiencies,

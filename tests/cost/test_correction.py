@@ -6,7 +6,7 @@ import pytest
 
 from hetopt.cost.correction import with_corrected_links
 from hetopt.problem.calibration import Calibration
-from hetopt.problem.cluster.cluster import DeviceGroup
+from hetopt.problem.cluster.nearby import DeviceGroup
 from tests.cost.making import link, make_cluster, make_problem
 
 

@@ -10,8 +10,8 @@ import pytest
 from hetopt.errors import InputError
 from hetopt.problem.catalogue import accelerators
 from hetopt.problem.cluster.accelerator import Link, PeakFlops
-from hetopt.problem.cluster.cluster import DeviceGroup
 from hetopt.problem.cluster.links import ClusterLink
+from hetopt.problem.cluster.nearby import DeviceGroup
 from hetopt.problem.example import EXAMPLE
 from hetopt.problem.model.model import Model
 from hetopt.problem.problem import Problem

@@ -125,7 +125,7 @@ class DeviceTime:
         if key not in self._known:
             there = cluster
             if nodes < cluster.nodes:
-                there = replace(cluster, nodes=nodes, hosts=None)
+                there = cluster.with_nodes(nodes)
             one = replace(self._problem, clusters=(there,))
             self._known[key] = least_device_seconds(one)[0]
         return self._known[key]

@@ -149,7 +149,7 @@ def restricted(problem: Problem, nodes: tuple[int, ...]) -> Problem:
     if all(each.nodes == count for each, count in given):
         return problem
     clusters = tuple(
-        replace(each, nodes=count, hosts=None)
+        each.with_nodes(count)
         for each, count in zip(problem.clusters, nodes, strict=True)
         if count
     )

@@ -224,7 +224,7 @@ def _rented(
     plans are reported, and priced, as plans of the problem with all nodes.
     """
     there = tuple(
-        replace(each, nodes=max(1, count), hosts=None)
+        each.with_nodes(max(1, count))
         for each, count in zip(problem.clusters, nodes, strict=True)
     )
     own = replace(problem, clusters=there)

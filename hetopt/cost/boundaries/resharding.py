@@ -30,9 +30,10 @@ a link gets faster; with one strategy for both, a faster copy may make a strateg
 fastest whose slowest step is longer. Bandwidths between clusters are used as given,
 because users measure them.
 
-Inside a cluster the tensor crosses the interfaces of the nodes. Two stages smaller than
-a node may share a node or not: the slower case is assumed, even if there is only one
-node, so that adding nodes never makes a boundary slower.
+Inside a cluster the tensor crosses the interfaces of the nodes, or the links of a fast
+domain that has all of them. Two stages smaller than a node, or a domain, may share it
+or not: the slower case is assumed, even if there is only one node, so that adding nodes
+never makes a boundary slower.
 """
 
 from __future__ import annotations
@@ -47,6 +48,7 @@ from hetopt.cost.communication.collectives import (
     NETWORK_SHARE,
     all_gather_s,
     intra_node_bandwidth,
+    near_link,
 )
 from hetopt.errors import InputError
 from hetopt.problem.training.choices import RESHARDING, Resharding
@@ -350,15 +352,22 @@ def _inside_s(
 ) -> Floats:
     """Return the single step between two stages of a cluster."""
     cluster = sender.cluster
-    connections = _connections(sender, receiver, transfer.pairs)
-    each = cluster.inter_node.bandwidth_bytes_per_s * NETWORK_SHARE
-    across = (
-        transfer.pairs / connections * cluster.inter_node.latency_s
-        + total_bytes / (connections * each)
-    )
     fewer = np.minimum(sender.devices, receiver.devices)
     busiest = np.maximum(transfer.sender_bytes, transfer.receiver_bytes)
     within = cluster.intra_node.latency_s + busiest / intra_node_bandwidth(cluster)
+    near = near_link(cluster)
+    nearby = near.latency_s + busiest / near.bandwidth_bytes_per_s
+    if cluster.one_domain:
+        across = nearby
+    else:
+        connections = _connections(sender, receiver, transfer.pairs)
+        each = cluster.inter_node.bandwidth_bytes_per_s * NETWORK_SHARE
+        across = (
+            transfer.pairs / connections * cluster.inter_node.latency_s
+            + total_bytes / (connections * each)
+        )
+        if cluster.domain is not None:
+            across = np.maximum(across, nearby)
     return np.where(
         fewer < cluster.devices_per_node, np.maximum(across, within), across
     )

@@ -25,6 +25,7 @@ from hetopt.cost.communication.collectives import (
     NETWORK_SHARE,
     START_ACROSS_S,
     intra_node_bandwidth,
+    near_link,
 )
 from hetopt.cost.memory import parameter_bytes
 from hetopt.cost.pieces.operations import sum_of
@@ -116,6 +117,9 @@ def _interfaces(cluster: Cluster) -> float:
 
 
 def _inside(cluster: Cluster) -> Way:
+    if cluster.one_domain:
+        near = near_link(cluster)
+        return Way(near.bandwidth_bytes_per_s, near.latency_s)
     bandwidth = min(_interfaces(cluster) * NETWORK_SHARE, intra_node_bandwidth(cluster))
     return Way(bandwidth, cluster.inter_node.latency_s)
 

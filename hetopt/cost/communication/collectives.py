@@ -10,6 +10,8 @@ groups of a stage communicate at once.
   stage's devices of a node, the group uses that link.
 - Otherwise its ring spans nodes, and the ``min(stride, devices_per_node)`` rings of a
   node share its network interfaces; the link inside the node is still a limit.
+- If nodes form fast domains, groups whose block fits in a domain use its link, and to
+  the others a domain counts as one large node, with the interfaces of its nodes.
 
 In an all-to-all a member sends to members on other nodes over its share of the node's
 interfaces, which all devices of the node use at once.
@@ -25,6 +27,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+
+from hetopt.problem.cluster.accelerator import Link
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -57,6 +61,21 @@ def intra_node_bandwidth(cluster: Cluster) -> float:
     return cluster.intra_node.bandwidth_bytes_per_s * share
 
 
+def nodes_nearby(cluster: Cluster) -> int:
+    """Return how many nodes are joined without the network: those of a domain."""
+    return 1 if cluster.domain is None else cluster.domain.nodes
+
+
+def near_link(cluster: Cluster) -> Link:
+    """Return what joins the devices of a domain, else of a node, as it is reached."""
+    link, nominal = cluster.intra_node, cluster.intra_node.bandwidth_bytes_per_s
+    if cluster.domain is not None:
+        link = cluster.domain.link
+        nominal = min(nominal, link.bandwidth_bytes_per_s)
+    reached = nominal * cluster.accelerator.intra_node_share
+    return Link(bandwidth_bytes_per_s=reached, latency_s=link.latency_s)
+
+
 def group_link(
     cluster: Cluster, size: Ints, stride: Ints, per_node: Ints
 ) -> tuple[Floats, Floats]:
@@ -67,20 +86,23 @@ def group_link(
     per_node
         Devices that the stage has in each of its nodes.
     """
-    span = size * stride
-    intra = intra_node_bandwidth(cluster)
-    network = cluster.nics_per_node * cluster.inter_node.bandwidth_bytes_per_s
-    rings = np.minimum(stride, cluster.devices_per_node)
-    across = np.minimum(network * NETWORK_SHARE / rings, intra)
-    inside = _inside(size, stride, per_node)
-    bandwidth = np.where(inside, intra, across)
-    # In each node, only the last member of a ring sends to another node.
-    here = np.maximum(per_node // stride, 1)
-    inner, outer = cluster.intra_node.latency_s, cluster.inter_node.latency_s
+    near = near_link(cluster)
+    nodes = nodes_nearby(cluster)
+    network = nodes * cluster.nics_per_node * cluster.inter_node.bandwidth_bytes_per_s
+    rings = np.minimum(stride, nodes * cluster.devices_per_node)
+    across = np.minimum(network * NETWORK_SHARE / rings, near.bandwidth_bytes_per_s)
+    inside = _nearby(cluster, size, stride, per_node)
+    bandwidth = np.where(inside, near.bandwidth_bytes_per_s, across)
+    # In each node or domain, only the last member of a ring sends to another one.
+    here = np.maximum(nodes * per_node // stride, 1)
+    inner, outer = near.latency_s, cluster.inter_node.latency_s
     latency = np.where(inside, inner, ((here - 1) * inner + outer) / here)
+    closer = []
+    if cluster.domain is not None:
+        closer.append((_inside(size, stride, per_node), cluster.intra_node))
     if cluster.group is not None:
-        close = cluster.group.size % span == 0
-        link = cluster.group.link
+        closer.append((cluster.group.size % (size * stride) == 0, cluster.group.link))
+    for close, link in closer:
         nominal = link.bandwidth_bytes_per_s * cluster.accelerator.intra_node_share
         bandwidth = np.where(close, nominal, bandwidth)
         latency = np.where(close, link.latency_s, latency)
@@ -93,7 +115,7 @@ def all_gather_s(
     """Return a ring all-gather's time to ``total_bytes`` per rank; or a scatter's."""
     bandwidth, latency = group_link(cluster, size, stride, per_node)
     moved = (size - 1) * (total_bytes / size / bandwidth + latency)
-    return moved + _start_s(size, stride, per_node)
+    return moved + _start_s(cluster, size, stride, per_node)
 
 
 def gather_held_s(
@@ -112,7 +134,7 @@ def all_reduce_s(
 ) -> Floats:
     """Return a ring all-reduce's time: reduce-scatter and all-gather, started once."""
     gather = all_gather_s(cluster, size, stride, per_node, total_bytes)
-    return 2 * gather - _start_s(size, stride, per_node)
+    return 2 * gather - _start_s(cluster, size, stride, per_node)
 
 
 def all_to_all_s(
@@ -125,11 +147,14 @@ def all_to_all_s(
     with g members of the group in a node. With ``groups``, a token is sent to each node
     once, and forwarded inside it.
     """
-    # A group spread unevenly over nodes counts as spread evenly over more nodes.
-    here = np.gcd(size * stride, per_node) // stride
-    fits = here == size
+    # A group spread unevenly over nodes counts as spread evenly over more nodes; nodes
+    # are domains, where there are any.
+    fits = _nearby(cluster, size, stride, per_node)
+    near_devices = nodes_nearby(cluster) * per_node
+    here = np.where(fits, size, np.gcd(size * stride, near_devices) // stride)
     ring, wait = group_link(cluster, size, stride, per_node)
-    inner = np.where(fits, ring, intra_node_bandwidth(cluster)) * ALL_TO_ALL_SHARE
+    near = near_link(cluster)
+    inner = np.where(fits, ring, near.bandwidth_bytes_per_s) * ALL_TO_ALL_SHARE
     network = cluster.nics_per_node * cluster.inter_node.bandwidth_bytes_per_s
     outer = np.minimum(network * NETWORK_SHARE / per_node, inner)
     total, nodes = dispatched.total_bytes, size // here
@@ -145,15 +170,30 @@ def all_to_all_s(
         copies = np.minimum(np.minimum(copies, nodes) * over, nodes)
         outside = dispatched.token_bytes * copies * (1 - 1 / nodes)
         inside, messages = total * (here - 1) / here, nodes - 1
-    waits = (here - 1) * np.where(fits, wait, cluster.intra_node.latency_s)
+    waits = (here - 1) * np.where(fits, wait, near.latency_s)
     waits = waits + messages * cluster.inter_node.latency_s
     moved = inside / inner + outside / outer + waits
-    return np.where(size > 1, moved, 0.0) + _start_s(size, stride, per_node)
+    return np.where(size > 1, moved, 0.0) + _start_s(cluster, size, stride, per_node)
 
 
-def _start_s(size: Ints, stride: Ints, per_node: Ints) -> Floats:
-    start = np.where(_inside(size, stride, per_node), START_S, START_ACROSS_S)
-    return np.where(size > 1, start, 0.0)
+def _start_s(cluster: Cluster, size: Ints, stride: Ints, per_node: Ints) -> Floats:
+    near = _nearby(cluster, size, stride, per_node)
+    return np.where(size > 1, np.where(near, START_S, START_ACROSS_S), 0.0)
+
+
+def _nearby(
+    cluster: Cluster, size: Ints, stride: Ints, per_node: Ints
+) -> NDArray[np.bool_]:
+    """Whether groups need no network: inside a node, or a domain.
+
+    Blocks of nodes that do not divide a domain span two. Equal stages begin at
+    multiples of their blocks.
+    """
+    if cluster.one_domain:
+        return np.ones(np.broadcast(size, stride, per_node).shape, dtype=bool)
+    return _inside(size, stride, per_node) | _inside(
+        size, stride, nodes_nearby(cluster) * per_node
+    )
 
 
 def _inside(size: Ints, stride: Ints, per_node: Ints) -> NDArray[np.bool_]:

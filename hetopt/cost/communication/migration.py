@@ -5,8 +5,9 @@ limit is for one direction:
 
 - between devices of a node, each device's sending and receiving rate (``intra_node``,
   at the share of it that is reached);
-- between nodes, the interfaces of both nodes, and those that one device may use: the
-  node's number of interfaces over its devices, at least one;
+- between nodes of a fast domain that is the whole cluster, the same of its links;
+- between other nodes, the interfaces of both nodes, and those that one device may use:
+  the node's number of interfaces over its devices, at least one;
 - between clusters, also the link's capacity, its rate per node and per connection, the
   uplinks, and the host links if it is host-staged;
 - out of a checkpoint, the rate at which all devices together read.
@@ -20,6 +21,7 @@ from hetopt.cost.communication.collectives import (
     HOST_SHARE,
     NETWORK_SHARE,
     intra_node_bandwidth,
+    near_link,
 )
 from hetopt.cost.correction import with_corrected_links
 
@@ -62,11 +64,16 @@ class Network:
 
     def way(self, sender: Device, receiver: Device) -> Way:
         """Return the limits of the path between two devices; None without a link."""
-        if sender.host == receiver.host:
-            rate = intra_node_bandwidth(self._clusters[sender.cluster])
+        cluster = self._clusters[sender.cluster]
+        rate, inside = intra_node_bandwidth(cluster), "its node"
+        near = sender.host == receiver.host
+        if not near and sender.cluster == receiver.cluster and cluster.one_domain:
+            rate, inside = near_link(cluster).bandwidth_bytes_per_s, "its domain"
+            near = True
+        if near:
             return (
-                (("sent inside its node", sender.name), rate),
-                (("received inside its node", receiver.name), rate),
+                ((f"sent inside {inside}", sender.name), rate),
+                ((f"received inside {inside}", receiver.name), rate),
             )
         limits = [*self._ends(sender, "sent"), *self._ends(receiver, "received")]
         if sender.cluster != receiver.cluster:

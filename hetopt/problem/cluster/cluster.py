@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from dataclasses import replace
 from fractions import Fraction
 from functools import lru_cache
 from typing import Annotated, Any, Literal
@@ -15,7 +16,7 @@ from typing import Annotated, Any, Literal
 from annotated_types import Ge, Le
 from pydantic import BeforeValidator, Field, ValidationInfo, WithJsonSchema
 
-from hetopt.base.faults import FLAT, Fault, inside
+from hetopt.base.faults import Fault, inside
 from hetopt.base.fields import (
     MAX_WHOLE,
     Count,
@@ -27,7 +28,7 @@ from hetopt.base.fields import (
     number,
     whole,
 )
-from hetopt.base.record import INTERNAL, as_given, derived, record
+from hetopt.base.record import INTERNAL, derived, record
 from hetopt.base.words import counted, describe
 from hetopt.problem.calibration import most_overhead
 from hetopt.problem.cluster.accelerator import (
@@ -35,6 +36,13 @@ from hetopt.problem.cluster.accelerator import (
     Link,
     completed_link,
     named_device,
+)
+from hetopt.problem.cluster.nearby import (
+    WRONG,
+    DeviceGroup,
+    FastDomain,
+    grouped,
+    in_domain,
 )
 from hetopt.problem.fields import Bandwidth, Memory, memory_size, with_unit
 
@@ -67,15 +75,6 @@ def _host(value: Any) -> str:
     return host
 
 
-def _grouped(value: Any, info: ValidationInfo) -> Any:
-    """Complete a group's latency, by default that of the links inside the node."""
-    if info.context is None or not isinstance(value, dict):
-        return value
-    latency = value.get("latency")
-    usual_s = as_given(info.data.get("intra_node", _WRONG))["latency"]
-    return {**value, "latency": usual_s if latency is None else latency}
-
-
 def _overhead(value: Any, info: ValidationInfo) -> Any:
     """Complete the overhead, by default that of the accelerator."""
     memory, device = info.data.get("memory_bytes"), info.data.get("accelerator")
@@ -103,7 +102,7 @@ def _of_accelerator(field: str) -> BeforeValidator:
         if info.context is None:
             return value
         device = info.data.get("accelerator")
-        return completed_link(value, getattr(device, field) if device else _WRONG)
+        return completed_link(value, getattr(device, field) if device else WRONG)
 
     return BeforeValidator(read)
 
@@ -111,9 +110,9 @@ def _of_accelerator(field: str) -> BeforeValidator:
 def _with_latency(value: Any, info: ValidationInfo) -> Any:
     """Complete a link between nodes, or take that inside a node that is alone."""
     if value is ALONE:
-        return info.data.get("intra_node", _WRONG)
+        return info.data.get("intra_node", WRONG)
     if value is None and not info.data.keys() >= {"accelerator", "nodes", "intra_node"}:
-        return _WRONG
+        return WRONG
     if value is None:
         such = "{bandwidth: 100 Gbps, latency: 5 us}"
         raise Fault(f"is missing, expected one such as {such}")
@@ -124,8 +123,6 @@ def _with_latency(value: Any, info: ValidationInfo) -> Any:
     return {**value, "latency": usual if latency is None else latency}
 
 
-#: In place of a link that is wrong, so that what it completes has no fault of its own.
-_WRONG = Link(bandwidth_bytes_per_s=1.0, latency_s=0.0)
 #: In place of a link between nodes, where no byte ever leaves the node.
 ALONE = object()
 #: Latency of an inter-node link that gives only its bandwidth.
@@ -143,24 +140,6 @@ Price = Annotated[
     Expected(f"a number from 0 to {MAX_PRICE:g}, without a currency"),
     Field(examples=[32.77]),
 ]
-
-
-@record
-class DeviceGroup:
-    """Neighbouring devices of a node that share a faster link.
-
-    Such as pairs, NUMA domains or switches.
-
-    Attributes
-    ----------
-    size
-        The devices per group; it divides the devices of every node.
-    link
-        A bandwidth such as '200 GB/s', and by default the latency of intra_node.
-    """
-
-    size: Count
-    link: Annotated[Link, Field(alias=FLAT)]
 
 
 @record
@@ -206,6 +185,9 @@ class Cluster:
         default: nothing but the links themselves limits it.
     group
         Neighbouring devices of a node that share a faster link; default: none do.
+    domain
+        Consecutive nodes whose devices share a fast link, such as 18 nodes of 4 GB200;
+        default: none do. Tensor-parallel groups stay inside a node all the same.
     offload
         optimizer: the optimizer's states are in the hosts' memory, and the hosts
         update the weights; default: nothing is offloaded.
@@ -262,7 +244,8 @@ class Cluster:
     )
     nics_per_node: Count = derived(factory=lambda cluster: cluster["devices_per_node"])
     uplink_bytes_per_s: Annotated[Bandwidth | None, Field(alias="uplink")] = None
-    group: Annotated[DeviceGroup | None, BeforeValidator(_grouped)] = None
+    group: Annotated[DeviceGroup | None, BeforeValidator(grouped)] = None
+    domain: Annotated[FastDomain | None, BeforeValidator(in_domain)] = None
     offload: Offload | None = None
     host_memory_bytes_per_s: Annotated[
         Bandwidth, Field(alias="host_memory_bandwidth")
@@ -293,6 +276,12 @@ class Cluster:
                     f"{counted(size, 'device')} of a node"
                 )
                 raise Fault(msg, "group", "size")
+        if self.unequal is not None and self.domain and not self.one_domain:
+            msg = (
+                f"is {self.domain.nodes} of {self.nodes} unequal nodes, expected equal "
+                "nodes or one domain of all: give each domain a cluster of its own"
+            )
+            raise Fault(msg, "domain", "nodes")
         if self.hosts is not None and len(self.hosts) != self.nodes:
             msg = (
                 f"names {len(self.hosts)}, expected one host for each of the "
@@ -331,6 +320,20 @@ class Cluster:
     def devices(self) -> int:
         """Number of devices in the cluster."""
         return sum(size * count for size, count in self.sizes)
+
+    @property
+    def one_domain(self) -> bool:
+        """Whether all nodes are of one fast domain."""
+        domain = self.domain
+        return domain is not None and self.nodes <= domain.nodes and not domain.several
+
+    def with_nodes(self, nodes: int) -> Cluster:
+        """Return the cluster with some of its equal nodes, which cost no less."""
+        domain = self.domain
+        if domain is not None and not self.one_domain:
+            domain = replace(domain, several=True)
+        # Hosts are dropped: they name every node, and change no cost.
+        return replace(self, nodes=nodes, domain=domain, hosts=None)
 
     @property
     def sizes(self) -> tuple[tuple[int, int], ...]:

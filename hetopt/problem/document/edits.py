@@ -101,7 +101,7 @@ class NodesListed:
     """A cluster whose nodes are listed one by one.
 
     The price is left out if the nodes are unequal; device groups, if they do not divide
-    every node.
+    every node; fast domains, unless one had all nodes.
 
     Attributes
     ----------
@@ -117,6 +117,7 @@ class NodesListed:
         """Change a document; InputError if there is no such cluster."""
         own = _cluster(data, self.cluster)
         own.pop("devices_per_node", None)
+        before = own["nodes"]
         own["nodes"] = list(self.sizes)
         if len(set(self.sizes)) == 1:
             own["nodes"], own["devices_per_node"] = len(self.sizes), self.sizes[0]
@@ -126,6 +127,11 @@ class NodesListed:
         group = own.get("group")
         if group is not None and any(size % int(group["size"]) for size in self.sizes):
             del own["group"]
+        domain = own.get("domain")
+        there_were = len(before) if isinstance(before, list) else int(before)
+        if domain is not None and there_were > int(domain["nodes"]):
+            # Which nodes are left of each domain is not known.
+            del own["domain"]
         if own.get("max_tp") is not None:
             own["max_tp"] = min(int(own["max_tp"]), max(self.sizes))
 

@@ -17,7 +17,8 @@ from hetopt.cost.communication.collectives import (
     group_link,
 )
 from hetopt.cost.pieces.dispatched import Dispatched
-from hetopt.problem.cluster.cluster import Cluster, DeviceGroup
+from hetopt.problem.cluster.cluster import Cluster
+from hetopt.problem.cluster.nearby import DeviceGroup
 from tests.cost.making import link, make_cluster
 
 CLUSTER = make_cluster(

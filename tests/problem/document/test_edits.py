@@ -173,6 +173,11 @@ def test_nodes_that_are_listed_take_what_only_others_have_with_them() -> None:
     assert problem.clusters[0].unequal == (2, 1)
     assert problem.clusters[0].hosts == ("x", "y")
     assert problem.clusters[0].price_per_hour is None
+    racks = text.replace("max_tp: 2", "max_tp: 2, domain: {nodes: 2}")
+    document = parse_document(racks.replace("{tp: 2}", "{tp: 1}"), "p.yaml")
+    assert problem_of(edited(document, [listed]), "p.yaml").clusters[0].domain
+    four = parse_document(str(document.data).replace("'nodes': 2,", "'nodes': 4,"), "p")
+    assert not problem_of(edited(four, [listed]), "p").clusters[0].domain
     equal = NodesListed(cluster="a", sizes=(1,), hosts=("y",))
     problem = problem_of(edited(document, [equal]), "p.yaml")
     assert (problem.clusters[0].nodes, problem.clusters[0].max_tp) == (1, 1)
