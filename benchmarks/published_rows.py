@@ -12,6 +12,7 @@ from hetopt.plans.strategy import Strategy
 from hetopt.problem.catalogue import model_presets
 from hetopt.problem.cluster.nearby import FastDomain
 from hetopt.problem.model.model import Model
+from hetopt.problem.training.dispatch import Dispatch, Dispatcher
 from hetopt.problem.training.training import Training
 
 if TYPE_CHECKING:
@@ -33,6 +34,15 @@ _GRAPHS = "26.06"
 #: Part of its multiplications that TorchTitan repeats with ``selective op``: every
 #: other one of the forward pass, which is a third of them.
 PER_OPERATOR = 1 / 6
+
+#: What sends tokens in runs of Megatron-Bridge with experts (its guide to dispatchers,
+#: docs.nvidia.com/nemo/megatron-bridge, nemo-mbridge-perf-moe-dispatcher-selection);
+#: all-to-alls on other devices.
+_DISPATCHERS: dict[str, Dispatcher] = {
+    "H100": "deepep",
+    "GB200": "hybridep",
+    "GB300": "hybridep",
+}
 
 #: Rows that are printed apart from all others, and why.
 APART = {
@@ -120,6 +130,7 @@ def _row(row: Mapping[str, str]) -> Row:
         schedule="1f1b",
         gradients="fp32" if row["gradients"] == "fp32" else "bf16",
         overlap_tensor=row["tp_overlap"] == "yes",
+        moe=_dispatch(row["source"], device),
     )
     problem = problem_of(_model(row), training, device, (devices // per_node, per_node))
     (cluster,) = problem.clusters
@@ -155,6 +166,11 @@ def _row(row: Mapping[str, str]) -> Row:
         repeated=PER_OPERATOR if recompute == "per-operator" else 0.0,
         full_share=float(row["recompute_share"] or 1),
     )
+
+
+def _dispatch(source: str, device: str) -> Dispatch:
+    sender = _DISPATCHERS.get(device) if source == "megatron-bridge" else None
+    return Dispatch(dispatcher=sender, node_dedup=sender is not None)
 
 
 def _model(row: Mapping[str, str]) -> Model:

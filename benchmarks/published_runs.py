@@ -23,6 +23,7 @@ from collections import defaultdict
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import combinations
+from operator import itemgetter
 from pathlib import Path
 from statistics import mean, median
 from typing import TYPE_CHECKING, Any
@@ -81,15 +82,26 @@ ABOUT = {
     "torchtitan-rowwise": "TorchTitan with torch.compile and FP8 scaled by rows",
 }
 
+#: Least milliseconds of a layer with experts that are tried, where a host starts every
+#: kernel: ``Reached.host_s``.
+_HOSTS_MS = (0, 6, 8, 9, 10, 12)
+
 #: Classes of seconds that a factor changes.
 _CLASSES = ("multiplication", "attention", "elementwise", "tensor", "dispatch")
 
 
 @dataclass(frozen=True)
 class Run:
-    """A row, with our seconds by class at the rates of single kernels."""
+    """A row, with our seconds by class at the rates of single kernels.
+
+    Attributes
+    ----------
+    host_s
+        ``Reached.host_s`` that these seconds are with.
+    """
 
     row: Row
+    host_s: float = 0.0
 
     def seconds(self, reached: Reached) -> float:
         """Return our time of the iteration."""
@@ -112,7 +124,7 @@ class Run:
     def usual_s(self) -> float:
         """Our time at the rates of single kernels, nothing beside computation."""
         return self.seconds(
-            _reached(self.row, dict.fromkeys(_CLASSES, 1.0), beside=False)
+            _reached(self.row, dict.fromkeys(_CLASSES, 1.0), self.host_s, beside=False)
         )
 
     def nearly(self, factors: Mapping[str, float]) -> float:
@@ -127,7 +139,10 @@ class Run:
         """Seconds by class; (5,). Halving a share doubles the seconds of its class."""
         doubled = (
             _reached(
-                self.row, {**dict.fromkeys(_CLASSES, 1.0), name: 2.0}, beside=False
+                self.row,
+                {**dict.fromkeys(_CLASSES, 1.0), name: 2.0},
+                self.host_s,
+                beside=False,
             )
             for name in _CLASSES
         )
@@ -161,10 +176,30 @@ class Run:
     def reached(self, factors: Mapping[str, float]) -> Reached:
         """Return what factors, 1 where none was fitted, say of the row's run."""
         own = [factors.get(name, 1.0) for name in self.names()]
-        return _reached(self.row, dict(zip(_CLASSES, own, strict=True)))
+        host_s = factors.get(_HOST, 0.0) if _starts_kernels(self.row) else 0.0
+        return _reached(self.row, dict(zip(_CLASSES, own, strict=True)), host_s)
 
 
-def _reached(row: Row, factors: Mapping[str, float], *, beside: bool = True) -> Reached:
+#: The factor's name that is no factor but ``Reached.host_s``.
+_HOST = "host"
+
+
+def _starts_kernels(row: Row) -> bool:
+    """Whether a host starts every kernel of a layer with experts, without graphs."""
+    return row.experts and row.stack == "megatron-2025"
+
+
+_AT_HOST: dict[tuple[str, float], Run] = {}
+
+
+def _at(run: Run, host_s: float) -> Run:
+    """Return a run with seconds of a host's; those that were made are kept."""
+    return _AT_HOST.setdefault((run.row.figure.name, host_s), Run(run.row, host_s))
+
+
+def _reached(
+    row: Row, factors: Mapping[str, float], host_s: float, *, beside: bool = True
+) -> Reached:
     shares = {name: round(1 / factor, 3) for name, factor in factors.items()}
     dispatch, tensor = shares.pop("dispatch"), shares.pop("tensor")
     overlap = row.figure.problem.training.overlap_tensor
@@ -174,15 +209,30 @@ def _reached(row: Row, factors: Mapping[str, float], *, beside: bool = True) -> 
         tensor_overlapped=tensor if overlap else None,
         sharding_beside=beside,
         dispatch=dispatch,
+        dispatcher=row.figure.problem.training.moe.sent_by,
+        host_s=host_s,
     )
 
 
 def fitted(seen: Sequence[Run]) -> dict[str, float]:
-    """Return the factors with the least squares of relative errors."""
+    """Return the factors, and a host's seconds, of least squares of relative errors."""
+    if not any(_starts_kernels(run.row) for run in seen):
+        return _at_one_host(seen)[1]
+    found = []
+    for host_ms in _HOSTS_MS:
+        host_s = host_ms / 1000
+        runs = [_at(run, host_s) if _starts_kernels(run.row) else run for run in seen]
+        off, factors = _at_one_host(runs)
+        found.append((off, {**factors, _HOST: host_s}))
+    return min(found, key=itemgetter(0))[1]
+
+
+def _at_one_host(seen: Sequence[Run]) -> tuple[float, dict[str, float]]:
+    """Return the sum of squares, and the factors that make it least."""
     names = sorted({name for run in seen for name in run.names()})
     factors = dict.fromkeys(names, 1.0)
     if not seen:
-        return factors
+        return 0.0, factors
     weight = _PULLS[seen[0].row.experts] * np.sqrt(len(seen))
     matrix = np.zeros((len(seen), len(names)))
     for place, run in enumerate(seen):
@@ -198,9 +248,9 @@ def fitted(seen: Sequence[Run]) -> dict[str, float]:
             np.concatenate([matrix, pulls]),
             np.concatenate([target, np.full(len(names), weight)]),
             bounds=_BOUNDS,
-        ).x
-        factors = dict(zip(names, map(float, found), strict=True))
-    return factors
+        )
+        factors = dict(zip(names, map(float, found.x), strict=True))
+    return float(found.cost), factors
 
 
 def judged(group: Sequence[Run]) -> list[tuple[Run, float]]:
@@ -433,6 +483,10 @@ def _entry(
         entry["tensor_overlapped"] = round(1 / factors[overlapped], 3)
     if "dispatch" in seen:
         entry["dispatch"] = round(1 / factors["dispatch"], 3)
+    if row.experts:
+        entry["dispatcher"] = row.figure.problem.training.moe.sent_by
+    if _starts_kernels(row) and factors[_HOST]:
+        entry["host_s"] = factors[_HOST]
     return entry
 
 

@@ -15,6 +15,7 @@ without saying so.
 ``roofline.*``             an ``Efficiency``
 ``operators.relatives``    measured devices whose operators it uses, nearest first
 ``operators.sustained``    a ``Sustained``: what iterations reach of operators' rates
+``operators.grouped``      a ``Grouped``, where experts' layers were measured
 ``operators.accuracy``     an ``Accuracy``; null if no published iteration gives one
 ``visible_devices``        variable that limits a process to some devices
 =========================  =====================================================
@@ -56,14 +57,18 @@ _GROUPS = {
     "intra_node": tuple(keys(Link)),
     "host_device": tuple(keys(Link)),
     "roofline": tuple(keys(Efficiency)),
-    _OPERATORS: ("relatives", "sustained", "accuracy"),
+    _OPERATORS: ("relatives", "sustained", "accuracy", "grouped"),
 }
+#: Facts that most devices leave out.
+_OPTIONAL = (f"{_OPERATORS}.grouped",)
 _KNOWN = (
     *_ALONE,
     *(f"{group}.{name}" for group, names in _GROUPS.items() for name in names),
 )
 #: Every fact that a file has to state.
-FACTS = tuple(key for key in _KNOWN if not key.startswith(_RATES))
+FACTS = tuple(
+    key for key in _KNOWN if not key.startswith(_RATES) and key not in _OPTIONAL
+)
 
 
 def read_accelerator(data: Any, file: str) -> Accelerator:

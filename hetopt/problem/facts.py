@@ -97,6 +97,24 @@ AS_MEASURED = Sustained()
 
 
 @record
+class Grouped:
+    """Rates of experts' grouped multiplications over those that relatives' kernels say.
+
+    Attributes
+    ----------
+    bits_16, bits_8
+        In bf16 or fp16, and in any of the FP8 family with its casts.
+    """
+
+    bits_16: Share = 1.0
+    bits_8: Share = 1.0
+
+
+#: For devices whose grouped multiplications were measured, or of no known layer.
+AS_RELATIVES = Grouped()
+
+
+@record
 class Accuracy:
     """Errors of iteration times, as shares of the measured time.
 

@@ -237,6 +237,7 @@ def _dispatch(moe: Dispatch) -> dict[str, Any]:
     return {
         "imbalance": moe.imbalance,
         "capacity": moe.capacity or "none",
+        "dispatcher": moe.dispatcher,
         "node_dedup": moe.node_dedup,
         "overlap": moe.overlap,
     }

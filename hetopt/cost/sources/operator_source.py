@@ -40,6 +40,7 @@ from hetopt.errors import InputError
 from hetopt.problem.catalogue import accelerators
 from hetopt.problem.model.kinds import END_KINDS
 from hetopt.problem.training.choices import BESIDE_BF16
+from hetopt.problem.training.dispatch import DISPATCH_RATES
 from hetopt.problem.training.software import Reached
 
 if TYPE_CHECKING:
@@ -214,13 +215,18 @@ class OperatorSource:
         times = self._times(
             units, (dense, grouped), (forward, gradients), moved, reached.sustained
         )
+        waits = [reached.host_s * query.model.has_experts(k) for k in query.kinds]
+        used = query.training.moe.dispatcher or "alltoall"
+        quicker = DISPATCH_RATES[used] / DISPATCH_RATES[reached.dispatcher]
         tensor = reached.sustained.tensor
         if query.training.overlap_tensor:
             tensor = reached.tensor_overlapped or tensor
         return replace(
             times,
+            forward_s=np.maximum(times.forward_s, np.array(waits) / 3),
+            backward_s=np.maximum(times.backward_s, np.array(waits) * 2 / 3),
             tensor=tensor,
-            dispatch=reached.dispatch,
+            dispatch=reached.dispatch * quicker,
             sharding_beside=reached.sharding_beside,
         )
 
@@ -273,7 +279,15 @@ class OperatorSource:
             for part, factor in parts
             for layout in LAYOUTS
         ]
-        return self._predicted(name, products, alike)
+        found = self._predicted(name, products, alike)
+        if name == MATMUL or name in self.own:
+            return found
+        known = self.accelerator.grouped
+        gains = [known.bits_16 if f == 1 else known.bits_8 for _, f in parts]
+        return [
+            each / gain
+            for each, gain in zip(found, np.repeat(gains, len(LAYOUTS)), strict=True)
+        ]
 
     def _rates(self, name: str) -> Rates:
         """Return the rates by which times of a class are scaled.

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 
 #: Fields of ``problem.training.moe``, the dispatch of routed experts' tokens.
-_DISPATCH = ("capacity", "node_dedup", "overlaps")
+_DISPATCH = ("capacity", "node_dedup", "sent_by", "overlaps")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

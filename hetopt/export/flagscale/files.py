@@ -205,7 +205,7 @@ def _recompute(job: Job) -> Arguments:
 def _model(job: Job) -> Arguments:
     training = job.problem.training
     # FlagScale sends all copies of a token, even if the problem says otherwise.
-    moe = replace(training.moe, node_dedup=False)
+    moe = replace(training.moe, node_dedup=False, dispatcher=None)
     sent = replace(job.problem, training=replace(training, moe=moe))
     settings = model_settings(sent, flagscale_model)
     if "moe_layer_freq" in settings:

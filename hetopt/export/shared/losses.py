@@ -185,5 +185,10 @@ def exchange_losses(moe: Dispatch) -> Iterator[Loss]:
             "moe.node_dedup: a token is sent once to each of its experts",
             instead="an all-to-all of all copies, which takes longer",
         )
+    elif moe.sent_by != "alltoall":
+        yield Loss(
+            f"moe.dispatcher {moe.sent_by}: it sends tokens by all-to-alls",
+            instead="all-to-alls, which take longer",
+        )
     if moe.overlaps:
         yield overlap_loss(moe.overlap, "it waits for all-to-alls")

@@ -63,6 +63,7 @@ def read_torch(folder: Path) -> PipelineReadBack:
     if experts:
         # The program drops no token and waits for all-to-alls of all copies.
         says |= {"capacity": None, "node_dedup": False, "overlaps": False}
+        says["sent_by"] = "alltoall"
     places = _places(folder, [each.dp * each.cp * each.tp for each in job.stages])
     return PipelineReadBack(
         microbatches=microbatches,

@@ -232,10 +232,16 @@ def _mlp(block: _Reads) -> dict[str, Any]:
     matrices = moe.inner("routed_experts")
     experts = _experts(moe, matrices)
     backend = matrices.get("comm_backend")
-    if backend not in ("standard", "deepep"):
-        msg = f"is {describe(backend)}, hetopt can price standard and deepep"
+    senders = {"standard": "alltoall", "deepep": "deepep", "hybridep": "hybridep"}
+    if backend not in senders:
+        msg = f"is {describe(backend)}, hetopt can price {', '.join(senders)}"
         raise moe.wrong("routed_experts.comm_backend", msg)
-    return {"experts": experts, "capacity": None, "node_dedup": backend == "deepep"}
+    return {
+        "experts": experts,
+        "capacity": None,
+        "node_dedup": backend != "standard",
+        "sent_by": senders[str(backend)],
+    }
 
 
 def _experts(moe: _Reads, matrices: _Reads) -> Experts:

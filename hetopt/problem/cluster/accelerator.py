@@ -19,11 +19,13 @@ from hetopt.base.fields import Name, name, unknown
 from hetopt.base.record import INTERNAL, as_given, record
 from hetopt.problem.facts import (
     AS_MEASURED,
+    AS_RELATIVES,
     CUDA_VISIBLE_DEVICES,
     UNKNOWN_EFFICIENCY,
     UNKNOWN_INTRA_NODE_SHARE,
     Accuracy,
     Efficiency,
+    Grouped,
     Share,
     Sustained,
     Variable,
@@ -155,6 +157,8 @@ class Accelerator:
         measured.
     sustained
         Shares of those operators' rates that whole iterations reach.
+    grouped
+        How much quicker than a relative's its grouped multiplications are.
     accuracy
         Errors of sums of operators on published iterations; None: there are none.
     intra_node_share
@@ -182,6 +186,7 @@ class Accelerator:
     roofline: Annotated[Efficiency, INTERNAL] = UNKNOWN_EFFICIENCY
     relatives: Annotated[tuple[Annotated[str, MinLen(1)], ...], INTERNAL] = ()
     sustained: Annotated[Sustained, INTERNAL] = AS_MEASURED
+    grouped: Annotated[Grouped, INTERNAL] = AS_RELATIVES
     accuracy: Annotated[Accuracy | None, INTERNAL] = None
     intra_node_share: Annotated[Share, INTERNAL] = UNKNOWN_INTRA_NODE_SHARE
     visible_devices: Annotated[Variable, INTERNAL] = CUDA_VISIBLE_DEVICES

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
@@ -12,6 +12,14 @@ from hetopt.base.record import record
 from hetopt.base.words import describe
 
 _NO_CAPACITY = "none"
+Dispatcher = Literal["alltoall", "deepep", "hybridep"]
+#: Rates at which tokens are dispatched, over that of all-to-alls, of a layer of 32
+#: experts on 8 H100 in Megatron-LM's functional tests (``benchmarks.moe_layers``).
+DISPATCH_RATES: dict[Dispatcher, float] = {
+    "alltoall": 1.0,
+    "deepep": 1 / 0.54,
+    "hybridep": 1 / 0.45,
+}
 
 
 def _capacity(value: Any) -> Any:
@@ -35,6 +43,10 @@ class Dispatch:
     capacity
         Most tokens of an expert over the even share (Megatron-LM's capacity
         factor); tokens beyond it are dropped; none: no limit.
+    dispatcher
+        The program that sends tokens: all-to-alls of NCCL, DeepEP or HybridEP; default:
+        times are those of all-to-alls, and launchers are given them, or DeepEP for
+        node_dedup.
     node_dedup
         true: a token whose experts share a node is sent there once and forwarded
         inside it (DeepSeek-V3, section 3.2.2).
@@ -53,8 +65,19 @@ class Dispatch:
             {"type": ["number", "string"], "examples": [1.25, _NO_CAPACITY]}
         ),
     ] = None
+    dispatcher: Dispatcher | None = None
     node_dedup: Flag = False
     overlap: Annotated[Number, Field(ge=0, le=1)] = 0.0
+
+    def __post_init__(self) -> None:
+        if self.node_dedup and self.dispatcher == "alltoall":
+            msg = "is true, but an all-to-all sends every copy: expected false here"
+            raise Fault(msg, "node_dedup")
+
+    @property
+    def sent_by(self) -> Dispatcher:
+        """What a launcher is given to send tokens."""
+        return self.dispatcher or ("deepep" if self.node_dedup else "alltoall")
 
     @property
     def overlaps(self) -> bool:

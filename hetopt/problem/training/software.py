@@ -14,10 +14,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 from pydantic import BeforeValidator, ValidationInfo, WithJsonSchema
 
 from hetopt.base.faults import Fault
-from hetopt.base.fields import Flag, Name, name, unknown
+from hetopt.base.fields import Flag, Name, Number, name, unknown
 from hetopt.base.record import record
 from hetopt.problem.facts import AS_MEASURED, Accuracy, Share, Sustained
 from hetopt.problem.training.choices import Precision
+from hetopt.problem.training.dispatch import Dispatcher
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -42,6 +43,11 @@ class Reached:
         Whether ZeRO-2's and ZeRO-3's collectives run beside computation.
     dispatch
         Share of the rate of all-to-alls at which experts' tokens are dispatched.
+    dispatcher
+        With what they were in its runs.
+    host_s
+        Least seconds of a layer with experts, forward and backward: what a host takes
+        to start its kernels. 0: whole iterations are graphs, or no run shows it.
     accuracy
         Errors on runs that the fit had not seen; None: there are none.
     source
@@ -55,6 +61,8 @@ class Reached:
     tensor_overlapped: Share | None = None
     sharding_beside: Flag = False
     dispatch: Share = 1.0
+    dispatcher: Dispatcher = "alltoall"
+    host_s: Number = 0.0
     accuracy: Accuracy | None = None
     source: str = ""
 

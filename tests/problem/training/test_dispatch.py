@@ -44,6 +44,11 @@ def test_assumptions_are_read(moe: str, expected: Dispatch) -> None:
     assert same == (expected == EVEN)
 
 
+def test_an_all_to_all_sends_every_copy() -> None:
+    with pytest.raises(InputError, match="node_dedup: is true, but an all-to-all"):
+        read(", moe: {dispatcher: alltoall, node_dedup: true}")
+
+
 def test_models_without_experts_assume_nothing() -> None:
     with pytest.raises(InputError) as caught:
         read(", moe: {imbalance: 1.5}", model="llama-7b")

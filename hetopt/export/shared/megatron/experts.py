@@ -86,10 +86,11 @@ def expert_settings(model: Model, moe: Dispatch) -> dict[str, Any]:
         "moe_router_enable_expert_bias": not softmax and experts.router_bias,
         "moe_router_dtype": "fp32",
         "moe_grouped_gemm": True,
-        "moe_token_dispatcher_type": "flex" if moe.node_dedup else "alltoall",
+        "moe_token_dispatcher_type": "alltoall",
     }
-    if moe.node_dedup:
-        settings["moe_flex_dispatcher_backend"] = "deepep"
+    if moe.sent_by != "alltoall":
+        settings["moe_token_dispatcher_type"] = "flex"
+        settings["moe_flex_dispatcher_backend"] = moe.sent_by
     if experts.weighted_input:
         settings["moe_apply_probs_on_input"] = True
     if experts.scale != 1:

@@ -63,7 +63,9 @@ def experts_say(
     tp = whole(settings, "tensor_model_parallel_size", wrong, 1)
     etp = whole(settings, "expert_tensor_parallel_size", wrong, tp)
     if ep * etp > 1:
-        says["node_dedup"] = settings.get("moe_token_dispatcher_type") == "flex"
+        flex = settings.get("moe_token_dispatcher_type") == "flex"
+        backend = settings.get("moe_flex_dispatcher_backend", "deepep")
+        says |= {"node_dedup": flex, "sent_by": backend if flex else "alltoall"}
     capacity = number(settings, "moe_expert_capacity_factor", wrong, 0.0)
     says["capacity"] = capacity or None
     if ep > 1:

@@ -143,6 +143,11 @@ def test_tokens_sent_once_per_node_take_another_dispatcher() -> None:
     assert argument(once, "--moe-flex-dispatcher-backend") == "deepep"
     assert argument(once, "--moe-expert-capacity-factor") == "1.5"
     assert argument(given, "--moe-token-dispatcher-type") == "alltoall"
+    named = replace(moe, dispatcher="hybridep")
+    hybrid = replace(problem, training=replace(training, moe=named))
+    assert argument(Job.of(hybrid, given.plan), "--moe-flex-dispatcher-backend") == (
+        "hybridep"
+    )
 
 
 @pytest.mark.parametrize("launcher", [MEGATRON, NEMO], ids=["megatron", "nemo"])
@@ -168,6 +173,7 @@ def test_the_flexible_dispatcher_is_for_several_ranks(
         assert ("deepep" in text) == (name == "flex")
         read = {MEGATRON: read_megatron, NEMO: read_nemo}[launcher](folder)
         assert read.says.get("node_dedup", True)
+        assert read.says.get("sent_by", "deepep") == "deepep"
         assert not any("flex" in each.argument for each in read.reported)
 
 
