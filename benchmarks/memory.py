@@ -7,17 +7,24 @@
   DeepSeek-V2, which has experts, is one per cent larger, as nothing was fitted to it.
 - llm-foundry's FSDP runs (``data/iterations/llm-foundry.csv``): all ran, so each must
   fit its device beside the overhead.
+- NVIDIA's recipe of Llama-3-70B in FP8 on 64 H100 (``megatron-bridge.csv`` there): it
+  ran, so its layout must fit under ``training.software``; with what each of today's
+  choices takes off.
 - With ``--reference``, a folder with ``memory.json``: weights, gradients and optimizer
   of Megatron-LM's report, activations by FlagScale's formula (c01 to c09) and by
   Megatron's (c11), and the activations of Korthikanti et al., Fig. 1, which we may
-  exceed.
+  exceed. These formulas count the masks of dropout.
+- With ``--reference``, if it has ``published/memory/megatron-lm-golden.csv``: peaks of
+  the last rank in Megatron-LM's functional tests, of dense models of 7B and more.
 """
 
 from __future__ import annotations
 
 import argparse
+import csv
 import json
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -33,30 +40,38 @@ from benchmarks.measured_runs import (
     rows,
 )
 from hetopt.cost.build import build_table, usable_bytes
-from hetopt.problem.catalogue import accelerators
+from hetopt.problem.catalogue import accelerators, software
 from hetopt.problem.cluster.accelerator import Link
 from hetopt.problem.cluster.cluster import Cluster
 from hetopt.problem.cluster.links import ClusterLinks
+from hetopt.problem.model.architecture import Architecture
 from hetopt.problem.model.model import Model
 from hetopt.problem.problem import Problem
+from hetopt.problem.training.choices import INTERLEAVED
 from hetopt.problem.training.pins import ClusterPins, Domain, Pins
 from hetopt.problem.training.training import Training
+from hetopt.schedule.warmup import held_at_ends, warmup_counts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from hetopt.problem.training.choices import Recompute
+    from hetopt.problem.training.choices import Recompute, ScheduleName
 
 GIB = 2**30
 #: Largest errors on measured peaks, without and with experts, and below them.
 MEASURED_ERROR, EXPERTS_ERROR = 0.03, 0.04
 MEASURED_BELOW = 0.01
+#: The same of Megatron-LM's functional tests, of which the log says less.
+GOLDEN_ERROR, GOLDEN_BELOW = 0.08, 0.02
 #: Largest errors of weights, gradients and optimizer, and of activations, against
 #: others' formulas.
 STATE_ERROR = 0.01
 ACTIVATION_ERROR = 0.03
 
 _NETWORK = Link(latency_s=5e-6, bandwidth_bytes_per_s=25e9)
+
+#: Megatron-LM's default, for scores, too: papers and tests that give none have it.
+_DROPOUT = Architecture(hidden_dropout=0.1, attention_dropout=0.1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +84,10 @@ class Run:
         Micro-batches of an iteration.
     ep
         Ranks that routed experts are spread over.
+    chunks
+        Parts of the model on every stage; above 1 under an interleaved schedule.
+    settings
+        Other settings of training.
     """
 
     model: Model
@@ -83,6 +102,13 @@ class Run:
     stages: int = 1
     zero: int = 1
     recompute: Recompute = "none"
+    chunks: int = 1
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def schedule(self) -> ScheduleName:
+        """1F1B, interleaved if stages have several chunks."""
+        return "1f1b" if self.chunks == 1 else INTERLEAVED
 
     def problem(self) -> Problem:
         """Return the problem with the run's decisions pinned."""
@@ -111,7 +137,9 @@ class Run:
                 global_batch=self.dp * self.microbatch * self.microbatches,
                 seq_len=self.seq_len,
                 zero=self.zero,
-                schedule="1f1b",
+                schedule=self.schedule,
+                chunks=self.chunks,
+                **self.settings,
             ),
             pins=Pins(
                 microbatches=_only(self.microbatches),
@@ -159,23 +187,43 @@ def needs(run: Run) -> tuple[list[Need], int]:
     table = build_table(_with_memory(problem, 10**14))
     rows = table.slices[0].clusters[0]
     embedding, *body, head = run.model.units
-    layers = len(body) // run.stages
+    layers = len(body) // (run.stages * run.chunks)
     found = []
-    for stage in range(run.stages):
+    for stage, passes in enumerate(_passes_held(run)):
         units = body[stage * layers : (stage + 1) * layers]
         units = [embedding] * (stage == 0) + units
         units += [head] * (stage == run.stages - 1)
         count = np.array([units.count(kind) for kind in table.kinds])
-        in_flight = min(run.stages - stage, run.microbatches)
+        held = np.array([passes.get(kind, passes[""]) for kind in table.kinds])
         found.append(
             Need(
                 state=int((count * rows.state_bytes[0]).sum()),
-                activation=int(in_flight * (count * rows.activation_bytes[0]).sum()),
+                activation=int((held * count * rows.activation_bytes[0]).sum()),
                 temporary=int(rows.temporary_bytes[0][count > 0].max()),
                 fixed=int(rows.fixed_bytes[0]),
             )
         )
     return found, offered
+
+
+def _passes_held(run: Run) -> Iterator[dict[str, int]]:
+    """Yield the passes that each stage holds of the model's ends, and of the rest."""
+    p, q, v = run.stages, run.microbatches, run.chunks
+    boundaries = p - 1
+    counts = warmup_counts(
+        run.schedule,
+        microbatches=q,
+        crosses=(False,) * boundaries,
+        round_trip_ns=(0,) * p,
+        transfer_ns=(0,) * boundaries,
+        chunks=v,
+    )
+    ends = {}
+    if v > 1:
+        first, last = held_at_ends(run.schedule, p, q, v)
+        ends = {run.model.units[0]: first, run.model.units[-1]: last}
+    for count in counts:
+        yield {"": min(count, q * v), **ends}
 
 
 def _with_memory(problem: Problem, memory_bytes: int) -> Problem:
@@ -202,8 +250,8 @@ def measured_peaks() -> Iterator[tuple[str, float, float]]:
         yield row["case"], float(row["allocated_GiB"]), most / GIB
 
 
-def foundry_runs() -> Iterator[tuple[str, float, float]]:
-    """Yield name, our GiB and the device's usable GiB of each run of llm-foundry."""
+def foundry_runs() -> Iterator[tuple[str, str, float, float]]:
+    """Yield name, device, our GiB and the usable GiB of each run of llm-foundry."""
     for row in rows("llm-foundry.csv"):
         number = {key: int(row[key]) for key in row if row[key].isdigit()}
         zero, recompute = foundry_strategy(row)
@@ -218,8 +266,57 @@ def foundry_runs() -> Iterator[tuple[str, float, float]]:
             recompute=recompute,
         )
         (need,), offered = needs(run)
-        name = f"{row['model']} s {row['seq_len']} {row['devices']} {run.accelerator}"
-        yield name, need.total / GIB, offered / GIB
+        name = f"{row['model']} s {row['seq_len']} {row['devices']}"
+        yield name, run.accelerator, need.total / GIB, offered / GIB
+
+
+def _foundry_summary() -> Iterator[tuple[str, ...]]:
+    """Yield a line per device: runs, those that fit, and the fullest."""
+    found = list(foundry_runs())
+    for device in dict.fromkeys(each for _, each, _, _ in found):
+        own = [(ours / of, name) for name, each, ours, of in found if each == device]
+        fullest, name = max(own)
+        fit = sum(share <= 1 for share, _ in own)
+        yield device, str(len(own)), str(fit), f"{fullest:.0%} ({name})"
+
+
+#: NVIDIA's recipe of Llama-3-70B in FP8 on 64 H100, tp 4 and 8 stages of 5 chunks.
+_RECIPE = "megatron-bridge-054"
+
+
+def recipe_steps() -> Iterator[tuple[str, float, float]]:
+    """Yield a choice of a recipe's software, our GiB with it and those before, usable.
+
+    The first line has gradients in fp32, masks of dropout, and inputs in 16 bits.
+    """
+    (row,) = (each for each in rows("megatron-bridge.csv") if each["id"] == _RECIPE)
+    number = {key: int(row[key]) for key in row if row[key].isdigit()}
+    stack = software()["megatron-2025"]
+    plain = replace(Model.of("llama-3-70b"), architecture=_DROPOUT)
+    settings = {"precision": row["precision"], "overlap_tensor": True}
+    run = Run(
+        model=plain,
+        accelerator=row["device"],
+        seq_len=number["seq_len"],
+        microbatch=number["microbatch"],
+        microbatches=number["global_batch"] // number["microbatch"] // number["dp"],
+        dp=number["dp"],
+        tp=number["tp"],
+        stages=number["pp"],
+        zero=number["zero"],
+        chunks=number["chunks"],
+        settings={**settings, "software": replace(stack, casts_again=True)},
+    )
+    without_masks = replace(plain, architecture=Architecture())
+    for what, model, changed in (
+        ("none of the below", plain, {}),
+        (f"gradients: {stack.gradients}", plain, {"gradients": stack.gradients}),
+        ("no dropout, no masks", without_masks, {}),
+        ("inputs of multiplications in FP8", without_masks, {"software": stack}),
+    ):
+        run = replace(run, model=model, settings={**run.settings, **changed})
+        found, offered = needs(run)
+        yield what, max(need.total for need in found) / GIB, offered / GIB
 
 
 def _reference_run(case: dict[str, Any], zero: int) -> Run:
@@ -237,6 +334,7 @@ def _reference_run(case: dict[str, Any], zero: int) -> Run:
             gated=config["swiglu"],
             tied=config["tied"],
             norm="rms" if config["swiglu"] else "layer",
+            architecture=_DROPOUT,
         ),
         accelerator="A100-80GB",
         seq_len=config["s"],
@@ -303,7 +401,9 @@ def _figure_1_activations(
 ) -> float:
     """Return the layers' activations in flight, tp 8, without the effect of chunks."""
     run = Run(
-        model=gpt("gpt", layers=layers, hidden=hidden, heads=heads),
+        model=gpt(
+            "gpt", layers=layers, hidden=hidden, heads=heads, architecture=_DROPOUT
+        ),
         accelerator="A100-80GB",
         seq_len=2048,
         microbatch=batch,
@@ -318,6 +418,61 @@ def _figure_1_activations(
 #: Two of Fig. 1's models ran interleaved schedules with 3 chunks: activations in flight
 #: grow by a factor of 1 + (p - 1) / (3 p).
 _CHUNKS = {12288: 1 + 7 / 24, 20480: 1 + 34 / 105}
+
+
+#: The least hidden size of the models that are compared: those of 7B and more.
+_LARGE = 4096
+
+
+def golden_rows(folder: Path) -> Iterator[tuple[str, float, float]]:
+    """Yield name, measured GiB and our GiB of the last rank, of large dense models.
+
+    The tests give no dropout, and so have Megatron-LM's default, and no kind of
+    positions: they are learned. Their cross entropy is not fused.
+    """
+    path = folder / "published" / "memory" / "megatron-lm-golden.csv"
+    if not path.is_file():
+        return
+    for row in csv.DictReader(path.read_text("utf-8").splitlines()):
+        large = int(row["hidden"] or 0) >= _LARGE
+        if not large or row["experts"] or row["complete"] != "yes":
+            continue
+        number = {key: int(row[key]) for key in row if row[key].isdigit()}
+        hidden, heads = number["hidden"], number["heads"]
+        model = Model(
+            name=row["model"],
+            layers=number["layers"],
+            hidden=hidden,
+            heads=heads,
+            kv_heads=number["kv_heads"],
+            head_dim=hidden // heads,
+            ffn=number["ffn"],
+            vocab=number["vocab"],
+            gated=row["gated"] == "true",
+            tied=row["tied"] == "true",
+            norm="layer",
+            positions=number["positions"],
+            architecture=_DROPOUT,
+        )
+        run = Run(
+            model=model,
+            accelerator=row["device"],
+            seq_len=number["seq_len"],
+            microbatch=number["microbatch"],
+            microbatches=number["global_batch"] // number["microbatch"] // number["dp"],
+            dp=number["dp"],
+            tp=number["tp"],
+            stages=number["pp"],
+            zero=number["zero"],
+            chunks=number["chunks"],
+            settings={
+                "sequence_parallel": row["sequence_parallel"] == "true",
+                "cross_entropy": row["cross_entropy"],
+                "gradients": row["gradients"],
+            },
+        )
+        name = f"{row['path'].rpartition('/')[2].partition(' ')[0]} {row['device']}"
+        yield name, number["peak_bytes"] / GIB, needs(run)[0][-1].total / GIB
 
 
 def _print(head: str, rows: Iterable[tuple[str, ...]]) -> None:
@@ -342,13 +497,24 @@ def main() -> None:
         ),
     )
     _print(
-        "llm-foundry, FSDP: all ran | ours GiB | of | fits",
+        "llm-foundry, FSDP: all ran | runs | fit | fullest, of what is usable",
+        _foundry_summary(),
+    )
+    _print(
+        "Llama-3-70B in FP8, 64 H100: it ran | ours GiB | of | fits",
         (
-            (name, f"{ours:.1f}", f"{of:.1f}", "yes" if ours <= of else "NO")
-            for name, ours, of in foundry_runs()
+            (what, f"{ours:.1f}", f"{of:.1f}", "yes" if ours <= of else "no")
+            for what, ours, of in recipe_steps()
         ),
     )
     if folder is not None:
+        _print(
+            "Megatron-LM's tests, GPT of 7B, last rank | error",
+            (
+                (name, f"{ours / measured - 1:+.1%}")
+                for name, measured, ours in golden_rows(folder)
+            ),
+        )
         _print(
             "others' formulas | theirs GiB | ours | error",
             (

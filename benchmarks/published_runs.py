@@ -444,10 +444,13 @@ def _write(
                 like = f"as {own[1]}, whose compute dies it has; no run of it was read"
                 stacks[own[0]].append({**entry, "devices": [alike], "source": like})
     for stack, entries in stacks.items():
-        data = {"name": stack, "about": ABOUT[stack], "reached": entries}
+        path = _SOFTWARE / f"{stack}.json"
+        # What else a stack's file says was not fitted, and stays.
+        data = json.loads(path.read_text("utf-8")) if path.exists() else {}
+        data |= {"name": stack, "about": ABOUT[stack], "reached": entries}
         text = json.dumps(data, indent=2, ensure_ascii=False) + "\n"
         _SOFTWARE.mkdir(exist_ok=True)
-        (_SOFTWARE / f"{stack}.json").write_text(text, "utf-8")
+        path.write_text(text, "utf-8")
 
 
 def _entry(

@@ -3,24 +3,25 @@
 Estimates tend to be too high. With flash attention and sequence
 parallelism, per token and in 16 bits, a layer keeps
 
-    attention   5 h + 4 (query width + kv width)
+    attention   4 h + 4 (query width + kv width)
     mlp-up      4 h + 2 f (4 f gated)
-    mlp-down      h + 2 f
+    mlp-down          2 f
 
-which is Korthikanti et al.'s ``s b h (18 + 4 f / h)`` for GPT and FlagScale's
-``18 + 6 f / h`` for SwiGLU with full heads, all over cp * tp; less with fewer key
-and value heads. ``none`` adds the attention's log-sum-exp (4 bytes per head and
-token); flash attention keeps no scores, so it is little more than ``selective``.
-FP8 is counted as BF16, plus FP8 copies of the weights, although inputs of matrices
-are kept in FP8. ``full`` keeps the input of every unit and has the unit's working set
-as a temporary. With granularity ``block`` the units are the blocks, so ``full`` keeps
-more than with ``layer``: a stage may begin at any block.
+and with dropout a mask of h each behind attention and MLP. With masks this is
+Korthikanti et al.'s ``s b h (18 + 4 f / h)`` for GPT and FlagScale's ``18 + 6 f / h``
+for SwiGLU with full heads, all over cp * tp; less with fewer key and value heads.
+``none`` adds the attention's log-sum-exp (4 bytes per head and token); flash attention
+keeps no scores, so it is little more than ``selective``. FP8 is counted as BF16, plus
+FP8 copies of the weights, except that layers' multiplications keep their inputs in FP8
+(``pieces.kernels``): 2 h + f less, and, as the core keeps its own result in 16 bits,
+a copy of query width more. ``full`` keeps the input of every unit and has the unit's
+working set as a temporary. With granularity ``block`` the units are the blocks, so
+``full`` keeps more than with ``layer``: a stage may begin at any block.
 
 Without sequence parallelism, norms, residuals and dropout keep all tokens on every
 tensor rank: ``s b h (10 + 24 / t)`` (Korthikanti et al., Table 2). What attention and
-loss keep depends on their kernels (``pieces.kernels``). Megatron's Llamas run without
-dropout; its masks of 2 bytes per token and channel are counted all the same, for what
-attention holds besides the above (the projection that values are a view of).
+loss keep depends on their kernels (``pieces.kernels``). Without dropout, as Megatron's
+Llamas run, there are no masks: the peaks measured on B200 have no room for them.
 
 Every layer with a context is counted as keeping it. A stage with several such layers
 keeps it once, so this is too much. A piece that merges tokens keeps them twice.
@@ -38,6 +39,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hetopt.cost.held_alike import held_alike
+from hetopt.cost.pieces.kernels import kernels_of
 from hetopt.cost.pieces.kinds import pieces_of
 from hetopt.cost.pieces.operations import sum_of
 from hetopt.cost.shapes import Floats, Ints, Shape, element_bytes, vocab_shard
@@ -175,12 +177,15 @@ def weight_bytes(model: Model, training: Training, kind: str, shape: Shape) -> F
 
     Per micro-batch: of every multiplication the input and the gradient of the result,
     as autograd has them: gathered over ``tp`` if the multiplied tensor is gathered.
+    Inputs are as narrow as layers keep them (``Kernels.narrow``).
     """
     work = unit_operations(model, training, kind, shape)
+    narrow = None if kind in END_KINDS else kernels_of(training).narrow
     kept = np.zeros(len(shape.tp))
     for part in work.multiplications:
-        elements = part.count * part.m * (part.k + part.n)
-        kept = kept + part.element_bytes * elements
+        e = part.element_bytes
+        width = part.k * (narrow or e) + part.n * e
+        kept = kept + part.count * part.m * width
     return np.ceil(kept)
 
 

@@ -10,6 +10,7 @@ from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 from hetopt.problem.catalogue import PROFILE_SUFFIX
+from hetopt.problem.training.choices import BESIDE_BF16
 
 if TYPE_CHECKING:
     from hetopt.problem.problem import Problem
@@ -64,6 +65,9 @@ def problem_digest(problem: Problem) -> str:
             )
             for each in problem.clusters
         ]
+        narrow = problem.training.precision in BESIDE_BF16
+        if problem.training.software.casts_again and narrow:
+            meaning["casts_again"] = True
     text = _text(meaning)
     return hashlib.sha256(text.encode("ascii")).hexdigest()
 

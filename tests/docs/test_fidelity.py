@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from hetopt.cost.profiles.file import read_profile
@@ -40,3 +42,25 @@ def test_rates_between_clusters_are_those_of_the_benchmark() -> None:
     ]
     assert len(rows) > 2
     assert "\n".join(rows) in read_page("docs/explanation/fidelity.md")
+
+
+def memory_errors(rows: str) -> str:
+    """Return the range of the errors of all rows of results that begin alike."""
+    results = read_page("benchmarks/results/memory.md")
+    found = re.findall(rf"^\| {rows}.*\| ([+-][\d.]+)% \|$", results, re.MULTILINE)
+    assert found
+    return f"{min(found, key=float)} to {max(found, key=float)}% from"
+
+
+def test_errors_of_memory_are_those_of_the_benchmark() -> None:
+    page = read_page("docs/explanation/fidelity.md")
+    for rows, words in (
+        ("llama3_70b", "peaks of Llama measured on B200"),
+        ("deepseekv2", "those of DeepSeek-V2"),
+        ("gpt3_7b", "those of a GPT of 7B"),
+    ):
+        assert f"{memory_errors(rows)} {words}" in page
+    results = read_page("benchmarks/results/memory.md")
+    (line,) = re.findall(r"^\| inputs of multiplications.* \| yes \|$", results, re.M)
+    ours, usable = re.findall(r"\d+\.\d", line)
+    assert f"needs {ours} of {usable} GiB under its software" in page

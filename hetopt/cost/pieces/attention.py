@@ -18,8 +18,8 @@ def score_bytes(
 ) -> Floats | float:
     """Return the bytes per token that the softmax keeps.
 
-    Fused: a log-sum-exp per head. Unfused, for every score: the softmax, the dropout's
-    mask and its result (Korthikanti et al., section 4: ``5 a s^2 b``), and a cap's
+    Fused: a log-sum-exp per head. Unfused, for every score: the softmax, with dropout
+    its mask and result (Korthikanti et al., section 4: ``5 a s^2 b``), and a cap's
     tangent. Nothing if it is recomputed.
 
     Parameters
@@ -30,7 +30,9 @@ def score_bytes(
     if recompute != "none":
         return 0.0
     caps = piece.model.architecture.attention_softcap is not None
-    each = 4 if piece.kernels.fused_attention else (2 * e + 1 + caps * e) * keys
+    drops = piece.model.architecture.attention_dropout > 0
+    unfused = (e + drops * (e + 1) + caps * e) * keys
+    each = 4 if piece.kernels.fused_attention else unfused
     return each * piece.block.heads / tp
 
 
@@ -186,13 +188,18 @@ class Attention(Piece):
                 return weights + (query + self.kv(tp)) * self.norm_vectors
 
     def kept_bytes(self, shape: Shape, e: int, recompute: Recompute) -> Floats:
-        """Return the bytes of inputs of norm, matrices and core, and a mask."""
+        """Return the bytes of inputs of norm, matrices and core, and a mask.
+
+        The core's result is an input of the second matrix, too.
+        """
         tokens, own = shape.all_tokens(self.tokens), shape.own_tokens(self.tokens)
         query, kv = self.query(shape.tp), self.kv(shape.tp)
         core = e * (2 * query + 2 * kv + self._qk_norms * (query + kv))
+        core = core + query * self.copied_element
         core = core + score_bytes(self, self._keys, shape.tp, e, recompute)
         norms = self.norms_before + self.norms_after
-        return own * self.block.hidden * ((1 + norms) * e + 1) + tokens * core
+        each = norms * e + self.input_element(e) + self.mask
+        return own * self.block.hidden * each + tokens * core
 
     def working_bytes(self, shape: Shape, e: int, recompute: Recompute) -> Floats:
         """Return the bytes of inputs, gradients and unfused scores."""

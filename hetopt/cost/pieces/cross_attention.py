@@ -53,9 +53,11 @@ class CrossAttention(Piece):
         tokens, own = shape.all_tokens(self.tokens), shape.own_tokens(self.tokens)
         source = shape.all_tokens(self.source_tokens)
         scores = score_bytes(self, self.source_tokens, shape.tp, e, recompute)
-        core = tokens * (e * 2 * self.query(shape.tp) + scores)
+        query = self.query(shape.tp)
+        core = tokens * (e * 2 * query + query * self.copied_element + scores)
         core = core + source * e * 2 * self.kv(shape.tp)
-        kept = own * self.block.hidden * (2 * e + 1) + core
+        each = e + self.input_element(e) + self.mask
+        kept = own * self.block.hidden * each + core
         return kept + self.context_bytes(shape, e)
 
     def context_bytes(self, shape: Shape, e: int) -> Floats:

@@ -59,7 +59,7 @@ class Embedding(Piece):
     def kept_bytes(self, shape: Shape, e: int, recompute: Recompute) -> Floats:
         """Return the bytes of token ids and the dropout mask."""
         own = shape.own_tokens(self.tokens)
-        return self.input_bytes(shape, e) + own * self.block.hidden
+        return self.input_bytes(shape, e) + own * self.block.hidden * self.mask
 
     def input_bytes(self, shape: Shape, e: int) -> Floats:
         """Return the bytes of token ids."""

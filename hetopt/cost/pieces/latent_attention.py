@@ -90,15 +90,18 @@ class LatentAttention(Attention):
     def kept_bytes(self, shape: Shape, e: int, recompute: Recompute) -> Floats:
         """Return the bytes of inputs of norms, matrices and core, and a mask.
 
-        The latent vectors are kept before and after their norms.
+        The latent vectors are kept before and after their norms. Two matrices read
+        the layer's input, to make queries, or their latent vectors, and those of keys.
         """
         tokens, own = shape.all_tokens(self.tokens), shape.own_tokens(self.tokens)
         query, value = self.query(shape.tp), self._value(shape.tp)
-        core = e * (2 * query + 2 * value)
+        core = e * (2 * query + 2 * value) + value * self.copied_element
         core = core + score_bytes(self, self._keys, shape.tp, e, recompute)
         norms = self.norms_before + self.norms_after
-        narrow = 2 * e * (self.latent.q_lora + self.latent.kv_lora)
-        kept = own * (self.block.hidden * ((1 + norms) * e + 1) + narrow)
+        vectors = self.latent.q_lora + self.latent.kv_lora
+        each = norms * e + self.input_element(e, readers=2) + self.mask
+        narrow = vectors * (e + self.input_element(e))
+        kept = own * (self.block.hidden * each + narrow)
         return kept + tokens * core
 
     def gradient_width(self, tp: Ints) -> Floats:

@@ -37,7 +37,8 @@ class Merge(Piece):
 
     def kept_bytes(self, shape: Shape, e: int, recompute: Recompute) -> Floats:
         """Return the bytes of the inputs of the norm and of the matrix."""
-        return self.input_bytes(shape, e) * 2
+        inputs = self.input_bytes(shape, e)
+        return inputs + inputs / e * self.input_element(e)
 
     def input_bytes(self, shape: Shape, e: int) -> Floats:
         """Return the bytes of the tokens that are merged."""

@@ -43,8 +43,9 @@ class MlpDown(Piece):
     def kept_bytes(self, shape: Shape, e: int, recompute: Recompute) -> Floats:
         """Return the bytes of the inner activations, a norm's input and the mask."""
         own = shape.own_tokens(self.tokens)
-        kept = own * self.block.hidden * (1 + self.norms_after * e)
-        return kept + self.input_bytes(shape, e)
+        kept = own * self.block.hidden * (self.mask + self.norms_after * e)
+        inner = shape.all_tokens(self.tokens) * self.block.ffn / shape.tp
+        return kept + inner * self.input_element(e)
 
     def input_bytes(self, shape: Shape, e: int) -> Floats:
         """Return the bytes of the inner activations."""

@@ -58,7 +58,8 @@ class MlpUp(Piece):
         """Return the bytes of the inputs of norm, matrices and activation."""
         tokens, own = shape.all_tokens(self.tokens), shape.own_tokens(self.tokens)
         inner = tokens * self.block.ffn / shape.tp * e
-        inputs = own * self.block.hidden * (1 + self.norms_before) * e
+        each = self.norms_before * e + self.input_element(e)
+        inputs = own * self.block.hidden * each
         return inputs + inner * self.matrices
 
     def gradient_width(self, tp: Ints) -> Floats:

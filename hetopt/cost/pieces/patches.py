@@ -32,7 +32,7 @@ class Patches(Piece):
     def kept_bytes(self, shape: Shape, e: int, recompute: Recompute) -> Floats:
         """Return the bytes of the patches and the dropout mask."""
         own = shape.own_tokens(self.tokens)
-        return own * self.model.patch * e + own * self.block.hidden
+        return own * self.model.patch * e + own * self.block.hidden * self.mask
 
     def working_elements(self, shape: Shape) -> Floats:
         """Return the elements of tokens and patches."""

@@ -157,6 +157,27 @@ class Piece(ABC):
         """Return the elements per token of a device's keys (or values)."""
         return kv_width(self.block, tp)
 
+    def input_element(self, e: int, readers: int = 1) -> float:
+        """Return the bytes of an element that only multiplications of a layer read.
+
+        Parameters
+        ----------
+        readers
+            How many multiplications read it: each keeps a copy in FP8 of its own.
+        """
+        narrow = self.kernels.narrow
+        return e if narrow is None else narrow * readers
+
+    @property
+    def copied_element(self) -> float:
+        """Bytes of an element that a multiplication keeps besides one in 16 bits."""
+        return self.kernels.narrow or 0.0
+
+    @property
+    def mask(self) -> int:
+        """Bytes that dropout keeps of an element: its mask; 0 without dropout."""
+        return int(self.model.architecture.hidden_dropout > 0)
+
     @property
     def norm_vectors(self) -> int:
         """Number of parameter vectors of a norm."""

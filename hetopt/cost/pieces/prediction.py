@@ -52,8 +52,9 @@ class Prediction(Embedding):
     def kept_bytes(self, shape: Shape, e: int, recompute: Recompute) -> Floats:
         """Return the bytes of both inputs, their concatenation, and the output."""
         own = shape.own_tokens(self.tokens)
-        joined_and_output = own * self.block.hidden * 3 * e
-        looked_up = own * self.block.hidden * (e + 1)
+        each = e + 2 * self.input_element(e)
+        joined_and_output = own * self.block.hidden * each
+        looked_up = own * self.block.hidden * (e + self.mask)
         inside = joined_and_output + looked_up
         return self.input_bytes(shape, e) + self.layers * inside
 

@@ -91,9 +91,10 @@ class RoutedMlp(Piece):
         own, rows, hidden = self._own(shape), self._rows(shape), self.block.hidden
         norms = self.norms_before + self.norms_after
         scores = _KEPT_SCORES * _SCORE_BYTES * own * self.experts.number
-        kept = own * hidden * ((1 + norms) * e + 1) + scores
-        inside = rows * (hidden + (self.matrices + 1) * self._width(shape))
-        return kept + e * inside
+        kept = own * hidden * ((1 + norms) * e + self.mask) + scores
+        width, inputs = self._width(shape), self.input_element(e)
+        inside = rows * ((hidden + width) * inputs + self.matrices * width * e)
+        return kept + inside
 
     def working_elements(self, shape: Shape) -> Floats:
         """Return the elements of gradients of experts that are held at once.

@@ -43,11 +43,13 @@ class SharedExpert(Piece):
     def kept_bytes(self, shape: Shape, e: int, recompute: Recompute) -> Floats:
         """Return the bytes of the activation's input and result, and a gate's factor.
 
-        The input is counted by the routed experts.
+        The routed experts count the input, of which the router reads 16 bits.
         """
         tokens, own = shape.all_tokens(self.tokens), shape.own_tokens(self.tokens)
-        inside = tokens * self._width(shape.tp) * (self.matrices + 1)
-        return e * (inside + self._has_gate * own * self.block.hidden)
+        each = self.matrices * e + self.input_element(e)
+        inputs = self.copied_element + self._has_gate * e
+        inside = tokens * self._width(shape.tp) * each
+        return inside + own * self.block.hidden * inputs
 
     def gradient_width(self, tp: Ints) -> Floats:
         """Return the width of the activation's input."""

@@ -16,6 +16,7 @@ from hetopt.export.nemo.reading import looks_like_nemo, read_nemo
 from hetopt.export.shared.kernels import (
     BLOCK_SCALED,
     FP8,
+    GRADIENTS_BF16,
     NO_SEQUENCE_PARALLEL,
     OVERLAP_TENSOR,
     UNFUSED_LOSS,
@@ -69,7 +70,14 @@ _MIXED = {
 #: What it is told if tensor parallelism's collectives run beside multiplications.
 _OVERLAP = {"tp_comm_overlap": True}
 
-_HAS = (FP8, BLOCK_SCALED, NO_SEQUENCE_PARALLEL, UNFUSED_LOSS, OVERLAP_TENSOR)
+_HAS = (
+    FP8,
+    BLOCK_SCALED,
+    NO_SEQUENCE_PARALLEL,
+    UNFUSED_LOSS,
+    GRADIENTS_BF16,
+    OVERLAP_TENSOR,
+)
 
 #: PyTorch Lightning's names of precisions, which Megatron-Bridge's optimizers use too.
 _TRAINERS = {"bf16": "bf16-mixed", "fp16": "16-mixed", "fp32": "32-true"}
@@ -92,6 +100,14 @@ _PROVIDERS = (
 )
 
 _IMPORTED = "from megatron.core.activations import {}\n"
+
+#: A mixed precision by name, and what changes it, where gradients are not in 32 bits.
+_BY_NAME = 'recipe.pop("mixed_precision")'
+_GRADIENTS = (
+    "from megatron.bridge.training.mixed_precision import get_mixed_precision_config\n",
+    f"get_mixed_precision_config({_BY_NAME})",
+    "config.mixed_precision.grad_reduce_in_fp32 = False\n",
+)
 
 _PROGRAM = '''\
 """Pretrain with Megatron-Bridge what recipe.yaml says, on made-up data.
@@ -145,9 +161,9 @@ config = ConfigContainer(
     ),
     checkpoint=CheckpointConfig(),
     logger=LoggerConfig(log_interval=1),
-    mixed_precision=recipe.pop("mixed_precision"),
+    mixed_precision={mixed},
 )
-for section, fields in recipe.items():
+{gradients}for section, fields in recipe.items():
     for name, value in fields.items():
         setattr(getattr(config, section), name, value)
 pretrain(config=config, forward_step_func=forward_step)
@@ -182,6 +198,9 @@ def files(job: Job) -> Mapping[str, str]:
     precision = stored_precision(job.problem.training)
     activation = _ACTIVATIONS[stated(job.problem.model, "activation")]
     module, provider = _PROVIDERS[job.problem.model.latent is not None]
+    narrow = job.problem.training.gradients == "bf16" and precision != "fp32"
+    of_gradients, mixed, gradients = _GRADIENTS if narrow else ("", _BY_NAME, "")
+    imported = "" if "." in activation else _IMPORTED.format(activation)
     return {
         "recipe.yaml": yaml.safe_dump(
             recipe(job), sort_keys=False, default_flow_style=False, width=4096
@@ -192,7 +211,9 @@ def files(job: Job) -> Mapping[str, str]:
             provider=provider,
             precision=_TRAINERS[precision],
             activation=activation,
-            imported="" if "." in activation else _IMPORTED.format(activation),
+            imported=of_gradients + imported,
+            mixed=mixed,
+            gradients=gradients,
         ),
         **torchrun_scripts(job, ["pretrain.py"], environment(job), TESTED),
     }

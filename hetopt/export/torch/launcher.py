@@ -95,8 +95,7 @@ def commands(job: Job) -> str:
         "place)` that builds one unit as an `nn.Module`; `program/units.py` says what "
         f"a unit must do. `{_EXAMPLE}` makes them of a Hugging Face Llama:",
         f"    ./{first} --units {_EXAMPLE}:build_unit",
-        "Memory is the plan's for the program's own units, which have no dropout and "
-        "so keep none of the masks that the plan counts, 1 byte of 17 in 16 bits; what "
+        "Memory is the plan's for the program's own units, which have no dropout; what "
         "a module of yours keeps for its backward pass is its own. A rank that fails "
         "says why first, and then all end.",
     ]

@@ -135,11 +135,11 @@ class Architecture:
         another step: that at position i is multiplied with 1 + 0.1 log(1 + floor((i
         + 1) / this)) (Llama-4); default: they are not scaled up.
     hidden_dropout
-        Of embeddings and the results of attention and MLP; default: 0. Memory
-        includes the masks of dropout in any case, as hetopt's published sources
-        count it.
+        Of embeddings and the results of attention and MLP; default: 0. Above 0,
+        memory includes its masks, a byte per token and channel each.
     attention_dropout
-        Of attention's scores; default: 0.
+        Of attention's scores; default: 0. Above 0, unfused attention keeps its masks
+        and results.
     embedding_scale
         What embeddings are multiplied with (Gemma: the root of hidden); default: 1.
     """

@@ -17,7 +17,7 @@ from hetopt.base.faults import Fault
 from hetopt.base.fields import Flag, Name, Number, name, unknown
 from hetopt.base.record import record
 from hetopt.problem.facts import AS_MEASURED, Accuracy, Share, Sustained
-from hetopt.problem.training.choices import Precision
+from hetopt.problem.training.choices import Gradients, Precision
 from hetopt.problem.training.dispatch import Dispatcher
 
 if TYPE_CHECKING:
@@ -79,11 +79,19 @@ class Software:
         What it is, in a sentence.
     reached
         What it reaches, by devices, precisions and models, which do not overlap.
+    gradients
+        Precision of gradients beside weights in 16 bits, where a problem does not give
+        its own; None: fp32, as without software.
+    casts_again
+        Whether multiplications in FP8 and below keep inputs in 16 bits for the backward
+        pass and cast them again there (torchao), and not what they multiplied.
     """
 
     name: Name
     about: str
     reached: tuple[Reached, ...]
+    gradients: Gradients | None = None
+    casts_again: Flag = False
 
     def on(
         self, device: str | None, precision: Precision, *, experts: bool
@@ -118,6 +126,23 @@ def _named(value: Any, info: ValidationInfo) -> Any:
     if wanted not in known:
         raise Fault(unknown(wanted, "a software stack of the catalogue", known))
     return known[wanted]
+
+
+def of_software(given: Mapping[str, Any], files: Any) -> dict[str, Any]:
+    """Return what the software that a section names says where the section does not.
+
+    Parameters
+    ----------
+    given
+        The training section.
+    files
+        Readers of what it names: ``hetopt.problem.files.Files``.
+    """
+    named, precision = given.get("software"), given.get("precision", "bf16")
+    stack = files.software().get(named) if isinstance(named, str) else None
+    if stack is None or not stack.gradients or precision in ("fp16", "fp32"):
+        return {}
+    return {"gradients": stack.gradients}
 
 
 #: The field of a file that names a stack.

@@ -38,7 +38,7 @@ from hetopt.problem.training.lengths import (
     read_shares,
     sequences_of,
 )
-from hetopt.problem.training.software import NamedSoftware, Reached
+from hetopt.problem.training.software import NamedSoftware, Reached, of_software
 from hetopt.problem.training.token_budget import tokens_of
 
 #: Share of device memory kept free besides the overhead (MODEL.md section 5).
@@ -230,7 +230,8 @@ class Training:
     cross_entropy
         unfused: separate operations on logits in 32 bits.
     gradients
-        Precision in which gradients are accumulated and reduced.
+        Precision in which gradients are accumulated and reduced; default: that of
+        software, where weights have 16 bits, else fp32.
     overlap_tensor
         Whether tensor parallelism's collectives run beside the multiplications that
         need them: MC2, async tensor parallelism, Transformer Engine's user buffers.
@@ -297,8 +298,8 @@ class Training:
     reserve: Fraction = DEFAULT_RESERVE
 
     @staticmethod
-    def completed(given: dict[str, Any], _: object) -> dict[str, Any]:
-        """Return what a file gives, in which any schedule is a schedule and a mark."""
+    def completed(given: dict[str, Any], files: Any) -> dict[str, Any]:
+        """Return what a file gives, with what its software says, and any schedule."""
         batch = given.get("global_batch")
         if isinstance(batch, str) and given.get("lengths") is not None:
             with inside("global_batch"):
@@ -308,7 +309,7 @@ class Training:
         given = {"recompute": AUTO, **given}
         if given.get("schedule") == ANY:
             given |= {"schedule": DEFAULT_SCHEDULE, "any_schedule": True}
-        return given
+        return {**of_software(given, files), **given}
 
     def __post_init__(self) -> None:
         if self.lengths is not None:

@@ -69,9 +69,9 @@ def test_what_is_kept_is_queries_keys_values_and_narrow_vectors() -> None:
     qk = heads * (own.qk_dim + own.rope_dim)
     value = heads * own.v_dim
     narrow = own.q_lora + own.kv_lora
-    # Input, normed input and a mask; narrow vectors and normed ones; queries, keys,
+    # Input and normed input; narrow vectors and normed ones; queries, keys,
     # values, results; a log-sum-exp of 4 bytes.
-    each = 5 * h + 4 * narrow + 2 * (2 * qk + 2 * value) + 4 * heads
+    each = 4 * h + 4 * narrow + 2 * (2 * qk + 2 * value) + 4 * heads
     found = attention(V3).kept_bytes(Shape.of([(1, 1, 1)]), 2, "none")
     assert found == pytest.approx(s * each)
 

@@ -97,7 +97,7 @@ def test_activations_of_routed_tokens() -> None:
     scores = 2 * 4 * OWN * E
     rows = OWN * K * np.array([x for *_, x in ROWS])
     width = np.array([F / x for *_, x in ROWS])
-    expected = OWN * hidden * 5 + scores + 2 * rows * (hidden + 3 * width)
+    expected = OWN * hidden * 4 + scores + 2 * rows * (hidden + 3 * width)
     assert routed().kept_bytes(SHAPE, 2, "none") == pytest.approx(expected)
     full = activation_bytes(model(), training(), LAYER_EXPERTS, SHAPE, "full")
     assert (full == 2 * OWN * hidden).all()

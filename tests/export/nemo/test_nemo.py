@@ -1,5 +1,6 @@
 """Recipes of Megatron-Bridge say what scripts of Megatron-LM say."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from hetopt.export.nemo.launcher import LAUNCHER as NEMO
 from hetopt.export.nemo.reading import read_nemo
 from hetopt.planning.plan import plan
 from hetopt.problem.reading import read_problem_text
+from hetopt.problem.training.choices import Gradients
 from tests.export.jobs import draw_job
 from tests.export.scripts import told
 
@@ -38,6 +40,18 @@ def test_nemo_has_the_same_layout_and_degrees(seed: int) -> None:
         "--use-distributed-optimizer" in first
     )
     compile(files["pretrain.py"], "pretrain.py", "exec")
+
+
+@pytest.mark.parametrize("gradients", ["fp32", "bf16"])
+def test_gradients_are_written_and_read_again(
+    gradients: Gradients, tmp_path: Path
+) -> None:
+    """A mixed precision sets those of ``ddp``, so it is the one to be changed."""
+    job = draw_job(1, alike=True, cp=False, schedules=("1f1b",))
+    training = replace(job.problem.training, gradients=gradients)
+    job = replace(job, problem=replace(job.problem, training=training))
+    write_folder(str(tmp_path / "out"), bundle(job, NEMO, allow_lossy=True))
+    assert read_nemo(tmp_path / "out").says["gradients"] == gradients
 
 
 @pytest.mark.parametrize("chunks", [1, 2])

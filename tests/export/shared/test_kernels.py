@@ -27,6 +27,7 @@ SAID = {
     ("flagscale", "attention: unfused"): "attention_backend: unfused",
     ("flagscale", "gradients: bf16"): "grad_reduce_in_bf16: true",
     ("nemo", "precision: fp8"): "bf16_with_fp8_delayed_scaling_mixed",
+    ("nemo", "gradients: bf16"): "mixed_precision.grad_reduce_in_fp32 = False",
     ("torch", "sequence_parallel: false"): '"sequence_parallel": false',
     ("torch", "gradients: bf16"): '"gradients": "bf16"',
     ("torchtitan", "precision: fp8"): "Float8LinearConverter",

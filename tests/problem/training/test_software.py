@@ -100,6 +100,41 @@ def test_a_device_that_is_like_another_has_its_shares_whatever_its_name() -> Non
     assert problem_digest(other) != problem_digest(like)
 
 
+@pytest.mark.parametrize(
+    ("more", "expected"),
+    [
+        ("precision: bf16", "fp32"),
+        ("software: torchtitan", "fp32"),
+        ("software: megatron-2026", "bf16"),
+        ("software: megatron-2026, precision: fp8", "bf16"),
+        ("software: megatron-2026, precision: fp16", "fp32"),
+        ("software: megatron-2026, gradients: fp32", "fp32"),
+        ("gradients: bf16", "bf16"),
+    ],
+)
+def test_gradients_are_the_problems_else_those_of_the_stack(
+    more: str, expected: str
+) -> None:
+    assert problem(more).training.gradients == expected
+
+
+def test_what_a_stack_keeps_counts_in_the_digest() -> None:
+    """Also on devices of which nothing is known, and in FP8 alone."""
+
+    def digest(precision: str, *, casts_again: bool) -> str:
+        found = problem(f"software: torchtitan, precision: {precision}", "GB200")
+        stack = software()["torchtitan"]
+        assert stack.casts_again
+        stack = replace(stack, casts_again=casts_again)
+        return problem_digest(
+            replace(found, training=replace(found.training, software=stack))
+        )
+
+    for precision, same in (("bf16", True), ("fp8", False)):
+        kept, again = (digest(precision, casts_again=x) for x in (False, True))
+        assert (kept == again) == same
+
+
 def test_an_unknown_stack_is_refused() -> None:
     with pytest.raises(InputError, match="did you mean 'torchtitan'") as caught:
         problem("software: torchtitn")
@@ -117,7 +152,17 @@ def test_lower_precisions_are_sums_of_operators_and_quicker(
         problem(f"precision: {each}", device) for each in (precision, than)
     )
     assert build_table(lower).sources == ("operators",)
-    assert forward_ns(lower).sum() < forward_ns(higher).sum()
+    # The lower precision fits where the higher does not.
+    quicker, slower = (
+        {
+            str(strategy): rows.forward_ns[k].sum()
+            for rows in build_table(each).slices[0].clusters
+            for k, strategy in enumerate(rows.strategies)
+        }
+        for each in (lower, higher)
+    )
+    assert {*slower} <= {*quicker}
+    assert all(quicker[name] < slower[name] for name in slower)
 
 
 @pytest.mark.parametrize("precision", ["mxfp8", "nvfp4"])
