@@ -443,6 +443,9 @@ def _write(
             for alike in _ALIKE.get(own[1], ()):
                 like = f"as {own[1]}, whose compute dies it has; no run of it was read"
                 stacks[own[0]].append({**entry, "devices": [alike], "source": like})
+    # Graphs of whole iterations are of mixtures of experts.
+    dense = [each for each in stacks["megatron-2025"] if not each["experts"]]
+    stacks["megatron-2026"] += dense
     for stack, entries in stacks.items():
         path = _SOFTWARE / f"{stack}.json"
         # What else a stack's file says was not fitted, and stays.

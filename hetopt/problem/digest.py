@@ -54,7 +54,10 @@ def problem_digest(problem: Problem) -> str:
         for cluster, source in problem.latency.items()
     }
     training = replace(
-        problem.training, warmup_epsilon=problem.training.epsilon, software=None
+        problem.training,
+        warmup_epsilon=problem.training.epsilon,
+        overlap_tensor=problem.training.overlap_tensor or None,
+        software=None,
     )
     meaning = _canonical(replace(problem, latency=latency, training=training))
     if problem.training.software is not None:

@@ -150,7 +150,7 @@ def _system(job: Job) -> Arguments:
         "use_distributed_optimizer": shards_optimizer(job),
         "overlap_grad_reduce": training.overlap_gradients,
         "use_flash_attn": training.attention == "fused",
-        **kernel_settings(training),
+        **kernel_settings(training, max(stage.strategy.tp for stage in job.stages)),
         "hetero": {
             "enable_hetero": True,
             "hetero_process_meshes": meshes,

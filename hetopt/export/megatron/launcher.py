@@ -111,7 +111,7 @@ def _training(job: Job) -> Arguments:
         "global_batch_size": training.global_batch,
         "optimizer": training.optimizer,
         stored_precision(training): training.precision != "fp32",
-        **kernel_settings(training),
+        **kernel_settings(training, job.stages[0].strategy.tp),
         # With bf16 the parser sets this by itself.
         "accumulate_allreduce_grads_in_fp32": training.precision == "fp16",
         "use_distributed_optimizer": shards_optimizer(job),

@@ -242,6 +242,7 @@ def recipe(job: Job) -> dict[str, Any]:
     assert layers is not None
     full = strategy.recompute == "full"
     sharded = shards_optimizer(job)
+    overlaps = training.overlap_tensor and strategy.tp > 1
     return {
         "model": {
             "num_layers": model.layers,
@@ -293,7 +294,7 @@ def recipe(job: Job) -> dict[str, Any]:
             "overlap_grad_reduce": training.overlap_gradients,
         },
         "mixed_precision": _MIXED.get(training.precision),
-        **({"comm_overlap": _OVERLAP} if training.overlap_tensor else {}),
+        **({"comm_overlap": _OVERLAP} if overlaps else {}),
     }
 
 

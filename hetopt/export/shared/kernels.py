@@ -44,7 +44,7 @@ def choice_losses(training: Training, has: Collection[str] = ()) -> Iterator[Los
         UNFUSED_ATTENTION: training.attention == "unfused",
         UNFUSED_LOSS: training.cross_entropy == "unfused",
         GRADIENTS_BF16: training.gradients == "bf16",
-        OVERLAP_TENSOR: training.overlap_tensor,
+        OVERLAP_TENSOR: bool(training.overlap_tensor),
     }
     for choice in ALL:
         if asked[choice] and choice not in has:

@@ -92,7 +92,7 @@ TITAN = table(
         "hetopt prices parameters and optimizer states on the device": (
             "training.enable_cpu_offload"
         ),
-        "hetopt prices layers whose kernels are not compiled": "compile.enable",
+        "whether kernels are compiled is a part of training.software": "compile.enable",
         "hetopt prices tensor parallelism's transfers between the multiplications, not "
         "overlapped": (
             "parallelism.enable_async_tensor_parallel "

@@ -46,6 +46,11 @@ def completed(given: dict[str, Any], files: Files) -> dict[str, Any]:
     given = {"links": None, "latency": {}, **given}
     if given.get("name") is None:
         given["name"] = files.name
+    launcher, training = given.get("launcher"), given.get("training")
+    if launcher and isinstance(training, dict) and "software" not in training:
+        for stack in files.software().values():
+            if launcher in stack.launchers:
+                given["training"] = {**training, "software": stack.name}
     return given
 
 
@@ -136,7 +141,11 @@ def fitting_training(training: Training, info: ValidationInfo) -> Training:
         _ensure_precision(cluster, training)
     usual = chosen.get(EVERY, RECOMPUTE)
     recompute = {name: chosen.get(name, usual) for name in names}
-    return replace(training, recompute=recompute)
+    overlaps, stack = training.overlap_tensor, training.software
+    if overlaps is None:
+        dense = model.experts is None and training.sequence_parallel
+        overlaps = dense and stack is not None and stack.overlap_tensor
+    return replace(training, recompute=recompute, overlap_tensor=overlaps)
 
 
 def _ensure_precision(cluster: Cluster, training: Training) -> None:

@@ -82,6 +82,11 @@ class Software:
     gradients
         Precision of gradients beside weights in 16 bits, where a problem does not give
         its own; None: fp32, as without software.
+    overlap_tensor
+        Whether tensor parallelism's collectives of dense models run beside
+        multiplications, where a problem does not say it.
+    launchers
+        Those whose problems have this software unless they name another.
     casts_again
         Whether multiplications in FP8 and below keep inputs in 16 bits for the backward
         pass and cast them again there (torchao), and not what they multiplied.
@@ -91,6 +96,8 @@ class Software:
     about: str
     reached: tuple[Reached, ...]
     gradients: Gradients | None = None
+    overlap_tensor: Flag = False
+    launchers: tuple[Name, ...] = ()
     casts_again: Flag = False
 
     def on(

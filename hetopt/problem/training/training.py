@@ -235,9 +235,11 @@ class Training:
     overlap_tensor
         Whether tensor parallelism's collectives run beside the multiplications that
         need them: MC2, async tensor parallelism, Transformer Engine's user buffers.
-        What it gains is known of some software only.
+        What it gains is known of some software only. Default: what the software does
+        with dense models, else false.
     software
-        What trains: a name from `hetopt catalog`, such as megatron-2026. Without it
+        What trains: a name from `hetopt catalog`, such as megatron-2026; default: what
+        the problem's launcher starts, if a stack says so. Without any, or with null,
         times are those of the software that each device's shares were fitted to.
     moe
         How tokens reach routed experts; of models with experts alone.
@@ -292,7 +294,7 @@ class Training:
     attention: Kernel = "fused"
     cross_entropy: Kernel = "fused"
     gradients: Gradients = "fp32"
-    overlap_tensor: Flag = False
+    overlap_tensor: Flag | None = None
     software: NamedSoftware = None
     moe: Annotated[Dispatch, BeforeValidator(_dispatch)] = EVEN
     reserve: Fraction = DEFAULT_RESERVE
@@ -312,6 +314,9 @@ class Training:
         return {**of_software(given, files), **given}
 
     def __post_init__(self) -> None:
+        if self.overlap_tensor and not self.sequence_parallel:
+            msg = "is true, expected sequence_parallel: true with it"
+            raise Fault(msg, "overlap_tensor")
         if self.lengths is not None:
             shares = self.lengths, self.global_batch, self.seq_len
             _ensure(lengths_fault(*shares), "lengths")

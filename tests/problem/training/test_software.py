@@ -17,6 +17,7 @@ from hetopt.problem.reading import read_problem_text
 
 if TYPE_CHECKING:
     from hetopt.problem.problem import Problem
+    from hetopt.problem.training.training import Training
 
 PROBLEM = """
 model: {preset: llama-3-8b, layers: 4}
@@ -65,6 +66,31 @@ def test_overlap_of_tensor_parallelism_is_what_the_stack_gains() -> None:
     beside = problem("software: torchtitan, overlap_tensor: true")
     assert forward_ns(beside, 8).sum() < forward_ns(plain, 8).sum()
     assert (forward_ns(beside) == forward_ns(plain)).all()
+
+
+def test_a_launcher_has_the_software_that_it_starts() -> None:
+    def of(launcher: str, more: str, model: str = "llama-3-8b, layers: 4") -> Training:
+        text = PROBLEM.replace("llama-3-8b, layers: 4", model).replace("MORE", more)
+        text = f"launcher: {launcher}" + text.replace("DEVICE", "H100")
+        return read_problem_text(text, "x.yaml").training
+
+    nemo = of("nemo", "precision: fp8")
+    assert nemo.software is not None
+    assert (nemo.software.name, nemo.gradients) == ("megatron-2026", "bf16")
+    assert nemo.overlap_tensor
+    assert not of("nemo", "overlap_tensor: false").overlap_tensor
+    assert not of("nemo", "sequence_parallel: false").overlap_tensor
+    assert not of("nemo", "zero: 1", "mixtral-8x7b").overlap_tensor
+    named = of("nemo", "software: torchtitan")
+    assert named.software is not None
+    assert named.software.name == "torchtitan"
+    for usual in (of("nemo", "software: null"), of("megatron", "zero: 1")):
+        assert (usual.software, usual.gradients) == (None, "fp32")
+
+
+def test_overlapped_collectives_need_sequence_parallelism() -> None:
+    with pytest.raises(InputError, match="overlap_tensor: is true, expected sequence"):
+        problem("overlap_tensor: true, sequence_parallel: false")
 
 
 def test_collectives_of_sharded_weights_run_beside_computation() -> None:

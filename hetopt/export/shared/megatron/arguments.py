@@ -143,7 +143,7 @@ _UNPRICED = {
         "disable_bf16_reduced_precision_matmul no_clone_scatter_output_in_embedding "
         "activation_func_fp8_input_store batch_invariant_mode"
     ),
-    "hetopt prices launches of kernels without CUDA graphs": (
+    "whether whole iterations are CUDA graphs is a part of training.software": (
         "enable_cuda_graph cuda_graph_impl cuda_graph_scope cuda_graph_warmup_steps "
         "external_cuda_graph cuda_graph_use_single_mempool te_rng_tracker "
         "cuda_graph_retain_backward_graph"

@@ -89,8 +89,14 @@ def recompute_settings(policy: str) -> Arguments:
     return settings
 
 
-def kernel_settings(training: Training) -> Arguments:
-    """Return the settings of the loss, attention, gradient reduction and FP8."""
+def kernel_settings(training: Training, tp: int) -> Arguments:
+    """Return the settings of the loss, attention, gradient reduction and FP8.
+
+    Parameters
+    ----------
+    tp
+        The largest of all stages; Megatron-LM overlaps none with 1.
+    """
     settings: Arguments = {
         "cross_entropy_loss_fusion": training.cross_entropy == "fused"
     }
@@ -98,7 +104,7 @@ def kernel_settings(training: Training) -> Arguments:
         settings["attention_backend"] = "unfused"
     if training.gradients == "bf16":
         settings["grad_reduce_in_bf16"] = True
-    if training.overlap_tensor:
+    if training.overlap_tensor and tp > 1:
         settings["tp_comm_overlap"] = True
     return settings | _BELOW_BF16.get(training.precision, {})
 

@@ -41,6 +41,8 @@ _ROTARY_NUMBERS = {
 }
 #: Setting with the layers that have no sliding window.
 _SKIPPED = "window_attn_skip_freq"
+#: Settings of Megatron-LM, and of MindSpeed beside it, for ``overlap_tensor``.
+_OVERLAPS = ("tp_comm_overlap", "use_ascend_mc2", "use_mc2")
 #: Setting that is on or off -> field.
 _FLAGS = {
     "apply_layernorm_1p": "norm_zero_centred",
@@ -232,7 +234,7 @@ def training_says(
     says["cross_entropy"] = "fused" if loss else "unfused"
     replicas, tp = mesh
     split = "sequence_parallel" in settings
-    beside = "tp_comm_overlap" in settings
+    beside = any(name in settings for name in _OVERLAPS)
     if tp > 1:
         says["sequence_parallel"] = split
         if beside:
