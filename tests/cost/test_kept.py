@@ -12,7 +12,7 @@ from hetopt.problem.catalogue import software
 from hetopt.problem.model.architecture import Architecture
 from hetopt.problem.model.kinds import EMBEDDING, HEAD, LAYER, LAYER_EXPERTS
 from hetopt.problem.model.model import Model
-from hetopt.problem.training.choices import Precision, Recompute
+from hetopt.problem.training.choices import Kernel, Precision, Recompute
 from hetopt.problem.training.training import Training
 from tests.cost.making import make_model, shape
 
@@ -63,15 +63,22 @@ def test_inputs_of_multiplications_are_kept_as_they_are_multiplied(
 ) -> None:
     """Normed inputs twice, and the activation's result, in place of 16 bits.
 
-    The core's result is in 16 bits for its own backward pass, and narrow besides for
-    the matrix behind it. Attention's queries, keys and values stay as they are.
+    The matrix behind the core keeps its result narrow, and a fused core keeps it in 16
+    bits besides, for its own backward pass. Queries, keys and values stay as they are.
     """
-    less = (2 * H + F) * (2 - narrow) - QUERY * narrow
-    for recompute in ("none", "selective"):
+    inputs = (2 * H + F) * (2 - narrow)
+    beside, in_place = -QUERY * narrow, QUERY * (2 - narrow)
+    cases: tuple[tuple[Recompute, Kernel, float], ...] = (
+        ("none", "fused", beside),
+        ("selective", "fused", in_place),
+        ("none", "unfused", in_place),
+    )
+    for recompute, attention, core in cases:
         usual, found = (
-            kept(recompute=recompute, precision=each) for each in ("bf16", precision)
+            kept(recompute=recompute, attention=attention, precision=each)
+            for each in ("bf16", precision)
         )
-        assert usual - found == pytest.approx(less)
+        assert usual - found == pytest.approx(inputs + core)
     assert kept(recompute="full", precision=precision) == kept(recompute="full")
     for kind in (EMBEDDING, HEAD):
         assert kept(kind, precision=precision) == kept(kind)

@@ -36,6 +36,16 @@ def score_bytes(
     return each * piece.block.heads / tp
 
 
+def result_element(piece: Piece, e: int, recompute: Recompute) -> float:
+    """Return the bytes of an element of the core's result, the next matrix's input.
+
+    A fused core needs its result in its own backward pass, unless it runs again.
+    """
+    if piece.kernels.fused_attention and recompute == "none":
+        return e + piece.copied_element
+    return piece.input_element(e)
+
+
 def passing_score_bytes(
     piece: Piece, keys: int, tp: Ints, e: int, recompute: Recompute
 ) -> Floats | float:
@@ -188,14 +198,11 @@ class Attention(Piece):
                 return weights + (query + self.kv(tp)) * self.norm_vectors
 
     def kept_bytes(self, shape: Shape, e: int, recompute: Recompute) -> Floats:
-        """Return the bytes of inputs of norm, matrices and core, and a mask.
-
-        The core's result is an input of the second matrix, too.
-        """
+        """Return the bytes of inputs of norm, matrices and core, and a mask."""
         tokens, own = shape.all_tokens(self.tokens), shape.own_tokens(self.tokens)
         query, kv = self.query(shape.tp), self.kv(shape.tp)
-        core = e * (2 * query + 2 * kv + self._qk_norms * (query + kv))
-        core = core + query * self.copied_element
+        core = e * (query + 2 * kv + self._qk_norms * (query + kv))
+        core = core + query * result_element(self, e, recompute)
         core = core + score_bytes(self, self._keys, shape.tp, e, recompute)
         norms = self.norms_before + self.norms_after
         each = norms * e + self.input_element(e) + self.mask

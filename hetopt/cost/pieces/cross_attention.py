@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from hetopt.cost.pieces.attention import passing_score_bytes, score_bytes, score_traffic
+from hetopt.cost.pieces.attention import (
+    passing_score_bytes,
+    result_element,
+    score_bytes,
+    score_traffic,
+)
 from hetopt.cost.pieces.operations import AttentionCore, Operations, multiply
 from hetopt.cost.pieces.piece import Piece
 from hetopt.cost.shapes import Floats, Ints, Shape
@@ -53,8 +58,8 @@ class CrossAttention(Piece):
         tokens, own = shape.all_tokens(self.tokens), shape.own_tokens(self.tokens)
         source = shape.all_tokens(self.source_tokens)
         scores = score_bytes(self, self.source_tokens, shape.tp, e, recompute)
-        query = self.query(shape.tp)
-        core = tokens * (e * 2 * query + query * self.copied_element + scores)
+        query, result = self.query(shape.tp), result_element(self, e, recompute)
+        core = tokens * (query * (e + result) + scores)
         core = core + source * e * 2 * self.kv(shape.tp)
         each = e + self.input_element(e) + self.mask
         kept = own * self.block.hidden * each + core

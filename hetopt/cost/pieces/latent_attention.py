@@ -8,7 +8,12 @@ rotary part, which all heads share, is copied to every head.
 
 from __future__ import annotations
 
-from hetopt.cost.pieces.attention import Attention, score_bytes, score_traffic
+from hetopt.cost.pieces.attention import (
+    Attention,
+    result_element,
+    score_bytes,
+    score_traffic,
+)
 from hetopt.cost.pieces.operations import AttentionCore, Operations, moving, multiply
 from hetopt.cost.pieces.piece import Exchange
 from hetopt.cost.shapes import Floats, Ints, Shape
@@ -95,7 +100,7 @@ class LatentAttention(Attention):
         """
         tokens, own = shape.all_tokens(self.tokens), shape.own_tokens(self.tokens)
         query, value = self.query(shape.tp), self._value(shape.tp)
-        core = e * (2 * query + 2 * value) + value * self.copied_element
+        core = e * (2 * query + value) + value * result_element(self, e, recompute)
         core = core + score_bytes(self, self._keys, shape.tp, e, recompute)
         norms = self.norms_before + self.norms_after
         vectors = self.latent.q_lora + self.latent.kv_lora
