@@ -245,17 +245,9 @@ def recipe(job: Job) -> dict[str, Any]:
     overlaps = training.overlap_tensor and strategy.tp > 1
     return {
         "model": {
-            "num_layers": model.layers,
-            "hidden_size": model.hidden,
-            "ffn_hidden_size": model.ffn,
-            "num_attention_heads": model.heads,
-            "num_query_groups": model.kv_heads,
-            "kv_channels": model.head_dim,
-            "vocab_size": model.vocab,
-            "should_pad_vocab": True,
+            **_sizes(model),
             "seq_length": training.seq_len,
             **_architecture(bridge_model(model)),
-            "share_embeddings_and_output_weights": model.tied,
             "tensor_model_parallel_size": strategy.tp,
             "pipeline_model_parallel_size": len(job.stages),
             "context_parallel_size": strategy.cp,
@@ -295,6 +287,20 @@ def recipe(job: Job) -> dict[str, Any]:
         },
         "mixed_precision": _MIXED.get(training.precision),
         **({"comm_overlap": _OVERLAP} if overlaps else {}),
+    }
+
+
+def _sizes(model: Model) -> dict[str, Any]:
+    return {
+        "num_layers": model.layers,
+        "hidden_size": model.hidden,
+        "ffn_hidden_size": model.ffn,
+        "num_attention_heads": model.heads,
+        "num_query_groups": model.kv_heads,
+        "kv_channels": model.head_dim,
+        "vocab_size": model.vocab,
+        "should_pad_vocab": True,
+        "share_embeddings_and_output_weights": model.tied,
     }
 
 

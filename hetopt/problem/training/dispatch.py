@@ -94,3 +94,8 @@ class Dispatch:
 
 #: Every expert gets the same number of tokens.
 EVEN = Dispatch()
+
+
+def or_even(value: Any) -> Any:
+    """Return ``EVEN`` where a file has nothing."""
+    return EVEN if value is None else value

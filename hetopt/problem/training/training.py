@@ -29,7 +29,7 @@ from hetopt.problem.training.choices import (
     Recompute,
     ScheduleName,
 )
-from hetopt.problem.training.dispatch import EVEN, Dispatch
+from hetopt.problem.training.dispatch import EVEN, Dispatch, or_even
 from hetopt.problem.training.lengths import (
     HISTOGRAM_SUFFIX,
     LENGTHS_SCHEMA,
@@ -173,10 +173,6 @@ def _numbers(*types: str, examples: list[Any]) -> WithJsonSchema:
     return WithJsonSchema({"type": list(types), "examples": examples})
 
 
-def _dispatch(value: Any) -> Any:
-    return EVEN if value is None else value
-
-
 @record
 class Training:
     """How the model is trained.
@@ -296,7 +292,7 @@ class Training:
     gradients: Gradients = "fp32"
     overlap_tensor: Flag | None = None
     software: NamedSoftware = None
-    moe: Annotated[Dispatch, BeforeValidator(_dispatch)] = EVEN
+    moe: Annotated[Dispatch, BeforeValidator(or_even)] = EVEN
     reserve: Fraction = DEFAULT_RESERVE
 
     @staticmethod
