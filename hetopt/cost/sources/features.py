@@ -39,8 +39,6 @@ from hetopt.problem.training.training import Training
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from numpy.typing import NDArray
-
     from hetopt.cost.profiles.file import ProfileRow
 
 #: Columns of ``attention`` that its core does not have.
@@ -50,7 +48,6 @@ _NOT_OF_CORE = (
     "dense_bytes",
     "elementwise_bytes",
     "elementwise_backward_bytes",
-    "kernels",
 )
 
 #: Passes of a shard, which are the names of its curves.
@@ -79,11 +76,6 @@ class Shards:
         """Return one column; (R,)."""
         return self.columns[name]
 
-    def select(self, rows: NDArray[np.bool_] | NDArray[np.intp]) -> Shards:
-        """Return the shards of some rows."""
-        columns = {name: values[rows] for name, values in self.columns.items()}
-        return Shards(unit=self.unit, columns=columns)
-
     def place(self) -> Floats:
         """Return logarithms of the columns on which work depends; (R, D)."""
         names = place_columns(self.unit)
@@ -91,7 +83,7 @@ class Shards:
 
     def __len__(self) -> int:
         """Return the number of shards."""
-        return len(self.column("tp"))
+        return len(self.column("tokens"))
 
 
 def shards_of(unit: str, model: Model, training: Training, shape: Shape) -> Shards:
@@ -109,10 +101,8 @@ def shards_of(unit: str, model: Model, training: Training, shape: Shape) -> Shar
         "microbatch": shape.microbatch,
         "seq_len": training.seq_len,
         "hidden": model.hidden,
-        "heads": model.heads,
         "head_dim": model.head_dim,
         "cp": shape.cp,
-        "tp": shape.tp,
         "element_bytes": element_bytes(training.precision),
         "fp16": training.precision == "fp16",
         "gated": model.gated,
@@ -130,7 +120,6 @@ def shards_of(unit: str, model: Model, training: Training, shape: Shape) -> Shar
         "attention_bytes": work.attention_bytes,
         "elementwise_bytes": work.elementwise_bytes,
         "elementwise_backward_bytes": work.elementwise_backward_bytes,
-        "kernels": work.kernels,
     }
     if core:
         values |= dict.fromkeys(_NOT_OF_CORE, 0.0)

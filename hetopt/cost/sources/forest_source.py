@@ -259,7 +259,9 @@ class ForestSource:
             times = self._known(unit, model, training, shape)
             left = np.isnan(times[:, 0])
             if left.any():
-                shards = shards_of(unit, model, training, shape).select(left)
+                shards = shards_of(
+                    unit, model, training, shape.take(np.flatnonzero(left))
+                )
                 lesson = self._lesson(unit, training.precision == "fp32")
                 both = predicted_s(lesson, samples_of(shards), self._cache)
                 times[left] = np.stack(both, axis=1)
