@@ -14,36 +14,29 @@ same models and weights stay: the rest is the library's choice of kernels, which
 do not determine. "Repeats" compares each row with the median of the other rows of the
 same kernel: the noise of the measurements.
 
-With ``--random-forest SHARE`` random forests grow in place of extremely randomised
-trees: as many trees with as many rows in a leaf, each split chosen from SHARE of the
-features. Neither forest is tuned to what is left out.
+The forest is not tuned to what is left out.
 """
 
 from __future__ import annotations
 
-import argparse
 from collections import defaultdict
-from contextlib import nullcontext
 from dataclasses import replace
 from statistics import mean, median
-from typing import TYPE_CHECKING, Any
-from unittest.mock import patch
+from typing import TYPE_CHECKING
 
 import numpy as np
-from sklearn.ensemble import RandomForestRegressor
 
+from hetopt.cost.forests.judging import ROOFLINE, Judged, judge, left_out, numbered
 from hetopt.cost.operators.file import GROUP_MATMUL, MATMUL, parse_operators
-from hetopt.cost.operators.forest import SETTINGS, OperatorForest
 from hetopt.cost.operators.relatives import by_class
-from hetopt.cost.operators.work import work_of_rows
 from hetopt.problem.catalogue import operator_files
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
-    from contextlib import AbstractContextManager
 
     from hetopt.cost.operators.file import OperatorRow
     from hetopt.cost.operators.relatives import Measured
+    from hetopt.cost.shapes import Ints
 
 #: Limit of the median error of a class of operators.
 LIMIT = 0.05
@@ -72,12 +65,11 @@ def kernel(row: OperatorRow) -> Hashable:
     return replace(row, time_us=1.0, model=None)
 
 
-def tenths(rows: Sequence[OperatorRow]) -> list[int]:
+def tenths(rows: Sequence[OperatorRow]) -> Ints:
     """Return the tenth of each row, the same for rows that repeat a kernel."""
-    kernels = list(dict.fromkeys(map(kernel, rows)))
-    shuffled = np.random.default_rng(0).permutation(len(kernels)) % _TENTHS
-    found = dict(zip(kernels, shuffled.tolist(), strict=True))
-    return [found[kernel(row)] for row in rows]
+    kernels = numbered(map(kernel, rows))
+    shuffled = np.random.default_rng(0).permutation(kernels.max() + 1)
+    return (shuffled % _TENTHS)[kernels]
 
 
 def spread(rows: Sequence[OperatorRow]) -> list[float]:
@@ -93,75 +85,27 @@ def spread(rows: Sequence[OperatorRow]) -> list[float]:
     ]
 
 
-def errors(
-    part: Measured,
-    folds: Sequence[Hashable],
-    shared: Sequence[Hashable] | None = None,
-) -> tuple[list[float], list[float]]:
-    """Return absolute errors of the forest and of the roofline, on rows left out.
-
-    Parameters
-    ----------
-    folds
-        The group with which each row is left out.
-    shared
-        A key per row: rows with the key of a row left out are not used for the fit.
-    """
-    rows = part.rows
-    seconds = np.array([row.time_us * 1e-6 for row in rows])
-    forest: list[float] = []
-    roofline: list[float] = []
-    for out in dict.fromkeys(folds):
-        left = np.array([other == out for other in folds])
-        asked = [row for row, is_left in zip(rows, left, strict=True) if is_left]
-        kept = ~left
-        if shared is not None:
-            pairs = zip(shared, left, strict=True)
-            unknown = {weight for weight, is_left in pairs if is_left}
-            kept &= np.array([other not in unknown for other in shared])
-        if not kept.any():
-            continue
-        known = [row for row, is_kept in zip(rows, kept, strict=True) if is_kept]
-        grown = OperatorForest.grown(
-            work_of_rows(part.op, known, part.rates), seconds[kept], SETTINGS[part.op]
-        )
-        work = work_of_rows(part.op, asked, part.rates)
-        forest += np.abs(grown.predict_s(work) / seconds[left] - 1).tolist()
-        roofline += np.abs(grown.roofline_s(work) / seconds[left] - 1).tolist()
-    return forest, roofline
+def judged(part: Measured, folds: Ints, shared: Ints | None = None) -> Judged | None:
+    """Return what forests predict for rows left out; see ``left_out``."""
+    samples, seconds = part.known()
+    return judge(samples, seconds, part.lesson.settings, left_out(folds, shared))
 
 
-def with_weights(part: Measured, folds: Sequence[Hashable]) -> str:
+def with_weights(part: Measured, folds: Ints) -> str:
     """Return the errors with weights left out too; empty if no folds share any."""
     if part.op not in (MATMUL, GROUP_MATMUL):
         return ""
-    shared = [weights(row) for row in part.rows]
-    if len(set(zip(shared, folds, strict=True))) == len(set(shared)):
+    shared = numbered(map(weights, part.rows))
+    if len({*zip(shared.tolist(), folds.tolist(), strict=True)}) == len({*shared}):
         return ""
-    forest, roofline = errors(part, folds, shared)
-    return f"{median(forest):.1%} ({median(roofline):.1%})"
+    found = judged(part, folds, shared)
+    if found is None:
+        return ""
+    return f"{median(found.errors()):.1%} ({median(found.errors(ROOFLINE)):.1%})"
 
 
-def main(arguments: list[str] | None = None) -> None:
+def main() -> None:
     """Print errors by file and class."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--random-forest", type=float, metavar="SHARE")
-    share = parser.parse_args(arguments).random_forest
-    with nullcontext() if share is None else random_forests(share):
-        print_errors()
-
-
-def random_forests(share: float) -> AbstractContextManager[object]:
-    """Return a context in which operators are learnt by random forests."""
-
-    def forest(**settings: Any) -> RandomForestRegressor:
-        return RandomForestRegressor(**{**settings, "max_features": share})
-
-    return patch("sklearn.ensemble.ExtraTreesRegressor", forest)
-
-
-def print_errors() -> None:
-    """Print the table."""
     print(
         "| device | operators | rows | forest median | mean | roofline median "
         "| weights out | sizes out | repeats | |"
@@ -171,20 +115,19 @@ def print_errors() -> None:
         text = file.read_text("utf-8")
         parse_operators(text, name)
         for op, part in by_class(text, name).items():
-            folds = [fold(row) for row in part.rows]
-            forest, roofline = errors(part, folds)
-            if not forest:
+            folds = numbered(map(fold, part.rows))
+            unseen, known = judged(part, folds), judged(part, tenths(part.rows))
+            if unseen is None or known is None:
                 continue
-            found = median(forest)
-            verdict = "" if found <= LIMIT else f"above {LIMIT:.0%}"
-            if found > median(roofline):
+            forest, roofline = unseen.errors(), unseen.errors(ROOFLINE)
+            verdict = "" if median(forest) <= LIMIT else f"above {LIMIT:.0%}"
+            if median(forest) > median(roofline):
                 verdict += " worse than the roofline"
-            known, _ = errors(part, tenths(part.rows))
             repeats = spread(part.rows)
             print(
-                f"| {part.device} | {op} | {len(forest)} | {found:.1%} "
+                f"| {part.device} | {op} | {len(forest)} | {median(forest):.1%} "
                 f"| {mean(forest):.1%} | {median(roofline):.1%} "
-                f"| {with_weights(part, folds)} | {median(known):.1%} "
+                f"| {with_weights(part, folds)} | {median(known.errors()):.1%} "
                 f"| {f'{median(repeats):.1%}' if repeats else ''} | {verdict} |",
                 flush=True,
             )

@@ -45,7 +45,7 @@ GROUPS: Groups = MappingProxyType(
         "measure": {
             "profile": "measure how long this machine's device computes",
             "convert-profile": "convert another planner's measurements",
-            "forest": "judge how a random forest predicts a latency profile",
+            "forest": "judge how a forest predicts a latency profile",
             "calibrate": "correct a problem's latency table by measured runs",
         },
         "fleet": {

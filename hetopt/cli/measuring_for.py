@@ -97,7 +97,8 @@ def _estimate(shapes: Sequence[ShardShape], flops_per_s: float, limit_s: float) 
 
 def _left_out(profile: Profile) -> str:
     """Return how far a forest of a profile is off on shapes that are left out."""
-    from hetopt.cost.sources.evaluation import PASSES, leave_one_out
+    from hetopt.cost.sources.evaluation import leave_one_out
+    from hetopt.cost.sources.features import PASSES
 
     score = leave_one_out(profile)
     if score is None:

@@ -8,16 +8,17 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from hetopt.base.words import counted
-from hetopt.cost.sources.evaluation import FOREST, METHODS
-from hetopt.cost.sources.splits import SPLIT_BY_SHAPE, SPLITS
+from hetopt.cost.forests.judging import FOREST, METHODS
+from hetopt.cost.sources.features import PASSES, SETTINGS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+    from hetopt.cost.forests.judging import Score
     from hetopt.cost.profiles.file import Profile
-    from hetopt.cost.sources.evaluation import Evaluation, Judged, Score
+    from hetopt.cost.sources.evaluation import Evaluation
 
-EVALUATION_SCHEMA = "hetopt-forest-evaluation/1"
+EVALUATION_SCHEMA = "hetopt-forest-evaluation/2"
 
 SCORE_COLUMNS = (
     "split",
@@ -29,7 +30,6 @@ SCORE_COLUMNS = (
     "Spearman",
 )
 UNIT_COLUMNS = ("unit and pass", *SCORE_COLUMNS[2:])
-COMPARISON_COLUMNS = ("target", "features", *(f"{name}" for name in SPLITS))
 
 PREDICTION_COLUMNS = (
     "split",
@@ -68,44 +68,24 @@ def unit_rows(scores: Iterable[Score]) -> list[tuple[str, ...]]:
     return [(score.method, *_figures(score)) for score in scores]
 
 
-def comparison_rows(compared: Iterable[Evaluation]) -> list[tuple[str, ...]]:
-    """Return the MAPE of each target and set of features on each split."""
-    return [
-        (
-            item.params.target,
-            item.params.features,
-            *(
-                "-" if split in item.skipped else _share(item.score(split).mape)
-                for split in SPLITS
-            ),
-        )
-        for item in compared
-    ]
-
-
 def lines(profile: Profile, evaluation: Evaluation) -> list[tuple[str, str]]:
     """Return label and text of the lines below the tables."""
-    params = evaluation.params
+    shards = len(evaluation.rows)
     found = [
         (
             "profile",
             f"{profile.header['accelerator']}, {profile.header['kind']}, "
-            f"{counted(evaluation.shards, 'shard')} timed, "
-            f"{len(profile.rows) - evaluation.shards} out of memory",
+            f"{counted(shards, 'shard')} timed, "
+            f"{len(profile.rows) - shards} out of memory",
         ),
         (
             "forest",
-            f"{counted(params.trees, 'tree')} per unit that predict {params.target} "
-            f"from {params.features} features",
+            f"{counted(SETTINGS.trees, 'tree')} per unit and pass, which correct a "
+            "roofline",
         ),
         ("repeat noise", noise_text(evaluation)),
-        ("roofline", evaluation.roofline),
-        ("neighbour", "the nearest shape the forest learns from, scaled by FLOPs"),
-        (
-            "interval",
-            f"{evaluation.interval_coverage:.0%} of the measurements ({SPLIT_BY_SHAPE})"
-            " lie where 90% of the trees do",
-        ),
+        ("roofline", "the one that the trees correct, fitted to the same shards"),
+        ("neighbour", "the roofline with the correction of the nearest shard"),
         ("verdict", verdict(evaluation)),
     ]
     if evaluation.skipped:
@@ -131,8 +111,7 @@ def verdict(evaluation: Evaluation) -> str:
     How far off is its mean error on the split of unseen shapes where it is largest.
     """
     worse = []
-    judged = [split for split in SPLITS if split not in evaluation.skipped]
-    for split in judged:
+    for split in evaluation.judged:
         forest = evaluation.score(split).mape
         better = [
             f"{name} {_share(evaluation.score(split, name).mape)}"
@@ -141,7 +120,9 @@ def verdict(evaluation: Evaluation) -> str:
         ]
         if better:
             worse.append(f"{split} ({_share(forest)}; {', '.join(better)})")
-    off, where = max((evaluation.score(split).mape, split) for split in judged)
+    off, where = max(
+        (evaluation.score(split).mape, split) for split in evaluation.judged
+    )
     compared = "better than both baselines on every split"
     if worse:
         compared = f"a baseline is at least as good on: {'; '.join(worse)}"
@@ -152,15 +133,20 @@ def verdict(evaluation: Evaluation) -> str:
 
 
 def evaluation_data(
-    file: str, profile: Profile, evaluation: Evaluation, compared: Sequence[Evaluation]
+    file: str, profile: Profile, evaluation: Evaluation
 ) -> dict[str, Any]:
     """Return everything except the single predictions, as JSON data."""
     return {
         "schema": EVALUATION_SCHEMA,
         "profile": file,
         "header": dict(profile.header),
-        **_summary(evaluation),
-        "compared": [_summary(item) for item in compared],
+        "settings": asdict(SETTINGS),
+        "shards": len(evaluation.rows),
+        "noise": None if evaluation.noise is None else asdict(evaluation.noise),
+        "scores": [asdict(score) for score in evaluation.scores],
+        "unit_scores": [asdict(score) for score in evaluation.unit_scores],
+        "skipped": list(evaluation.skipped),
+        "verdict": verdict(evaluation),
     }
 
 
@@ -170,40 +156,25 @@ def scores_csv(scores: Iterable[Score]) -> str:
     return _csv(tuple(rows[0]), (row.values() for row in rows))
 
 
-def predictions_csv(profile: Profile, judged: Iterable[Judged]) -> str:
+def predictions_csv(evaluation: Evaluation) -> str:
     """Return every prediction with its measurement, as CSV."""
-    timed = [row for row in profile.rows if row.status == "ok"]
-    return _csv(
-        PREDICTION_COLUMNS,
-        (
-            (
-                item.split,
-                item.unit,
-                item.direction,
-                *(getattr(timed[item.row], name) for name in _OF_ROW),
-                item.measured_s,
-                item.spread_s,
-                *item.predicted_s,
-                item.low_s,
-                item.high_s,
+    rows = []
+    for split, judged in evaluation.judged.items():
+        for number, index in enumerate(judged.index.tolist()):
+            pass_, of_row = divmod(index, len(evaluation.rows))
+            row = evaluation.rows[of_row]
+            rows.append(
+                (
+                    split,
+                    row.unit,
+                    PASSES[pass_],
+                    *(getattr(row, name) for name in _OF_ROW),
+                    float(judged.measured_s[number]),
+                    (row.forward_spread_s, row.backward_spread_s)[pass_],
+                    *judged.predicted_s[:, number].tolist(),
+                )
             )
-            for item in judged
-        ),
-    )
-
-
-def _summary(evaluation: Evaluation) -> dict[str, Any]:
-    return {
-        "params": asdict(evaluation.params),
-        "shards": evaluation.shards,
-        "roofline": evaluation.roofline,
-        "noise": None if evaluation.noise is None else asdict(evaluation.noise),
-        "interval_coverage": evaluation.interval_coverage,
-        "scores": [asdict(score) for score in evaluation.scores],
-        "unit_scores": [asdict(score) for score in evaluation.unit_scores],
-        "skipped": list(evaluation.skipped),
-        "verdict": verdict(evaluation),
-    }
+    return _csv(PREDICTION_COLUMNS, rows)
 
 
 def _figures(score: Score) -> tuple[str, ...]:

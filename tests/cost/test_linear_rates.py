@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 
 from hetopt.cost.linear_rates import linear_rates
-from hetopt.cost.sources.features import shards_of_rows, work_terms
+from hetopt.cost.sources.features import known_samples
 from tests.cost.profiling import make_profile
 
 
 def test_rates_are_found_and_never_negative() -> None:
-    shards = shards_of_rows("layer", list(make_profile(("layer",)).rows))
-    terms = work_terms(shards, backward=False)
+    samples, _ = known_samples("layer", list(make_profile(("layer",)).rows))
+    terms = samples.at(samples.names == "forward").terms
     rates = np.array([1e-11, 3e-11, 1e-10, 5e-11, 2e-11, 1e-5])
     assert linear_rates(terms, terms @ rates) == pytest.approx(rates, rel=1e-6)
     falling = 1 / terms[:, 0]

@@ -6,9 +6,9 @@ import re
 
 import pytest
 
+from hetopt.cost.forests.judging import NEIGHBOUR, ROOFLINE
 from hetopt.cost.profiles.file import read_profile
 from hetopt.cost.sources import evaluation
-from hetopt.cost.sources.evaluation import NEIGHBOUR, ROOFLINE
 from tests.docs.pages import ROOT, read_page
 
 PROFILE = str(ROOT / "data" / "profiles" / "cpu-measured.csv")

@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch")
 from hetopt.cli import main
 from hetopt.cost.build import build_table
 from hetopt.cost.profiles.file import read_profile
-from hetopt.cost.sources import splits
+from hetopt.cost.sources import evaluation
 from hetopt.problem.reading import read_problem
 
 pytestmark = pytest.mark.torch
@@ -38,7 +38,7 @@ training: {global_batch: 4, seq_len: 64, precision: fp32}
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The current folder, with two small problems."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(splits, "MOST_LEFT_OUT", 5)
+    monkeypatch.setattr(evaluation, "MOST_LEFT_OUT", 5)
     (tmp_path / "a.yaml").write_text(PROBLEM)
     (tmp_path / "b").mkdir()
     other = PROBLEM.replace("hidden: 64", "hidden: 96")

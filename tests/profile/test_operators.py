@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch")
 from hetopt.cli import main
 from hetopt.cost.operators.file import GROUP_MATMUL, parse_operators, read_operators
 from hetopt.cost.operators.relatives import rates_of_header
-from hetopt.cost.operators.work import CLASSES
+from hetopt.cost.operators.work import SETTINGS
 from hetopt.errors import HetoptError, InputError
 from hetopt.profile import operators
 from hetopt.profile.device import Device, describe, find_device
@@ -84,7 +84,7 @@ def test_the_command_writes_what_a_problem_takes(
     assert rates.startswith("in a problem: accelerator: {name: CPU, peak_flops: {bf16")
     assert err == ""
     profile = read_operators(str(path))
-    assert {row.op for row in profile.rows} == set(CLASSES)
+    assert {row.op for row in profile.rows} == set(SETTINGS)
     assert {row.dtype for row in profile.rows} == {"bf16"}
     assert profile.header["accelerator"] == "CPU"
     assert "thread" in profile.header["device"]

@@ -1,22 +1,19 @@
-"""Judge how a random forest predicts a latency profile."""
+"""Judge how a forest predicts a latency profile."""
 
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
-from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, get_args
+from typing import TYPE_CHECKING
 
 from hetopt.base.words import suggest
-from hetopt.cli.flag import Action, Flag, as_json, switch
+from hetopt.cli.flag import Action, Flag, as_json
 from hetopt.cli.output import emit, json_text
 from hetopt.cli.paths import ensure_outputs
 from hetopt.errors import InputError
 
 if TYPE_CHECKING:
     import argparse
-    from collections.abc import Callable, Sequence
 
     from hetopt.cost.profiles.file import Profile
     from hetopt.cost.sources.evaluation import Evaluation
@@ -38,11 +35,6 @@ TAKES = (
                 "profile",
                 "a CSV file, or the name of a profile that ships with hetopt",
                 "PROFILE",
-            ),
-            switch(
-                "--compare",
-                "also judge every target and set of features a forest may have "
-                "(minutes)",
             ),
             Flag(
                 "--out",
@@ -68,17 +60,15 @@ def run(options: argparse.Namespace) -> int:
     if folder is not None:
         ensure_outputs((str(folder / each) for each in FILES), (options.profile,))
     with StepBar(sys.stderr, "judging forests") as bar:
-        bar.update("the one that plans use")
-        evaluation = evaluate(profile, file=file)
-        compared = _compare(profile, file, bar.update) if options.compare else []
-    data = evaluation_data(Path(file).name, profile, evaluation, compared)
+        evaluation = evaluate(profile, file=file, told=bar.update)
+    data = evaluation_data(Path(file).name, profile, evaluation)
     text = json_text(data)
     if options.json:
         emit(text)
     else:
-        emit(_report(profile, evaluation, compared, for_file=False))
+        emit(_report(profile, evaluation, for_file=False))
     if folder is not None:
-        _write(folder, profile, evaluation, compared, text)
+        _write(folder, profile, evaluation, text)
     if folder is not None and not options.json:
         emit(
             f"wrote {folder}/{TEXT}, {SCORES}, {PREDICTIONS}, {DATA}, {PLOT}.png, .svg"
@@ -101,27 +91,7 @@ def _read(name: str) -> tuple[str, Profile]:
     return name, parse_profile(shipped[name].read_text("utf-8-sig"), name)
 
 
-def _compare(
-    profile: Profile, file: str, told: Callable[[str], None]
-) -> list[Evaluation]:
-    from hetopt.cost.sources.evaluation import evaluate
-    from hetopt.cost.sources.forest import DEFAULT_PARAMS, FeatureSet, Target
-
-    compared = []
-    for target, which in product(get_args(Target), get_args(FeatureSet)):
-        told(f"target {target}, features {which}")
-        params = replace(DEFAULT_PARAMS, target=target, features=which)
-        compared.append(evaluate(profile, params, file=file))
-    return compared
-
-
-def _report(
-    profile: Profile,
-    evaluation: Evaluation,
-    compared: Sequence[Evaluation],
-    *,
-    for_file: bool,
-) -> str:
+def _report(profile: Profile, evaluation: Evaluation, *, for_file: bool) -> str:
     from hetopt.report import forest
     from hetopt.report.drawing.console import draw
     from hetopt.report.drawing.sheet import labelled, sheet
@@ -140,37 +110,21 @@ def _report(
         ),
         "",
     ]
-    if compared:
-        parts += [
-            sheet(
-                forest.COMPARISON_COLUMNS,
-                forest.comparison_rows(compared),
-                left=forest.COMPARISON_COLUMNS[:2],
-            ),
-            "",
-        ]
     parts.append(labelled(forest.lines(profile, evaluation)))
     return draw(parts, None if for_file else sys.stdout)
 
 
-def _write(
-    folder: Path,
-    profile: Profile,
-    evaluation: Evaluation,
-    compared: Sequence[Evaluation],
-    data: str,
-) -> None:
+def _write(folder: Path, profile: Profile, evaluation: Evaluation, data: str) -> None:
     from hetopt.base.files import write_bytes, write_text
     from hetopt.report import forest
     from hetopt.report.drawing import plots
 
-    text = _report(profile, evaluation, compared, for_file=True)
+    text = _report(profile, evaluation, for_file=True)
     write_text(str(folder / TEXT), text)
     write_text(str(folder / DATA), data + "\n")
     scores = (*evaluation.scores, *evaluation.unit_scores)
     write_text(str(folder / SCORES), forest.scores_csv(scores))
-    predictions = forest.predictions_csv(profile, evaluation.judged)
-    write_text(str(folder / PREDICTIONS), predictions)
+    write_text(str(folder / PREDICTIONS), forest.predictions_csv(evaluation))
     title = f"{profile.header['accelerator']} ({profile.header['kind']})"
     figure = plots.predicted_versus_measured(evaluation, title)
     write_bytes(str(folder / f"{PLOT}.png"), plots.png(figure))

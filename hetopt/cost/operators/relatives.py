@@ -7,12 +7,15 @@ device's peak and bandwidth.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from functools import cache
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from hetopt.cost.forests.kept import Lesson
 from hetopt.cost.operators.file import OperatorProfile, accelerator_of, parse_operators
-from hetopt.cost.operators.work import CLASSES, Rates
+from hetopt.cost.operators.work import SETTINGS, Rates, samples_of_rows
 from hetopt.cost.profiles.csv_text import header_of
 from hetopt.errors import InputError
 from hetopt.problem.catalogue import accelerators, operator_files
@@ -21,7 +24,9 @@ from hetopt.problem.quantity import parse_bandwidth, parse_flops
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from hetopt.cost.forests.forest import Samples
     from hetopt.cost.operators.file import OperatorRow
+    from hetopt.cost.shapes import Floats
     from hetopt.problem.cluster.accelerator import Accelerator
 
 
@@ -56,6 +61,24 @@ class Measured:
         return tuple(
             row for row in _parsed(self.text, self.name).rows if row.op == self.op
         )
+
+    @property
+    def lesson(self) -> Lesson:
+        """What the forest of the class is grown from."""
+        settings = SETTINGS[self.op]
+        known = self.op, astuple(self.rates), astuple(settings), self.text
+        return Lesson(
+            stem=f"{self.name}-{self.op}",
+            settings=settings,
+            words=repr(known),
+            known=self.known,
+        )
+
+    def known(self) -> tuple[Samples, Floats]:
+        """Return the measured kernels, and their seconds; (R,)."""
+        rows = self.rows
+        seconds = np.array([row.time_us * 1e-6 for row in rows])
+        return samples_of_rows(self.op, rows, self.rates), seconds
 
 
 def rates_of(accelerator: Accelerator) -> Rates:
@@ -106,7 +129,7 @@ def by_class(text: str, name: str) -> Mapping[str, Measured]:
     device, rates = accelerator_of(header), rates_of_header(header, name)
     return {
         op: Measured(op=op, device=device, rates=rates, name=name, text=text)
-        for op in CLASSES
+        for op in SETTINGS
         if _holds(text, name, op)
     }
 

@@ -1,12 +1,14 @@
-"""Work of kernels as arrays: seconds at the device's peak rates, and features."""
+"""Kernels as a forest sees them: seconds at the device's peak rates, and sizes."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from hetopt.cost.forests.forest import Samples
+from hetopt.cost.forests.trees import Settings
 from hetopt.cost.operators.file import (
     GROUP_MATMUL,
     LAYOUTS,
@@ -18,7 +20,7 @@ from hetopt.cost.operators.file import (
 from hetopt.cost.shapes import Floats
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
@@ -40,70 +42,16 @@ _TILES = ((_TILE, _TILE), (2 * _TILE, _TILE), (_TILE, 2 * _TILE))
 #: (B200) processors. The exact number does not improve forests.
 _AT_ONCE = 128
 
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Work:
-    """R kernels of one class on one device; arrays are (R,).
-
-    Attributes
-    ----------
-    compute_s, traffic_s
-        Seconds at the device's peak rate, and at its memory bandwidth.
-    wave_s
-        For multiplications, ``compute_s`` of whole waves of whole tiles: the last wave
-        takes as long as a full one. For attention cores, that of one wave.
-    starts
-        Kernels that start one after the other: one per group of a multiplication.
-    sizes
-        Other sizes on which the time depends; (R, F).
-    bound_by_compute
-        Whether traffic and starts are left out: fused attention is mostly measured at
-        one sequence length, where they cannot be distinguished from waves.
-    kernels
-        For element-wise work the kernels' names, empty if unknown; (R,).
-    """
-
-    compute_s: Floats
-    traffic_s: Floats
-    wave_s: Floats
-    starts: Floats
-    sizes: Floats
-    bound_by_compute: bool = False
-    kernels: NDArray[np.str_] | None = None
-
-    def at(self, rows: NDArray[np.bool_] | NDArray[np.int64]) -> Work:
-        """Return some of the kernels, by a mask of shape (R,) or by row numbers."""
-        return replace(
-            self,
-            compute_s=self.compute_s[rows],
-            traffic_s=self.traffic_s[rows],
-            wave_s=self.wave_s[rows],
-            starts=self.starts[rows],
-            sizes=self.sizes[rows],
-            kernels=None if self.kernels is None else self.kernels[rows],
-        )
-
-    @property
-    def columns(self) -> Iterator[Floats]:
-        """Numbers in which kernels of the same name differ; (R,) each."""
-        yield from (self.compute_s, self.traffic_s, self.wave_s, self.starts)
-        yield from self.sizes.T
-
-    @property
-    def terms(self) -> Floats:
-        """Terms of the linear cost model; (R, 2) or (R, 4)."""
-        terms = [self.compute_s, self.wave_s]
-        if not self.bound_by_compute:
-            terms += [self.traffic_s, self.starts]
-        return np.stack(terms, axis=1)
-
-    @property
-    def features(self) -> Floats:
-        """Features of a forest; (R, F + 3)."""
-        # Memory operators have no compute: a nanosecond keeps logarithms finite.
-        compute, traffic = np.log(self.compute_s + 1e-9), np.log(self.traffic_s)
-        bounds = np.stack([compute, traffic, compute - traffic], axis=1)
-        return np.concatenate([bounds, self.sizes], axis=1)
+#: How the forest of each class of operators grows. Attention cores have few rows and
+#: need all features at every split. Grouped multiplications were measured for few
+#: weight shapes, which small leaves overfit.
+SETTINGS = {
+    MATMUL: Settings(trees=100, max_features=0.5, min_samples_leaf=1),
+    GROUP_MATMUL: Settings(trees=100, max_features=0.5, min_samples_leaf=20),
+    SDP_FORWARD: Settings(trees=60, max_features=1.0, min_samples_leaf=1),
+    SDP_BACKWARD: Settings(trees=60, max_features=1.0, min_samples_leaf=1),
+    MEMORY: Settings(trees=60, max_features=0.5, min_samples_leaf=1),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,8 +62,8 @@ class Rates:
     bytes_per_s: float
 
 
-def work_of_rows(op: str, rows: Sequence[OperatorRow], rates: Rates) -> Work:
-    """Return the work of measured rows of one class."""
+def samples_of_rows(op: str, rows: Sequence[OperatorRow], rates: Rates) -> Samples:
+    """Return measured rows of one class."""
 
     def column(name: str) -> Floats:
         return np.array([getattr(row, name) or 1 for row in rows], dtype=np.float64)
@@ -131,7 +79,7 @@ def work_of_rows(op: str, rows: Sequence[OperatorRow], rates: Rates) -> Work:
         )
     if op == MEMORY:
         names = np.array([row.kernel or "" for row in rows])
-        return memory(column("bytes"), rates, names, column("n"))
+        return _memory(column("bytes"), rates, names, column("n"))
     batch, seq, heads = column("batch"), column("seq"), column("heads")
     width = column("qk_dim") + column("v_dim")
     # Causal: half of the pairs, with 2 FLOPs per pair and element of width.
@@ -145,8 +93,8 @@ def work_of_rows(op: str, rows: Sequence[OperatorRow], rates: Rates) -> Work:
     )
 
 
-def product(part: Multiplication, layout: str, rates: Rates) -> Work:
-    """Return the work of one of the three products of a layer's multiplication."""
+def product(part: Multiplication, layout: str, rates: Rates) -> Samples:
+    """Return one of the three products of a layer's multiplication, R times."""
     m, k, n = part.m, part.k, part.n
     shape = {"TN": (m, k, n), "NN": (m, n, k), "NT": (n, m, k)}[layout]
     return _products(
@@ -158,8 +106,8 @@ def product(part: Multiplication, layout: str, rates: Rates) -> Work:
     )
 
 
-def core(part: AttentionCore, rates: Rates, *, backward: bool) -> Work:
-    """Return the work of an attention core, forward or backward."""
+def core(part: AttentionCore, rates: Rates, *, backward: bool) -> Samples:
+    """Return an attention core, forward or backward, R times."""
     return _core(
         flops=part.flops,
         traffic_bytes=part.traffic_bytes,
@@ -170,25 +118,25 @@ def core(part: AttentionCore, rates: Rates, *, backward: bool) -> Work:
     )
 
 
-def elementwise(part: Elementwise, rates: Rates, *, backward: bool) -> Work:
-    """Return the work of a single kernel of element-wise work."""
+def elementwise(part: Elementwise, rates: Rates, *, backward: bool) -> Samples:
+    """Return a single kernel of element-wise work, R times."""
     moved = part.backward_bytes if backward else part.bytes
     names = np.full(len(moved), part.kernel or "")
     width = np.ones(len(moved)) if part.width is None else part.width
-    return memory(moved / part.kernels, rates, names, width)
+    return _memory(moved / part.kernels, rates, names, width)
 
 
-def memory(
+def _memory(
     moved_bytes: Floats, rates: Rates, names: NDArray[np.str_], width: Floats
-) -> Work:
-    """Return the work of kernels that only move bytes."""
-    return Work(
+) -> Samples:
+    """Return kernels that only move bytes."""
+    return _samples(
         compute_s=np.zeros(len(moved_bytes)),
         traffic_s=moved_bytes / rates.bytes_per_s,
         wave_s=np.zeros(len(moved_bytes)),
         starts=np.ones(len(moved_bytes)),
         sizes=np.log(width)[:, None],
-        kernels=names,
+        names=names,
     )
 
 
@@ -198,12 +146,12 @@ def _products(
     layout: np.ndarray,
     output_bytes: Floats,
     rates: Rates,
-) -> Work:
+) -> Samples:
     m, k, n = shape
     filled = [_filled(m, n, tile) for tile in _TILES]
     moved = groups * (2 * (m * k + k * n) + output_bytes * m * n)
     compute_s = groups * 2 * m * k * n / rates.flops
-    return Work(
+    return _samples(
         compute_s=compute_s,
         wave_s=compute_s / np.max(filled, axis=0),
         traffic_s=moved / rates.bytes_per_s,
@@ -249,11 +197,11 @@ def _core(
     keys: Floats,
     rates: Rates,
     backward: bool,
-) -> Work:
+) -> Samples:
     scale = BACKWARD_PRODUCTS if backward else 1.0
     compute_s = scale * flops / rates.flops
     width = flops / (4 * rows * keys)
-    return Work(
+    return _samples(
         compute_s=compute_s,
         wave_s=compute_s * _AT_ONCE * _TILE / rows,
         traffic_s=scale * traffic_bytes / rates.bytes_per_s,
@@ -263,23 +211,47 @@ def _core(
     )
 
 
-def joined(parts: Iterable[Work]) -> Work:
-    """Concatenate the kernels of several works."""
-    found = list(parts)
-    return Work(
-        compute_s=np.concatenate([part.compute_s for part in found]),
-        traffic_s=np.concatenate([part.traffic_s for part in found]),
-        wave_s=np.concatenate([part.wave_s for part in found]),
-        starts=np.concatenate([part.starts for part in found]),
-        sizes=np.concatenate([part.sizes for part in found]),
-        bound_by_compute=found[0].bound_by_compute,
-        kernels=(
-            None
-            if found[0].kernels is None
-            else np.concatenate([part.kernels for part in found])
-        ),
+def _samples(
+    *,
+    compute_s: Floats,
+    wave_s: Floats,
+    traffic_s: Floats,
+    starts: Floats,
+    sizes: Floats,
+    names: NDArray[np.str_] | None = None,
+    bound_by_compute: bool = False,
+) -> Samples:
+    """Return R kernels of one class on one device; arguments are (R,).
+
+    Parameters
+    ----------
+    compute_s, traffic_s
+        Seconds at the device's peak rate, and at its memory bandwidth.
+    wave_s
+        For multiplications, ``compute_s`` of whole waves of whole tiles: the last wave
+        takes as long as a full one. For attention cores, that of one wave.
+    starts
+        Kernels that start one after the other: one per group of a multiplication.
+    sizes
+        Other sizes on which the time depends; (R, F).
+    names
+        For element-wise work the kernels' names, empty if unknown.
+    bound_by_compute
+        Whether traffic and starts are left out: fused attention is mostly measured at
+        one sequence length, where they cannot be distinguished from waves.
+
+    Returns
+    -------
+    2 or 4 terms, and features: logarithms of both bounds and of their ratio, and sizes.
+    """
+    terms = [compute_s, wave_s]
+    if not bound_by_compute:
+        terms += [traffic_s, starts]
+    # Memory operators have no compute: a nanosecond keeps logarithms finite.
+    compute, traffic = np.log(compute_s + 1e-9), np.log(traffic_s)
+    bounds = np.stack([compute, traffic, compute - traffic], axis=1)
+    return Samples(
+        terms=np.stack(terms, axis=1),
+        features=np.concatenate([bounds, sizes], axis=1),
+        names=np.full(len(compute), "") if names is None else names,
     )
-
-
-#: Classes of operators in the forward and backward pass of a layer.
-CLASSES = (MATMUL, GROUP_MATMUL, SDP_FORWARD, SDP_BACKWARD, MEMORY)

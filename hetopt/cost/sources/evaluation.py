@@ -1,99 +1,62 @@
-"""Errors of a forest on shards of a profile that it was not trained on.
+"""Errors of forests on shapes of a profile that they were not grown from.
 
-Errors are |predicted / measured - 1|, over all units and both passes. Spearman's rank
-correlation is computed within each unit and pass and averaged by their numbers of
-shards: over all together it would be high only because units differ in size. The repeat
-noise is interquartile range over median of the repetitions of a shard.
+There are five splits, all by shape: neither a test shard nor one that coincides with it
+under other degrees is learnt from.
+
+80/20               five folds, so that every shard is tested once by a forest that was
+                    grown from the other four
+unseen (c, t)       each pair of degrees left out in turn
+unseen hidden       each hidden size left out in turn
+unseen seq_len      each sequence length left out in turn
+larger batch        the largest micro-batch left out
+
+``hetopt profile --for`` leaves one shape after the other out. Errors are over all units
+and both passes. The repeat noise is interquartile range over median of the repetitions
+of a shard.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from hetopt.base.words import counted
+from hetopt.cost.forests.judging import (
+    FOREST,
+    METHODS,
+    Judged,
+    Score,
+    judge,
+    left_out,
+    numbered,
+    score_of,
+)
 from hetopt.cost.profiles.units import shard_key
-from hetopt.cost.sources.baselines import (
-    FittedRoofline,
-    modelled_seconds,
-    neighbour_seconds,
-)
-from hetopt.cost.sources.features import Shards, shards_of_rows
-from hetopt.cost.sources.forest import DEFAULT_PARAMS, Forest, ForestParams
-from hetopt.cost.sources.splits import (
-    FOLDS,
-    SPLIT_BY_SHAPE,
-    SPLIT_ONE,
-    SPLITS,
-    splits,
-)
+from hetopt.cost.sources.features import SETTINGS, known_samples
 from hetopt.errors import InputError
-from hetopt.problem.catalogue import accelerators
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
-    from numpy.typing import NDArray
+    from collections.abc import Callable, Mapping, Sequence
 
     from hetopt.cost.profiles.file import Profile, ProfileRow
-    from hetopt.cost.shapes import Floats
+    from hetopt.cost.shapes import Ints
 
-PASSES = ("forward", "backward")
-#: Least number of shards of a unit for a rank correlation.
-FEWEST_RANKED = 3
+FOLDS = 5
+#: Most shapes that are left out one by one: growing each forest takes 0.1 s.
+MOST_LEFT_OUT = 80
 
-FOREST, ROOFLINE, NEIGHBOUR = "forest", "roofline", "neighbour"
-METHODS = (FOREST, ROOFLINE, NEIGHBOUR)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Judged:
-    """Measured and predicted times of one pass of one test shard.
-
-    Attributes
-    ----------
-    row
-        Index into the profile's rows.
-    spread_s
-        Interquartile range of its repetitions; None if unknown.
-    predicted_s
-        Prediction by each of ``METHODS``.
-    low_s, high_s
-        The forest's prediction interval.
-    """
-
-    split: str
-    row: int
-    unit: str
-    direction: str
-    measured_s: float
-    spread_s: float | None
-    predicted_s: tuple[float, ...]
-    low_s: float
-    high_s: float
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Score:
-    """Relative errors of one method on one split.
-
-    Attributes
-    ----------
-    judged
-        Number of test times.
-    spearman
-        None if no unit has enough shards to be ranked.
-    """
-
-    split: str
-    method: str
-    judged: int
-    mape: float
-    median_error: float
-    p95_error: float
-    spearman: float | None
+SPLIT_BY_SHAPE = "80/20"
+SPLIT_BATCH = "larger batch"
+SPLIT_ONE = "one left out"
+#: The values of a row by which rows are left out, one after the other.
+LEFT_OUT = {
+    "unseen (c, t)": ("cp", "tp"),
+    "unseen hidden": ("hidden",),
+    "unseen seq_len": ("seq_len",),
+}
+SPLITS = (SPLIT_BY_SHAPE, *LEFT_OUT, SPLIT_BATCH)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,94 +74,79 @@ class Evaluation:
 
     Attributes
     ----------
-    shards
-        Number of rows with times; the others ran out of memory.
-    roofline
-        Description of the baseline's roofline.
+    rows
+        R rows with times; the others ran out of memory.
     noise
         None if the profile has no spreads (nothing was repeated).
-    interval_coverage
-        Share of measurements inside the prediction interval, 80/20.
-    scores
-        Scores of every method on every split that the profile allows.
-    unit_scores
-        Scores of the forest on 80/20, for each unit and pass: ``method`` names them.
-    skipped
-        Splits for which the profile has too few values.
+    judged
+        By split: sample i is pass i // R of row i % R, named by its unit and pass.
+        Splits for which the profile has too few values are missing.
     """
 
-    params: ForestParams
-    shards: int
-    roofline: str
+    rows: tuple[ProfileRow, ...]
     noise: Noise | None
-    interval_coverage: float
-    scores: tuple[Score, ...]
-    unit_scores: tuple[Score, ...]
-    judged: tuple[Judged, ...]
-    skipped: tuple[str, ...]
+    judged: Mapping[str, Judged]
 
     def score(self, split: str, method: str = FOREST) -> Score:
         """Return one score; KeyError if the split was skipped."""
-        for item in self.scores:
-            if (item.split, item.method) == (split, method):
-                return item
-        raise KeyError(split, method)
+        return score_of(self.judged[split], split, method)
+
+    @property
+    def scores(self) -> tuple[Score, ...]:
+        """Scores of every method on every split that the profile allows."""
+        return tuple(
+            self.score(split, method) for split in self.judged for method in METHODS
+        )
+
+    @property
+    def unit_scores(self) -> tuple[Score, ...]:
+        """Scores of the forest on 80/20, by unit and pass, which ``method`` names."""
+        by_shape = self.judged[SPLIT_BY_SHAPE]
+        return tuple(
+            replace(score_of(by_shape.of(name), SPLIT_BY_SHAPE), method=name)
+            for name in dict.fromkeys(by_shape.names.tolist())
+        )
+
+    @property
+    def skipped(self) -> tuple[str, ...]:
+        """Splits for which the profile has too few values."""
+        return tuple(split for split in SPLITS if split not in self.judged)
 
 
 def evaluate(
-    profile: Profile, params: ForestParams = DEFAULT_PARAMS, *, file: str = "profile"
+    profile: Profile,
+    *,
+    file: str = "profile",
+    told: Callable[[str], None] = lambda split: None,
 ) -> Evaluation:
-    """Evaluate a forest and both baselines on every split.
+    """Evaluate forests and both baselines on every split.
 
     Parameters
     ----------
     file
         Name of the profile in error messages.
+    told
+        Told each split before forests are judged on it.
 
     Raises
     ------
     InputError
         The profile has too few shards to leave any out.
     """
-    known = _Measured(profile)
-    if len({shard_key(row) for row in known.rows}) < 2 * FOLDS:
+    rows = _timed(profile)
+    if len({shard_key(row) for row in rows}) < 2 * FOLDS:
         msg = (
-            f"has {counted(len(known.rows), 'timed row')}, expected at least "
-            f"{2 * FOLDS} shapes"
+            f"has {counted(len(rows), 'timed row')}, expected at least {2 * FOLDS} "
+            "shapes"
         )
         raise InputError(msg, file=file)
-    judged: list[Judged] = []
-    skipped = []
+    judged = {}
     for split in SPLITS:
-        parts = list(splits(known.rows, split))
-        for learn, test in parts:
-            judged += known.judge(split, learn, test, params)
-        if not parts:
-            skipped.append(split)
-    by_shape = [item for item in judged if item.split == SPLIT_BY_SHAPE]
-    return Evaluation(
-        params=params,
-        shards=len(known.rows),
-        roofline=known.roofline,
-        noise=_noise(known.rows),
-        interval_coverage=float(
-            np.mean([item.low_s <= item.measured_s <= item.high_s for item in by_shape])
-        ),
-        scores=tuple(
-            score_of(
-                [item for item in judged if item.split == split], split, method, number
-            )
-            for split in SPLITS
-            if split not in skipped
-            for number, method in enumerate(METHODS)
-        ),
-        unit_scores=tuple(
-            score_of(part, SPLIT_BY_SHAPE, " ".join(key), 0)
-            for key, part in _by_unit(by_shape).items()
-        ),
-        judged=tuple(judged),
-        skipped=tuple(skipped),
-    )
+        told(split)
+        part = _judged(rows, split)
+        if part is not None:
+            judged[split] = part
+    return Evaluation(rows=tuple(rows), noise=_noise(rows), judged=judged)
 
 
 def leave_one_out(profile: Profile) -> Score | None:
@@ -206,138 +154,46 @@ def leave_one_out(profile: Profile) -> Score | None:
 
     Of more than ``MOST_LEFT_OUT`` shapes, so many are left out. None if there are none.
     """
-    known = _Measured(profile)
-    judged = [
-        item
-        for learn, test in splits(known.rows, SPLIT_ONE)
-        for item in known.judge(SPLIT_ONE, learn, test, DEFAULT_PARAMS)
-    ]
-    return score_of(judged, SPLIT_ONE, FOREST, 0) if judged else None
+    judged = _judged(_timed(profile), SPLIT_ONE)
+    return None if judged is None else score_of(judged, SPLIT_ONE)
 
 
-class _Measured:
-    """The rows of a profile that have times, and predictions from some of them."""
+def groups_of(rows: Sequence[ProfileRow], split: str) -> Ints:
+    """Return the group with which each row is left out, -1 if it never is; (R,)."""
+    shapes = numbered(map(shard_key, rows))
+    count = int(shapes.max(initial=-1)) + 1
+    if split == SPLIT_BY_SHAPE:
+        return (np.random.default_rng(0).permutation(count) % FOLDS)[shapes]
+    if split == SPLIT_ONE:
+        most = np.linspace(0, count - 1, min(count, MOST_LEFT_OUT)).astype(np.int64)
+        return np.where(np.isin(shapes, most), shapes, -1)
+    if split == SPLIT_BATCH:
+        batches = np.array([row.microbatch for row in rows])
+        return np.where(batches == batches.max(), 0, -1)
+    return numbered(tuple(getattr(row, k) for k in LEFT_OUT[split]) for row in rows)
 
-    def __init__(self, profile: Profile) -> None:
-        rows = [row for row in profile.rows if row.status == "ok"]
-        self.rows = rows
-        self.units = tuple(dict.fromkeys(row.unit for row in rows))
-        self._accelerator = accelerators().get(profile.header["accelerator"])
-        self.roofline = (
-            "one peak and one bandwidth, fitted to the rows the forest learns from"
-            if self._accelerator is None
-            else f"hetopt's for {self._accelerator.name}, which was not fitted to any "
-            "of the rows"
+
+def _timed(profile: Profile) -> list[ProfileRow]:
+    return [row for row in profile.rows if row.status == "ok"]
+
+
+def _judged(rows: Sequence[ProfileRow], split: str) -> Judged | None:
+    """Predict rows from others of the same unit; None if the split leaves none."""
+    groups, shapes = groups_of(rows, split), numbered(map(shard_key, rows))
+    units = np.array([row.unit for row in rows])
+    found = []
+    for unit in dict.fromkeys(row.unit for row in rows):
+        own = np.flatnonzero(units == unit)
+        samples, seconds = known_samples(
+            unit, [row for row in rows if row.unit == unit]
         )
-
-    def judge(
-        self,
-        split: str,
-        learn: NDArray[np.intp],
-        test: NDArray[np.intp],
-        params: ForestParams,
-    ) -> Iterator[Judged]:
-        """Predict some rows from others; units that only occur in one are skipped."""
-        known = {unit: self._of(unit, learn) for unit in self.units}
-        known = {unit: rows for unit, rows in known.items() if rows}
-        shards = {unit: self._shards(unit, rows) for unit, rows in known.items()}
-        seconds = {unit: self._seconds(rows) for unit, rows in known.items()}
-        fitted = None
-        if self._accelerator is None:
-            fitted = FittedRoofline(shards, seconds)
-        for unit in known:
-            asked = self._of(unit, test)
-            if not asked:
-                continue
-            wanted = self._shards(unit, asked)
-            forest = Forest(shards[unit], seconds[unit], params).predict(wanted)
-            if fitted is not None:
-                roofline = fitted.seconds(wanted)
-            elif self._accelerator is not None:
-                rows = [self.rows[index] for index in asked]
-                roofline = modelled_seconds(unit, rows, self._accelerator)
-            neighbour = neighbour_seconds(shards[unit], seconds[unit], wanted)
-            measured = self._seconds(asked)
-            for at, index in enumerate(asked):
-                row = self.rows[index]
-                spreads = (row.forward_spread_s, row.backward_spread_s)
-                for pass_, direction in enumerate(PASSES):
-                    yield Judged(
-                        split=split,
-                        row=index,
-                        unit=unit,
-                        direction=direction,
-                        measured_s=float(measured[at, pass_]),
-                        spread_s=spreads[pass_],
-                        predicted_s=(
-                            float(forest.seconds[at, pass_]),
-                            float(roofline[at, pass_]),
-                            float(neighbour[at, pass_]),
-                        ),
-                        low_s=float(forest.low_s[at, pass_]),
-                        high_s=float(forest.high_s[at, pass_]),
-                    )
-
-    def _of(self, unit: str, indices: NDArray[np.intp]) -> list[int]:
-        return [int(index) for index in indices if self.rows[index].unit == unit]
-
-    def _shards(self, unit: str, indices: list[int]) -> Shards:
-        return shards_of_rows(unit, [self.rows[index] for index in indices])
-
-    def _seconds(self, indices: list[int]) -> Floats:
-        return seconds_of([self.rows[index] for index in indices])
-
-
-def seconds_of(rows: Sequence[ProfileRow]) -> Floats:
-    """Return forward and backward medians of rows that have them; (R, 2)."""
-    return np.array([(row.forward_s, row.backward_s) for row in rows], dtype=np.float64)
-
-
-def score_of(judged: Sequence[Judged], split: str, method: str, number: int) -> Score:
-    """Return the score of the method with index ``number`` in ``METHODS``."""
-    measured = np.array([item.measured_s for item in judged])
-    predicted = np.array([item.predicted_s[number] for item in judged])
-    errors = np.abs(predicted / measured - 1)
-    ranked = [
-        (
-            len(part),
-            spearman(
-                [i.measured_s for i in part], [i.predicted_s[number] for i in part]
-            ),
-        )
-        for part in _by_unit(judged).values()
-        if len(part) >= FEWEST_RANKED
-    ]
-    return Score(
-        split=split,
-        method=method,
-        judged=len(judged),
-        mape=float(errors.mean()),
-        median_error=float(np.median(errors)),
-        p95_error=float(np.percentile(errors, 95)),
-        spearman=(
-            float(np.average([r for _, r in ranked], weights=[n for n, _ in ranked]))
-            if ranked
-            else None
-        ),
-    )
-
-
-def spearman(first: Sequence[float], second: Sequence[float]) -> float:
-    """Return Spearman's rank correlation; 0 if one side is constant."""
-    from scipy.stats import rankdata
-
-    ranks = np.stack([rankdata(first), rankdata(second)])
-    if np.any(np.ptp(ranks, axis=1) == 0):
-        return 0.0
-    return float(np.corrcoef(ranks)[0, 1])
-
-
-def _by_unit(judged: Sequence[Judged]) -> dict[tuple[str, str], list[Judged]]:
-    found: dict[tuple[str, str], list[Judged]] = {}
-    for item in judged:
-        found.setdefault((item.unit, item.direction), []).append(item)
-    return found
+        parts = left_out(np.tile(groups[own], 2), np.tile(shapes[own], 2))
+        judged = judge(samples, seconds, SETTINGS, parts)
+        if judged is not None:
+            index = np.concatenate([own, own + len(rows)])[judged.index]
+            names = np.char.add(f"{unit} ", judged.names)
+            found.append(replace(judged, index=index, names=names))
+    return Judged.joined(found) if found else None
 
 
 def _noise(rows: Sequence[ProfileRow]) -> Noise | None:

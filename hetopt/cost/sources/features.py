@@ -1,14 +1,10 @@
-"""Features of a shard for a forest: numbers of its shape and of its work.
+"""Shards of units as a forest sees them: numbers of their shape and of their work.
 
-Two sets of features are compared by ``hetopt forest evaluate``:
-
-``table-6``
-    HetAuto's Table 6, basic and derived, as printed there, plus the MLP's width and
-    kind: they vary in profiles, but not in the paper.
-``shard``
-    The shard of one device: its tokens, heads and widths, and FLOPs, memory traffic
-    and their ratio as ``hetopt.cost.units`` counts them. Degrees are used only
-    through the shard, so that shards which coincide have equal features.
+A shard is what one device computes: its tokens, heads and widths, and FLOPs, memory
+traffic and their ratio as ``hetopt.cost.units`` counts them. Degrees are used only
+through the shard, so that shards which coincide have equal features. HetAuto's Table 6
+has features of whole models and degrees: they were less accurate
+(docs/explanation/fidelity.md).
 
 Most sizes are base-2 logarithms: a tree splits half-way between two values, which is
 2048 for 1024 and 4096 tokens.
@@ -21,6 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from hetopt.cost.forests.forest import Samples
+from hetopt.cost.forests.trees import Settings
 from hetopt.cost.profiles.units import place_columns
 from hetopt.cost.shapes import (
     Floats,
@@ -39,9 +37,7 @@ from hetopt.problem.model.model import Model
 from hetopt.problem.training.training import Training
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
-
-    from numpy.typing import NDArray
+    from collections.abc import Mapping, Sequence
 
     from hetopt.cost.profiles.file import ProfileRow
 
@@ -52,10 +48,13 @@ _NOT_OF_CORE = (
     "dense_bytes",
     "elementwise_bytes",
     "elementwise_backward_bytes",
-    "kernels",
 )
 
-FEATURE_SETS = ("shard", "table-6")
+#: Passes of a shard, which are the names of its curves.
+PASSES = ("forward", "backward")
+
+#: How the forest of a unit grows.
+SETTINGS = Settings(trees=60, max_features=0.7, min_samples_leaf=3)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -77,24 +76,14 @@ class Shards:
         """Return one column; (R,)."""
         return self.columns[name]
 
-    def select(self, rows: NDArray[np.bool_] | NDArray[np.intp]) -> Shards:
-        """Return the shards of some rows."""
-        columns = {name: values[rows] for name, values in self.columns.items()}
-        return Shards(unit=self.unit, columns=columns)
-
     def place(self) -> Floats:
         """Return logarithms of the columns on which work depends; (R, D)."""
         names = place_columns(self.unit)
         return np.log2(np.stack([self.column(name) for name in names], axis=1))
 
-    def flops(self) -> Floats:
-        """Return the FLOPs of the forward pass, or bytes if a unit has none; (R,)."""
-        flops = self.column("dense_flops") + self.column("attention_flops")
-        return np.where(flops > 0, flops, self.column("elementwise_bytes"))
-
     def __len__(self) -> int:
         """Return the number of shards."""
-        return len(self.column("tp"))
+        return len(self.column("tokens"))
 
 
 def shards_of(unit: str, model: Model, training: Training, shape: Shape) -> Shards:
@@ -112,10 +101,8 @@ def shards_of(unit: str, model: Model, training: Training, shape: Shape) -> Shar
         "microbatch": shape.microbatch,
         "seq_len": training.seq_len,
         "hidden": model.hidden,
-        "heads": model.heads,
         "head_dim": model.head_dim,
         "cp": shape.cp,
-        "tp": shape.tp,
         "element_bytes": element_bytes(training.precision),
         "fp16": training.precision == "fp16",
         "gated": model.gated,
@@ -133,7 +120,6 @@ def shards_of(unit: str, model: Model, training: Training, shape: Shape) -> Shar
         "attention_bytes": work.attention_bytes,
         "elementwise_bytes": work.elementwise_bytes,
         "elementwise_backward_bytes": work.elementwise_backward_bytes,
-        "kernels": work.kernels,
     }
     if core:
         values |= dict.fromkeys(_NOT_OF_CORE, 0.0)
@@ -165,22 +151,10 @@ def shapes_of(
 def shards_of_rows(unit: str, rows: Sequence[ProfileRow]) -> Shards:
     """Return the shards of rows of a profile, all of one unit, in their order."""
     columns: dict[str, Floats] = {}
-    for indices, model, training, shape in grouped(rows):
-        part = shards_of(unit, model, training, shape)
-        for name, values in part.columns.items():
-            columns.setdefault(name, np.empty(len(rows)))[indices] = values
-    return Shards(unit=unit, columns=columns)
-
-
-def grouped(
-    rows: Sequence[ProfileRow],
-) -> Iterator[tuple[list[int], Model, Training, Shape]]:
-    """Yield indices of rows of one model and sequence length, and what they share."""
     alike: dict[tuple[object, ...], list[int]] = {}
     for index, row in enumerate(rows):
         fields = ("gated", "dtype", *MODEL_SIZES, "seq_len")
-        key = tuple(getattr(row, field) for field in fields)
-        alike.setdefault(key, []).append(index)
+        alike.setdefault(tuple(getattr(row, name) for name in fields), []).append(index)
     for indices in alike.values():
         row = rows[indices[0]]
         model = Model(
@@ -188,31 +162,47 @@ def grouped(
             layers=1,
             gated=row.gated,
             norm="rms" if row.gated else "layer",
-            **{field: getattr(row, field) for field in MODEL_SIZES},
+            **{name: getattr(row, name) for name in MODEL_SIZES},
         )
         training = Training(
             global_batch=1,
             seq_len=row.seq_len,
             precision=row.dtype,  # type: ignore[arg-type]  # one of the three
         )
-        alike_rows = [rows[index] for index in indices]
-        shape = Shape.of((row.microbatch, row.cp, row.tp) for row in alike_rows)
-        yield indices, model, training, shape
+        own = [rows[index] for index in indices]
+        shape = Shape.of((row.microbatch, row.cp, row.tp) for row in own)
+        part = shards_of(unit, model, training, shape)
+        for name, values in part.columns.items():
+            columns.setdefault(name, np.empty(len(rows)))[indices] = values
+    return Shards(unit=unit, columns=columns)
 
 
-def features(shards: Shards, which: str) -> Floats:
-    """Return the features of shards; (R, F).
+def samples_of(shards: Shards) -> list[Samples]:
+    """Return the forward and the backward passes of R shards."""
+    return [
+        Samples(
+            terms=_work_terms(shards, backward=bool(number)),
+            features=_features(shards),
+            names=np.full(len(shards), name),
+        )
+        for number, name in enumerate(PASSES)
+    ]
+
+
+def known_samples(unit: str, rows: Sequence[ProfileRow]) -> tuple[Samples, Floats]:
+    """Return both passes of R rows of a profile, and their seconds; (2 R,).
 
     Parameters
     ----------
-    which
-        One of ``FEATURE_SETS``.
+    rows
+        Rows of one unit that have times.
     """
-    columns = _table_6(shards) if which == "table-6" else _shard(shards)
-    return np.stack(columns, axis=1)
+    times = [[row.forward_s for row in rows], [row.backward_s for row in rows]]
+    samples = Samples.joined(samples_of(shards_of_rows(unit, rows)))
+    return samples, np.array(times, dtype=np.float64).ravel()
 
 
-def work_terms(shards: Shards, *, backward: bool) -> Floats:
+def _work_terms(shards: Shards, *, backward: bool) -> Floats:
     """Return the terms of a linear cost model; (R, 6).
 
     They are FLOPs of matrix multiplications and of the attention core, its scores
@@ -254,7 +244,8 @@ def _scores(shards: Shards) -> Floats:
     return shards.column("attention_flops") / (4 * shards.column("head_dim"))
 
 
-def _shard(shards: Shards) -> list[Floats]:
+def _features(shards: Shards) -> Floats:
+    """Return the features of R shards; (R, F)."""
     flops = shards.column("dense_flops") + shards.column("attention_flops")
     moved = (
         shards.column("dense_bytes")
@@ -269,7 +260,7 @@ def _shard(shards: Shards) -> list[Floats]:
         "dense_bytes",
         "elementwise_bytes",
     )
-    return [
+    columns = [
         *(_log(shards.column(name)) for name in (*sizes, "inner", "logits", *work)),
         _log(flops),
         _log(moved),
@@ -282,24 +273,4 @@ def _shard(shards: Shards) -> list[Floats]:
         shards.column("fp16"),
         shards.column("gated"),
     ]
-
-
-def _table_6(shards: Shards) -> list[Floats]:
-    names = "seq_len hidden heads head_dim cp tp microbatch element_bytes"
-    s, h, heads, head_dim, c, t, b, e = map(shards.column, names.split())
-    u = b * s * h
-    flops = (24 * u * h + 4 * u * s) / (c * t)
-    memory = (12 * h**2 + 8 * u + 4 * b * s * heads) * e / (c * t)
-    tensor = 2 * (t - 1) * u * e / (c * t)
-    context = 6 * (c - 1) * u * e / (c * t)
-    return [
-        *(_log(size) for size in (s, h, heads, head_dim, c, t, b, u, flops, memory)),
-        e,
-        _log(tensor),
-        _log(context),
-        np.log2(flops / memory),
-        # Without communication the ratio is undefined, and Table 6 gives no value.
-        np.log2(flops / np.maximum(tensor + context, 1.0)),
-        shards.column("inner"),
-        shards.column("gated"),
-    ]
+    return np.stack(columns, axis=1)

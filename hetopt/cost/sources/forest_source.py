@@ -25,18 +25,20 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
+from hetopt.cost.forests.kept import Lesson, predicted_s
 from hetopt.cost.profiles.file import Profile, ProfileRow, parse_profile
 from hetopt.cost.profiles.units import place_columns, shard_key
 from hetopt.cost.shapes import Floats, Shape
 from hetopt.cost.shard_shape import ATTENTION_CORE, DTYPES
-from hetopt.cost.sources import prediction_cache
 from hetopt.cost.sources.features import (
+    SETTINGS,
     Shards,
+    known_samples,
+    samples_of,
     shapes_of,
     shards_of,
     shards_of_rows,
 )
-from hetopt.cost.sources.forest import DEFAULT_PARAMS, Forest, ForestParams
 from hetopt.cost.sources.roofline import Roofline
 from hetopt.cost.sources.source import ShardQuery, ShardTimes, Sizes
 from hetopt.errors import InputError
@@ -48,7 +50,6 @@ from hetopt.problem.model.kinds import (
     WITHOUT_WINDOW,
 )
 from hetopt.problem.model.model import Model
-from hetopt.version import __version__
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -84,14 +85,7 @@ _APART = "factor from the nearest shape"
 class ForestSource:
     """Latency source with forests of one profile."""
 
-    def __init__(
-        self,
-        text: str,
-        name: str,
-        *,
-        params: ForestParams = DEFAULT_PARAMS,
-        cache: Path | None = None,
-    ) -> None:
+    def __init__(self, text: str, name: str, *, cache: Path | None = None) -> None:
         """Read a profile.
 
         Parameters
@@ -101,7 +95,7 @@ class ForestSource:
         name
             Its name in errors and warnings.
         cache
-            Folder of cached predictions; the user's cache by default.
+            Folder of forests and predictions; the user's cache by default.
 
         Raises
         ------
@@ -110,8 +104,7 @@ class ForestSource:
         """
         self.name = name
         self.profile: Profile = parse_profile(text, name)
-        self._text = text.encode()
-        self._params = params
+        self._text = text
         self._cache = cache
         self._rows: dict[tuple[str, bool], list[ProfileRow]] = {}
         for row in self.profile.rows:
@@ -261,18 +254,28 @@ class ForestSource:
         self, units: tuple[str, ...], model: Model, training: Training, shape: Shape
     ) -> dict[str, Floats]:
         """Return seconds of both passes by unit, measured or predicted; (R, 2)."""
-        found = {unit: self._known(unit, model, training, shape) for unit in units}
-        left = {unit: np.isnan(times[:, 0]) for unit, times in found.items()}
-        shards = {
-            unit: shards_of(unit, model, training, shape).select(left[unit])
-            for unit in units
-            if left[unit].any()
-        }
-        if shards:
-            predicted = self._predict(shards, training.precision == "fp32")
-            for unit, times in predicted.items():
-                found[unit][left[unit]] = times
+        found = {}
+        for unit in units:
+            times = self._known(unit, model, training, shape)
+            left = np.isnan(times[:, 0])
+            if left.any():
+                shards = shards_of(
+                    unit, model, training, shape.take(np.flatnonzero(left))
+                )
+                lesson = self._lesson(unit, training.precision == "fp32")
+                both = predicted_s(lesson, samples_of(shards), self._cache)
+                times[left] = np.stack(both, axis=1)
+            found[unit] = times
         return found
+
+    def _lesson(self, unit: str, fp32: bool) -> Lesson:
+        """Return what the forest of a unit is grown from."""
+        return Lesson(
+            stem="",
+            settings=SETTINGS,
+            words=repr((unit, fp32, astuple(SETTINGS), self._text)),
+            known=lambda: known_samples(unit, self._rows[unit, fp32]),
+        )
 
     def _known(
         self, unit: str, model: Model, training: Training, shape: Shape
@@ -286,32 +289,6 @@ class ForestSource:
             ],
             dtype=np.float64,
         ).reshape(-1, 2)
-
-    def _predict(self, wanted: dict[str, Shards], fp32: bool) -> dict[str, Floats]:
-        """Return forward and backward seconds by unit, from the cache if possible."""
-        folder = self._cache or prediction_cache.cache_folder()
-        key = self._key(wanted)
-        sizes = {unit: len(shards) for unit, shards in wanted.items()}
-        found = prediction_cache.load(folder, key, sizes)
-        if found is not None:
-            return found
-        made = {}
-        for unit, shards in wanted.items():
-            rows = self._rows[unit, fp32]
-            seconds = np.array([(row.forward_s, row.backward_s) for row in rows])
-            forest = Forest(shards_of_rows(unit, rows), seconds, self._params)
-            made[unit] = forest.predict(shards).seconds
-        prediction_cache.store(folder, key, made)
-        return made
-
-    def _key(self, wanted: dict[str, Shards]) -> str:
-        versions = prediction_cache.versions()
-        known = ["hetopt " + __version__, *versions, repr(astuple(self._params))]
-        parts = [self._text, "\n".join(known).encode()]
-        for unit, shards in wanted.items():
-            numbers = np.stack(list(shards.columns.values()), axis=1)
-            parts += [unit.encode(), numbers.tobytes()]
-        return prediction_cache.digest(*parts)
 
 
 def not_covered(model: Model, training: Training) -> str:

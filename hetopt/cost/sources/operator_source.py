@@ -4,7 +4,7 @@ The forward pass of a unit has its multiplications (layout TN), its attention co
 its element-wise kernels; the backward pass has two products for each multiplication (NN
 for the input, NT for the weight, which is added to an fp32 buffer), the cores' backward
 kernels, and the element-wise kernels' gradients. Each class of operators has a forest
-(``hetopt.cost.operators.forest``). Whole iterations reach only a share of the rates of
+(``hetopt.cost.forests``). Whole iterations reach only a share of the rates of
 single kernels: the accelerator's (``Accelerator.sustained``), or those of the problem's
 software (``Training.software``).
 
@@ -21,6 +21,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from hetopt.cost.forests.forest import Samples
+from hetopt.cost.forests.kept import predicted_s
 from hetopt.cost.operators import work
 from hetopt.cost.operators.file import (
     GROUP_MATMUL,
@@ -33,7 +35,6 @@ from hetopt.cost.operators.file import (
 from hetopt.cost.operators.relatives import rates_of
 from hetopt.cost.shapes import distinct_rows
 from hetopt.cost.sources.forest_source import MEASURE_LAYERS
-from hetopt.cost.sources.operator_predictions import predicted_s
 from hetopt.cost.sources.source import ShardQuery, ShardTimes, Sizes
 from hetopt.cost.units import unit_operations
 from hetopt.errors import InputError
@@ -48,9 +49,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from hetopt.cost.operators.relatives import Measured
-    from hetopt.cost.operators.work import Rates, Work
+    from hetopt.cost.operators.work import Rates
     from hetopt.cost.pieces.operations import Operations
-    from hetopt.cost.shapes import Floats, Ints, Shape
+    from hetopt.cost.shapes import Floats, Shape
     from hetopt.cost.table.table import SourceKind
     from hetopt.problem.cluster.accelerator import Accelerator
     from hetopt.problem.cluster.cluster import Cluster
@@ -62,7 +63,9 @@ if TYPE_CHECKING:
 NEEDED = (MATMUL, SDP_FORWARD, SDP_BACKWARD, MEMORY)
 WITH_EXPERTS = (*NEEDED, GROUP_MATMUL)
 
-#: What the first of ``Work.sizes`` are, by class.
+#: Where the sizes of a kernel begin among its features: three, behind both bounds and
+#: their ratio; and what they are, by class.
+_AT = slice(3, 6)
 _SIZES = {
     MATMUL: ("tokens", "input width", "output width"),
     SDP_FORWARD: ("rows of all heads", "keys of a row", "width of a head"),
@@ -160,7 +163,7 @@ class OperatorSource:
         for name in filter(self.own.__contains__, _SIZES):
             rates = self._rates(name)
             rows = [r for r in self.measured[name].rows if r.layout in (None, "TN")]
-            known = work.work_of_rows(name, rows, rates)
+            known = work.samples_of_rows(name, rows, rates)
             for unit in units:
                 wanted = [
                     work.product(part, "TN", rates)
@@ -170,7 +173,7 @@ class OperatorSource:
                 if name == SDP_FORWARD:
                     wanted = [work.core(c, rates, backward=False) for c in unit.cores]
                 for part in wanted:
-                    pair = (np.exp(each.sizes[:, :3]) for each in (known, part))
+                    pair = (np.exp(each.features[:, _AT]) for each in (known, part))
                     yield Sizes(name, _SIZES[name], *pair)
 
     def shard_times(self, query: ShardQuery) -> ShardTimes:
@@ -184,22 +187,28 @@ class OperatorSource:
         reason = self.lacks(query.model, query.training)
         if reason is not None:
             raise InputError(reason)
-        units = [
-            unit_operations(query.model, query.training, kind, query.shape)
-            for kind in query.kinds
-        ]
-        alike = _alike(query.shape)
+        # What differs in experts' degrees only has equal kernels, but for experts'.
+        first, where = distinct_rows(query.shape.columns[:3])
+        units, few = (
+            [
+                unit_operations(query.model, query.training, k, shape)
+                for k in query.kinds
+            ]
+            for shape in (query.shape, query.shape.take(first))
+        )
         rates = {name: self._rates(name) for name in NEEDED}
         speed_up = [self._speed_up(query.training, kind) for kind in query.kinds]
-        dense = self._products(units, speed_up, MATMUL, alike)
-        grouped = self._products(units, speed_up, GROUP_MATMUL, None)
-        cores = [core for unit in units for core in unit.cores]
+        dense = [each[where] for each in self._products(few, speed_up, MATMUL)]
+        grouped = self._products(units, speed_up, GROUP_MATMUL)
+        cores = [core for unit in few for core in unit.cores]
         forward, gradients = (
-            self._predicted(
-                name,
-                [work.core(core, rates[name], backward=backward) for core in cores],
-                alike,
-            )
+            [
+                each[where]
+                for each in self._predicted(
+                    name,
+                    [work.core(core, rates[name], backward=backward) for core in cores],
+                )
+            ]
             for name, backward in ((SDP_FORWARD, False), (SDP_BACKWARD, True))
         )
         moved = self._predicted(
@@ -254,7 +263,6 @@ class OperatorSource:
         units: list[Operations],
         speed_up: list[float],
         name: str,
-        alike: tuple[Ints, Ints] | None,
     ) -> list[Floats]:
         """Return seconds of the products of a class, three for each multiplication.
 
@@ -262,8 +270,6 @@ class OperatorSource:
         ----------
         speed_up
             By unit; see ``_speed_up``.
-        alike
-            See ``predicted_s``.
         """
         parts = [
             (part, factor)
@@ -279,7 +285,7 @@ class OperatorSource:
             for part, factor in parts
             for layout in LAYOUTS
         ]
-        found = self._predicted(name, products, alike)
+        found = self._predicted(name, products)
         if name == MATMUL or name in self.own:
             return found
         known = self.accelerator.grouped
@@ -359,11 +365,11 @@ class OperatorSource:
             sharding=share.sharding,
         )
 
-    def _predicted(
-        self, name: str, asked: list[Work], alike: tuple[Ints, Ints] | None = None
-    ) -> list[Floats]:
-        """Return the seconds of kernels of a class; see ``predicted_s``."""
-        return predicted_s(self.measured[name], asked, self._cache, alike)
+    def _predicted(self, name: str, asked: list[Samples]) -> list[Floats]:
+        """Return the seconds of kernels of a class, R each."""
+        if not asked:
+            return []
+        return predicted_s(self.measured[name].lesson, asked, self._cache)
 
 
 def _as_measured(known: Sustained, own: Collection[str]) -> Sustained:
@@ -375,12 +381,3 @@ def _as_measured(known: Sustained, own: Collection[str]) -> Sustained:
         attention=1.0 if attention else known.attention,
         elementwise=1.0 if MEMORY in own else known.elementwise,
     )
-
-
-def _alike(shape: Shape) -> tuple[Ints, Ints] | None:
-    """Return the rows that differ in more than experts' degrees; see ``predicted_s``.
-
-    None if all do.
-    """
-    first, where = distinct_rows(shape.columns[:3])
-    return None if len(first) == len(where) else (first, where)

@@ -3,7 +3,7 @@
 A source returns times of the *computation* of one unit's shard; the table adds the
 communication of tensor and context parallelism and of ZeRO, and recomputation.
 A source may state that its times already include tensor-parallel communication.
-A source is called once per cluster with all rows: a random forest takes tens of
+A source is called once per cluster with all rows: a forest takes tens of
 milliseconds per call, for one row as for thousands.
 """
 

@@ -13,13 +13,14 @@ import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
 
-from hetopt.cost.sources.evaluation import FOREST, METHODS, PASSES
-from hetopt.cost.sources.splits import SPLITS
+from hetopt.cost.forests.judging import METHODS
+from hetopt.cost.sources.features import PASSES
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from hetopt.cost.sources.evaluation import Evaluation, Judged
+    from hetopt.cost.forests.judging import Judged
+    from hetopt.cost.sources.evaluation import Evaluation
 
 #: Marker, face and edge of each pass: dark filled circles, light open triangles.
 _STYLES = {
@@ -35,14 +36,13 @@ _MOST_VECTORS = 500
 
 def predicted_versus_measured(evaluation: Evaluation, title: str) -> Figure:
     """Draw every prediction against its measurement, one panel per split."""
-    names = [split for split in SPLITS if split not in evaluation.skipped]
+    names = [*evaluation.judged]
     rows = -(-(len(names) + 1) // _COLUMNS)
     figure = Figure(figsize=(4 * _COLUMNS, 3.8 * rows), layout="constrained")
     axes = figure.subplots(rows, _COLUMNS, squeeze=False).flat
     figure.suptitle(title)
     for axis, split in zip(axes, names, strict=False):
-        judged = [item for item in evaluation.judged if item.split == split]
-        _panel(axis, judged)
+        _panel(axis, evaluation.judged[split], len(evaluation.rows))
         errors = ", ".join(
             f"{name} {evaluation.score(split, name).mape:.1%}" for name in METHODS
         )
@@ -70,11 +70,13 @@ def svg(figure: Figure) -> bytes:
     return stream.getvalue()
 
 
-def _panel(axis: Axes, judged: list[Judged]) -> None:
-    forest = METHODS.index(FOREST)
-    every = np.array([(item.measured_s, item.predicted_s[forest]) for item in judged])
-    many = len(judged) > _MOST_VECTORS
-    ends = np.array([every.min() / 1.5, every.max() * 1.5]) * 1e3
+def _panel(axis: Axes, judged: Judged, shards: int) -> None:
+    """Draw one split of a profile with so many shards."""
+    forest, *_, low, high = judged.predicted_s * 1e3
+    every_ms = judged.measured_s * 1e3
+    many = len(every_ms) > _MOST_VECTORS
+    both = np.concatenate([every_ms, forest])
+    ends = np.array([both.min() / 1.5, both.max() * 1.5])
     axis.fill_between(
         ends,
         ends * (1 - _BAND),
@@ -84,18 +86,21 @@ def _panel(axis: Axes, judged: list[Judged]) -> None:
         label=f"within {_BAND:.0%}",
     )
     axis.plot(ends, ends, color="black", linewidth=0.8, zorder=2, label="as measured")
-    for direction, (marker, face, edge) in _STYLES.items():
-        part = [item for item in judged if item.direction == direction]
-        measured = np.array([item.measured_s for item in part]) * 1e3
-        predicted = np.array([item.predicted_s[forest] for item in part]) * 1e3
-        low = np.array([item.low_s for item in part]) * 1e3
-        high = np.array([item.high_s for item in part]) * 1e3
+    for pass_, (direction, (marker, face, edge)) in enumerate(_STYLES.items()):
+        own = judged.index // shards == pass_
+        measured = every_ms[own]
         axis.vlines(
-            measured, low, high, color="0.6", linewidth=0.4, rasterized=many, zorder=1
+            measured,
+            low[own],
+            high[own],
+            color="0.6",
+            linewidth=0.4,
+            rasterized=many,
+            zorder=1,
         )
         axis.scatter(
             measured,
-            predicted,
+            forest[own],
             s=10,
             marker=marker,
             facecolors=face,

@@ -12,6 +12,8 @@ import pytest
 from hetopt.base.machine_code import kept_folder
 from hetopt.cli import main
 from hetopt.cost.profiles.file import write_profile
+from hetopt.cost.sources import evaluation
+from hetopt.cost.sources.evaluation import SPLITS
 from hetopt.errors import InputError
 from hetopt.report.drawing.bar import ShownProgress
 from tests.cli.conftest import SMALL, RunHetopt
@@ -59,7 +61,7 @@ def test_evaluate_writes_tables_data_and_pictures(
     out = folder / "out"
     assert sorted(path.name for path in out.iterdir()) == FILES
     data = json.loads((out / "evaluation.json").read_text())
-    assert data["schema"] == "hetopt-forest-evaluation/1"
+    assert data["schema"] == "hetopt-forest-evaluation/2"
     assert data["scores"][0]["method"] == "forest"
     assert data["noise"]["median"] > 0
     assert (out / FILES[2]).read_bytes().startswith(b"\x89PNG")
@@ -100,7 +102,7 @@ def test_a_plan_from_a_profile(
     problem = str(folder / "problem.yaml")
     code, _, _ = run("check", problem, str(folder / "plan.json"), cwd=tmp_path)
     assert code == 0
-    assert list(tmp_path.glob("hetopt/forest/*.json"))
+    assert list(tmp_path.glob("hetopt/forest/*.npz"))
 
 
 @pytest.mark.slow
@@ -161,16 +163,16 @@ def test_evaluating_says_what_it_does_where_there_is_no_terminal(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    def judge(profile: object, params: object = None, *, file: str) -> None:
+    def judge(rows: object, split: str) -> None:
         time.sleep(0.1)
-        if params is not None:
-            # The second forest: enough.
-            raise InputError("stop", file=file)
+        if split != SPLITS[0]:
+            # The second split: enough.
+            raise InputError("stop", file="profile.csv")
 
-    monkeypatch.setattr("hetopt.cost.sources.evaluation.evaluate", judge)
+    monkeypatch.setattr(evaluation, "_judged", judge)
     monkeypatch.setattr(ShownProgress, "EVERY_S", 0.03)
-    asked = ["forest", "evaluate", str(folder / "profile.csv"), "--compare"]
+    asked = ["forest", "evaluate", str(folder / "profile.csv")]
     assert main(asked) == 2
     said = capsys.readouterr().err.splitlines()
-    assert said[0] == "judging forests, 0 s: the one that plans use"
-    assert said[-2].startswith("judging forests, 0 s: target ")
+    assert said[0] == "judging forests, 0 s: 80/20"
+    assert said[-2].startswith("judging forests, 0 s: unseen (c, t)")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import io
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -11,15 +11,15 @@ import numpy as np
 import pytest
 
 from hetopt.cost.build import build_table
+from hetopt.cost.forests import kept
+from hetopt.cost.forests.forest import Forest
 from hetopt.cost.profiles.file import profile_text
 from hetopt.cost.shard_shape import ATTENTION_CORE
-from hetopt.cost.sources import by_cluster, forest_source, prediction_cache
+from hetopt.cost.sources import by_cluster
 from hetopt.cost.sources.by_cluster import latency_sources
 from hetopt.cost.sources.coverage import coverage_notes, extrapolated
-from hetopt.cost.sources.forest import ForestParams
 from hetopt.cost.sources.forest_source import ForestSource
 from hetopt.cost.sources.operator_source import OperatorSource
-from hetopt.cost.sources.prediction_cache import cache_folder
 from hetopt.cost.sources.roofline import Roofline
 from hetopt.cost.sources.source import ShardTimes
 from hetopt.errors import InputError
@@ -70,8 +70,7 @@ def times_of(
     kinds: tuple[str, ...] = KINDS,
     training: Training = TRAINING,
 ) -> ShardTimes:
-    params = ForestParams(trees=20)
-    source = ForestSource(text, "made-up", params=params, cache=tmp_path)
+    source = ForestSource(text, "made-up", cache=tmp_path)
     return source.shard_times(query(small_model(), training, CLUSTER, kinds, ROWS))
 
 
@@ -91,7 +90,7 @@ def test_profiled_shapes_take_their_measured_times(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Exactly; no forest is grown for them."""
-    monkeypatch.delattr(forest_source, "Forest")
+    monkeypatch.setattr(Forest, "predict_s", None)
     times = times_of(tmp_path, make_text(LAYER_UNITS, noise=0.0))
     for number, kind in enumerate(KINDS):
         true = true_seconds(kind)
@@ -186,9 +185,7 @@ def test_a_window_takes_its_share_of_what_was_profiled(
     text = make_text(units)
     model = small_model(architecture=Architecture(sliding_window=16))
     kinds = ("layer", "layer-window")
-    source = ForestSource(
-        text, "made-up", params=ForestParams(trees=20), cache=tmp_path
-    )
+    source = ForestSource(text, "made-up", cache=tmp_path)
     times, modelled = (
         each.shard_times(query(model, TRAINING, CLUSTER, kinds, ROWS))
         for each in (source, Roofline())
@@ -251,7 +248,7 @@ def test_a_second_run_answers_from_the_cache(
 ) -> None:
     text = make_text(LAYER_UNITS, hidden=OTHERS)
     first = times_of(tmp_path, text)
-    monkeypatch.delattr(forest_source, "Forest")
+    monkeypatch.setattr(Forest, "predict_s", None)
     again = times_of(tmp_path, text)
     assert first.forward_s.tobytes() == again.forward_s.tobytes()
     assert first.attention_core_s.tobytes() == again.attention_core_s.tobytes()
@@ -261,7 +258,7 @@ def test_another_profile_query_or_version_is_another_answer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def files() -> int:
-        return len(list(tmp_path.glob("*.json")))
+        return len(list(tmp_path.glob("times-*.npz")))
 
     text = make_text(("layer",), hidden=OTHERS)
     times_of(tmp_path, text)
@@ -270,39 +267,48 @@ def test_another_profile_query_or_version_is_another_answer(
     longer = replace(TRAINING, seq_len=512)
     times_of(tmp_path, text, training=longer)
     assert files() == 3
-    monkeypatch.setattr(prediction_cache, "versions", lambda: ("numpy 0",))
+    monkeypatch.setattr(kept, "versions", lambda: ("numpy 0",))
     times_of(tmp_path, text)
     assert files() == 4
 
 
+def saved(**arrays: np.ndarray) -> bytes:
+    """Return the content of a file of arrays."""
+    data = io.BytesIO()
+    np.savez(data, allow_pickle=True, **arrays)
+    return data.getvalue()
+
+
 @pytest.mark.parametrize(
-    "damage",
+    "damaged",
     [
-        lambda text: "",
-        lambda text: "\x80",
-        lambda text: text[: len(text) // 2],
-        lambda text: "[" * 100_000,
-        lambda text: json.dumps({**json.loads(text), "key": "another"}),
-        lambda text: json.dumps({**json.loads(text), "schema": "another"}),
-        lambda text: json.dumps({**json.loads(text), "seconds": {}}),
-        lambda text: json.dumps({**json.loads(text), "seconds": {"layer": [[1.0]]}}),
-        lambda text: text.replace("[[", "[[-1.0, 1.0], ["),
-        lambda text: text.replace("[[", "[[NaN, "),
-        lambda text: "null",
+        b"",
+        b"\x80",
+        saved(seconds=np.ones(6))[:-40],
+        saved(),
+        saved(times=np.ones(6)),
+        saved(seconds=np.ones(5)),
+        saved(seconds=np.ones(6, dtype=np.int64)),
+        saved(seconds=-np.ones(6)),
+        saved(seconds=np.full(6, np.nan)),
+        saved(seconds=np.array([None] * 6)),
     ],
 )
 def test_a_damaged_cache_is_ignored_and_written_again(
-    tmp_path: Path, damage: object
+    tmp_path: Path, damaged: bytes
 ) -> None:
-    assert callable(damage)
     text = make_text(("layer",), hidden=OTHERS)
     first = times_of(tmp_path, text)
-    (file,) = tmp_path.glob("*.json")
-    good = file.read_text()
-    file.write_bytes(damage(good).encode("latin-1"))
+    (file,) = tmp_path.glob("times-*.npz")
+    good = kept._arrays(file)
+    file.write_bytes(damaged)
     again = times_of(tmp_path, text)
     assert first.forward_s.tobytes() == again.forward_s.tobytes()
-    assert file.read_text() == good
+    assert good is not None
+    assert len(good["seconds"]) == 6
+    written = kept._arrays(file)
+    assert written is not None
+    assert written["seconds"].tobytes() == good["seconds"].tobytes()
 
 
 def test_a_cache_that_cannot_be_written_is_no_error(tmp_path: Path) -> None:
@@ -315,7 +321,7 @@ def test_the_user_s_cache_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     if sys.platform != "linux":
         pytest.skip("where a cache lies is the system's business")
     monkeypatch.setenv("XDG_CACHE_HOME", "/somewhere")
-    folder = cache_folder()
+    folder = kept.cache_folder()
     assert folder == Path("/somewhere/hetopt/forest")
 
 

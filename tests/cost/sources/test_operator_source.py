@@ -8,10 +8,9 @@ import pytest
 
 from hetopt.cost.build import build_table
 from hetopt.cost.communication.within_stage import stage_communication
-from hetopt.cost.operators import forest
+from hetopt.cost.forests import forest, kept
 from hetopt.cost.operators.relatives import by_class, shipped_operators
 from hetopt.cost.shapes import Shape
-from hetopt.cost.sources import operator_predictions
 from hetopt.cost.sources.by_cluster import latency_sources
 from hetopt.cost.sources.coverage import extrapolated
 from hetopt.cost.sources.forest_source import ForestSource
@@ -104,33 +103,33 @@ def test_a_forest_is_grown_once_whatever_is_asked(
     def refuse(*parts: object) -> NoReturn:
         pytest.fail("grown again")
 
-    operator_predictions._forest.cache_clear()
+    kept._forest.cache_clear()
     with monkeypatch.context() as patched:
         patched.setattr(forest, "grow", refuse)
         again = source(tmp_path).shard_times(asked(("head",), (4, 1, 2)))
     assert again.forward_s.tolist() == second.forward_s.tolist()
     # What is kept and broken is grown again.
-    operator_predictions._forest.cache_clear()
-    for path in tmp_path.glob("*.json"):
+    kept._forest.cache_clear()
+    for path in tmp_path.glob("times-*.npz"):
         path.unlink()
-    for path in tmp_path.glob("*.npz"):
+    for path in tmp_path.glob("forest-*.npz"):
         path.write_bytes(path.read_bytes()[:-100])
     found = source(tmp_path).shard_times(asked(("layer",), (2, 1, 1)))
     assert found.forward_s.tolist() == first.forward_s.tolist()
-    operator_predictions._forest.cache_clear()
+    kept._forest.cache_clear()
 
 
 def test_operators_that_ship_need_no_scikit_learn(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With an empty cache, that is; and no forest is kept that ships."""
-    operator_predictions._forest.cache_clear()
+    kept._forest.cache_clear()
     monkeypatch.setattr(forest, "grow", lambda *_: pytest.fail("grown"))
     for name in ("A100-80GB", "A40", "H20-96GB", "B200"):
         device = accelerators()[name]
         one = OperatorSource(device, shipped_operators(device), cache=tmp_path)
         assert one.shard_times(asked(("layer", "head"), (2, 1, 1))).forward_s.min() > 0
-    assert not list(tmp_path.glob("*.npz"))
+    assert not list(tmp_path.glob("forest-*.npz"))
 
 
 def with_kernels(**us_per_mb: float) -> str:
@@ -310,7 +309,7 @@ def test_predictions_are_kept_and_found_again(
     wanted = asked(("layer",), (1, 1, 1))
     first = source(tmp_path).shard_times(wanted)
     monkeypatch.setattr(
-        "hetopt.cost.sources.operator_predictions._forest",
+        "hetopt.cost.forests.kept._forest",
         lambda _: pytest.fail("grew a forest again"),
     )
     again = source(tmp_path).shard_times(wanted)

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sklearn.ensemble import ExtraTreesRegressor
 
-from hetopt.cost.operators.trees import Settings, Trees, grow
+from hetopt.cost.forests.trees import Settings, Trees, grow
 
 
 def drawn(rows: int, features: int = 5) -> tuple[np.ndarray, np.ndarray]:
@@ -83,14 +83,7 @@ def test_what_leads_nowhere_is_refused(name: str, value: float) -> None:
         Trees.kept({**arrays, "a." + name: changed}, "a.", width=5)
 
 
-@pytest.mark.parametrize("depth", [-1, 10**6])
-def test_a_depth_that_cannot_be_is_refused(depth: int) -> None:
-    arrays = {**kept()[1], "a.depth": np.array(depth, dtype=np.int32)}
-    with pytest.raises(ValueError, match="nowhere"):
-        Trees.kept(arrays, "a.", width=5)
-
-
-@pytest.mark.parametrize("name", ["left", "depth", "values"])
+@pytest.mark.parametrize("name", ["left", "nodes", "values"])
 def test_what_lacks_something_is_refused(name: str) -> None:
     arrays = kept()[1]
     short = {key: value for key, value in arrays.items() if key != "a." + name}

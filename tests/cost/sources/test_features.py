@@ -1,21 +1,20 @@
-"""Features, the forest and its targets."""
+"""Shards, and what a forest learns of them."""
 
 from __future__ import annotations
-
-from typing import get_args
 
 import numpy as np
 import pytest
 
+from hetopt.cost.forests.forest import Forest, Samples
 from hetopt.cost.profiles.units import place_columns
 from hetopt.cost.shard_shape import ATTENTION_CORE, UNITS
 from hetopt.cost.sources.features import (
-    FEATURE_SETS,
-    features,
+    SETTINGS,
+    known_samples,
+    samples_of,
     shards_of,
     shards_of_rows,
 )
-from hetopt.cost.sources.forest import FeatureSet, Forest, ForestParams, Target
 from hetopt.cost.units import unit_operations
 from hetopt.problem.training.training import Training
 from tests.cost.making import make_model, shape
@@ -35,9 +34,7 @@ def test_shards_count_the_work_of_operations(unit: str) -> None:
     expected = 0 if unit == ATTENTION_CORE else dense
     assert shards.column("dense_flops") == pytest.approx(expected)
     assert np.isfinite(shards.place()).all()
-    assert (shards.flops() > 0).all()
-    for which in FEATURE_SETS:
-        assert np.isfinite(features(shards, which)).all()
+    assert all(np.isfinite(part.features).all() for part in samples_of(shards))
 
 
 def test_rows_and_queries_of_one_shape_look_the_same() -> None:
@@ -63,55 +60,34 @@ def test_rows_and_queries_of_one_shape_look_the_same() -> None:
     assert model_of_rows.column("gated").tolist() == [1, 0]
 
 
-def test_table_6_as_printed() -> None:
-    row = make_row("layer", cp=2, tp=4, microbatch=2, kv_heads=4)
-    found = features(shards_of_rows("layer", [row]), "table-6")[0]
-    s, h, heads, c, t, b, e = 256, 512, 8, 2, 4, 2, 2
-    u = b * s * h
-    flops = (24 * u * h + 4 * u * s) / (c * t)
-    memory = (12 * h * h + 8 * u + 4 * b * s * heads) * e / (c * t)
-    tensor, context = 2 * (t - 1) * u * e / (c * t), 6 * (c - 1) * u * e / (c * t)
-    for value in (s, h, heads, 64, c, t, b, u, flops, memory, tensor, context):
-        assert np.log2(value) in found
-    assert np.log2(flops / memory) in found
-    assert np.log2(flops / (tensor + context)) in found
-
-
-@pytest.mark.parametrize("target", get_args(Target))
-@pytest.mark.parametrize("which", get_args(FeatureSet))
-def test_every_target_is_learnt(target: Target, which: FeatureSet) -> None:
+def test_passes_of_a_unit_are_learnt() -> None:
     rows = list(make_profile(("layer",), noise=0.0).rows)
-    shards, times = shards_of_rows("layer", rows), seconds("layer", rows)
-    params = ForestParams(target=target, features=which, trees=30)
-    predicted = Forest(shards, times, params).predict(shards)
-    assert np.abs(predicted.seconds / times - 1).mean() < 0.15
-    assert (predicted.low_s <= predicted.high_s).all()
-    assert (predicted.low_s > 0).all()
+    samples, times = known_samples("layer", rows)
+    assert pytest.approx(seconds("layer", rows)) == times.reshape(2, -1).T
+    forest = Forest.grown(samples, times, SETTINGS)
+    assert np.abs(forest.predict_s(samples) / times - 1).mean() < 0.1
 
 
-def test_a_forest_of_time_per_work_leaves_the_range_it_has_seen() -> None:
-    rows = list(make_profile(("layer",), noise=0.0).rows)
-    shards, times = shards_of_rows("layer", rows), seconds("layer", rows)
+def test_a_forest_leaves_the_range_it_has_seen() -> None:
+    samples, times = known_samples(
+        "layer", list(make_profile(("layer",), noise=0.0).rows)
+    )
     largest = [make_row("layer", hidden=4096, ffn=12288, head_dim=512, seq_len=512)]
-    true = seconds("layer", largest)
+    true = seconds("layer", largest)[0]
     assert true.min() > times.max() / 2
-
-    def error(target: Target) -> float:
-        forest = Forest(shards, times, ForestParams(target=target))
-        predicted = forest.predict(shards_of_rows("layer", largest)).seconds
-        return float(np.abs(predicted / true - 1).max())
-
-    assert error("log-time-per-work") < 0.1
-    assert error("log-time-per-work") < error("log-latency")
+    wanted = Samples.joined(samples_of(shards_of_rows("layer", largest)))
+    found = Forest.grown(samples, times, SETTINGS).predict_s(wanted)
+    assert found == pytest.approx(true, rel=0.1)
 
 
 def test_the_same_rows_give_the_same_bits() -> None:
-    rows = list(make_profile(("head",)).rows)
-    shards, times = shards_of_rows("head", rows), seconds("head", rows)
-    params = ForestParams(trees=10)
-    first, again = (Forest(shards, times, params).predict(shards) for _ in "12")
-    assert first.seconds.tobytes() == again.seconds.tobytes()
-    assert Forest(shards, times, params).predict(shards.select(np.array([], int)))
+    samples, times = known_samples("head", list(make_profile(("head",)).rows))
+    first, again = (
+        Forest.grown(samples, times, SETTINGS).predict_s(samples) for _ in "12"
+    )
+    assert first.tobytes() == again.tobytes()
+    nothing = samples.at(np.array([], dtype=np.int64))
+    assert not len(Forest.grown(samples, times, SETTINGS).predict_s(nothing))
 
 
 @pytest.mark.parametrize("unit", UNITS)

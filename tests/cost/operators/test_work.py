@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from hetopt.cost.forests.forest import Forest
 from hetopt.cost.operators.file import (
     MATMUL,
     MEMORY,
@@ -12,8 +13,14 @@ from hetopt.cost.operators.file import (
     SDP_FORWARD,
     OperatorRow,
 )
-from hetopt.cost.operators.forest import SETTINGS, OperatorForest
-from hetopt.cost.operators.work import Rates, core, elementwise, product, work_of_rows
+from hetopt.cost.operators.work import (
+    SETTINGS,
+    Rates,
+    core,
+    elementwise,
+    product,
+    samples_of_rows,
+)
 from hetopt.cost.pieces.operations import AttentionCore, MemoryKernel, moving, multiply
 
 RATES = Rates(flops=1e14, bytes_per_s=1e12)
@@ -44,10 +51,10 @@ SIZES = [
 def test_a_linear_device_is_learnt_and_extrapolated() -> None:
     known = rows(*SIZES)
     seconds = np.array([row.time_us * 1e-6 for row in known])
-    work = work_of_rows(MATMUL, known, RATES)
-    forest = OperatorForest.grown(work, seconds, SETTINGS[MATMUL])
+    samples = samples_of_rows(MATMUL, known, RATES)
+    forest = Forest.grown(samples, seconds, SETTINGS[MATMUL])
     wanted = rows((1024, 2048, 1536), (65536, 16384, 16384))
-    found = forest.predict_s(work_of_rows(MATMUL, wanted, RATES))
+    found = forest.predict_s(samples_of_rows(MATMUL, wanted, RATES))
     expected = [row.time_us * 1e-6 for row in wanted]
     assert found == pytest.approx(expected, rel=0.05)
 
@@ -71,10 +78,10 @@ def test_a_layers_products_are_described_as_measured_ones_are() -> None:
         )
         ours, theirs = (
             product(part, layout, RATES),
-            work_of_rows(MATMUL, [row], RATES),
+            samples_of_rows(MATMUL, [row], RATES),
         )
         assert ours.features == pytest.approx(theirs.features)
-        assert ours.compute_s == pytest.approx(2 * 4096 * 1024 * 512 / 1e14)
+        assert ours.terms[:, 0] == pytest.approx(2 * 4096 * 1024 * 512 / 1e14)
 
 
 def test_the_attention_core_counts_what_causality_leaves() -> None:
@@ -87,14 +94,14 @@ def test_the_attention_core_counts_what_causality_leaves() -> None:
         "v_dim": 128,
     }
     forward, backward = (
-        work_of_rows(
+        samples_of_rows(
             op, [OperatorRow(op=op, dtype="bf16", time_us=1.0, **sizes)], RATES
         )
         for op in (SDP_FORWARD, SDP_BACKWARD)
     )
     pairs = 2 * 8 * 1024 * 1024 / 2
-    assert forward.compute_s == pytest.approx(2 * pairs * (192 + 128) / 1e14)
-    assert backward.compute_s == pytest.approx(2.5 * forward.compute_s)
+    assert forward.terms[:, 0] == pytest.approx(2 * pairs * (192 + 128) / 1e14)
+    assert backward.terms == pytest.approx(2.5 * forward.terms)
     assert forward.features[0, -1] == pytest.approx(np.log((192 + 128) / 2))
 
 
@@ -112,7 +119,7 @@ def test_a_layers_core_is_described_as_measured_ones_are() -> None:
     )
     ours, theirs = (
         core(part, RATES, backward=False),
-        work_of_rows(SDP_FORWARD, [row], RATES),
+        samples_of_rows(SDP_FORWARD, [row], RATES),
     )
     assert ours.features == pytest.approx(theirs.features)
 
@@ -130,13 +137,13 @@ def test_a_layers_core_is_described_as_measured_ones_are() -> None:
 def test_the_last_wave_takes_as_long_as_a_full_one(
     m: int, n: int, share: float
 ) -> None:
-    work = work_of_rows(MATMUL, rows((m, 1024, n)), RATES)
-    assert work.wave_s == pytest.approx(work.compute_s / share)
+    work = samples_of_rows(MATMUL, rows((m, 1024, n)), RATES)
+    assert work.terms[:, 1] == pytest.approx(work.terms[:, 0] / share)
 
 
 def test_alignment_tells_sizes_apart() -> None:
     """The power of two that divides each of m, k and n, 128 at most."""
-    work = work_of_rows(MATMUL, rows((4096, 1000, 50257), (64, 96, 514)), RATES)
+    work = samples_of_rows(MATMUL, rows((4096, 1000, 50257), (64, 96, 514)), RATES)
     # Behind three bounds, three sizes, the tiles, and how tiles of each kind fill.
     found = work.features[:, 10:13]
     assert found.tolist() == [[7, 3, 0], [6, 5, 1]]
@@ -156,10 +163,10 @@ def moved(kernel: str | None, *sizes: int, us_per_mb: float) -> list[OperatorRow
     ]
 
 
-def memory_forest(*known: OperatorRow) -> OperatorForest:
+def memory_forest(*known: OperatorRow) -> Forest:
     seconds = np.array([row.time_us * 1e-6 for row in known])
-    work = work_of_rows(MEMORY, known, RATES)
-    return OperatorForest.grown(work, seconds, SETTINGS[MEMORY])
+    samples = samples_of_rows(MEMORY, known, RATES)
+    return Forest.grown(samples, seconds, SETTINGS[MEMORY])
 
 
 def test_each_kernel_has_a_curve_and_rows_without_one_answer_for_the_rest() -> None:
@@ -174,8 +181,8 @@ def test_each_kernel_has_a_curve_and_rows_without_one_answer_for_the_rest() -> N
     factors = {"rope": 2.0, "add": 1.0, "swiglu": 5.0, None: 5.0}
     for kernel, factor in factors.items():
         part = moving(moving_2mb, kernel, None if kernel is None else 128)
-        work = elementwise(part, RATES, backward=False)
-        assert forest.predict_s(work) == pytest.approx(factor * moving_2mb / 1e12)
+        samples = elementwise(part, RATES, backward=False)
+        assert forest.predict_s(samples) == pytest.approx(factor * moving_2mb / 1e12)
         backward = elementwise(part, RATES, backward=True)
         expected = 2 * factor * moving_2mb / 1e12
         assert forest.predict_s(backward) == pytest.approx(expected)
@@ -187,9 +194,10 @@ def test_a_kernel_that_no_row_names_takes_the_roofline_of_all() -> None:
     forest = memory_forest(
         *moved("rope", *sizes, us_per_mb=2.0), *moved("add", *sizes, us_per_mb=1.0)
     )
-    work = elementwise(moving(np.array([1e7]), "gelu", 128), RATES, backward=False)
-    found = forest.predict_s(work)
-    assert found == forest.roofline_s(work)
+    gelu = moving(np.array([1e7]), "gelu", 128)
+    samples = elementwise(gelu, RATES, backward=False)
+    found = forest.predict_s(samples)
+    assert found == forest.roofline_s(samples)
     # The least squares of relative errors: (1/2 + 1) / (1/4 + 1) us per megabyte.
     assert found == pytest.approx([1.2e-5], rel=1e-6)
 

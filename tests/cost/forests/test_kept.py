@@ -8,19 +8,20 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pytest
 
-from benchmarks.operator_forests import FOLDER, measured_operators
-from hetopt.cost.operators import shipped, work
-from hetopt.cost.operators.forest import SETTINGS, OperatorForest, Widths
-from hetopt.problem.catalogue import forest_files
+from benchmarks.operator_forests import FOLDER, lessons
+from hetopt.cost.forests import kept
+from hetopt.cost.operators.relatives import shipped_operators
+from hetopt.cost.operators.work import SETTINGS
+from hetopt.problem.catalogue import accelerators, forest_files
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from hetopt.cost.operators.relatives import Measured
+    from hetopt.cost.forests.forest import Forest
 
-MEASURED = measured_operators()
+LESSONS = lessons()
 #: The smallest of them.
-SMALL = MEASURED["b200-simumax-memory"]
+SMALL = shipped_operators(accelerators()["B200"])["memory"]
 
 
 def _is_whole(key: str) -> bool:
@@ -28,23 +29,23 @@ def _is_whole(key: str) -> bool:
     return key.endswith(("names", "rates", "nodes"))
 
 
-def found(part: Measured) -> OperatorForest | None:
-    known = work.work_of_rows(part.op, part.rows, part.rates)
-    return shipped.shipped_forest(part, Widths.of(known))
+def found(lesson: kept.Lesson) -> Forest | None:
+    samples, _ = lesson.known()
+    return lesson.shipped(samples.widths)
 
 
 def test_there_is_a_file_for_every_class_that_is_asked_for() -> None:
-    assert list(forest_files()) == sorted(MEASURED), (
+    assert list(forest_files()) == sorted(LESSONS), (
         "run python -m benchmarks.operator_forests"
     )
     assert sum(len(file.read_bytes()) for file in forest_files().values()) < 3e6
     assert FOLDER.is_dir()
 
 
-@pytest.mark.parametrize("name", MEASURED)
+@pytest.mark.parametrize("name", LESSONS)
 def test_what_ships_is_what_would_grow(name: str) -> None:
-    part = MEASURED[name]
-    ours, fresh = found(part), shipped.grown(part)
+    lesson = LESSONS[name]
+    ours, fresh = found(lesson), lesson.grown()
     assert ours is not None, "run python -m benchmarks.operator_forests"
     arrays, others = ours.arrays(), fresh.arrays()
     assert {
@@ -55,23 +56,23 @@ def test_what_ships_is_what_would_grow(name: str) -> None:
             assert arrays[key] == pytest.approx(others[key], rel=1e-6), key
     # Of two splits that are as good either may have been taken, before what trees learn
     # from was rounded: what they learnt is the same.
-    known = work.work_of_rows(part.op, part.rows, part.rates)
+    known, _ = lesson.known()
     assert ours.predict_s(known) == pytest.approx(fresh.predict_s(known), rel=1e-6)
 
 
 def test_what_has_changed_is_not_answered_by_the_old_forest() -> None:
-    assert found(SMALL) is not None
+    assert found(SMALL.lesson) is not None
     rates = replace(SMALL.rates, flops=SMALL.rates.flops / 2)
     changed = SMALL.text.rstrip("\n") + "\n" + SMALL.text.splitlines()[-1] + "\n"
-    assert found(replace(SMALL, text=changed)) is None
-    assert found(replace(SMALL, rates=rates)) is None
-    assert found(replace(SMALL, name="mine.csv")) is None
+    assert found(replace(SMALL, text=changed).lesson) is None
+    assert found(replace(SMALL, rates=rates).lesson) is None
+    assert found(replace(SMALL, name="mine.csv").lesson) is None
 
 
 def test_other_settings_grow_another_forest(monkeypatch: pytest.MonkeyPatch) -> None:
     settings = replace(SETTINGS[SMALL.op], trees=3)
     monkeypatch.setitem(SETTINGS, SMALL.op, settings)
-    assert found(SMALL) is None
+    assert found(SMALL.lesson) is None
 
 
 @pytest.mark.parametrize("content", [b"", b"PK", b"\x93NUMPY", None])
@@ -80,9 +81,9 @@ def test_a_broken_file_is_not_taken(
 ) -> None:
     path = tmp_path / "a.npz"
     if content is None:
-        np.savez(path, allow_pickle=False, digest=np.array(shipped.digest(SMALL)))
+        np.savez(path, allow_pickle=False, digest=np.array(SMALL.lesson.digest))
     else:
         path.write_bytes(content)
-    stem = shipped.file_stem(SMALL)
-    monkeypatch.setattr(shipped, "forest_files", lambda: {stem: path})
-    assert found(SMALL) is None
+    files = {SMALL.lesson.stem: path}
+    monkeypatch.setattr(kept, "forest_files", lambda: files)
+    assert found(SMALL.lesson) is None

@@ -1,0 +1,1 @@
+"""Forests: times of kernels and of shards, learnt from measured ones."""
