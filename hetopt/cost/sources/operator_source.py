@@ -224,20 +224,7 @@ class OperatorSource:
         times = self._times(
             units, (dense, grouped), (forward, gradients), moved, reached.sustained
         )
-        waits = [reached.host_s * query.model.has_experts(k) for k in query.kinds]
-        used = query.training.moe.dispatcher or "alltoall"
-        quicker = DISPATCH_RATES[used] / DISPATCH_RATES[reached.dispatcher]
-        tensor = reached.sustained.tensor
-        if query.training.overlap_tensor:
-            tensor = reached.tensor_overlapped or tensor
-        return replace(
-            times,
-            forward_s=np.maximum(times.forward_s, np.array(waits) / 3),
-            backward_s=np.maximum(times.backward_s, np.array(waits) * 2 / 3),
-            tensor=tensor,
-            dispatch=reached.dispatch * quicker,
-            sharding_beside=reached.sharding_beside,
-        )
+        return _as_run(query, times, reached)
 
     def reached(self, model: Model, training: Training) -> Reached:
         """Return what iterations reach under a problem's software, or else usually."""
@@ -370,6 +357,27 @@ class OperatorSource:
         if not asked:
             return []
         return predicted_s(self.measured[name].lesson, asked, self._cache)
+
+
+def _as_run(query: ShardQuery, times: ShardTimes, reached: Reached) -> ShardTimes:
+    """Return times of kernels as a host starts them, with what collectives reach."""
+    # A third of the host's time is the forward pass's, as of the kernels.
+    host_s = np.array(
+        [reached.host_s * query.model.has_experts(k) for k in query.kinds]
+    )
+    used = query.training.moe.dispatcher or "alltoall"
+    quicker = DISPATCH_RATES[used] / DISPATCH_RATES[reached.dispatcher]
+    tensor = reached.sustained.tensor
+    if query.training.overlap_tensor:
+        tensor = reached.tensor_overlapped or tensor
+    return replace(
+        times,
+        forward_s=np.maximum(times.forward_s, host_s / 3),
+        backward_s=np.maximum(times.backward_s, host_s * 2 / 3),
+        tensor=tensor,
+        dispatch=reached.dispatch * quicker,
+        sharding_beside=reached.sharding_beside,
+    )
 
 
 def _as_measured(known: Sustained, own: Collection[str]) -> Sustained:
