@@ -23,7 +23,7 @@ including earlier runs, and ``incumbent_s`` and ``lower_bound_s`` of the objecti
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hetopt.base.line_file import LineFile
 from hetopt.base.reading import MIB
@@ -33,8 +33,8 @@ from hetopt.cost.table_file.file import table_digest
 from hetopt.errors import HetoptError, InputError
 from hetopt.formulations.decision import Decision
 from hetopt.results.result import Result
-from hetopt.results.settlement import How
 from hetopt.solvers.decisions.assembly import plan_of
+from hetopt.solvers.search.journal_lines import line_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -131,7 +131,7 @@ class Journal:
         try:
             for number, entry in self._file.resume({"schema": JOURNAL_SCHEMA, **asked}):
                 try:
-                    self._take(number, entry)
+                    self._take(number, line_of(entry))
                 except _FAULTS as error:
                     raise self._refused(number, error) from error
         except BaseException:
@@ -242,17 +242,17 @@ class Journal:
     # ------------------------------------------------------------------ reading
 
     def _take(self, number: int, entry: Mapping[str, Any]) -> None:
-        self._before_s = float(entry.get("elapsed_s", self._before_s))
+        self._before_s = entry.get("elapsed_s", self._before_s)
         if "result" in entry:
             self._keep(entry)
         elif "search" in entry:
-            self._last = dict(entry)
+            self._last = {**entry, "search": [*entry["search"]]}
         else:
             if self._last is None:
                 msg = "it belongs to no search"
                 raise ValueError(msg)
             own = self._lines.setdefault(tuple(self._last["search"]), [])
-            own.append(_Line(number, int(self._last["limit"]), entry))
+            own.append(_Line(number, self._last["limit"], entry))
 
     def _refused(self, number: int, error: Exception) -> JournalError:
         wrong = self._file.wrong(number, error)
@@ -260,11 +260,9 @@ class Journal:
 
     def _keep(self, entry: Mapping[str, Any]) -> None:
         cutoff = entry["cutoff"]
-        key = str(entry["problem_digest"]), str(entry["table_digest"])
+        key = entry["problem_digest"], entry["table_digest"]
         own = _Kept(
-            entry["result"],
-            math.inf if cutoff is None else float(cutoff),
-            bool(entry["ended"]),
+            entry["result"], math.inf if cutoff is None else cutoff, entry["ended"]
         )
         before = self._results.get(key)
         if before is None or own.ended or not before.ended:
@@ -294,14 +292,9 @@ def _enter(line: _Line, ledger: Ledger, request: Request) -> None:
         ledger.find(found)
         return
     program = ledger.programs[entry["stages"], entry["microbatches"]]
-    bound = entry["bound"]
-    whole = isinstance(bound, int) and 0 <= bound < 2**63
-    if entry["how"] not in get_args(How) or not whole:
-        msg = f"how {describe(entry['how'])} with bound {describe(bound)}"
-        raise ValueError(msg)
-    program.bound = max(program.bound, bound)
+    program.bound = max(program.bound, entry["bound"])
     # Without it bounds hold for this problem alone.
-    program.searched |= bool(entry.get("searched", True))
+    program.searched |= entry.get("searched", True)
     if line.limit >= ledger.limit:
         # It would be settled in the same way.
         program.how = entry["how"]

@@ -52,9 +52,11 @@ from tests.check.plan.test_result import sample
 from tests.cost.making import make_model
 from tests.export.shared.test_mutated_files import files_of
 from tests.mutations import csv_mutations, flag_mutations, mutations, word_mutations
+from tests.oracle.instances import make_instance
 from tests.problem.building import published_configs as published
 from tests.readers.reader import DOCUMENTS, SNAPSHOTS, Reader, check, document
 from tests.runtimes.torch_plans import EXPERTS, job_of
+from tests.search.test_journal import run
 
 if TYPE_CHECKING:
     from hetopt.base.file_record import FileRecord
@@ -196,6 +198,27 @@ deepspeed --num_gpus 1 pretrain_gpt.py --num-layers 8 --micro-batch-size 1 \\
   --deepspeed_config ds.json
 """
 
+#: One whose race tells of plans and of settled (p, q).
+INSTANCE = make_instance(20)
+
+
+def resumed(path: Path) -> Any:
+    """Return what a search makes of its journal."""
+    result = run(INSTANCE, path)
+    return result.status, result.best, result.lower_bound_s
+
+
+def journal_of(folder: Path) -> list[Any]:
+    """Return one line of each kind of a search's journal."""
+    path = folder / "journal.jsonl"
+    run(INSTANCE, path)
+    lines = [json.loads(line) for line in path.read_text("utf-8").splitlines()]
+    kinds = ("schema", "search", "decision", "stages", "result")
+    found = [next(line for line in lines if kind in line) for kind in kinds]
+    # What depends on the clock, or has snapshots of its own.
+    return [line | {"elapsed_s": 0.5} if "how" in line else line for line in found]
+
+
 READERS = (
     *(
         Reader(f"problem-{name}", problem, within=within, elsewhere=OF_PROBLEMS)
@@ -289,7 +312,7 @@ READERS = (
             file="model.sol",
             changes=word_mutations,
         )
-        for name in ("gurobi", "highs", "cbc", "scip")
+        for name in ("gurobi", "highs", "cbc", "scip", "glpk", "glpk-numbered")
     ),
     Reader(
         "deepspeed",
@@ -374,12 +397,26 @@ def of_bundle(name: str, file: str) -> Reader:
 READERS = (*READERS, *(of_bundle(*each) for each in BUNDLES.items()))
 
 
+def test_a_search_reads_its_journal(tmp_path: Path) -> None:
+    lines = journal_of(tmp_path)
+    check(
+        Reader(
+            "journal-resumed",
+            resumed,
+            document=lines,
+            file="journal.jsonl",
+            closed=("result",),
+        ),
+        tmp_path,
+    )
+
+
 @pytest.mark.parametrize("reader", READERS, ids=lambda each: each.name)
 def test_every_change_is_told(reader: Reader, tmp_path: Path) -> None:
     check(reader, tmp_path)
 
 
 def test_every_snapshot_and_document_has_a_reader() -> None:
-    names = {reader.name for reader in READERS}
+    names = {"journal-resumed", *(reader.name for reader in READERS)}
     assert {path.stem for path in SNAPSHOTS.iterdir()} == names
     assert {path.stem for path in DOCUMENTS.iterdir()} <= names

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from hetopt.base import reading
 from hetopt.base.words import describe
-from hetopt.check.plan.reading import items, mapping, number, text
+from hetopt.check.plan.reading import mapping, text
 from hetopt.errors import InputError
 from hetopt.report.drawing.sheet import labelled, sheet
 from hetopt.report.page.contents import History, Moment
@@ -16,9 +16,10 @@ from hetopt.report.page.plot import plot
 from hetopt.report.summary import bound, gap_text, searched, solver
 from hetopt.report.timeline.svg import element
 from hetopt.solvers.search.journal import JOURNAL_SCHEMA, MOST_BYTES
+from hetopt.solvers.search.journal_lines import line_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from hetopt.plans.plan import Plan
     from hetopt.report.page.contents import Contents, ReportedPlan
@@ -47,20 +48,24 @@ def read_history(path: str, plan: Plan) -> History:
     # Text after the last newline is an incomplete entry.
     *lines, _ = whole.split("\n")
     moments: list[Moment] = []
+    # A search that branches has other problems below its own.
     own = plan.problem_digest, plan.table_digest
     searched: list[tuple[str, str]] = []
     for place, line in enumerate(lines or [whole], start=1):
         try:
-            entry = mapping(json.loads(line), "")
-            if place == 1 and entry.get("schema") != JOURNAL_SCHEMA:
-                msg = f"is {describe(entry.get('schema'))}, not {JOURNAL_SCHEMA!r}"
-                raise InputError(msg, field="schema")
-            searched += _digests(entry)
+            if place == 1:
+                searched.append(_first(json.loads(line)))
+                continue
+            entry = line_of(json.loads(line))
+            if "search" in entry:
+                searched.append((entry["search"][0], entry["search"][1]))
+            elif "result" in entry:
+                searched.append((entry["problem_digest"], entry["table_digest"]))
             if "elapsed_s" in entry:
                 moment = Moment(
-                    number(entry, "elapsed_s", "") or 0.0,
-                    number(entry, "incumbent_s", ""),
-                    number(entry, "lower_bound_s", ""),
+                    entry["elapsed_s"],
+                    entry.get("incumbent_s"),
+                    entry.get("lower_bound_s"),
                 )
                 if not moments or moment[1:] != moments[-1][1:]:
                     moments.append(moment)
@@ -77,20 +82,13 @@ def read_history(path: str, plan: Plan) -> History:
     return History(path, moments[:-1:apart] + moments[-1:])
 
 
-def _digests(entry: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield the digests of the problem and the table that a line is of.
-
-    A search that branches has other problems below its own.
-    """
-    if "search" in entry:
-        found = [each for _, each in items(entry, "search", "")]
-        names = ("search.0", "search.1")
-        entry = dict(zip(names, found, strict=False))
-    elif "problem_digest" in entry:
-        names = ("problem_digest", "table_digest")
-    else:
-        return
-    yield text(entry, names[0], ""), text(entry, names[1], "")
+def _first(data: Any) -> tuple[str, str]:
+    """Return the digests of the problem and the table that a journal begins with."""
+    entry = mapping(data, "")
+    if entry.get("schema") != JOURNAL_SCHEMA:
+        msg = f"is {describe(entry.get('schema'))}, not {JOURNAL_SCHEMA!r}"
+        raise InputError(msg, field="schema")
+    return text(entry, "problem_digest", ""), text(entry, "table_digest", "")
 
 
 def history(contents: Contents) -> str:
