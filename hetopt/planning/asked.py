@@ -228,6 +228,8 @@ class Search:
             yield "table", f"has no rows for {several}: leave it out"
         if (name := self.limiting) is not None:
             yield from self._launcher_faults(name)
+        if self.principles.sharing != "one":
+            yield from self._sharing_faults()
         if not self.schedules:
             ensure_plans(self.solver, schedule, closed=self.time == "closed")
         if self.problem.training.lengths is not None:
@@ -262,6 +264,16 @@ class Search:
             why = f"solver {self.solver} minimises the closed form: this is for dfs"
             yield "cost", why
         ensure_can(self.solver, self.principles)
+
+    def _sharing_faults(self) -> Iterator[tuple[str, str]]:
+        for cluster in self.problem.clusters:
+            if cluster.domain is not None and cluster.several_domains:
+                yield (
+                    "relax",
+                    f"lets stages differ in size, but {cluster.name} has domains of "
+                    f"{cluster.domain.nodes} nodes, and nobody knows which stages lie "
+                    "in one: give each domain a cluster of its own, or leave p4 out",
+                )
 
     def _certificate_faults(self) -> Iterator[tuple[str, str]]:
         if self.measure == "front":

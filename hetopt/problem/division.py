@@ -158,12 +158,10 @@ def _part(cluster: Cluster, own: Nodes, division: Sequence[Nodes]) -> Cluster:
     if group is not None and any(size % group.size for size in parts):
         group = None
     domain = cluster.domain
-    if domain is not None and cluster.one_domain:
-        domain = replace(domain, nodes=max(domain.nodes, len(parts)))
-    elif domain is not None:
-        # Whole nodes that divide a domain, or are domains, begin where one does.
-        even = domain.nodes % len(parts) == 0 or len(parts) % domain.nodes == 0
-        domain = replace(domain, several=True) if even and share == 1 else None
+    if domain is not None:
+        # Where parts begin in several domains is not known.
+        most = max(domain.nodes, len(parts))
+        domain = replace(domain, nodes=most) if cluster.one_domain else None
     uplink = cluster.uplink_bytes_per_s
     if uplink is not None:
         uplink /= max(1, sum(_leaves(nodes, cluster.name) for nodes in division))

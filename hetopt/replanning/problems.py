@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 #: Fields of a cluster that only some sizes of nodes permit.
 _OF_SIZES = ("price_per_hour", "group")
+_DOMAIN = "which nodes are in one domain is not known"
 
 
 def with_nodes(document: Document, nodes: Sequence[Node]) -> Document:
@@ -52,13 +53,17 @@ def left_out(before: Document, after: Document) -> list[str]:
     """Return a line for each field of a cluster that was dropped."""
     old = {str(own["name"]): own for own in before.data["clusters"]}
     return [
-        f"cluster {own['name']}: {key} is dropped: it does not apply to nodes of "
-        f"{sizes} devices"
+        f"cluster {own['name']}: {key} is dropped: {why}"
         for own in after.data["clusters"]
-        for key in _OF_SIZES
+        for key in (*_OF_SIZES, "domain")
         if key in old[str(own["name"])] and key not in own
-        for sizes in [" and ".join(map(str, sorted(set(own["nodes"]))))]
+        for why in [_DOMAIN if key == "domain" else _not_of(own["nodes"])]
     ]
+
+
+def _not_of(nodes: Sequence[int]) -> str:
+    sizes = " and ".join(map(str, sorted(set(nodes))))
+    return f"it does not apply to nodes of {sizes} devices"
 
 
 def problem_text(document: Document, path: str, head: str) -> str:

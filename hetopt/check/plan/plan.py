@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
     from hetopt.cost.table.table import CostTable
     from hetopt.plans.plan import Pipeline, Plan, Stage
+    from hetopt.plans.strategy import Strategy
+    from hetopt.problem.cluster.cluster import Cluster
     from hetopt.problem.problem import Problem
     from hetopt.problem.training.principles import Principles
 
@@ -325,10 +327,21 @@ def _cluster_findings(
         if principles.sharing == "falling-tp":
             yield from _rising_tp_findings(name, pipeline.stages)
         yield from packing_findings(known[name], hosted)
+        if known[name].several_domains and _crosses_unevenly(known[name], hosted):
+            yield (
+                f"cluster {name!r}: stages of several sizes, expected one, as nobody "
+                "knows which of them lie in one domain"
+            )
         for strategy in strategies:
             yield from mesh_findings(
                 problem, known[name], strategy, pipeline.microbatches
             )
+
+
+def _crosses_unevenly(cluster: Cluster, hosted: Sequence[Strategy]) -> bool:
+    """Whether stages differ in devices, some of several nodes."""
+    sizes = {strategy.devices for strategy in hosted}
+    return len(sizes) > 1 and max(sizes) > cluster.devices_per_node
 
 
 def _rising_tp_findings(name: str, stages: Sequence[Stage]) -> Iterator[str]:

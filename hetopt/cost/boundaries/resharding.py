@@ -31,9 +31,9 @@ fastest whose slowest step is longer. Bandwidths between clusters are used as gi
 because users measure them.
 
 Inside a cluster the tensor crosses the interfaces of the nodes, or the links of a fast
-domain that has all of them. Two stages smaller than a node, or a domain, may share it
-or not: the slower case is assumed, even if there is only one node, so that adding nodes
-never makes a boundary slower.
+domain that has all of them. Two stages smaller than a node may share it or not: the
+slower case is assumed, even if there is only one node, so that adding nodes never makes
+a boundary slower.
 """
 
 from __future__ import annotations
@@ -355,19 +355,16 @@ def _inside_s(
     fewer = np.minimum(sender.devices, receiver.devices)
     busiest = np.maximum(transfer.sender_bytes, transfer.receiver_bytes)
     within = cluster.intra_node.latency_s + busiest / intra_node_bandwidth(cluster)
-    near = near_link(cluster)
-    nearby = near.latency_s + busiest / near.bandwidth_bytes_per_s
+    connections = _connections(sender, receiver, transfer.pairs)
+    each = cluster.inter_node.bandwidth_bytes_per_s * NETWORK_SHARE
+    across = (
+        transfer.pairs / connections * cluster.inter_node.latency_s
+        + total_bytes / (connections * each)
+    )
     if cluster.one_domain:
-        across = nearby
-    else:
-        connections = _connections(sender, receiver, transfer.pairs)
-        each = cluster.inter_node.bandwidth_bytes_per_s * NETWORK_SHARE
-        across = (
-            transfer.pairs / connections * cluster.inter_node.latency_s
-            + total_bytes / (connections * each)
-        )
-        if cluster.domain is not None:
-            across = np.maximum(across, nearby)
+        near = near_link(cluster)
+        nearby = near.latency_s + busiest / near.bandwidth_bytes_per_s
+        across = np.minimum(across, nearby)
     return np.where(
         fewer < cluster.devices_per_node, np.maximum(across, within), across
     )

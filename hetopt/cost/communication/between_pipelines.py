@@ -117,11 +117,13 @@ def _interfaces(cluster: Cluster) -> float:
 
 
 def _inside(cluster: Cluster) -> Way:
+    bandwidth = min(_interfaces(cluster) * NETWORK_SHARE, intra_node_bandwidth(cluster))
+    latency_s = cluster.inter_node.latency_s
     if cluster.one_domain:
         near = near_link(cluster)
-        return Way(near.bandwidth_bytes_per_s, near.latency_s)
-    bandwidth = min(_interfaces(cluster) * NETWORK_SHARE, intra_node_bandwidth(cluster))
-    return Way(bandwidth, cluster.inter_node.latency_s)
+        bandwidth = max(bandwidth, near.bandwidth_bytes_per_s)
+        latency_s = min(latency_s, near.latency_s)
+    return Way(bandwidth, latency_s)
 
 
 def _across(

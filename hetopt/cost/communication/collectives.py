@@ -24,6 +24,7 @@ its ring.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -86,6 +87,18 @@ def group_link(
     per_node
         Devices that the stage has in each of its nodes.
     """
+    if cluster.domain is not None:
+        alone = group_link(replace(cluster, domain=None), size, stride, per_node)
+        near = _over_domains(cluster, size, stride, per_node)
+        # A slow domain is not used: it never costs more than none.
+        return np.maximum(alone[0], near[0]), np.minimum(alone[1], near[1])
+    return _over_domains(cluster, size, stride, per_node)
+
+
+def _over_domains(
+    cluster: Cluster, size: Ints, stride: Ints, per_node: Ints
+) -> tuple[Floats, Floats]:
+    """Return ``group_link`` of a cluster whose domains count as large nodes."""
     near = near_link(cluster)
     nodes = nodes_nearby(cluster)
     network = nodes * cluster.nics_per_node * cluster.inter_node.bandwidth_bytes_per_s
@@ -147,8 +160,19 @@ def all_to_all_s(
     with g members of the group in a node. With ``groups``, a token is sent to each node
     once, and forwarded inside it.
     """
-    # A group spread unevenly over nodes counts as spread evenly over more nodes; nodes
-    # are domains, where there are any.
+    if cluster.domain is not None:
+        moved = _all_to_all_s(cluster, size, stride, per_node, dispatched)
+        cluster = replace(cluster, domain=None)
+        each = _all_to_all_s(cluster, size, stride, per_node, dispatched)
+        return np.minimum(moved, each)
+    return _all_to_all_s(cluster, size, stride, per_node, dispatched)
+
+
+def _all_to_all_s(
+    cluster: Cluster, size: Ints, stride: Ints, per_node: Ints, dispatched: Dispatched
+) -> Floats:
+    """Return ``all_to_all_s`` of a cluster whose domains count as large nodes."""
+    # A group spread unevenly over nodes counts as spread evenly over more nodes.
     fits = _nearby(cluster, size, stride, per_node)
     near_devices = nodes_nearby(cluster) * per_node
     here = np.where(fits, size, np.gcd(size * stride, near_devices) // stride)

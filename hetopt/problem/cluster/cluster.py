@@ -276,7 +276,7 @@ class Cluster:
                     f"{counted(size, 'device')} of a node"
                 )
                 raise Fault(msg, "group", "size")
-        if self.unequal is not None and self.domain and not self.one_domain:
+        if self.unequal is not None and self.domain and self.several_domains:
             msg = (
                 f"is {self.domain.nodes} of {self.nodes} unequal nodes, expected equal "
                 "nodes or one domain of all: give each domain a cluster of its own"
@@ -327,10 +327,15 @@ class Cluster:
         domain = self.domain
         return domain is not None and self.nodes <= domain.nodes and not domain.several
 
+    @property
+    def several_domains(self) -> bool:
+        """Whether nodes are, or may be, of several fast domains."""
+        return self.domain is not None and not self.one_domain
+
     def with_nodes(self, nodes: int) -> Cluster:
         """Return the cluster with some of its equal nodes, which cost no less."""
         domain = self.domain
-        if domain is not None and not self.one_domain:
+        if domain is not None and self.several_domains:
             domain = replace(domain, several=True)
         # Hosts are dropped: they name every node, and change no cost.
         return replace(self, nodes=nodes, domain=domain, hosts=None)

@@ -101,7 +101,7 @@ class NodesListed:
     """A cluster whose nodes are listed one by one.
 
     The price is left out if the nodes are unequal; device groups, if they do not divide
-    every node; fast domains, unless one had all nodes.
+    every node; fast domains of nodes that change, unless one had and has all.
 
     Attributes
     ----------
@@ -116,8 +116,8 @@ class NodesListed:
     def apply(self, data: dict[str, Any]) -> None:
         """Change a document; InputError if there is no such cluster."""
         own = _cluster(data, self.cluster)
+        domain = self._domain(own)
         own.pop("devices_per_node", None)
-        before = own["nodes"]
         own["nodes"] = list(self.sizes)
         if len(set(self.sizes)) == 1:
             own["nodes"], own["devices_per_node"] = len(self.sizes), self.sizes[0]
@@ -127,13 +127,33 @@ class NodesListed:
         group = own.get("group")
         if group is not None and any(size % int(group["size"]) for size in self.sizes):
             del own["group"]
-        domain = own.get("domain")
-        there_were = len(before) if isinstance(before, list) else int(before)
-        if domain is not None and there_were > int(domain["nodes"]):
-            # Which nodes are left of each domain is not known.
-            del own["domain"]
+        if domain is None:
+            own.pop("domain", None)
         if own.get("max_tp") is not None:
             own["max_tp"] = min(int(own["max_tp"]), max(self.sizes))
+
+    def _is_listed(self, own: dict[str, Any]) -> bool:
+        """Whether a cluster has these nodes already."""
+        names = own.get("hosts") or [f"-node-{k + 1}" for k in range(len(self.hosts))]
+        return _sizes(own) == [*self.sizes] and all(
+            host.endswith(name) for host, name in zip(self.hosts, names, strict=False)
+        )
+
+    def _domain(self, own: dict[str, Any]) -> Any:
+        """Return the domain, if no node changes, or it had all and may have them."""
+        domain = own.get("domain")
+        if domain is None or self._is_listed(own):
+            return domain
+        most = max(len(_sizes(own)), len(self.sizes))
+        return domain if most <= int(domain["nodes"]) else None
+
+
+def _sizes(own: dict[str, Any]) -> list[int]:
+    """Return the devices of each node of a cluster."""
+    nodes = own["nodes"]
+    if isinstance(nodes, list):
+        return [int(size) for size in nodes]
+    return [int(own["devices_per_node"])] * int(nodes)
 
 
 Edit = Setting | NodesAdded | Dropped | NodesListed

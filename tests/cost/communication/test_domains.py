@@ -17,10 +17,13 @@ from hetopt.cost.communication.collectives import (
     group_link,
 )
 from hetopt.cost.pieces.dispatched import Dispatched
+from hetopt.errors import InputError
+from hetopt.planning.asked import Search
 from hetopt.problem.cluster.cluster import Cluster
 from hetopt.problem.cluster.nearby import FastDomain
 from hetopt.problem.division import part_of
 from hetopt.problem.problem import Problem
+from hetopt.problem.training.principles import Principles
 from tests.cost.making import link, make_cluster, make_links, make_problem
 
 #: Rates that are reached, and the share of them that collectives reach inside nodes.
@@ -147,9 +150,33 @@ def test_parts_of_pipelines() -> None:
     node, half = (4,), (2,)
     one = domain(racks(4, 4), half * 4, half * 4)
     assert one is not None
-    assert (one.nodes, one.several) == (4, False)
-    two = domain(racks(8, 4), node * 4, node * 4)
-    assert two is not None
-    assert (two.nodes, two.several) == (4, True)
-    assert domain(racks(8, 4), node * 3, node * 5) is None
+    assert one.nodes == 4
+    # Where parts of several domains begin is not known.
+    assert domain(racks(8, 4), node * 4, node * 4) is None
     assert domain(racks(8, 4), half * 4, node * 6) is None
+
+
+def test_a_slow_domain_never_costs_more_than_none() -> None:
+    """So costs of a part, which may have none, are no less than those of the whole."""
+    dispatched = Dispatched(token_bytes=np.array([2.5e8]), copies=4.0, groups=None)
+    for latency_s, rate in ((2e-6, 1e9), (1e-3, RACK), (1e-3, 1e9)):
+        for nodes, per_domain in ((4, 4), (8, 4), (6, 4)):
+            plain = racks(nodes, None)
+            slow = FastDomain(nodes=per_domain, link=link(latency_s, rate))
+            given = replace(plain, domain=slow)
+            for size, stride in product((2, 4, 8, 12, 16), (1, 2, 4)):
+                if size * stride > 4 * nodes:
+                    continue
+                assert gathered(given, size, stride) <= gathered(plain, size, stride)
+                each = np.array([size]), np.array([stride]), np.array([4])
+                assert (
+                    all_to_all_s(given, *each, dispatched)
+                    <= all_to_all_s(plain, *each, dispatched)
+                ).all()
+
+
+def test_stages_of_several_sizes_are_not_for_several_domains() -> None:
+    problem = problem_on(racks(8, 4))
+    with pytest.raises(InputError, match="give each domain a cluster of its own"):
+        Search(problem=problem, principles=Principles(sharing="any"))
+    Search(problem=problem_on(racks(4, 4)), principles=Principles(sharing="any"))

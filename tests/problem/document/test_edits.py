@@ -173,12 +173,26 @@ def test_nodes_that_are_listed_take_what_only_others_have_with_them() -> None:
     assert problem.clusters[0].unequal == (2, 1)
     assert problem.clusters[0].hosts == ("x", "y")
     assert problem.clusters[0].price_per_hour is None
-    racks = text.replace("max_tp: 2", "max_tp: 2, domain: {nodes: 2}")
-    document = parse_document(racks.replace("{tp: 2}", "{tp: 1}"), "p.yaml")
-    assert problem_of(edited(document, [listed]), "p.yaml").clusters[0].domain
-    four = parse_document(str(document.data).replace("'nodes': 2,", "'nodes': 4,"), "p")
-    assert not problem_of(edited(four, [listed]), "p").clusters[0].domain
     equal = NodesListed(cluster="a", sizes=(1,), hosts=("y",))
     problem = problem_of(edited(document, [equal]), "p.yaml")
     assert (problem.clusters[0].nodes, problem.clusters[0].max_tp) == (1, 1)
     assert problem.clusters[0].price_per_hour == 2
+
+
+def test_domains_are_kept_where_it_is_known_which_nodes_they_have() -> None:
+    def domain(
+        nodes: int, per_domain: int, sizes: tuple[int, ...], hosts: tuple[str, ...] = ()
+    ) -> object:
+        given = f"nodes: {nodes}, devices_per_node: 2, domain: {{nodes: {per_domain}}}"
+        text = TEXT.replace("nodes: 2, devices_per_node: 2, hosts: [x, y]", given)
+        names = hosts or tuple(f"a-node-{k + 1}" for k in range(len(sizes)))
+        listed = NodesListed(cluster="a", sizes=sizes, hosts=names)
+        once = edited(parse_document(text, "p.yaml"), [listed])
+        assert edited(once, [listed]).data == once.data
+        return once.data["clusters"][0].get("domain")
+
+    assert domain(4, 2, (2, 2, 2, 2))
+    assert domain(4, 4, (2, 2, 1))
+    assert not domain(2, 2, (2, 2, 2))
+    assert not domain(4, 2, (2, 2, 2))
+    assert not domain(4, 2, (2, 2, 2, 2), ("n", "o", "p", "q"))
