@@ -6,6 +6,7 @@ import csv
 import json
 import shutil
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
     from hetopt.planning.side_by_side import Entry, Run
     from hetopt.problem.problem import Problem
+    from hetopt.results.result import Status
 
 
 ESTIMATE = (
@@ -155,6 +157,11 @@ def test_refusals_are_one_line(
 def test_warm_ups_are_counted_apart_and_shown(
     small: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    def run(problem: Problem, entry: Entry) -> Run:
+        status: Status = "optimal" if entry.solver == "dp" else "feasible"
+        return replace(made_run(entry.solver, (1, 10), status=status), entry=entry)
+
+    monkeypatch.setattr(comparing, "run_apart", run)
     monkeypatch.setattr(comparing, "warm_up", lambda entry, schedule: 1.5)
     entries = comparing.entries_of(
         ["uniform", "dfs"], seeds=[0], time_limit_s=60, jobs=1
@@ -239,6 +246,8 @@ class TestGoingOn:
 
         monkeypatch.setattr(comparing, "run_apart", run)
         monkeypatch.setattr(comparing, "warm_up", lambda entry, schedule: 1.5)
+        # What is said is compared, however slow this machine is.
+        monkeypatch.setattr(ShownProgress, "EVERY_S", 1e9)
         shutil.copy(small / "problem.yaml", tmp_path / "p.yaml")
         monkeypatch.chdir(tmp_path)
         return made
