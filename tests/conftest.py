@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
@@ -45,8 +46,15 @@ def _limit(item: pytest.Item, name: str, usual: int) -> int:
 
 
 def pytest_configure() -> None:
-    """See also processes whose parents have ended."""
+    """See also processes whose parents have ended, and collect no garbage yet."""
     processes.adopt_orphans()
+    gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    """Collect garbage of tests alone: what was imported for them stays."""
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture
