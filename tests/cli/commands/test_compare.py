@@ -40,19 +40,22 @@ ESTIMATE = (
 )
 
 
-@pytest.fixture(scope="module", autouse=True)
-def made_once() -> Iterator[None]:
+#: The runs that were made, by what was asked.
+RUNS: dict[str, Run] = {}
+
+
+def run_once(problem: Problem, entry: Entry) -> Run:
     """Make no run of the same entry twice."""
-    runs: dict[str, Run] = {}
+    key = f"{problem_digest(problem)} {entry}"
+    if key not in RUNS:
+        RUNS[key] = run_apart(problem, entry)
+    return RUNS[key]
 
-    def run(problem: Problem, entry: Entry) -> Run:
-        key = f"{problem_digest(problem)} {entry}"
-        if key not in runs:
-            runs[key] = run_apart(problem, entry)
-        return runs[key]
 
+@pytest.fixture(scope="module", autouse=True)
+def _made_once() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(comparing, "run_apart", run)
+        patch.setattr(comparing, "run_apart", run_once)
         yield
 
 
@@ -236,13 +239,12 @@ class TestGoingOn:
     ) -> list[str]:
         """Return the solvers that are run; ``uniform`` is met by Ctrl-C, once."""
         made: list[str] = []
-        own = comparing.run_apart
 
         def run(problem: Problem, entry: Entry) -> Run:
             made.append(entry.solver)
             if made == ["dp", "uniform"]:
                 raise KeyboardInterrupt
-            return own(problem, entry)
+            return run_once(problem, entry)
 
         monkeypatch.setattr(comparing, "run_apart", run)
         monkeypatch.setattr(comparing, "warm_up", lambda entry, schedule: 1.5)
