@@ -488,8 +488,11 @@ def forking() -> Iterator[None]:
         process.communicate()
 
 
-def fork(folder: Path, world_size: int) -> None:
-    """Run a bundle's program as so many ranks, without its scripts and torchrun."""
+def fork(folder: Path, world_size: int, *arguments: str) -> list[str]:
+    """Run a bundle's program as so many ranks, without its scripts and torchrun.
+
+    Returns what each rank printed.
+    """
     (process,) = _FORKING
     assert process.stdin
     assert process.stdout
@@ -498,8 +501,9 @@ def fork(folder: Path, world_size: int) -> None:
         {**shared, "RANK": str(rank), "LOCAL_RANK": str(rank)}
         for rank in range(world_size)
     ]
-    process.stdin.write(json.dumps([str(folder), ranks]) + "\n")
+    process.stdin.write(json.dumps([str(folder), arguments, ranks]) + "\n")
     process.stdin.flush()
     ended = json.loads(process.stdout.readline())
     printed = [(folder / f"rank-{rank}.txt").read_text() for rank in range(world_size)]
     assert not any(ended), printed
+    return printed
