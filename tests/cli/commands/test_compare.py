@@ -62,11 +62,13 @@ def _made_once() -> Iterator[None]:
 @pytest.fixture(scope="module")
 def compared(small: Path, run_hetopt: RunHetopt) -> tuple[Path, str]:
     """Return DIR, and what was printed, of a proof, a wider space and a refusal."""
-    done = run_hetopt(
-        *("compare", "problem.yaml", "--solvers", "cp-sat,dfs,uniap"),
-        *("--time-limit", "60", "--jobs", "1", "--out", "new/folder"),
-        cwd=small,
-    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(comparing, "warm_up", lambda entry, schedule: 1.5)
+        done = run_hetopt(
+            *("compare", "problem.yaml", "--solvers", "cp-sat,dfs,uniap"),
+            *("--time-limit", "60", "--jobs", "1", "--out", "new/folder"),
+            cwd=small,
+        )
     # cp-sat, dfs and uniap, and references of both spaces, as none is sure of a proof.
     assert (done.returncode, done.stderr.splitlines()[0]) == (0, ESTIMATE % (5, 60, 6))
     return small / "new" / "folder", done.stdout
