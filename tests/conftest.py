@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 
 #: Seeds that each test is run with by default, and by ``make test-slow`` at most:
 #: consecutive ones go through the five schedules. ``make test-seeds`` runs the others.
-QUICK_SEEDS, SLOW_SEEDS = 5, 15
+QUICK_SEEDS, SLOW_SEEDS = 5, 10
 
 
 def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
@@ -29,17 +30,31 @@ def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
         known = seeds[item.nodeid.partition("[")[0]]
         if seed not in known:
             known.append(seed)
-        if known.index(seed) >= SLOW_SEEDS:
+        if known.index(seed) >= _limit(item, "slow_seeds", SLOW_SEEDS):
             item.add_marker(pytest.mark.seeds)
-            continue
-        fewer = item.get_closest_marker("quick_seeds")
-        if known.index(seed) >= (QUICK_SEEDS if fewer is None else fewer.args[0]):
+            # Not of both, however long it takes.
+            item.own_markers[:] = [x for x in item.own_markers if x.name != "slow"]
+        elif known.index(seed) >= _limit(item, "quick_seeds", QUICK_SEEDS):
             item.add_marker(pytest.mark.slow)
 
 
+def _limit(item: pytest.Item, name: str, usual: int) -> int:
+    """Return how many seeds a test is run with, which its own marker may say."""
+    own = item.get_closest_marker(name)
+    limit: int = usual if own is None else own.args[0]
+    return limit
+
+
 def pytest_configure() -> None:
-    """See also processes whose parents have ended."""
+    """See also processes whose parents have ended, and collect no garbage yet."""
     processes.adopt_orphans()
+    gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    """Collect garbage of tests alone: what was imported for them stays."""
+    gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture

@@ -9,7 +9,13 @@ import pytest
 from hetopt.calibrating.one_run import fit
 from hetopt.calibrating.several_runs import fit_jointly
 from hetopt.errors import InputError
-from tests.calibrating.making import plan_of, problem_of, run_of, seconds
+from tests.calibrating.making import (
+    plan_of_one,
+    problem_of,
+    problem_of_one,
+    run_of,
+    seconds,
+)
 
 NOISE = ("iterations that differ by 31% of their median", "a load of 4.0 on 2 cores")
 QUIET = run_of(problem_of(), 1e4)
@@ -34,7 +40,10 @@ def test_a_noisy_run_within_bounds_is_used() -> None:
 
 
 def test_several_runs_of_which_one_is_noisy() -> None:
-    other = run_of(problem_of(), 1e4, plan_of(microbatches=8))
+    problem = problem_of_one()
+    other = run_of(problem, 1e4, plan_of_one(tp=1, microbatches=2))
+    quiet = run_of(problem, 1e4, plan_of_one(tp=8, microbatches=16))
+    noisy = replace(quiet, file="m.json", noise=NOISE)
     with pytest.raises(InputError, match=r"m.json: has .*, and efficiency of "):
-        fit_jointly([other, NOISY])
-    assert fit_jointly([other, NOISY], force=True) == fit_jointly([other, QUIET])
+        fit_jointly([other, noisy])
+    assert fit_jointly([other, noisy], force=True) == fit_jointly([other, quiet])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json
 import os
 import subprocess
@@ -46,8 +48,32 @@ def environment() -> dict[str, str]:
 
 
 @pytest.fixture(scope="session")
-def run_hetopt(environment: dict[str, str]) -> RunHetopt:
-    """Return a function that runs ``hetopt`` with these arguments."""
+def run_hetopt() -> RunHetopt:
+    """Return a function that runs ``hetopt`` with these arguments in this process."""
+
+    def run(
+        *arguments: str, cwd: Path | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        out, err = io.StringIO(), io.StringIO()
+        with (
+            contextlib.chdir(cwd or "/"),
+            contextlib.redirect_stdout(out),
+            contextlib.redirect_stderr(err),
+        ):
+            try:
+                code: Any = main(arguments)
+            except SystemExit as error:
+                code = error.code
+        return subprocess.CompletedProcess(
+            arguments, code, out.getvalue(), err.getvalue()
+        )
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def run_process(environment: dict[str, str]) -> RunHetopt:
+    """Return a function that runs ``hetopt`` with these in a process of its own."""
 
     def run(
         *arguments: str, cwd: Path | None = None, **variables: str

@@ -52,9 +52,11 @@ SLOW = {
     "docs/explanation/proofs.md",
     "docs/how-to/calibrate.md",
     "docs/how-to/compare.md",
+    "docs/how-to/experts.md",
     "docs/how-to/export.md",
     "docs/how-to/rent-nodes.md",
     "docs/how-to/show-a-plan.md",
+    "docs/how-to/use-every-device.md",
     "docs/how-to/what-if.md",
 }
 RUN = [

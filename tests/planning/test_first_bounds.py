@@ -21,7 +21,11 @@ SOON_S = 1e-9
 SEARCHES: dict[str, dict[str, Any]] = {
     **{name: {"schedule": name, "objective": "closed"} for name in SCHEDULES},
     **{name: {"solver": name} for name in ("cp-sat", "milp", "mcts", "dfs", "metis")},
-    "interleaved-1f1b": {"schedule": "interleaved-1f1b", "chunks": 2},
+    "interleaved-1f1b": {
+        "schedule": "interleaved-1f1b",
+        "chunks": 2,
+        "objective": "closed",
+    },
     "auto": {"schedule": "auto"},
     "simulated": {"objective": "simulated"},
     FREE: {"schedule": FREE, "objective": "simulated"},
@@ -80,8 +84,12 @@ def test_device_time_is_a_bound_at_once(name: str) -> None:
 def test_it_is_for_lengths_and_uniap_too() -> None:
     mixed = problem(training=MIXED)
     for pipelines in (1, 2):
-        late = hetopt.plan(mixed, pipelines=pipelines, jobs=1, time_limit_s=SOON_S)
-        ensure_bounded(late, hetopt.plan(mixed, pipelines=pipelines, jobs=1))
+        late, best = (
+            hetopt.plan(mixed, pipelines=pipelines, jobs=1, time_limit_s=limit_s)
+            # Simulated times of several lengths are never proven.
+            for limit_s in (SOON_S, 2)
+        )
+        ensure_bounded(late, best)
     alone = problem(
         clusters=DATA["clusters"][:1],
         links={},

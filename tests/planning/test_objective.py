@@ -134,7 +134,8 @@ def test_so_it_is_with_sequences_of_several_lengths(tmp_path: Path) -> None:
         PROBLEM.replace("schedule:", "lengths: {256: 0.5, 1024: 0.5}, schedule:")
     )
     problem = hetopt.read_problem(str(path))
-    found = hetopt.plan(problem, jobs=1)
+    # No time proves it.
+    found = hetopt.plan(problem, jobs=1, time_limit_s=5)
     closed = hetopt.plan(problem, objective="closed", jobs=1)
     assert (found.objective, found.status) == ("simulated", "feasible")
     assert found.best is not None

@@ -59,12 +59,12 @@ def test_it_is_what_the_command_does(
 def test_it_asks_what_the_command_asks(
     path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = ("--schedule", "best", "--chunks", "2", "--top", "2", "--time-limit", "60")
+    words = ("--schedule", "best", "--chunks", "2", "--top", "2", "--time-limit", "2")
     assert main(["plan", str(path), "--json", "--jobs", "1", *words]) == 0
     asked = json.loads(capsys.readouterr().out)["asked"]
     assert asked["schedule"] == "auto"
     result = hetopt.plan(
-        str(path), schedule="best", chunks=[2], top=2, time_limit_s=60, jobs=1
+        str(path), schedule="best", chunks=[2], top=2, time_limit_s=2, jobs=1
     )
     assert result.asked == asked
 

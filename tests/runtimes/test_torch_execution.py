@@ -21,7 +21,7 @@ from hetopt.export.torch.launcher import LAUNCHER
 from hetopt.schedule.orders import Orders, chunk_and_microbatch
 from hetopt.schedule.warmup import held_at_ends
 from tests.runtimes.torch_experts import is_routed, mixture, whole_experts
-from tests.runtimes.torch_plans import CASES, CUTS, Case, job_of, launch
+from tests.runtimes.torch_plans import CASES, CUTS, Case, fork, job_of, launch
 
 if TYPE_CHECKING:
     from hetopt.export.job import Job
@@ -53,13 +53,21 @@ def written(job: Job, folder: Path) -> Job:
     return job
 
 
-def watched(job: Job, folder: Path, batch: Any) -> list[dict[str, Any]]:
-    """Run a bundle with the worker in place of train.py; return what ranks saw."""
+def watched(
+    job: Job, folder: Path, batch: Any, *, by_scripts: bool = False
+) -> list[dict[str, Any]]:
+    """Run a bundle with the worker in place of train.py; return what ranks saw.
+
+    ``by_scripts``: by the scripts of its nodes, which start every rank anew.
+    """
     shutil.copy(WORKER, folder / "train.py")
     torch.save(batch, folder / "batch.pt")
     asked = {"lr": RATES[job.problem.training.optimizer], "steps": 3}
     (folder / "asked.json").write_text(json.dumps(asked))
-    launch(folder)
+    if by_scripts:
+        launch(folder)
+    else:
+        fork(folder, job.world_size)
     return [torch.load(folder / f"rank-{r}.pt") for r in range(job.world_size)]
 
 
@@ -326,12 +334,16 @@ def check_messages(job: Job, found: list[dict[str, Any]]) -> None:
             assert moved == expected, (kind, side)
 
 
+#: On one node, and on two of unequal devices.
+BY_SCRIPTS = ("1f1b", "h-1f1b, replicas to tensors")
+
+
 @pytest.mark.parametrize("name", [*CASES, *(f"cut, {name}" for name in CUTS)])
 def test_a_plan_runs_as_planned(name: str, tmp_path: Path) -> None:
     own = name.removeprefix("cut, ")
     job = exported((CASES if own == name else CUTS)[own], tmp_path / "out")
     batch = batch_of(job)
-    found = watched(job, tmp_path / "out", batch)
+    found = watched(job, tmp_path / "out", batch, by_scripts=name in BY_SCRIPTS)
     for rank, result in zip(job.placement.ranks, found, strict=True):
         assert result["where"] == (rank.stage, rank.dp, rank.cp, rank.tp)
         # What is left of Gloo when Python ends can abort the rank.

@@ -26,6 +26,7 @@ from tests.runtimes.torch_plans import (
     ONE,
     PAIR,
     Case,
+    fork,
     job_of,
     launch,
     side_by_side,
@@ -153,12 +154,13 @@ def test_the_loss_goes_on_as_without_a_change(name: str, tmp_path: Path) -> None
     jobs = job(move.old), job(move.new)
     for own, folder in zip(jobs, ("first", "second"), strict=True):
         written(own, tmp_path / folder)
-    whole, _ = told(
-        launch(
-            tmp_path / "first",
-            *("--steps", "5", *RATE, "--checkpoints", str(tmp_path / "old")),
-        )
+    asked = ("--cpu", "--steps", "5", *RATE)
+    kept = ("--checkpoints", str(tmp_path / "old"))
+    first, second = (
+        (tmp_path / name, own.world_size)
+        for name, own in zip(("first", "second"), jobs, strict=True)
     )
+    whole, _ = told(fork(*first, *asked, *kept))
     assert len(set(whole.values())) == 5
     for path in (tmp_path / "old").glob("step-[45]"):
         path.rename(tmp_path / path.name)
@@ -167,9 +169,7 @@ def test_the_loss_goes_on_as_without_a_change(name: str, tmp_path: Path) -> None
             (tmp_path / f"old/step-3/rank-{rank.rank}.pt").unlink()
     expected = write_moves(move, jobs, tmp_path)
     assert expected > 0
-    losses, moved = told(
-        launch(tmp_path / "second", "--steps", "5", *RATE, *given(tmp_path))
-    )
+    losses, moved = told(fork(*second, *asked, *given(tmp_path)))
     assert moved == expected
     assert sorted(losses) == [3, 4]
     off = 2e-3 if jobs[0].problem.training.precision == "bf16" else 1e-5

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
 import socket
 import subprocess
 import sys
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from hetopt.export.job import Job
@@ -25,8 +28,10 @@ from hetopt.schedule.warmup import warmup_counts
 from tests.export.jobs import LINK, draw_job
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
-    from pathlib import Path
+    from collections.abc import Iterator, Mapping, Sequence
+
+#: The process that ranks are forked from, while there is one.
+_FORKING: list[subprocess.Popen[str]] = []
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -419,18 +424,22 @@ def side_by_side(
     )
 
 
+def meeting() -> dict[str, str]:
+    """Return variables that say where ranks meet: at a free port of this machine."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    return {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+
+
 def start(
     folder: Path, *arguments: str, cpu: bool = True
 ) -> list[subprocess.Popen[str]]:
     """Start every node's script on this machine, as a trial on its CPUs."""
     arguments += ("--cpu",) * cpu
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
     environment = {
         **os.environ,
-        "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(port),
+        **meeting(),
         "OMP_NUM_THREADS": "1",
         "PATH": f"{os.path.dirname(sys.executable)}:{os.environ['PATH']}",
     }
@@ -458,4 +467,43 @@ def launch(folder: Path, *arguments: str) -> list[str]:
             each.wait()
     for each, text in zip(running, printed, strict=True):
         assert each.returncode == 0, text
+    return printed
+
+
+@contextlib.contextmanager
+def forking() -> Iterator[None]:
+    """Start the process that ``fork`` asks, and end it."""
+    script = Path(__file__).with_name("forking.py")
+    with subprocess.Popen(
+        [sys.executable, str(script)],
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        _FORKING.append(process)
+        yield
+        _FORKING.remove(process)
+        # It ends when nobody asks any more.
+        process.communicate()
+
+
+def fork(folder: Path, world_size: int, *arguments: str) -> list[str]:
+    """Run a bundle's program as so many ranks, without its scripts and torchrun.
+
+    Returns what each rank printed.
+    """
+    (process,) = _FORKING
+    assert process.stdin
+    assert process.stdout
+    shared = {**meeting(), "WORLD_SIZE": str(world_size)}
+    ranks = [
+        {**shared, "RANK": str(rank), "LOCAL_RANK": str(rank)}
+        for rank in range(world_size)
+    ]
+    process.stdin.write(json.dumps([str(folder), arguments, ranks]) + "\n")
+    process.stdin.flush()
+    ended = json.loads(process.stdout.readline())
+    printed = [(folder / f"rank-{rank}.txt").read_text() for rank in range(world_size)]
+    assert not any(ended), printed
     return printed

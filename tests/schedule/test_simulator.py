@@ -81,9 +81,9 @@ def test_compiled_events_are_those_of_plain_python(times: PipelineTimes) -> None
         assert list(fast.critical_path()) == list(path)
 
 
-def test_a_million_microbatches_take_seconds() -> None:
+def test_many_microbatches_take_a_moment() -> None:
     """Two stages settle at the slower one's pace."""
-    q = 1_000_003
+    q = 100_003
     run = simulate(pipeline([3, 4], [5, 7], [1], microbatches=q, warmups=[2, 1]))
     assert run.makespan_ns == 3 + 1 + q * 11 + 1 + 5
     assert len(run.critical_path()) > q

@@ -73,6 +73,7 @@ EVERY = [
 SEARCHES, STEP = 7, 37
 
 
+@pytest.mark.slow_seeds(16)
 @pytest.mark.parametrize("seed", range(16))
 def test_it_is_the_best_of_all_plans(seed: int) -> None:
     for number in range(SEARCHES * seed, SEARCHES * (seed + 1)):

@@ -300,7 +300,10 @@ def test_only_a_plan_is_not_enough(verify: Verify) -> None:
 
 @pytest.mark.parametrize(
     "options",
-    [["--pipelines", "2"], ["--for", "megatron", "--schedule", "auto"]],
+    [
+        ["--pipelines", "2"],
+        ["--for", "megatron", "--schedule", "auto", "--objective", "closed"],
+    ],
     ids=["pipelines", "launcher"],
 )
 def test_round_trip_through_the_command_line(

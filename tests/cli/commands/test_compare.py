@@ -6,6 +6,7 @@ import csv
 import json
 import shutil
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -27,8 +28,11 @@ from tests.cli.conftest import RunHetopt
 from tests.report.comparisons import made_run
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from hetopt.planning.side_by_side import Entry, Run
     from hetopt.problem.problem import Problem
+    from hetopt.results.result import Status
 
 
 ESTIMATE = (
@@ -36,16 +40,37 @@ ESTIMATE = (
 )
 
 
+#: The runs that were made, by what was asked.
+RUNS: dict[str, Run] = {}
+
+
+def run_once(problem: Problem, entry: Entry) -> Run:
+    """Make no run of the same entry twice."""
+    key = f"{problem_digest(problem)} {entry}"
+    if key not in RUNS:
+        RUNS[key] = run_apart(problem, entry)
+    return RUNS[key]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _made_once() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(comparing, "run_apart", run_once)
+        yield
+
+
 @pytest.fixture(scope="module")
 def compared(small: Path, run_hetopt: RunHetopt) -> tuple[Path, str]:
     """Return DIR, and what was printed, of a proof, a wider space and a refusal."""
-    done = run_hetopt(
-        *("compare", "problem.yaml", "--solvers", "cp-sat,dfs,uniap"),
-        *("--time-limit", "60", "--jobs", "1", "--out", "new/folder"),
-        cwd=small,
-    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(comparing, "warm_up", lambda entry, schedule: 1.5)
+        done = run_hetopt(
+            *("compare", "problem.yaml", "--solvers", "cp-sat,dfs,uniap"),
+            *("--time-limit", "60", "--jobs", "1", "--out", "new/folder"),
+            cwd=small,
+        )
     # cp-sat, dfs and uniap, and references of both spaces, as none is sure of a proof.
-    assert (done.returncode, done.stderr) == (0, f"{ESTIMATE % (5, 60, 6)}\n")
+    assert (done.returncode, done.stderr.splitlines()[0]) == (0, ESTIMATE % (5, 60, 6))
     return small / "new" / "folder", done.stdout
 
 
@@ -137,6 +162,11 @@ def test_refusals_are_one_line(
 def test_warm_ups_are_counted_apart_and_shown(
     small: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    def run(problem: Problem, entry: Entry) -> Run:
+        status: Status = "optimal" if entry.solver == "dp" else "feasible"
+        return replace(made_run(entry.solver, (1, 10), status=status), entry=entry)
+
+    monkeypatch.setattr(comparing, "run_apart", run)
     monkeypatch.setattr(comparing, "warm_up", lambda entry, schedule: 1.5)
     entries = comparing.entries_of(
         ["uniform", "dfs"], seeds=[0], time_limit_s=60, jobs=1
@@ -167,8 +197,6 @@ def test_warm_ups_are_counted_apart_and_shown(
 @pytest.mark.parametrize(
     "options",
     [
-        ("--schedule", "auto", "--chunks", "2"),
-        ("--for", "megatron"),
         ("--pipelines", "2"),
         ("--schedule", "auto", "--chunks", "2", "--for", "megatron"),
     ],
@@ -189,6 +217,7 @@ def test_solvers_are_asked_what_plan_is_asked(
     command = ["compare", problem, *asked, "--out", str(folder)]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(KeptRuns, "remove", lambda kept: None)
+        patch.setattr(comparing, "warm_up", lambda entry, schedule: 1.5)
         assert main(command) == 0
     capsys.readouterr()
     data = json.loads((folder / "compare.json").read_text("utf-8"))
@@ -200,19 +229,12 @@ def test_solvers_are_asked_what_plan_is_asked(
     assert "dp: reused from" in capsys.readouterr().err
 
 
-@pytest.fixture(scope="module")
-def known() -> dict[str, Run]:
-    """Return the runs that were made, by what was asked."""
-    return {}
-
-
 class TestGoingOn:
     """A comparison that is cut off goes on from the runs that it kept."""
 
     @pytest.fixture(autouse=True)
     def made(
         self,
-        known: dict[str, Run],
         small: Path,
         tmp_path: Path,
         monkeypatch: pytest.MonkeyPatch,
@@ -224,13 +246,12 @@ class TestGoingOn:
             made.append(entry.solver)
             if made == ["dp", "uniform"]:
                 raise KeyboardInterrupt
-            key = f"{problem_digest(problem)} {entry}"
-            if key not in known:
-                known[key] = run_apart(problem, entry)
-            return known[key]
+            return run_once(problem, entry)
 
         monkeypatch.setattr(comparing, "run_apart", run)
         monkeypatch.setattr(comparing, "warm_up", lambda entry, schedule: 1.5)
+        # What is said is compared, however slow this machine is.
+        monkeypatch.setattr(ShownProgress, "EVERY_S", 1e9)
         shutil.copy(small / "problem.yaml", tmp_path / "p.yaml")
         monkeypatch.chdir(tmp_path)
         return made

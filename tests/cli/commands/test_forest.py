@@ -52,9 +52,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.slow
 def test_evaluate_writes_tables_data_and_pictures(
-    folder: Path, run_hetopt: RunHetopt
+    folder: Path, run_process: RunHetopt
 ) -> None:
-    done = run_hetopt("forest", "evaluate", "profile.csv", "--out", "out", cwd=folder)
+    done = run_process("forest", "evaluate", "profile.csv", "--out", "out", cwd=folder)
     assert (done.returncode, done.stderr) == (0, "")
     for text in ("80/20", "unseen (c, t)", "larger batch", "repeat noise", "verdict"):
         assert text in done.stdout
@@ -87,10 +87,10 @@ def cache(folder: Path) -> str:
 
 @pytest.mark.slow
 def test_a_plan_from_a_profile(
-    folder: Path, tmp_path: Path, run_hetopt: RunHetopt
+    folder: Path, tmp_path: Path, run_process: RunHetopt
 ) -> None:
     def run(*arguments: str, cwd: Path = folder) -> tuple[int, str, str]:
-        done = run_hetopt(*arguments, cwd=cwd, XDG_CACHE_HOME=cache(tmp_path))
+        done = run_process(*arguments, cwd=cwd, XDG_CACHE_HOME=cache(tmp_path))
         return done.returncode, done.stdout, done.stderr
 
     code, printed, warned = run("plan", "problem.yaml", "--out", "plan.json", "--json")
@@ -107,9 +107,9 @@ def test_a_plan_from_a_profile(
 
 @pytest.mark.slow
 def test_a_plan_outside_its_profile_is_warned_about(
-    folder: Path, tmp_path: Path, run_hetopt: RunHetopt
+    folder: Path, tmp_path: Path, run_process: RunHetopt
 ) -> None:
-    done = run_hetopt("plan", "wide.yaml", cwd=folder, XDG_CACHE_HOME=cache(tmp_path))
+    done = run_process("plan", "wide.yaml", cwd=folder, XDG_CACHE_HOME=cache(tmp_path))
     assert done.returncode == 0
     (line,) = done.stderr.splitlines()
     assert line.startswith("warning: cluster 'fast': the plan uses shapes outside")
@@ -119,12 +119,12 @@ def test_a_plan_outside_its_profile_is_warned_about(
 
 @pytest.mark.slow
 def test_a_profile_of_another_device_is_warned_about(
-    folder: Path, tmp_path: Path, run_hetopt: RunHetopt
+    folder: Path, tmp_path: Path, run_process: RunHetopt
 ) -> None:
     text = (folder / "problem.yaml").read_text()
     other = text.replace("{fast: profile.csv}", "{slow: profile.csv}")
     (folder / "other.yaml").write_text(other)
-    done = run_hetopt("plan", "other.yaml", cwd=folder, XDG_CACHE_HOME=cache(tmp_path))
+    done = run_process("plan", "other.yaml", cwd=folder, XDG_CACHE_HOME=cache(tmp_path))
     assert done.returncode == 0
     assert done.stderr.startswith("warning: cluster 'slow': its latencies come from")
     assert "profile.csv of A100-80GB, not of " in done.stderr

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
     RunHetopt = Callable[..., subprocess.CompletedProcess[str]]
 
 
-def test_same_plan_as_cp_sat(planned: Path, run_hetopt: RunHetopt) -> None:
-    done = run_hetopt(
+def test_same_plan_as_cp_sat(planned: Path, run_process: RunHetopt) -> None:
+    done = run_process(
         "plan",
         "problem.yaml",
         *("--solver", "milp", "--json", "--jobs", "1"),
@@ -28,10 +28,12 @@ def test_same_plan_as_cp_sat(planned: Path, run_hetopt: RunHetopt) -> None:
     assert printed["plan"] == expected["plan"]
 
 
-def test_warmups_that_follow_from_times(planned: Path, run_hetopt: RunHetopt) -> None:
+def test_warmups_that_follow_from_times(
+    planned: Path, run_hetopt: RunHetopt, run_process: RunHetopt
+) -> None:
     plans = []
-    for solver in ("milp", "cp-sat"):
-        done = run_hetopt(
+    for run, solver in ((run_process, "milp"), (run_hetopt, "cp-sat")):
+        done = run(
             "plan",
             "problem.yaml",
             *("--solver", solver, "--schedule", "h-1f1b", "--json", "--jobs", "1"),

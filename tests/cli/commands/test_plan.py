@@ -70,8 +70,8 @@ def test_files_match_the_schemas(planned: Path, small: Path) -> None:
     jsonschema.validate(result["plan"], SCHEMAS["plan"])
 
 
-def test_json_is_all_that_is_printed(planned: Path, run_hetopt: RunHetopt) -> None:
-    done = run_hetopt("plan", "problem.yaml", "--json", "--jobs", "1", cwd=planned)
+def test_json_is_all_that_is_printed(planned: Path, run_process: RunHetopt) -> None:
+    done = run_process("plan", "problem.yaml", "--json", "--jobs", "1", cwd=planned)
     assert (done.returncode, done.stderr) == (0, "")
     printed = json.loads(done.stdout)
     jsonschema.validate(printed, SCHEMAS["result"])

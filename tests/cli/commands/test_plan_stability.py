@@ -36,7 +36,6 @@ MIXED = {**DATA["training"], "lengths": {1024: 0.5, 2048: 0.5}}
 @pytest.mark.parametrize(
     "options",
     [
-        ["--pipelines", "2"],
         pytest.param(["--schedule", "auto", "--chunks", "2"], marks=pytest.mark.slow),
         ["--budget", "5"],
         ["--objective", "cost"],

@@ -11,8 +11,10 @@ if TYPE_CHECKING:
     from tests.cli.conftest import RunHetopt
 
 
-def test_a_relaxed_plan_says_so_and_holds(small: Path, run_hetopt: RunHetopt) -> None:
-    done = run_hetopt(
+def test_a_relaxed_plan_says_so_and_holds(
+    small: Path, run_hetopt: RunHetopt, run_process: RunHetopt
+) -> None:
+    done = run_process(
         *("plan", "problem.yaml", "--relax", "p4,p3", "--solver", "miqp-highs"),
         *("--jobs", "1", "--out", "relaxed.json"),
         cwd=small,

@@ -228,11 +228,11 @@ def assert_idle_is_to_scale(page: Document, stages: int) -> None:
 
 
 def test_the_same_files_make_the_same_bytes(
-    folder: Path, run_hetopt: RunHetopt
+    folder: Path, run_process: RunHetopt
 ) -> None:
     report("problem.yaml", "plan.json")
     first = Path("page.html").read_bytes()
-    done = run_hetopt(
+    done = run_process(
         *("report", "problem.yaml", "plan.json", "--out", "page.html"),
         cwd=folder,
         PYTHONHASHSEED="7",

@@ -209,7 +209,7 @@ def test_wrong_options_are_one_line(
     assert captured.err.count("\n") == 1
 
 
-def test_in_a_process_of_its_own(small: Path, run_hetopt: RunHetopt) -> None:
-    done = run_hetopt("whatif", "problem.yaml", "--add", "fast:1", cwd=small)
+def test_in_a_process_of_its_own(small: Path, run_process: RunHetopt) -> None:
+    done = run_process("whatif", "problem.yaml", "--add", "fast:1", cwd=small)
     assert (done.returncode, done.stderr) == (0, "")
     assert "fast:+1" in done.stdout

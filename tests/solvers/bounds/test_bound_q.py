@@ -48,6 +48,7 @@ def test_bounds_hold_and_no_optimum_is_lost(seed: int) -> None:
     _ensure_true(make_instance(seed))
 
 
+@pytest.mark.quick_seeds(1)
 @pytest.mark.parametrize("kind", OTHERS)
 @pytest.mark.parametrize("seed", range(960, 966))
 def test_bounds_of_other_schedules_hold(seed: int, kind: ScheduleName) -> None:
