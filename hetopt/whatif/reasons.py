@@ -183,7 +183,10 @@ def _larger(cluster: Cluster) -> Cluster:
     # unequal, the new one is as large as the largest.
     more = (cluster.devices_per_node,)
     unequal = None if cluster.unequal is None else cluster.unequal + more
-    return replace(cluster, nodes=cluster.nodes + 1, unequal=unequal, hosts=None)
+    nodes, domain = cluster.nodes + 1, cluster.domain
+    if domain is not None and cluster.one_domain:
+        domain = replace(domain, nodes=max(domain.nodes, nodes))
+    return replace(cluster, nodes=nodes, unequal=unequal, domain=domain, hosts=None)
 
 
 def _using(problem: Problem, cluster: Cluster) -> Problem:

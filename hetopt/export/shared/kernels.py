@@ -48,4 +48,9 @@ def choice_losses(training: Training, has: Collection[str] = ()) -> Iterator[Los
     }
     for choice in ALL:
         if asked[choice] and choice not in has:
-            yield Loss(f"training.{choice}: it has no setting for it")
+            # Only time is lost.
+            slower = "collectives before and after multiplications"
+            yield Loss(
+                f"training.{choice}: it has no setting for it",
+                instead=slower if choice == OVERLAP_TENSOR else None,
+            )

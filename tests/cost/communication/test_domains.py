@@ -19,11 +19,14 @@ from hetopt.cost.communication.collectives import (
 from hetopt.cost.pieces.dispatched import Dispatched
 from hetopt.errors import InputError
 from hetopt.planning.asked import Search
+from hetopt.plans.plan import Pipeline, Plan, Stage
+from hetopt.plans.strategy import Strategy
 from hetopt.problem.cluster.cluster import Cluster
 from hetopt.problem.cluster.nearby import FastDomain
 from hetopt.problem.division import part_of
 from hetopt.problem.problem import Problem
 from hetopt.problem.training.principles import Principles
+from hetopt.whatif.reasons import questions
 from tests.cost.making import link, make_cluster, make_links, make_problem
 
 #: Rates that are reached, and the share of them that collectives reach inside nodes.
@@ -180,3 +183,20 @@ def test_stages_of_several_sizes_are_not_for_several_domains() -> None:
     with pytest.raises(InputError, match="give each domain a cluster of its own"):
         Search(problem=problem, principles=Principles(sharing="any"))
     Search(problem=problem_on(racks(4, 4)), principles=Principles(sharing="any"))
+
+
+def test_one_more_node_joins_the_only_domain() -> None:
+    uneven = replace(racks(3, 3), unequal=(4, 4, 2))
+    problem = problem_on(uneven)
+    one = Strategy(dp=1, cp=1, tp=1)
+    stage = Stage(cluster="a", first_unit=0, end_unit=34, strategy=one, warmup=1)
+    plan = Plan(
+        schedule="1f1b",
+        problem_digest="0" * 64,
+        table_digest="0" * 64,
+        pipelines=(Pipeline(microbatches=8, stages=(stage,)),),
+    )
+    (asked,) = (q for q in questions(problem, plan) if q.kind == "node")
+    (larger,) = asked.variant.problem.clusters
+    assert larger.unequal == (4, 4, 2, 4)
+    assert larger.one_domain
