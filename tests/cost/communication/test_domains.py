@@ -197,6 +197,7 @@ def test_one_more_node_joins_the_only_domain() -> None:
         pipelines=(Pipeline(microbatches=8, stages=(stage,)),),
     )
     (asked,) = (q for q in questions(problem, plan) if q.kind == "node")
+    assert asked.variant.problem is not None
     (larger,) = asked.variant.problem.clusters
     assert larger.unequal == (4, 4, 2, 4)
     assert larger.one_domain
