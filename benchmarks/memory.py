@@ -290,23 +290,11 @@ def recipe_steps() -> Iterator[tuple[str, float, float]]:
     The first line has gradients in fp32, masks of dropout, and inputs in 16 bits.
     """
     (row,) = (each for each in rows("megatron-bridge.csv") if each["id"] == _RECIPE)
-    number = {key: int(row[key]) for key in row if row[key].isdigit()}
     stack = software()["megatron-2025"]
     plain = replace(Model.of("llama-3-70b"), architecture=_DROPOUT)
-    settings = {"precision": row["precision"], "overlap_tensor": True}
-    run = Run(
-        model=plain,
-        accelerator=row["device"],
-        seq_len=number["seq_len"],
-        microbatch=number["microbatch"],
-        microbatches=number["global_batch"] // number["microbatch"] // number["dp"],
-        dp=number["dp"],
-        tp=number["tp"],
-        stages=number["pp"],
-        zero=number["zero"],
-        chunks=number["chunks"],
-        settings={**settings, "software": replace(stack, casts_again=True)},
-    )
+    settings: dict[str, Any] = {"precision": row["precision"], "overlap_tensor": True}
+    settings["software"] = replace(stack, casts_again=True)
+    run = _run_of(row, plain, settings)
     without_masks = replace(plain, architecture=Architecture())
     for what, model, changed in (
         ("none of the below", plain, {}),
@@ -424,6 +412,24 @@ _CHUNKS = {12288: 1 + 7 / 24, 20480: 1 + 34 / 105}
 _LARGE = 4096
 
 
+def _run_of(row: Mapping[str, str], model: Model, settings: dict[str, Any]) -> Run:
+    """Return a published row's run, of one layout for all stages."""
+    number = {key: int(row[key]) for key in row if row[key].isdigit()}
+    return Run(
+        model=model,
+        accelerator=row["device"],
+        seq_len=number["seq_len"],
+        microbatch=number["microbatch"],
+        microbatches=number["global_batch"] // number["microbatch"] // number["dp"],
+        dp=number["dp"],
+        tp=number["tp"],
+        stages=number["pp"],
+        zero=number["zero"],
+        chunks=number["chunks"],
+        settings=settings,
+    )
+
+
 def golden_rows(folder: Path) -> Iterator[tuple[str, float, float]]:
     """Yield name, measured GiB and our GiB of the last rank, of large dense models.
 
@@ -454,23 +460,12 @@ def golden_rows(folder: Path) -> Iterator[tuple[str, float, float]]:
             positions=number["positions"],
             architecture=_DROPOUT,
         )
-        run = Run(
-            model=model,
-            accelerator=row["device"],
-            seq_len=number["seq_len"],
-            microbatch=number["microbatch"],
-            microbatches=number["global_batch"] // number["microbatch"] // number["dp"],
-            dp=number["dp"],
-            tp=number["tp"],
-            stages=number["pp"],
-            zero=number["zero"],
-            chunks=number["chunks"],
-            settings={
-                "sequence_parallel": row["sequence_parallel"] == "true",
-                "cross_entropy": row["cross_entropy"],
-                "gradients": row["gradients"],
-            },
-        )
+        settings = {
+            "sequence_parallel": row["sequence_parallel"] == "true",
+            "cross_entropy": row["cross_entropy"],
+            "gradients": row["gradients"],
+        }
+        run = _run_of(row, model, settings)
         name = f"{row['path'].rpartition('/')[2].partition(' ')[0]} {row['device']}"
         yield name, number["peak_bytes"] / GIB, needs(run)[0][-1].total / GIB
 

@@ -127,8 +127,9 @@ def _software(problem: Problem, cluster: Cluster) -> Iterator[str]:
     found = training.reached(cluster.accelerator.known_as, experts=experts)
     if found is not None and training.software is not None:
         yield f"under {training.software.name}: {found.source}"
-        if experts and training.moe.dispatcher not in (None, found.dispatcher):
-            yield f"its runs send tokens by {found.dispatcher}"
+        priced = training.moe.priced_as
+        if experts and priced != found.dispatcher:
+            yield f"its runs send tokens by {found.dispatcher}, not by {priced}"
     elif training.software is not None:
         kind = f"{'experts' if experts else 'dense models'} in {training.precision}"
         yield (

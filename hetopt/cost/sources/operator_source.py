@@ -365,8 +365,8 @@ def _as_run(query: ShardQuery, times: ShardTimes, reached: Reached) -> ShardTime
     host_s = np.array(
         [reached.host_s * query.model.has_experts(k) for k in query.kinds]
     )
-    used = query.training.moe.dispatcher or "alltoall"
-    quicker = DISPATCH_RATES[used] / DISPATCH_RATES[reached.dispatcher]
+    used = DISPATCH_RATES[query.training.moe.priced_as]
+    quicker = used / DISPATCH_RATES[reached.dispatcher]
     tensor = reached.sustained.tensor
     if query.training.overlap_tensor:
         tensor = reached.tensor_overlapped or tensor

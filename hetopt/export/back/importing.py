@@ -257,6 +257,8 @@ def _stated(problem: Problem, name: str) -> Any:
         return stated(problem.model, name)
     if name in _DISPATCH:
         return getattr(problem.training.moe, name)
+    if name == "overlap_tensor":
+        return bool(problem.training.overlap_tensor)
     of = problem.training if hasattr(problem.training, name) else problem.model
     return getattr(of, name)
 

@@ -75,6 +75,11 @@ class Dispatch:
             raise Fault(msg, "node_dedup")
 
     @property
+    def priced_as(self) -> Dispatcher:
+        """Whose rate times are of."""
+        return self.dispatcher or "alltoall"
+
+    @property
     def sent_by(self) -> Dispatcher:
         """What a launcher is given to send tokens."""
         return self.dispatcher or ("deepep" if self.node_dedup else "alltoall")

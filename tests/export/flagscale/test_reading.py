@@ -137,6 +137,7 @@ def test_a_folder_made_by_hand(tmp_path: Path) -> None:
         "attention": "fused",
         "cross_entropy": "unfused",
         "sequence_parallel": True,
+        "overlap_tensor": False,
         "overlap_gradients": False,
     }
     assert [each.argument for each in read_back.reported] == ["vocab_size"]

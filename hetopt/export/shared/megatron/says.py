@@ -236,9 +236,7 @@ def training_says(
     split = "sequence_parallel" in settings
     beside = any(name in settings for name in _OVERLAPS)
     if tp > 1:
-        says["sequence_parallel"] = split
-        if beside:
-            says["overlap_tensor"] = True
+        says |= {"sequence_parallel": split, "overlap_tensor": beside}
     overlaps = "overlap_grad_reduce" in settings
     sharded = "use_distributed_optimizer" in settings
     if replicas > 1:

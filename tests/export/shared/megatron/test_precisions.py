@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from hetopt.errors import CheckError
+from hetopt.errors import CheckError, InputError
+from hetopt.export.back.importing import import_plan
 from hetopt.export.bundle import bundle, write_folder
 from hetopt.export.registry import launcher, reader
 from hetopt.problem.cluster.accelerator import PeakFlops
@@ -54,6 +55,13 @@ def test_precisions_are_written_and_read_back(
     found = reader(tmp_path / "out", name).read(tmp_path / "out")
     assert found.says["precision"] == precision
     assert found.says["overlap_tensor"] is True
+    plain = job_in(precision)
+    write_folder(
+        str(tmp_path / "plain"), bundle(plain, launcher(name), allow_lossy=False)
+    )
+    without = reader(tmp_path / "plain", name).read(tmp_path / "plain")
+    with pytest.raises(InputError, match="overlap_tensor"):
+        import_plan(without, job.problem)
     told = ("fp8", "fp4", "precision", "tp_comm")
     assert not [x for x in found.reported if any(t in x.argument for t in told)]
 
