@@ -161,6 +161,11 @@ def _end(started: Sequence[subprocess.Popen[bytes]]) -> None:
             below += _descendants(each.pid)
             _signal(each.pid, signal.SIGKILL)
             each.wait()
+    # A script that ends at SIGTERM may have started a child a moment before, unseen.
+    # It leads a group of its own, which lasts as long as any process in it.
+    for each in running:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(each.pid, signal.SIGKILL)
     for pid in dict.fromkeys(below):
         _signal(pid, signal.SIGKILL)
 

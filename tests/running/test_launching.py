@@ -125,6 +125,17 @@ def test_a_script_does_not_go_on_when_its_children_are_killed(
         ended(pid)
 
 
+def test_what_a_script_starts_as_it_ends_does_not_go_on(tmp_path: Path) -> None:
+    """It was no child yet when the script's children were listed."""
+    pids, ready = tmp_path / "pids", tmp_path / "ready"
+    starting = f"trap 'sleep 300 & echo $! > {pids}; exit' TERM; touch {ready}"
+    failing = f"while [ ! -e {ready} ]; do :; done; exit 1"
+    folder = bundle(tmp_path / "out", f"{starting}; while :; do :; done", failing)
+    with pytest.raises(HetoptError):
+        launch(folder, [], tmp_path)
+    ended(int(pids.read_text()))
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_an_interruption_ends_all(tmp_path: Path, number: int) -> None:
     """Also where the tests themselves run in the background, or under nohup."""
