@@ -93,11 +93,18 @@ class FileRecord:
     __slots__ = ()
 
     SCHEMA: ClassVar[str] = ""
+    #: Schemas of other files that are read as this record, too.
+    FURTHER: ClassVar[tuple[str, ...]] = ()
     KEYS: ClassVar[tuple[str, ...]] = ()
+
+    @property
+    def schema(self) -> str:
+        """The schema of the record's own file."""
+        return self.SCHEMA
 
     def to_json(self) -> dict[str, Any]:
         """Return the record as plain JSON data."""
-        data: dict[str, Any] = {"schema": self.SCHEMA} if self.SCHEMA else {}
+        data: dict[str, Any] = {"schema": self.schema} if self.SCHEMA else {}
         for key in keys_of(type(self)):
             value: Any = self
             for name in key.path:
@@ -155,7 +162,7 @@ class FileRecord:
     ) -> CoreSchema:
         own = {}
         if cls.SCHEMA:
-            kind = core_schema.literal_schema([cls.SCHEMA])
+            kind = core_schema.literal_schema([cls.SCHEMA, *cls.FURTHER])
             own["schema"] = core_schema.typed_dict_field(kind, required=True)
         for key in keys_of(cls):
             own[key.name] = core_schema.typed_dict_field(

@@ -178,7 +178,9 @@ def under_schedule(table: CostTable, problem: Problem) -> CostTable:
     table
         As of ``unplaced``.
     """
-    training = problem.training
+    training, cuts = problem.training, problem.pins.cuts
+    if cuts is not None:
+        return replace(table, chunks=training.chunks, layout=cuts)
     if rule_of(training.schedule).folded:
         table = with_pairs(table)
     else:

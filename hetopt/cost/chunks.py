@@ -102,9 +102,17 @@ def _divides(model: Model, chunks: int) -> bool:
 
 
 def placed_units(
-    model: Model, schedule: ScheduleName, chunks: int
+    model: Model,
+    schedule: ScheduleName,
+    chunks: int,
+    cuts: tuple[int, ...] | None = None,
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the kinds of the units that plans place, and the cuts between them.
+
+    Parameters
+    ----------
+    cuts
+        Ends of chunks that differ: they hold the units of the whole model.
 
     Raises
     ------
@@ -114,7 +122,7 @@ def placed_units(
     if rule_of(schedule).folded:
         units = tuple(pair_name(*pair) for pair in pairs_of(model.units, model.cuts))
         return units, model.cuts[: len(units) - 1]
-    chunk = one_chunk(model, chunks)
+    chunk = one_chunk(model, 1 if cuts is not None else chunks)
     return chunk.units, chunk.cuts
 
 

@@ -19,6 +19,8 @@ from hetopt.problem.training.choices import Resharding, ScheduleName
 from hetopt.problem.training.training import written_epsilon
 
 PLAN_SCHEMA = "hetopt-plan/1"
+#: Of plans whose chunks differ.
+CUTS_SCHEMA = "hetopt-plan/2"
 
 #: Most pipelines that a plan may have side by side.
 MOST_PIPELINES = 4
@@ -125,6 +127,11 @@ class Plan(FileRecord, Shown):
     chunks
         Parts of the model that every stage holds. With several, the units of a stage
         are those of one part, numbered as if there were no other: ``chunk_units``.
+    cuts
+        Where chunks differ: the end of each, counted in the whole model, first the
+        first chunks of all stages, then the second ones, and so on; p v numbers. The
+        units of a stage are then those of all its chunks, counted stage by stage.
+        None: all chunks are alike.
     warmup_epsilon
         The epsilon that the warm-ups of ``h-1f1b`` follow; None with other schedules.
 
@@ -144,9 +151,11 @@ class Plan(FileRecord, Shown):
     """
 
     SCHEMA: ClassVar[str] = PLAN_SCHEMA
+    FURTHER: ClassVar[tuple[str, ...]] = (CUTS_SCHEMA,)
 
     schedule: ScheduleName
     chunks: Annotated[int, Ge(1)] = 1
+    cuts: tuple[Whole, ...] | None = None
     warmup_epsilon: Positive | None = None
     problem_digest: Digest
     table_digest: Digest
@@ -185,7 +194,12 @@ class Plan(FileRecord, Shown):
         The units at the ends of the model belong to the first stage's first chunk and
         to the last stage's last.
         """
-        end, last = self.pipeline.stages[-1].end_unit, self.chunks - 1
+        stages = self.pipeline.stages
+        if self.cuts is not None:
+            own, ends = stages.index(stage), (0, *self.cuts)
+            places = range(own, len(self.cuts), len(stages))
+            return tuple((ends[place], ends[place + 1]) for place in places)
+        end, last = stages[-1].end_unit, self.chunks - 1
         held = []
         for chunk in range(self.chunks):
             # Between embedding and head, all chunks have the same number of units.
@@ -193,6 +207,11 @@ class Plan(FileRecord, Shown):
             first = max(stage.first_unit, min(chunk, 1)) + before
             held.append((first, min(stage.end_unit, end - (chunk < last)) + before))
         return tuple(held)
+
+    @property
+    def schema(self) -> str:
+        """The schema of the plan's file, which is a later one if chunks differ."""
+        return PLAN_SCHEMA if self.cuts is None else CUTS_SCHEMA
 
     @property
     def digest(self) -> str:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 _LABELS = frozenset(
     {
         ("Problem", "name"),
+        ("Pins", "layout"),
         ("Model", "name"),
         ("Accelerator", "name"),
         ("Accelerator", "like"),

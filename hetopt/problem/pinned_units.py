@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from hetopt.base.faults import Fault
 from hetopt.base.words import counted
-from hetopt.problem.training.choices import FOLDED
+from hetopt.problem.training.choices import ANY, FOLDED, INTERLEAVED
 
 if TYPE_CHECKING:
     from hetopt.problem.model.model import Model
@@ -34,6 +34,37 @@ def units_fault(
             if units[index] < 2 and not (is_folded and index):
                 msg = f"is {units[index]}, expected more than the {what} alone"
                 return Fault(msg, "units", index)
+    return None
+
+
+def cuts_fault(
+    cuts: tuple[int, ...], model: Model, training: Training
+) -> str | None:
+    """Return why chunks cannot end at these units; None if they can."""
+    units, chunks = len(model.units), training.chunks
+    if training.any_schedule or chunks == 1:
+        schedule = ANY if training.any_schedule else training.schedule
+        return (
+            f"divides chunks, which schedule {schedule} has not: expected schedule "
+            f"{INTERLEAVED}, and training.chunks"
+        )
+    stages, rest = divmod(len(cuts), chunks)
+    if rest or stages < 2:
+        return (
+            f"has {counted(len(cuts), 'chunk')}, expected {chunks} (training.chunks) "
+            "for each of at least 2 stages"
+        )
+    if sorted(cuts) != [*cuts] or cuts[-1] != units:
+        return (
+            f"is {', '.join(map(str, cuts))}, expected ascending numbers up to {units}, "
+            "the model's units"
+        )
+    held = [
+        sum(cuts[i] - (cuts[i - 1] if i else 0) for i in range(own, len(cuts), stages))
+        for own in range(stages)
+    ]
+    if 0 in held:
+        return f"leaves stage {held.index(0)} without a unit, expected at least one"
     return None
 
 

@@ -37,7 +37,7 @@ from hetopt.problem.cluster.cluster import Cluster
 from hetopt.problem.cluster.links import ClusterLinks
 from hetopt.problem.meshes import divisors
 from hetopt.problem.model.model import Model
-from hetopt.problem.pinned_units import units_fault
+from hetopt.problem.pinned_units import cuts_fault, units_fault
 from hetopt.problem.training.choices import FOLDED, ScheduleName
 from hetopt.problem.training.pins import Pins
 from hetopt.problem.training.training import Training
@@ -174,6 +174,10 @@ class Problem(Shown):
         At least 2 with several chunks: these go on from the last stage to the first.
         """
         chunks = self.training.chunks
+        if self.pins.cuts is not None:
+            devices = sum(cluster.devices for cluster in self.clusters)
+            stages = len(self.pins.cuts) // chunks
+            return (stages,) if stages <= devices else ()
         parts = 2 if self.training.schedule in FOLDED else chunks
         body = (len(self.model.units) - 2) // parts
         devices = sum(cluster.devices for cluster in self.clusters)
@@ -244,6 +248,9 @@ class Problem(Shown):
             many units as are pinned; the error's field says which.
         """
         found = self.of_plan(schedule, chunks, epsilon)
+        if self.pins.cuts is not None and found.pins.cuts is None:
+            fault = cuts_fault(self.pins.cuts, self.model, found.training)
+            raise InputError(fault or "", field="pin.cuts")
         units = self.pins.units
         fault = units and units_fault(units, self.model, found.training)
         if fault:
@@ -256,15 +263,29 @@ class Problem(Shown):
         schedule: ScheduleName,
         chunks: int | None = None,
         epsilon: float | None = None,
+        cuts: tuple[int, ...] | None = None,
     ) -> Problem:
         """Return the problem with the schedule of a plan, which may break any pin.
+
+        Parameters
+        ----------
+        schedule, chunks, epsilon
+            As of ``Training.under``.
+        cuts
+            Those of a plan whose chunks differ; None: those that are pinned, if the
+            schedule can have them.
 
         Raises
         ------
         InputError
             The schedule does not allow so many chunks.
         """
-        return replace(self, training=self.training.under(schedule, chunks, epsilon))
+        training, pins = self.training.under(schedule, chunks, epsilon), self.pins
+        if cuts is not None and cuts != pins.cuts:
+            pins = replace(pins, cuts=cuts, layout=None)
+        elif pins.cuts is not None and cuts_fault(pins.cuts, self.model, training):
+            pins = replace(pins, cuts=None, layout=None)
+        return replace(self, training=training, pins=pins)
 
     def cluster_index(self, name: str) -> int:
         """Return the position of the cluster of this name; KeyError without one."""

@@ -7,6 +7,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from hetopt.schedule.period import period_by_recursion, round_ns
+from hetopt.schedule.uneven import path_bound_ns
 
 if TYPE_CHECKING:
     from hetopt.schedule.times import PipelineTimes
@@ -44,7 +45,10 @@ def closed_form_ns(times: PipelineTimes) -> Fraction:
         T = (sum of tau_i + 2 * sum of kappa_i)(L) - lambda(L) + sum of q_l lambda(l)
             + max g_i
 
-    An estimate, not a bound on the simulated time. Deviations from HAPT: HAPT has max
+    With chunks that differ it is the longest of some paths through the events
+    (``hetopt.schedule.uneven``), which no simulated time is below.
+
+    Otherwise an estimate, not a bound on the simulated time. Deviations from HAPT: HAPT has max
     tau in place of lambda, which is right only if every transfer is hidden, and no
     gradient synchronisation.
 
@@ -53,6 +57,8 @@ def closed_form_ns(times: PipelineTimes) -> Fraction:
     ValueError
         If warm-up counts rise downstream (not for gpipe).
     """
+    if times.chunks is not None and times.chunks.uneven is not None:
+        return Fraction(path_bound_ns(times))
     if times.mixed:
         first = replace(times.mixed[0], microbatches=1)
         periods = [period_by_recursion(each) for each in times.mixed]

@@ -77,6 +77,7 @@ def line_of(times: PipelineTimes) -> Line:
         event = exchanges + boundary * rows + number
         took[event] = times.transfer_ns[boundary] * (chi if both else 1)
     feeds, route = (np.full(len(took), -1) for _ in range(2))
+    uneven = times.chunks is not None and times.chunks.uneven is not None
     for kind, stage, own in np.ndindex(0 if blocks else 2, p, orders.chunks):
         at = np.flatnonzero(chunk == own)
         least = int(at[0])
@@ -88,6 +89,10 @@ def line_of(times: PipelineTimes) -> Line:
         events = (kind * p + stage) * n + at
         feeds[events] = (kind * p + found[0]) * n + at + (found[1] - least)
         route[events] = (length[at] * p + boundary) * 2 + down
+        if uneven:
+            # Gradients come back over the way of the activations that they belong to.
+            sent = own if down else (own - (stage == 0))
+            route[events] += 2 * p * sent
     kappa, ways = _routes(times)
     return Line(
         passes=n,
@@ -118,19 +123,25 @@ def _routes(times: PipelineTimes) -> tuple[list[int], list[list[tuple[int, int]]
     """Return kappa of every route, and the ways that it occupies with their omega.
 
     Route (l p + b) 2 + d is boundary b for length l, d = 1 downstream and 0 upstream.
+    If chunks differ, l is a chunk.
     """
     kappas: list[int] = []
     every: list[list[tuple[int, int]]] = []
     p = times.stages
     shares = () if times.sharing is None else times.sharing.shares
-    for each in times.lengths:
-        omegas = each.alone_occupancy_ns
+    alone = [
+        (each.every_transfer_ns, each.alone_occupancy_ns) for each in times.lengths
+    ]
+    if times.chunks is not None and (own := times.chunks.uneven) is not None:
+        by_chunk = (zip(*each, strict=True) for each in (own.transfer_ns, own.occupancy_ns))
+        alone = [*zip(*by_chunk, strict=True)]
+    for transfers, omegas in alone:
         for boundary, down in np.ndindex(p, 2):
             if boundary >= len(omegas):
                 kappas.append(0)
                 every.append([])
                 continue
-            kappas.append(each.every_transfer_ns[boundary])
+            kappas.append(transfers[boundary])
             ways = [(2 * boundary + down, omegas[boundary])]
             for number, share in enumerate(shares):
                 if boundary in share.boundaries:

@@ -21,6 +21,26 @@ _PER_BOUNDARY = ("transfer_ns", "occupancy_ns")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Uneven:
+    """Times of p stages of v chunks that differ; shapes (p, v), by stage and chunk.
+
+    Attributes
+    ----------
+    forward_ns, backward_ns
+        Of one micro-batch on the chunk.
+    transfer_ns, occupancy_ns
+        kappa of the transfer of the chunk's activations, and of the gradients that come
+        back, and omega if nothing is shared. Those of the last stage take the way back
+        to the first stage's next chunk; its last chunk has 0.
+    """
+
+    forward_ns: tuple[tuple[int, ...], ...]
+    backward_ns: tuple[tuple[int, ...], ...]
+    transfer_ns: tuple[tuple[int, ...], ...]
+    occupancy_ns: tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Chunks:
     """Further data of a pipeline whose stages hold several chunks.
 
@@ -35,6 +55,10 @@ class Chunks:
         Forward and backward time of the units before the body, on the first stage, and
         of those after it, on the last. Mean times contain a v-th of them; in fact the
         first chunk runs the former and the last chunk the latter.
+    uneven
+        The times of each chunk if chunks differ; all other times are then means over
+        chunks, rounded up, and of transfers the longest. None: all chunks are alike,
+        but for the ends of the model.
     """
 
     count: int
@@ -42,6 +66,7 @@ class Chunks:
     way_back_occupancy_ns: int
     lead_ns: tuple[int, int] = (0, 0)
     trail_ns: tuple[int, int] = (0, 0)
+    uneven: Uneven | None = None
 
     def __post_init__(self) -> None:
         if self.count < 2:
@@ -236,6 +261,9 @@ class PipelineTimes:
     @property
     def busy_ns(self) -> tuple[int, ...]:
         """Computing time of each stage in an iteration, without g; length p."""
+        if self.chunks is not None and (own := self.chunks.uneven) is not None:
+            both = zip(own.forward_ns, own.backward_ns, strict=True)
+            return tuple(self.microbatches * sum(map(sum, each)) for each in both)
         return tuple(
             sum(each.periods * each.round_trip_ns[stage] for each in self.lengths)
             for stage in range(self.stages)
@@ -298,6 +326,8 @@ class PipelineTimes:
             )
         if self.chunks is None:
             return [means[0]], [means[1]]
+        if (own := self.chunks.uneven) is not None:
+            return list(own.forward_ns[stage]), list(own.backward_ns[stage])
         ends = {"first": stage == 0, "last": stage == self.stages - 1}
         forward, backward = (
             self.chunks.durations_ns(mean, kind, **ends)

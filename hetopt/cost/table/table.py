@@ -101,6 +101,9 @@ class CostTable(_Digested, Shown):
     chunks, way_back
         As in every slice. With several chunks ``units`` and ``cuts`` are those of one
         chunk: the units at the ends of the model, and between them a v-th of its body.
+    layout
+        The cuts of all plans where chunks differ (``Plan.cuts``); ``units`` and
+        ``cuts`` are then those of the whole model, and slices know no chunks.
     warmup_epsilon
         Of ``h-1f1b`` (``Training.epsilon``); None with other schedules.
     pairs
@@ -139,6 +142,7 @@ class CostTable(_Digested, Shown):
     peak_flops: tuple[float, ...]
     per_unit: UnitTable | None = None
     chunks: int = 1
+    layout: tuple[int, ...] | None = None
     warmup_epsilon: float | None = None
     way_back: int | None = None
     pairs: tuple[tuple[int, int], ...] | None = None

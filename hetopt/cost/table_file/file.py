@@ -126,7 +126,7 @@ def _to_json(
         **{each.name: getattr(table, each.name, None) for each in fields(TableFile)},
         "units": _words(table.units, table.kinds),
         "cuts": _words(table.cuts, table.cut_classes),
-        "chunks": table.chunks if several else None,
+        "chunks": table.chunks if several or table.layout is not None else None,
         "way_back": table.cut_classes[table.way_back or 0] if several else None,
         "pairs": table.pairs and [_words(own, table.kinds) for own in table.pairs],
         "clusters": [
@@ -283,7 +283,10 @@ def _check_problem(table: CostTable, problem: Problem, file: str | None) -> None
     names = tuple(cluster.name for cluster in problem.clusters)
     devices = tuple(cluster.devices for cluster in problem.clusters)
     training = problem.training
-    units, cuts = placed_units(problem.model, training.schedule, training.chunks)
+    layout = problem.pins.cuts
+    units, cuts = placed_units(
+        problem.model, training.schedule, training.chunks, layout
+    )
     for field, found, expected in (
         ("clusters", table.cluster_names, names),
         ("clusters.devices", table.cluster_devices, devices),
@@ -291,6 +294,7 @@ def _check_problem(table: CostTable, problem: Problem, file: str | None) -> None
         ("cuts", tuple(table.cut_classes[c] for c in table.cuts), cuts),
         ("schedule", table.schedule, training.schedule),
         ("chunks", table.chunks, training.chunks),
+        ("layout", table.layout, layout),
         ("warmup_epsilon", table.warmup_epsilon, training.epsilon),
         ("tokens", table.tokens, training.tokens),
     ):

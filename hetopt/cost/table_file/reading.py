@@ -88,7 +88,7 @@ class _Reader:
             found = counted(len(top.cuts), "cut")
             raise Fault(f"is {found}, expected {len(top.units) - 1}", "cuts")
         chunks, pairs, way_back = top.chunks or 1, self._pairs(), None
-        if chunks > 1:
+        if chunks > 1 and top.layout is None:
             if top.way_back is None:
                 raise Fault("is missing", "way_back")
             (way_back,) = _places([top.way_back], top.cut_classes, "way_back")
@@ -96,7 +96,7 @@ class _Reader:
         if pairs is not None:
             slices = [*self._folded(slices, pairs)]
         of_all: dict[str, Any] = {
-            "chunks": chunks,
+            "chunks": chunks if top.layout is None else 1,
             "way_back": way_back,
             "pairs": pairs,
         }
@@ -117,7 +117,7 @@ class _Reader:
             "slices": tuple(replace(part, folds=folds, **of_all) for part in slices),
             "per_unit": per_unit,
         }
-        return CostTable(**values | of_all)
+        return CostTable(**values | of_all | {"chunks": chunks})
 
     def _slices(self, slices: Sequence[SliceRows]) -> list[TableSlice]:
         counts = [part.microbatches for part in slices]

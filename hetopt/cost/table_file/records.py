@@ -166,7 +166,9 @@ class TableFile(FileRecord):
     cuts
         Cut class after each unit.
     chunks
-        Of every stage; units are then of one of them.
+        Of every stage; units are then of one of them, unless there is a layout.
+    layout
+        Where chunks differ, the end of each of all stages' chunks in the model's units.
     warmup_epsilon
         HAPT's epsilon, that h-1f1b has; older files have 0.01 without it.
     way_back
@@ -189,6 +191,7 @@ class TableFile(FileRecord):
     model_flops: Positive
     clusters: Annotated[tuple[ClusterRow, ...], MinLen(1)]
     chunks: Annotated[int, Ge(2), Le(LARGEST)] | None = None
+    layout: tuple[Whole, ...] | None = None
     warmup_epsilon: Positive | None = None
     way_back: str | None = None
     pairs: (

@@ -10,7 +10,8 @@ from hetopt.base.faults import Fault
 from hetopt.base.fields import unknown
 from hetopt.base.words import counted
 from hetopt.problem.building.pinned_meshes import check_meshes
-from hetopt.problem.pinned_units import units_fault
+from hetopt.problem.pinned_units import cuts_fault, units_fault
+from hetopt.problem.training.layout import cuts_of
 from hetopt.problem.training.pins import ANY, NO_CLUSTER_PINS, ClusterPins, Pins
 
 if TYPE_CHECKING:
@@ -45,6 +46,7 @@ def fitted_pins(
         _check_cluster(pins.of(cluster.name), cluster, training)
     _check_counts(pins, model, clusters, training)
     _check_units(pins, model, training)
+    pins = _with_cuts(pins, model, training)
     _check_hosting(pins, names)
     check_meshes(pins, model, clusters, training)
     own = {name: pins.of(name) for name in names}
@@ -148,6 +150,31 @@ def _check_units(pins: Pins, model: Model, training: Training) -> None:
             "rules out"
         )
         raise Fault(msg, "units")
+
+
+def _with_cuts(pins: Pins, model: Model, training: Training) -> Pins:
+    """Return the pins with the cuts that a layout says."""
+    name = "cuts" if pins.layout is None else "layout"
+    if pins.cuts is None and pins.layout is None:
+        return pins
+    if pins.layout is not None:
+        if pins.cuts is not None:
+            raise Fault("is given beside cuts, expected one of the two", name)
+        try:
+            pins = replace(pins, cuts=cuts_of(pins.layout, model))
+        except ValueError as error:
+            raise Fault(str(error), name) from None
+    assert pins.cuts is not None
+    fault = cuts_fault(pins.cuts, model, training)
+    if fault is not None:
+        raise Fault(fault, name)
+    if pins.units is not None:
+        raise Fault(f"is given beside {name}, expected one of the two", "units")
+    stages = len(pins.cuts) // training.chunks
+    if not pins.stages.permits(stages):
+        msg = f"has {counted(stages, 'stage')}, which pin.stages or pin.forbid rules out"
+        raise Fault(msg, name)
+    return pins
 
 
 def _check_hosting(pins: Pins, names: tuple[str, ...]) -> None:

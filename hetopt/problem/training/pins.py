@@ -159,9 +159,14 @@ def _units(value: Any, info: ValidationInfo) -> Any:
     return value if info.context is None else each(whole(1), items(value))
 
 
+def _cuts(value: Any, info: ValidationInfo) -> Any:
+    return value if info.context is None else each(whole(0), items(value))
+
+
 _UNITS = WithJsonSchema(
     {"type": "array", "items": {"type": "integer", "minimum": 1}},
 )
+_CUTS = WithJsonSchema({"type": "array", "items": {"type": "integer", "minimum": 0}})
 _ByCluster = Annotated[Mapping[str, ClusterPins], BeforeValidator(_by_name)]
 _Names = Annotated[tuple[Name, ...], BeforeValidator(items)]
 
@@ -220,6 +225,13 @@ class Pins:
         where a stage has several, pairs with zb-v, v-half and v-min.
     clusters
         By cluster name.
+    cuts
+        Of interleaved-1f1b: the end of each chunk in the chain of units, embedding and
+        head included; first the first chunks of all stages, then the second ones.
+        Chunks may differ, and may be empty.
+    layout
+        The same as Megatron-LM's --pipeline-model-parallel-layout says it, such as
+        'Et*2|(t*2|)*6,tL', instead of cuts.
     resharding
         Resharding strategies a boundary may use.
     forbid
@@ -231,6 +243,8 @@ class Pins:
     order: _Names | None = None
     forbidden_next: Annotated[frozenset[tuple[str, str]], INTERNAL] = frozenset()
     units: Annotated[tuple[int, ...], BeforeValidator(_units), _UNITS] | None = None
+    cuts: Annotated[tuple[int, ...], BeforeValidator(_cuts), _CUTS] | None = None
+    layout: str | None = None
     clusters: _ByCluster = field(default_factory=dict)
     resharding: Reshardings = ANY
     forbid: InitVar[Forbid | None] = None
