@@ -209,6 +209,12 @@ class Plan(FileRecord, Shown):
         return tuple(held)
 
     @property
+    def ends(self) -> tuple[int, ...]:
+        """The end of every chunk in the whole model, in the order of ``cuts``."""
+        held = [self.chunk_units(stage) for stage in self.pipeline.stages]
+        return tuple(end for chunk in zip(*held, strict=True) for _, end in chunk)
+
+    @property
     def schema(self) -> str:
         """The schema of the plan's file, which is a later one if chunks differ."""
         return PLAN_SCHEMA if self.cuts is None else CUTS_SCHEMA

@@ -21,6 +21,7 @@ from hetopt.pricing.stages import (
     stage_sync_ns,
     stage_weight_ns,
 )
+from hetopt.pricing.uneven import uneven_bytes, uneven_times
 from hetopt.pricing.units import UnitPrice
 from hetopt.schedule.closed_form import closed_form_ns
 from hetopt.schedule.orders import FOLDED_CHUNKS
@@ -112,6 +113,8 @@ def price(plan: Plan, table: CostTable) -> Price:
         )
     pipeline, part, places = _locate(plan, table)
     times, body = _times(plan, pipeline, table, part, places), np.array(table.body)
+    if table.layout is not None:
+        return _uneven_price(times, table, places)
     passing = _one_pass_bytes(times, table, places)
     every = [*zip(places, held_by_kind(times, body), strict=True)]
     resting = with_waiting(part, ~body, len(places)).clusters
@@ -132,6 +135,27 @@ def price(plan: Plan, table: CostTable) -> Price:
         ),
         usable_bytes=tuple(table.usable_bytes[place.cluster] for place in places),
         activation_bytes=passing,
+        recompute_ns=tuple(map(stage_recompute_ns, places)),
+    )
+
+
+def _uneven_price(
+    times: PipelineTimes, table: CostTable, places: tuple[Place, ...]
+) -> Price:
+    """Price stages whose chunks differ."""
+    found = [
+        uneven_bytes(table, times.microbatches, i, place[:3])
+        for i, place in enumerate(places)
+    ]
+    both = zip(found, times.passes_held, strict=True)
+    passing = [divmod(active, held) for (_, active), held in both]
+    return _price(
+        times,
+        memory_bytes=tuple(whole for whole, _ in found),
+        usable_bytes=tuple(table.usable_bytes[place.cluster] for place in places),
+        # Of a pass in the mean; chunks hold several at the same time.
+        activation_bytes=tuple(each for each, _ in passing),
+        end_bytes=tuple(rest for _, rest in passing),
         recompute_ns=tuple(map(stage_recompute_ns, places)),
     )
 
@@ -226,6 +250,9 @@ def _locate(
 ) -> tuple[Pipeline, TableSlice, tuple[Place, ...]]:
     """Find every stage of the plan in the table."""
     pipeline = _only_pipeline(plan)
+    if plan.cuts != table.layout:
+        said = "none" if table.layout is None else ", ".join(map(str, table.layout))
+        raise InputError(f"differ from the latency table's: {said}", field="cuts")
     try:
         part = table.at(pipeline.microbatches)
     except KeyError:
@@ -241,7 +268,13 @@ def _locate(
         field = f"pipelines.0.stages.{number}"
         _check_units(stage, expected, len(table.units), field)
         expected = stage.end_unit
-        places.append(_place(stage, table, part, pipeline.microbatches, field))
+        units = [*range(stage.first_unit, stage.end_unit)]
+        if plan.cuts is not None:
+            units = [unit for ends in plan.chunk_units(stage) for unit in range(*ends)]
+        if len(units) != stage.units:
+            msg = f"has {counted(stage.units, 'unit')}, the cuts give it {len(units)}"
+            raise InputError(msg, field=field)
+        places.append(_place(stage, table, part, pipeline.microbatches, field, units))
     _check_end(expected, table)
     return pipeline, part, tuple(places)
 
@@ -268,7 +301,12 @@ def _check_units(stage: Stage, expected: int, units: int, field: str) -> None:
 
 
 def _place(
-    stage: Stage, table: CostTable, part: TableSlice, microbatches: int, field: str
+    stage: Stage,
+    table: CostTable,
+    part: TableSlice,
+    microbatches: int,
+    field: str,
+    units: list[int],
 ) -> Place:
     _check_warmup(stage, field)
     if stage.cluster not in table.cluster_names:
@@ -293,7 +331,7 @@ def _place(
         table=costs,
         strategy=strategy,
         counts=np.bincount(
-            table.units[stage.first_unit : stage.end_unit], minlength=len(table.kinds)
+            [table.units[unit] for unit in units], minlength=len(table.kinds)
         ),
     )
 
@@ -305,6 +343,13 @@ def _times(
     part: TableSlice,
     places: tuple[Place, ...],
 ) -> PipelineTimes:
+    if table.layout is not None:
+        warmups = tuple(stage.warmup for stage in pipeline.stages)
+        try:
+            check_warmups_fall(warmups)
+            return uneven_times(table, part, [each[:3] for each in places], warmups)
+        except ValueError as error:
+            raise InputError(str(error), field="pipelines.0.stages") from error
     layouts = [int(place.table.layout[place.strategy]) for place in places]
     boundaries = [
         (table.cuts[stage.end_unit - 1], here, after)

@@ -37,9 +37,7 @@ def units_fault(
     return None
 
 
-def cuts_fault(
-    cuts: tuple[int, ...], model: Model, training: Training
-) -> str | None:
+def cuts_fault(cuts: tuple[int, ...], model: Model, training: Training) -> str | None:
     """Return why chunks cannot end at these units; None if they can."""
     units, chunks = len(model.units), training.chunks
     if training.any_schedule or chunks == 1:
@@ -55,10 +53,8 @@ def cuts_fault(
             "for each of at least 2 stages"
         )
     if sorted(cuts) != [*cuts] or cuts[-1] != units:
-        return (
-            f"is {', '.join(map(str, cuts))}, expected ascending numbers up to {units}, "
-            "the model's units"
-        )
+        said = ", ".join(map(str, cuts))
+        return f"is {said}, expected ascending numbers up to the model's {units} units"
     held = [
         sum(cuts[i] - (cuts[i - 1] if i else 0) for i in range(own, len(cuts), stages))
         for own in range(stages)

@@ -48,9 +48,9 @@ def closed_form_ns(times: PipelineTimes) -> Fraction:
     With chunks that differ it is the longest of some paths through the events
     (``hetopt.schedule.uneven``), which no simulated time is below.
 
-    Otherwise an estimate, not a bound on the simulated time. Deviations from HAPT: HAPT has max
-    tau in place of lambda, which is right only if every transfer is hidden, and no
-    gradient synchronisation.
+    Otherwise an estimate, not a bound on the simulated time. Deviations from HAPT: HAPT
+    has max tau in place of lambda, which is right only if every transfer is hidden, and
+    no gradient synchronisation.
 
     Raises
     ------

@@ -5,11 +5,15 @@ from __future__ import annotations
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from hetopt.schedule.orders import FOLDED_CHUNKS, FOLDS, Orders
 from hetopt.schedule.schedules import rule_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+    from numpy.typing import NDArray
 
     from hetopt.problem.training.choices import ScheduleName
 
@@ -125,3 +129,27 @@ def held_at_ends(
     until = "W" if rule.splits else "B"
     last = 0 if rule.folded else stages - 1
     return orders.most_held(0, 0, until), orders.most_held(last, chunks - 1, until)
+
+
+@lru_cache(maxsize=4096)
+def held_by_chunk(
+    stages: int, chunks: int, microbatches: int, stage: int
+) -> NDArray[np.int64]:
+    """Return the micro-batches that the chunks of a stage hold at once, if interleaved.
+
+    Only vectors that no other one contains; shape (number, v).
+    """
+    microbatches = min(microbatches, 4 * stages)
+    ahead = held_ahead(stages, chunks)
+    orders = Orders(
+        warmups=tuple(1 + ahead + 2 * after for after in reversed(range(stages))),
+        microbatches=microbatches,
+        chunks=chunks,
+    )
+    passes = list(orders.of(stage))
+    steps = np.zeros((len(passes), chunks), np.int64)
+    own = [orders.chunk_and_microbatch(number)[0] for _, number in passes]
+    steps[range(len(own)), own] = [1 if kind == "F" else -1 for kind, _ in passes]
+    every = np.unique(steps.cumsum(axis=0), axis=0)
+    inside = (every[:, None] <= every).all(axis=2).sum(axis=1)
+    return every[inside == 1]

@@ -41,6 +41,7 @@ def plan_of(decision: Decision, table: CostTable, table_digest: str) -> Plan:
         problem_digest=table.problem_digest,
         table_digest=table_digest,
         chunks=table.chunks,
+        cuts=table.layout,
         warmup_epsilon=table.warmup_epsilon,
     )
     warmups = decision.warmups
@@ -137,6 +138,9 @@ def _stages(decision: Decision, table: CostTable) -> tuple[Stage, ...]:
         end = first + units
         resharding = None
         cut = table.cuts[end - 1] if i + 1 < len(hosts) else part.way_back
+        if table.layout is not None:
+            # Of the first chunk, as of the others unless they predict further tokens.
+            cut = table.cuts[max(table.layout[i], 1) - 1]
         if cut is not None:
             after = layouts[(i + 1) % len(layouts)]
             resharding = RESHARDING[int(part.resharding[cut, layouts[i], after])]

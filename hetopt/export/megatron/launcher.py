@@ -13,7 +13,6 @@ from hetopt.export.shared.megatron.common import (
     shards_optimizer,
 )
 from hetopt.export.shared.megatron.experts import dispatcher_settings
-from hetopt.export.shared.megatron.layout import layout_text
 from hetopt.export.shared.megatron.model import (
     kernel_settings,
     model_settings,
@@ -24,6 +23,7 @@ from hetopt.export.shared.megatron.offload import offload_settings
 from hetopt.export.shared.megatron.overlap import environment, overlap_settings
 from hetopt.export.shared.one_mesh import expert_degrees, launched
 from hetopt.export.shared.scripts import mixed_note, script_name, torchrun_scripts
+from hetopt.problem.training.layout import layout_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -85,9 +85,7 @@ def _parallelism(job: Job) -> Arguments:
         "tensor_model_parallel_size": strategy.tp,
         "pipeline_model_parallel_size": len(job.stages),
         "context_parallel_size": strategy.cp,
-        "pipeline_model_parallel_layout": layout_text(
-            layers, job.plan.chunks, predictions=job.problem.model.predictions
-        ),
+        "pipeline_model_parallel_layout": layout_of(job.plan.ends, job.problem.model),
         "sequence_parallel": (
             strategy.tp > 1 and job.problem.training.sequence_parallel
         ),

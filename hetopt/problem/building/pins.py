@@ -172,7 +172,9 @@ def _with_cuts(pins: Pins, model: Model, training: Training) -> Pins:
         raise Fault(f"is given beside {name}, expected one of the two", "units")
     stages = len(pins.cuts) // training.chunks
     if not pins.stages.permits(stages):
-        msg = f"has {counted(stages, 'stage')}, which pin.stages or pin.forbid rules out"
+        msg = (
+            f"has {counted(stages, 'stage')}, which pin.stages or pin.forbid rules out"
+        )
         raise Fault(msg, name)
     return pins
 

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any
 from hetopt.base.words import counted
 from hetopt.export.pipeline import MOST_STAGES, PipelineReadBack, stages_of
 from hetopt.export.shared.hosts import even_places
-from hetopt.export.shared.megatron.layout import layout_layers, layout_predictions
 from hetopt.export.shared.megatron.numbers import whole
 from hetopt.export.shared.megatron.offload import offload_said
 from hetopt.export.shared.megatron.recompute import recompute_of
 from hetopt.export.shared.megatron.says import model_says, training_says
 from hetopt.problem.training.choices import INTERLEAVED
+from hetopt.problem.training.layout import layout_chunks
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -168,10 +168,11 @@ def layers_of(arguments: ShellArguments) -> tuple[tuple[int, ...], int]:
 def _laid_out(arguments: ShellArguments, stages: int) -> tuple[tuple[int, ...], int]:
     """Return layers per stage and chunk by a layout, and how many chunks it has."""
     try:
-        layers = layout_layers(arguments.get(LAYOUT) or "")
-        further = layout_predictions(arguments.get(LAYOUT) or "")
+        found = layout_chunks(arguments.get(LAYOUT) or "")
     except ValueError as error:
         raise arguments.wrong(LAYOUT, str(error)) from error
+    layers = tuple(chunk.count("t") for chunk in found)
+    further = found[-1].count("m")
     chunks, rest = divmod(len(layers), stages)
     if rest or not chunks:
         msg = (
