@@ -63,7 +63,12 @@ class PipelineReadBack:
     reported
         What the files say that hetopt does not know or cannot price.
     chunks
-        Chunks of the model on every stage; ``layers`` of a stage are those of one.
+        Chunks of the model on every stage; ``layers`` of a stage are those of one, or
+        of all of them if there is a ``layout``.
+    layout
+        What chunks hold, as Megatron-LM's layouts say it
+        (``hetopt.problem.training.layout``), in the words of the files if they have
+        one; None: chunks are alike, and hold a layer each.
     offload
         The state that all stages keep in host memory; None if there is none.
     """
@@ -74,6 +79,7 @@ class PipelineReadBack:
     says: Mapping[str, Any] = field(default_factory=dict)
     reported: tuple[Reported, ...] = ()
     chunks: int = 1
+    layout: str | None = None
     offload: Offload | None = None
 
 

@@ -21,11 +21,11 @@ from hetopt.export.nemo.launcher import LAUNCHER as NEMO
 from hetopt.export.nemo.reading import read_nemo
 from hetopt.export.registry import SHIPPED
 from hetopt.export.registry import launcher as launcher_of
-from hetopt.export.shared.megatron.layout import layout_layers
 from hetopt.planning.plan import plan
 from hetopt.problem.problem import Problem
 from hetopt.problem.reading import read_problem_text
 from hetopt.problem.training.choices import INTERLEAVED
+from hetopt.problem.training.layout import layout_chunks
 from tests.export.scripts import told
 
 TEXT = """\
@@ -81,7 +81,8 @@ def test_plans_are_read_back_as_they_were(
 def test_a_layout_names_every_chunk(job: Job) -> None:
     files = bundle(job, MEGATRON, allow_lossy=False)
     script = next(text for name, text in files.items() if name.endswith(".sh"))
-    layers = layout_layers(told(script)["--pipeline-model-parallel-layout"])
+    chunks = layout_chunks(told(script)["--pipeline-model-parallel-layout"])
+    layers = tuple(chunk.count("t") for chunk in chunks)
     assert job.layers is not None
     assert layers == job.layers * 2
     assert sum(layers) == 24
