@@ -117,6 +117,11 @@ def layout_chunks(text: str) -> list[str]:
             "between"
         )
         raise ValueError(msg)
+    if not (chunks[0] and chunks[-1]):
+        # Megatron-LM has the embedding in the first chunk and the loss in the last,
+        # wherever their letters are.
+        msg = "has an empty chunk before the embedding (E) or after the loss (L)"
+        raise ValueError(msg)
     if len([chunk for chunk in chunks if "m" in chunk]) > 1:
         msg = "has multi-token prediction (m) in several chunks, expected one"
         raise ValueError(msg)
