@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from hetopt.check.plan.schedule.times import Times
+    from hetopt.cost.table.cluster import ClusterTable
     from hetopt.cost.table.table import CostTable
     from hetopt.plans.plan import Plan
 
@@ -46,14 +47,39 @@ def cuts_findings(table: CostTable, plan: Plan) -> Iterator[str]:
         reached += held
 
 
+def kinds_by_chunk(table: CostTable) -> list[list[Sequence[int]]]:
+    """Return the kinds of the units of each chunk, by stage."""
+    chunks = [*pairwise((0, *(table.layout or ())))]
+    held = [table.units[first:end] for first, end in chunks]
+    p = len(held) // table.chunks
+    return [held[i::p] for i in range(p)]
+
+
+def chunk_bytes(
+    own: ClusterTable, k: int, chunks: list[Sequence[int]], p: int, q: int, i: int
+) -> int:
+    """Return the bytes that a device of stage i of p needs, if it holds these kinds."""
+    each = [sum(int(own.activation_bytes[k, f]) for f in kinds) for kinds in chunks]
+    v, held, most = len(chunks), 0, 0
+    ahead = 2 * (p - i - 1) + (v - 1) * p + 1
+    for kind, chunk, _ in in_groups(Position(i, p, q, v, ahead)):
+        held += each[chunk] if kind == FORWARD else -each[chunk]
+        most = max(most, held)
+    units = [kind for kinds in chunks for kind in kinds]
+    return (
+        int(own.fixed_bytes[k])
+        + sum(int(own.state_bytes[k, kind]) for kind in units)
+        + most
+        + max(int(own.temporary_bytes[k, kind]) for kind in units)
+    )
+
+
 class PricedChunks(PricedStages):
     """Times and memory of a pipeline whose cuts and table rows are valid."""
 
     def _held(self, i: int) -> list[Sequence[int]]:
         """Return the kinds of the units of each chunk of a stage."""
-        chunks = [*pairwise((0, *(self.table.layout or ())))]
-        own = chunks[i :: len(self.rows)]
-        return [self.table.units[first:end] for first, end in own]
+        return kinds_by_chunk(self.table)[i]
 
     def _kinds(self, i: int) -> Sequence[int]:
         return [kind for chunk in self._held(i) for kind in chunk]
@@ -91,19 +117,5 @@ class PricedChunks(PricedStages):
 
     def _memory(self, i: int) -> int:
         own, k = self._costs(i)
-        p, q, v = len(self.rows), self.pipeline.microbatches, self.table.chunks
-        each = [
-            sum(int(own.activation_bytes[k, kind]) for kind in kinds)
-            for kinds in self._held(i)
-        ]
-        ahead, held, most = 2 * (p - i - 1) + (v - 1) * p + 1, 0, 0
-        for kind, chunk, _ in in_groups(Position(i, p, q, v, ahead)):
-            held += each[chunk] if kind == FORWARD else -each[chunk]
-            most = max(most, held)
-        kinds = self._kinds(i)
-        return (
-            int(own.fixed_bytes[k])
-            + sum(int(own.state_bytes[k, kind]) for kind in kinds)
-            + most
-            + max(int(own.temporary_bytes[k, kind]) for kind in kinds)
-        )
+        p, q = len(self.rows), self.pipeline.microbatches
+        return chunk_bytes(own, k, self._held(i), p, q, i)
