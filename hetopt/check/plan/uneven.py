@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING
 from hetopt.base.words import counted
 from hetopt.check.plan.pricing import PricedStages
 from hetopt.check.plan.schedule.orders import FORWARD, Position, in_groups
+from hetopt.check.plan.schedule.uneven import longest_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -36,6 +38,9 @@ def cuts_findings(table: CostTable, plan: Plan) -> Iterator[str]:
     if starts != sorted(starts) or cuts[-1] != end:
         yield f"cuts: {[*cuts]}, expected ascending numbers up to {end}"
         return
+    if not cuts[0] or cuts[-2] == end:
+        yield f"cuts: {[*cuts]}, expected the embedding first and the head last"
+        return
     reached = 0
     for i, stage in enumerate(plan.pipeline.stages):
         held = sum(cuts[at] - starts[at] for at in range(i, p * v, p))
@@ -50,9 +55,9 @@ def cuts_findings(table: CostTable, plan: Plan) -> Iterator[str]:
 def kinds_by_chunk(table: CostTable) -> list[list[Sequence[int]]]:
     """Return the kinds of the units of each chunk, by stage."""
     chunks = [*pairwise((0, *(table.layout or ())))]
-    held = [table.units[first:end] for first, end in chunks]
+    held: list[Sequence[int]] = [table.units[first:end] for first, end in chunks]
     p = len(held) // table.chunks
-    return [held[i::p] for i in range(p)]
+    return [[*held[i::p]] for i in range(p)]
 
 
 def chunk_bytes(
@@ -77,23 +82,29 @@ def chunk_bytes(
 class PricedChunks(PricedStages):
     """Times and memory of a pipeline whose cuts and table rows are valid."""
 
-    def _held(self, i: int) -> list[Sequence[int]]:
+    def _chunks(self, i: int) -> list[Sequence[int]]:
         """Return the kinds of the units of each chunk of a stage."""
         return kinds_by_chunk(self.table)[i]
 
     def _kinds(self, i: int) -> Sequence[int]:
-        return [kind for chunk in self._held(i) for kind in chunk]
+        return [kind for chunk in self._chunks(i) for kind in chunk]
 
     def _pass_ns(self, column: str, chunk: int, i: int) -> int:
         own, k = self._costs(i)
-        return sum(int(getattr(own, column)[k, kind]) for kind in self._held(i)[chunk])
+        return sum(
+            int(getattr(own, column)[k, kind]) for kind in self._chunks(i)[chunk]
+        )
 
     def _after(self, i: int, chunk: int = 0) -> tuple[int, int, int]:
         """Return cut class and both layouts where a chunk's activations go."""
         layout, p = self.table.layout or (), len(self.rows)
-        # What an empty first chunk passes on is what the embedding gives.
-        end = min(max(layout[chunk * p + i], 1), len(self.table.cuts))
-        return self.table.cuts[end - 1], self._layout(i), self._layout((i + 1) % p)
+        cut = self.table.cuts[layout[chunk * p + i] - 1]
+        return cut, self._layout(i), self._layout((i + 1) % p)
+
+    @property
+    def closed_form_ns(self) -> Fraction:
+        """The closed form in nanoseconds."""
+        return Fraction(longest_path(self.times))
 
     @cached_property
     def times(self) -> Times:
@@ -118,4 +129,4 @@ class PricedChunks(PricedStages):
     def _memory(self, i: int) -> int:
         own, k = self._costs(i)
         p, q = len(self.rows), self.pipeline.microbatches
-        return chunk_bytes(own, k, self._held(i), p, q, i)
+        return chunk_bytes(own, k, self._chunks(i), p, q, i)

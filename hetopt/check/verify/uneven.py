@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from hetopt.check.plan.plan import check_plan
-from hetopt.check.plan.schedule.times import closed_form, last_ends
+from hetopt.check.plan.schedule.times import last_ends
 from hetopt.check.plan.uneven import PricedChunks, chunk_bytes, kinds_by_chunk
 from hetopt.check.verify.bound import PS_PER_NS, OutOfTime
 from hetopt.check.verify.findings import Found
@@ -169,7 +169,7 @@ class _Search:
         end = (self.table.layout or ())[i]
         layouts = (int(self.part.clusters[j].layout[k]) for j, k in (here, there))
         a, b = layouts
-        return self.table.cuts[max(end, 1) - 1], a, b
+        return self.table.cuts[end - 1], a, b
 
     def _kappa(self, i: int, here: tuple[int, int], there: tuple[int, int]) -> int:
         return int(self.part.transfer_ns[self._boundary(i - 1, here, there)])
@@ -180,7 +180,7 @@ class _Search:
         pipeline = plan.pipelines[0]
         priced = PricedChunks(self.problem, self.table, pipeline, hosts)
         # It is below every simulated time.
-        took: float = float(closed_form([priced.times], priced.warmups))
+        took = float(priced.closed_form_ns)
         if self._is_below(took) and self.objective == "simulated":
             ends = last_ends([priced.times], priced.warmups)
             took = max(map(sum, zip(ends, priced.times.sync, strict=True)))

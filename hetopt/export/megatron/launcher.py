@@ -23,7 +23,7 @@ from hetopt.export.shared.megatron.offload import offload_settings
 from hetopt.export.shared.megatron.overlap import environment, overlap_settings
 from hetopt.export.shared.one_mesh import expert_degrees, launched
 from hetopt.export.shared.scripts import mixed_note, script_name, torchrun_scripts
-from hetopt.problem.training.layout import layout_of
+from hetopt.problem.layout import layout_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -44,8 +44,8 @@ from hetopt.export.shared.megatron.offload import offload_settings
 from hetopt.export.shared.megatron.overlap import environment, overlap_settings
 from hetopt.export.shared.one_mesh import expert_degrees, launched
 from hetopt.export.shared.scripts import mixed_note, script_name, torchrun_scripts
+from hetopt.problem.layout import layout_of
 from hetopt.problem.model.stated import stated
-from hetopt.problem.training.layout import layout_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

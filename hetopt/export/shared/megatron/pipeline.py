@@ -11,8 +11,8 @@ from hetopt.export.shared.megatron.numbers import whole
 from hetopt.export.shared.megatron.offload import offload_said
 from hetopt.export.shared.megatron.recompute import recompute_of
 from hetopt.export.shared.megatron.says import model_says, training_says
+from hetopt.problem.layout import layout_chunks
 from hetopt.problem.training.choices import INTERLEAVED
-from hetopt.problem.training.layout import layout_chunks
 
 if TYPE_CHECKING:
     from pathlib import Path
