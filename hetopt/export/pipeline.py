@@ -67,7 +67,7 @@ class PipelineReadBack:
         of all of them if there is a ``layout``.
     layout
         What chunks hold, as Megatron-LM's layouts say it
-        (``hetopt.problem.training.layout``), in the words of the files if they have
+        (``hetopt.problem.layout``), in the words of the files if they have
         one; None: chunks are alike, and hold a layer each.
     offload
         The state that all stages keep in host memory; None if there is none.

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from hetopt.cost.chunks import divides
 from hetopt.errors import InputError
 from hetopt.export.back.warm_ups import is_folded
-from hetopt.problem.training.layout import cuts_of
+from hetopt.problem.layout import cuts_of
 from hetopt.schedule.orders import FOLDED_CHUNKS
 
 if TYPE_CHECKING:

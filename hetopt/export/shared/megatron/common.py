@@ -24,7 +24,7 @@ from hetopt.export.shared.one_mesh import (
     recompute_loss,
     shared_head_losses,
 )
-from hetopt.problem.training.layout import (
+from hetopt.problem.layout import (
     layout_chunks,
     layout_of,
     predictions_fault,

@@ -11,12 +11,12 @@ from hetopt.export.shared.megatron.numbers import whole
 from hetopt.export.shared.megatron.offload import offload_said
 from hetopt.export.shared.megatron.recompute import recompute_of
 from hetopt.export.shared.megatron.says import model_says, training_says
-from hetopt.problem.training.choices import INTERLEAVED
-from hetopt.problem.training.layout import (
+from hetopt.problem.layout import (
     layout_chunks,
     layout_text,
     predictions_fault,
 )
+from hetopt.problem.training.choices import INTERLEAVED
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
