@@ -18,7 +18,8 @@ if TYPE_CHECKING:
     from hetopt.check.plan.schedule.times import Times
     from hetopt.cost.table.cluster import ClusterTable
     from hetopt.cost.table.table import CostTable
-    from hetopt.plans.plan import Plan
+    from hetopt.plans.plan import Pipeline, Plan
+    from hetopt.problem.problem import Problem
 
 
 def cuts_findings(table: CostTable, plan: Plan) -> Iterator[str]:
@@ -130,3 +131,14 @@ class PricedChunks(PricedStages):
         own, k = self._costs(i)
         p, q = len(self.rows), self.pipeline.microbatches
         return chunk_bytes(own, k, self._chunks(i), p, q, i)
+
+
+def priced_stages(
+    problem: Problem,
+    table: CostTable,
+    pipeline: Pipeline,
+    rows: Sequence[tuple[int, int]],
+) -> PricedStages:
+    """Return times and memory of a pipeline whose units and table rows are valid."""
+    kind = PricedStages if table.layout is None else PricedChunks
+    return kind(problem, table, pipeline, rows)

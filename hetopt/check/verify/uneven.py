@@ -18,16 +18,14 @@ from hetopt.check.plan.schedule.times import last_ends
 from hetopt.check.plan.uneven import PricedChunks, chunk_bytes, kinds_by_chunk
 from hetopt.check.verify.bound import PS_PER_NS, OutOfTime
 from hetopt.check.verify.findings import Found
-from hetopt.cost.table_file.file import table_digest
+from hetopt.check.verify.written import written
 from hetopt.errors import HetoptError
-from hetopt.plans.plan import Pipeline, Plan, Stage
-from hetopt.problem.digest import problem_digest
-from hetopt.problem.training.choices import RESHARDING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from hetopt.cost.table.table import CostTable
+    from hetopt.plans.plan import Plan
     from hetopt.problem.problem import Problem
     from hetopt.results.result import Objective
 
@@ -162,23 +160,18 @@ class _Search:
                     (*placed, (j, k)), begin + row.first, rest + row.last
                 )
 
-    def _boundary(
-        self, i: int, here: tuple[int, int], there: tuple[int, int]
-    ) -> tuple[int, int, int]:
-        """Return cut class and layouts of the first chunk's way from stage i."""
-        end = (self.table.layout or ())[i]
-        layouts = (int(self.part.clusters[j].layout[k]) for j, k in (here, there))
-        a, b = layouts
-        return self.table.cuts[end - 1], a, b
-
     def _kappa(self, i: int, here: tuple[int, int], there: tuple[int, int]) -> int:
-        return int(self.part.transfer_ns[self._boundary(i - 1, here, there)])
+        """Return what the first chunk's activations take to stage i."""
+        cut = self.table.cuts[(self.table.layout or ())[i - 1] - 1]
+        a, b = (int(self.part.clusters[j].layout[k]) for j, k in (here, there))
+        return int(self.part.transfer_ns[cut, a, b])
 
     def _below(self, hosts: Hosts) -> Plan | None:
         """Return the plan of these hosts if it is valid and below the bound."""
-        plan = self._plan(hosts)
-        pipeline = plan.pipelines[0]
-        priced = PricedChunks(self.problem, self.table, pipeline, hosts)
+        named = [(j, self.part.clusters[j].strategies[k]) for j, k in hosts]
+        units = [sum(map(len, own)) for own in self.held]
+        plan = written(self.problem, self.table, self.microbatches, named, units)
+        priced = PricedChunks(self.problem, self.table, plan.pipeline, hosts)
         # It is below every simulated time.
         took = float(priced.closed_form_ns)
         if self._is_below(took) and self.objective == "simulated":
@@ -190,30 +183,3 @@ class _Search:
                 check_plan(self.problem, self.table, plan)
                 return plan
         return None
-
-    def _plan(self, hosts: Hosts) -> Plan:
-        p, v = len(hosts), self.table.chunks
-        stages, first = [], 0
-        for i, (j, k) in enumerate(hosts):
-            cut = self._boundary(i, (j, k), hosts[(i + 1) % p])
-            end = first + sum(map(len, self.held[i]))
-            stages.append(
-                Stage(
-                    cluster=self.table.cluster_names[j],
-                    first_unit=first,
-                    end_unit=end,
-                    strategy=self.part.clusters[j].strategies[k],
-                    warmup=2 * (p - 1 - i) + (v - 1) * p + 1,
-                    resharding=RESHARDING[int(self.part.resharding[cut])],
-                )
-            )
-            first = end
-        pipeline = Pipeline(microbatches=self.microbatches, stages=tuple(stages))
-        return Plan(
-            schedule=self.table.schedule,
-            chunks=v,
-            cuts=self.table.layout,
-            pipelines=(pipeline,),
-            problem_digest=problem_digest(self.problem),
-            table_digest=table_digest(self.table),
-        )
