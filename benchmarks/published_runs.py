@@ -521,6 +521,13 @@ def main() -> None:
         if why is not None:
             error = run.error(factors.get(_fit_group(run), {}))
             print(f"apart: {run.row.figure.name} {error:+.1%}: {why}")
+    for figure in (run.row.figure for run in every):
+        if figure.chunks > 1 and figure.remainder:
+            parts = figure.stages * figure.chunks
+            print(
+                f"chunks that differ: {figure.name}: of {parts}, the first "
+                f"{figure.remainder} hold a unit more than the others"
+            )
     _print_verdicts(found)
     _print_order(found)
     _print_calibration(found, usual)
