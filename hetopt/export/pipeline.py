@@ -63,7 +63,10 @@ class PipelineReadBack:
     reported
         What the files say that hetopt does not know or cannot price.
     chunks
-        Chunks of the model on every stage; ``layers`` of a stage are those of one.
+        Chunks of the model on every stage; ``layers`` of a stage are those of one, or,
+        where chunks differ, those of all of them.
+    cuts
+        The end of each chunk in the model's units, where chunks differ.
     offload
         The state that all stages keep in host memory; None if there is none.
     """
@@ -74,6 +77,7 @@ class PipelineReadBack:
     says: Mapping[str, Any] = field(default_factory=dict)
     reported: tuple[Reported, ...] = ()
     chunks: int = 1
+    cuts: tuple[int, ...] | None = None
     offload: Offload | None = None
 
 

@@ -127,14 +127,19 @@ def _about_devices(job: Job) -> str:
 
 def _about_chunks(job: Job) -> str:
     """Say what stages of several chunks do."""
+    units = "a stage's units are those of a chunk, as if there were no other"
+    if job.plan.cuts is not None:
+        units = (
+            "`cuts` has the end of every chunk in the model's units, the first chunks "
+            "of all stages first; a stage's units are those of all its chunks"
+        )
     return (
         f"Every stage holds {counted(job.plan.chunks, 'chunk')} of the model "
         "(interleaved 1F1B): a micro-batch goes through all "
         f"{counted(len(job.stages), 'stage')} for each of them, and from the last "
         "stage back to the first in between, resharded by "
-        f"{job.stages[-1].resharding}. In `job.json` a stage's units are those of a "
-        "chunk, as if there were no other, and its warm-up counts passes, each one "
-        "micro-batch on one chunk."
+        f"{job.stages[-1].resharding}. In `job.json` {units}, and its warm-up counts "
+        "passes, each one micro-batch on one chunk."
     )
 
 
@@ -173,6 +178,7 @@ def losses(job: Job) -> Iterator[Loss]:
     yield from model_losses(job.problem.model)
     yield from unit_losses(job)
     yield from device_losses(job)
+    yield from _chunk_losses(job)
     zero = max(job.zero_stages)
     if zero > 1:
         yield Loss(
@@ -180,6 +186,16 @@ def losses(job: Job) -> Iterator[Loss]:
             instead="ZeRO 1, which needs more memory",
         )
     yield from _problem_losses(job.problem)
+
+
+def _chunk_losses(job: Job) -> Iterator[Loss]:
+    """Yield a loss if an empty chunk is before the embedding or behind the head."""
+    cuts = job.plan.cuts
+    if cuts is not None and not 0 < cuts[0] <= cuts[-2] < cuts[-1]:
+        yield Loss(
+            what="an empty chunk before the embedding or behind the head: the first "
+            "chunk takes the tokens, the last one returns the loss",
+        )
 
 
 def launched(job: Job) -> Job:
@@ -269,6 +285,7 @@ def _head(job: Job) -> JobFile:
             seq_len=training.seq_len,
             microbatches=None if job.parts else job.microbatches,
             chunks=job.plan.chunks,
+            cuts=job.plan.cuts,
             zero_bubble=schedule if rule_of(schedule).splits else None,
             precision=training.precision,
             optimizer=training.optimizer,

@@ -7,7 +7,7 @@ from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any
 
 from hetopt.base.reading import named, read_json
-from hetopt.base.words import counted
+from hetopt.base.words import counted, describe
 from hetopt.errors import InputError, RecordError
 from hetopt.export.pipeline import PipelineReadBack, StageReadBack
 from hetopt.export.shared.hosts import MOST_RANKS, rank_hosts, stage_places
@@ -69,6 +69,7 @@ def read_torch(folder: Path) -> PipelineReadBack:
         microbatches=microbatches,
         schedule=schedule,
         chunks=chunks,
+        cuts=training.cuts,
         stages=tuple(
             StageReadBack(
                 cluster=cluster,
@@ -137,11 +138,15 @@ def _read(data: object) -> JobFile:
 def _layers(job: JobFile) -> list[int | Fraction]:
     """Return the layers of every stage, of one chunk; thirds if stages cut layers.
 
+    Where chunks differ, those of all chunks.
+
     Raises
     ------
     InputError
         The stages do not hold all units in order, at least one of a layer each.
     """
+    if job.training.cuts is not None:
+        return _uneven_layers(job, job.training.cuts)
     folded = job.training.zero_bubble in FOLDED
     units, each = _pairs(job) if folded else _units(job), 1
     last = len(job.stages) - 1
@@ -160,12 +165,42 @@ def _layers(job: JobFile) -> list[int | Fraction]:
         if held < 1:
             msg = f"is {end}, which leaves no layer to stage {n}, expected at least one"
             raise InputError(msg, field=f"stages.{n}.end")
-        found.append(Fraction(held, each) if held % each else held // each)
+        found.append(_of_units(held, each))
     if end != units:
         what = "half of all layers" if folded else "all layers and the head"
         msg = f"is {end}, expected {units}: the embedding, {what}"
         raise InputError(msg, field=f"stages.{last}.end")
     return found
+
+
+def _uneven_layers(job: JobFile, cuts: tuple[int, ...]) -> list[int | Fraction]:
+    """Return the layers of all chunks of every stage.
+
+    Raises
+    ------
+    InputError
+        The chunks do not hold all units in order, or a stage holds none.
+    """
+    each = 3 if job.model.granularity == "block" else 1
+    chunks, stages = job.training.chunks, len(job.stages)
+    units = job.model.layers * each + 2
+    sizes = [end - first for first, end in pairwise((0, *cuts))]
+    held = [sum(sizes[n::stages]) for n in range(stages)]
+    whole = len(cuts) == stages * chunks > stages and cuts[-1] == units
+    if not whole or min(*sizes, sizes[0] - 1, sizes[-1] - 1) < 0 or not all(held):
+        msg = (
+            f"is {describe(list(cuts))}, expected the ends of {chunks} chunks for each "
+            f"of {stages} stages, ascending to {units}: the embedding in the first, "
+            "the head in the last, and at least one unit on every stage"
+        )
+        raise InputError(msg, field="training.cuts")
+    held[0], held[-1] = held[0] - 1, held[-1] - 1
+    return [_of_units(count, each) for count in held]
+
+
+def _of_units(count: int, each: int) -> int | Fraction:
+    """Return units as layers of which each has so many."""
+    return Fraction(count, each) if count % each else count // each
 
 
 def _experts(model: JobModel) -> Experts | None:
