@@ -43,6 +43,9 @@ class MeasuredStage(FileRecord):
     first_chunk_s
         The first chunk's part of the forward, backward and W times of a folded stage;
         None for other stages.
+    by_chunk_s
+        Forward and backward seconds of a pass on each chunk, where chunks differ; the
+        stage's are their means. None for other stages.
     """
 
     forward_s: Seconds
@@ -51,6 +54,7 @@ class MeasuredStage(FileRecord):
     peak_bytes: Whole
     weight_s: Seconds | None = None
     first_chunk_s: tuple[Seconds, Seconds, Seconds] | None = None
+    by_chunk_s: tuple[tuple[Seconds, Seconds], ...] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,13 +149,16 @@ def measured_of(
     chunks: int = 1,
     *,
     folded: bool = False,
+    uneven: bool = False,
 ) -> Measured:
-    """Summarise what ranks wrote; stages hold ``chunks`` chunks."""
+    """Summarise what ranks wrote; stages hold ``chunks`` chunks, or uneven ones."""
+    apart = FOLDED_CHUNKS if folded else chunks if uneven else 1
     stages = [
         _stage_of(
             number,
             [rank["peak_bytes"] for rank in ranks if rank["stage"] == number],
             iterations,
+            apart,
             folded,
         )
         for number in range(len(iterations[0].forward))
@@ -180,29 +187,49 @@ def measured_of(
 
 
 def _stage_of(
-    number: int, peaks: Sequence[int], iterations: Sequence[Iteration], folded: bool
+    number: int,
+    peaks: Sequence[int],
+    iterations: Sequence[Iteration],
+    apart: int,
+    folded: bool,
 ) -> MeasuredStage:
-    """Return the measurements of a stage; ``peaks`` are the bytes of its ranks."""
-    # In a folded stage even numbers are passes of the first chunk, odd of the second.
-    step = FOLDED_CHUNKS if folded else 1
-    splits = bool(iterations[0].weight[number])
+    """Return the measurements of a stage.
+
+    Parameters
+    ----------
+    peaks
+        The bytes of its ranks.
+    apart
+        Chunks whose passes are told apart.
+    """
+    p, splits = len(iterations[0].forward), bool(iterations[0].weight[number])
 
     def of(kind: Literal["forward", "backward", "weight"], chunk: int) -> float:
-        passes = [getattr(each, kind)[number][chunk::step] for each in iterations]
+        passes = [
+            [
+                span
+                for place, span in enumerate(getattr(each, kind)[number])
+                if chunk_and_microbatch(place, p, apart, folded)[0] == chunk
+            ]
+            for each in iterations
+        ]
         return median(map(_mean, passes))
 
-    forward = [of("forward", chunk) for chunk in range(step)]
-    backward = [of("backward", chunk) for chunk in range(step)]
-    weight = [of("weight", chunk) for chunk in range(step)] if splits else []
+    forward = [of("forward", chunk) for chunk in range(apart)]
+    backward = [of("backward", chunk) for chunk in range(apart)]
+    weight = [of("weight", chunk) for chunk in range(apart)] if splits else []
+    # A folded stage has both chunks' times.
+    parts = 1 if folded else apart
     return MeasuredStage(
-        forward_s=sum(forward),
-        backward_s=sum(backward) + sum(weight),
+        forward_s=sum(forward) / parts,
+        backward_s=(sum(backward) + sum(weight)) / parts,
         sync_s=median(each.sync[number].length_s for each in iterations),
         peak_bytes=max(peaks),
         weight_s=sum(weight) if splits else None,
         first_chunk_s=(forward[0], backward[0] + weight[0], weight[0])
         if folded
         else None,
+        by_chunk_s=tuple(zip(forward, backward, strict=True)) if parts > 1 else None,
     )
 
 
