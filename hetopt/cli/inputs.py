@@ -121,7 +121,7 @@ def load_problem_of(
     problem = _read(name, lengths=lengths)
     if plan is None:
         return problem
-    found = problem.of_plan(plan.schedule, plan.chunks, plan.warmup_epsilon)
+    found = problem.of_plan(plan.schedule, plan.chunks, plan.warmup_epsilon, plan.cuts)
     try:
         _ensure_divides(found)
     except InputError as error:
@@ -145,7 +145,7 @@ def _ensure_divides(problem: Problem) -> None:
     from hetopt.cost.chunks import placed_units
 
     training = problem.training
-    placed_units(problem.model, training.schedule, training.chunks)
+    placed_units(problem.model, training.schedule, training.chunks, problem.pins.cuts)
 
 
 def placed(

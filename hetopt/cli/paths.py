@@ -87,7 +87,7 @@ def holds_plan(name: str) -> bool:
     """Whether a file is a plan, or a result or certificate with a plan."""
     import json
 
-    from hetopt.plans.plan import PLAN_SCHEMA
+    from hetopt.plans.plan import CUTS_SCHEMA, PLAN_SCHEMA
     from hetopt.results.certificate import CERTIFICATE_SCHEMA, TREE_SCHEMA
     from hetopt.results.result import RESULT_SCHEMA
 
@@ -102,7 +102,7 @@ def holds_plan(name: str) -> bool:
         return False
     schema = data.get("schema")
     with_plans = (RESULT_SCHEMA, CERTIFICATE_SCHEMA, TREE_SCHEMA)
-    return schema == PLAN_SCHEMA or (
+    return schema in (PLAN_SCHEMA, CUTS_SCHEMA) or (
         schema in with_plans and data.get("plan") is not None
     )
 

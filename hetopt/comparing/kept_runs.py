@@ -147,7 +147,9 @@ def _read(data: dict[str, Any], problem: Problem, entry: Entry) -> Kept:
     posed = Posed.of(entry.search(problem))
     if result.best is not None and posed.over.schedules:
         plan = result.best.plan
-        own = posed.problem.of_plan(plan.schedule, plan.chunks, plan.warmup_epsilon)
+        own = posed.problem.of_plan(
+            plan.schedule, plan.chunks, plan.warmup_epsilon, plan.cuts
+        )
         result = replace(result, problem=own, table=build_table(own))
     run = Run(
         entry=entry,

@@ -66,9 +66,9 @@ def one_chunk(model: Model, chunks: int) -> Chunk:
     if chunks == 1:
         return Chunk(units=model.units, cuts=model.cuts)
     first, length = _body(model)
-    if not _divides(model, chunks):
+    if not divides(model, chunks):
         # There are at least two stages, and each has a unit of every chunk.
-        able = [v for v in range(2, length // 2 + 1) if _divides(model, v)]
+        able = [v for v in range(2, length // 2 + 1) if divides(model, v)]
         known = f"expected {' or '.join(map(str, able))}, or another schedule"
         msg = (
             f"is {chunks}, but the model's {counted(length, 'unit')} between embedding "
@@ -90,7 +90,7 @@ def _body(model: Model) -> tuple[int, int]:
     return inside[0], len(inside)
 
 
-def _divides(model: Model, chunks: int) -> bool:
+def divides(model: Model, chunks: int) -> bool:
     """Whether the body of a model consists of ``chunks`` equal parts."""
     first, length = _body(model)
     part, rest = divmod(length, chunks)

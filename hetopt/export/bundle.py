@@ -16,7 +16,7 @@ from hetopt.errors import CheckError, InputError
 from hetopt.export.launcher import Loss
 from hetopt.export.placing import Rank
 from hetopt.export.readme import lossy, readme
-from hetopt.export.shared.losses import offload_losses, part_losses
+from hetopt.export.shared.losses import cut_losses, offload_losses, part_losses
 from hetopt.schedule.schedules import rule_of
 
 if TYPE_CHECKING:
@@ -118,6 +118,8 @@ def _schedule_losses(job: Job, launcher: Launcher) -> Iterator[Loss]:
             f"{counted(job.plan.chunks, 'chunk')} on each; plan again under another "
             "schedule"
         )
+    elif job.plan.cuts is not None:
+        yield from cut_losses(limits)
 
 
 def _limit_losses(job: Job, launcher: Launcher) -> Iterator[Loss]:

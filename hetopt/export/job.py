@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from itertools import accumulate, pairwise
+from itertools import accumulate, chain, pairwise
 from typing import TYPE_CHECKING
 
 from hetopt.cost.chunks import one_chunk
@@ -198,54 +198,56 @@ class Job:
         batch = self.problem.training.global_batch
         return batch // (self.microbatches * stage.strategy.dp)
 
-    @property
-    def _units(self) -> tuple[str, ...]:
-        """Units that stages divide among themselves: the model's, or one chunk's."""
-        return one_chunk(self.problem.model, self.plan.chunks).units
+    def _held(self, stage: Stage) -> list[tuple[str, ...]]:
+        """Return the kinds of the units of each chunk; of one if chunks are alike."""
+        model = self.problem.model
+        if self.plan.cuts is not None:
+            return [model.units[a:b] for a, b in self.plan.chunk_units(stage)]
+        units = one_chunk(model, self.plan.chunks).units
+        return [units[stage.first_unit : stage.end_unit]]
 
     def kinds_of(self, stage: Stage) -> tuple[str, ...]:
-        """Return the kinds of a stage's units in one chunk."""
-        return self._units[stage.first_unit : stage.end_unit]
+        """Return the kinds of a stage's units: in one chunk, or in all that differ."""
+        return tuple(chain.from_iterable(self._held(stage)))
 
     @property
     def layers(self) -> tuple[int, ...] | None:
-        """Transformer layers of each stage in one chunk; None if a layer is cut.
+        """Transformer layers of each stage; None if a layer is cut.
 
-        Layers that predict further tokens do not count.
+        They are those of one chunk, or of all of them if chunks differ. Layers that
+        predict further tokens do not count.
         """
-        counts = []
+        ends, counts = {*END_KINDS, PREDICTION}, []
         for stage in self.stages:
-            held = self.kinds_of(stage)
-            body = [kind for kind in held if kind not in {*END_KINDS, PREDICTION}]
+            held = [[k for k in each if k not in ends] for each in self._held(stage)]
             if self.problem.model.granularity == "layer":
-                counts.append(len(body))
+                counts.append(sum(map(len, held)))
                 continue
-            if body[0] in (MLP_UP, MLP_DOWN) or body[-1] != MLP_DOWN:
-                return None
-            counts.append(body.count(MLP_UP))
+            for body in filter(None, held):
+                if body[0] in (MLP_UP, MLP_DOWN) or body[-1] != MLP_DOWN:
+                    return None
+            counts.append(sum(body.count(MLP_UP) for body in held))
         return tuple(counts)
 
     @property
     def whole_layers(self) -> tuple[int, ...] | None:
-        """Whole layers per stage; None if a stage gets none.
+        """Whole layers per stage; None if a stage gets none, or chunks differ.
 
         The same as ``layers`` if no layer is cut; a cut layer goes to the stage that
         has its attention.
         """
-        if self.layers is not None:
+        if self.layers is not None or self.plan.cuts is not None:
             return self.layers
-        units = self._units
         counts = tuple(
-            sum(
-                kind in (ATTENTION, ATTENTION_WINDOW)
-                for kind in units[stage.first_unit : stage.end_unit]
-            )
+            sum(kind in (ATTENTION, ATTENTION_WINDOW) for kind in self.kinds_of(stage))
             for stage in self.stages
         )
         return counts if all(counts) else None
 
     def whole_units(self) -> list[tuple[int, int]]:
         """Return first and end unit of each stage with ``whole_layers``."""
+        if self.layers is not None:
+            return [(stage.first_unit, stage.end_unit) for stage in self.stages]
         layers = self.whole_layers
         if layers is None:
             msg = "a stage holds no attention of its own"

@@ -85,6 +85,8 @@ class Limits:
         stages or of none.
     blocks
         Whether stages may begin and end inside a layer.
+    cuts
+        Whether the chunks of a stage may differ.
     """
 
     schedules: tuple[ScheduleName, ...]
@@ -101,6 +103,7 @@ class Limits:
     spread: Callable[[Problem], Domain] = any_number
     no_offload: Callable[[Problem], str | None] = lambda problem: ON_DEVICES
     blocks: bool = False
+    cuts: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

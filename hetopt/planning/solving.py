@@ -44,11 +44,22 @@ def solve_for(
         Seconds for the proof of a simulated time if there is no time limit; None: no
         limit.
     """
-    closed: Solve = load(solver)
+    closed = partial(_laid_out, load(solver), objective="closed", solver=solver)
     exact = partial(_with_principles, closed)
     if objective != "simulated":
         return exact
     return partial(_simulated, exact, solver=solver, patience_s=patience_s)
+
+
+def _laid_out(
+    solve: Solve, request: Request, *, objective: Objective, solver: str
+) -> Result:
+    """Call ``solve``, or search the hosts of chunks whose ends are pinned."""
+    if request.table.layout is None:
+        return solve(request)
+    from hetopt.solvers.uneven import solve_uneven
+
+    return solve_uneven(request, objective, solver)
 
 
 def _with_principles(solve: Solve, request: Request) -> Result:
@@ -71,7 +82,12 @@ def _simulated(
     from hetopt.solvers.simulated.solver import solve_simulated
 
     simulated = partial(solve_simulated, solver=solver, patience_s=patience_s)
-    exact = partial(sharing_links, simulated, objective="simulated", exact=True)
+    exact = partial(
+        _laid_out,
+        partial(sharing_links, simulated, objective="simulated", exact=True),
+        objective="simulated",
+        solver=solver,
+    )
     if not request.params.principles.relaxed:
         return exact(request)
     wide = replace(request, cutoff_s=None)

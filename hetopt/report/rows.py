@@ -19,7 +19,7 @@ from hetopt.problem.model.kinds import EMBEDDING, END_KINDS, HEAD, LAYER
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-    from hetopt.plans.plan import Pipeline, Plan
+    from hetopt.plans.plan import Pipeline, Plan, Stage
     from hetopt.plans.strategy import Strategy
     from hetopt.pricing.price import Price
     from hetopt.problem.model.model import Model
@@ -88,16 +88,19 @@ def stage_rows(
     """Return one row per stage, in pipeline order; see ``StageRow``."""
     kinds: tuple[str, ...] = ()
     if model is not None:
-        kinds, _ = placed_units(model, plan.schedule, plan.chunks)
-    held = [kinds[each.first_unit : each.end_unit] for each in plan.pipeline.stages]
+        kinds, _ = placed_units(model, plan.schedule, plan.chunks, plan.cuts)
+    held = [
+        [kinds[first:end] for first, end in _ranges(plan, stage)]
+        for stage in plan.pipeline.stages
+    ]
     return tuple(
         StageRow(
             stage=index,
             cluster=stage.cluster,
             first_unit=stage.first_unit,
             end_unit=stage.end_unit,
-            contents=contents(held[index]),
-            short_contents=short_contents(held[index]) if kinds else "",
+            contents=_listed(map(contents, held[index])),
+            short_contents=_listed(map(short_contents, held[index])) if kinds else "",
             strategy=strategies(stage.unit_strategies or ()) or mesh(stage.strategy),
             devices=stage.strategy.devices,
             memory_bytes=price.memory_bytes[index] if price else 0,
@@ -109,6 +112,19 @@ def stage_rows(
         )
         for index, stage in enumerate(plan.pipeline.stages)
     )
+
+
+def _ranges(plan: Plan, stage: Stage) -> tuple[tuple[int, int], ...]:
+    """Return first and end unit of what a stage holds; of each chunk if they differ."""
+    if plan.cuts is None:
+        return ((stage.first_unit, stage.end_unit),)
+    return plan.chunk_units(stage)
+
+
+def _listed(chunks: Iterable[str]) -> str:
+    """Return what chunks hold, each once where it repeats: ``emb+1, 2 x3``."""
+    runs = [(text, len([*run])) for text, run in groupby(chunks)]
+    return ", ".join(text if n == 1 else f"{text} x{n}" for text, n in runs)
 
 
 def boundary_rows(

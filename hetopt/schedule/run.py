@@ -5,9 +5,10 @@ soon as the one before it has ended and its input has arrived. A result is sent 
 pass ends, if the boundary and all that it shares are free in that direction: transfers
 start at least omega apart, and each arrives kappa after its start. The transfer that is
 ready first is sent first; of several, activations before gradients, then upstream
-stages first, then smaller numbers. An exchange starts when both of its stages have
-reached it, and occupies both. Everything starts as early as these rules allow, so the
-makespan is the longest path in the graph of events; the causes that are kept give one.
+stages first, then in the order of passes. An exchange starts when both of its stages
+have reached it, and occupies both. Everything starts as early as these rules allow, so
+the makespan is the longest path in the graph of events; the causes that are kept give
+one.
 (MODEL.md section 4; HAPT, section 4.2.1.)
 """
 
@@ -264,7 +265,7 @@ def run(line: Any, state: Any) -> None:
     kappa, begins, ways, omega = line[8:]
     at, free, ended, last, starts, causes, sent, delayed = state[:8]
     arrived, brought, until, holder = state[8:]
-    stages, events = len(first) - 1, len(took)
+    stages, events, count = len(first) - 1, len(took), len(order)
     ready = [(0, 0)]
     ready.pop()
     todo = list(range(stages))
@@ -294,12 +295,13 @@ def run(line: Any, state: Any) -> None:
                 end = begin + took[event]
                 starts[event], causes[event] = begin, cause
                 free[i], last[i] = end, event
-                at[i] += 1
                 if route[event] >= 0:
-                    heapq.heappush(ready, (end, event))
+                    heapq.heappush(ready, (end, event // passes * count + at[i]))
+                at[i] += 1
         if not ready:
             return
-        begin, event = heapq.heappop(ready)
+        begin, turn = heapq.heappop(ready)
+        event = order[turn % count]
         cause, over = event, route[event]
         for place in range(begins[over], begins[over + 1]):
             way = ways[place]

@@ -171,7 +171,9 @@ class Stability:
     def _time_s(self, problem: Problem, table: CostTable) -> float | None:
         """Return the plan's time in this problem; None if it does not fit any more."""
         plan = self._plan
-        own = problem.of_plan(plan.schedule, plan.chunks, plan.warmup_epsilon)
+        own = problem.of_plan(
+            plan.schedule, plan.chunks, plan.warmup_epsilon, plan.cuts
+        )
         try:
             if len(plan.pipelines) > 1 or own.training.lengths is not None:
                 several = price_several(own, plan)

@@ -74,7 +74,8 @@ def value_of(times: PipelineTimes) -> int:
     Programs minimise this number. Rounding lambda adds less than q - 1 of these units,
     or q v - 1 with v chunks a stage.
     """
-    if not times.has_steady_state or times.microbatches == 1:
+    uneven = times.chunks is not None and times.chunks.uneven is not None
+    if uneven or not times.has_steady_state or times.microbatches == 1:
         return ceil(closed_form_ns(times) * PERIOD_SCALE)
     period = Fraction(ceil(period_by_recursion(times) * PERIOD_SCALE), PERIOD_SCALE)
     return ceil(closed_form_at(times, period) * PERIOD_SCALE)

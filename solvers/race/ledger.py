@@ -104,7 +104,7 @@ class Ledger:
         least = least_values(table, closed=self.objective == "closed")
         for p, q in problem.programs:
             program = Program(stages=p, microbatches=q, bound=least.get(q, 0))
-            if q not in least or p > length:
+            if q not in least or (p > length and table.layout is None):
                 program.how = "infeasible"
             self.programs[p, q] = program
 

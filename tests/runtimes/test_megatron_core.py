@@ -17,20 +17,34 @@ with warnings.catch_warnings():
     )
     configs = pytest.importorskip("megatron.core.transformer.transformer_config")
     utils = pytest.importorskip("megatron.core.transformer.utils")
+    blocks = pytest.importorskip("megatron.core.transformer.transformer_block")
     import torch
 
+from hetopt.errors import InputError
 from hetopt.export.bundle import bundle
 from hetopt.export.job import Job
 from hetopt.export.megatron.launcher import LAUNCHER as MEGATRON
 from hetopt.export.nemo.launcher import LAUNCHER as NEMO
-from hetopt.export.shared.megatron.layout import layout_layers, layout_text
+from hetopt.export.nemo.settings import Recipe
+from hetopt.export.shared.megatron.pipeline import division_of
 from hetopt.problem.model.stated import stated
+from hetopt.problem.training.layout import (
+    layout_chunks,
+    layout_text,
+    predictions_fault,
+)
 from tests.export.jobs import draw_job
 from tests.with_configs import NAMES, job_of, problem_of
 
 pytestmark = pytest.mark.runtimes
 
 PLANS = 500
+#: Layouts that were published, and the stages that they are for.
+PUBLISHED = {
+    "Et*2|(t*2|)*34,t*3|(t*2|)*3,tL": 8,
+    "Et*3|(tt|)*29,m|L": 16,
+    "Et|(tt|)*62,tL": 8,
+}
 
 
 def arguments(job: Job, allow_lossy: bool) -> dict[str, str]:
@@ -193,7 +207,7 @@ def test_chunks_are_virtual_stages() -> None:
             hidden_size=64,
             num_attention_heads=4,
             pipeline_model_parallel_size=len(layers),
-            pipeline_model_parallel_layout=layout_text(layers, chunks),
+            pipeline_model_parallel_layout=layout_text(layers * chunks),
         )
         layout = made.pipeline_model_parallel_layout
         assert layout.virtual_pipeline_model_parallel_size == chunks
@@ -202,8 +216,26 @@ def test_chunks_are_virtual_stages() -> None:
             assert [part.count(kind) for part in stage] == [count] * chunks
 
 
+@pytest.mark.parametrize("text", PUBLISHED)
+def test_published_layouts_are_megatron_cores(text: str) -> None:
+    """So is how hetopt writes them: the same in every chunk."""
+    chunks = layout_chunks(text)
+    layers, predictions = [chunk.count("t") for chunk in chunks], text.count("m")
+    texts = [text] if predictions else [text, layout_text(layers)]
+    for each in texts:
+        made = config(
+            num_layers=sum(layers),
+            hidden_size=64,
+            num_attention_heads=4,
+            pipeline_model_parallel_size=PUBLISHED[text],
+            pipeline_model_parallel_layout=each,
+            mtp_num_layers=predictions or None,
+        )
+        assert letters(made.pipeline_model_parallel_layout.layout) == chunks
+
+
 def test_layouts_mean_the_same_to_both_readers() -> None:
-    """On random texts, right and wrong ones: same layers, or refused by both."""
+    """On random texts, right and wrong ones: same chunks, or refused by both."""
     rng = random.Random(7)
     right = 0
     for _ in range(20_000):
@@ -212,17 +244,78 @@ def test_layouts_mean_the_same_to_both_readers() -> None:
             text += rng.choice(
                 ("t", "tt", "|", "t*3", "|t", "(t|)*2", "(tt|t)*3", ",", "(t*2|)*2")
             )
+        text += rng.choice(("", "", "", "m", "m|", "|m*2", "|m|", "m|m"))
         text += rng.choice(("L", "tL", "|L", "L", "tL", "t*12L", "", "x"))
+        stages = 1
         try:
-            stages = layouts.PipelineParallelLayerLayout.parse_str_to_list(text)
-            layout = layouts.PipelineParallelLayerLayout(text, len(stages))
-            layers = sum(counts(layout))
-            layout.validate_layer_layout(layers, 0)
-            expected = tuple(counts(layout))
+            chunks = layouts.PipelineParallelLayerLayout.parse_str_to_list(text)
+            stages = rng.choice([p for p in (1, 2, 3) if len(chunks) % p == 0])
+            layout = layouts.PipelineParallelLayerLayout(text, stages)
+            count = layout.flatten_layout.count
+            kinds = layouts.LayerType
+            layout.validate_layer_layout(count(kinds.decoder), count(kinds.mtp))
         except (AssertionError, IndexError):
             with pytest.raises(ValueError, match=r"is not|has"):
-                layout_layers(text)
+                ensured(text, stages)
             continue
-        assert layout_layers(text) == expected, text
+        assert ensured(text, stages) == letters(layout.layout), text
         right += 1
     assert right > 5_000
+
+
+def test_layers_without_a_layout_are_spread_as_megatron_core_does() -> None:
+    """For random arguments: as many layers in every chunk, or refused by both."""
+    rng = random.Random(3)
+    right = 0
+    for _ in range(4_000):
+        stages = rng.choice((2, 3, 4))
+        told = {
+            "num_layers": rng.randint(2, 60),
+            "pipeline_model_parallel_size": stages,
+            "virtual_pipeline_model_parallel_size": rng.choice((None, 2, 3)),
+            "num_layers_in_first_pipeline_stage": rng.choice((None, None, 2, 6)),
+            "num_layers_in_last_pipeline_stage": rng.choice((None, None, 3, 6)),
+            "account_for_embedding_in_pipeline_split": rng.random() < 0.4,
+            "account_for_loss_in_pipeline_split": rng.random() < 0.4,
+        }
+        chunks = told["virtual_pipeline_model_parallel_size"] or 1
+        arguments = Recipe({f"model.{name}": told[name] for name in told}, "x")
+        try:
+            made = config(hidden_size=64, num_attention_heads=4, **told)
+            expected = [
+                blocks.get_num_layers_to_build(made, vp_stage=chunk, pp_rank=stage)
+                for chunk in range(chunks)
+                for stage in range(stages)
+            ]
+            # Of ends that hold more than all layers it leaves less than none.
+            assert min(expected) >= 0
+        except (AssertionError, ValueError):
+            with pytest.raises(InputError):
+                division_of(arguments.arguments)
+            continue
+        found = division_of(arguments.arguments)
+        each = [*found.layers] * (chunks if found.layout is None else 1)
+        assert each == expected, told
+        if found.layout is not None:
+            layers = [chunk.count("t") for chunk in layout_chunks(found.layout)]
+            assert layers == expected
+        right += 1
+    assert right > 500
+
+
+def ensured(text: str, stages: int) -> list[str]:
+    """Return the chunks of a layout; ValueError if it is against the rules."""
+    chunks = layout_chunks(text)
+    if fault := predictions_fault(chunks, stages):
+        raise ValueError(fault)
+    return chunks
+
+
+def letters(layout: list[list[list[Any]]]) -> list[str]:
+    """Return megatron-core's chunks as letters, first chunks of all stages first."""
+    of = {"embedding": "E", "decoder": "t", "mtp": "m", "loss": "L"}
+    return [
+        "".join(of[kind.name] for kind in stage[chunk])
+        for chunk in range(len(layout[0]))
+        for stage in layout
+    ]

@@ -43,7 +43,15 @@ def _checked(times: PipelineTimes) -> Times:
     if times.chunks is not None:
         transfer = (*transfer, times.chunks.way_back_ns)
         occupancy = (*occupancy, times.chunks.way_back_occupancy_ns)
+    crossing = None
+    if times.chunks is not None and (own := times.chunks.uneven) is not None:
+        kappa, omega = (
+            tuple(zip(*each, strict=True))
+            for each in (own.transfer_ns, own.occupancy_ns)
+        )
+        crossing = kappa, omega
     return Times(
+        crossing=crossing,
         schedule=times.schedule,
         microbatches=times.microbatches,
         forward=tuple(zip(*forward, strict=True)),

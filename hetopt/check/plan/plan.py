@@ -18,6 +18,7 @@ from hetopt.check.plan.rules import mesh_findings, pin_findings, table_findings
 from hetopt.check.plan.schedule.schedules import STEPS
 from hetopt.check.plan.schedule.times import Times, closed_form, last_ends
 from hetopt.check.plan.several import parts_of, several_findings, together
+from hetopt.check.plan.uneven import PricedChunks, cuts_findings
 from hetopt.check.plan.units import PricedUnits, unit_findings
 from hetopt.cost.table.ticks import LONGEST_NS, LONGEST_S, TICK_S
 from hetopt.cost.table_file.file import table_digest
@@ -175,6 +176,8 @@ def _whole_findings(problem: Problem, table: CostTable, plan: Plan) -> Iterator[
     chunks = problem.training.chunks
     if plan.chunks != chunks:
         yield f"chunks: {plan.chunks}, the problem says {chunks}"
+    if plan.cuts != problem.pins.cuts:
+        yield f"cuts: {plan.cuts}, the problem says {problem.pins.cuts}"
     if plan.warmup_epsilon != (epsilon := problem.training.epsilon):
         yield f"warmup_epsilon: {plan.warmup_epsilon}, the problem says {epsilon}"
     if problem.training.lengths is not None:
@@ -207,7 +210,9 @@ def _sound(
 ) -> PricedStages | PricedUnits:
     """Return times and memory of the only pipeline; CheckError if it breaks a rule."""
     pipeline = plan.pipelines[0]
-    findings = list(_unit_findings(table, pipeline.stages))
+    if findings := [*cuts_findings(table, plan)]:
+        raise CheckError(findings)
+    findings += _unit_findings(table, pipeline.stages)
     p, q = len(pipeline.stages), pipeline.microbatches
     if plan.chunks > 1 and (p < 2 or q % p):
         findings.append(
@@ -236,7 +241,8 @@ def _sound(
         rows, missing = rows_of(problem, table, pipeline)
         findings += missing
         if sound and not missing:
-            priced = PricedStages(problem, table, pipeline, rows)
+            kind = PricedStages if table.layout is None else PricedChunks
+            priced = kind(problem, table, pipeline, rows)
     if priced is not None:
         findings += priced.findings()
     if findings or priced is None:
@@ -285,7 +291,7 @@ def _unit_findings(table: CostTable, stages: Sequence[Stage]) -> Iterator[str]:
         if end <= first:
             yield f"stage {i}: holds no unit (first_unit {first}, end_unit {end})"
         # UniAP's rule (7b) requires only some unit
-        elif stage.unit_strategies is None and not any(
+        elif not (stage.unit_strategies or table.layout) and not any(
             table.body[kind] for kind in table.units[max(first, 0) : end]
         ):
             yield f"stage {i}: units {first} to {end} hold no transformer layer"

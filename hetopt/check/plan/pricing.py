@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from hetopt.check.plan.schedule.schedules import Steps
+    from hetopt.check.plan.schedule.times import ByChunk
     from hetopt.cost.table.cluster import ClusterTable
     from hetopt.cost.table.slice import TableSlice
     from hetopt.cost.table.table import CostTable
@@ -107,32 +108,55 @@ class PricedStages:
         own, k = self._costs(i)
         return int(own.layout[k])
 
-    def _boundary(self, i: int) -> tuple[int, int, int]:
-        """Return cut class and both layouts of the boundary after stage i."""
-        cut = self.table.cuts[self.pipeline.stages[i].end_unit - 1]
-        return cut, self._layout(i), self._layout(i + 1)
+    def _after(self, i: int) -> tuple[int, int, int] | None:
+        """Return cut class and both layouts of the boundary after stage i.
 
-    def _way_back(self, cut: int) -> tuple[int, int, int]:
-        """Return cut class and both layouts from the last stage to the first."""
-        return cut, self._layout(len(self.rows) - 1), self._layout(0)
+        After the last stage that is the way back to the first, if there is one.
+        """
+        p, cut = len(self.rows), self.table.way_back
+        if i + 1 < p:
+            cut = self.table.cuts[self.pipeline.stages[i].end_unit - 1]
+        return (
+            None if cut is None else (cut, self._layout(i), self._layout((i + 1) % p))
+        )
 
     @cached_property
     def times(self) -> Times:
         """What the schedule depends on."""
+        part = self.slice
+        around = [cluster for cluster, _ in self.rows]
+        cuts = [*filter(None, map(self._after, range(len(around))))]
+        if self.table.way_back is not None:
+            around.append(around[0])
+        kappa, omega = (
+            tuple(int(each[cut]) for cut in cuts)
+            for each in (part.transfer_ns, part.occupancy_ns)
+        )
+        return self._times(kappa, omega, around)
+
+    def _times(
+        self,
+        kappa: tuple[int, ...],
+        omega: tuple[int, ...],
+        around: Sequence[int],
+        crossing: tuple[ByChunk, ByChunk] | None = None,
+    ) -> Times:
+        """Return all times; those of boundaries are given.
+
+        Parameters
+        ----------
+        around
+            Cluster of every stage; of the first once more if there is a way back.
+        """
         p, part, schedule = len(self.rows), self.slice, self.problem.training.schedule
         sync = [self._sync(i) for i in range(p)]
         if part.tied_ns is not None and p > 1:
             extra = int(part.tied_ns[self._layout(0), self._layout(p - 1)])
             sync[0] += extra
             sync[-1] += extra
-        cuts = [self._boundary(i) for i in range(p - 1)]
-        around = [cluster for cluster, _ in self.rows]
-        if self.table.way_back is not None:
-            cuts.append(self._way_back(self.table.way_back))
-            around.append(around[0])
         alone = Alone(
             in_phases=STEPS[schedule].all_first,
-            occupancy=tuple(int(part.occupancy_ns[cut]) for cut in cuts),
+            occupancy=omega,
             ways=ways_of(part, around),
         )
         occupancy = alone.together()
@@ -149,10 +173,11 @@ class PricedStages:
             forward=self._by_chunk("forward_ns"),
             backward=self._by_chunk("backward_ns"),
             weight=self._by_chunk("weight_ns") if STEPS[schedule].splits else (),
-            transfer=tuple(int(part.transfer_ns[cut]) for cut in cuts),
+            transfer=kappa,
             occupancy=occupancy,
             sync=tuple(sync),
             alone=alone,
+            crossing=crossing,
         )
         if self.table.pairs is None:
             return times
@@ -286,11 +311,8 @@ class PricedStages:
     def _resharding_findings(self, i: int) -> Iterator[str]:
         """Yield findings on the resharding at the boundary after a stage."""
         written = self.pipeline.stages[i].resharding
-        if i < len(self.rows) - 1:
-            boundary = self._boundary(i)
-        elif self.table.way_back is not None:
-            boundary = self._way_back(self.table.way_back)
-        else:
+        boundary = self._after(i)
+        if boundary is None:
             if written is not None:
                 said = f"stage {i}: resharding {written}"
                 yield f"{said}, but no stage follows the last one"

@@ -23,7 +23,11 @@ def all_programs(problem: Problem, table: CostTable) -> Iterator[tuple[int, int]
             continue
         room = sum(int(own.max_stages.max(initial=0)) for own in part.clusters)
         chunked = problem.training.chunks > 1
-        for p in range(1 + chunked, min(body, room) + 1):
+        stages = range(1 + chunked, min(body, room) + 1)
+        if table.layout is not None:
+            only = len(table.layout) // table.chunks
+            stages = range(only, min(only, room) + 1)
+        for p in stages:
             fits = not chunked or part.microbatches % p == 0
             fits = fits and (table.pairs is None or part.microbatches > p)
             if fits and problem.pins.stages.permits(p):

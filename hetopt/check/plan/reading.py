@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 from hetopt.base.words import counted
 from hetopt.errors import InputError
-from hetopt.plans.plan import MOST_PIPELINES, PLAN_SCHEMA, Plan
+from hetopt.plans.plan import CUTS_SCHEMA, MOST_PIPELINES, PLAN_SCHEMA, Plan
 from hetopt.problem.training.choices import (
     RECOMPUTE,
     RESHARDING,
@@ -34,7 +34,10 @@ def read_plan(data: object, field: str) -> Plan:
         A key is missing, or its value has the wrong type; the field names it.
     """
     plan = mapping(data, field)
-    choice(plan, "schema", (PLAN_SCHEMA,), field)
+    choice(plan, "schema", (PLAN_SCHEMA, CUTS_SCHEMA), field)
+    if (plan["schema"] == CUTS_SCHEMA) != ("cuts" in plan):
+        msg = f"is {plan['schema']}, and {CUTS_SCHEMA} is for plans with cuts alone"
+        raise InputError(msg, field=_join(field, "schema"))
     choice(plan, "schedule", SCHEDULE_CHOICES, field)
     if "chunks" in plan:
         whole(plan, "chunks", field)

@@ -140,6 +140,9 @@ def table_findings(problem: Problem, table: CostTable) -> Iterator[str]:
             f"{chunks}"
         )
         return
+    if table.layout != problem.pins.cuts:
+        yield "table: other cuts of chunks than the problem pins"
+        return
     if table.warmup_epsilon != (epsilon := problem.training.epsilon):
         yield f"table: epsilon {table.warmup_epsilon}, the problem says {epsilon}"
     body = [
@@ -152,9 +155,9 @@ def table_findings(problem: Problem, table: CostTable) -> Iterator[str]:
                 f"table: {placed} pairs of units, the model has "
                 f"{counted(whole, 'unit')}"
             )
-    elif (units := _units_of_chunk(problem.model, body, chunks)) is None or (
-        len(table.units) != len(units)
-    ):
+    elif (
+        units := _units_of_chunk(problem.model, body, chunks, table.layout)
+    ) is None or (len(table.units) != len(units)):
         model = "no equal chunks" if units is None else f"{len(units)}"
         yield f"table: {counted(len(table.units), 'unit')}, the model has {model}"
     for cluster, devices, usable in zip(
@@ -176,8 +179,15 @@ def table_findings(problem: Problem, table: CostTable) -> Iterator[str]:
             )
 
 
-def _units_of_chunk(model: Model, body: Sequence[str], chunks: int) -> list[str] | None:
+def _units_of_chunk(
+    model: Model,
+    body: Sequence[str],
+    chunks: int,
+    layout: tuple[int, ...] | None,
+) -> list[str] | None:
     """Return the units of one chunk of the model; None if it has no v equal chunks.
+
+    If chunks differ, the whole model's.
 
     Parameters
     ----------
@@ -185,6 +195,8 @@ def _units_of_chunk(model: Model, body: Sequence[str], chunks: int) -> list[str]
         Kinds of units that belong to transformer layers.
     """
     inner = [kind for kind in model.units if kind in body]
+    if layout is not None:
+        return [*model.units]
     length = len(inner) // chunks
     if inner[:length] * chunks != inner:
         return None

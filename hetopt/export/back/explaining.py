@@ -110,12 +110,13 @@ def explain(
     Raises
     ------
     InputError
-        A plan has strategies per unit, the schedules or chunks of the plans cannot be
+        A plan has strategies per unit or unequal chunks, the schedules or chunks of the plans cannot be
         mixed, or ``table`` lacks a strategy.
     """
     for plan in (mine.plan, ours):
-        if plan.per_unit:
-            msg = "has a strategy for each unit, which cannot be taken apart"
+        if plan.per_unit or plan.cuts is not None:
+            what = "a strategy for each unit" if plan.per_unit else "unequal chunks"
+            msg = f"has {what}, which cannot be taken apart"
             raise InputError(msg, field="plan")
     _ensure_comparable(mine.plan.schedule, ours.schedule)
     if mine.plan.chunks != ours.chunks:

@@ -65,6 +65,7 @@ def roomy_table(
             pins=Pins(
                 microbatches=Domain(allowed=frozenset(microbatches)),
                 clusters=pins,
+                cuts=problem.pins.cuts,
                 resharding=problem.pins.resharding,
             ),
         )

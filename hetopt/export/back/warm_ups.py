@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
@@ -20,7 +21,10 @@ if TYPE_CHECKING:
 
 
 def scheduled(
-    pipeline: PipelineReadBack, problem: Problem, clusters: Sequence[str]
+    pipeline: PipelineReadBack,
+    problem: Problem,
+    clusters: Sequence[str],
+    ends: tuple[int, ...] | None = None,
 ) -> tuple[Problem, tuple[int, ...] | None]:
     """Return the problem under the plan's schedule, and warm-ups if those are free.
 
@@ -28,6 +32,11 @@ def scheduled(
     warm-ups depend on times. Otherwise the problem's is kept if its warm-ups are free,
     or those of the files; else the files' is taken, or ``free-1f1b`` if its warm-ups
     differ.
+
+    Parameters
+    ----------
+    ends
+        Of the chunks, if they differ; the problem pins them, in the files' words.
     """
     given = tuple(stage.warmup for stage in pipeline.stages)
     q, stages = pipeline.microbatches, len(pipeline.stages)
@@ -53,7 +62,11 @@ def scheduled(
         raise InputError(msg, field="warmup")
     if pipeline.chunks > 1 or rule_of(pipeline.schedule).splits:
         _check_prescribed(pipeline, own, found)
-        return problem.of_plan(pipeline.schedule, pipeline.chunks), None
+        cuts = ends if pipeline.chunks > 1 else None
+        cut = problem.of_plan(pipeline.schedule, pipeline.chunks, cuts=cuts)
+        if cuts is not None and cut.pins.layout is None:
+            cut = replace(cut, pins=replace(cut.pins, layout=pipeline.layout))
+        return cut, None
     found = own or found
     if found is None:
         # The warm-ups depend on times, which ``plan_of`` knows.

@@ -9,6 +9,7 @@ from hetopt.export.megatron.reading import is_megatron, read_megatron
 from hetopt.export.shared.megatron.architecture import megatron_lm_model
 from hetopt.export.shared.megatron.common import (
     LIMITS,
+    layout_said,
     megatron_losses,
     shards_optimizer,
 )
@@ -23,7 +24,6 @@ from hetopt.export.shared.megatron.offload import offload_settings
 from hetopt.export.shared.megatron.overlap import environment, overlap_settings
 from hetopt.export.shared.one_mesh import expert_degrees, launched
 from hetopt.export.shared.scripts import mixed_note, script_name, torchrun_scripts
-from hetopt.problem.training.layout import layout_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -85,7 +85,7 @@ def _parallelism(job: Job) -> Arguments:
         "tensor_model_parallel_size": strategy.tp,
         "pipeline_model_parallel_size": len(job.stages),
         "context_parallel_size": strategy.cp,
-        "pipeline_model_parallel_layout": layout_of(job.plan.ends, job.problem.model),
+        "pipeline_model_parallel_layout": layout_said(job),
         "sequence_parallel": (
             strategy.tp > 1 and job.problem.training.sequence_parallel
         ),

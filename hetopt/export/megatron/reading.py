@@ -11,7 +11,7 @@ from hetopt.export.shared.megatron.chunks import chunk_notes
 from hetopt.export.shared.megatron.pipeline import (
     batches_of,
     degrees_of,
-    layers_of,
+    division_of,
     pipeline_of,
 )
 from hetopt.export.shared.megatron.programs import (
@@ -59,7 +59,7 @@ def read_megatron(folder: Path) -> PipelineReadBack:
     scripts = [_named(one) for one in calling_scripts(folder, _calls, what)]
     arguments = scripts[0]
     ensure_decoder(arguments.program, arguments.names, arguments.file)
-    layers_of(arguments)
+    division_of(arguments)
     arguments.count("--micro-batch-size")
     places = places_of(folder, arguments)
     world = len(places) if places is not None else world_size(scripts)

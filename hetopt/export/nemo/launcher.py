@@ -31,6 +31,8 @@ from hetopt.export.shared.megatron.architecture import (
 )
 from hetopt.export.shared.megatron.common import (
     LIMITS,
+    layout_said,
+    limit_losses,
     megatron_losses,
     shards_optimizer,
 )
@@ -39,13 +41,12 @@ from hetopt.export.shared.megatron.experts import (
     expert_settings,
     latent_settings,
 )
-from hetopt.export.shared.megatron.model import problem_losses, stored_precision
+from hetopt.export.shared.megatron.model import stored_precision
 from hetopt.export.shared.megatron.offload import offload_settings
 from hetopt.export.shared.megatron.overlap import environment, overlap_settings
 from hetopt.export.shared.one_mesh import expert_degrees, launched
 from hetopt.export.shared.scripts import mixed_note, script_name, torchrun_scripts
 from hetopt.problem.model.stated import stated
-from hetopt.problem.training.layout import layout_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -178,7 +179,7 @@ def losses(job: Job) -> Iterator[Loss]:
 
 def _problem_losses(problem: Problem) -> Iterator[Loss]:
     """Yield what Megatron-Bridge cannot do of a problem under any plan."""
-    yield from problem_losses(problem, bridge_model)
+    yield from limit_losses(problem, bridge_model)
     yield from _own_losses(problem)
 
 
@@ -253,7 +254,7 @@ def recipe(job: Job) -> dict[str, Any]:
             "context_parallel_size": strategy.cp,
             "sequence_parallel": strategy.tp > 1 and training.sequence_parallel,
             "cross_entropy_loss_fusion": training.cross_entropy == "fused",
-            "pipeline_model_parallel_layout": layout_of(job.plan.ends, model),
+            "pipeline_model_parallel_layout": layout_said(job),
             # Megatron-core overlaps nothing by default; Megatron-LM's parser sets it.
             **(
                 {"overlap_p2p_comm": True, "batch_p2p_comm": False}

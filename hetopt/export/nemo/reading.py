@@ -17,7 +17,7 @@ from hetopt.errors import InputError
 from hetopt.export.nemo.settings import BRIDGE, Recipe, bridge_path
 from hetopt.export.shared.hosts import rank_hosts
 from hetopt.export.shared.megatron.chunks import chunk_notes
-from hetopt.export.shared.megatron.pipeline import layers_of, pipeline_of
+from hetopt.export.shared.megatron.pipeline import division_of, pipeline_of
 from hetopt.export.shared.megatron.programs import ensure_decoder
 from hetopt.export.shared.megatron.says import notes
 from hetopt.export.shared.python import followed, parse_program
@@ -87,7 +87,7 @@ def read_nemo(folder: Path) -> PipelineReadBack:
             "read; write it into a YAML file of overrides"
         )
         raise InputError(msg, file=str(folder), field="model.num_layers")
-    layers_of(arguments)
+    division_of(arguments)
     arguments.count("--micro-batch-size")
     places = rank_hosts(folder)
     world = _world(recipe, scripts, places)

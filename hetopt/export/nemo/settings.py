@@ -64,6 +64,8 @@ _OFF = {
     "persist_layer_norm": "no_persist_layer_norm",
     "overlap_p2p_comm": "no_overlap_p2p_communication",
 }
+#: Parts of a model in a list of chunks -> their letters in a layout.
+_LETTERS = {"embedding": "E", "decoder": "t", "mtp": "m", "loss": "L"}
 #: Activation function -> argument, with gates and without; "" if none is needed.
 _ACTIVATIONS: Mapping[str, tuple[str | None, str | None]] = {
     "silu": ("swiglu", None),
@@ -175,6 +177,9 @@ class Recipe:
                 texts[_OFF[setting]] = ""
         elif _is_off(value) or path == "tokenizer.vocab_size":
             return
+        elif name == "pipeline_model_parallel_layout" and isinstance(value, list):
+            self._paths[name] = path
+            texts[name] = "|".join(map(_letters, value))
         elif name == "optimizer":
             texts[name] = str(value).lower().replace("fused_", "")
         elif name == "seq_length" and texts.get(name, str(value)) != str(value):
@@ -256,6 +261,12 @@ def bridge_path(path: str) -> str:
         if path.startswith(before):
             return after + path.removeprefix(before)
     return path
+
+
+def _letters(chunk: Any) -> str:
+    """Return a chunk as a layout has it, from the names of its parts."""
+    parts = chunk if isinstance(chunk, list) else [chunk]
+    return "".join(_LETTERS.get(str(part).strip().lower(), str(part)) for part in parts)
 
 
 def _is_off(value: Any) -> bool:

@@ -12,7 +12,7 @@ import numpy as np
 from hetopt.cost.table.cluster import ClusterTable
 from hetopt.cost.table.table import CostTable
 from hetopt.errors import InputError
-from hetopt.export.shared.losses import offload_losses, part_losses
+from hetopt.export.shared.losses import cut_losses, offload_losses, part_losses
 from hetopt.problem.digest import problem_digest
 from hetopt.problem.training.pins import Domain
 from hetopt.solvers.search.branchings.runnable import STRATEGIES
@@ -83,6 +83,8 @@ def _ensure_runs(limits: Limits, problem: Problem) -> None:
 def why_not(limits: Limits, problem: Problem) -> str | None:
     """Return why the launcher runs no plan under the problem's schedule, if so."""
     losses = [*(limits.losses(problem) if limits.losses else ())]
+    if problem.pins.cuts is not None:
+        losses += cut_losses(limits)
     if not _sides(limits, problem):
         losses += offload_losses(problem.clusters, limits.no_offload(problem))
     if not losses:
@@ -101,8 +103,8 @@ def _sides(limits: Limits, problem: Problem) -> set[bool]:
 
 def runs(limits: Limits, problem: Problem, plan: Plan) -> bool:
     """Whether the launcher runs a plan of a fitted problem as it is."""
-    if len(plan.pipelines) > 1:
-        # Those are not searched for a launcher with limits.
+    if len(plan.pipelines) > 1 or (plan.cuts is not None and not limits.cuts):
+        # Several pipelines are not searched for a launcher with limits.
         return False
     stages = plan.pipeline.stages
     used = [stage.strategy for stage in stages]

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator
 
     from hetopt.export.job import Job
-    from hetopt.export.launcher import Part
+    from hetopt.export.launcher import Limits, Part
     from hetopt.plans.strategy import Strategy
     from hetopt.problem.cluster.cluster import Cluster
     from hetopt.problem.model.model import Model
@@ -73,6 +73,15 @@ def offload_losses(
         f"{why or 'it offloads all stages or none'}",
         instead="optimizer states on the devices, which need more memory",
     )
+
+
+def cut_losses(limits: Limits | str | None) -> Iterator[Loss]:
+    """Yield the loss of chunks that differ if a runtime's virtual stages are alike."""
+    if not isinstance(limits, str | None) and not limits.cuts:
+        yield Loss(
+            "chunks that differ (cuts): hetopt writes its virtual stages all alike; "
+            "plan again without pin.cuts and pin.layout"
+        )
 
 
 def layer_losses(job: Job) -> Iterator[Loss]:

@@ -345,6 +345,7 @@ LAUNCHER = Launcher(
         zero=(0, 1),
         parts=("experts",),
         blocks=True,
+        cuts=True,
         losses=_search_losses,
     ),
     reader=Reader(looks_like=is_torch, read=read_torch),

@@ -44,12 +44,19 @@ def layout_of(cuts: Sequence[int], model: Model) -> str:
             raise ValueError(msg)
         counts = {"t": each, "m": 1 / (model.predictions or 1)}
         chunks.append("".join(_run(k, round(n / counts.get(k, 1))) for k, n in runs))
-    text = ""
-    for chunk, run in groupby(chunks[:-1]):
-        count = len([*run])
-        plain, grouped = f"{chunk}|" * count, f"({chunk}|)*{count},"
-        text += min(plain, grouped, key=len)
-    return text + chunks[-1]
+    return _joined(chunks)
+
+
+def layout_text(layers: Sequence[int], predictions: int = 0) -> str:
+    """Return the layout of chunks of this many layers, ends and further tokens apart.
+
+    The embedding is in the first chunk; what predicts further tokens, and the loss, in
+    the last.
+    """
+    chunks = [_run("t", count) for count in layers]
+    chunks[0] = f"E{chunks[0]}"
+    chunks[-1] += _run("m", predictions) + "L"
+    return _joined(chunks)
 
 
 def cuts_of(text: str, model: Model) -> tuple[int, ...]:
@@ -110,10 +117,44 @@ def layout_chunks(text: str) -> list[str]:
             "between"
         )
         raise ValueError(msg)
+    if not (chunks[0] and chunks[-1]):
+        # Megatron-LM has the embedding in the first chunk and the loss in the last,
+        # wherever their letters are.
+        msg = "has an empty chunk before the embedding (E) or after the loss (L)"
+        raise ValueError(msg)
     if len([chunk for chunk in chunks if "m" in chunk]) > 1:
         msg = "has multi-token prediction (m) in several chunks, expected one"
         raise ValueError(msg)
     return chunks
+
+
+def predictions_fault(chunks: Sequence[str], stages: int) -> str | None:
+    """Return why Megatron-LM refuses the chunk that predicts further tokens, if so.
+
+    Parameters
+    ----------
+    chunks
+        The letters of each, as ``layout_chunks`` returns them.
+    stages
+        p, which divides their number.
+    """
+    for place, chunk in enumerate(chunks[:-stages]):
+        if "m" in chunk:
+            return (
+                f"has multi-token prediction (m) in chunk {place // stages} of stage "
+                f"{place % stages}, expected it in the last chunk of a stage"
+            )
+    return None
+
+
+def _joined(chunks: Sequence[str]) -> str:
+    """Return chunks with bars between them, runs of equal ones in short."""
+    text = ""
+    for chunk, run in groupby(chunks[:-1]):
+        count = len([*run])
+        plain, grouped = f"{chunk}|" * count, f"({chunk}|)*{count},"
+        text += min(plain, grouped, key=len)
+    return text + chunks[-1]
 
 
 def _letter(kind: str) -> str:

@@ -116,6 +116,7 @@ def test_what_is_read_and_what_is_said(case: dict[str, Any], tmp_path: Path) -> 
     assert found.microbatches == read["microbatches"]
     assert [stage.layers for stage in found.stages] == read["layers"]
     assert found.chunks == read.get("chunks", 1)
+    assert found.layout == read.get("layout")
     degrees = [[s.strategy.dp, s.strategy.cp, s.strategy.tp] for s in found.stages]
     wanted = read["degrees"]
     whole = wanted if isinstance(wanted[0], list) else [wanted] * len(degrees)

@@ -21,11 +21,11 @@ from hetopt.export.nemo.launcher import LAUNCHER as NEMO
 from hetopt.export.nemo.reading import read_nemo
 from hetopt.export.registry import SHIPPED
 from hetopt.export.registry import launcher as launcher_of
-from hetopt.export.shared.megatron.layout import layout_layers
 from hetopt.planning.plan import plan
 from hetopt.problem.problem import Problem
 from hetopt.problem.reading import read_problem_text
 from hetopt.problem.training.choices import INTERLEAVED
+from hetopt.problem.training.layout import layout_chunks
 from tests.export.scripts import told
 
 TEXT = """\
@@ -40,6 +40,8 @@ training: {global_batch: 32, seq_len: 2048, recompute: none,
   schedule: interleaved-1f1b, chunks: 2}
 pin: {stages: 4, clusters: {near: {dp: 1, tp: 2}, far: {dp: 1, tp: 2}}}
 """
+LAYOUT = "--pipeline-model-parallel-layout"
+BOTH = "--account-for-embedding-in-pipeline-split --account-for-loss-in-pipeline-split"
 #: Launchers that run virtual stages, and what reads them back.
 RUNS = {"megatron": (MEGATRON, read_megatron), "nemo": (NEMO, read_nemo)}
 
@@ -81,7 +83,8 @@ def test_plans_are_read_back_as_they_were(
 def test_a_layout_names_every_chunk(job: Job) -> None:
     files = bundle(job, MEGATRON, allow_lossy=False)
     script = next(text for name, text in files.items() if name.endswith(".sh"))
-    layers = layout_layers(told(script)["--pipeline-model-parallel-layout"])
+    chunks = layout_chunks(told(script)["--pipeline-model-parallel-layout"])
+    layers = tuple(chunk.count("t") for chunk in chunks)
     assert job.layers is not None
     assert layers == job.layers * 2
     assert sum(layers) == 24
@@ -104,7 +107,8 @@ def test_other_launchers_refuse_chunks_by_name(job: Job) -> None:
         ("--num-virtual-stages-per-pipeline-rank 3", 4, 3),
         ("--num-layers-per-virtual-pipeline-stage 4", 4, 3),
         ("--num-layers-per-virtual-pipeline-stage 12", 12, 1),
-        ("--pipeline-model-parallel-layout 'Et*6|t*6|t*6|t*6L'", 6, 2),
+        (f"{LAYOUT} 'Et*6|t*6|t*6|t*6L'", 6, 2),
+        (f"{BOTH} --num-layers-per-virtual-pipeline-stage 13", 12, 1),
     ],
 )
 def test_arguments_of_people_are_read(
@@ -117,19 +121,114 @@ def test_arguments_of_people_are_read(
 
 
 @pytest.mark.parametrize(
+    ("words", "chunks", "layers", "layout"),
+    [
+        (f"{LAYOUT} 'Et*5|t*7|t*6|t*6L'", 2, (11, 13), "Et*5|t*7|t*6|t*6L"),
+        (f"{LAYOUT} 'E|t*9||t*9||t*6L'", 3, (0, 24), "E|t*9||t*9||t*6L"),
+        (f"{LAYOUT} 'Et*24|L'", 1, (24, 0), "Et*24|L"),
+        (f"{LAYOUT} 'Et*12|t*12mL' --mtp-num-layers 1", 1, (12, 12), None),
+        (
+            f"{LAYOUT} 'Et*6|t*6|t*6|t*6mL' --mtp-num-layers 1",
+            2,
+            (12, 12),
+            "Et*6|t*6|t*6|t*6mL",
+        ),
+        (
+            "--num-virtual-stages-per-pipeline-rank 2 --mtp-num-layers 2",
+            2,
+            (12, 12),
+            "Et*6|t*6|t*6|t*6mmL",
+        ),
+        (f"{BOTH}", 1, (12, 12), None),
+        (
+            f"{BOTH} --num-virtual-stages-per-pipeline-rank 13",
+            13,
+            (12, 12),
+            "E|(t|)*24,L",
+        ),
+        (
+            f"{BOTH} --num-layers-per-virtual-pipeline-stage 1",
+            13,
+            (12, 12),
+            "E|(t|)*24,L",
+        ),
+        (
+            "--num-virtual-stages-per-pipeline-rank 2 "
+            "--decoder-first-pipeline-num-layers 8",
+            2,
+            (4, 8),
+            None,
+        ),
+        (
+            "--num-virtual-stages-per-pipeline-rank 4 "
+            "--decoder-last-pipeline-num-layers 4",
+            4,
+            (5, 1),
+            None,
+        ),
+    ],
+)
+def test_chunks_that_differ_are_read(
+    words: str, chunks: int, layers: tuple[int, ...], layout: str | None, tmp_path: Path
+) -> None:
+    """Layers of a stage are those of all its chunks if they have a layout."""
+    found = read_megatron(script(tmp_path, words))
+    assert found.chunks == chunks
+    assert tuple(stage.layers for stage in found.stages) == layers
+    assert found.layout == layout
+    assert found.schedule == (INTERLEAVED if chunks > 1 else "1f1b")
+
+
+@pytest.mark.parametrize("ends", [(True, False), (False, True)])
+def test_one_end_may_count_as_a_layer(ends: tuple[bool, bool], tmp_path: Path) -> None:
+    named = [name for name, end in zip(BOTH.split(), ends, strict=True) if end]
+    folder = script(tmp_path, f"{named[0]} --num-virtual-stages-per-pipeline-rank 5")
+    path = folder / "run.sh"
+    path.write_text(path.read_text().replace("--num-layers 24", "--num-layers 39"))
+    first, last = (f"t*{4 - end}" for end in ends)
+    assert read_megatron(folder).layout == f"E{first}|(t*4|)*8,{last}L"
+
+
+@pytest.mark.parametrize(
     ("words", "message"),
     [
         ("--num-virtual-stages-per-pipeline-rank 5", "of 5 virtual ones"),
         ("--num-layers-per-virtual-pipeline-stage 5", "no multiple of it times 2"),
         (
-            "--num-virtual-stages-per-pipeline-rank 2 "
+            "--num-virtual-stages-per-pipeline-rank 3 "
             "--decoder-first-pipeline-num-layers 4",
-            "is given with 2 virtual stages on each rank, .* leave it out",
+            "first-pipeline-num-layers: is 4, expected a multiple of the 3 virtual",
         ),
         (
-            "--pipeline-model-parallel-layout 'Et*5|t*7|t*6|t*6L'",
-            "has chunks that differ in their layers, 5, 7, 6, 6 of 2 stages",
+            "--num-layers-per-virtual-pipeline-stage 4 "
+            "--decoder-last-pipeline-num-layers 8",
+            "last-.*: is given beside --num-layers-per-virtual-pipeline-stage, exp",
         ),
+        (
+            "--account-for-loss-in-pipeline-split --decoder-first-pipeline-num-layers "
+            "4",
+            "--account-for-loss-in-pipeline-split: is given beside --decoder-first-",
+        ),
+        (
+            "--account-for-loss-in-pipeline-split",
+            "is 24, which with loss does not leave the same for each of 2 stages",
+        ),
+        (
+            f"{BOTH} --num-virtual-stages-per-pipeline-rank 3",
+            "is 24, which with embedding and loss does not .* of 3 virtual ones",
+        ),
+        (
+            f"{BOTH} --num-layers-per-virtual-pipeline-stage 5",
+            "is 5, and 24 layers with embedding and loss are no multiple of it times",
+        ),
+        (f"{BOTH} {LAYOUT} 'Et*12|t*12L'", "is given beside .*-layout, expected one"),
+        (f"{LAYOUT} 'Et*12||t*12L|'", "has an empty chunk before .* or after the los"),
+        (
+            f"{LAYOUT} 'Et*12|t*12,m||L' --mtp-num-layers 1",
+            r"prediction \(m\) in chunk 0 of stage 1, expected it in the last chunk",
+        ),
+        (f"{LAYOUT} 'Et*12|t*12,m||L'", "has 1 layer of multi-token prediction, not"),
+        (f"{LAYOUT} 'Et*24(|)*20001,L'", "makes 20002 virtual stages, expected at mo"),
     ],
 )
 def test_what_cannot_be_priced_is_refused(

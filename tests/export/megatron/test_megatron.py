@@ -13,8 +13,8 @@ from hetopt.export.megatron.launcher import LAUNCHER as MEGATRON
 from hetopt.export.megatron.reading import read_megatron
 from hetopt.export.planning.limits import fitted
 from hetopt.export.registry import limits_of
-from hetopt.export.shared.megatron.layout import layout_layers
 from hetopt.problem.training.choices import Recompute
+from hetopt.problem.training.layout import layout_chunks
 from tests.export.jobs import draw_job, restaged
 from tests.export.scripts import told
 
@@ -83,9 +83,9 @@ def test_any_plan_is_refused_or_keeps_the_runtimes_rules(
     assert rest == 0
     micro, batch = int(first["--micro-batch-size"]), int(first["--global-batch-size"])
     assert batch == micro * dp * job.microbatches
-    layers = layout_layers(first["--pipeline-model-parallel-layout"])
-    assert len(layers) == pp
-    assert sum(layers) == int(first["--num-layers"])
+    chunks = layout_chunks(first["--pipeline-model-parallel-layout"])
+    assert len(chunks) == pp
+    assert "".join(chunks).count("t") == int(first["--num-layers"])
     assert ("--sequence-parallel" in first) == (tp > 1)
     assert ("--recompute-method" in first) == (
         first.get("--recompute-granularity") == "full"
@@ -116,7 +116,7 @@ def test_layers_cut_in_two_are_lost(seed: int) -> None:
     layout = told(next(t for n, t in script.items() if n.endswith(".sh")))[
         "--pipeline-model-parallel-layout"
     ]
-    assert sum(layout_layers(layout)) == job.problem.model.layers
+    assert "".join(layout_chunks(layout)).count("t") == job.problem.model.layers
 
 
 def test_each_loss_is_named() -> None:
@@ -236,7 +236,8 @@ def test_layers_without_a_layout_are_even_but_at_the_ends(tmp_path: Path) -> Non
     [
         ("layers 30", "layers 31", "has 30 layers, expected 31"),
         ("size=4", "size=3", "has 4 stages, expected a multiple of .*, 3"),
-        ("size=4", "size=2", "has chunks that differ in their layers"),
+        ("Et*9|", "E|t*9|", "has 5 stages, expected a multiple of .*, 4"),
+        ("Et*9|(t*7|)*2,t*7L", "Et*16||t*7|t*7L", "leaves stage 1 with nothing"),
         ("t*9|", "t*9|m|", "is not one embedding"),
         ("batch-size 128", "batch-size 127", "no multiple of micro-batch"),
         ("NNODES:-4", "NNODES:-3", "24 ranks, which is no multiple"),

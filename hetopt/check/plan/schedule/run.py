@@ -2,7 +2,7 @@
 
 It knows no schedule. Of the transfers that are ready, the one ready first is sent
 first; of several, activations before gradients, then those of the stage further
-upstream, then in the order of micro-batches and chunks. One that becomes ready later
+upstream, then in the order of passes. One that becomes ready later
 depends on one that still waits, so it is not ready earlier.
 """
 
@@ -55,7 +55,6 @@ def last_ends(
     orders: Sequence[Iterable[Pass]],
     works: Mapping[Place, Work],
     lengths: Sequence[int],
-    group: int,
 ) -> list[int] | None:
     """Return the end of every stage's last pass; None if stages wait in a circle.
 
@@ -65,8 +64,6 @@ def last_ends(
         Passes and messages of every stage.
     lengths
         Which length each micro-batch has.
-    group
-        How many micro-batches a chunk takes before the next chunk takes them.
     """
     p, q = len(orders), len(lengths)
     number = {place: n for n, place in enumerate(sorted(works))}
@@ -94,11 +91,11 @@ def last_ends(
     if passes.shape[1] >= PAYS_FROM and longest < FITS:
         table, state, free = (np.array(x, np.int64) for x in (graph, stages, until))
         arrays = tuple(np.array(each, np.int64) for each in of_places)
-        _run(group, queue, table, arrays, state, free, passes, here.ravel())
+        _run(queue, table, arrays, state, free, passes, here.ravel())
         stages = state.tolist()
     else:
         left = passes.tolist(), here.ravel().tolist()
-        as_written(_run)(group, queue, graph, of_places, stages, until, *left)
+        as_written(_run)(queue, graph, of_places, stages, until, *left)
     at, ends, _, ended = stages
     return ended if at == ends else None
 
@@ -123,7 +120,6 @@ def _numbered(
 # One long loop, so that it can be read beside MODEL.md section 4.
 @compiled
 def _run(
-    group: int,
     queue: bool,
     graph: Any,
     links: Any,
@@ -164,12 +160,12 @@ def _run(
     waiting = [(0, 0, 0, 0, 0) for _ in range(0)]
     while awake or waiting:
         if not awake:
-            start, _, turn, place, rest = heappop(waiting)
+            start, _, _, place, m = heappop(waiting)
             for n in range(first[place], first[place + 1]):
                 start = max(start, until[link[n]])
             for n in range(first[place], first[place + 1]):
                 until[link[n]] = start + kept[n]
-            here[fed[place] * q + turn * group + rest] = start + transfer[place]
+            here[fed[place] * q + m] = start + transfer[place]
             awake.append(stage[fed[place]])
         i = awake.pop()
         while at[i] < end[i]:
@@ -186,8 +182,7 @@ def _run(
                 continue
             ended[i] = free[i]
             if to >= 0 and queue:
-                ready = (free[i], rank[place], m // group, place, m % group)
-                heappush(waiting, ready)
+                heappush(waiting, (free[i], rank[place], at[i], place, m))
             elif to >= 0:
                 n = first[place]
                 start = max(free[i], until[link[n]])

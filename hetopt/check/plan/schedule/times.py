@@ -15,6 +15,7 @@ from hetopt.check.plan.schedule import orders, run
 from hetopt.check.plan.schedule.orders import BACKWARD, FORWARD, WEIGHT, Position
 from hetopt.check.plan.schedule.run import Work
 from hetopt.check.plan.schedule.schedules import STEPS
+from hetopt.check.plan.schedule.uneven import longest_path
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
@@ -48,6 +49,10 @@ class Times:
     handed, filled
         What a stage adds to a window that begins before it, and to the fill; None: tau
         less w, and less 2 w.
+    crossing
+        Where chunks differ, transfer and occupancy of each chunk's activations at every
+        boundary, the way back last, without sharing; those above are the longest. None:
+        all chunks have the same.
     """
 
     schedule: ScheduleName
@@ -61,6 +66,7 @@ class Times:
     alone: Alone | None = None
     handed: tuple[int, ...] | None = None
     filled: tuple[int, ...] | None = None
+    crossing: tuple[ByChunk, ByChunk] | None = None
 
     @property
     def periods(self) -> int:
@@ -121,6 +127,8 @@ def closed_form(each: Sequence[Times], counts: Sequence[int]) -> Fraction:
         Warm-ups per stage.
     """
     times, p = each[0], len(counts)
+    if times.crossing is not None:
+        return Fraction(longest_path(times))
     periods = [_period(own, counts) for own in each]
     filled = times.filled or times.without(2)
     fill = sum(filled) + 2 * sum(times.transfer[: p - 1])
@@ -201,7 +209,6 @@ def last_ends(each: Sequence[Times], counts: Sequence[int]) -> list[int]:
         ],
         works,
         lengths,
-        p if steps.interleaved else 1,
     )
     if ended is None:
         msg = f"warm-ups {tuple(counts)} block each other"
@@ -224,7 +231,10 @@ def _add_transfers(works: dict[Place, Work], times: Times, n: int) -> None:
         if i == k:
             continue
         b, side = (min(i, k), k - i) if chunk == after else (p - 1, 1)
+        kappa = times.transfer[b]
         omega = times.alone.occupancy[b] if times.alone else times.occupancy[b]
+        if times.crossing is not None:
+            kappa, omega = (spent[chunk][b] for spent in times.crossing)
         for kind, source, to, sign in (
             (FORWARD, (i, chunk), (k, after), side),
             (BACKWARD, (k, after), (i, chunk), -side),
@@ -232,8 +242,8 @@ def _add_transfers(works: dict[Place, Work], times: Times, n: int) -> None:
             keeps: dict[Hashable, int] = {(b, sign): omega // share}
             for way in times.alone.ways[b] if times.alone else ():
                 keeps[way.place, sign * way.side] = way.keeps // share
-            took, kappa = works[kind, *source, n].took, times.transfer[b] // share
-            works[kind, *source, n] = Work(took, (kind, *to, n), kappa, keeps)
+            took = works[kind, *source, n].took
+            works[kind, *source, n] = Work(took, (kind, *to, n), kappa // share, keeps)
 
 
 def _add_messages(works: dict[Place, Work], times: Times, n: int) -> None:

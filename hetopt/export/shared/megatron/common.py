@@ -24,9 +24,14 @@ from hetopt.export.shared.one_mesh import (
     recompute_loss,
     shared_head_losses,
 )
+from hetopt.problem.training.layout import (
+    layout_chunks,
+    layout_of,
+    predictions_fault,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Sequence
 
     from hetopt.export.job import Job
     from hetopt.plans.strategy import Strategy
@@ -44,16 +49,52 @@ def _fits(strategy: Strategy, problem: Problem) -> bool:
     )
 
 
+def limit_losses(
+    problem: Problem, said: Callable[[Model], Model] = megatron_lm_model
+) -> Iterator[Loss]:
+    """Yield what Megatron-LM cannot do of a problem, pinned cuts included.
+
+    Parameters
+    ----------
+    said
+        As for ``hetopt.export.shared.megatron.model.model_settings``.
+    """
+    yield from problem_losses(problem, said)
+    if (cuts := problem.pins.cuts) is not None:
+        stages = len(cuts) // problem.training.chunks
+        yield from _layout_losses(cuts, stages, problem.model)
+
+
+def layout_said(job: Job) -> str:
+    """Return the layout of a job, in the problem's own words if it pins one."""
+    pins, cuts = job.problem.pins, job.plan.cuts
+    if pins.layout is not None and cuts == pins.cuts:
+        return pins.layout
+    return layout_of(job.plan.ends, job.problem.model)
+
+
+def _layout_losses(cuts: Sequence[int], stages: int, model: Model) -> Iterator[Loss]:
+    """Yield why Megatron-LM refuses chunks that end at these units."""
+    try:
+        chunks = layout_chunks(layout_of(cuts, model))
+    except ValueError as error:
+        yield Loss(str(error))
+        return
+    if fault := predictions_fault(chunks, stages):
+        yield Loss(f"a layout that {fault}")
+
+
 LIMITS = Limits(
     # Its 1F1B sends and receives at once, and waits; its interleaved 1F1B overlaps.
     schedules=("1f1b", "1f1b-batched", "interleaved-1f1b"),
     shared=("dp", "cp", "tp", "ep", "etp", "recompute"),
     zero=(0, 1),
-    losses=problem_losses,
+    losses=limit_losses,
     parts=("experts", "latent", "predictions"),
     fits=_fits,
     spread=stages_that_hide,
     no_offload=no_offload,
+    cuts=True,
 )
 
 
@@ -68,6 +109,8 @@ def megatron_losses(
         As for ``hetopt.export.shared.megatron.model.model_settings``.
     """
     yield from one_mesh_losses(job)
+    if job.plan.cuts is not None and job.layers is not None:
+        yield from _layout_losses(job.plan.cuts, len(job.stages), job.problem.model)
     yield from shared_head_losses(job)
     yield from recompute_loss(job)
     yield from expert_job_losses(job)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from hetopt.base.words import counted
 from hetopt.export.pipeline import MOST_STAGES, PipelineReadBack, stages_of
@@ -12,9 +12,14 @@ from hetopt.export.shared.megatron.offload import offload_said
 from hetopt.export.shared.megatron.recompute import recompute_of
 from hetopt.export.shared.megatron.says import model_says, training_says
 from hetopt.problem.training.choices import INTERLEAVED
-from hetopt.problem.training.layout import layout_chunks
+from hetopt.problem.training.layout import (
+    layout_chunks,
+    layout_text,
+    predictions_fault,
+)
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from hetopt.export.shared.hosts import RankHosts
@@ -25,6 +30,11 @@ PIPELINE = "--pipeline-model-parallel-size"
 LAYOUT = "--pipeline-model-parallel-layout"
 FIRST = "--decoder-first-pipeline-num-layers"
 LAST = "--decoder-last-pipeline-num-layers"
+#: What counts as a layer where layers are spread evenly, by argument.
+COUNTED = {
+    "--account-for-embedding-in-pipeline-split": "embedding",
+    "--account-for-loss-in-pipeline-split": "loss",
+}
 #: Virtual stages on each rank; layers of each; what Megatron-Bridge calls the former.
 VIRTUAL = "--num-virtual-stages-per-pipeline-rank"
 LAYERS_EACH = "--num-layers-per-virtual-pipeline-stage"
@@ -32,8 +42,6 @@ VIRTUAL_SIZE = "--virtual-pipeline-model-parallel-size"
 
 #: Arguments that hetopt cannot price, and the values with which they have no effect.
 _REFUSED = {
-    "--account-for-embedding-in-pipeline-split": (),
-    "--account-for-loss-in-pipeline-split": (),
     "--standalone-embedding-stage": (),
     "--pipeline-model-parallel-split-rank": (),
     "--enable-zbh1-pipeline": (),
@@ -49,11 +57,31 @@ _REFUSED = {
 }
 
 
+class Division(NamedTuple):
+    """How a model is divided among stages and their chunks.
+
+    Attributes
+    ----------
+    stages, chunks
+        p and v.
+    layers
+        Transformer layers of every chunk, first the first chunks of all stages; of
+        these alone if there is no ``layout``.
+    layout
+        As of ``PipelineReadBack``.
+    """
+
+    stages: int
+    chunks: int
+    layers: tuple[int, ...]
+    layout: str | None = None
+
+
 def degrees_of(arguments: ShellArguments, world: int) -> tuple[int, int, int]:
     """Return dp, cp and tp on ``world`` ranks; InputError if these do not divide."""
     tp = arguments.count("--tensor-model-parallel-size", 1)
     cp = arguments.count("--context-parallel-size", 1)
-    stages = len(layers_of(arguments)[0])
+    stages = arguments.count(PIPELINE, 1)
     each, rest = divmod(world, stages)
     if rest or each % (tp * cp) or not each:
         msg = (
@@ -116,24 +144,27 @@ def pipeline_of(
     InputError
         Megatron-LM would refuse the arguments, or hetopt cannot price them.
     """
-    layers, chunks = layers_of(arguments)
+    stages, chunks, layers, layout = division_of(arguments)
+    held = [sum(layers[number::stages]) for number in range(stages)]
     degrees = dp, cp, tp = degrees_of(arguments, world)
     batch, micro = batches_of(arguments, dp)
-    settings, stages = arguments.values, len(layers)
+    settings = arguments.values
     says: dict[str, Any] = training_says(settings, (dp * cp, tp), legacy=legacy)
     says["global_batch"] = batch
     if "--seq-length" in arguments:
         says["seq_len"] = arguments.count("--seq-length")
     if "--hidden-size" in arguments:
-        says |= model_says(settings, chunks * sum(layers), arguments.wrong)
+        total = sum(layers) * (chunks if layout is None else 1)
+        says |= model_says(settings, total, arguments.wrong)
     recompute = recompute_of(settings, max(layers), arguments.wrong)
     return PipelineReadBack(
         microbatches=batch // (micro * dp),
         schedule="1f1b" if chunks == 1 else INTERLEAVED,
         chunks=chunks,
+        layout=layout,
         stages=stages_of(
             even_places(places, stages, world // stages, str(folder)),
-            layers,
+            held,
             [degrees] * stages,
             [recompute] * stages,
             experts_of(arguments, degrees),
@@ -143,8 +174,14 @@ def pipeline_of(
     )
 
 
-def layers_of(arguments: ShellArguments) -> tuple[tuple[int, ...], int]:
-    """Return layers per stage and chunk as Megatron-LM cuts them, and the chunks."""
+def division_of(arguments: ShellArguments) -> Division:
+    """Return the stages and chunks that Megatron-LM divides a model into.
+
+    Raises
+    ------
+    InputError
+        Megatron-LM would refuse the arguments, or hetopt cannot price them.
+    """
     for name, neutral in _REFUSED.items():
         if name in arguments and arguments.get(name) not in neutral:
             raise arguments.wrong(name, "is given, which hetopt cannot price")
@@ -155,24 +192,29 @@ def layers_of(arguments: ShellArguments) -> tuple[tuple[int, ...], int]:
     if stages > 1 and "--no-pipeline-parallel" in arguments:
         msg = f"is given, but {PIPELINE} is {stages}"
         raise arguments.wrong("--no-pipeline-parallel", msg)
-    if LAYOUT not in arguments:
-        chunks = _chunks_of(arguments, stages)
-        return _even_layers(arguments, stages, chunks), chunks
-    for name in (FIRST, LAST, LAYERS_EACH, VIRTUAL):
+    if LAYOUT in arguments:
+        _ensure_alone(arguments, LAYOUT, (FIRST, LAST, *COUNTED, LAYERS_EACH, VIRTUAL))
+        return _laid_out(arguments, stages)
+    return _spread(arguments, stages)
+
+
+def _ensure_alone(arguments: ShellArguments, one: str, others: Sequence[str]) -> None:
+    """Raise InputError if one of several arguments is given beside another one."""
+    for name in others:
         if name in arguments:
-            msg = f"is given beside {LAYOUT}, expected one of the two"
+            msg = f"is given beside {one}, expected one of the two"
             raise arguments.wrong(name, msg)
-    return _laid_out(arguments, stages)
 
 
-def _laid_out(arguments: ShellArguments, stages: int) -> tuple[tuple[int, ...], int]:
-    """Return layers per stage and chunk by a layout, and how many chunks it has."""
+def _laid_out(arguments: ShellArguments, stages: int) -> Division:
+    """Return the division by a layout."""
+    text = arguments.get(LAYOUT) or ""
     try:
-        found = layout_chunks(arguments.get(LAYOUT) or "")
+        found = layout_chunks(text)
     except ValueError as error:
         raise arguments.wrong(LAYOUT, str(error)) from error
     layers = tuple(chunk.count("t") for chunk in found)
-    further = found[-1].count("m")
+    further = sum(chunk.count("m") for chunk in found)
     chunks, rest = divmod(len(layers), stages)
     if rest or not chunks:
         msg = (
@@ -199,16 +241,45 @@ def _laid_out(arguments: ShellArguments, stages: int) -> tuple[tuple[int, ...], 
             "--mtp-num-layers"
         )
         raise arguments.wrong(LAYOUT, msg)
-    if not all(layers[:-1]) or not layers[-1] + further:
-        msg = f"leaves stage {layers.index(0)} without a layer, expected at least one"
-        raise arguments.wrong(LAYOUT, msg)
-    if layers != layers[:stages] * chunks:
-        msg = (
-            f"has chunks that differ in their layers, {', '.join(map(str, layers))} of "
-            f"{counted(stages, 'stage')}: hetopt prices the same layers in every chunk"
-        )
-        raise arguments.wrong(LAYOUT, msg)
-    return layers[:stages], chunks
+    if fault := predictions_fault(found, stages):
+        raise arguments.wrong(LAYOUT, fault)
+    for stage in range(stages):
+        if not any(found[stage::stages]):
+            msg = f"leaves stage {stage} with nothing, expected E, t, m or L"
+            raise arguments.wrong(LAYOUT, msg)
+    where = [place for place, chunk in enumerate(found) if "m" in chunk]
+    plain = not where or (chunks == 1 and where == [stages - 1])
+    if plain and all(layers) and layers == layers[:stages] * chunks:
+        return Division(stages, chunks, layers[:stages])
+    _ensure_few(arguments, LAYOUT, len(layers))
+    return Division(stages, chunks, layers, text)
+
+
+def _ensure_few(arguments: ShellArguments, name: str, chunks: int) -> None:
+    """Raise InputError for more chunks in all than any job has."""
+    if chunks > MOST_STAGES:
+        msg = f"makes {chunks} virtual stages, expected at most {MOST_STAGES}"
+        raise arguments.wrong(name, msg)
+
+
+def _spread(arguments: ShellArguments, stages: int) -> Division:
+    """Return the division without a layout: even, but for the ends."""
+    chunks = _chunks_of(arguments, stages)
+    layers = _even_layers(arguments, stages, chunks)
+    predicted = 0
+    if chunks > 1:
+        name = "mtp_num_layers"
+        predicted = whole(arguments.values, name, arguments.wrong, 0, least=0)
+    ends = [name in arguments for name in COUNTED]
+    if not any(ends) and not predicted:
+        return Division(stages, chunks, layers)
+    _ensure_few(arguments, VIRTUAL, stages * chunks)
+    every = [*layers] * chunks
+    every[0] -= ends[0]
+    every[-1] -= ends[1]
+    if chunks == 1 and all(every):
+        return Division(stages, chunks, tuple(every))
+    return Division(stages, chunks, tuple(every), layout_text(every, predicted))
 
 
 def _chunks_of(arguments: ShellArguments, stages: int) -> int:
@@ -218,48 +289,57 @@ def _chunks_of(arguments: ShellArguments, stages: int) -> int:
             return arguments.count(name)
     if LAYERS_EACH not in arguments:
         return 1
+    _ensure_alone(arguments, LAYERS_EACH, (FIRST, LAST))
     each, count = arguments.count(LAYERS_EACH), arguments.count("--num-layers")
-    if count % (stages * each):
+    chunks, rest = divmod(
+        count + sum(name in arguments for name in COUNTED), stages * each
+    )
+    if rest:
         msg = (
-            f"is {each}, and {counted(count, 'layer')} are no multiple of it times "
-            f"{stages}"
+            f"is {each}, and {counted(count, 'layer')}{_with_ends(arguments)} are no "
+            f"multiple of it times {stages}"
         )
         raise arguments.wrong(LAYERS_EACH, msg)
-    return count // (stages * each)
+    return chunks
+
+
+def _with_ends(arguments: ShellArguments) -> str:
+    """Return what counts as a layer too: " with embedding and loss", or nothing."""
+    ends = " and ".join(what for name, what in COUNTED.items() if name in arguments)
+    return f" with {ends}" if ends else ""
 
 
 def _even_layers(
     arguments: ShellArguments, stages: int, chunks: int
 ) -> tuple[int, ...]:
-    """Return layers per stage and chunk without a layout: even, except at the ends."""
+    """Return layers per stage and chunk without a layout: even, except at the ends.
+
+    An embedding or a loss that counts as a layer is among them.
+    """
     count = arguments.count("--num-layers")
-    ends = {
-        number: arguments.count(name)
-        for name, number in ((FIRST, 0), (LAST, stages - 1))
-        if name in arguments
-    }
-    if chunks > 1:
-        for name in (FIRST, LAST):
-            if name in arguments:
-                msg = (
-                    f"is given with {chunks} virtual stages on each rank, of which "
-                    "hetopt prices those of as many layers each: leave it out"
-                )
-                raise arguments.wrong(name, msg)
+    ends = {}
+    for name, number in ((FIRST, 0), (LAST, stages - 1)):
+        if name in arguments:
+            given = arguments.count(name)
+            _ensure_alone(arguments, name, tuple(COUNTED))
+            if given % chunks:
+                msg = f"is {given}, expected a multiple of the {chunks} virtual stages"
+                raise arguments.wrong(name, f"{msg} on each rank")
+            ends[number] = given // chunks
     inner = stages - len(ends)
-    left, rest = divmod(count, chunks)
+    left, rest = divmod(count + sum(name in arguments for name in COUNTED), chunks)
     left -= sum(ends.values())
     if not inner and left:
-        given = [name for name in (FIRST, LAST) if name in arguments]
+        named = [name for name in (FIRST, LAST) if name in arguments]
         msg = (
             f"is {count}, expected {sum(ends.values()) * chunks} as in "
-            f"{' and '.join(given)}: no other stage is left"
+            f"{' and '.join(named)}: no other stage is left"
         )
         raise arguments.wrong("--num-layers", msg)
     if rest or (inner and (left % inner or left < inner)):
         msg = (
-            f"is {count}, which does not leave the same for each of "
-            f"{counted(inner, 'stage')}"
+            f"is {count}, which{_with_ends(arguments)} does not leave the same for "
+            f"each of {counted(inner, 'stage')}"
         )
         if chunks > 1:
             msg += f" of {chunks} virtual ones"

@@ -118,7 +118,7 @@ def test_what_megatron_does_not_do_of_llama_4() -> None:
 
 def test_layers_that_predict_are_in_the_layout() -> None:
     layout = argument(job(layers=5), "--pipeline-model-parallel-layout")
-    assert layout == "Et*2|t*3mL"
+    assert layout == "Ett|t*3mL"
     assert argument(job(layers=5), "--mtp-num-layers") == "1"
 
 
