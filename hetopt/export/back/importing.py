@@ -254,7 +254,8 @@ def _ends(pipeline: PipelineReadBack, problem: Problem) -> tuple[int, ...] | Non
     model, chunks = problem.model, pipeline.chunks
     if (cuts := pipeline.cuts) is not None:
         if cuts[-1] != len(model.units):
-            msg = f"the files have {cuts[-1]} units in all, the model {len(model.units)}"
+            held = len(model.units)
+            msg = f"the files have {cuts[-1]} units in all, the model has {held}"
             raise InputError(msg, field="layers")
         return cuts
     if pipeline.layout is not None:

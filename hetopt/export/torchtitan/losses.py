@@ -43,6 +43,8 @@ def losses(job: Job) -> Iterator[Loss]:
             "all forward passes first in a pipeline of one stage",
             instead="each micro-batch's backward pass after its forward pass",
         )
+    if job.plan.cuts is not None and len({0, *job.plan.cuts}) <= len(job.plan.cuts):
+        yield Loss("an empty chunk: its optimizer refuses a part without parameters")
     yield from _zero_losses(job)
     yield from mixture_losses(job)
     yield from _model_losses(job)

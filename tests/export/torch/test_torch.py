@@ -152,6 +152,18 @@ def test_chunks_that_differ_are_read_back(name: str, tmp_path: Path) -> None:
     held = [units * stage.layers for stage in read.stages]
     held[0], held[-1] = held[0] + 1, held[-1] + 1
     assert held == [stage.units for stage in job.stages]
+    plan = import_plan(read, job.problem).plan
+    assert plan.cuts == job.plan.cuts
+    for given, meant in zip(plan.pipeline.stages, job.stages, strict=True):
+        assert replace(given, resharding=None) == replace(meant, resharding=None)
+
+
+def test_chunks_of_another_model_are_not_imported(tmp_path: Path) -> None:
+    job = job_of(UNEVEN["ends alone"])
+    read = read_torch(write(job, tmp_path / "out"))
+    model = replace(job.problem.model, layers=9)
+    with pytest.raises(InputError, match="layers: the files have 8 units in all, the"):
+        import_plan(read, replace(job.problem, model=model))
 
 
 def test_chunks_that_are_alike_have_no_cuts() -> None:
