@@ -110,8 +110,8 @@ def explain(
     Raises
     ------
     InputError
-        A plan has strategies per unit or unequal chunks, the schedules or chunks of the plans cannot be
-        mixed, or ``table`` lacks a strategy.
+        A plan has strategies per unit or unequal chunks, the schedules or chunks of
+        the plans cannot be mixed, or ``table`` lacks a strategy.
     """
     for plan in (mine.plan, ours):
         if plan.per_unit or plan.cuts is not None:

@@ -8,19 +8,19 @@ warm-up counts, and every boundary has the cheapest resharding of the latency ta
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from itertools import accumulate, groupby, pairwise
+from itertools import groupby, pairwise
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from hetopt.base.words import counted
 from hetopt.check import check_plan
 from hetopt.check.plan.rules import mesh_findings
 from hetopt.cost.build import build_table
-from hetopt.cost.chunks import divides
 from hetopt.cost.table_file.file import table_digest
 from hetopt.errors import CheckError, InputError
 from hetopt.export.back.name_clusters import name_clusters
 from hetopt.export.back.roomy_table import roomy_table
-from hetopt.export.back.warm_ups import is_folded, scheduled
+from hetopt.export.back.units import check_layers, chunk_ends, stage_units
+from hetopt.export.back.warm_ups import scheduled
 from hetopt.export.shared.architecture import shown
 from hetopt.export.shared.losses import by_stage
 from hetopt.formulations.decision import Decision
@@ -28,13 +28,11 @@ from hetopt.pricing.price import price
 from hetopt.problem.digest import problem_digest
 from hetopt.problem.model.architecture import ARCHITECTURE_FIELDS
 from hetopt.problem.model.stated import stated
-from hetopt.problem.training.layout import cuts_of
 from hetopt.problem.training.pins import Pins
 from hetopt.problem.training.principles import Principles
 from hetopt.results.priced_plan import PricedPlan
 from hetopt.results.result import Result
 from hetopt.results.settlement import Settlement
-from hetopt.schedule.orders import FOLDED_CHUNKS
 from hetopt.solvers.decisions.assembly import plan_of
 from hetopt.solvers.race.outcome import devices_used, mfu
 
@@ -137,12 +135,12 @@ def import_plan(
     clusters = name_clusters(pipeline, problem)
     _check_meshes(pipeline, problem, clusters)
     _check_offload(pipeline, problem, clusters)
-    ends = _ends(pipeline, problem)
+    ends = chunk_ends(pipeline, problem)
     problem, warmups = scheduled(pipeline, problem, clusters, ends)
     table = (read_table or build_table)(problem)
     strategies = [stage.strategy for stage in pipeline.stages]
     wanted = list(zip(clusters, strategies, strict=True))
-    units = _units(pipeline, problem, ends)
+    units = stage_units(pipeline, problem, ends)
     decision = decision_of(table, pipeline.microbatches, wanted, units, warmups)
     costs = table
     if missing := _missing(table, pipeline.microbatches, wanted):
@@ -210,87 +208,13 @@ def _check_job(pipeline: PipelineReadBack, problem: Problem) -> None:
         raise InputError(msg, field=first)
     _check_zero(pipeline)
     if pipeline.layout is None and pipeline.cuts is None:
-        _check_layers(pipeline, problem)
+        check_layers(pipeline, problem)
     batch = problem.training.global_batch
     if batch % pipeline.microbatches:
         msg = (
             f"is {pipeline.microbatches}, expected a divisor of global_batch ({batch})"
         )
         raise InputError(msg, field="microbatches")
-
-
-def _check_layers(pipeline: PipelineReadBack, problem: Problem) -> None:
-    """Raise InputError unless stages hold the model's layers, and at least one each."""
-    chunks = FOLDED_CHUNKS if is_folded(pipeline) else pipeline.chunks
-    layers = chunks * sum(stage.layers for stage in pipeline.stages)
-    further = bool(problem.model.predictions)
-    expected = (len(problem.model.units) - 2 - further) // _units_per_layer(problem)
-    if layers != expected:
-        msg = f"the files have {layers} in all, the model has {expected}"
-        raise InputError(msg, field="layers")
-    for number, stage in enumerate(pipeline.stages):
-        if stage.layers <= 0:
-            msg = f"stage {number} has {stage.layers}, expected at least 1"
-            raise InputError(msg, field="layers")
-        if (stage.layers * _units_per_layer(problem)).denominator > 1:
-            msg = (
-                f"stage {number} has {stage.layers}, the problem has whole ones: set "
-                "granularity: block"
-            )
-            raise InputError(msg, field="layers")
-
-
-def _ends(pipeline: PipelineReadBack, problem: Problem) -> tuple[int, ...] | None:
-    """Return where chunks end in units of the model; None if all are alike.
-
-    Chunks of as many layers each differ where the layers do, or if the problem pins
-    cuts, which are compared with theirs.
-
-    Raises
-    ------
-    InputError
-        The layout of the files is of another model.
-    """
-    model, chunks = problem.model, pipeline.chunks
-    if (cuts := pipeline.cuts) is not None:
-        if cuts[-1] != len(model.units):
-            held = len(model.units)
-            msg = f"the files have {cuts[-1]} units in all, the model has {held}"
-            raise InputError(msg, field="layers")
-        return cuts
-    if pipeline.layout is not None:
-        try:
-            return cuts_of(pipeline.layout, model)
-        except ValueError as error:
-            raise InputError(f"the files' layout {error}", field="layers") from None
-    if chunks == 1 or (problem.pins.cuts is None and divides(model, chunks)):
-        return None
-    units = _layer_units(pipeline, problem) * chunks
-    units[0] += 1
-    units[-1] += 1 + bool(model.predictions)
-    return tuple(accumulate(units))
-
-
-def _units(
-    pipeline: PipelineReadBack, problem: Problem, ends: tuple[int, ...] | None
-) -> list[int]:
-    """Return the units of each stage without embedding and head, in all its chunks.
-
-    Parameters
-    ----------
-    ends
-        Of the chunks; None: those of one chunk are returned.
-    """
-    if ends is None:
-        units = _layer_units(pipeline, problem)
-        units[-1] += bool(problem.model.predictions)
-        return units
-    held = [end - first for first, end in pairwise((0, *ends))]
-    stages = len(pipeline.stages)
-    units = [sum(held[number::stages]) for number in range(stages)]
-    units[0] -= 1
-    units[-1] -= 1
-    return units
 
 
 def _check_zero(pipeline: PipelineReadBack) -> None:
@@ -320,15 +244,6 @@ def _stated(problem: Problem, name: str) -> Any:
         return bool(problem.training.overlap_tensor)
     of = problem.training if hasattr(problem.training, name) else problem.model
     return getattr(of, name)
-
-
-def _layer_units(pipeline: PipelineReadBack, problem: Problem) -> list[int]:
-    each = _units_per_layer(problem)
-    return [int(stage.layers * each) for stage in pipeline.stages]
-
-
-def _units_per_layer(problem: Problem) -> int:
-    return 3 if problem.model.granularity == "block" else 1
 
 
 def _check_meshes(

@@ -39,22 +39,8 @@ def scheduled(
         Of the chunks, if they differ; the problem pins them, in the files' words.
     """
     given = tuple(stage.warmup for stage in pipeline.stages)
-    q, stages = pipeline.microbatches, len(pipeline.stages)
-    if is_folded(pipeline) and q <= stages:
-        msg = (
-            f"is {q}, expected more than the {counted(stages, 'stage')} of "
-            f"{pipeline.schedule}"
-        )
-        raise InputError(msg, field="microbatches")
-    if pipeline.chunks > 1 and stages == 1:
-        msg = f"is {pipeline.chunks}, expected 1 where there is one stage"
-        raise InputError(msg, field="chunks")
-    if pipeline.chunks > 1 and q % stages:
-        msg = (
-            f"is {q}, expected a multiple of the {counted(stages, 'stage')}, each of "
-            f"which holds {counted(pipeline.chunks, 'chunk')}"
-        )
-        raise InputError(msg, field="microbatches")
+    q = pipeline.microbatches
+    _check_rounds(pipeline)
     found = _prescribed(pipeline.schedule, q, clusters, pipeline.chunks)
     own = tuple(w for w in given if w is not None)
     if own and len(own) < len(given):
@@ -83,6 +69,26 @@ def scheduled(
         if named is not None and _clipped(named, q) == _clipped(found, q):
             return problem.of_plan(schedule), None
     return problem.of_plan(FREE), found
+
+
+def _check_rounds(pipeline: PipelineReadBack) -> None:
+    """Raise InputError for micro-batches or stages that the schedule cannot have."""
+    q, stages = pipeline.microbatches, len(pipeline.stages)
+    if is_folded(pipeline) and q <= stages:
+        msg = (
+            f"is {q}, expected more than the {counted(stages, 'stage')} of "
+            f"{pipeline.schedule}"
+        )
+        raise InputError(msg, field="microbatches")
+    if pipeline.chunks > 1 and stages == 1:
+        msg = f"is {pipeline.chunks}, expected 1 where there is one stage"
+        raise InputError(msg, field="chunks")
+    if pipeline.chunks > 1 and q % stages:
+        msg = (
+            f"is {q}, expected a multiple of the {counted(stages, 'stage')}, each of "
+            f"which holds {counted(pipeline.chunks, 'chunk')}"
+        )
+        raise InputError(msg, field="microbatches")
 
 
 def is_folded(pipeline: PipelineReadBack) -> bool:

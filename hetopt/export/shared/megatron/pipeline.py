@@ -194,8 +194,11 @@ def division_of(arguments: ShellArguments) -> Division:
         raise arguments.wrong("--no-pipeline-parallel", msg)
     if LAYOUT in arguments:
         _ensure_alone(arguments, LAYOUT, (FIRST, LAST, *COUNTED, LAYERS_EACH, VIRTUAL))
-        return _laid_out(arguments, stages)
-    return _spread(arguments, stages)
+    found = (_laid_out if LAYOUT in arguments else _spread)(arguments, stages)
+    if found.chunks > 1 and stages == 1:
+        msg = f"is 1, expected more with {found.chunks} virtual stages on each rank"
+        raise arguments.wrong(PIPELINE, msg)
+    return found
 
 
 def _ensure_alone(arguments: ShellArguments, one: str, others: Sequence[str]) -> None:
