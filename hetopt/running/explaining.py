@@ -151,8 +151,8 @@ def _uneven(
     measured: Measured, own: MeasuredChunks, planned: Uneven | None
 ) -> Uneven | None:
     """Return the measured times of chunks that differ, with mean transfers."""
-    pairs = [stage.by_chunk_s or () for stage in measured.stages]
-    if not all(pairs):
+    pairs = [stage.by_chunk_s for stage in measured.stages]
+    if not pairs[0]:
         return None
     forward, backward = (
         tuple(_ticks([times_s[kind] for times_s in stage]) for stage in pairs)

@@ -45,7 +45,7 @@ class MeasuredStage(FileRecord):
         None for other stages.
     by_chunk_s
         Forward and backward seconds of a pass on each chunk, where chunks differ; the
-        stage's are their means. None for other stages.
+        stage's are their means. Empty for other stages.
     """
 
     forward_s: Seconds
@@ -54,7 +54,7 @@ class MeasuredStage(FileRecord):
     peak_bytes: Whole
     weight_s: Seconds | None = None
     first_chunk_s: tuple[Seconds, Seconds, Seconds] | None = None
-    by_chunk_s: tuple[tuple[Seconds, Seconds], ...] | None = None
+    by_chunk_s: tuple[tuple[Seconds, Seconds], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -204,20 +204,13 @@ def _stage_of(
     """
     p, splits = len(iterations[0].forward), bool(iterations[0].weight[number])
 
-    def of(kind: Literal["forward", "backward", "weight"], chunk: int) -> float:
-        passes = [
-            [
-                span
-                for place, span in enumerate(getattr(each, kind)[number])
-                if chunk_and_microbatch(place, p, apart, folded)[0] == chunk
-            ]
-            for each in iterations
-        ]
-        return median(map(_mean, passes))
+    def of(kind: Literal["forward", "backward", "weight"]) -> list[float]:
+        passes = [getattr(each, kind)[number] for each in iterations]
+        found = [_by_chunk(each, p, apart, folded=folded) for each in passes]
+        return [median(each) for each in zip(*found, strict=True)]
 
-    forward = [of("forward", chunk) for chunk in range(apart)]
-    backward = [of("backward", chunk) for chunk in range(apart)]
-    weight = [of("weight", chunk) for chunk in range(apart)] if splits else []
+    forward, backward = of("forward"), of("backward")
+    weight = of("weight") if splits else []
     # A folded stage has both chunks' times.
     parts = 1 if folded else apart
     return MeasuredStage(
@@ -229,7 +222,7 @@ def _stage_of(
         first_chunk_s=(forward[0], backward[0] + weight[0], weight[0])
         if folded
         else None,
-        by_chunk_s=tuple(zip(forward, backward, strict=True)) if parts > 1 else None,
+        by_chunk_s=tuple(zip(forward, backward, strict=True)) if parts > 1 else (),
     )
 
 
@@ -257,16 +250,19 @@ def _chunks_of(iterations: Sequence[Iteration], count: int) -> MeasuredChunks:
 
 def _longer(spans: Sequence[Span], stages: int, chunks: int, chunk: int) -> float:
     """Return by how much a chunk's passes are longer than others; at least 0."""
-    own: list[Span] = []
-    others: list[Span] = []
+    others = _by_chunk(spans, stages, chunks, folded=False)
+    return max(0.0, others.pop(chunk) - fmean(others))
+
+
+def _by_chunk(
+    spans: Sequence[Span], stages: int, chunks: int, *, folded: bool
+) -> list[float]:
+    """Return the mean seconds of a stage's passes on each chunk."""
+    found: list[list[float]] = [[] for _ in range(chunks)]
     for number, span in enumerate(spans):
-        found, _ = chunk_and_microbatch(number, stages, chunks, folded=False)
-        (own if found == chunk else others).append(span)
-    return max(0.0, _mean(own) - _mean(others))
-
-
-def _mean(spans: Sequence[Span]) -> float:
-    return fmean(span.length_s for span in spans)
+        chunk, _ = chunk_and_microbatch(number, stages, chunks, folded)
+        found[chunk].append(span.length_s)
+    return [fmean(each) for each in found]
 
 
 def read_measured(path: str, plan_digest: str) -> Measured:

@@ -135,7 +135,7 @@ def _read(data: object) -> JobFile:
     return job
 
 
-def _layers(job: JobFile) -> list[int | Fraction]:
+def _layers(job: JobFile) -> Sequence[int | Fraction]:
     """Return the layers of every stage, of one chunk; thirds if stages cut layers.
 
     Where chunks differ, those of all chunks.
@@ -165,7 +165,7 @@ def _layers(job: JobFile) -> list[int | Fraction]:
         if held < 1:
             msg = f"is {end}, which leaves no layer to stage {n}, expected at least one"
             raise InputError(msg, field=f"stages.{n}.end")
-        found.append(_of_units(held, each))
+        found.append(Fraction(held, each) if held % each else held // each)
     if end != units:
         what = "half of all layers" if folded else "all layers and the head"
         msg = f"is {end}, expected {units}: the embedding, {what}"
@@ -173,7 +173,7 @@ def _layers(job: JobFile) -> list[int | Fraction]:
     return found
 
 
-def _uneven_layers(job: JobFile, cuts: tuple[int, ...]) -> list[int | Fraction]:
+def _uneven_layers(job: JobFile, cuts: tuple[int, ...]) -> list[Fraction]:
     """Return the layers of all chunks of every stage.
 
     Raises
@@ -195,12 +195,7 @@ def _uneven_layers(job: JobFile, cuts: tuple[int, ...]) -> list[int | Fraction]:
         )
         raise InputError(msg, field="training.cuts")
     held[0], held[-1] = held[0] - 1, held[-1] - 1
-    return [_of_units(count, each) for count in held]
-
-
-def _of_units(count: int, each: int) -> int | Fraction:
-    """Return units as layers of which each has so many."""
-    return Fraction(count, each) if count % each else count // each
+    return [Fraction(count, each) for count in held]
 
 
 def _experts(model: JobModel) -> Experts | None:
