@@ -140,6 +140,7 @@ def test_arguments_of_people_are_read(
             "Et*6|t*6|t*6|t*6mmL",
         ),
         (f"{BOTH}", 1, (12, 12), None),
+        (f"{BOTH} --mtp-num-layers 1", 1, (12, 12), None),
         (
             f"{BOTH} --num-virtual-stages-per-pipeline-rank 13",
             13,

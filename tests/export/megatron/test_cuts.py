@@ -229,6 +229,15 @@ def test_cuts_inside_layers_are_refused() -> None:
     assert loss.instead is None
 
 
+def test_empty_chunks_at_the_ends_are_refused() -> None:
+    """Megatron-LM has the embedding in the first chunk, whatever a layout says."""
+    imported = import_plan(read_back(2, "Et*5|t*7|t*6|t*6L"), problem_of(SMALL))
+    plan = replace(imported.plan, cuts=(0, 12, 19, 26))
+    (loss,) = MEGATRON.losses(replace(job_of(imported), plan=plan))
+    assert loss.what.startswith("a layout that has an empty chunk before the embeddi")
+    assert loss.instead is None
+
+
 def test_launchers_run_cuts_or_refuse_them_in_one_line() -> None:
     problem = problem_of(SMALL)
     job = job_of(import_plan(read_back(2, "Et*5|t*7|t*6|t*6L"), problem))

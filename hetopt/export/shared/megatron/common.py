@@ -78,7 +78,7 @@ def _layout_losses(cuts: Sequence[int], stages: int, model: Model) -> Iterator[L
     try:
         chunks = layout_chunks(layout_of(cuts, model))
     except ValueError as error:
-        yield Loss(str(error))
+        yield Loss(f"a layout that {error}")
         return
     if fault := predictions_fault(chunks, stages):
         yield Loss(f"a layout that {fault}")

@@ -269,11 +269,10 @@ def _spread(arguments: ShellArguments, stages: int) -> Division:
     """Return the division without a layout: even, but for the ends."""
     chunks = _chunks_of(arguments, stages)
     layers = _even_layers(arguments, stages, chunks)
-    predicted = 0
-    if chunks > 1:
-        name = "mtp_num_layers"
-        predicted = whole(arguments.values, name, arguments.wrong, 0, least=0)
     ends = [name in arguments for name in COUNTED]
+    if chunks == 1 and not any(ends):
+        return Division(stages, chunks, layers)
+    predicted = whole(arguments.values, "mtp_num_layers", arguments.wrong, 0, least=0)
     if not any(ends) and not predicted:
         return Division(stages, chunks, layers)
     _ensure_few(arguments, VIRTUAL, stages * chunks)
