@@ -111,6 +111,14 @@ def test_a_part_without_modules_is_refused() -> None:
             bundle(job, TORCHTITAN, allow_lossy=True)
 
 
+def test_a_part_without_attention_is_refused_where_sequences_are_split() -> None:
+    for cuts, lost in ((PARTS.cuts, True), ((2, 3, 4, 5, 6, 8), False)):
+        case = replace(PARTS, cuts=cuts, degrees=((1, 2, 1),) * 2)
+        found = [loss.what for loss in TORCHTITAN.losses(job_of_case(case))]
+        wanted = "a chunk without layers: cp 2 needs attention in every part"
+        assert (wanted in found) == lost
+
+
 def test_each_loss_is_named() -> None:
     job = untied(draw_job(4, alike=True, recompute=("none",)))
 
