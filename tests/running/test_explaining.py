@@ -100,6 +100,8 @@ def uneven(seed: int, p: int, q: int, v: int) -> PipelineTimes:
 @pytest.mark.parametrize("seed", range(8))
 def test_chunks_that_differ_explain_themselves(seed: int) -> None:
     planned, really = uneven(seed, 3, 6, 2), uneven(100 + seed, 3, 6, 2)
+    assert planned.chunks is not None
+    assert planned.chunks.uneven is not None
     assert really.chunks is not None
     assert really.chunks.uneven is not None
     measured = measured_as(really)
@@ -119,24 +121,11 @@ def test_chunks_that_differ_explain_themselves(seed: int) -> None:
     assert found.replayed_s == pytest.approx(found.measured_s)
     alone = replayed_s(measured, really.warmups, really.microbatches, really.schedule)
     assert alone == pytest.approx(found.measured_s)
-    assert found.passes_s == pytest.approx(
-        simulate(
-            replace(
-                planned,
-                forward_ns=really.forward_ns,
-                backward_ns=really.backward_ns,
-                chunks=replace(
-                    planned.chunks,
-                    uneven=replace(
-                        planned.chunks.uneven,
-                        forward_ns=own.forward_ns,
-                        backward_ns=own.backward_ns,
-                    ),
-                ),
-            )
-        ).makespan_ns
-        * 1e-9
+    passes = replace(
+        planned.chunks.uneven, forward_ns=own.forward_ns, backward_ns=own.backward_ns
     )
+    mixed = replace(planned, chunks=replace(planned.chunks, uneven=passes))
+    assert found.passes_s == pytest.approx(simulate(mixed).makespan_ns * 1e-9)
 
 
 def split(seed: int, schedule: str) -> PipelineTimes:
