@@ -10,10 +10,9 @@ Figures, with their sources:
 - H2, Table 6: tokens per chip and second on 256 chips. For Chip-D the paper does not
   say what is offloaded to the host; it is in ``benchmarks.h2_chips``.
 - Korthikanti et al., "Reducing Activation Recomputation in Large Transformer Models",
-  Table 5: seconds of Megatron-LM on A100-80GB with full recomputation. It interleaves
-  v chunks per stage for two of the models; here the time of filling and draining under
-  1F1B is divided by v. Its attention is not fused and ours is, which alone makes our
-  times too short for the smallest model.
+  Table 5: seconds of Megatron-LM on A100-80GB with full recomputation. Its attention
+  is not fused and ours is, which alone makes our times too short for the smallest
+  model.
 
 Both halves use the assumptions of the problem files about what the papers do not state,
 and these were chosen with the figures in sight: HetAuto's model, network and software
@@ -28,6 +27,7 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from statistics import mean
 from typing import TYPE_CHECKING
 
@@ -36,7 +36,7 @@ import numpy as np
 from benchmarks.measured_runs import gpt
 from hetopt.cost.build import build_table
 from hetopt.cost.sources.roofline import Roofline
-from hetopt.plans.plan import Pipeline, Plan, Stage
+from hetopt.formulations.decision import Decision
 from hetopt.plans.strategy import DEGREES, Strategy
 from hetopt.pricing.price import price
 from hetopt.problem.catalogue import accelerators, problem_files
@@ -45,8 +45,10 @@ from hetopt.problem.cluster.cluster import Cluster
 from hetopt.problem.cluster.links import ClusterLinks
 from hetopt.problem.problem import Problem
 from hetopt.problem.reading import read_problem
+from hetopt.problem.training.choices import INTERLEAVED
 from hetopt.problem.training.pins import ClusterPins, Domain, Pins
 from hetopt.problem.training.training import Training
+from hetopt.solvers.decisions.assembly import plan_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -76,11 +78,11 @@ class Figure:
     problem
         One cluster; its pins permit only the published plan.
     stages, microbatches, strategy
-        The published plan. Stages hold equally many layers, or if these do not divide
-        equally many units, embedding and head among them; else the first ones hold one
-        more.
+        The published plan.
     chunks
-        Model chunks per stage of an interleaved schedule.
+        Model chunks per stage of an interleaved schedule. Chunks (stages, if they have
+        one) hold equally many layers, or if these do not divide equally many units,
+        embedding and head among them; else the first ones hold one more.
     """
 
     name: str
@@ -107,18 +109,43 @@ class Figure:
         problem = replace(
             self.problem,
             pins=Pins(
-                microbatches=_only(self.microbatches), clusters={cluster.name: pins}
+                microbatches=_only(self.microbatches),
+                clusters={cluster.name: pins},
+                cuts=self.ends if self.chunks > 1 else None,
             ),
         )
-        priced = price(self._plan(), build_table(problem, source))
-        passes = [
-            forward + backward
-            for forward, backward in zip(
-                priced.times.forward_ns, priced.times.backward_ns, strict=True
-            )
-        ]
-        fill_s = (sum(passes) - max(passes)) * 1e-9
-        return priced.iteration_time_s - fill_s * (1 - 1 / self.chunks)
+        if self.chunks > 1:
+            problem = problem.under(INTERLEAVED, self.chunks)
+        table = build_table(problem, source)
+        held = [end - first for first, end in pairwise((0, *self.ends))]
+        decision = Decision(
+            microbatches=self.microbatches,
+            order=(0,),
+            strategies=(self.strategy,),
+            hosted=(self.stages,),
+            units=tuple(sum(held[i :: self.stages]) for i in range(self.stages)),
+        )
+        return price(plan_of(decision, table, ""), table).iteration_time_s
+
+    @property
+    def ends(self) -> tuple[int, ...]:
+        """The end of every chunk, in units of the model."""
+        parts, (first, counted) = self.stages * self.chunks, self._divided
+        each, more = divmod(counted, parts)
+        ends = (first + each * n + min(n, more) for n in range(1, parts))
+        return (*ends, len(self.problem.model.units))
+
+    @property
+    def remainder(self) -> int:
+        """How many chunks hold one more than the others, as nothing divides."""
+        return self._divided[1] % (self.stages * self.chunks)
+
+    @property
+    def _divided(self) -> tuple[int, int]:
+        """The first unit, and the number, of those that chunks hold equally many of."""
+        parts, units = self.stages * self.chunks, len(self.problem.model.units)
+        with_ends = (units - 2) % parts and (self.chunks > 1 or not units % parts)
+        return (0, units) if with_ends else (1, units - 2)
 
     def error(self, efficiency: Efficiency | None = None) -> float:
         """Return the roofline's time / published time - 1, with the given shares."""
@@ -129,40 +156,6 @@ class Figure:
         problem = replace(self.problem, clusters=(replace(cluster, accelerator=used),))
         seconds = replace(self, problem=problem).seconds(Roofline())
         return seconds / self.published_s - 1
-
-    def _plan(self) -> Plan:
-        stages, units = self.stages, len(self.problem.model.units)
-        layers = units - 2
-        if units % stages == 0 and layers % stages:
-            cuts = [units // stages * stage for stage in range(stages + 1)]
-        else:
-            more = layers % stages
-            ends = (
-                1 + layers // stages * stage + min(stage, more)
-                for stage in range(1, stages)
-            )
-            cuts = [0, *ends, units]
-        return Plan(
-            schedule="1f1b",
-            pipelines=(
-                Pipeline(
-                    microbatches=self.microbatches,
-                    stages=tuple(
-                        Stage(
-                            cluster=self.problem.clusters[0].name,
-                            first_unit=cuts[stage],
-                            end_unit=cuts[stage + 1],
-                            strategy=self.strategy,
-                            warmup=stages - stage,
-                            resharding="p2p" if stage + 1 < stages else None,
-                        )
-                        for stage in range(stages)
-                    ),
-                ),
-            ),
-            problem_digest="",
-            table_digest="",
-        )
 
 
 def figures() -> tuple[Figure, ...]:

@@ -175,7 +175,7 @@ class _Search:
             for own, usable in pairs
         ]
         assert table.layout is not None
-        self.cuts = [table.cuts[max(end, 1) - 1] for end in table.layout[: len(counts)]]
+        self.cuts = [table.cuts[end - 1] for end in table.layout[: len(counts)]]
         self.permitted = Permitted.of(request.problem.rules, table.cluster_names)
         self.rest = self._rest()
 
@@ -197,7 +197,8 @@ class _Search:
     def run(self) -> None:
         """Search until the program is settled or the time is up."""
         ledger, program, stages = self.ledger, self.program, len(self.units)
-        number, waiting, deep = count(), [], not ledger.plans
+        number, deep = count(), not ledger.plans
+        waiting: list[tuple[int, int, int, _Node]] = []
 
         def push(node: _Node) -> None:
             depth, bound = -len(node.hosts), node.bound

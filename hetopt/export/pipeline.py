@@ -67,7 +67,7 @@ class PipelineReadBack:
         of all of them if there is a ``layout`` or ``cuts``.
     layout
         What chunks hold, as Megatron-LM's layouts say it
-        (``hetopt.problem.training.layout``), in the words of the files if they have
+        (``hetopt.problem.layout``), in the words of the files if they have
         one; None: chunks are alike, and hold a layer each.
     cuts
         In place of a layout, where chunks may end inside layers: the end of each in

@@ -16,6 +16,7 @@ from hetopt.pricing.stages import (
     chunks_of,
     fold_of,
     held_bytes,
+    one_pass_bytes,
     stage_memory_bytes,
     stage_recompute_ns,
     stage_sync_ns,
@@ -24,7 +25,6 @@ from hetopt.pricing.stages import (
 from hetopt.pricing.uneven import uneven_bytes, uneven_times
 from hetopt.pricing.units import UnitPrice
 from hetopt.schedule.closed_form import closed_form_ns
-from hetopt.schedule.orders import FOLDED_CHUNKS
 from hetopt.schedule.period import check_warmups_fall
 from hetopt.schedule.run import simulate
 from hetopt.schedule.shares import sharing_of
@@ -115,7 +115,7 @@ def price(plan: Plan, table: CostTable) -> Price:
     times, body = _times(plan, pipeline, table, part, places), np.array(table.body)
     if table.layout is not None:
         return _uneven_price(times, table, places)
-    passing = _one_pass_bytes(times, table, places)
+    passing = one_pass_bytes(times, table, places)
     every = [*zip(places, held_by_kind(times, body), strict=True)]
     resting = with_waiting(part, ~body, len(places)).clusters
     at_rest = [place._replace(table=resting[place.cluster]) for place in places]
@@ -157,25 +157,6 @@ def _uneven_price(
         activation_bytes=tuple(each for each, _ in passing),
         end_bytes=tuple(rest for _, rest in passing),
         recompute_ns=tuple(map(stage_recompute_ns, places)),
-    )
-
-
-def _one_pass_bytes(
-    times: PipelineTimes, table: CostTable, places: tuple[Place, ...]
-) -> tuple[int, ...]:
-    """Return the bytes of activations of one pass of each stage.
-
-    The ends of the model are left out if only some passes run them.
-    """
-    chunks = table.chunks if times.fold is None else FOLDED_CHUNKS
-    each = np.array(table.body) | (chunks == 1)
-    found = (
-        int(place.counts * each @ place.table.activation_bytes[place.strategy])
-        for place in places
-    )
-    # A pair of units belongs to both chunks.
-    return tuple(
-        bytes_ // (1 if times.fold is None else FOLDED_CHUNKS) for bytes_ in found
     )
 
 
@@ -343,13 +324,26 @@ def _times(
     part: TableSlice,
     places: tuple[Place, ...],
 ) -> PipelineTimes:
-    if table.layout is not None:
-        warmups = tuple(stage.warmup for stage in pipeline.stages)
-        try:
-            check_warmups_fall(warmups)
-            return uneven_times(table, part, [each[:3] for each in places], warmups)
-        except ValueError as error:
-            raise InputError(str(error), field="pipelines.0.stages") from error
+    warmups = tuple(stage.warmup for stage in pipeline.stages)
+    # Errors here are the user's: warm-ups of a plan file, or negative times of a table.
+    try:
+        check_warmups_fall(warmups)
+        if table.layout is not None:
+            rows = [place[:3] for place in places]
+            return uneven_times(table, part, rows, warmups)
+        return _even_times(plan, table, part, places, warmups)
+    except ValueError as error:
+        raise InputError(str(error), field="pipelines.0.stages") from error
+
+
+def _even_times(
+    plan: Plan,
+    table: CostTable,
+    part: TableSlice,
+    places: tuple[Place, ...],
+    warmups: tuple[int, ...],
+) -> PipelineTimes:
+    pipeline = plan.pipeline
     layouts = [int(place.table.layout[place.strategy]) for place in places]
     boundaries = [
         (table.cuts[stage.end_unit - 1], here, after)
@@ -362,7 +356,6 @@ def _times(
         tied = int(part.tied_ns[layouts[0], layouts[-1]])
         sync[0] += tied
         sync[-1] += tied
-    warmups = tuple(stage.warmup for stage in pipeline.stages)
     transfer = tuple(int(part.transfer_ns[key]) for key in boundaries)
     alone = tuple(int(part.occupancy_ns[key]) for key in boundaries)
     clusters = [place.cluster for place in places]
@@ -375,28 +368,23 @@ def _times(
         sharing = sharing_of(part.shared, plan.schedule, clusters, every)
         twice = with_way_back(part).occupancy_ns
         occupancy = tuple(int(twice[key]) for key in boundaries)
-    # Errors here are the user's: warm-ups of a plan file, or negative times of a table.
-    try:
-        check_warmups_fall(warmups)
-        return PipelineTimes(
-            schedule=plan.schedule,
-            microbatches=pipeline.microbatches,
-            forward_ns=tuple(
-                int(place.counts @ place.table.forward_ns[place.strategy])
-                for place in places
-            ),
-            backward_ns=tuple(
-                int(place.counts @ place.table.backward_ns[place.strategy])
-                for place in places
-            ),
-            weight_ns=stage_weight_ns(places),
-            transfer_ns=transfer,
-            occupancy_ns=occupancy,
-            sync_ns=tuple(sync),
-            warmups=warmups,
-            sharing=sharing,
-            chunks=chunks,
-            fold=fold_of(part, places),
-        )
-    except ValueError as error:
-        raise InputError(str(error), field="pipelines.0.stages") from error
+    return PipelineTimes(
+        schedule=plan.schedule,
+        microbatches=pipeline.microbatches,
+        forward_ns=tuple(
+            int(place.counts @ place.table.forward_ns[place.strategy])
+            for place in places
+        ),
+        backward_ns=tuple(
+            int(place.counts @ place.table.backward_ns[place.strategy])
+            for place in places
+        ),
+        weight_ns=stage_weight_ns(places),
+        transfer_ns=transfer,
+        occupancy_ns=occupancy,
+        sync_ns=tuple(sync),
+        warmups=warmups,
+        sharing=sharing,
+        chunks=chunks,
+        fold=fold_of(part, places),
+    )

@@ -5,17 +5,21 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
+
 from hetopt.cost.chunks import with_way_back
+from hetopt.schedule.orders import FOLDED_CHUNKS
 from hetopt.schedule.times import Chunks, Fold
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import numpy as np
     from numpy.typing import NDArray
 
     from hetopt.cost.table.cluster import ClusterTable
     from hetopt.cost.table.slice import TableSlice
+    from hetopt.cost.table.table import CostTable
+    from hetopt.schedule.times import PipelineTimes
 
 
 class Place(NamedTuple):
@@ -96,6 +100,25 @@ def chunks_of(
         way_back_occupancy_ns=int(with_way_back(part).occupancy_ns[back]),
         lead_ns=ends(places[0]),
         trail_ns=ends(places[-1]),
+    )
+
+
+def one_pass_bytes(
+    times: PipelineTimes, table: CostTable, places: tuple[Place, ...]
+) -> tuple[int, ...]:
+    """Return the bytes of activations of one pass of each stage.
+
+    The ends of the model are left out if only some passes run them.
+    """
+    chunks = table.chunks if times.fold is None else FOLDED_CHUNKS
+    each = np.array(table.body) | (chunks == 1)
+    found = (
+        int(place.counts * each @ place.table.activation_bytes[place.strategy])
+        for place in places
+    )
+    # A pair of units belongs to both chunks.
+    return tuple(
+        bytes_ // (1 if times.fold is None else FOLDED_CHUNKS) for bytes_ in found
     )
 
 

@@ -104,8 +104,7 @@ def _crossings(
     for i in range(p):
         ends = table.layout[i : len(table.layout) - 1 : p]
         here, there = layouts[i], layouts[(i + 1) % p]
-        # Nothing has gone through an empty chunk before the embedding.
-        own = [int(spent[table.cuts[max(end, 1) - 1], here, there]) for end in ends]
+        own = [int(spent[table.cuts[end - 1], here, there]) for end in ends]
         found.append((*own, *[0] * (v - len(own))))
     return tuple(found)
 

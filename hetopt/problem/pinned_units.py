@@ -55,6 +55,9 @@ def cuts_fault(cuts: tuple[int, ...], model: Model, training: Training) -> str |
     if sorted(cuts) != [*cuts] or cuts[-1] != units:
         said = ", ".join(map(str, cuts))
         return f"is {said}, expected ascending numbers up to the model's {units} units"
+    if not cuts[0] or cuts[-2] == units:
+        which, what = ("last", "head") if cuts[0] else ("first", "embedding")
+        return f"leaves the {which} chunk without the {what}"
     held = [
         sum(cuts[i] - (cuts[i - 1] if i else 0) for i in range(own, len(cuts), stages))
         for own in range(stages)

@@ -266,8 +266,7 @@ def run(line: Any, state: Any) -> None:
     at, free, ended, last, starts, causes, sent, delayed = state[:8]
     arrived, brought, until, holder = state[8:]
     stages, events, count = len(first) - 1, len(took), len(order)
-    ready = [(0, 0)]
-    ready.pop()
+    ready = [(0, 0) for _ in range(0)]
     todo = list(range(stages))
     while True:
         while todo:

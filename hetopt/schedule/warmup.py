@@ -152,4 +152,5 @@ def held_by_chunk(
     steps[range(len(own)), own] = [1 if kind == "F" else -1 for kind, _ in passes]
     every = np.unique(steps.cumsum(axis=0), axis=0)
     inside = (every[:, None] <= every).all(axis=2).sum(axis=1)
-    return every[inside == 1]
+    found: NDArray[np.int64] = every[inside == 1]
+    return found

@@ -72,6 +72,8 @@ def refuted_at_once(
 
     That is enough to refute a claim far from the truth; False proves nothing.
     """
+    if table.layout is not None:
+        return False
     only = replace(
         problem.pins,
         stages=Domain(allowed=frozenset({doubt.stages})),

@@ -141,7 +141,7 @@ def _stages(decision: Decision, table: CostTable) -> tuple[Stage, ...]:
         cut = table.cuts[end - 1] if i + 1 < len(hosts) else part.way_back
         if table.layout is not None:
             # Of the first chunk, as of the others unless they predict further tokens.
-            cut = table.cuts[max(table.layout[i], 1) - 1]
+            cut = table.cuts[table.layout[i] - 1]
         if cut is not None:
             after = layouts[(i + 1) % len(layouts)]
             resharding = RESHARDING[int(part.resharding[cut, layouts[i], after])]

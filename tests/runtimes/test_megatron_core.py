@@ -27,12 +27,12 @@ from hetopt.export.megatron.launcher import LAUNCHER as MEGATRON
 from hetopt.export.nemo.launcher import LAUNCHER as NEMO
 from hetopt.export.nemo.settings import Recipe
 from hetopt.export.shared.megatron.pipeline import division_of
-from hetopt.problem.model.stated import stated
-from hetopt.problem.training.layout import (
+from hetopt.problem.layout import (
     layout_chunks,
     layout_text,
     predictions_fault,
 )
+from hetopt.problem.model.stated import stated
 from tests.export.jobs import draw_job
 from tests.with_configs import NAMES, job_of, problem_of
 

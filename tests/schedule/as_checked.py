@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import TYPE_CHECKING
 
 from hetopt.check.plan.schedule.meeting import Alone, Way
 from hetopt.check.plan.schedule.times import Times, closed_form, last_ends
+from hetopt.check.plan.schedule.uneven import longest_path
 
 if TYPE_CHECKING:
-    from fractions import Fraction
-
     from hetopt.schedule.shares import Sharing
     from hetopt.schedule.times import PipelineTimes
 
@@ -21,6 +21,8 @@ def makespan_of(times: PipelineTimes) -> int:
 
 
 def closed_form_of(times: PipelineTimes) -> Fraction:
+    if times.chunks is not None and times.chunks.uneven is not None:
+        return Fraction(longest_path(_checked(times)))
     return closed_form(as_checked(times), times.warmups)
 
 

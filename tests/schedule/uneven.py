@@ -113,7 +113,7 @@ def longest_path(times: PipelineTimes) -> int:
     #: Of every event, those that it starts after, and by how much.
     after: dict[Any, list[tuple[Any, int]]] = {}
     for i in range(p):
-        before: Any = None
+        before: tuple[Any, int] | None = None
         sent: dict[str, Any] = {"F": None, "B": None}
         for ahead, c, m in oracle.operations(p, q, v, i):
             kind = "F" if ahead else "B"
@@ -127,24 +127,25 @@ def longest_path(times: PipelineTimes) -> int:
                 continue
             chunk, to = divmod(visit, p)
             place = (i, c) if ahead else (to, chunk)
-            transfer = ("sent", *event)
+            transfer: Any = ("sent", *event)
             after[transfer] = [(event, spent)]
             if sent[kind] is not None:
                 after[transfer].append(sent[kind])
             sent[kind] = transfer, own.occupancy_ns[place[0]][place[1]]
             kappa = own.transfer_ns[place[0]][place[1]]
             after.setdefault((kind, to, chunk, m), []).append((transfer, kappa))
+        assert before is not None
         after["end", i] = [(before[0], before[1] + times.sync_ns[i])]
-    starts: dict[Any, int] = {}
+    starts = dict[Any, int]()
     for root in [("end", i) for i in range(p)]:
         waiting = [root]
         while waiting:
-            event = waiting[-1]
-            missing = [each for each, _ in after[event] if each not in starts]
+            last = waiting[-1]
+            missing = [each for each, _ in after[last] if each not in starts]
             waiting += missing
             if not missing:
                 waiting.pop()
-                starts[event] = max([0, *(starts[e] + gap for e, gap in after[event])])
+                starts[last] = max([0, *(starts[e] + gap for e, gap in after[last])])
     return max(starts["end", i] for i in range(p))
 
 
@@ -164,8 +165,8 @@ def of_table(
     ends = {(0, 0): "embedding", (p - 1, v - 1): "head"}
 
     def spent(column: str, i: int, c: int) -> int:
-        more = row[column][ends[i, c]] if (i, c) in ends else 0
-        return held[i][c] * row[column]["layer"] + more
+        more: int = row[column][ends[i, c]] if (i, c) in ends else 0
+        return held[i][c] * int(row[column]["layer"]) + int(more)
 
     def grid(column: str) -> list[list[int]]:
         return [[spent(column, i, c) for c in range(v)] for i in range(p)]

@@ -74,8 +74,8 @@ class Schedules(Claim):
         if problem.training.lengths is not None and not STEPS[name].mixes:
             return
         try:
-            placed_units(problem.model, name, variant.chunks)
-            problem.under(name, variant.chunks, variant.warmup_epsilon)
+            own = problem.under(name, variant.chunks, variant.warmup_epsilon)
+            placed_units(problem.model, name, variant.chunks, own.pins.cuts)
         except InputError:
             return
         at.asked.say(f"{at.place}: {variant} is passed over, but is possible")

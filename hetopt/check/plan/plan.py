@@ -13,12 +13,12 @@ from hetopt.check.plan.lengths import (
     one_length_each,
 )
 from hetopt.check.plan.packing import packing_findings
-from hetopt.check.plan.pricing import PricedStages, rows_of
+from hetopt.check.plan.pricing import rows_of
 from hetopt.check.plan.rules import mesh_findings, pin_findings, table_findings
 from hetopt.check.plan.schedule.schedules import STEPS
 from hetopt.check.plan.schedule.times import Times, closed_form, last_ends
 from hetopt.check.plan.several import parts_of, several_findings, together
-from hetopt.check.plan.uneven import PricedChunks, cuts_findings
+from hetopt.check.plan.uneven import cuts_findings, priced_stages
 from hetopt.check.plan.units import PricedUnits, unit_findings
 from hetopt.cost.table.ticks import LONGEST_NS, LONGEST_S, TICK_S
 from hetopt.cost.table_file.file import table_digest
@@ -29,6 +29,7 @@ from hetopt.problem.training.principles import PRUNED
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from hetopt.check.plan.pricing import PricedStages
     from hetopt.cost.table.table import CostTable
     from hetopt.plans.plan import Pipeline, Plan, Stage
     from hetopt.plans.strategy import Strategy
@@ -93,7 +94,7 @@ def check_plan(
         plan,
         [(last_ends([each.times], each.warmups), each.times.sync) for each in priced],
     )
-    closed = max(closed_form([each.times], each.warmups) for each in priced)
+    closed = max(each.closed_form_ns for each in priced)
     _ensure_short(closed, simulated)
     return CheckedPlan(
         closed_form_s=float(closed * _TICK),
@@ -241,8 +242,7 @@ def _sound(
         rows, missing = rows_of(problem, table, pipeline)
         findings += missing
         if sound and not missing:
-            kind = PricedStages if table.layout is None else PricedChunks
-            priced = kind(problem, table, pipeline, rows)
+            priced = priced_stages(problem, table, pipeline, rows)
     if priced is not None:
         findings += priced.findings()
     if findings or priced is None:
@@ -253,7 +253,7 @@ def _sound(
 def stage_times(problem: Problem, table: CostTable, pipeline: Pipeline) -> Times:
     """Return the times of a pipeline whose units and table rows are sound."""
     rows, _ = rows_of(problem, table, pipeline)
-    return PricedStages(problem, table, pipeline, rows).times
+    return priced_stages(problem, table, pipeline, rows).times
 
 
 #: The tick as an exact decimal number.

@@ -11,11 +11,12 @@ from hetopt.check.plan.rules import pin_findings
 from hetopt.check.plan.schedule.meeting import Alone, ways_of
 from hetopt.check.plan.schedule.orders import most_held
 from hetopt.check.plan.schedule.schedules import STEPS
-from hetopt.check.plan.schedule.times import Times, warmups
+from hetopt.check.plan.schedule.times import Times, closed_form, warmups
 from hetopt.problem.training.choices import RESHARDING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+    from fractions import Fraction
 
     from hetopt.check.plan.schedule.schedules import Steps
     from hetopt.check.plan.schedule.times import ByChunk
@@ -95,6 +96,11 @@ class PricedStages:
     def memory_bytes(self) -> tuple[int, ...]:
         """Of a device of each stage."""
         return tuple(self._memory(i) for i in range(len(self.rows)))
+
+    @property
+    def closed_form_ns(self) -> Fraction:
+        """The closed form in nanoseconds."""
+        return closed_form([self.times], self.warmups)
 
     def _kinds(self, i: int) -> Sequence[int]:
         stage = self.pipeline.stages[i]

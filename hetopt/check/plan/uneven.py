@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING
@@ -9,13 +10,16 @@ from typing import TYPE_CHECKING
 from hetopt.base.words import counted
 from hetopt.check.plan.pricing import PricedStages
 from hetopt.check.plan.schedule.orders import FORWARD, Position, in_groups
+from hetopt.check.plan.schedule.uneven import longest_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from hetopt.check.plan.schedule.times import Times
+    from hetopt.cost.table.cluster import ClusterTable
     from hetopt.cost.table.table import CostTable
-    from hetopt.plans.plan import Plan
+    from hetopt.plans.plan import Pipeline, Plan
+    from hetopt.problem.problem import Problem
 
 
 def cuts_findings(table: CostTable, plan: Plan) -> Iterator[str]:
@@ -35,6 +39,9 @@ def cuts_findings(table: CostTable, plan: Plan) -> Iterator[str]:
     if starts != sorted(starts) or cuts[-1] != end:
         yield f"cuts: {[*cuts]}, expected ascending numbers up to {end}"
         return
+    if not cuts[0] or cuts[-2] == end:
+        yield f"cuts: {[*cuts]}, expected the embedding first and the head last"
+        return
     reached = 0
     for i, stage in enumerate(plan.pipeline.stages):
         held = sum(cuts[at] - starts[at] for at in range(i, p * v, p))
@@ -46,28 +53,59 @@ def cuts_findings(table: CostTable, plan: Plan) -> Iterator[str]:
         reached += held
 
 
+def kinds_by_chunk(table: CostTable) -> list[list[Sequence[int]]]:
+    """Return the kinds of the units of each chunk, by stage."""
+    chunks = [*pairwise((0, *(table.layout or ())))]
+    held: list[Sequence[int]] = [table.units[first:end] for first, end in chunks]
+    p = len(held) // table.chunks
+    return [[*held[i::p]] for i in range(p)]
+
+
+def chunk_bytes(
+    own: ClusterTable, k: int, chunks: list[Sequence[int]], p: int, q: int, i: int
+) -> int:
+    """Return the bytes that a device of stage i of p needs, if it holds these kinds."""
+    each = [sum(int(own.activation_bytes[k, f]) for f in kinds) for kinds in chunks]
+    v, held, most = len(chunks), 0, 0
+    ahead = 2 * (p - i - 1) + (v - 1) * p + 1
+    for kind, chunk, _ in in_groups(Position(i, p, q, v, ahead)):
+        held += each[chunk] if kind == FORWARD else -each[chunk]
+        most = max(most, held)
+    units = [kind for kinds in chunks for kind in kinds]
+    return (
+        int(own.fixed_bytes[k])
+        + sum(int(own.state_bytes[k, kind]) for kind in units)
+        + most
+        + max(int(own.temporary_bytes[k, kind]) for kind in units)
+    )
+
+
 class PricedChunks(PricedStages):
     """Times and memory of a pipeline whose cuts and table rows are valid."""
 
-    def _held(self, i: int) -> list[Sequence[int]]:
+    def _chunks(self, i: int) -> list[Sequence[int]]:
         """Return the kinds of the units of each chunk of a stage."""
-        chunks = [*pairwise((0, *(self.table.layout or ())))]
-        own = chunks[i :: len(self.rows)]
-        return [self.table.units[first:end] for first, end in own]
+        return kinds_by_chunk(self.table)[i]
 
     def _kinds(self, i: int) -> Sequence[int]:
-        return [kind for chunk in self._held(i) for kind in chunk]
+        return [kind for chunk in self._chunks(i) for kind in chunk]
 
     def _pass_ns(self, column: str, chunk: int, i: int) -> int:
         own, k = self._costs(i)
-        return sum(int(getattr(own, column)[k, kind]) for kind in self._held(i)[chunk])
+        return sum(
+            int(getattr(own, column)[k, kind]) for kind in self._chunks(i)[chunk]
+        )
 
     def _after(self, i: int, chunk: int = 0) -> tuple[int, int, int]:
         """Return cut class and both layouts where a chunk's activations go."""
         layout, p = self.table.layout or (), len(self.rows)
-        # What an empty first chunk passes on is what the embedding gives.
-        end = min(max(layout[chunk * p + i], 1), len(self.table.cuts))
-        return self.table.cuts[end - 1], self._layout(i), self._layout((i + 1) % p)
+        cut = self.table.cuts[layout[chunk * p + i] - 1]
+        return cut, self._layout(i), self._layout((i + 1) % p)
+
+    @property
+    def closed_form_ns(self) -> Fraction:
+        """The closed form in nanoseconds."""
+        return Fraction(longest_path(self.times))
 
     @cached_property
     def times(self) -> Times:
@@ -91,19 +129,16 @@ class PricedChunks(PricedStages):
 
     def _memory(self, i: int) -> int:
         own, k = self._costs(i)
-        p, q, v = len(self.rows), self.pipeline.microbatches, self.table.chunks
-        each = [
-            sum(int(own.activation_bytes[k, kind]) for kind in kinds)
-            for kinds in self._held(i)
-        ]
-        ahead, held, most = 2 * (p - i - 1) + (v - 1) * p + 1, 0, 0
-        for kind, chunk, _ in in_groups(Position(i, p, q, v, ahead)):
-            held += each[chunk] if kind == FORWARD else -each[chunk]
-            most = max(most, held)
-        kinds = self._kinds(i)
-        return (
-            int(own.fixed_bytes[k])
-            + sum(int(own.state_bytes[k, kind]) for kind in kinds)
-            + most
-            + max(int(own.temporary_bytes[k, kind]) for kind in kinds)
-        )
+        p, q = len(self.rows), self.pipeline.microbatches
+        return chunk_bytes(own, k, self._chunks(i), p, q, i)
+
+
+def priced_stages(
+    problem: Problem,
+    table: CostTable,
+    pipeline: Pipeline,
+    rows: Sequence[tuple[int, int]],
+) -> PricedStages:
+    """Return times and memory of a pipeline whose units and table rows are valid."""
+    kind = PricedStages if table.layout is None else PricedChunks
+    return kind(problem, table, pipeline, rows)

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING
 from hetopt.base.words import counted
 from hetopt.check.plan.packing import packing_findings
 from hetopt.check.plan.rules import mesh_findings, pin_findings
-from hetopt.check.plan.schedule.times import Times, warmups
+from hetopt.check.plan.schedule.times import Times, closed_form, warmups
 from hetopt.problem.training.choices import RESHARDING
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from fractions import Fraction
 
     from hetopt.cost.table.slice import TableSlice
     from hetopt.cost.table.table import CostTable
@@ -186,6 +187,11 @@ class PricedUnits:
             costs[i] += (shared + c - 1) // c
         costs += [2 * one_way for one_way in self.times.transfer]
         return sum(costs) + (c - 1) * max(costs)
+
+    @property
+    def closed_form_ns(self) -> Fraction:
+        """The closed form in nanoseconds."""
+        return closed_form([self.times], self.warmups)
 
     def findings(self) -> Iterator[str]:
         """Yield wrong warm-ups, memory and resharding."""

@@ -17,6 +17,7 @@ from hetopt.check.verify.bound import (
 )
 from hetopt.check.verify.plans_left import search_simulated
 from hetopt.check.verify.search import search
+from hetopt.check.verify.uneven import search_hosts
 from hetopt.cost.table.ticks import LONGEST_NS
 
 if TYPE_CHECKING:
@@ -74,6 +75,9 @@ class BoundsTask(NamedTuple):
             The end was reached.
         """
         q, bounds = self
+        if of.table.layout is not None:
+            # The plans of a layout are so few that all of them are searched.
+            return dict.fromkeys(bounds, ())
         # A program without plans is too slow in closed form, whatever is minimised.
         if _is_closed(of, bounds) and not of.principles.relaxed:
             ranges = unproven_ranges(of.problem, of.searched, q, bounds, end=of.end)
@@ -100,6 +104,12 @@ class SearchTask(NamedTuple):
     def run(self, of: Verified) -> dict[int, Found]:
         """Return the outcome by stage count; raises OutOfTime as ``search`` does."""
         q, bounds, ranges = self
+        if of.table.layout is not None:
+            rest = of.objective, of.end
+            return {
+                p: search_hosts(of.problem, of.table, q, bound, *rest)
+                for p, bound in bounds.items()
+            }
         if _is_closed(of, bounds):
             return search(of.problem, of.searched, q, bounds, ranges, of.end)
         return {

@@ -31,6 +31,7 @@ def written(
     return Plan(
         schedule=table.schedule,
         chunks=table.chunks,
+        cuts=table.layout,
         warmup_epsilon=table.warmup_epsilon,
         pipelines=(pipeline_of(problem, table, microbatches, hosts, units),),
         problem_digest=problem_digest(problem),
@@ -52,7 +53,7 @@ def pipeline_of(
     hosts
         Cluster and strategy of each stage.
     units
-        Body units of each stage.
+        Body units of each stage; all of its units if there is a layout.
     """
     stages = _stages(table, microbatches, hosts, units)
     pipeline = Pipeline(microbatches=microbatches, stages=tuple(stages))
@@ -76,17 +77,20 @@ def _stages(
 ) -> list[Stage]:
     """Return the stages of ``written``, with one warm-up each."""
     inside = [u for u, kind in enumerate(table.units) if table.body[kind]]
+    layout = table.layout
     part = table.at(microbatches)
     layouts = [
         int(part.clusters[j].layout[part.clusters[j].strategies.index(strategy)])
         for j, strategy in hosts
     ]
     stages = []
-    first, end = 0, inside[0]
+    first, end = 0, inside[0] if layout is None else 0
     for i, ((j, strategy), held) in enumerate(zip(hosts, units, strict=True)):
         end += held
         resharding = None
         cut = table.cuts[end - 1] if i + 1 < len(hosts) else table.way_back
+        if layout is not None:
+            cut = table.cuts[layout[i] - 1]
         if cut is not None:
             after = layouts[(i + 1) % len(layouts)]
             resharding = RESHARDING[int(part.resharding[cut, layouts[i], after])]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from hetopt.cost.chunks import divides
 from hetopt.errors import InputError
 from hetopt.export.back.warm_ups import is_folded
-from hetopt.problem.training.layout import cuts_of
+from hetopt.problem.layout import cuts_of
 from hetopt.schedule.orders import FOLDED_CHUNKS
 
 if TYPE_CHECKING:
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 def check_layers(pipeline: PipelineReadBack, problem: Problem) -> None:
     """Raise InputError unless stages hold the model's layers, and at least one each."""
+    each, further = _units_per_layer(problem), bool(problem.model.predictions)
     chunks = FOLDED_CHUNKS if is_folded(pipeline) else pipeline.chunks
     layers = chunks * sum(stage.layers for stage in pipeline.stages)
-    further = bool(problem.model.predictions)
-    expected = (len(problem.model.units) - 2 - further) // _units_per_layer(problem)
+    expected = (len(problem.model.units) - 2 - further) // each
     if layers != expected:
         msg = f"the files have {layers} in all, the model has {expected}"
         raise InputError(msg, field="layers")
@@ -29,7 +29,7 @@ def check_layers(pipeline: PipelineReadBack, problem: Problem) -> None:
         if stage.layers <= 0:
             msg = f"stage {number} has {stage.layers}, expected at least 1"
             raise InputError(msg, field="layers")
-        if (stage.layers * _units_per_layer(problem)).denominator > 1:
+        if (stage.layers * each).denominator > 1:
             msg = (
                 f"stage {number} has {stage.layers}, the problem has whole ones: set "
                 "granularity: block"

@@ -79,8 +79,7 @@ def _arguments(job: Job) -> list[str]:
 
 
 def _parallelism(job: Job) -> Arguments:
-    strategy, layers = job.stages[0].strategy, job.layers
-    assert layers is not None
+    strategy = job.stages[0].strategy
     settings: Arguments = {
         "tensor_model_parallel_size": strategy.tp,
         "pipeline_model_parallel_size": len(job.stages),

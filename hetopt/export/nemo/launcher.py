@@ -239,8 +239,7 @@ def commands(job: Job) -> str:
 def recipe(job: Job) -> dict[str, Any]:
     """Return the fields of Megatron-Bridge's configuration that a plan decides."""
     model, training = job.problem.model, job.problem.training
-    strategy, layers = job.stages[0].strategy, job.layers
-    assert layers is not None
+    strategy = job.stages[0].strategy
     full = strategy.recompute == "full"
     sharded = shards_optimizer(job)
     overlaps = training.overlap_tensor and strategy.tp > 1

@@ -265,8 +265,8 @@ def bridge_path(path: str) -> str:
 
 def _letters(chunk: Any) -> str:
     """Return a chunk as a layout has it, from the names of its parts."""
-    parts = chunk if isinstance(chunk, list) else [chunk]
-    return "".join(_LETTERS.get(str(part).strip().lower(), str(part)) for part in parts)
+    parts = map(str, chunk if isinstance(chunk, list) else [chunk])
+    return "".join(_LETTERS.get(part.strip().lower(), part) for part in parts)
 
 
 def _is_off(value: Any) -> bool:

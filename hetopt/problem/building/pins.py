@@ -10,8 +10,8 @@ from hetopt.base.faults import Fault
 from hetopt.base.fields import unknown
 from hetopt.base.words import counted
 from hetopt.problem.building.pinned_meshes import check_meshes
+from hetopt.problem.layout import cuts_of
 from hetopt.problem.pinned_units import cuts_fault, units_fault
-from hetopt.problem.training.layout import cuts_of
 from hetopt.problem.training.pins import ANY, NO_CLUSTER_PINS, ClusterPins, Pins
 
 if TYPE_CHECKING:

@@ -145,8 +145,11 @@ def under_any(problem: Problem, variants: Iterable[ScheduleVariant]) -> Problem:
     errors = []
     for variant in variants:
         try:
-            placed_units(problem.model, variant.schedule, variant.chunks)
-            return variant.of(problem)
+            found = variant.of(problem)
+            placed_units(
+                problem.model, variant.schedule, variant.chunks, found.pins.cuts
+            )
+            return found
         except InputError as error:
             errors.append(error)
     raise errors[0]
@@ -280,8 +283,10 @@ def spaces_of(
     errors: dict[ScheduleVariant, InputError] = {}
     for variant in variants:
         try:
-            placed_units(space.problem.model, variant.schedule, variant.chunks)
             problem = variant.of(space.problem)
+            placed_units(
+                problem.model, variant.schedule, variant.chunks, problem.pins.cuts
+            )
             if problem.training.lengths is not None:
                 ensure_mixes(variant.schedule)
         except InputError as error:

@@ -22,10 +22,10 @@ from hetopt.export.nemo.reading import read_nemo
 from hetopt.export.registry import SHIPPED
 from hetopt.export.registry import launcher as launcher_of
 from hetopt.planning.plan import plan
+from hetopt.problem.layout import layout_chunks
 from hetopt.problem.problem import Problem
 from hetopt.problem.reading import read_problem_text
 from hetopt.problem.training.choices import INTERLEAVED
-from hetopt.problem.training.layout import layout_chunks
 from tests.export.scripts import told
 
 TEXT = """\

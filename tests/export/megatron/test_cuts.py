@@ -24,10 +24,10 @@ from hetopt.export.planning.limits import fitted
 from hetopt.export.registry import SHIPPED
 from hetopt.export.registry import launcher as launcher_of
 from hetopt.plans.strategy import Strategy
+from hetopt.problem.layout import cuts_of, layout_of
 from hetopt.problem.problem import Problem
 from hetopt.problem.reading import read_problem_text
 from hetopt.problem.training.choices import INTERLEAVED
-from hetopt.problem.training.layout import cuts_of, layout_of
 from tests.export.scripts import told
 
 LAYOUT = "--pipeline-model-parallel-layout"

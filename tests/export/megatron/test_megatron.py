@@ -13,8 +13,8 @@ from hetopt.export.megatron.launcher import LAUNCHER as MEGATRON
 from hetopt.export.megatron.reading import read_megatron
 from hetopt.export.planning.limits import fitted
 from hetopt.export.registry import limits_of
+from hetopt.problem.layout import layout_chunks
 from hetopt.problem.training.choices import Recompute
-from hetopt.problem.training.layout import layout_chunks
 from tests.export.jobs import draw_job, restaged
 from tests.export.scripts import told
 

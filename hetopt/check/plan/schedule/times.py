@@ -15,7 +15,6 @@ from hetopt.check.plan.schedule import orders, run
 from hetopt.check.plan.schedule.orders import BACKWARD, FORWARD, WEIGHT, Position
 from hetopt.check.plan.schedule.run import Work
 from hetopt.check.plan.schedule.schedules import STEPS
-from hetopt.check.plan.schedule.uneven import longest_path
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
@@ -127,8 +126,6 @@ def closed_form(each: Sequence[Times], counts: Sequence[int]) -> Fraction:
         Warm-ups per stage.
     """
     times, p = each[0], len(counts)
-    if times.crossing is not None:
-        return Fraction(longest_path(times))
     periods = [_period(own, counts) for own in each]
     filled = times.filled or times.without(2)
     fill = sum(filled) + 2 * sum(times.transfer[: p - 1])

@@ -83,7 +83,7 @@ def _reached(
 
     Or, for gradients, counted backwards from the end: when the last one has to end.
     """
-    p, found = len(least), {}
+    p, found = len(least), dict[tuple[int, int], int]()
     for chunk, i in product(range(len(took)), range(p)):
         begins = [least[i]]
         visit = chunk * p + i - 1

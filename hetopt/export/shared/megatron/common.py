@@ -24,7 +24,7 @@ from hetopt.export.shared.one_mesh import (
     recompute_loss,
     shared_head_losses,
 )
-from hetopt.problem.training.layout import (
+from hetopt.problem.layout import (
     layout_chunks,
     layout_of,
     predictions_fault,
@@ -76,11 +76,10 @@ def layout_said(job: Job) -> str:
 def _layout_losses(cuts: Sequence[int], stages: int, model: Model) -> Iterator[Loss]:
     """Yield why Megatron-LM refuses chunks that end at these units."""
     try:
-        chunks = layout_chunks(layout_of(cuts, model))
+        fault = predictions_fault(layout_chunks(layout_of(cuts, model)), stages)
     except ValueError as error:
-        yield Loss(f"a layout that {error}")
-        return
-    if fault := predictions_fault(chunks, stages):
+        fault = str(error)
+    if fault:
         yield Loss(f"a layout that {fault}")
 
 

@@ -11,12 +11,12 @@ from hetopt.export.shared.megatron.numbers import whole
 from hetopt.export.shared.megatron.offload import offload_said
 from hetopt.export.shared.megatron.recompute import recompute_of
 from hetopt.export.shared.megatron.says import model_says, training_says
-from hetopt.problem.training.choices import INTERLEAVED
-from hetopt.problem.training.layout import (
+from hetopt.problem.layout import (
     layout_chunks,
     layout_text,
     predictions_fault,
 )
+from hetopt.problem.training.choices import INTERLEAVED
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -154,7 +154,7 @@ def pipeline_of(
     if "--seq-length" in arguments:
         says["seq_len"] = arguments.count("--seq-length")
     if "--hidden-size" in arguments:
-        total = sum(layers) * (chunks if layout is None else 1)
+        total = sum(held) * (chunks if layout is None else 1)
         says |= model_says(settings, total, arguments.wrong)
     recompute = recompute_of(settings, max(layers), arguments.wrong)
     return PipelineReadBack(
@@ -250,8 +250,7 @@ def _laid_out(arguments: ShellArguments, stages: int) -> Division:
         if not any(found[stage::stages]):
             msg = f"leaves stage {stage} with nothing, expected E, t, m or L"
             raise arguments.wrong(LAYOUT, msg)
-    where = [place for place, chunk in enumerate(found) if "m" in chunk]
-    plain = not where or (chunks == 1 and where == [stages - 1])
+    plain = not further or (chunks == 1 and "m" in found[-1])
     if plain and all(layers) and layers == layers[:stages] * chunks:
         return Division(stages, chunks, layers[:stages])
     _ensure_few(arguments, LAYOUT, len(layers))
@@ -279,9 +278,9 @@ def _spread(arguments: ShellArguments, stages: int) -> Division:
     every = [*layers] * chunks
     every[0] -= ends[0]
     every[-1] -= ends[1]
-    if chunks == 1 and all(every):
-        return Division(stages, chunks, tuple(every))
-    return Division(stages, chunks, tuple(every), layout_text(every, predicted))
+    alike = chunks == 1 and all(every)
+    text = None if alike else layout_text(every, predicted)
+    return Division(stages, chunks, tuple(every), text)
 
 
 def _chunks_of(arguments: ShellArguments, stages: int) -> int:
@@ -293,9 +292,8 @@ def _chunks_of(arguments: ShellArguments, stages: int) -> int:
         return 1
     _ensure_alone(arguments, LAYERS_EACH, (FIRST, LAST))
     each, count = arguments.count(LAYERS_EACH), arguments.count("--num-layers")
-    chunks, rest = divmod(
-        count + sum(name in arguments for name in COUNTED), stages * each
-    )
+    ends = sum(name in arguments for name in COUNTED)
+    chunks, rest = divmod(count + ends, stages * each)
     if rest:
         msg = (
             f"is {each}, and {counted(count, 'layer')}{_with_ends(arguments)} are no "

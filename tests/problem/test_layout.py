@@ -4,16 +4,16 @@ from itertools import accumulate
 
 import pytest
 
-from hetopt.problem.model.model import Model
-from hetopt.problem.problem import Problem
-from hetopt.problem.reading import read_problem_text
-from hetopt.problem.training.layout import (
+from hetopt.problem.layout import (
     cuts_of,
     layout_chunks,
     layout_of,
     layout_text,
     predictions_fault,
 )
+from hetopt.problem.model.model import Model
+from hetopt.problem.problem import Problem
+from hetopt.problem.reading import read_problem_text
 
 TEXT = """\
 model: {layers: LAYERS, hidden: 1024, heads: 16, ffn: 4096, vocab: 32000, FURTHER}

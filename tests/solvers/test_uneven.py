@@ -1,0 +1,109 @@
+"""The hosts of a pinned layout: the search against all plans, one by one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from hetopt.base.deadline import Deadline
+from hetopt.check.verify.uneven import search_hosts
+from hetopt.errors import InputError
+from hetopt.planning.solving import solve_for
+from hetopt.pricing.price import price
+from hetopt.results.certificate import PS_S
+from hetopt.results.result import Objective
+from hetopt.solvers.params import RaceParams
+from hetopt.solvers.request import Request
+from tests.oracle.uneven import make_uneven, valid_plans
+
+if TYPE_CHECKING:
+    from hetopt.check.plan.plan import CheckedPlan
+    from hetopt.plans.plan import Plan
+    from tests.oracle.instances import Instance
+
+OBJECTIVES: tuple[Objective, ...] = ("closed", "simulated")
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_the_search_finds_the_best_of_all_plans(seed: int) -> None:
+    instance = make_uneven(seed)
+    known = valid_plans(instance)
+    for plan, checked in known[:: max(1, len(known) // 20)]:
+        priced = price(plan, instance.table)
+        assert priced.memory_bytes == checked.memory_bytes
+        assert priced.iteration_time_s == pytest.approx(checked.iteration_time_s)
+        assert priced.closed_form_s <= priced.iteration_time_s * (1 + 1e-12)
+    for objective in OBJECTIVES:
+        times = sorted(_times(known, objective))
+        request = Request(
+            problem=instance.problem,
+            table=instance.table,
+            params=RaceParams(top=3),
+        )
+        result = solve_for("auto", objective)(request)
+        if not times:
+            assert result.status == "infeasible"
+            continue
+        assert result.status == "optimal"
+        assert result.best is not None
+        found = [result.best, *result.alternatives]
+        values = [each.time_s(objective) for each in found]
+        assert values == pytest.approx(times[: len(values)], rel=1e-9)
+        assert len(values) == min(3, len(times))
+        for each in result.settlements:
+            least = min(_times(known, objective, each.microbatches), default=None)
+            if each.how == "infeasible":
+                assert least is None
+            else:
+                assert each.bound_s is not None
+                assert least is None or each.bound_s <= least * (1 + 1e-9)
+                _verify(instance, each.microbatches, each.bound_s, least, objective)
+
+
+def _times(
+    known: list[tuple[Plan, CheckedPlan]],
+    objective: Objective,
+    microbatches: int | None = None,
+) -> list[float]:
+    return [
+        checked.iteration_time_s if objective == "simulated" else checked.closed_form_s
+        for plan, checked in known
+        if microbatches in (None, plan.pipeline.microbatches)
+    ]
+
+
+def _verify(
+    instance: Instance,
+    microbatches: int,
+    bound_s: float,
+    least: float | None,
+    objective: Objective,
+) -> None:
+    """The checker's own search confirms a bound, and refutes a larger one."""
+    of = instance.problem, instance.table, microbatches
+    assert search_hosts(*of, int(bound_s / PS_S), objective).plan is None
+    if least is not None:
+        more = int(least * (1 + 1e-6) / PS_S) + 2000
+        assert search_hosts(*of, more, objective).plan is not None
+
+
+def test_a_limit_leaves_a_plan_and_a_bound() -> None:
+    instance = next(
+        each for each in map(make_uneven, range(20)) if len(valid_plans(each)) > 20
+    )
+    deadline = Deadline.after(0.0)
+    request = Request(problem=instance.problem, table=instance.table, deadline=deadline)
+    result = solve_for("auto", "simulated")(request)
+    assert result.best is not None
+    assert result.lower_bound_s is not None
+    times = _times(valid_plans(instance), "simulated")
+    assert result.lower_bound_s <= min(times) <= result.best.iteration_time_s
+
+
+def test_other_solvers_do_not_search_layouts() -> None:
+    instance = make_uneven(0)
+    request = Request(problem=instance.problem, table=instance.table)
+    with pytest.raises(InputError, match="dp does not search: use auto") as caught:
+        solve_for("dp", "closed")(request)
+    assert caught.value.field == "pin.cuts"
