@@ -13,8 +13,8 @@ from hetopt.base.words import counted, describe
 from hetopt.errors import InputError
 from hetopt.export.pipeline import MOST_STAGES
 from hetopt.export.torchtitan.schedule_csv import schedule_text
+from hetopt.problem.layout import layout_text
 from hetopt.problem.training.choices import INTERLEAVED
-from hetopt.problem.training.layout import layout_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -17,7 +17,7 @@ from hetopt.export.torchtitan.losses import losses, said
 from hetopt.export.torchtitan.mixture import balances, mixture_function, mlp_arguments
 from hetopt.export.torchtitan.reading import read_torchtitan
 from hetopt.export.torchtitan.schedule_csv import schedule_text
-from hetopt.problem.training.layout import layout_chunks, layout_of
+from hetopt.problem.layout import layout_chunks, layout_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
