@@ -174,7 +174,6 @@ def losses(job: Job) -> Iterator[Loss]:
     yield from model_losses(job.problem.model)
     yield from unit_losses(job)
     yield from device_losses(job)
-    yield from _chunk_losses(job)
     zero = max(job.zero_stages)
     if zero > 1:
         yield Loss(
@@ -182,16 +181,6 @@ def losses(job: Job) -> Iterator[Loss]:
             instead="ZeRO 1, which needs more memory",
         )
     yield from _problem_losses(job.problem)
-
-
-def _chunk_losses(job: Job) -> Iterator[Loss]:
-    """Yield a loss if an empty chunk is before the embedding or behind the head."""
-    cuts = job.plan.cuts
-    if cuts is not None and not 0 < cuts[0] <= cuts[-2] < cuts[-1]:
-        yield Loss(
-            what="an empty chunk before the embedding or behind the head: the first "
-            "chunk takes the tokens, the last one returns the loss",
-        )
 
 
 def launched(job: Job) -> Job:

@@ -194,15 +194,6 @@ def test_chunks_that_cannot_be_are_refused(cuts: list[int], tmp_path: Path) -> N
         read_torch(folder)
 
 
-def test_ends_that_are_not_in_the_outer_chunks_are_a_loss() -> None:
-    job = job_of(UNEVEN["ends alone"])
-    for cuts in ((0, 3, 3, 6, 7, 8), (1, 3, 3, 6, 8, 8)):
-        other = replace(job, plan=replace(job.plan, cuts=cuts))
-        (loss,) = TORCH.losses(other)
-        assert loss.what.startswith("an empty chunk before the embedding or behind")
-        assert loss.instead is None
-
-
 @pytest.mark.parametrize("name", EXPERTS)
 def test_experts_are_read_back(name: str, tmp_path: Path) -> None:
     job = job_of(EXPERTS[name])

@@ -105,10 +105,9 @@ def test_stages_of_several_parts_are_interleaved(alike: bool) -> None:
 
 
 def test_a_part_without_modules_is_refused() -> None:
-    for cuts in ((1, 3, 3, 6, 7, 8), (0, 3, 4, 6, 7, 8), (1, 3, 4, 6, 8, 8)):
-        job = job_of_case(replace(PARTS, cuts=cuts))
-        with pytest.raises(CheckError, match="an empty chunk: its optimizer refuses"):
-            bundle(job, TORCHTITAN, allow_lossy=True)
+    job = job_of_case(replace(PARTS, cuts=(1, 3, 3, 6, 7, 8)))
+    with pytest.raises(CheckError, match="an empty chunk: its optimizer refuses"):
+        bundle(job, TORCHTITAN, allow_lossy=True)
 
 
 def test_a_part_without_attention_is_refused_where_sequences_are_split() -> None:
