@@ -107,7 +107,7 @@ def _schedule_losses(job: Job, launcher: Launcher) -> Iterator[Loss]:
     """Yield a loss if the launcher lacks a blocking, split or interleaved schedule."""
     schedule = job.plan.schedule
     limits = launcher.limits
-    runs = () if isinstance(limits, str | None) else limits.schedules
+    runs = launcher.schedules if isinstance(limits, str | None) else limits.schedules
     if rule_of(schedule).blocking and schedule not in runs:
         yield Loss(f"schedule {schedule}: it does not run blocking transfers")
     if rule_of(schedule).splits and schedule not in runs:

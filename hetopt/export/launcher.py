@@ -166,6 +166,8 @@ class Launcher:
     limits
         The plans that ``hetopt plan --for`` searches; None: it starts any plan; or a
         text that says which launcher to name instead.
+    schedules
+        What it runs of those that not every launcher does, if ``limits`` do not say it.
     reader
         Reads the launcher's files back; None if hetopt cannot.
     tested
@@ -189,6 +191,7 @@ class Launcher:
     losses: Callable[[Job], Iterable[Loss]] = lambda job: ()
     launched: Callable[[Job], Job] = lambda job: job
     limits: Limits | str | None = None
+    schedules: tuple[ScheduleName, ...] = ()
     reader: Reader | None = None
     tested: Tested | None = None
     side_by_side: Callable[[Job], Iterable[Loss]] | None = None

@@ -64,11 +64,14 @@ class PipelineReadBack:
         What the files say that hetopt does not know or cannot price.
     chunks
         Chunks of the model on every stage; ``layers`` of a stage are those of one, or
-        of all of them if there is a ``layout``.
+        of all of them if there is a ``layout`` or ``cuts``.
     layout
         What chunks hold, as Megatron-LM's layouts say it
         (``hetopt.problem.layout``), in the words of the files if they have
         one; None: chunks are alike, and hold a layer each.
+    cuts
+        In place of a layout, where chunks may end inside layers: the end of each in
+        the model's units.
     offload
         The state that all stages keep in host memory; None if there is none.
     """
@@ -80,6 +83,7 @@ class PipelineReadBack:
     reported: tuple[Reported, ...] = ()
     chunks: int = 1
     layout: str | None = None
+    cuts: tuple[int, ...] | None = None
     offload: Offload | None = None
 
 

@@ -6,7 +6,7 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 from hetopt.base.words import counted
-from hetopt.report.drawing.sheet import by_column, labelled
+from hetopt.report.drawing.sheet import by_column, labelled, sheet
 from hetopt.report.plan_report import BYTES_PER_GB
 
 if TYPE_CHECKING:
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from hetopt.report.drawing.sheet import Part
     from hetopt.running.explaining import Explained
     from hetopt.running.measured import Measured
+    from hetopt.schedule.times import PipelineTimes
 
 #: What the measured bytes count.
 _MEMORY = {
@@ -33,7 +34,7 @@ def run_report(
     times, stages = price.times, measured.stages
     planned = [_planned_bytes(price, measured, stage) for stage in range(len(stages))]
     ratio = explained.measured_s / explained.predicted_s
-    return _report(
+    found = _report(
         measured,
         [
             ("cluster", [each.cluster for each in plan.pipeline.stages]),
@@ -58,6 +59,9 @@ def run_report(
             ),
         ],
     )
+    if measured.stages[0].by_chunk_s:
+        found.insert(1, _chunks(times, measured))
+    return found
 
 
 def measured_report(measured: Measured, replayed_s: float) -> list[Part]:
@@ -100,6 +104,20 @@ def _report(
         found.append(by_column(columns))
     pairs = [("measured", _iterations(measured)), *simulated, *_about(measured)]
     return [*found, labelled(pairs)]
+
+
+def _chunks(times: PipelineTimes, measured: Measured) -> Part:
+    """Return the table of chunks that differ."""
+    rows = []
+    for number, stage in enumerate(measured.stages):
+        planned = zip(*times.durations_ns(number), strict=True)
+        pairs = zip(planned, stage.by_chunk_s, strict=True)
+        for chunk, ((forward, backward), found_s) in enumerate(pairs):
+            every = forward / 1e9, found_s[0], backward / 1e9, found_s[1]
+            rows.append((number, chunk, *_seconds(every)))
+    ways = ("forward s", "backward s")
+    kinds = (f"{way} {how}" for way in ways for how in ("planned", "measured"))
+    return sheet(("stage", "chunk", *kinds), rows)
 
 
 def _seconds(times_s: Iterable[float]) -> list[str]:

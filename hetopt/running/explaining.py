@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING
 from hetopt.cost.table.ticks import TICK_S
 from hetopt.schedule.orders import FOLDED_CHUNKS
 from hetopt.schedule.run import simulate
-from hetopt.schedule.times import Chunks, Fold, PipelineTimes
+from hetopt.schedule.times import Chunks, Fold, PipelineTimes, Uneven
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from hetopt.problem.training.choices import ScheduleName
-    from hetopt.running.measured import Measured
+    from hetopt.running.measured import Measured, MeasuredChunks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,22 +66,11 @@ def explain_run(times: PipelineTimes, measured: Measured) -> Explained:
         backward_ns=_ticks([stage.backward_s for stage in stages]),
         weight_ns=_weights(measured),
         fold=_fold(measured),
-        # Embedding and head as measured, transfers of the way back as predicted.
-        chunks=None
-        if chunks is None or times.chunks is None
-        else replace(
-            chunks,
-            way_back_ns=times.chunks.way_back_ns,
-            way_back_occupancy_ns=times.chunks.way_back_occupancy_ns,
-        ),
+        chunks=_passes_of(chunks, times.chunks),
     )
     sync = replace(passes, sync_ns=_ticks([stage.sync_s for stage in stages]))
     transfer = _boundaries(measured)
-    # A transfer occupies its boundary for the same share of its time as predicted.
-    parts = zip(transfer, times.occupancy_ns, times.transfer_ns, strict=True)
-    occupied = tuple(
-        own * occupancy // whole if whole else own for own, occupancy, whole in parts
-    )
+    occupied = _occupied(transfer, times.transfer_ns, times.occupancy_ns)
     every = replace(sync, transfer_ns=transfer, occupancy_ns=occupied, chunks=chunks)
     simulated = [simulate(each).makespan_ns for each in (times, passes, sync, every)]
     predicted_s, passes_s, sync_s, replayed_s = (each * TICK_S for each in simulated)
@@ -154,7 +143,51 @@ def _chunks(measured: Measured, planned: Chunks | None) -> Chunks | None:
         way_back_occupancy_ns=occupied,
         lead_ns=ends(own.lead_s, 0),
         trail_ns=ends(own.trail_s, -1),
+        uneven=_uneven(measured, own, None if planned is None else planned.uneven),
     )
+
+
+def _uneven(
+    measured: Measured, own: MeasuredChunks, planned: Uneven | None
+) -> Uneven | None:
+    """Return the measured times of chunks that differ, with mean transfers."""
+    pairs = [stage.by_chunk_s for stage in measured.stages]
+    if not pairs[0]:
+        return None
+    forward, backward = (
+        tuple(_ticks([times_s[kind] for times_s in stage]) for stage in pairs)
+        for kind in range(2)
+    )
+    means = _ticks([*measured.boundaries_s, own.way_back_s])
+    transfer = tuple((each,) * own.count for each in means)
+    planned_ns = (transfer,) * 2
+    if planned is not None:
+        planned_ns = planned.transfer_ns, planned.occupancy_ns
+    return Uneven(
+        forward_ns=forward,
+        backward_ns=backward,
+        transfer_ns=transfer,
+        occupancy_ns=tuple(map(_occupied, transfer, *planned_ns)),
+    )
+
+
+def _passes_of(own: Chunks | None, planned: Chunks | None) -> Chunks | None:
+    """Return chunks whose passes are measured, and whose transfers are predicted."""
+    if own is None or planned is None:
+        return None
+    uneven = planned.uneven
+    if own.uneven is not None and uneven is not None:
+        forward, backward = own.uneven.forward_ns, own.uneven.backward_ns
+        uneven = replace(uneven, forward_ns=forward, backward_ns=backward)
+    return replace(planned, lead_ns=own.lead_ns, trail_ns=own.trail_ns, uneven=uneven)
+
+
+def _occupied(
+    transfer: tuple[int, ...], planned: tuple[int, ...], occupancy: tuple[int, ...]
+) -> tuple[int, ...]:
+    """Return how long transfers occupy boundaries: the share of time as predicted."""
+    parts = zip(transfer, planned, occupancy, strict=True)
+    return tuple(own * busy // whole if whole else own for own, whole, busy in parts)
 
 
 def _boundaries(measured: Measured) -> tuple[int, ...]:

@@ -43,6 +43,9 @@ class MeasuredStage(FileRecord):
     first_chunk_s
         The first chunk's part of the forward, backward and W times of a folded stage;
         None for other stages.
+    by_chunk_s
+        Forward and backward seconds of a pass on each chunk, where chunks differ; the
+        stage's are their means. Empty for other stages.
     """
 
     forward_s: Seconds
@@ -51,6 +54,7 @@ class MeasuredStage(FileRecord):
     peak_bytes: Whole
     weight_s: Seconds | None = None
     first_chunk_s: tuple[Seconds, Seconds, Seconds] | None = None
+    by_chunk_s: tuple[tuple[Seconds, Seconds], ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,13 +149,16 @@ def measured_of(
     chunks: int = 1,
     *,
     folded: bool = False,
+    uneven: bool = False,
 ) -> Measured:
-    """Summarise what ranks wrote; stages hold ``chunks`` chunks."""
+    """Summarise what ranks wrote; stages hold ``chunks`` chunks, or uneven ones."""
+    apart = FOLDED_CHUNKS if folded else chunks if uneven else 1
     stages = [
         _stage_of(
             number,
             [rank["peak_bytes"] for rank in ranks if rank["stage"] == number],
             iterations,
+            apart,
             folded,
         )
         for number in range(len(iterations[0].forward))
@@ -180,29 +187,42 @@ def measured_of(
 
 
 def _stage_of(
-    number: int, peaks: Sequence[int], iterations: Sequence[Iteration], folded: bool
+    number: int,
+    peaks: Sequence[int],
+    iterations: Sequence[Iteration],
+    apart: int,
+    folded: bool,
 ) -> MeasuredStage:
-    """Return the measurements of a stage; ``peaks`` are the bytes of its ranks."""
-    # In a folded stage even numbers are passes of the first chunk, odd of the second.
-    step = FOLDED_CHUNKS if folded else 1
-    splits = bool(iterations[0].weight[number])
+    """Return the measurements of a stage.
 
-    def of(kind: Literal["forward", "backward", "weight"], chunk: int) -> float:
-        passes = [getattr(each, kind)[number][chunk::step] for each in iterations]
-        return median(map(_mean, passes))
+    Parameters
+    ----------
+    peaks
+        The bytes of its ranks.
+    apart
+        Chunks whose passes are told apart.
+    """
+    p, splits = len(iterations[0].forward), bool(iterations[0].weight[number])
 
-    forward = [of("forward", chunk) for chunk in range(step)]
-    backward = [of("backward", chunk) for chunk in range(step)]
-    weight = [of("weight", chunk) for chunk in range(step)] if splits else []
+    def of(kind: Literal["forward", "backward", "weight"]) -> list[float]:
+        passes = [getattr(each, kind)[number] for each in iterations]
+        found = [_by_chunk(each, p, apart, folded=folded) for each in passes]
+        return [median(each) for each in zip(*found, strict=True)]
+
+    forward, backward = of("forward"), of("backward")
+    weight = of("weight") if splits else []
+    # A folded stage has both chunks' times.
+    parts = 1 if folded else apart
     return MeasuredStage(
-        forward_s=sum(forward),
-        backward_s=sum(backward) + sum(weight),
+        forward_s=sum(forward) / parts,
+        backward_s=(sum(backward) + sum(weight)) / parts,
         sync_s=median(each.sync[number].length_s for each in iterations),
         peak_bytes=max(peaks),
         weight_s=sum(weight) if splits else None,
         first_chunk_s=(forward[0], backward[0] + weight[0], weight[0])
         if folded
         else None,
+        by_chunk_s=tuple(zip(forward, backward, strict=True)) if parts > 1 else (),
     )
 
 
@@ -230,16 +250,19 @@ def _chunks_of(iterations: Sequence[Iteration], count: int) -> MeasuredChunks:
 
 def _longer(spans: Sequence[Span], stages: int, chunks: int, chunk: int) -> float:
     """Return by how much a chunk's passes are longer than others; at least 0."""
-    own: list[Span] = []
-    others: list[Span] = []
+    others = _by_chunk(spans, stages, chunks, folded=False)
+    return max(0.0, others.pop(chunk) - fmean(others))
+
+
+def _by_chunk(
+    spans: Sequence[Span], stages: int, chunks: int, *, folded: bool
+) -> list[float]:
+    """Return the mean seconds of a stage's passes on each chunk."""
+    found: list[list[float]] = [[] for _ in range(chunks)]
     for number, span in enumerate(spans):
-        found, _ = chunk_and_microbatch(number, stages, chunks, folded=False)
-        (own if found == chunk else others).append(span)
-    return max(0.0, _mean(own) - _mean(others))
-
-
-def _mean(spans: Sequence[Span]) -> float:
-    return fmean(span.length_s for span in spans)
+        chunk, _ = chunk_and_microbatch(number, stages, chunks, folded)
+        found[chunk].append(span.length_s)
+    return [fmean(each) for each in found]
 
 
 def read_measured(path: str, plan_digest: str) -> Measured:

@@ -93,9 +93,11 @@ def run_bundle(
     with tempfile.TemporaryDirectory(prefix="hetopt-run-") as kept:
         loads = launch(folder, [*arguments, f"--times={kept}"], Path(kept))
         wrote = read_ranks(Path(kept), ranks)
-    folded = rule_of(read.schedule).folded
+    folded, uneven = rule_of(read.schedule).folded, read.cuts is not None
     found = tuple(iterations_of(wrote, read.chunks, folded=folded))
-    measured = measured_of(digest, wrote, found, units, read.chunks, folded=folded)
+    measured = measured_of(
+        digest, wrote, found, units, read.chunks, folded=folded, uneven=uneven
+    )
     return Run(
         measured=measured.under(conditions_of(wrote, loads)),
         iterations=found,

@@ -12,6 +12,7 @@ from hetopt.schedule.run import simulate
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from hetopt.schedule.orders import Orders
     from hetopt.schedule.run import Simulation
     from hetopt.schedule.times import PipelineTimes
 
@@ -74,11 +75,22 @@ def _transfers(run: Simulation, stage: int) -> Iterator[list[Any]]:
             down = orders.goes_down(kind, m)
             boundary = (sender if down else sender - 1) % times.stages
             start = BEGAN_S + float(run.sent_ns[kind][sender, m]) * 1e-9
-            end = start + times.every_transfer_ns[boundary] * 1e-9
+            end = start + _took(times, boundary, orders, m, down) * 1e-9
             if sender == stage:
                 yield [f"send-{name}", m, start, end]
             if target[0] == stage:
                 yield [f"receive-{name}", m, start, end]
+
+
+def _took(
+    times: PipelineTimes, boundary: int, orders: Orders, m: int, down: bool
+) -> int:
+    """Return kappa of a transfer, by its pass on the stage that sends."""
+    if times.chunks is None or times.chunks.uneven is None:
+        return times.every_transfer_ns[boundary]
+    chunk, _ = orders.chunk_and_microbatch(m)
+    before = chunk - (not down and boundary + 1 == times.stages)
+    return times.chunks.uneven.transfer_ns[boundary][before]
 
 
 def measured_as(times: PipelineTimes, units: str | None = None) -> Measured:
@@ -88,5 +100,8 @@ def measured_as(times: PipelineTimes, units: str | None = None) -> Measured:
         1 if times.chunks is None else times.chunks.count,
     )
     folded = times.fold is not None
+    uneven = times.chunks is not None and times.chunks.uneven is not None
     iterations = iterations_of(ranks, chunks, folded=folded)
-    return measured_of("0" * 64, ranks, iterations, units, chunks, folded=folded)
+    return measured_of(
+        "0" * 64, ranks, iterations, units, chunks, folded=folded, uneven=uneven
+    )

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from hetopt.running.explaining import explain_run, replayed_s
+from hetopt.running.measured import Measured
 from hetopt.schedule.run import simulate
+from hetopt.schedule.times import Chunks, Uneven
 from tests.running.making import measured_as
 from tests.schedule.pipelines import chunked, pipeline, random_pipeline
 from tests.schedule.test_folding import folded_pipeline
@@ -61,6 +63,69 @@ def test_stages_of_several_chunks_explain_themselves(seed: int) -> None:
     assert found.replayed_s == pytest.approx(found.measured_s)
     alone = replayed_s(measured, really.warmups, really.microbatches, really.schedule)
     assert alone == pytest.approx(found.measured_s)
+
+
+def uneven(seed: int, p: int, q: int, v: int) -> PipelineTimes:
+    """Draw chunks that differ, with the same transfers over a boundary."""
+    random = Random(seed)
+    forward, backward = (
+        tuple(tuple(random.randint(0, 90) * MS for _ in range(v)) for _ in range(p))
+        for _ in range(2)
+    )
+    kappa = [random.randint(0, 40) * MS for _ in range(p)]
+    transfer = tuple((each,) * v for each in kappa)
+    even = chunked(random, p, q, v)
+    assert even.chunks is not None
+    own = Uneven(
+        forward_ns=forward,
+        backward_ns=backward,
+        transfer_ns=transfer,
+        occupancy_ns=transfer,
+    )
+    return replace(
+        even,
+        forward_ns=tuple(-(-sum(each) // v) for each in forward),
+        backward_ns=tuple(-(-sum(each) // v) for each in backward),
+        transfer_ns=tuple(kappa[:-1]),
+        occupancy_ns=tuple(kappa[:-1]),
+        chunks=Chunks(
+            count=v,
+            way_back_ns=kappa[-1],
+            way_back_occupancy_ns=kappa[-1],
+            uneven=own,
+        ),
+    )
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_chunks_that_differ_explain_themselves(seed: int) -> None:
+    planned, really = uneven(seed, 3, 6, 2), uneven(100 + seed, 3, 6, 2)
+    assert planned.chunks is not None
+    assert planned.chunks.uneven is not None
+    assert really.chunks is not None
+    assert really.chunks.uneven is not None
+    measured = measured_as(really)
+    written = Measured.from_json(measured.to_json())
+    assert written == measured
+    own = really.chunks.uneven
+    for stage, *times in zip(
+        written.stages, own.forward_ns, own.backward_ns, strict=True
+    ):
+        for kind, expected in zip(
+            zip(*stage.by_chunk_s, strict=True), times, strict=True
+        ):
+            assert kind == pytest.approx([each * 1e-9 for each in expected])
+    found = explain_run(planned, measured)
+    assert found.predicted_s == simulate(planned).makespan_ns * 1e-9
+    assert found.measured_s == pytest.approx(simulate(really).makespan_ns * 1e-9)
+    assert found.replayed_s == pytest.approx(found.measured_s)
+    alone = replayed_s(measured, really.warmups, really.microbatches, really.schedule)
+    assert alone == pytest.approx(found.measured_s)
+    passes = replace(
+        planned.chunks.uneven, forward_ns=own.forward_ns, backward_ns=own.backward_ns
+    )
+    mixed = replace(planned, chunks=replace(planned.chunks, uneven=passes))
+    assert found.passes_s == pytest.approx(simulate(mixed).makespan_ns * 1e-9)
 
 
 def split(seed: int, schedule: str) -> PipelineTimes:

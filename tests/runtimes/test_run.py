@@ -161,6 +161,51 @@ def test_stages_of_several_chunks_are_measured(tmp_path: Path) -> None:
     assert plans[0] == plans[1]
 
 
+def test_chunks_that_differ_are_measured(tmp_path: Path) -> None:
+    chunked = "recompute: none, schedule: interleaved-1f1b, chunks: 3"
+    text = PROBLEM.replace("layers: 3", "layers: 6").replace("recompute: none", chunked)
+    # The embedding alone, an empty chunk, and the head alone.
+    text = text.replace("stages: 2,", "stages: 2, cuts: [1, 3, 3, 6, 7, 8],")
+    (tmp_path / "problem.yaml").write_text(text)
+    done = hetopt(tmp_path, "plan", "problem.yaml", "--out", "plan.json", "--jobs", "1")
+    assert done.returncode == 0, done.stderr
+    kept = ["--out", "out", "--iterations", "1", "--measured", "m.json"]
+    pictures = ["--svg", "run.svg", "--trace", "run.json"]
+    done = hetopt(tmp_path, "run", "problem.yaml", "plan.json", *kept, *pictures)
+    assert done.returncode == 0, done.stderr
+    data = json.loads((tmp_path / "m.json").read_text())
+    by_chunk = [stage["by_chunk_s"] for stage in data["stages"]]
+    assert [len(own) for own in by_chunk] == [3, 3]
+    # Nothing but the time that it takes to look at a clock.
+    assert max(by_chunk[0][1]) < 1e-4 < min(by_chunk[1][1])
+    head = ["stage", "chunk", "forward", "s", "planned"]
+    lines = [line.split() for line in done.stdout.splitlines()]
+    (first,) = [number for number, line in enumerate(lines) if line[:5] == head]
+    assert [line[:2] for line in lines[first + 2 : first + 8]] == [
+        [str(stage), str(chunk)] for stage in range(2) for chunk in range(3)
+    ]
+    assert lines[first + 3][2:] == ["0.0000"] * 4
+    # What autograd kept is what the plan counts.
+    rows = [line for line in lines if line[1:2] in (["one"], ["two"])]
+    assert len(rows) == 2
+    for row in rows:
+        assert float(row[-1]) == pytest.approx(float(row[-2]), rel=0.1)
+    done = hetopt(tmp_path, "run", "out", "--iterations", "1")
+    assert done.returncode == 0, done.stderr
+    done = hetopt(tmp_path, "import", "problem.yaml", "out", "--out", "read.json")
+    assert done.returncode == 0, done.stderr
+    plans = [
+        json.loads((tmp_path / name).read_text())["plan"]
+        for name in ("plan.json", "read.json")
+    ]
+    for key in ("schedule", "chunks", "cuts", "pipelines"):
+        assert plans[0][key] == plans[1][key]
+    done = hetopt(
+        tmp_path, "calibrate", "problem.yaml", "--run", "plan.json=m.json", "--force"
+    )
+    assert done.returncode == 0, done.stderr
+
+
 @pytest.mark.parametrize("schedule", ["zb-h1", "zb-v"])
 def test_gradients_of_weights_apart_are_measured(schedule: str, tmp_path: Path) -> None:
     text = PROBLEM.replace("layers: 3", "layers: 8").replace(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from itertools import pairwise
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -20,8 +21,16 @@ from hetopt.schedule.orders import chunk_and_microbatch
 from hetopt.schedule.run import simulate
 from hetopt.schedule.times import Chunks, PipelineTimes
 from hetopt.schedule.warmup import warmup_counts
-from tests.runtimes.test_torch_execution import batch_of, exported, watched
-from tests.runtimes.torch_plans import CASES, ONE, Case
+from tests.runtimes.test_torch_execution import (
+    batch_of,
+    check_memory,
+    check_messages,
+    check_schedule,
+    check_training,
+    exported,
+    watched,
+)
+from tests.runtimes.torch_plans import CASES, ONE, UNEVEN, Case
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -33,6 +42,9 @@ SHAPES = [(2, 2, 2), (2, 4, 3), (3, 6, 2), (4, 4, 2), (4, 8, 2), (4, 16, 4), (5,
 
 #: What PyTorch calls passes.
 KINDS = {"FORWARD": "F", "FULL_BACKWARD": "B"}
+
+#: Plans of several chunks.
+SEVERAL = {**CASES, **UNEVEN}
 
 #: One model and batch, on four stages of two chunks, of one, and on one.
 CHUNKED = Case(schedule=INTERLEAVED, degrees=(ONE,) * 4, chunks=2, q=8)
@@ -114,15 +126,41 @@ def test_pytorchs_interleaved_1f1b_orders_the_same_actions(
         assert actions == theirs[stage]
 
 
-@pytest.mark.parametrize("name", [n for n, c in CASES.items() if c.chunks > 1])
+@pytest.mark.parametrize("name", [n for n, c in SEVERAL.items() if c.chunks > 1])
 def test_chunks_hold_the_units_that_the_plan_says(name: str, tmp_path: Path) -> None:
-    job = exported(CASES[name], tmp_path / "out")
+    job = exported(SEVERAL[name], tmp_path / "out")
     (read,) = ProgramJob.read(tmp_path / "out/job.json")
     held = [read.chunk_units(number) for number in range(len(job.stages))]
     units = [unit for own in zip(*held, strict=True) for part in own for unit in part]
     assert units == list(range(len(job.problem.model.units)))
     planned = [job.plan.chunk_units(stage) for stage in job.stages]
     assert [tuple((r.start, r.stop) for r in own) for own in held] == planned
+
+
+@pytest.mark.parametrize("name", UNEVEN)
+def test_chunks_that_differ_run_as_planned(name: str, tmp_path: Path) -> None:
+    case = UNEVEN[name]
+    job = exported(case, tmp_path / "out")
+    assert any(first == end for first, end in pairwise((0, *case.cuts)))
+    batch = batch_of(job)
+    found = watched(job, tmp_path / "out", batch)
+    check_training(job, found, batch)
+    check_schedule(job, found)
+    check_memory(job, found)
+    check_messages(job, found)
+    one = Case(
+        schedule="1f1b",
+        degrees=(ONE,),
+        layers=(job.problem.model.layers,),
+        q=case.q,
+        each=max(dp for dp, _, _ in case.degrees),
+        model=case.model,
+        training=case.training,
+    )
+    alone = exported(one, tmp_path / "alone")
+    losses = watched(alone, tmp_path / "alone", batch)[-1]["losses"]
+    assert found[-1]["losses"] == pytest.approx(losses, abs=5e-6)
+    assert losses[-1] < losses[0] - 0.01
 
 
 def test_losses_are_those_of_1f1b_and_of_one_process(tmp_path: Path) -> None:

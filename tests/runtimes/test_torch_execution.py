@@ -19,7 +19,7 @@ from hetopt.cost.shapes import Shape
 from hetopt.export.bundle import bundle, write_folder
 from hetopt.export.torch.launcher import LAUNCHER
 from hetopt.schedule.orders import Orders, chunk_and_microbatch
-from hetopt.schedule.warmup import held_at_ends
+from hetopt.schedule.warmup import held_at_ends, held_by_chunk
 from tests.runtimes.torch_experts import is_routed, mixture, whole_experts
 from tests.runtimes.torch_plans import CASES, CUTS, Case, fork, job_of, launch
 
@@ -270,6 +270,18 @@ def planned_bytes(job: Job, stage: Stage) -> float:
         sequence_parallel=training.sequence_parallel,
     )
     model, p, v = job.problem.model, len(job.stages), job.plan.chunks
+    if job.plan.cuts is not None:
+        number = job.stages.index(stage)
+        own = [
+            sum(
+                activation_bytes(
+                    model, training, kind, shape, strategy.recompute
+                ).item()
+                for kind in model.units[first:end]
+            )
+            for first, end in job.plan.chunk_units(stage)
+        ]
+        return float((held_by_chunk(p, v, job.microbatches, number) @ own).max())
     passes = min(stage.warmup, job.microbatches * v)
     ends = (
         [passes] * 2
@@ -304,13 +316,13 @@ def check_messages(job: Job, found: list[dict[str, Any]]) -> None:
     element = 4 if training.precision == "fp32" else 2
     tokens = training.global_batch * training.seq_len // q
     model = job.problem.model
-    units = one_chunk(model, v).units
     for number, stage in enumerate(job.stages):
         if stage.resharding != "p2p":
             continue
         # Inner activations go with the residual.
-        inner = model.ffn if units[stage.end_unit - 1] == "mlp-up" else 0
-        size = tokens * (model.hidden + inner) * element
+        last = [model.units[end - 1] for _, end in job.plan.chunk_units(stage)]
+        widths = [model.hidden + model.ffn * (unit == "mlp-up") for unit in last]
+        sizes = [tokens * width * element for width in widths]
         after = (number + 1) % p
         # All chunks cross within the pipeline; back to the first stage go all but the
         # last one, whose result is the loss, and their gradients are of all but the
@@ -330,7 +342,11 @@ def check_messages(job: Job, found: list[dict[str, Any]]) -> None:
             chunks = [
                 chunk_and_microbatch(n, p, v, folded=False)[0] for n in range(q * v)
             ]
-            expected = [0 if back and c == left_out else size for c in chunks]
+            # Gradients that go back are of the chunk before.
+            ahead = back and "backward" in kind
+            expected = [
+                0 if back and c == left_out else sizes[c - ahead] for c in chunks
+            ]
             assert moved == expected, (kind, side)
 
 

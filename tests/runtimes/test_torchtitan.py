@@ -25,6 +25,8 @@ from hetopt.export.torchtitan.launcher import LAUNCHER
 from hetopt.export.torchtitan.models import flavor_says
 from hetopt.export.torchtitan.settings import Settings
 from tests.export.jobs import draw_job
+from tests.export.torchtitan.test_torchtitan import PARTS
+from tests.runtimes.torch_plans import job_of as job_of_case
 from tests.with_configs import job_of, problem_with_preset
 
 pytestmark = [
@@ -222,26 +224,64 @@ def test_flavors_are_its_own(name: str, titan: Any) -> None:
     assert seen > 5
 
 
-def test_cuts_are_its_own(titan: Any) -> None:
+def test_parts_are_those_of_the_chunks(
+    titan: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    pipelining = importlib.import_module("torchtitan.distributed.pipeline_parallel")
+    job = job_of_case(PARTS)
+    files = bundle(job, LAUNCHER, allow_lossy=True)
+    config = configured(titan, files["hetopt_plan.py"])
+    degrees, p, v = config.parallelism, len(job.stages), job.plan.chunks
+    made = config.model_spec.model
+    made.update_from_config(config=config)
+    with torch.device("meta"):
+        held = made.build()
+    parts = degrees.module_fqns_per_model_part
+    schedule = degrees.pipeline_parallel_schedule
+    for stage, planned in enumerate(job.stages):
+        own = pipelining._get_pp_rank_to_stage_indices_mapping(
+            stage, p, schedule, len(parts)
+        )
+        assert own == tuple(chunk * p + stage for chunk in range(v))
+        for part, (first, end) in zip(own, job.plan.chunk_units(planned), strict=True):
+            found = pipelining._split_module(held, parts[part])
+            assert (found.tok_embeddings is not None) == (first == 0)
+            units = len(job.problem.model.units)
+            assert (found.lm_head is not None) == (end == units)
+            assert (found.norm is not None) == (end == units)
+            layers = range(max(first, 1), min(end, units - 1))
+            assert [*found.layers] == [str(unit - 1) for unit in layers]
+            assert [*found.parameters()]
+    nothing = pipelining._split_module(held, [])
+    optimizer = importlib.import_module("torchtitan.components.optimizer")
+    with pytest.raises(ValueError, match="matched no parameters"):
+        optimizer.default_adamw().build(model_parts=[nothing])
+
+
+@pytest.mark.parametrize("several", [False, True], ids=["one part", "several"])
+def test_cuts_are_its_own(several: bool, titan: Any) -> None:
     pipelining = importlib.import_module("torchtitan.distributed.pipeline_parallel")
     home, seen = "parallelism.pipeline_parallel_", 0
+    name = "Interleaved1F1B" if several else "1F1B"
     for stages in range(2, 7):
         for layers in range(1, 20):
             for first, last in ((1, 1), (0, 1), (2, 3)):
                 values = {
                     f"{home}degree": stages,
+                    f"{home}schedule": name,
                     f"{home}first_stage_less_layers": first,
                     f"{home}last_stage_less_layers": last,
                 }
                 try:
                     parts = pipelining._generate_llm_fqn_per_model_part(
-                        stages, layers, first, last
+                        stages * (1 + several), layers, first, last
                     )
                 except ValueError:
                     parts = [[]]
                 counts = [sum("layers." in name for name in part) for part in parts]
                 settings = Settings(values, "job.toml", new=True)
-                if min(counts):
+                if min(counts[several : len(counts) - several] or [0]):
                     assert layers_of(settings, layers) == counts
                     seen += 1
                 else:

@@ -41,13 +41,15 @@ class Case:
     ``experts`` are (ep, etp) of each stage; ``layers`` are of one chunk; ``warmups``
     are given for the schedule ``free-1f1b`` alone; ``each`` are the sequences of a
     micro-batch on a replica where dp is largest; ``blocks`` are those of each stage, in
-    place of ``layers``, where stages begin inside layers.
+    place of ``layers``, where stages begin inside layers; ``cuts`` are those of the
+    plan, in place of both, where chunks differ.
     """
 
     schedule: ScheduleName
     degrees: tuple[tuple[int, int, int], ...]
     layers: tuple[int, ...] = ()
     blocks: tuple[int, ...] = ()
+    cuts: tuple[int, ...] = ()
     halls: tuple[int, ...] = ()
     q: int = 4
     each: int = 1
@@ -175,6 +177,36 @@ CASES = {
     ),
 }
 
+
+#: Plans whose chunks differ, some of them empty.
+UNEVEN = {
+    "ends alone": Case(
+        schedule="interleaved-1f1b",
+        degrees=(ONE, ONE),
+        chunks=3,
+        cuts=(1, 3, 3, 6, 7, 8),
+        model=GPT,
+        recompute=("none", "full"),
+    ),
+    "tensors to replicas and back": Case(
+        schedule="interleaved-1f1b",
+        degrees=(PAIR, (2, 1, 1), (1, 2, 1)),
+        halls=(0, 1, 1),
+        ways=("leader", "p2p", "send-recv-all-gather"),
+        chunks=2,
+        cuts=(2, 2, 4, 4, 5, 6),
+        q=6,
+        training={"sequence_parallel": False, "overlap_gradients": False},
+    ),
+    "inside layers": Case(
+        schedule="interleaved-1f1b",
+        degrees=(PAIR, (2, 1, 1)),
+        chunks=3,
+        cuts=(3, 6, 6, 8, 9, 11),
+        model={"granularity": "block", "tied": True},
+        training={"optimizer": "sgd"},
+    ),
+}
 
 #: Plans whose stages begin at each of the places inside a layer.
 CUTS = {
@@ -321,11 +353,14 @@ def job_of(case: Case) -> Job:
     if case.blocks:
         layers = (sum(case.blocks) // 3,)
     folded = rule_of(case.schedule).folded
+    per_layer = 3 if case.blocks or case.model.get("granularity") == "block" else 1
+    if case.cuts:
+        layers = ((case.cuts[-1] - 2) // per_layer,)
     sizes = {"hidden": 64, "heads": 4, "kv_heads": 2, "head_dim": 16, "ffn": 176}
     model = Model(
         **{
             "name": "tiny",
-            "layers": (2 if folded else case.chunks) * sum(layers),
+            "layers": (2 if folded else 1 if case.cuts else case.chunks) * sum(layers),
             "vocab": 512,
             **sizes,
             **({"granularity": "block"} if case.blocks else {}),
@@ -372,8 +407,11 @@ def job_of(case: Case) -> Job:
         transfer_ns=case.transfers or [1] * (case.stages - 1),
         chunks=case.chunks,
     )
-    per_layer = 3 if model.granularity == "block" else 1
     units = case.blocks or [per_layer * count for count in layers]
+    if case.cuts:
+        held = [end - first for first, end in pairwise((0, *case.cuts))]
+        units = [sum(held[number :: case.stages]) for number in range(case.stages)]
+        units[0], units[-1] = units[0] - 1, units[-1] - 1
     kept: Recompute = "none"
     recompute = case.recompute or (kept,) * case.stages
     stages, end = [], 1
@@ -402,6 +440,7 @@ def job_of(case: Case) -> Job:
         problem_digest="0" * 64,
         table_digest="0" * 64,
         chunks=case.chunks,
+        cuts=case.cuts or None,
     )
     return Job.of(problem, plan)
 

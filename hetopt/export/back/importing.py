@@ -207,7 +207,7 @@ def _check_job(pipeline: PipelineReadBack, problem: Problem) -> None:
         msg = "; ".join([differences[first], *told]) + ": correct the one that is wrong"
         raise InputError(msg, field=first)
     _check_zero(pipeline)
-    if pipeline.layout is None:
+    if pipeline.layout is None and pipeline.cuts is None:
         check_layers(pipeline, problem)
     batch = problem.training.global_batch
     if batch % pipeline.microbatches:

@@ -49,6 +49,11 @@ def chunk_ends(pipeline: PipelineReadBack, problem: Problem) -> tuple[int, ...] 
         The layout of the files is of another model.
     """
     model, chunks = problem.model, pipeline.chunks
+    if (cuts := pipeline.cuts) is not None:
+        if cuts[-1] != (held := len(model.units)):
+            msg = f"the files have {cuts[-1]} units in all, the model has {held}"
+            raise InputError(msg, field="layers")
+        return cuts
     if pipeline.layout is not None:
         try:
             return cuts_of(pipeline.layout, model)

@@ -83,6 +83,9 @@ class JobTraining(FileRecord):
     ----------
     microbatches
         Of the only pipeline; None if there are several.
+    cuts
+        Where chunks differ: the end of each in the whole model, in units, first the
+        first chunks of all stages, then the second ones, and so on. None: all alike.
     zero_bubble
         The schedule, if gradients of weights run later.
     """
@@ -91,6 +94,7 @@ class JobTraining(FileRecord):
     seq_len: Count
     microbatches: Few | None = None
     chunks: Few
+    cuts: tuple[Whole, ...] | None = None
     zero_bubble: Annotated[Split | None, LATER] = None
     precision: Annotated[Precision, LATER] = "bf16"
     optimizer: Annotated[Optimizer, LATER] = "adam"
@@ -103,8 +107,8 @@ class JobTraining(FileRecord):
 class JobStage(FileRecord):
     """A stage, with its units as in the plan.
 
-    If stages hold several chunks, units are those of one chunk; if the pipeline is
-    folded, those on the way down.
+    If stages hold several chunks, units are those of one chunk, or, where chunks
+    differ, those of all of them; if the pipeline is folded, those on the way down.
     """
 
     cluster: Annotated[str, LATER] = ""

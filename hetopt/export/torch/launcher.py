@@ -133,8 +133,9 @@ def _about_chunks(job: Job) -> str:
         f"{counted(len(job.stages), 'stage')} for each of them, and from the last "
         "stage back to the first in between, resharded by "
         f"{job.stages[-1].resharding}. In `job.json` a stage's units are those of a "
-        "chunk, as if there were no other, and its warm-up counts passes, each one "
-        "micro-batch on one chunk."
+        "chunk, as if there were no other (of all its chunks where they differ: `cuts` "
+        "then has the end of each, the first chunks of all stages first), and its "
+        "warm-up counts passes, each one micro-batch on one chunk."
     )
 
 
@@ -269,6 +270,7 @@ def _head(job: Job) -> JobFile:
             seq_len=training.seq_len,
             microbatches=None if job.parts else job.microbatches,
             chunks=job.plan.chunks,
+            cuts=job.plan.cuts,
             zero_bubble=schedule if rule_of(schedule).splits else None,
             precision=training.precision,
             optimizer=training.optimizer,
@@ -332,6 +334,7 @@ LAUNCHER = Launcher(
         zero=(0, 1),
         parts=("experts",),
         blocks=True,
+        cuts=True,
         losses=_search_losses,
     ),
     reader=Reader(looks_like=is_torch, read=read_torch),

@@ -7,7 +7,7 @@ from itertools import accumulate, pairwise
 from typing import TYPE_CHECKING, Any
 
 from hetopt.base.reading import named, read_json
-from hetopt.base.words import counted
+from hetopt.base.words import counted, describe
 from hetopt.errors import InputError, RecordError
 from hetopt.export.pipeline import PipelineReadBack, StageReadBack
 from hetopt.export.shared.hosts import MOST_RANKS, rank_hosts, stage_places
@@ -69,6 +69,7 @@ def read_torch(folder: Path) -> PipelineReadBack:
         microbatches=microbatches,
         schedule=schedule,
         chunks=chunks,
+        cuts=training.cuts,
         stages=tuple(
             StageReadBack(
                 cluster=cluster,
@@ -134,14 +135,18 @@ def _read(data: object) -> JobFile:
     return job
 
 
-def _layers(job: JobFile) -> list[int | Fraction]:
+def _layers(job: JobFile) -> Sequence[int | Fraction]:
     """Return the layers of every stage, of one chunk; thirds if stages cut layers.
+
+    Where chunks differ, those of all chunks.
 
     Raises
     ------
     InputError
         The stages do not hold all units in order, at least one of a layer each.
     """
+    if job.training.cuts is not None:
+        return _uneven_layers(job, job.training.cuts)
     folded = job.training.zero_bubble in FOLDED
     units, each = _pairs(job) if folded else _units(job), 1
     last = len(job.stages) - 1
@@ -166,6 +171,31 @@ def _layers(job: JobFile) -> list[int | Fraction]:
         msg = f"is {end}, expected {units}: the embedding, {what}"
         raise InputError(msg, field=f"stages.{last}.end")
     return found
+
+
+def _uneven_layers(job: JobFile, cuts: tuple[int, ...]) -> list[Fraction]:
+    """Return the layers of all chunks of every stage.
+
+    Raises
+    ------
+    InputError
+        The chunks do not hold all units in order, or a stage holds none.
+    """
+    each = 3 if job.model.granularity == "block" else 1
+    chunks, stages = job.training.chunks, len(job.stages)
+    units = job.model.layers * each + 2
+    sizes = [end - first for first, end in pairwise((0, *cuts))]
+    held = [sum(sizes[n::stages]) for n in range(stages)]
+    whole = len(cuts) == stages * chunks > stages and cuts[-1] == units
+    if not whole or min(*sizes, sizes[0] - 1, sizes[-1] - 1) < 0 or not all(held):
+        msg = (
+            f"is {describe(list(cuts))}, expected the ends of {chunks} chunks for each "
+            f"of {stages} stages, ascending to {units}: the embedding in the first, "
+            "the head in the last, and at least one unit on every stage"
+        )
+        raise InputError(msg, field="training.cuts")
+    held[0], held[-1] = held[0] - 1, held[-1] - 1
+    return [Fraction(count, each) for count in held]
 
 
 def _experts(model: JobModel) -> Experts | None:

@@ -13,6 +13,8 @@ from hetopt.base.words import counted, describe
 from hetopt.errors import InputError
 from hetopt.export.pipeline import MOST_STAGES
 from hetopt.export.torchtitan.schedule_csv import schedule_text
+from hetopt.problem.layout import layout_text
+from hetopt.problem.training.choices import INTERLEAVED
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,7 +27,11 @@ _HOME = "parallelism."
 _MODULES = f"{_HOME}module_fqns_per_model_part"
 _SCHEDULE = f"{_HOME}pipeline_parallel_schedule"
 _CSV = f"{_HOME}pipeline_parallel_schedule_csv"
-_SCHEDULES: dict[str, ScheduleName] = {"1f1b": "1f1b", "gpipe": "gpipe"}
+_SCHEDULES: dict[str, ScheduleName] = {
+    "1f1b": "1f1b",
+    "gpipe": "gpipe",
+    "interleaved1f1b": INTERLEAVED,
+}
 #: Names of schedules that are loaded from a CSV.
 _LOADED = (
     "pipelineschedulesingle",
@@ -45,7 +51,9 @@ def stages_of(settings: Settings) -> int:
 
 
 def layers_of(settings: Settings, layers: int) -> list[int]:
-    """Return the layers of each stage as TorchTitan cuts them.
+    """Return the layers of each part as TorchTitan cuts them.
+
+    A stage has one part; if interleaved, several, the first ones of all stages first.
 
     Parameters
     ----------
@@ -55,9 +63,11 @@ def layers_of(settings: Settings, layers: int) -> list[int]:
     Raises
     ------
     InputError
-        TorchTitan would refuse the cut, or a stage has no layer or several parts.
+        TorchTitan would refuse the cut, or a part has no layer. One with embedding or
+        head needs none if a stage has several.
     """
     stages = stages_of(settings)
+    several = _interleaves(settings)
     parts = settings.rows(_MODULES)
     first = settings.whole(
         f"{_HOME}pipeline_parallel_first_stage_less_layers", 1, least=0
@@ -69,39 +79,61 @@ def layers_of(settings: Settings, layers: int) -> list[int]:
     most = settings.whole(path) if settings.text(path) else None
     if stages == 1:
         return [layers]
-    if most is not None and -(-(layers + first + last) // most) != stages:
+    cut = stages * (1 + several)
+    wanted = f"{stages}, one" if not several else f"a multiple of {stages}, at least 2"
+    if most is not None:
         cut = -(-(layers + first + last) // most)
-        msg = (
-            f"is {most}, which makes {counted(cut, 'stage')}; expected {stages}, one "
-            "per pipeline rank"
-        )
-        raise settings.wrong(path, msg)
+        if not _suits(cut, stages, several):
+            msg = (
+                f"is {most}, which makes {counted(cut, 'stage')}; expected {wanted} "
+                "per pipeline rank"
+            )
+            raise settings.wrong(path, msg)
     if parts is not None:
-        return _named(settings, parts, stages, layers)
-    each, more = divmod(layers + first + last, stages)
+        if not _suits(len(parts), stages, several):
+            msg = f"has {counted(len(parts), 'part')}, expected {wanted} a stage"
+            raise settings.wrong(_MODULES, msg)
+        return _named(settings, parts, layers)
+    each, more = divmod(layers + first + last, cut)
     if max(first, last) > each:
         msg = (
-            f"{counted(stages, 'stage')} of {counted(layers, 'layer')} leave {each} "
+            f"{counted(cut, 'stage')} of {counted(layers, 'layer')} leave {each} "
             "each, ends included"
         )
         raise settings.wrong(f"{_HOME}pipeline_parallel_degree", msg)
-    found = [each + (stage < more) for stage in range(stages)]
+    found = [each + (part < more) for part in range(cut)]
     found[0] -= first
     found[-1] -= last
-    if min(found) < 1:
+    if min(found[several : cut - several]) < 1:
         msg = f"leaves stage {found.index(min(found))} without a layer"
         raise settings.wrong(f"{_HOME}pipeline_parallel_degree", msg)
     return found
 
 
-def _named(
-    settings: Settings, parts: Sequence[object], stages: int, layers: int
-) -> list[int]:
-    """Return the layers of stages whose modules are listed."""
+def by_stage(parts: list[int], stages: int) -> tuple[list[int], str | None]:
+    """Return the layers of every stage, and the layout of parts that differ.
+
+    Layers are those of one part; if parts differ, those of all.
+    """
+    if parts == parts[:stages] * (len(parts) // stages):
+        return parts[:stages], None
+    return [sum(parts[own::stages]) for own in range(stages)], layout_text(parts)
+
+
+def _interleaves(settings: Settings) -> bool:
+    """Whether stages have several parts."""
+    name = settings.text(_SCHEDULE).lower()
+    return _SCHEDULES.get(name) == INTERLEAVED and not settings.text(_CSV)
+
+
+def _suits(parts: int, stages: int, several: bool) -> bool:
+    """Whether stages have one part each, or equally many if they have several."""
+    return parts > stages and parts % stages == 0 if several else parts == stages
+
+
+def _named(settings: Settings, parts: Sequence[object], layers: int) -> list[int]:
+    """Return the layers of parts whose modules are listed."""
     head = "lm_head" if settings.new else "output"
-    if len(parts) != stages:
-        msg = f"has {counted(len(parts), 'part')}, expected {stages}, one a stage"
-        raise settings.wrong(_MODULES, msg)
     found, done = [], 0
     for number, part in enumerate(parts):
         if not isinstance(part, list):
@@ -109,8 +141,10 @@ def _named(
         own = {name for name in part if str(name).startswith("layers.")}
         wanted = {f"layers.{layer}" for layer in range(done, done + len(own))}
         ends = {"tok_embeddings"} if number == 0 else set()
-        ends |= {"norm", head} if number == stages - 1 else set()
-        if {str(name) for name in part} != wanted | ends or not own:
+        ends |= {"norm", head} if number == len(parts) - 1 else set()
+        # TorchTitan's optimizer refuses a part without parameters.
+        least = own or (ends and _interleaves(settings))
+        if {str(name) for name in part} != wanted | ends or not least:
             text = ", ".join(sorted(ends)) or "nothing"
             msg = (
                 f"stage {number} is not of layers from {done} in a row, with {text} "
@@ -143,7 +177,8 @@ def schedule_of(
     if name.lower() in _LOADED:
         raise settings.wrong(_CSV, f"is missing, which {name} loads")
     if name.lower() not in _SCHEDULES:
-        msg = f"is {describe(name)}: hetopt can price 1F1B, GPipe and a schedule_csv"
+        known = "1F1B, Interleaved1F1B, GPipe and a schedule_csv"
+        msg = f"is {describe(name)}: hetopt can price {known}"
         raise settings.wrong(_SCHEDULE, msg)
     return _SCHEDULES[name.lower()], None
 

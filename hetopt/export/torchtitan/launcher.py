@@ -17,6 +17,7 @@ from hetopt.export.torchtitan.losses import losses, said
 from hetopt.export.torchtitan.mixture import balances, mixture_function, mlp_arguments
 from hetopt.export.torchtitan.reading import read_torchtitan
 from hetopt.export.torchtitan.schedule_csv import schedule_text
+from hetopt.problem.layout import layout_chunks, layout_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -200,7 +201,7 @@ def files(job: Job) -> Mapping[str, str]:
             checkpoint=_CHECKPOINTS[job.stages[0].strategy.recompute],
         )
     }
-    if len(job.stages) > 1:
+    if len(job.stages) > 1 and job.plan.chunks == 1:
         files["schedule.csv"] = schedule_text(
             [stage.warmup for stage in job.stages], job.microbatches
         )
@@ -286,8 +287,7 @@ def _training(job: Job) -> dict[str, object]:
 
 def _parallelism(job: Job) -> dict[str, object]:
     """Return the degrees of a job with one strategy for all stages."""
-    strategy, layers = job.stages[0].strategy, job.layers
-    assert layers is not None
+    strategy = job.stages[0].strategy
     piped, sharded = len(job.stages) > 1, max(job.zero_stages) > 0
     found: dict[str, object] = {
         "data_parallel_replicate_degree": 1 if sharded else strategy.dp,
@@ -302,17 +302,23 @@ def _parallelism(job: Job) -> dict[str, object]:
     if job.problem.model.experts is not None:
         found["expert_parallel_degree"] = expert_degrees(job)[0]
     if piped:
+        scheduled = {"pipeline_parallel_schedule": "Interleaved1F1B"}
+        if job.plan.chunks == 1:
+            scheduled = {
+                "pipeline_parallel_schedule": "PipelineScheduleSingle",
+                "pipeline_parallel_schedule_csv": "schedule.csv",
+            }
+        chunks = layout_chunks(layout_of(job.plan.ends, job.problem.model))
         found |= {
-            "pipeline_parallel_schedule": "PipelineScheduleSingle",
-            "pipeline_parallel_schedule_csv": "schedule.csv",
+            **scheduled,
             "pipeline_parallel_microbatch_size": job.microbatch_size(job.stages[0]),
-            "module_fqns_per_model_part": _modules(layers),
+            "module_fqns_per_model_part": _modules([c.count("t") for c in chunks]),
         }
     return found
 
 
 def _modules(layers: Sequence[int]) -> list[list[str]]:
-    """Return the modules of each stage by TorchTitan's names."""
+    """Return the modules of each part of so many layers, by TorchTitan's names."""
     parts: list[list[str]] = []
     done = 0
     for count in layers:
@@ -335,5 +341,6 @@ LAUNCHER = Launcher(
     # PyTorch 2.13, schedules.py: _check_torch_compile_compatibility.
     no_split="PyTorch splits no backward pass through compiled functions, and "
     "TorchTitan compiles its FlexAttention",
+    schedules=("interleaved-1f1b",),
     limits="its pipelines are those of torch.distributed.pipelining: use torch",
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from hetopt.export.launcher import Loss
@@ -43,6 +44,7 @@ def losses(job: Job) -> Iterator[Loss]:
             "all forward passes first in a pipeline of one stage",
             instead="each micro-batch's backward pass after its forward pass",
         )
+    yield from _part_losses(job)
     yield from _zero_losses(job)
     yield from mixture_losses(job)
     yield from _model_losses(job)
@@ -67,6 +69,16 @@ def losses(job: Job) -> Iterator[Loss]:
         "attention across the documents of a sequence",
         instead="attention within each document, as it masks all language models",
     )
+
+
+def _part_losses(job: Job) -> Iterator[Loss]:
+    """Yield chunks of which TorchTitan cannot make parts of a model."""
+    parts = [*pairwise((0, *(job.plan.cuts or ())))]
+    if any(first == end for first, end in parts):
+        yield Loss("an empty chunk: its optimizer refuses a part without parameters")
+    last, cp = len(job.problem.model.units) - 1, job.stages[0].strategy.cp
+    if cp > 1 and any(max(first, 1) >= min(end, last) for first, end in parts):
+        yield Loss(f"a chunk without layers: cp {cp} needs attention in every part")
 
 
 def _zero_losses(job: Job) -> Iterator[Loss]:

@@ -19,7 +19,7 @@ from hetopt.export.pipeline import stages_of as rows_of
 from hetopt.export.shared.hosts import even_places, rank_hosts
 from hetopt.export.shared.shell.arguments import ShellArguments
 from hetopt.export.shared.world import world_size
-from hetopt.export.torchtitan.cut import layers_of, schedule_of, stages_of
+from hetopt.export.torchtitan.cut import by_stage, layers_of, schedule_of, stages_of
 from hetopt.export.torchtitan.files import read_job
 from hetopt.export.torchtitan.models import flavor_says, masks_documents, model_says
 from hetopt.export.torchtitan.program import Made
@@ -120,7 +120,8 @@ def read_torchtitan(folder: Path) -> PipelineReadBack:
     says = _model(job, reported)
     places = rank_hosts(folder)
     mesh = _Mesh(job, places)
-    layers = layers_of(settings, says.pop("layers"))
+    parts = layers_of(settings, says.pop("layers"))
+    layers, layout = by_stage(parts, mesh.stages)
     microbatches, batch = _batches(settings, mesh)
     schedule, warmups = schedule_of(settings, folder, mesh.stages, microbatches)
     if warmups is not None and min(warmups) >= microbatches > 1:
@@ -142,6 +143,8 @@ def read_torchtitan(folder: Path) -> PipelineReadBack:
     return PipelineReadBack(
         microbatches=microbatches,
         schedule=schedule,
+        chunks=len(parts) // mesh.stages,
+        layout=layout,
         stages=stages,
         says=says,
         reported=(*reported, *TITAN.report(settings.texts.left())),

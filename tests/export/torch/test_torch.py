@@ -24,7 +24,7 @@ from hetopt.problem.training.choices import RESHARDING
 from hetopt.problem.training.dispatch import Dispatch
 from hetopt.problem.training.pins import Domain, Pins
 from tests.export.jobs import draw_job, restaged, untied
-from tests.runtimes.torch_plans import CASES, EXPERTS, job_of
+from tests.runtimes.torch_plans import CASES, EXPERTS, UNEVEN, job_of
 
 ROOT = Path(__file__).parents[3]
 
@@ -136,6 +136,62 @@ def test_stages_of_several_chunks_are_read_back(tmp_path: Path) -> None:
         assert tuple(stage.layers for stage in read.stages) == job.layers
         for stage, own in zip(read.stages, job.stages, strict=True):
             assert stage.warmup == min(own.warmup, case.q * case.chunks)
+
+
+@pytest.mark.parametrize("name", UNEVEN)
+def test_chunks_that_differ_are_read_back(name: str, tmp_path: Path) -> None:
+    case = UNEVEN[name]
+    job = job_of(case)
+    folder = write(job, tmp_path / "out")
+    content = json.loads((folder / "job.json").read_text())
+    assert content["training"]["cuts"] == [*case.cuts]
+    read = read_torch(folder)
+    assert read.cuts == job.plan.cuts == case.cuts
+    assert read.chunks == case.chunks
+    units = 3 if job.problem.model.granularity == "block" else 1
+    held = [units * stage.layers for stage in read.stages]
+    held[0], held[-1] = held[0] + 1, held[-1] + 1
+    assert held == [stage.units for stage in job.stages]
+    plan = import_plan(read, job.problem).plan
+    assert plan.cuts == job.plan.cuts
+    for given, meant in zip(plan.pipeline.stages, job.stages, strict=True):
+        assert replace(given, resharding=None) == replace(meant, resharding=None)
+
+
+def test_chunks_of_another_model_are_not_imported(tmp_path: Path) -> None:
+    job = job_of(UNEVEN["ends alone"])
+    read = read_torch(write(job, tmp_path / "out"))
+    model = replace(job.problem.model, layers=9)
+    with pytest.raises(InputError, match="layers: the files have 8 units in all, the"):
+        import_plan(read, replace(job.problem, model=model))
+
+
+def test_chunks_that_are_alike_have_no_cuts() -> None:
+    content = json.loads(bundle(exact(4), TORCH, allow_lossy=False)["job.json"])
+    assert "cuts" not in content["training"]
+
+
+@pytest.mark.parametrize(
+    "cuts",
+    [
+        [1, 3, 3, 6, 7],
+        [1, 3, 3, 6, 7, 9],
+        [1, 3, 2, 6, 7, 8],
+        [0, 3, 3, 6, 7, 8],
+        [1, 3, 3, 6, 8, 8],
+        [8, 8, 8, 8, 8, 8],
+        [1, 1, 7, 7, 8, 8],
+        [],
+    ],
+)
+def test_chunks_that_cannot_be_are_refused(cuts: list[int], tmp_path: Path) -> None:
+    folder = write(job_of(UNEVEN["ends alone"]), tmp_path / "out")
+    change(folder / "job.json", ("training", "cuts"), cuts)
+    message = (
+        r"training\.cuts: is .*, expected the ends of 3 chunks for each of 2 stages"
+    )
+    with pytest.raises(InputError, match=message):
+        read_torch(folder)
 
 
 @pytest.mark.parametrize("name", EXPERTS)

@@ -16,6 +16,8 @@ from hetopt.export.registry import reader
 from hetopt.export.torchtitan.launcher import LAUNCHER as TORCHTITAN
 from hetopt.problem.training.choices import Precision
 from tests.export.jobs import draw_job, restaged, untied
+from tests.export.torchtitan.test_torchtitan import PARTS
+from tests.runtimes.torch_plans import job_of as job_of_case
 from tests.with_configs import job_of, problem_of, problem_with_preset
 
 #: What every bundle loses, which importing says again.
@@ -48,6 +50,22 @@ def test_a_bundle_is_read_as_its_plan(tmp_path: Path) -> None:
         for given, meant in zip(imported.plan.pipeline.stages, job.stages, strict=True):
             assert replace(given, resharding=None) == replace(meant, resharding=None)
         assert imported.plan.pipeline.microbatches == job.microbatches
+
+
+@pytest.mark.parametrize("cuts", [(), PARTS.cuts], ids=["alike", "not alike"])
+def test_stages_of_several_parts_are_read_as_their_plan(
+    cuts: tuple[int, ...], tmp_path: Path
+) -> None:
+    job = job_of_case(replace(PARTS, cuts=cuts, layers=() if cuts else (1, 1)))
+    write_folder(str(tmp_path / "out"), bundle(job, TORCHTITAN, allow_lossy=True))
+    found = reader(tmp_path / "out", None).read(tmp_path / "out")
+    assert found.chunks == 3
+    assert found.layout == ("E|tt|t|tt|t|L" if cuts else None)
+    plan = import_plan(found, job.problem).plan
+    assert plan.cuts == job.plan.cuts
+    assert plan.chunks == 3
+    for given, meant in zip(plan.pipeline.stages, job.stages, strict=True):
+        assert replace(given, resharding=None) == replace(meant, resharding=None)
 
 
 @pytest.mark.parametrize("precision", ["fp8", "fp32"])

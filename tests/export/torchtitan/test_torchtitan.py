@@ -13,6 +13,8 @@ from hetopt.export.torchtitan.launcher import LAUNCHER as TORCHTITAN
 from hetopt.export.torchtitan.schedule_csv import schedule_text
 from hetopt.problem.training.dispatch import Dispatch
 from tests.export.jobs import draw_job, restaged, untied
+from tests.runtimes.torch_plans import ONE, Case
+from tests.runtimes.torch_plans import job_of as job_of_case
 from tests.with_configs import job_of, problem_with_preset
 
 
@@ -62,6 +64,58 @@ def test_it_refuses_a_plan_or_keeps_its_rules(seed: int) -> None:
     assert flat[0] == "tok_embeddings"
     assert flat[-2:] == ["norm", "lm_head"]
     assert flat[1:-2] == [f"layers.{n}" for n in range(job.problem.model.layers)]
+
+
+#: Two stages of three parts, with the embedding alone in one and the head in another.
+PARTS = Case(
+    schedule="interleaved-1f1b",
+    degrees=(ONE, ONE),
+    chunks=3,
+    cuts=(1, 3, 4, 6, 7, 8),
+    training={"precision": "bf16"},
+)
+
+
+@pytest.mark.parametrize("alike", [True, False], ids=["alike", "not alike"])
+def test_stages_of_several_parts_are_interleaved(alike: bool) -> None:
+    case = replace(PARTS, cuts=(), layers=(1, 1)) if alike else PARTS
+    job = job_of_case(case)
+    assert not [loss for loss in TORCHTITAN.losses(job) if loss.instead is None]
+    files = bundle(job, TORCHTITAN, allow_lossy=True)
+    mesh = settings(files["hetopt_plan.py"], "ParallelismConfig")
+    assert "schedule.csv" not in files
+    assert "pipeline_parallel_schedule_csv" not in mesh
+    assert mesh["pipeline_parallel_schedule"] == "Interleaved1F1B"
+    assert mesh["module_fqns_per_model_part"] == (
+        [
+            ["tok_embeddings", "layers.0"],
+            *([f"layers.{n}"] for n in range(1, 5)),
+            ["layers.5", "norm", "lm_head"],
+        ]
+        if alike
+        else [
+            ["tok_embeddings"],
+            ["layers.0", "layers.1"],
+            ["layers.2"],
+            ["layers.3", "layers.4"],
+            ["layers.5"],
+            ["norm", "lm_head"],
+        ]
+    )
+
+
+def test_a_part_without_modules_is_refused() -> None:
+    job = job_of_case(replace(PARTS, cuts=(1, 3, 3, 6, 7, 8)))
+    with pytest.raises(CheckError, match="an empty chunk: its optimizer refuses"):
+        bundle(job, TORCHTITAN, allow_lossy=True)
+
+
+def test_a_part_without_attention_is_refused_where_sequences_are_split() -> None:
+    for cuts, lost in ((PARTS.cuts, True), ((2, 3, 4, 5, 6, 8), False)):
+        case = replace(PARTS, cuts=cuts, degrees=((1, 2, 1),) * 2)
+        found = [loss.what for loss in TORCHTITAN.losses(job_of_case(case))]
+        wanted = "a chunk without layers: cp 2 needs attention in every part"
+        assert (wanted in found) == lost
 
 
 def test_each_loss_is_named() -> None:

@@ -9,7 +9,7 @@ units -> stages (``units``, ``operations``, ``attention``)
     layers, their attention and the two matrices of their MLP, if the plan cuts layers.
     ``units.build_unit`` makes one as an ``nn.Module`` by its index; ``--units
     FILE:FUNCTION`` uses your function instead. A stage has one run of consecutive
-    units, or several: its chunks (``stage.Stage``).
+    units, or several, some perhaps empty: its chunks (``stage.Stage``).
     ``operations`` has their arithmetic as autograd functions that keep from forward to
     backward what hetopt's table counts and no more: inputs of norms and matrices, the
     two factors of SwiGLU, q, k, v, the attention's result and its log-sum-exp, the

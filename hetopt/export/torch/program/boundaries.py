@@ -101,14 +101,13 @@ class Channel:
         ends = boundary, (boundary + 1) % len(job.stages)
         way = job.stages[boundary].resharding
         assert way is not None
-        self.carried = job.carried(boundary)
+        self.passes = job.passes
+        # Gradients that go back round are of the chunk before the one they come from.
+        self.ahead = not onward and not ends[1]
         ends = ends if onward else ends[::-1]
-        routes = [
-            steps_of(job, place.rank, ends, way, place.device, each)
-            for each in self.carried
-        ]
-        #: For each step, that of every tensor.
-        self.steps = list(zip(*routes, strict=True))
+        chunks = range(self.passes.chunks)
+        self.by_chunk = [job.carried(boundary, chunk) for chunk in chunks]
+        self.steps = {each: self._steps(each, ends, way) for each in {*self.by_chunk}}
         self.transfers: list[Transfer] = []
         self.api = accelerator(place.device)
         self.stream = self.api.Stream(place.device) if self.api else None
@@ -116,7 +115,7 @@ class Channel:
 
     def send(self, kind: str, number: int, x: Tensors) -> Future[Any]:
         """Send the results of a pass, (b, m, h) or (b, n, f / tp), once computed."""
-        pairs = zip(x, self.carried, strict=True)
+        pairs = zip(x, self.carried(number), strict=True)
         x = tuple(each.reshape(-1, of.width // of.runs) for each, of in pairs)
         ready = self.api.current_stream().record_event() if self.api else None
         return self.thread.submit(self._timed, kind, number, x, ready)
@@ -124,6 +123,22 @@ class Channel:
     def receive(self, kind: str, number: int) -> Future[Tensors]:
         """Receive the results of a pass."""
         return self.thread.submit(self._timed, kind, number, None, None)
+
+    def _steps(
+        self, carried: tuple[Carried, ...], ends: tuple[int, int], way: str
+    ) -> list[tuple[tuple[Carried, Step], ...]]:
+        """Return the steps to the other stage: for each, that of every tensor."""
+        job, rank, device = self.place.job, self.place.rank, self.place.device
+        routes = [
+            [(each, step) for step in steps_of(job, rank, ends, way, device, each)]
+            for each in carried
+        ]
+        return list(zip(*routes, strict=True))
+
+    def carried(self, number: int) -> tuple[Carried, ...]:
+        """Return what is carried of a pass, by its number on the sending stage."""
+        chunk, _ = self.passes.chunk_and_microbatch(number)
+        return self.by_chunk[chunk - self.ahead]
 
     def close(self) -> None:
         """End the thread that transfers, once it has nothing left to do."""
@@ -156,20 +171,26 @@ class Channel:
 
     def _run(self, number: int, x: Tensors | None, counts: list[int]) -> Tensors:
         """Run all steps; a receiver starts with empty tensors."""
+        carried = self.carried(number)
+        steps = self.steps[carried]
         if x is None:
-            x = tuple(self._empty(of, 0) for of in self.carried)
-        for tag, steps in enumerate(self.steps, number * len(self.steps)):
-            x = self._exchange(steps, x, tag, counts)
+            x = tuple(self._empty(of, 0) for of in carried)
+        for tag, each in enumerate(steps, number * len(steps)):
+            x = self._exchange(each, x, tag, counts)
         return x
 
     def _exchange(
-        self, steps: tuple[Step, ...], x: Tensors, tag: int, counts: list[int]
+        self,
+        steps: tuple[tuple[Carried, Step], ...],
+        x: Tensors,
+        tag: int,
+        counts: list[int],
     ) -> Tensors:
         """Return the tensors of the next holding; empty for a rank without a part."""
         out: dict[int, list[Tensor]] = defaultdict(list)
         into: dict[int, list[Part]] = defaultdict(list)
         found = []
-        for of, step, own in zip(self.carried, steps, x, strict=True):
+        for (of, step), own in zip(steps, x, strict=True):
             found.append(self._empty(of, step.rows))
             for to, rows in step.sends:
                 out[to].append(own[rows])
@@ -270,7 +291,7 @@ class Boundaries:
             # It never comes if one of this rank's own sends has failed.
             self._check_sent()
         found, api = [], accelerator(self.place.device)
-        for of, x in zip(self.into[side].carried, coming.result(), strict=True):
+        for of, x in zip(self.into[side].carried(sent), coming.result(), strict=True):
             if api:
                 x.record_stream(api.current_stream())
             x = x.view(len(self.place.sequences), -1, self._width(of))
@@ -291,7 +312,7 @@ class Boundaries:
         if side == "here":
             self.staying[kind, number] = x
             return
-        carried = self.out[side].carried
+        carried = self.out[side].carried(number)
         widths = [self._width(of) for of in carried]
         if [each.shape[-1] for each in x] != widths:
             msg = (

@@ -73,8 +73,8 @@ class StagePlan:
         Units ``first <= u < end``, counted from 0: the embedding, layers, the head;
         three units for each layer where granularity is ``block`` (``Job.kind``).
         Where stages hold several chunks, those of the first one, numbered as if it were
-        the whole model (see ``Job.chunk_units``). In a folded pipeline, those of the
-        way down.
+        the whole model, or, if chunks differ, those of all, numbered stage by stage
+        (see ``Job.chunk_units``). In a folded pipeline, those of the way down.
     warmup
         Forward passes before the first backward pass.
     resharding
@@ -133,6 +133,9 @@ class Job:
         ``fp32``, or ``bf16`` for 16-bit gradients in the precision of weights.
     chunks
         Parts of the model that every stage holds.
+    cuts
+        Where chunks differ: the end of each in the whole model, first the first chunks
+        of all stages, then the second ones, and so on. None: all are alike.
     zero_bubble
         The schedule, if gradients of weights run later; else None. Under ``zb-v``,
         ``v-half`` and ``v-min`` the pipeline is folded: each stage holds a second chunk
@@ -156,6 +159,7 @@ class Job:
     overlap_gradients: bool
     stages: tuple[StagePlan, ...]
     tested_with: str
+    cuts: list[int] | None = None
 
     @classmethod
     def read(cls, path: Path) -> tuple[Job, ...]:
@@ -225,17 +229,22 @@ class Job:
         whole = self.model["granularity"] == "layer"
         return "layer" if whole else BLOCKS[(unit - 1) % len(BLOCKS)]
 
-    def carried(self, boundary: int) -> tuple[Carried, ...]:
+    def carried(self, boundary: int, chunk: int) -> tuple[Carried, ...]:
         """Return what a stage sends to the next one: the last unit's results.
 
         Behind the first matrix of the MLP that is the residual, and the inner
         activations, whose columns tensor parallelism splits on either side.
+
+        Parameters
+        ----------
+        chunk
+            Of the stage before the boundary.
         """
-        sender = self.stages[boundary]
         hidden = Carried(width=self.model["hidden"])
-        if self.kind(sender.end - 1) != "mlp-up":
+        if self.kind(self.chunk_units(boundary)[chunk].stop - 1) != "mlp-up":
             return (hidden,)
-        runs = lcm(sender.tp, self.stages[boundary + 1].tp)
+        ends = self.stages[boundary], self.stages[(boundary + 1) % len(self.stages)]
+        runs = lcm(*(each.tp for each in ends))
         return hidden, Carried(width=self.model["ffn"], runs=runs)
 
     @property
@@ -284,10 +293,14 @@ class Job:
         """Return the units of each chunk of a stage, numbered over the whole model.
 
         The embedding is in the first stage's first chunk, the head in the last stage's
-        last; all chunks of a stage have equally many layers. In a folded pipeline both
-        ends are in the first stage, and the second chunk of a stage mirrors the first,
-        counted from the head.
+        last; unless there are ``cuts``, all chunks of a stage have equally many layers.
+        In a folded pipeline both ends are in the first stage, and the second chunk of a
+        stage mirrors the first, counted from the head.
         """
+        if self.cuts is not None:
+            ends = [0, *self.cuts]
+            places = range(stage, len(self.cuts), len(self.stages))
+            return [range(ends[place], ends[place + 1]) for place in places]
         plan, end, last = self.stages[stage], self.stages[-1].end, self.chunks - 1
         if self.is_folded:
             back = range(self.units - plan.end, self.units - plan.first)
