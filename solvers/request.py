@@ -29,6 +29,10 @@ class Keeps(Protocol):
         """Keep how a program was settled."""
         ...
 
+    def infeasible(self, ledger: Any, programs: Any) -> None:
+        """Keep which programs have no plan."""
+        ...
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Request:

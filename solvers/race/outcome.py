@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from hetopt.check import check_plan
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from hetopt.problem.problem import Problem
     from hetopt.problem.training.principles import Principles
     from hetopt.results.result import Objective, Status
-    from hetopt.solvers.race.ledger import Ledger
+    from hetopt.solvers.race.ledger import Ledger, Program
 
 
 def result_of(
@@ -51,8 +52,9 @@ def result_of(
         _priced(found.decision, problem, table, principles) for found in ledger.ranked()
     ]
     best = plans[0] if plans else None
-    bound = ledger.bound_s()
-    gap = None
+    settlements = tuple(_settlements(ledger))
+    bounds = [each.bound_s for each in settlements if each.bound_s is not None]
+    bound, gap = min(bounds, default=None), None
     if best is not None and bound is not None:
         value = best.closed_form_s
         if objective == "simulated":
@@ -70,7 +72,7 @@ def result_of(
         lower_bound_s=bound,
         gap=gap,
         search_time_s=search_time_s,
-        settlements=tuple(_settlements(ledger)),
+        settlements=settlements,
         tokens_per_s=table.tokens / best.iteration_time_s if best else None,
         mfu=mfu(table, best, table.cluster_devices) if best else None,
         mfu_used=mfu(table, best, devices_used(table, best)) if best else None,
@@ -119,7 +121,15 @@ def _priced(
 
 
 def _settlements(ledger: Ledger) -> Iterator[Settlement]:
-    for program in ledger.programs.values():
+    """Yield how every program was settled.
+
+    Once all are, only what the cutoff shows is claimed: how far above it a bound is,
+    and which worse plans are known, depends on the order in which plans were found.
+    """
+    known, cutoff = list(ledger.programs.values()), ledger.cutoff
+    if all(program.how not in (None, "unsettled") for program in known):
+        known = [_within(program, cutoff) for program in known]
+    for program in known:
         how = program.how or "unsettled"
         yield Settlement(
             stages=program.stages,
@@ -127,6 +137,14 @@ def _settlements(ledger: Ledger) -> Iterator[Settlement]:
             how=how,
             bound_s=None if how == "infeasible" else ledger.seconds(program),
         )
+
+
+def _within(program: Program, cutoff: int) -> Program:
+    """Return what is known of a settled program's plans within the cutoff."""
+    if program.how == "infeasible" or program.bound <= cutoff:
+        return program
+    how = "refuted-by-search" if program.how == "solved" else program.how
+    return replace(program, bound=cutoff, how=how)
 
 
 def devices_used(table: CostTable, best: PricedPlan) -> list[int]:

@@ -39,6 +39,10 @@ class TaskLoop:
         self._on_progress = request.params.on_progress
         self.deaths: Counter[Any] = Counter()
         self._told_s = -inf
+        #: Programs without plans that the journal has, or that need no search.
+        self._infeasible = {
+            id(each) for each in ledger.programs.values() if each.how == "infeasible"
+        }
         pool.shared.value = ledger.cutoff
 
     def perform(
@@ -71,6 +75,7 @@ class TaskLoop:
                         continue
                     case Done():
                         take(task, event.value)
+                        self._keep_infeasible()
                     case Failed():
                         msg = f"{task} failed:\n{event.trace}"
                         raise SolverError(msg)
@@ -103,6 +108,17 @@ class TaskLoop:
             for content in pool.unheard:
                 self.find(content)
             raise
+
+    def _keep_infeasible(self) -> None:
+        """Keep in the journal which programs have turned out to have no plan."""
+        if self.journal is None:
+            return
+        programs = self.ledger.programs.values()
+        none = [each for each in programs if each.how == "infeasible"]
+        new = [each for each in none if id(each) not in self._infeasible]
+        if new:
+            self.journal.infeasible(self.ledger, new)
+        self._infeasible.update(map(id, new))
 
     def _after_death(self, task: Any, again: list[Any]) -> None:
         """Run the task of a dead worker again; give it up after ``_MOST_DEATHS``."""

@@ -9,6 +9,7 @@ what is searched. A later one is
 - ``decision``: a plan there, with its ``value``;
 - ``stages``, ``microbatches``: a program there, ``how`` it was settled and its
   ``bound``;
+- ``infeasible``: programs that have no plan at all;
 - ``result``: what the search of a leaf returned, with its cutoff and whether it ended
   by itself.
 
@@ -37,7 +38,7 @@ from hetopt.solvers.decisions.assembly import plan_of
 from hetopt.solvers.search.journal_lines import line_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from hetopt.cost.table.table import CostTable
     from hetopt.solvers.progress import Progress
@@ -122,7 +123,7 @@ class Journal:
         self.path = path
         self._objective, self._now = asked["objective"], now
         self._lines: dict[tuple[Any, ...], list[_Line]] = {}
-        self._results: dict[tuple[str, str], _Kept] = {}
+        self._results: dict[tuple[str, str], list[_Kept]] = {}
         #: Seconds that earlier runs took.
         self._before_s = 0.0
         # What the last lines about programs belong to.
@@ -149,30 +150,39 @@ class Journal:
 
     # ------------------------------------------------------------------- leaves
 
-    def known(self, leaf: Leaf, cutoff: float) -> Result | None:
-        """Return the result of a search of a leaf, if its cutoff suffices.
+    def known(self, leaf: Leaf, cutoff: float) -> tuple[Result | None, bool]:
+        """Return the result of a search of a leaf whose cutoff suffices, if there is.
+
+        A leaf is searched several times: of the results that suffice it is the one that
+        was returned for this cutoff, so that all further cutoffs are those of the
+        search that wrote the file.
+
+        Returns
+        -------
+        The result, and whether it is the answer: its search ended by itself, or only a
+        first plan is looked for.
 
         Raises
         ------
         JournalError
             What the file says of the leaf is wrong.
         """
-        kept = self._results.get(_digests(leaf.space.asked[1]))
-        if kept is None or kept.cutoff < cutoff:
-            return None
+        all_ = self._results.get(_digests(leaf.space.asked[1]), ())
+        able = [each for each in all_ if each.cutoff >= cutoff]
+        if not able:
+            return None, False
+        kept = able[0]
+        if not leaf.was_quick:
+            kept = max(reversed(able), key=lambda each: (each.ended, -each.cutoff))
         try:
             findings = check_result(*leaf.space.asked, kept.result)
             if not findings:
-                return Result.from_json(kept.result)
+                result = Result.from_json(kept.result)
+                return result, kept.ended or leaf.was_quick
         except _FAULTS as error:
             findings = [str(error)]
         msg = f"a result in it is wrong ({findings[0]}): use another file"
         raise JournalError(msg, file=self.path)
-
-    def has_ended(self, leaf: Leaf) -> bool:
-        """Whether the search of a leaf that is in the file ended by itself."""
-        kept = self._results.get(_digests(leaf.space.asked[1]))
-        return kept is not None and kept.ended
 
     def returned(self, search: Returned) -> None:
         """Append the result of a search of a leaf."""
@@ -220,6 +230,11 @@ class Journal:
             }
             self._append(ledger, entry)
 
+    def infeasible(self, ledger: Ledger, programs: Sequence[Program]) -> None:
+        """Append programs that bounds showed to have no plan."""
+        found = [[each.stages, each.microbatches] for each in programs]
+        self._append(ledger, {"infeasible": found})
+
     def _append(self, ledger: Ledger, entry: Mapping[str, Any]) -> None:
         own = {"search": [*_key(ledger)], "limit": ledger.limit}
         if own != self._last:
@@ -264,9 +279,7 @@ class Journal:
         own = _Kept(
             entry["result"], math.inf if cutoff is None else cutoff, entry["ended"]
         )
-        before = self._results.get(key)
-        if before is None or own.ended or not before.ended:
-            self._results[key] = own
+        self._results.setdefault(key, []).append(own)
 
 
 def _digests(table: CostTable) -> tuple[str, str]:
@@ -290,6 +303,11 @@ def _enter(line: _Line, ledger: Ledger, request: Request) -> None:
             msg = f"the plan has value {found.value}, but the line says {said}"
             raise ValueError(msg)
         ledger.find(found)
+        return
+    if "infeasible" in entry:
+        # A larger limit may leave plans that a smaller one rules out.
+        for key in entry["infeasible"] if line.limit >= ledger.limit else ():
+            ledger.programs[key].how = "infeasible"
         return
     program = ledger.programs[entry["stages"], entry["microbatches"]]
     program.bound = max(program.bound, entry["bound"])

@@ -74,6 +74,14 @@ class SettledLine(Told):
     searched: NotRequired[bool]
 
 
+class InfeasibleLine(Told):
+    """Programs that have no plan, each by its stages and micro-batches."""
+
+    __pydantic_config__ = CONFIG  # type: ignore[misc]
+
+    infeasible: list[tuple[Count, Count]]
+
+
 class ReturnedLine(Told):
     """What the search of a leaf returned; no cutoff is null."""
 
@@ -89,6 +97,7 @@ KINDS: dict[str, Any] = {
     "search": SearchLine,
     "decision": FoundLine,
     "how": SettledLine,
+    "infeasible": InfeasibleLine,
     "result": ReturnedLine,
 }
 

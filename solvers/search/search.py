@@ -276,8 +276,8 @@ class TreeSearch:
             )
         known = None
         if self._journal is not None:
-            known = self._journal.known(leaf, cutoff)
-            if known is not None and self._journal.has_ended(leaf):
+            known, is_answer = self._journal.known(leaf, cutoff)
+            if known is not None and is_answer:
                 return known
         solve: Solve = self._solve
         if self.over.lengths:

@@ -124,7 +124,7 @@ def solve_simulated(
     first = replace(request, params=start, cutoff_s=None)
     started = _started(replace(first, deadline=deadline.within(first_s)), solver)
     if started.status == "infeasible":
-        return replace(started, objective="simulated")
+        return replace(started, objective="simulated", solver=solver)
     if limit_s is None and patience_s is not None:
         request = replace(request, deadline=deadline.until(patience_s))
     ledger = SimulatedLedger(problem, table, top=params.top, limit=NO_CUTOFF)

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from hetopt.planning.asked import Search
+from hetopt.planning.posed import Posed
 from hetopt.planning.solving import solve_for
-from hetopt.problem.reading import read_problem_text
+from hetopt.problem.reading import read_problem, read_problem_text
 from hetopt.results.spending import Spending
+from hetopt.solvers.certificate.tree import certificate_of
 from hetopt.solvers.search.over import Over
 from tests.agreement.lengths import drawn as of_lengths
 from tests.search.asking import ensure_holds, found, request_of
@@ -19,6 +23,7 @@ from tests.search.composing import Asked, drawn, searched
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from hetopt.problem.problem import Problem
     from hetopt.results.result import Result
     from hetopt.solvers.request import Request
 
@@ -85,6 +90,90 @@ def test_a_search_that_was_killed_is_continued(asked: Asked, tmp_path: Path) -> 
         journal = tmp_path / f"after {most}"
         assert kept_in(journal, asked, most) == (None, most)
         assert kept_in(journal, asked) == (whole, searches - most)
+
+
+def answered(problem: Problem, journal: Path | None = None, **asked: Any) -> list[Any]:
+    """Return an answer and its certificate, but for seconds."""
+    kept = None if journal is None else str(journal)
+    posed = Posed.of(
+        Search(problem=problem, jobs=1, certified=True, journal=kept, **asked)
+    )
+    tree = posed.tree(posed.request())
+    result = posed.found_by(tree)
+    problem, table = result.problem or posed.problem, result.table or posed.table
+    text = certificate_of(tree, problem, table, result)
+    return [without_seconds(result.to_json()), without_seconds(json.loads(text))]
+
+
+def ensure_all_prefixes_resume(
+    problem: Problem, journal: Path, steps: int, known: Any = None, **asked: Any
+) -> None:
+    """Fail unless searches from a journal and from its beginnings answer alike.
+
+    Parameters
+    ----------
+    known
+        What is compared of an answer; None: all.
+    """
+    known = known or (lambda answer: answer)
+    whole = answered(problem, **asked)
+    assert answered(problem, journal, **asked) == whole
+    lines = journal.read_bytes().splitlines(keepends=True)
+    assert answered(problem, journal, **asked) == whole
+    assert journal.read_bytes().splitlines(keepends=True) == lines
+    for kept in range(1, len(lines), max(1, len(lines) // steps)):
+        journal.write_bytes(b"".join(lines[:kept]))
+        assert known(answered(problem, journal, **asked)) == known(whole), kept
+
+
+@pytest.mark.parametrize("time", ["closed", "simulated", None])
+@pytest.mark.parametrize("launcher", ["megatron", "flagscale", "torch"])
+@pytest.mark.parametrize("seed", [4, 6])
+def test_what_a_launcher_runs_is_continued(
+    seed: int, launcher: str, time: str | None, tmp_path: Path
+) -> None:
+    """From any line on the answer and its certificate are those of one search.
+
+    With no time named there is a limit, so that first plans are looked for before.
+    """
+    ensure_all_prefixes_resume(
+        drawn(seed), tmp_path / "journal", 100, launcher=launcher, time=time
+    )
+
+
+def by_any_means(data: Any) -> Any:
+    """Return an answer in which it makes no difference how a program was refuted.
+
+    A (p, q) that was searched before the best plan was known, but whose line is not
+    yet in the journal, is refuted by its bound when the plan is known from the start.
+    """
+    if isinstance(data, list):
+        return [by_any_means(each) for each in data]
+    if isinstance(data, dict):
+        return {key: by_any_means(data[key]) for key in data if key != "settled"}
+    return "refuted" if data in ("refuted-by-bound", "refuted-by-search") else data
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "launcher", "time"),
+    [
+        ("a100-h100-v100", "megatron", "simulated"),
+        ("hetauto-exp1-10gbps", "nemo", "closed"),
+        ("hetauto-exp2-10gbps", "flagscale", "closed"),
+    ],
+)
+def test_shipped_problems_are_continued(
+    name: str, launcher: str, time: str, tmp_path: Path
+) -> None:
+    ensure_all_prefixes_resume(
+        read_problem(name),
+        tmp_path / "j",
+        8,
+        by_any_means,
+        launcher=launcher,
+        time=time,
+    )
 
 
 def test_lengths_on_some_of_the_nodes_are_continued(tmp_path: Path) -> None:

@@ -84,6 +84,8 @@ class Asked:
         Time of the reported plan if time is minimised, inf if there is none; else None.
     simulated
         Whether the simulated time is minimised.
+    top
+        How many plans were asked for, if the engine finds several; else 1.
     wrong
         What was found to be wrong so far.
 
@@ -108,6 +110,9 @@ class Asked:
         self.best_s: float | None = None
         self.simulated = data.get("objective") == "simulated"
         self.wrong: list[str] = []
+        said = mapping(data.get("asked") or {}, "asked")
+        counts = "top" in said and data.get("objective") != "uniap"
+        self.top = whole(said, "top", "asked") if counts else 1
         over: dict[str, object] = {}
         for place, item in items({"over": [], **data}, "over", ""):
             entry = mapping(item, place)

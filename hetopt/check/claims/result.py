@@ -126,8 +126,7 @@ class _Claims:
         """Derive what follows from the claims, if anything was branched over."""
         self.costs = self.objective == "cost"
         if not self.costs:
-            simulated = self.objective == "simulated"
-            key = "iteration_time_s" if simulated else "closed_form_s"
+            key = "iteration_time_s" if self.asked.simulated else "closed_form_s"
             self.asked.best_s = inf if self.plan is None else self.numbers[key]
         self.root: Claim | None = None
         if self.asked.over:
@@ -348,7 +347,7 @@ class _Claims:
                 yield f"lower_bound_s: {bound}, {parts} say {lowest!r}"
 
     def _alternative_findings(self, plan: Plan, best: CheckedPlan) -> Iterator[str]:
-        seen = [_shape(plan)]
+        seen, listed = [_shape(plan)], [plan]
         before = self._value(plan, self._time_s(best))
         for place, entry, other in self.alternatives:
             try:
@@ -380,6 +379,9 @@ class _Claims:
             yield from (f"{place}: {each}" for each in own_findings)
             if self.is_settled and Variant.of(other) == Variant.of(plan):
                 yield from self.settlements.plan_findings(place, other, time_s)
+                listed.append(other)
+        missing = self.asked.top - 1 - len(self.alternatives)
+        yield from self.settlements.missing_findings(listed, missing)
 
 
 def _passes(plan: Plan) -> int:

@@ -91,6 +91,30 @@ class Settlements:
         elif bound is not None and bound > limit:
             yield f"settlements: {key} is bounded by {bound}, {what} takes {value!r}"
 
+    def missing_findings(self, plans: Iterable[Plan], missing: int) -> Iterator[str]:
+        """Yield that plans which were asked for are neither listed nor ruled out.
+
+        Where there are no more, all programs are searched to the end, without a cutoff.
+
+        Parameters
+        ----------
+        plans
+            Those that are listed, of the schedule that the programs are of.
+        missing
+            How many fewer are listed than were asked for, whatever their schedule.
+        """
+        listed = {
+            (len(x.pipelines[0].stages), x.pipelines[0].microbatches) for x in plans
+        }
+        hows = {how for how, _ in self.known.values()}
+        if missing <= 0 or "unsettled" in hows:
+            return
+        for key, (how, _) in self.known.items():
+            if how != "infeasible" and not (how == "solved" and key in listed):
+                few = f"alternatives: {missing} fewer than asked.top says"
+                yield f"{few}, but {key} is {how}"
+                return
+
     def least(self) -> tuple[float, bool]:
         """Return the least bound, inf without any, and whether all have one."""
         bounds = [bound for how, bound in self.known.values() if how != "infeasible"]

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from hetopt.results.claims import Measure
+    from hetopt.results.result import Objective
 
     Json = dict[str, Any]
     Forge = Callable[[Json], object]
@@ -301,6 +302,28 @@ def test_of_the_next_best_plans(nesting: str, forge: Any, said: str) -> None:
     assert findings(data, problem, table) == ""
     forge(data["alternatives"])
     assert said in findings(data, problem, table)
+
+
+@pytest.mark.parametrize("objective", ["closed", "simulated"])
+@pytest.mark.parametrize("nesting", ["", "s", "l", "sl"])
+def test_plans_that_are_asked_for_are_not_left_out(
+    nesting: str, objective: Objective
+) -> None:
+    problem, table, data = made(over_of(nesting), objective, shared=True, top=3)
+    data["asked"] = {"top": 3}
+    assert findings(data, problem, table) == ""
+    for number in range(2):
+        left = [data["alternatives"][number]]
+        said = findings({**data, "alternatives": left}, problem, table)
+        assert "alternatives: 1 fewer than asked.top says, but (" in said
+
+
+@pytest.mark.parametrize("objective", ["closed", "simulated"])
+def test_there_may_be_fewer_plans_than_asked_for(objective: Objective) -> None:
+    problem, table, data = made(over_of(""), objective, shared=True, top=90)
+    data["asked"] = {"top": 90}
+    assert len(data["alternatives"]) < 89
+    assert findings(data, problem, table) == ""
 
 
 def test_no_plan_where_some_are_possible() -> None:
