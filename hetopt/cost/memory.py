@@ -177,14 +177,16 @@ def weight_bytes(model: Model, training: Training, kind: str, shape: Shape) -> F
 
     Per micro-batch: of every multiplication the input and the gradient of the result,
     as autograd has them: gathered over ``tp`` if the multiplied tensor is gathered.
-    Inputs are as narrow as layers keep them (``Kernels.narrow``).
+    Inputs are as narrow as layers keep them (``Kernels.narrow``); what several
+    multiplications read counts once, unless each keeps a narrow copy.
     """
     work = unit_operations(model, training, kind, shape)
     narrow = None if kind in END_KINDS else kernels_of(training).narrow
     kept = np.zeros(len(shape.tp))
     for part in work.multiplications:
         e = part.element_bytes
-        width = part.k * (narrow or e) + part.n * e
+        again = part.again if narrow is None else False
+        width = np.where(again, 0, part.k * (narrow or e)) + part.n * e
         kept = kept + part.count * part.m * width
     return np.ceil(kept)
 

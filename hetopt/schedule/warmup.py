@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from operator import ge
 from typing import TYPE_CHECKING
 
 from hetopt.schedule.orders import FOLDED_CHUNKS, FOLDS, Orders
@@ -105,9 +106,46 @@ def held_at_ends(
         p, q and v; q is a multiple of p unless stages are folded.
     """
     rule = rule_of(schedule)
+    orders = _orders_of(schedule, stages, microbatches, chunks)
+    until = "W" if rule.splits else "B"
+    last = 0 if rule.folded else stages - 1
+    return orders.most_held(0, 0, until), orders.most_held(last, chunks - 1, until)
+
+
+@lru_cache(maxsize=1024)
+def held_together(
+    schedule: ScheduleName, stages: int, microbatches: int
+) -> tuple[tuple[tuple[int, ...], ...], ...]:
+    """Return what every folded stage holds at once, as ``Orders.held_together``.
+
+    Without counts that others of the stage include.
+
+    Parameters
+    ----------
+    stages, microbatches
+        p, and q > p.
+    """
+    orders = _orders_of(schedule, stages, microbatches, FOLDED_CHUNKS)
+    return tuple(_largest(orders.held_together(stage)) for stage in range(stages))
+
+
+def _largest(counts: set[tuple[int, ...]]) -> tuple[tuple[int, ...], ...]:
+    """Return the counts that no other one exceeds."""
+    found: list[tuple[int, ...]] = []
+    for each in sorted(counts, key=sum, reverse=True):
+        if not any(all(map(ge, other, each)) for other in found):
+            found.append(each)
+    return tuple(found)
+
+
+def _orders_of(
+    schedule: ScheduleName, stages: int, microbatches: int, chunks: int
+) -> Orders:
+    """Return the orders of a schedule that do not depend on times."""
+    rule = rule_of(schedule)
     # Every stage alternates before it has run this many, and then holds no more.
     microbatches = min(microbatches, 4 * stages)
-    orders = Orders(
+    return Orders(
         warmups=warmup_counts(
             schedule,
             microbatches=microbatches,
@@ -122,6 +160,3 @@ def held_at_ends(
         block=FOLDS.get(schedule, ""),
         splits=rule.splits,
     )
-    until = "W" if rule.splits else "B"
-    last = 0 if rule.folded else stages - 1
-    return orders.most_held(0, 0, until), orders.most_held(last, chunks - 1, until)

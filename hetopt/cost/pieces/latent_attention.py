@@ -8,6 +8,8 @@ rotary part, which all heads share, is copied to every head.
 
 from __future__ import annotations
 
+import numpy as np
+
 from hetopt.cost.pieces.attention import (
     Attention,
     result_element,
@@ -44,14 +46,16 @@ class LatentAttention(Attention):
                 multiply(own, hidden, latent.q_lora, e),
                 multiply(tokens, latent.q_lora, query, e),
             ]
+            again = np.ones(len(tp), dtype=np.bool_)
         else:
             products = [multiply(tokens, hidden, query, e)]
+            again = shape.gathered_tokens(1) == 0
         narrow = latent.q_lora + latent.kv_lora
         norms = self.norms_before + self.norms_after
         turned = self.block.heads / tp * latent.rope_dim + latent.rope_dim
         return Operations.of(
             *products,
-            multiply(own, hidden, latent.kv_lora + latent.rope_dim, e),
+            multiply(own, hidden, latent.kv_lora + latent.rope_dim, e, again=again),
             multiply(tokens, latent.kv_lora, made, e),
             multiply(tokens, value, hidden, e),
             core=self._core(shape, e),

@@ -14,11 +14,20 @@ class SharedExpert(Piece):
     collectives = (2, 1)
 
     def operations(self, shape: Shape, e: int) -> Operations:
-        """Count the multiplications, the activation, the gate and the sum."""
+        """Count the multiplications, the activation, the gate and the sum.
+
+        The router has read the input, which ranks may have gathered since.
+        """
         tokens, own = shape.all_tokens(self.tokens), shape.own_tokens(self.tokens)
         hidden, width, inner = self.block.hidden, self._width(shape.tp), self.matrices
         products = [
-            multiply(tokens, hidden, inner * width, e),
+            multiply(
+                tokens,
+                hidden,
+                inner * width,
+                e,
+                again=shape.gathered_tokens(1) == 0,
+            ),
             multiply(tokens, width, hidden, e),
         ]
         elementwise = [
@@ -30,7 +39,7 @@ class SharedExpert(Piece):
             moving(own * hidden * 3 * e, "add", hidden),
         ]
         if self._has_gate:
-            products.append(multiply(own, hidden, 1, e))
+            products.append(multiply(own, hidden, 1, e, again=True))
             elementwise.append(moving(own * hidden * 2 * e))
         return Operations.of(*products, elementwise=tuple(elementwise))
 
