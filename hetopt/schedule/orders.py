@@ -220,27 +220,6 @@ class Orders:
                 most = max(most, held)
         return most
 
-    def held_together(self, stage: int) -> set[tuple[int, ...]]:
-        """Return what a folded stage holds at once: every count that it comes to.
-
-        Of the first chunk, and then of the second: micro-batches that wait for their
-        ``B``, that wait for their ``W``, and that are in their ``B``.
-        """
-        held = [0] * (3 * FOLDED_CHUNKS)
-        found = set()
-        for kind, number in self.of(stage):
-            at = 3 * (number % FOLDED_CHUNKS)
-            if kind == "F":
-                held[at] += 1
-                found.add(tuple(held))
-            elif kind == "B":
-                held[at] -= 1
-                found.add((*held[: at + 2], 1, *held[at + 3 :]))
-                held[at + 1] += 1
-            else:
-                held[at + 1] -= 1
-        return found
-
 
 def chunk_and_microbatch(
     number: int, stages: int, chunks: int, folded: bool

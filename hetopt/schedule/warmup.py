@@ -10,9 +10,10 @@ from hetopt.schedule.orders import FOLDED_CHUNKS, FOLDS, Orders
 from hetopt.schedule.schedules import rule_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from hetopt.problem.training.choices import ScheduleName
+    from hetopt.schedule.orders import Pass
 
 
 def warmup_counts(
@@ -116,9 +117,11 @@ def held_at_ends(
 def held_together(
     schedule: ScheduleName, stages: int, microbatches: int
 ) -> tuple[tuple[tuple[int, ...], ...], ...]:
-    """Return what every folded stage holds at once, as ``Orders.held_together``.
+    """Return what every folded stage holds at once: the counts that it comes to.
 
-    Without counts that others of the stage include.
+    Of the first chunk, and then of the second: micro-batches that wait for their ``B``,
+    that wait for their ``W``, and that are in their ``B``. Counts that others of the
+    stage include are left out.
 
     Parameters
     ----------
@@ -126,7 +129,25 @@ def held_together(
         p, and q > p.
     """
     orders = _orders_of(schedule, stages, microbatches, FOLDED_CHUNKS)
-    return tuple(_largest(orders.held_together(stage)) for stage in range(stages))
+    return tuple(_largest(_counts(orders.of(stage))) for stage in range(stages))
+
+
+def _counts(passes: Iterator[Pass]) -> set[tuple[int, ...]]:
+    """Return all counts that a folded stage comes to."""
+    held = [0] * (3 * FOLDED_CHUNKS)
+    found = set()
+    for kind, number in passes:
+        at = 3 * (number % FOLDED_CHUNKS)
+        if kind == "F":
+            held[at] += 1
+            found.add(tuple(held))
+        elif kind == "B":
+            held[at] -= 1
+            found.add((*held[: at + 2], 1, *held[at + 3 :]))
+            held[at + 1] += 1
+        else:
+            held[at + 1] -= 1
+    return found
 
 
 def _largest(counts: set[tuple[int, ...]]) -> tuple[tuple[int, ...], ...]:
