@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from hetopt.cost.memory import activation_bytes, temporary_bytes, weight_bytes
+from hetopt.cost.memory import temporary_bytes, weight_bytes
+from hetopt.cost.recompute import activation_bytes
 from hetopt.problem.catalogue import software
 from hetopt.problem.model.architecture import Architecture
 from hetopt.problem.model.kinds import EMBEDDING, HEAD, LAYER, LAYER_EXPERTS

@@ -12,7 +12,8 @@ import pytest
 torch = pytest.importorskip("torch")
 
 from hetopt.check.plan.pricing import split_bytes
-from hetopt.cost.memory import activation_bytes, weight_bytes
+from hetopt.cost.memory import weight_bytes
+from hetopt.cost.recompute import activation_bytes
 from hetopt.cost.shapes import Shape
 from hetopt.export.torch.program import later
 from hetopt.export.torch.program.experts import Grouped, Logits

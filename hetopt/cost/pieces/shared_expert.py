@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hetopt.cost.pieces.operations import Operations, moving, multiply
-from hetopt.cost.pieces.piece import Piece
+from hetopt.cost.pieces.piece import Again, Piece
 from hetopt.cost.shapes import Floats, Ints, Shape
 from hetopt.problem.training.choices import Recompute
 
@@ -59,6 +59,12 @@ class SharedExpert(Piece):
         inputs = self.copied_element + self._has_gate * e
         inside = tokens * self._width(shape.tp) * each
         return inside + own * self.block.hidden * inputs
+
+    def again(self, shape: Shape, e: int) -> dict[str, Again]:
+        """Return all of it, which is a part of the mixture."""
+        freed = self.kept_bytes(shape, e, "none")
+        whole = Again(self.operations(shape, e), freed, exchanges=True)
+        return {"shared_experts": whole, "moe": whole}
 
     def gradient_width(self, tp: Ints) -> Floats:
         """Return the width of the activation's input."""

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from hetopt.problem.cluster.accelerator import Accelerator
     from hetopt.problem.cluster.cluster import Cluster
     from hetopt.problem.training.choices import Precision
+    from hetopt.problem.training.training import Training
 
 #: Ratio of backward to forward of the fused attention core (FlashAttention-2: 5
 #: multiplications instead of 2).
@@ -60,15 +61,7 @@ class Roofline:
     def shard_times(self, query: ShardQuery) -> ShardTimes:
         """Return the compute times of a query."""
         accelerator, training = query.cluster.accelerator, query.training
-        device = _Device(
-            accelerator,
-            "bf16" if training.precision in BESIDE_BF16 else training.precision,
-            training.emulate,
-        )
-        # Attention, norms and both ends of the model stay in BF16.
-        of_layers = device
-        if training.precision in BESIDE_BF16:
-            of_layers = _Device(accelerator, training.precision, training.emulate)
+        device, of_layers = _devices(accelerator, training)
         forward, backward, core, core_backward, weight = [], [], [], [], []
         for kind in query.kinds:
             work = unit_operations(query.model, training, kind, query.shape)
@@ -95,6 +88,33 @@ class Roofline:
             attention_core_backward_s=np.stack(core_backward, axis=1) / sustained,
             weight_s=np.stack(weight, axis=1) / sustained,
         )
+
+
+def share_of_layer(
+    accelerator: Accelerator, training: Training, part: Operations, whole: Operations
+) -> Floats:
+    """Return the share of a layer's forward pass that some of its operations take."""
+    device, of_layers = _devices(accelerator, training)
+
+    def seconds(work: Operations) -> Floats:
+        moved = device.elementwise_s(work.elementwise_bytes, work)
+        return of_layers.dense_s(work) + device.attention_s(work) + moved
+
+    share: Floats = seconds(part) / seconds(whole)
+    return share
+
+
+def _devices(accelerator: Accelerator, training: Training) -> tuple[_Device, _Device]:
+    """Return the rates of most operations, and of layers' multiplications."""
+    precision, emulate = training.precision, training.emulate
+    if precision not in BESIDE_BF16:
+        device = _Device(accelerator, precision, emulate)
+        return device, device
+    # Attention, norms and both ends of the model stay in BF16.
+    return (
+        _Device(accelerator, "bf16", emulate),
+        _Device(accelerator, precision, emulate),
+    )
 
 
 class _Device:

@@ -17,6 +17,7 @@ from hetopt.export.torchtitan.losses import losses, said
 from hetopt.export.torchtitan.mixture import balances, mixture_function, mlp_arguments
 from hetopt.export.torchtitan.reading import read_torchtitan
 from hetopt.export.torchtitan.schedule_csv import schedule_text
+from hetopt.problem.training.choices import RECOMPUTE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -167,6 +168,7 @@ _CHECKPOINTS = {
     "none": "None",
     "selective": "SelectiveAC.Config()",
     "full": "FullAC.Config()",
+    "per-operator": "SelectiveAC.Config()",
 }
 _FP8_IMPORT = "from torchtitan.components.quantization import Float8LinearConverter\n"
 _FP8_MODEL = (
@@ -335,5 +337,6 @@ LAUNCHER = Launcher(
     # PyTorch 2.13, schedules.py: _check_torch_compile_compatibility.
     no_split="PyTorch splits no backward pass through compiled functions, and "
     "TorchTitan compiles its FlexAttention",
+    recomputes=(*RECOMPUTE, "per-operator"),
     limits="its pipelines are those of torch.distributed.pipelining: use torch",
 )

@@ -24,6 +24,7 @@ from hetopt.export.shared.one_mesh import (
     recompute_loss,
     shared_head_losses,
 )
+from hetopt.problem.training.choices import MODULES, RECOMPUTE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -48,6 +49,7 @@ LIMITS = Limits(
     # Its 1F1B sends and receives at once, and waits; its interleaved 1F1B overlaps.
     schedules=("1f1b", "1f1b-batched", "interleaved-1f1b"),
     shared=("dp", "cp", "tp", "ep", "etp", "recompute"),
+    recompute=((*RECOMPUTE, *MODULES),),
     zero=(0, 1),
     losses=problem_losses,
     parts=("experts", "latent", "predictions"),
