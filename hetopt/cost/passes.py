@@ -12,7 +12,7 @@ from hetopt.cost.communication.within_stage import (
     overlapped_s,
     stage_communication,
 )
-from hetopt.cost.recompute import Layer, Once, repeated_s
+from hetopt.cost.recompute import Once, repeated_s
 from hetopt.cost.shapes import Floats, Ints, distinct_rows
 from hetopt.cost.sources.source import LatencySource, ShardQuery, ShardTimes
 from hetopt.problem.training.choices import RECOMPUTE_OPTIONS
@@ -111,11 +111,11 @@ def _passes_s(
         sent_s = alone * moved.forward_s / times.tensor
         # Multiplications take as long as gradients of weights, which have their FLOPs.
         products = times.weight_s[where, number]
-        once_s = Once(computed, core, products, sent_s, dispatch_s, ring)
-        layer = Layer(model, training, kind, shape, rows.cluster.accelerator)
+        unit = model, training, kind, shape, rows.cluster.accelerator
+        once_s = Once(*unit, computed, core, products, sent_s, dispatch_s, ring)
         repeated = busy_again = np.zeros(len(computed))
         for rows_of, option in used:
-            added, busy_s = repeated_s(option, once_s, layer)
+            added, busy_s = repeated_s(option, once_s)
             repeated = np.where(rows_of, added, repeated)
             busy_again = np.where(rows_of, busy_s, busy_again)
         dispatch, dispatch_back = (

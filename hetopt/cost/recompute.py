@@ -101,7 +101,7 @@ OPTIONS: Mapping[Recompute, Option] = {
 
 
 class Once(NamedTuple):
-    """Seconds of one unit's forward pass; (R,).
+    """A unit of a kind on some shards, and seconds of its forward pass; (R,).
 
     Attributes
     ----------
@@ -112,22 +112,17 @@ class Once(NamedTuple):
         context parallelism.
     """
 
+    model: Model
+    training: Training
+    kind: str
+    shape: Shape
+    accelerator: Accelerator
     computed: Floats
     core: Floats
     products: Floats
     sent: Floats
     dispatch: Floats
     ring: Floats
-
-
-class Layer(NamedTuple):
-    """A unit of a kind on some shards of an accelerator."""
-
-    model: Model
-    training: Training
-    kind: str
-    shape: Shape
-    accelerator: Accelerator
 
 
 def _option(recompute: Recompute, kind: str) -> Option:
@@ -143,9 +138,9 @@ def _again(
     return [(piece, each) for piece, each in every if each is not None]
 
 
-def repeated_s(recompute: Recompute, once: Once, layer: Layer) -> tuple[Floats, Floats]:
+def repeated_s(recompute: Recompute, once: Once) -> tuple[Floats, Floats]:
     """Return the seconds that a unit's backward pass takes longer; and computes so."""
-    model, training, kind, shape, accelerator = layer
+    model, training, kind, shape, accelerator = once[:5]
     option, nothing = _option(recompute, kind), np.zeros(len(once.computed))
     if option.core:
         return once.core + np.where(once.core > 0, once.ring, 0), nothing

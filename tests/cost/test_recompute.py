@@ -159,10 +159,10 @@ def test_a_share_of_the_layers_is_linear() -> None:
 @pytest.mark.parametrize(
     ("model", "option", "message"),
     [
-        ("llama-7b", "moe_act", "is 'moe_act', but the model has none"),
-        ("llama-7b", "mla_up_proj", "is 'mla_up_proj', but the model has none"),
-        ("qwen3-235b-a22b", "mlp", "is 'mlp', but the model has none"),
-        ("qwen3-235b-a22b", "shared_experts", "but the model has none"),
+        ("llama-7b", "moe_act", "is 'moe_act', but the model has none of it"),
+        ("llama-7b", "mla_up_proj", "is 'mla_up_proj', but the model has none of it"),
+        ("qwen3-235b-a22b", "mlp", "is 'mlp', but the model has none of it"),
+        ("qwen3-235b-a22b", "shared_experts", "but the model has none of it"),
         ("llama-7b, granularity: block", "mlp", "set granularity: layer"),
     ],
 )

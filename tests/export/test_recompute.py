@@ -76,3 +76,13 @@ def test_a_search_for_a_launcher_says_what_it_recomputes() -> None:
         InputError, match=r"training.recompute: is per-operator on cluster 'a', the"
     ):
         hetopt.plan(problem, launcher="megatron", jobs=1)
+
+
+@pytest.mark.parametrize("recompute", ["layernorm", "mlp"])
+def test_megatron_repeats_no_norm_in_fp8(recompute: Recompute, tmp_path: Path) -> None:
+    result = planned(recompute, more="schedule: 1f1b-batched, precision: fp8")
+    if recompute == "mlp":
+        hetopt.export_plan(result, to="megatron", out=str(tmp_path / "bundle"))
+        return
+    with pytest.raises(CheckError, match="layernorm or moe_act in fp8"):
+        hetopt.export_plan(result, to="megatron", out=str(tmp_path / "bundle"))

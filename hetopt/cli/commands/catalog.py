@@ -132,7 +132,7 @@ def _recomputation() -> Part:
     from hetopt.report.drawing.sheet import sheet
 
     columns = ("name", "runs again in backward", "in launchers")
-    rows = ((name, each.repeats, each.launchers) for name, each in OPTIONS.items())
+    rows = ((name, own.repeats, own.launchers) for name, own in OPTIONS.items())
     return sheet(columns, rows, left=columns)
 
 

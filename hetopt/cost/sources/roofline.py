@@ -20,6 +20,7 @@ programs differ in which kernels they fuse.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -106,15 +107,11 @@ def share_of_layer(
 
 def _devices(accelerator: Accelerator, training: Training) -> tuple[_Device, _Device]:
     """Return the rates of most operations, and of layers' multiplications."""
-    precision, emulate = training.precision, training.emulate
-    if precision not in BESIDE_BF16:
-        device = _Device(accelerator, precision, emulate)
-        return device, device
     # Attention, norms and both ends of the model stay in BF16.
-    return (
-        _Device(accelerator, "bf16", emulate),
-        _Device(accelerator, precision, emulate),
-    )
+    precision = training.precision
+    usual: Precision = "bf16" if precision in BESIDE_BF16 else precision
+    device = partial(_Device, accelerator, emulate=training.emulate)
+    return device(usual), device(precision)
 
 
 class _Device:

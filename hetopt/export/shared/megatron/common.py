@@ -18,6 +18,7 @@ from hetopt.export.shared.megatron.overlap import (
     overlap_losses,
     stages_that_hide,
 )
+from hetopt.export.shared.megatron.recompute import recompute_fits
 from hetopt.export.shared.one_mesh import (
     expert_job_losses,
     one_mesh_losses,
@@ -42,6 +43,7 @@ def _fits(strategy: Strategy, problem: Problem) -> bool:
         heads_divide(strategy, problem)
         and (strategy.cp == 1 or not windows)
         and hides(strategy, problem)
+        and recompute_fits(strategy, problem)
     )
 
 
@@ -72,6 +74,8 @@ def megatron_losses(
     yield from one_mesh_losses(job)
     yield from shared_head_losses(job)
     yield from recompute_loss(job)
+    if not all(recompute_fits(each.strategy, job.problem) for each in job.stages):
+        yield Loss("recomputation of layernorm or moe_act in fp8 with delayed scales")
     yield from expert_job_losses(job)
     yield from overlap_losses(job)
     if not job.warms_up_as_1f1b:

@@ -126,8 +126,7 @@ def pipeline_of(
         says["seq_len"] = arguments.count("--seq-length")
     if "--hidden-size" in arguments:
         says |= model_says(settings, chunks * sum(layers), arguments.wrong)
-    modules = arguments.lists.get("recompute_modules", ())
-    recompute = recompute_of(settings, max(layers), arguments.wrong, modules)
+    recompute = recompute_of(arguments, max(layers))
     return PipelineReadBack(
         microbatches=batch // (micro * dp),
         schedule="1f1b" if chunks == 1 else INTERLEAVED,

@@ -11,10 +11,13 @@ from hetopt.export.shared.megatron.numbers import whole
 from hetopt.problem.training.choices import MODULES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
     from hetopt.errors import InputError
     from hetopt.export.shared.megatron.numbers import Wrong
+    from hetopt.export.shared.shell.arguments import ShellArguments
+    from hetopt.plans.strategy import Strategy
+    from hetopt.problem.problem import Problem
     from hetopt.problem.training.choices import Recompute
 
 #: Names of the method and the number of layers: today's, then older ones.
@@ -22,28 +25,19 @@ _NAMES = (
     ("recompute_method", "recompute_num_layers"),
     ("activations_checkpoint_method", "activations_checkpoint_num_layers"),
 )
-
-
 #: The module that Megatron-core recomputes unless it is told otherwise.
 _CORE = "core_attn"
 
 
-def recompute_of(
-    settings: Mapping[str, str],
-    largest: int,
-    wrong: Wrong,
-    modules: Sequence[str] = (),
-) -> Recompute:
+def recompute_of(arguments: ShellArguments, largest: int) -> Recompute:
     """Return what every layer recomputes.
 
     Parameters
     ----------
-    settings
-        Names with underscores; settings that are off are left out.
+    arguments
+        Those that are off are left out.
     largest
         Layers of the largest stage.
-    modules
-        Those of ``recompute_modules``, if there are several.
 
     Raises
     ------
@@ -51,15 +45,17 @@ def recompute_of(
         Some layers or several modules are recomputed, which hetopt cannot price, or
         Megatron-LM would refuse it.
     """
-    name, of_layer = "recompute_granularity", "recompute_modules"
+    settings, wrong = arguments.values, arguments.wrong
+    name, modules = "recompute_granularity", "recompute_modules"
     old = _NAMES[1][0]
     given = settings.get(name)
     selective = given == "selective" or (
         given is None and "recompute_activations" in settings
     )
     if selective:
-        given = " ".join(modules) or settings.get(of_layer, _CORE)
-        return _module(given, partial(wrong, of_layer))
+        listed = arguments.lists.get(modules, ())
+        given = " ".join(listed) or settings.get(modules, _CORE)
+        return _module(given, partial(wrong, modules))
     if given == "full" or (given is None and old in settings):
         _check_whole(settings, largest, wrong)
         return "full"
@@ -74,6 +70,12 @@ def recompute_of(
             raise wrong("checkpoint_num_layers", msg)
         return "full"
     return "none"
+
+
+def recompute_fits(strategy: Strategy, problem: Problem) -> bool:
+    """Whether Megatron-core recomputes so: not in FP8 whose scales are delayed."""
+    delayed = problem.training.precision == "fp8"
+    return not (delayed and strategy.recompute in ("layernorm", "moe_act"))
 
 
 def recompute_settings(policy: Recompute) -> dict[str, str | int]:
