@@ -103,11 +103,12 @@ class Figure:
         """Return our simulated time of the published plan."""
         cluster = self.problem.clusters[0]
         pins = ClusterPins(
-            **{name: _only(getattr(self.strategy, name)) for name in DEGREES},
-            recompute=_only(self.strategy.recompute),
+            **{name: _only(getattr(self.strategy, name)) for name in DEGREES}
         )
+        recompute = {cluster.name: (self.strategy.recompute,)}
         problem = replace(
             self.problem,
+            training=replace(self.problem.training, recompute=recompute),
             pins=Pins(
                 microbatches=_only(self.microbatches),
                 clusters={cluster.name: pins},

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from benchmarks.iterations import on_b200, problem_of
 from benchmarks.measured_runs import deepseek_rows, llama_rows, rows
 from benchmarks.published import Figure
+from hetopt.base.fields import choice
 from hetopt.plans.strategy import Strategy
 from hetopt.problem.catalogue import model_presets
 from hetopt.problem.cluster.nearby import FastDomain
 from hetopt.problem.model.model import Model
+from hetopt.problem.training.choices import RECOMPUTE_OPTIONS
 from hetopt.problem.training.dispatch import Dispatch, Dispatcher
 from hetopt.problem.training.training import Training
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+
+    from hetopt.problem.training.choices import Recompute
 
 FILES = ("megatron-bridge", "mindspeed", "torchtitan", "internevo", "fms-fsdp")
 
@@ -31,9 +36,8 @@ _RACKS = {72: (4, 16)}
 #: of whole iterations.
 _GRAPHS = "26.06"
 
-#: Part of its multiplications that TorchTitan repeats with ``selective op``: every
-#: other one of the forward pass, which is a third of them.
-PER_OPERATOR = 1 / 6
+#: How a row's ``recompute_detail`` names Megatron-core's modules.
+_MODULES = re.compile(r"modules \[(\w+)\]")
 
 #: What sends tokens in runs of Megatron-Bridge with experts (its guide to dispatchers,
 #: docs.nvidia.com/nemo/megatron-bridge, nemo-mbridge-perf-moe-dispatcher-selection);
@@ -68,19 +72,15 @@ class Row:
         Devices that are fitted together.
     layout
         Rows of one layout are left out together.
-    repeated
-        Share of the multiplications that is added by recomputation that hetopt does not
-        know.
-    full_share
-        Share of the layers that is recomputed, of a run with full recomputation.
+    layers
+        Layers that recompute, and all of them.
     """
 
     figure: Figure
     stack: str
     family: str
     layout: str
-    repeated: float = 0.0
-    full_share: float = 1.0
+    layers: tuple[float, float] = (1, 1)
 
     @property
     def device(self) -> str:
@@ -141,8 +141,6 @@ def _row(row: Mapping[str, str]) -> Row:
     if nodes_of_domain > 1:
         fast = FastDomain(nodes=nodes_of_domain, link=cluster.intra_node)
     cluster = replace(cluster, inter_node=link, nics_per_node=nics, domain=fast)
-    recompute = row["recompute"]
-    full = recompute in ("full", "partial")
     return Row(
         figure=Figure(
             name=row["id"],
@@ -155,7 +153,7 @@ def _row(row: Mapping[str, str]) -> Row:
                 cp=whole["cp"],
                 tp=whole["tp"],
                 ep=whole["ep"],
-                recompute="full" if full else "none",
+                recompute=_recompute(row),
             ),
             published_s=float(row["iteration_s"]),
             chunks=whole["chunks"],
@@ -163,9 +161,18 @@ def _row(row: Mapping[str, str]) -> Row:
         stack=_stack(row),
         family=_family(row, device),
         layout=_layout(row),
-        repeated=PER_OPERATOR if recompute == "per-operator" else 0.0,
-        full_share=float(row["recompute_share"] or 1),
+        layers=(float(row["recompute_share"] or 1), 1),
     )
+
+
+def _recompute(row: Mapping[str, str]) -> Recompute:
+    """Return the option of ``hetopt.cost.recompute`` that a row names."""
+    named = row["recompute"]
+    if named == "modules":
+        found = _MODULES.search(row["recompute_detail"])
+        assert found is not None, row["id"]
+        named = found[1]
+    return "full" if named == "partial" else choice(RECOMPUTE_OPTIONS)(named)
 
 
 def _dispatch(source: str, device: str) -> Dispatch:

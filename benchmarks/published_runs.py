@@ -33,6 +33,7 @@ from scipy.optimize import lsq_linear
 
 from benchmarks.published_rows import APART, Row, published_rows
 from hetopt.cost.operators.relatives import shipped_operators
+from hetopt.cost.recompute import of_share
 from hetopt.cost.sources.operator_source import OperatorSource
 from hetopt.problem.facts import Sustained
 from hetopt.problem.training.software import Reached
@@ -108,17 +109,13 @@ class Run:
         figure, row = self.row.figure, self.row
         cluster = figure.problem.clusters[0]
         operators = shipped_operators(cluster.accelerator)
-        if row.repeated:
-            share = reached.sustained.multiplication / (1 + row.repeated)
-            sustained = replace(reached.sustained, multiplication=share)
-            reached = replace(reached, sustained=sustained)
         source = OperatorSource(cluster.accelerator, operators, reached=reached)
         whole_s = figure.seconds(source)
-        if row.full_share == 1:
+        if row.layers[0] == row.layers[1]:
             return whole_s
         strategy = replace(figure.strategy, recompute="none")
         none_s = replace(figure, strategy=strategy).seconds(source)
-        return row.full_share * whole_s + (1 - row.full_share) * none_s
+        return of_share(whole_s, none_s, *row.layers)
 
     @cached_property
     def usual_s(self) -> float:

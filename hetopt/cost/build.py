@@ -21,7 +21,6 @@ from hetopt.cost.correction import CorrectedSource, with_corrected_links
 from hetopt.cost.folding import folded as with_pairs
 from hetopt.cost.held_alike import held_alike
 from hetopt.cost.memory import (
-    activation_bytes,
     fixed_bytes,
     state_bytes,
     temporary_bytes,
@@ -32,6 +31,7 @@ from hetopt.cost.passes import hidden_share, passes_s, shard_times
 from hetopt.cost.per_unit.unit_table import SHARDINGS, has_unit_table, unit_table
 from hetopt.cost.pieces.operations import sum_of
 from hetopt.cost.ranges import at_most_half, ensure_sums_fit, nanoseconds, whole_bytes
+from hetopt.cost.recompute import activation_bytes
 from hetopt.cost.rows import StrategyRows, strategy_rows
 from hetopt.cost.shapes import Floats, Ints, distinct_rows
 from hetopt.cost.sources.by_cluster import latency_sources
@@ -41,7 +41,7 @@ from hetopt.cost.table.table import CostTable
 from hetopt.errors import InputError
 from hetopt.problem.digest import problem_digest
 from hetopt.problem.model.kinds import END_KINDS
-from hetopt.problem.training.choices import ANY, RECOMPUTE
+from hetopt.problem.training.choices import ANY, RECOMPUTE_OPTIONS
 from hetopt.schedule.schedules import rule_of
 
 if TYPE_CHECKING:
@@ -288,6 +288,8 @@ def _memory(
     # Strategies that differ only in q, dp or recomputation have the same shard.
     first, where = distinct_rows(rows.shape.columns)
     shape = rows.shape.take(first)
+    numbers, place = np.unique(rows.policies, return_inverse=True)
+    used = [RECOMPUTE_OPTIONS[number] for number in numbers] or [RECOMPUTE_OPTIONS[0]]
 
     def per_kind(evaluate: Callable[..., Floats], *policy: Recompute) -> Ints:
         found = [
@@ -296,8 +298,8 @@ def _memory(
         return whole_bytes(np.stack(found, axis=1), limit_bytes)
 
     def per_policy(evaluate: Callable[..., Floats]) -> Ints:
-        found = np.stack([per_kind(evaluate, policy) for policy in RECOMPUTE])
-        return found[rows.policies, where]
+        found = np.stack([per_kind(evaluate, policy) for policy in used])
+        return found[place, where]
 
     fixed = whole_bytes(fixed_bytes(problem.model, training, shape), limit_bytes)
     splits = rule_of(training.schedule).splits

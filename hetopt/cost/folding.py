@@ -6,17 +6,17 @@ embedding and head. ``folded`` adds their kinds to a table, after those of the m
 own units, which the simulation and the memory check need. A pair costs the sum of its
 units, and a boundary's transfer is that of both chunks in one direction.
 
-A stage holds at most p + min(W, q - p) micro-batches on its first chunk, W = p, ..., 1
-along the pipeline, and at most 2 p passes. Let A and A' be the bytes of a micro-batch
-on either chunk: the larger of its activations and of the tensors of pending weight
-gradients. Then a stage holds at most
+What a stage holds at once follows from its order of passes: so many micro-batches of
+either chunk wait for their B, with bytes of activations, so many for their w, with
+those of pending weight gradients, and one may be in its B, with the larger of both. A
+pair counts the most of them (``with_both_chunks``): M_i on stage i. This is not tight
+if in some of a stage's pairs one count takes most and in others another one.
 
-    p (A + A') + min(W, q - p) max(0, A - A')
-
-and with p known the first term counts as state (``with_both_chunks``). The bound is not
-tight if in some of a stage's pairs the first unit takes more and in others the second.
-Under schedules that repeat a building block, a stage holds at most h passes, and h' on
-one of its chunks, so at most (h - h') (A + A') + (2 h' - h) max(A, A'), all as state.
+Under ``zb-v`` stage i, whose warm-up is W, runs min(W, q - p) further micro-batches
+ahead on its first chunk. Let D be how much more a micro-batch takes on the first chunk
+than on the second, each with the larger of its bytes. With p known, the most of
+M_i - min(W, q - p) D over all stages counts as state, and D for each further one.
+Under schedules that repeat a building block all of M_i is state.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from hetopt.cost.table.cluster import ClusterTable
 from hetopt.cost.table.ticks import TOO_LONG_NS
 from hetopt.errors import InputError
 from hetopt.problem.quantity import TOO_MANY_BYTES
-from hetopt.schedule.orders import FOLDED_CHUNKS, FOLDS, most_ahead
+from hetopt.schedule.orders import FOLDED_CHUNKS, FOLDS
 from hetopt.schedule.shares import SharedLinks
-from hetopt.schedule.warmup import held_at_ends
+from hetopt.schedule.warmup import held_at_ends, held_together
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -223,22 +223,26 @@ def with_both_chunks(
     assert part.pairs is not None
     assert part.folds is not None
     first, second = np.array(part.pairs).T
-    at_ends = ends[-len(first) :]
-    down, up = held_at_ends(part.folds, stages, part.microbatches, FOLDED_CHUNKS)
+    at_ends, q = ends[-len(first) :], part.microbatches
+    down, up = held_at_ends(part.folds, stages, q, FOLDED_CHUNKS)
     block = FOLDS[part.folds]
+    together = held_together(part.folds, stages, q)
 
     def hold(own: ClusterTable) -> ClusterTable:
         assert own.weight_bytes is not None
-        held = np.maximum(own.activation_bytes, own.weight_bytes)
-        here, back = held[:, first], held[:, second]
-        both, more = stages * (here + back), np.maximum(here - back, 0)
-        if block:
-            passes, first_passes = map(
-                max, zip(*most_ahead(block, stages), strict=True)
-            )
-            both = (passes - first_passes) * (here + back)
-            both += (2 * first_passes - passes) * np.maximum(here, back)
-            more = np.zeros_like(more)
+        kept, waits = own.activation_bytes, own.weight_bytes
+        either = kept, waits, np.maximum(kept, waits)
+        # Of both chunks, in the order of the counts; (6, K, pairs).
+        each = np.stack([size[:, unit] for unit in (first, second) for size in either])
+        here, back = each[2], each[5]
+        more = np.zeros_like(here) if block else np.maximum(here - back, 0)
+        both = np.maximum.reduce(
+            [
+                np.tensordot(counts, each, 1).max(axis=0)
+                - min(stages - stage, q - stages) * more
+                for stage, counts in enumerate(together)
+            ]
+        )
         rest = np.where(at_ends, down * here + up * back, both)
         more = np.where(at_ends, 0, more)
         state, activation = own.state_bytes.copy(), own.activation_bytes.copy()

@@ -42,6 +42,7 @@ from hetopt.cost.held_alike import held_alike
 from hetopt.cost.pieces.kernels import kernels_of
 from hetopt.cost.pieces.kinds import pieces_of
 from hetopt.cost.pieces.operations import sum_of
+from hetopt.cost.recompute import again_bytes
 from hetopt.cost.shapes import Floats, Ints, Shape, element_bytes, vocab_shard
 from hetopt.cost.units import unit_operations
 from hetopt.problem.model.kinds import EMBEDDING, END_KINDS, HEAD, PREDICTION
@@ -158,33 +159,21 @@ def _table_parameters(
     return -np.where(alone, table, 0.0)
 
 
-def activation_bytes(
-    model: Model, training: Training, kind: str, shape: Shape, recompute: Recompute
-) -> Floats:
-    """Return the bytes that a unit keeps from forward to backward of a micro-batch."""
-    e = element_bytes(training.precision)
-    pieces = pieces_of(model, training, kind)
-    if recompute == "full" and kind not in END_KINDS:
-        kept = pieces[0].input_bytes(shape, e)
-        for piece in pieces:
-            kept = kept + piece.context_bytes(shape, e)
-        return kept
-    return sum_of(piece.kept_bytes(shape, e, recompute) for piece in pieces)
-
-
 def weight_bytes(model: Model, training: Training, kind: str, shape: Shape) -> Floats:
     """Return the bytes of tensors that a unit's pending weight gradients need.
 
     Per micro-batch: of every multiplication the input and the gradient of the result,
     as autograd has them: gathered over ``tp`` if the multiplied tensor is gathered.
-    Inputs are as narrow as layers keep them (``Kernels.narrow``).
+    Inputs are as narrow as layers keep them (``Kernels.narrow``); what several
+    multiplications read counts once, unless each keeps a narrow copy.
     """
     work = unit_operations(model, training, kind, shape)
     narrow = None if kind in END_KINDS else kernels_of(training).narrow
     kept = np.zeros(len(shape.tp))
     for part in work.multiplications:
         e = part.element_bytes
-        width = part.k * (narrow or e) + part.n * e
+        again = part.again if narrow is None else False
+        width = np.where(again, 0, part.k * (narrow or e)) + part.n * e
         kept = kept + part.count * part.m * width
     return np.ceil(kept)
 
@@ -208,8 +197,7 @@ def temporary_bytes(
         ring = piece.ring_bytes(shape, e)
         if ring is not None:
             need = need + np.where(shape.cp > 1, RING_BUFFERS * ring, 0.0)
-    if recompute == "full" and kind not in END_KINDS:
-        need = need + sum_of(piece.kept_bytes(shape, e, "none") for piece in pieces)
+    need = need + again_bytes(model, training, kind, shape, recompute)
     if training.zero <= 1:
         for piece in pieces:
             need = need + e * piece.table_elements(shape.tp)

@@ -12,10 +12,10 @@ from hetopt.cost.communication.within_stage import (
     overlapped_s,
     stage_communication,
 )
+from hetopt.cost.recompute import Once, repeated_s
 from hetopt.cost.shapes import Floats, Ints, distinct_rows
 from hetopt.cost.sources.source import LatencySource, ShardQuery, ShardTimes
-from hetopt.problem.model.kinds import END_KINDS
-from hetopt.problem.training.choices import RECOMPUTE
+from hetopt.problem.training.choices import RECOMPUTE_OPTIONS
 
 if TYPE_CHECKING:
     from hetopt.cost.rows import StrategyRows
@@ -94,8 +94,7 @@ def _passes_s(
     """Return ``passes_s`` without merging equal rows."""
     model, training, shape = problem.model, problem.training, rows.shape
     policies = rows.policies
-    selective = policies == RECOMPUTE.index("selective")
-    full = policies == RECOMPUTE.index("full")
+    used = [(policies == n, RECOMPUTE_OPTIONS[n]) for n in np.unique(policies)]
     forward, backward = [], []
     for number, kind in enumerate(kinds):
         computed = times.forward_s[where, number]
@@ -110,9 +109,15 @@ def _passes_s(
         ring_backward = exposed_ring_s(moved.ring_backward_s, core_backward, shape.cp)
         alone = ~times.communicates[where, number]
         sent_s = alone * moved.forward_s / times.tensor
-        repeated = computed + (sent_s + dispatch_s) + ring
-        repeated = np.where(full & (kind not in END_KINDS), repeated, 0.0)
-        repeated = np.where(selective, core + np.where(core > 0, ring, 0), repeated)
+        # Multiplications take as long as gradients of weights, which have their FLOPs.
+        products = times.weight_s[where, number]
+        unit = model, training, kind, shape, rows.cluster.accelerator
+        once_s = Once(*unit, computed, core, products, sent_s, dispatch_s, ring)
+        repeated = busy_again = np.zeros(len(computed))
+        for rows_of, option in used:
+            added, busy_s = repeated_s(option, once_s)
+            repeated = np.where(rows_of, added, repeated)
+            busy_again = np.where(rows_of, busy_s, busy_again)
         dispatch, dispatch_back = (
             exposed_dispatch_s(dispatch_s, each, hidden)
             for each in (computed, computed_back)
@@ -123,7 +128,7 @@ def _passes_s(
         gather_s = moved.gather_s / times.sharding
         scatter_s = gather_s + moved.scatter_s / times.sharding
         if times.sharding_beside:
-            busy = computed_back + np.where(full, computed, 0.0)
+            busy = computed_back + busy_again
             gather_s = overlapped_s(computed, gather_s) - computed
             scatter_s = overlapped_s(busy, scatter_s) - busy
         forward.append(once + gather_s)

@@ -12,7 +12,7 @@ from hetopt.cost.shapes import Ints, Shape
 from hetopt.cost.strategies import strategies
 from hetopt.plans.strategy import DEGREES
 from hetopt.problem.cluster.packing import packed
-from hetopt.problem.training.choices import RECOMPUTE
+from hetopt.problem.training.choices import RECOMPUTE_OPTIONS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -51,8 +51,8 @@ class StrategyRows:
 
     @property
     def policies(self) -> Ints:
-        """Index in ``RECOMPUTE`` of each row's recomputation; (R,)."""
-        number = {policy: place for place, policy in enumerate(RECOMPUTE)}
+        """Index in ``RECOMPUTE_OPTIONS`` of each row's recomputation; (R,)."""
+        number = {policy: place for place, policy in enumerate(RECOMPUTE_OPTIONS)}
         return np.array([number[s.recompute] for s in self.strategies], dtype=np.int64)
 
     def select(self, keep: Ints) -> StrategyRows:

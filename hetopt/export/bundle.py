@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING
 
 from hetopt.base.words import counted, writable
 from hetopt.errors import CheckError, InputError
-from hetopt.export.launcher import Loss
+from hetopt.export.launcher import Limits, Loss
 from hetopt.export.placing import Rank
 from hetopt.export.readme import lossy, readme
 from hetopt.export.shared.losses import cut_losses, offload_losses, part_losses
+from hetopt.problem.training.choices import RECOMPUTE
 from hetopt.schedule.schedules import rule_of
 
 if TYPE_CHECKING:
@@ -124,8 +125,17 @@ def _schedule_losses(job: Job, launcher: Launcher) -> Iterator[Loss]:
 
 def _limit_losses(job: Job, launcher: Launcher) -> Iterator[Loss]:
     """Yield what a launcher cannot train or offload by its limits."""
-    limits = launcher.limits
-    if not isinstance(limits, str | None):
+    limits, known = launcher.limits, launcher.recomputes
+    if isinstance(limits, Limits):
+        known = limits.recomputes
+    # What a launcher lacks of the usual ones is a loss of its own.
+    used = {stage.strategy.recompute for stage in job.stages} - {*RECOMPUTE}
+    if known is not None and not used <= {*known}:
+        yield Loss(
+            f"recomputation {', '.join(sorted(used))}: it knows {', '.join(known)} "
+            "(plan again with one of these as training.recompute)"
+        )
+    if isinstance(limits, Limits):
         yield from part_losses(job.problem.model, limits.parts)
         yield from offload_losses(job.clusters, limits.no_offload(job.problem))
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from hetopt.problem.training.choices import RECOMPUTE
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
     from pathlib import Path
@@ -93,7 +95,7 @@ class Limits:
     shared: tuple[Shared, ...] = ()
     context_parallel: bool = True
     resharding: tuple[Resharding, ...] = ("p2p",)
-    recompute: tuple[tuple[Recompute, ...], ...] = (("none", "selective", "full"),)
+    recompute: tuple[tuple[Recompute, ...], ...] = (RECOMPUTE,)
     zero: tuple[int, ...] = (0, 1, 2, 3)
     equal_ends: bool = False
     losses: Callable[[Problem], Iterable[Loss]] | None = None
@@ -104,6 +106,11 @@ class Limits:
     no_offload: Callable[[Problem], str | None] = lambda problem: ON_DEVICES
     blocks: bool = False
     cuts: bool = False
+
+    @property
+    def recomputes(self) -> tuple[Recompute, ...]:
+        """What stages may recompute, of any set."""
+        return tuple(dict.fromkeys(each for some in self.recompute for each in some))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,6 +189,9 @@ class Launcher:
     no_split
         Why it cannot run weight gradients later: the loss of a schedule that splits
         backward passes and is not among ``limits``.
+    recomputes
+        What stages may recompute, unless ``limits`` say it; None: anything, as it
+        starts the user's program.
     """
 
     name: str
@@ -197,3 +207,4 @@ class Launcher:
     side_by_side: Callable[[Job], Iterable[Loss]] | None = None
     notes: Callable[[Sequence[Cluster]], Iterable[str]] = lambda clusters: ()
     no_split: str = "it runs gradients of weights with the rest of the backward pass"
+    recomputes: tuple[Recompute, ...] | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
+from operator import ge
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,11 +12,12 @@ from hetopt.schedule.orders import FOLDED_CHUNKS, FOLDS, Orders
 from hetopt.schedule.schedules import rule_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
 
     from hetopt.problem.training.choices import ScheduleName
+    from hetopt.schedule.orders import Pass
 
 
 def warmup_counts(
@@ -109,9 +111,66 @@ def held_at_ends(
         p, q and v; q is a multiple of p unless stages are folded.
     """
     rule = rule_of(schedule)
+    orders = _orders_of(schedule, stages, microbatches, chunks)
+    until = "W" if rule.splits else "B"
+    last = 0 if rule.folded else stages - 1
+    return orders.most_held(0, 0, until), orders.most_held(last, chunks - 1, until)
+
+
+@lru_cache(maxsize=1024)
+def held_together(
+    schedule: ScheduleName, stages: int, microbatches: int
+) -> tuple[tuple[tuple[int, ...], ...], ...]:
+    """Return what every folded stage holds at once: the counts that it comes to.
+
+    Of the first chunk, and then of the second: micro-batches that wait for their ``B``,
+    that wait for their ``W``, and that are in their ``B``. Counts that others of the
+    stage include are left out.
+
+    Parameters
+    ----------
+    stages, microbatches
+        p, and q > p.
+    """
+    orders = _orders_of(schedule, stages, microbatches, FOLDED_CHUNKS)
+    return tuple(_largest(_counts(orders.of(stage))) for stage in range(stages))
+
+
+def _counts(passes: Iterator[Pass]) -> set[tuple[int, ...]]:
+    """Return all counts that a folded stage comes to."""
+    held = [0] * (3 * FOLDED_CHUNKS)
+    found = set()
+    for kind, number in passes:
+        at = 3 * (number % FOLDED_CHUNKS)
+        if kind == "F":
+            held[at] += 1
+            found.add(tuple(held))
+        elif kind == "B":
+            held[at] -= 1
+            found.add((*held[: at + 2], 1, *held[at + 3 :]))
+            held[at + 1] += 1
+        else:
+            held[at + 1] -= 1
+    return found
+
+
+def _largest(counts: set[tuple[int, ...]]) -> tuple[tuple[int, ...], ...]:
+    """Return the counts that no other one exceeds."""
+    found: list[tuple[int, ...]] = []
+    for each in sorted(counts, key=sum, reverse=True):
+        if not any(all(map(ge, other, each)) for other in found):
+            found.append(each)
+    return tuple(found)
+
+
+def _orders_of(
+    schedule: ScheduleName, stages: int, microbatches: int, chunks: int
+) -> Orders:
+    """Return the orders of a schedule that do not depend on times."""
+    rule = rule_of(schedule)
     # Every stage alternates before it has run this many, and then holds no more.
     microbatches = min(microbatches, 4 * stages)
-    orders = Orders(
+    return Orders(
         warmups=warmup_counts(
             schedule,
             microbatches=microbatches,
@@ -126,9 +185,6 @@ def held_at_ends(
         block=FOLDS.get(schedule, ""),
         splits=rule.splits,
     )
-    until = "W" if rule.splits else "B"
-    last = 0 if rule.folded else stages - 1
-    return orders.most_held(0, 0, until), orders.most_held(last, chunks - 1, until)
 
 
 @lru_cache(maxsize=4096)

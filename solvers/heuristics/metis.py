@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING
 from hetopt.errors import InputError
 from hetopt.formulations.scale import PERIOD_SCALE
 from hetopt.problem.cluster.filling import fills_by_sum
-from hetopt.problem.training.choices import RECOMPUTE
+from hetopt.problem.training.choices import recompute_level
 from hetopt.solvers.heuristics.free_units import ensure_free_units
 from hetopt.solvers.heuristics.loads import Loads
 from hetopt.solvers.unproven.finds import solve_by
@@ -138,7 +138,7 @@ class _Metis:
             rows = sorted(
                 (k for k, strategy in enumerate(own.strategies) if strategy.cp == 1),
                 key=lambda k: (
-                    RECOMPUTE.index(own.strategies[k].recompute),
+                    recompute_level(own.strategies[k].recompute),
                     own.strategies[k].tp,
                     own.strategies[k].dp,
                 ),

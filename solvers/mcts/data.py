@@ -16,7 +16,7 @@ import numpy as np
 
 from hetopt.formulations.chain import Chain
 from hetopt.formulations.program import ProgramData
-from hetopt.problem.training.choices import RECOMPUTE
+from hetopt.problem.training.choices import RECOMPUTE, recompute_level
 from hetopt.solvers.arrays.costs import Option
 from hetopt.solvers.arrays.options import ProgramOptions
 from hetopt.solvers.arrays.pins import pinned
@@ -205,11 +205,11 @@ class SearchData:
 
 
 def _levels(options: ProgramOptions) -> Ints:
-    """Return each option's recomputation as an index into ``RECOMPUTE``."""
+    """Return each option's recomputation as a place in ``RECOMPUTE``."""
     clusters = options.data.part.clusters
     return np.array(
         [
-            RECOMPUTE.index(clusters[j].strategies[k].recompute)
+            recompute_level(clusters[j].strategies[k].recompute)
             for j, k in options.pairs
         ],
         dtype=np.int64,

@@ -49,13 +49,11 @@ def test_orders_are_compared_by_sign(
     assert verdict(measured, ours) == expected
 
 
-def test_v_min_holds_least_and_v_half_about_as_much_as_1f1b() -> None:
-    """What waits for w takes more than activations, and stands for both in V-half."""
+def test_v_half_holds_less_than_1f1b_and_more_than_v_min() -> None:
     runs = {row["schedule"]: row for row in RUNS if row["pp"] == "4"}
     found = {name: modelled(runs[name], 8) for name in ("1f1b", "v-half", "v-min")}
-    v_min, v_half, plain = (found[n][2] for n in ("v-min", "v-half", "1f1b"))
-    assert v_min < v_half
-    assert v_half == pytest.approx(plain, rel=0.01)
+    memory = [found[name][2] for name in ("v-min", "v-half", "1f1b")]
+    assert memory == sorted(memory)
     # Only schedules with gradients of weights apart depend on their share.
     assert found["1f1b"][0] == pytest.approx(found["1f1b"][1])
     assert found["v-min"][1] > found["v-min"][0]

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from hetopt.cost.build import build_table
-from hetopt.cost.memory import activation_bytes
 from hetopt.cost.model_flops import model_flops
 from hetopt.cost.pieces.attention import causal_keys
+from hetopt.cost.recompute import activation_bytes
 from hetopt.cost.units import unit_operations, unit_parameters
 from hetopt.problem.model.architecture import Architecture
 from hetopt.problem.model.kinds import HEAD, LAYER, LAYER_WINDOW

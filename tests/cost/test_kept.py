@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from hetopt.cost.memory import activation_bytes, temporary_bytes, weight_bytes
+from hetopt.cost.memory import temporary_bytes, weight_bytes
+from hetopt.cost.recompute import activation_bytes
 from hetopt.problem.catalogue import software
 from hetopt.problem.model.architecture import Architecture
 from hetopt.problem.model.kinds import EMBEDDING, HEAD, LAYER, LAYER_EXPERTS
@@ -120,6 +121,34 @@ def test_pending_weight_gradients_have_narrow_inputs() -> None:
         for precision in ("bf16", "fp8")
     )
     assert usual - narrow == TOKENS * inputs
+
+
+@pytest.mark.parametrize(
+    ("precision", "tp", "inputs"), [("bf16", 1, 2), ("bf16", 2, 2), ("fp8", 1, 4)]
+)
+def test_what_several_multiplications_read_waits_once(
+    precision: Precision, tp: int, inputs: int
+) -> None:
+    """Unless each has a narrow copy, or ranks have gathered what one of them reads.
+
+    The tokens before attention are read by both down-projections, those before the
+    experts by the router and the shared experts.
+    """
+    model = Model.of("deepseek-v3")
+    training = Training(global_batch=8, seq_len=TOKENS, precision=precision)
+    (found,) = weight_bytes(model, training, LAYER_EXPERTS, shape((1, 1, tp)))
+    latent, experts = model.latent, model.experts
+    assert latent is not None
+    assert experts is not None
+    heads, own = model.heads / tp, 1 / tp
+    lora, value = latent.q_lora + latent.kv_lora, heads * latent.v_dim
+    made = heads * (latent.qk_dim + latent.head_dim + latent.v_dim)
+    rows, shared = own * experts.per_token, experts.shared_ffn / tp
+    read = lora + value + shared + rows * (model.hidden + experts.ffn)
+    read += model.hidden * inputs
+    graded = own * (lora + latent.rope_dim + experts.number) + made
+    graded += 2 * model.hidden + 2 * shared + rows * (2 * experts.ffn + model.hidden)
+    assert found == TOKENS * (read * (1 if precision == "fp8" else 2) + 2 * graded)
 
 
 @pytest.mark.parametrize(

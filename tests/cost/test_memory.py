@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from hetopt.cost.build import build_table
 from hetopt.cost.memory import (
-    activation_bytes,
     parameter_bytes,
     state_bytes,
     temporary_bytes,
 )
+from hetopt.cost.recompute import activation_bytes
 from hetopt.cost.shapes import Shape
 from hetopt.cost.units import unit_parameters
 from hetopt.problem.model.architecture import Architecture

@@ -3,8 +3,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hetopt.cost.memory import activation_bytes
 from hetopt.cost.model_flops import model_flops
+from hetopt.cost.recompute import activation_bytes
 from hetopt.cost.sources.roofline import Roofline
 from hetopt.cost.units import unit_operations, unit_parameters
 from hetopt.problem.model.kinds import ATTENTION, BLOCKS, EMBEDDING, HEAD, LAYER, MLP_UP

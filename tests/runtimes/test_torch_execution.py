@@ -14,7 +14,7 @@ torch = pytest.importorskip("torch")
 F = torch.nn.functional
 
 from hetopt.cost.chunks import one_chunk
-from hetopt.cost.memory import activation_bytes
+from hetopt.cost.recompute import activation_bytes
 from hetopt.cost.shapes import Shape
 from hetopt.export.bundle import bundle, write_folder
 from hetopt.export.torch.launcher import LAUNCHER

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from operator import mul
 from random import Random
 from typing import Any
 
@@ -13,7 +14,7 @@ from hetopt.schedule.orders import Orders
 from hetopt.schedule.run import simulate
 from hetopt.schedule.shares import Share, Sharing
 from hetopt.schedule.times import Fold, PipelineTimes
-from hetopt.schedule.warmup import held_at_ends
+from hetopt.schedule.warmup import held_at_ends, held_together
 from tests.oracle import folding as oracle
 from tests.schedule.as_checked import closed_form_of, makespan_of
 from tests.schedule.pipelines import Edge, Event, longest_paths
@@ -143,8 +144,10 @@ def test_a_stage_holds_no_more_than_is_said(p: int, q: int) -> None:
             kept = random.randint(0, 9), random.randint(0, 9)
             waits = random.randint(0, 9), random.randint(0, 9)
             down, up = map(max, kept, waits)
-            most = p * (down + up) + min(p - stage, q - p) * max(0, down - up)
-            assert oracle.most_bytes(p, q, stage, kept, waits) <= most
+            sizes = kept[0], waits[0], down, kept[1], waits[1], up
+            counts = held_together("zb-v", p, q)[stage]
+            most = max(sum(map(mul, each, sizes)) for each in counts)
+            assert oracle.most_bytes(p, q, stage, kept, waits) == most
             if not stage:
                 first, second = held_at_ends("zb-v", p, q, 2)
                 at_ends = first * down + second * up

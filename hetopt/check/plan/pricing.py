@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from fractions import Fraction
 
-    from hetopt.check.plan.schedule.schedules import Steps
     from hetopt.check.plan.schedule.times import ByChunk
     from hetopt.cost.table.cluster import ClusterTable
     from hetopt.cost.table.slice import TableSlice
@@ -248,28 +247,16 @@ class PricedStages:
         q = self.pipeline.microbatches
         if self.table.pairs is not None:
             down, up = (
-                max(int(own.activation_bytes[k, unit]), int(own.weight_bytes[k, unit]))
+                (int(own.activation_bytes[k, unit]), int(own.weight_bytes[k, unit]))
                 for unit in self._pair(kind)
             )
             steps = STEPS[self.problem.training.schedule]
-            if steps.room is not None:
-                return self._in_blocks(steps, kind, down, up)
             if not self.table.body[kind]:
-                # The first stage runs B and w of the head directly after its forward.
-                return min(2 * p, q) * down + up
-            # At most 2 p passes, of the first chunk at most those that it runs ahead.
-            ahead = min(self.warmups[i], q) - p
-            return p * (down + up) + ahead * max(down - up, 0)
+                first, second = steps.most_at_ends(p, q)
+                return first * max(down) + second * max(up)
+            rest, more = steps.pair_bytes(p, q, down, up)
+            return int(rest + (min(self.warmups[i], q) - p) * more)
         return split_bytes(each, waits, self.warmups[i], p, q)
-
-    def _in_blocks(self, steps: Steps, kind: int, down: int, up: int) -> int:
-        """Return the bytes of a pair if stages repeat a building block."""
-        p, q = len(self.rows), self.pipeline.microbatches
-        if not self.table.body[kind]:
-            first, second = steps.most_at_ends(p, q)
-            return first * down + second * up
-        both, further = steps.most_pairs(p)
-        return both * (down + up) + further * max(down, up)
 
     def _held(self, i: int, kind: int) -> int:
         """Return how many activations of a unit the stage holds at once."""

@@ -11,7 +11,7 @@ from hetopt.base.words import counted
 from hetopt.errors import InputError
 from hetopt.plans.plan import CUTS_SCHEMA, MOST_PIPELINES, PLAN_SCHEMA, Plan
 from hetopt.problem.training.choices import (
-    RECOMPUTE,
+    RECOMPUTE_OPTIONS,
     RESHARDING,
     SCHEDULE_CHOICES,
 )
@@ -120,7 +120,7 @@ def _check_strategy(data: Mapping[str, Any], field: str) -> None:
     if devices % ranks:
         expected = f"ep * etp to divide dp * cp * tp ({devices})"
         raise _wrong(_join(field, "ep"), ranks, expected)
-    choice(data, "recompute", RECOMPUTE, field)
+    choice(data, "recompute", RECOMPUTE_OPTIONS, field)
     if data.get("zero") is not None and whole(data, "zero", field, least=0) > 3:
         raise _wrong(_join(field, "zero"), data["zero"], "0, 1, 2 or 3")
 

@@ -98,9 +98,9 @@ def waiting_at_rest(part: TableSlice, stages: int) -> TableSlice:
 def both_chunks_at_rest(table: CostTable, part: TableSlice, stages: int) -> TableSlice:
     """Return the slice with the memory of pairs that does not depend on W as state.
 
-    A stage holds p micro-batches on both of its chunks. A further one on the first
-    counts by how much it exceeds one on the second. The ends are on the first stage.
-    What stages that repeat a building block hold does not depend on W.
+    A further micro-batch on the first chunk counts by how much it exceeds one on the
+    second (``Steps.pair_bytes``). The ends are on the first stage. What stages that
+    repeat a building block hold does not depend on W.
 
     Parameters
     ----------
@@ -110,24 +110,22 @@ def both_chunks_at_rest(table: CostTable, part: TableSlice, stages: int) -> Tabl
     assert table.pairs is not None
     start = len(table.kinds) - len(table.pairs)
     steps, clusters = STEPS[table.schedule], []
-    both, further, at_ends = stages, 0, (min(2 * stages, part.microbatches), 1)
-    ahead = stages
-    if steps.room is not None:
-        ahead = 0
-        both, further = steps.most_pairs(stages)
-        at_ends = steps.most_at_ends(stages, part.microbatches)
+    q, at_ends = part.microbatches, steps.most_at_ends(stages, part.microbatches)
     for own in part.clusters:
         assert own.weight_bytes is not None
         state, active = own.state_bytes.copy(), own.activation_bytes.copy()
-        most = np.maximum(own.activation_bytes, own.weight_bytes)
         for kind, (down, up) in enumerate(table.pairs, start):
-            first, second = most[:, down], most[:, up]
+            first, second = (
+                (own.activation_bytes[:, unit], own.weight_bytes[:, unit])
+                for unit in (down, up)
+            )
             if table.body[kind]:
-                state[:, kind] += both * (first + second)
-                state[:, kind] += further * np.maximum(first, second)
+                rest, more = steps.pair_bytes(stages, q, first, second)
             else:
-                state[:, kind] += at_ends[0] * first + at_ends[1] * second
-            varies = table.body[kind] and steps.room is None
-            active[:, kind] = np.maximum(first - second, 0) if varies else 0
+                most = np.maximum(*first), np.maximum(*second)
+                rest, more = at_ends[0] * most[0] + at_ends[1] * most[1], 0
+            state[:, kind] += rest
+            active[:, kind] = more
         clusters.append(replace(own, state_bytes=state, activation_bytes=active))
+    ahead = stages if steps.room is None else 0
     return replace(part, clusters=tuple(clusters), ahead=ahead)

@@ -34,6 +34,7 @@ def run(options: argparse.Namespace) -> int:
         ("Accelerators", _accelerators()),
         (f"Models ({_COUNTED})", _models()),
         ("Software (errors on published runs that its fit had not seen)", _software()),
+        ("Recomputation (values of training.recompute)", _recomputation()),
         ("Problems", _problems()),
         ("Latency profiles", _profiles()),
         ("Solvers", _solvers()),
@@ -124,6 +125,15 @@ def _software() -> Part:
     columns = ("what", "devices", "precisions", "models", "runs", "median", "worst")
     left = ("name", "what", "devices", "precisions", "models")
     return sheet(("name", *columns), rows, left=left)
+
+
+def _recomputation() -> Part:
+    from hetopt.cost.recompute import OPTIONS
+    from hetopt.report.drawing.sheet import sheet
+
+    columns = ("name", "runs again in backward", "in launchers")
+    rows = ((name, own.repeats, own.launchers) for name, own in OPTIONS.items())
+    return sheet(columns, rows, left=columns)
 
 
 def _problems() -> Part:

@@ -5,12 +5,15 @@ from __future__ import annotations
 from typing import ClassVar
 
 from hetopt.cost.pieces.operations import AttentionCore, Operations, moving, multiply
-from hetopt.cost.pieces.piece import Piece
+from hetopt.cost.pieces.piece import Again, Piece
 from hetopt.cost.pieces.profiled import COPIES, Profiled
 from hetopt.cost.shapes import Floats, Ints, Shape
 from hetopt.cost.shard_shape import ATTENTION_CORE, ShardShape
 from hetopt.problem.model.kinds import ATTENTION
 from hetopt.problem.training.choices import Recompute
+
+#: Bytes of a fused core's log-sum-exp of a row.
+LOG_SUM_EXP_BYTES = 4
 
 
 def score_bytes(
@@ -32,7 +35,7 @@ def score_bytes(
     caps = piece.model.architecture.attention_softcap is not None
     drops = piece.model.architecture.attention_dropout > 0
     unfused = (e + drops * (e + 1) + caps * e) * keys
-    each = 4 if piece.kernels.fused_attention else unfused
+    each = LOG_SUM_EXP_BYTES if piece.kernels.fused_attention else unfused
     return each * piece.block.heads / tp
 
 
@@ -207,6 +210,10 @@ class Attention(Piece):
         norms = self.norms_before + self.norms_after
         each = norms * e + self.input_element(e) + self.mask
         return own * self.block.hidden * each + tokens * core
+
+    def again(self, shape: Shape, e: int) -> dict[str, Again]:
+        """Return the norm; ``kept_bytes`` knows the core."""
+        return self.norm_again(shape, e, self.input_element(e))
 
     def working_bytes(self, shape: Shape, e: int, recompute: Recompute) -> Floats:
         """Return the bytes of inputs, gradients and unfused scores."""

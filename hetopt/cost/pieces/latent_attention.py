@@ -8,6 +8,8 @@ rotary part, which all heads share, is copied to every head.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from hetopt.cost.pieces.attention import (
     Attention,
     result_element,
@@ -15,10 +17,14 @@ from hetopt.cost.pieces.attention import (
     score_traffic,
 )
 from hetopt.cost.pieces.operations import AttentionCore, Operations, moving, multiply
-from hetopt.cost.pieces.piece import Exchange
+from hetopt.cost.pieces.piece import Again, Exchange
 from hetopt.cost.shapes import Floats, Ints, Shape
 from hetopt.problem.model.latent import Latent
 from hetopt.problem.training.choices import Recompute
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 
 class LatentAttention(Attention):
@@ -37,33 +43,51 @@ class LatentAttention(Attention):
         """Count the projections, the core and element-wise kernels."""
         latent, hidden, tp = self.latent, self.block.hidden, shape.tp
         tokens, own = shape.all_tokens(self.tokens), shape.own_tokens(self.tokens)
-        query, value = self.query(tp), self._value(tp)
-        made = query + value - self.block.heads / tp * latent.rope_dim
+        up, down = self._up(shape, e), []
+        again: NDArray[np.bool_] | bool = shape.gathered_tokens(1) == 0
         if latent.q_lora:
-            products = [
-                multiply(own, hidden, latent.q_lora, e),
-                multiply(tokens, latent.q_lora, query, e),
-            ]
-        else:
-            products = [multiply(tokens, hidden, query, e)]
+            down, again = [multiply(own, hidden, latent.q_lora, e)], True
+        *of_queries, of_keys = up.multiplications
         narrow = latent.q_lora + latent.kv_lora
         norms = self.norms_before + self.norms_after
-        turned = self.block.heads / tp * latent.rope_dim + latent.rope_dim
         return Operations.of(
-            *products,
-            multiply(own, hidden, latent.kv_lora + latent.rope_dim, e),
-            multiply(tokens, latent.kv_lora, made, e),
-            multiply(tokens, value, hidden, e),
+            *down,
+            *of_queries,
+            multiply(own, hidden, latent.kv_lora + latent.rope_dim, e, again=again),
+            of_keys,
+            multiply(tokens, self._value(tp), hidden, e),
             core=self._core(shape, e),
             elementwise=(
                 *self.norms(own, e, norms),
                 moving(own * narrow * 2 * e, kernels=1 + bool(latent.q_lora)),
-                moving(tokens * 2 * e * turned, "rope", turned / 2, kernels=2),
-                # Both parts of queries and of keys are concatenated, values copied.
-                moving(tokens * 2 * e * (2 * query + value), kernels=3),
+                *up.elementwise,
                 self.residual(own, e),
             ),
         )
+
+    def _up(self, shape: Shape, e: int) -> Operations:
+        """Return what makes queries, keys and values of a rank's heads."""
+        latent, tp, tokens = self.latent, shape.tp, shape.all_tokens(self.tokens)
+        query, value = self.query(tp), self._value(tp)
+        turned = self.block.heads / tp * latent.rope_dim
+        of_keys = query + value - turned
+        turned = turned + latent.rope_dim
+        return Operations.of(
+            multiply(tokens, latent.q_lora or self.block.hidden, query, e),
+            multiply(tokens, latent.kv_lora, of_keys, e),
+            elementwise=(
+                moving(tokens * 2 * e * turned, "rope", turned / 2, kernels=2),
+                # Both parts of queries and of keys are concatenated, values copied.
+                moving(tokens * 2 * e * (2 * query + value), kernels=3),
+            ),
+        )
+
+    def again(self, shape: Shape, e: int) -> dict[str, Again]:
+        """Return the norm, and what makes queries, keys and values."""
+        made = self.gradient_width(shape.tp)
+        freed = shape.all_tokens(self.tokens) * made * e
+        norm = self.norm_again(shape, e, self.input_element(e, readers=2))
+        return {**norm, "mla_up_proj": Again(self._up(shape, e), freed)}
 
     def _core(self, shape: Shape, e: int) -> AttentionCore:
         """Return the core, whose queries and keys are wider than values."""

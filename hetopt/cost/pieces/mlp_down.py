@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from hetopt.cost.pieces.operations import Operations, multiply
-from hetopt.cost.pieces.piece import Piece
+from dataclasses import replace
+
+from hetopt.cost.pieces.operations import Operations, moving, multiply
+from hetopt.cost.pieces.piece import Again, Piece
 from hetopt.cost.pieces.profiled import Profiled
 from hetopt.cost.shapes import Floats, Ints, Shape
 from hetopt.problem.model.kinds import MLP_DOWN
@@ -46,6 +48,13 @@ class MlpDown(Piece):
         kept = own * self.block.hidden * (self.mask + self.norms_after * e)
         inner = shape.all_tokens(self.tokens) * self.block.ffn / shape.tp
         return kept + inner * self.input_element(e)
+
+    def again(self, shape: Shape, e: int) -> dict[str, Again]:
+        """Return the MLP without dropout and residual."""
+        work, tokens = self.operations(shape, e), shape.all_tokens(self.tokens)
+        inside = replace(work, elementwise=(moving(0 * tokens, kernels=0),))
+        freed = tokens * self.gradient_width(shape.tp) * self.input_element(e)
+        return {"mlp": Again(inside, freed, exchanges=True)}
 
     def input_bytes(self, shape: Shape, e: int) -> Floats:
         """Return the bytes of the inner activations."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from hetopt.cost.pieces.operations import Operations, moving, multiply
-from hetopt.cost.pieces.piece import Piece
+from hetopt.cost.pieces.piece import Again, Piece
 from hetopt.cost.pieces.profiled import Profiled
 from hetopt.cost.shapes import Floats, Ints, Shape
 from hetopt.problem.model.kinds import MLP_UP
@@ -61,6 +63,14 @@ class MlpUp(Piece):
         each = self.norms_before * e + self.input_element(e)
         inputs = own * self.block.hidden * each
         return inputs + inner * self.matrices
+
+    def again(self, shape: Shape, e: int) -> dict[str, Again]:
+        """Return the norm, and the MLP without it."""
+        work, tokens = self.operations(shape, e), shape.all_tokens(self.tokens)
+        inside = replace(work, elementwise=work.elementwise[-1:])
+        freed = tokens * self.gradient_width(shape.tp) * e
+        norm = self.norm_again(shape, e, self.input_element(e))
+        return {**norm, "mlp": Again(inside, freed, exchanges=True)}
 
     def gradient_width(self, tp: Ints) -> Floats:
         """Return the width of the activation's input."""

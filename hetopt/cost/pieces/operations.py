@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Self
 
+    from numpy.typing import NDArray
+
     from hetopt.cost.shapes import Floats
 
 #: Element-wise kernels that operator profiles distinguish.
@@ -30,6 +32,8 @@ class Multiplication:
     groups
         Number of multiplications of a grouped kernel, one for each expert of a device;
         None if the kernel is not grouped.
+    again
+        Whether an earlier multiplication of the unit reads the same input.
     """
 
     m: Floats
@@ -37,6 +41,7 @@ class Multiplication:
     n: Floats
     element_bytes: int
     groups: Floats | None = None
+    again: NDArray[np.bool_] | bool = False
 
     @property
     def count(self) -> Floats | float:
@@ -179,12 +184,13 @@ def multiply(
     e: int,
     *,
     groups: Floats | None = None,
+    again: NDArray[np.bool_] | bool = False,
 ) -> Multiplication:
     """Return the (m, k) x (k, n) multiplication of elements of ``e`` bytes.
 
     Parameters
     ----------
-    groups
+    groups, again
         See ``Multiplication``.
     """
     rows = len(m)
@@ -194,6 +200,7 @@ def multiply(
         n=np.broadcast_to(np.asarray(n, dtype=np.float64), (rows,)),
         element_bytes=e,
         groups=groups,
+        again=again,
     )
 
 

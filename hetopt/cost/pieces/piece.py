@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 import numpy as np
 
 from hetopt.cost.pieces.dispatched import Dispatched
-from hetopt.cost.pieces.operations import moving
+from hetopt.cost.pieces.operations import Operations, moving
 from hetopt.cost.shapes import Floats, Ints, Shape, kv_width, query_width
 
 if TYPE_CHECKING:
     from hetopt.cost.pieces.kernels import Kernels
-    from hetopt.cost.pieces.operations import Elementwise, MemoryKernel, Operations
+    from hetopt.cost.pieces.operations import Elementwise, MemoryKernel
     from hetopt.cost.pieces.profiled import Profiled
     from hetopt.problem.model.block import Block
     from hetopt.problem.model.model import Model
@@ -42,6 +42,27 @@ class Exchange(NamedTuple):
     width: int
     times: int
     repeated: int
+
+
+class Again(NamedTuple):
+    """What a module of a piece runs again if it is recomputed; arrays are (R,).
+
+    Attributes
+    ----------
+    operations
+        Operations of the forward pass.
+    freed_bytes
+        What is then not kept from forward to backward.
+    exchanges
+        Whether tensor ranks exchange the piece's tensors again.
+    dispatches
+        Whether tokens are sent to experts again.
+    """
+
+    operations: Operations
+    freed_bytes: Floats
+    exchanges: bool = False
+    dispatches: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,6 +118,10 @@ class Piece(ABC):
         ``parameters`` does not include them, since other ranks hold the same ones.
         """
         return np.zeros(len(shape.tp))
+
+    def again(self, shape: Shape, e: int) -> dict[str, Again]:
+        """Return what its modules run again, by Megatron-core's names of them."""
+        return {}
 
     def dispatched(self, shape: Shape, e: int) -> Dispatched | None:
         """Return the messages to routed experts; None if there are none."""
@@ -211,6 +236,20 @@ class Piece(ABC):
         """Return dropout and sum: two reads, a mask of one byte, and a write."""
         hidden = self.block.hidden
         return moving(tokens * hidden * (3 * e + 1), "add", hidden)
+
+    def norm_again(self, shape: Shape, e: int, input_bytes: float) -> dict[str, Again]:
+        """Return the norm before the piece as the module ``layernorm``, if it has one.
+
+        Parameters
+        ----------
+        input_bytes
+            Bytes of an element of its result that are kept.
+        """
+        own = shape.own_tokens(self.tokens)
+        norms = self.norms(own, e, self.norms_before)
+        freed = own * self.block.hidden * input_bytes
+        found = {"layernorm": Again(Operations.of(elementwise=norms), freed)}
+        return found if norms else {}
 
     def norm_parameters(self, tp: Ints, norms: int = 1) -> Floats:
         """Return the parameters of ``norms`` norms of the piece's tokens."""

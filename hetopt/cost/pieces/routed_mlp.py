@@ -9,11 +9,13 @@ experts afterwards if it has several; the results are sorted back.
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from hetopt.cost.pieces.dispatched import Dispatched
 from hetopt.cost.pieces.operations import Elementwise, Operations, moving, multiply
-from hetopt.cost.pieces.piece import Piece
+from hetopt.cost.pieces.piece import Again, Piece
 from hetopt.cost.shapes import Floats, Ints, Shape
 from hetopt.problem.model.experts import Experts
 from hetopt.problem.training.choices import Recompute
@@ -43,6 +45,19 @@ class RoutedMlp(Piece):
 
     def operations(self, shape: Shape, e: int) -> Operations:
         """Count the router's and two grouped multiplications, and other kernels."""
+        own, mixture = self._own(shape), self._mixture(shape, e)
+        return replace(
+            mixture,
+            elementwise=(
+                *self.norms(own, e, self.norms_before),
+                *mixture.elementwise,
+                self.residual(own, e),
+                *self.norms(own, e, self.norms_after),
+            ),
+        )
+
+    def _mixture(self, shape: Shape, e: int) -> Operations:
+        """Count the router's and the experts' work, their activation last."""
         own, hidden, experts = self._own(shape), self.block.hidden, self.experts
         rows, groups = self._rows(shape), experts.number / shape.ep
         width, inner = self._width(shape), self.matrices
@@ -53,7 +68,6 @@ class RoutedMlp(Piece):
             multiply(each, hidden, inner * width, e, groups=groups),
             multiply(each, width, hidden, e, groups=groups),
             elementwise=(
-                *self.norms(own, e, self.norms_before),
                 moving(2 * _ROUTER_KERNELS * scores, kernels=_ROUTER_KERNELS),
                 *self._reordered(shape, e),
                 moving(
@@ -61,10 +75,23 @@ class RoutedMlp(Piece):
                     "swiglu" if self.block.gated else "gelu",
                     width,
                 ),
-                self.residual(own, e),
-                *self.norms(own, e, self.norms_after),
             ),
         )
+
+    def again(self, shape: Shape, e: int) -> dict[str, Again]:
+        """Return the norm, the experts' activation, and the mixture without the norm.
+
+        The router and what sends tokens read the norm's result in 16 bits.
+        """
+        mixture, width = self._mixture(shape, e), self._width(shape)
+        activation = Operations.of(elementwise=mixture.elementwise[-1:])
+        scores, inside = self._inside_bytes(shape, e)
+        acted = self._rows(shape) * width * self.input_element(e)
+        return {
+            **self.norm_again(shape, e, e),
+            "moe_act": Again(activation, acted),
+            "moe": Again(mixture, scores + inside, dispatches=True),
+        }
 
     def parameters(self, tp: Ints) -> Floats:
         """Return the router and the norms, which are replicated on every rank."""
@@ -88,13 +115,18 @@ class RoutedMlp(Piece):
         weighted before the second matrix (Megatron-core 0.16), so experts need not
         keep their output.
         """
-        own, rows, hidden = self._own(shape), self._rows(shape), self.block.hidden
         norms = self.norms_before + self.norms_after
+        kept = self._own(shape) * self.block.hidden * ((1 + norms) * e + self.mask)
+        scores, inside = self._inside_bytes(shape, e)
+        return kept + scores + inside
+
+    def _inside_bytes(self, shape: Shape, e: int) -> tuple[Floats, Floats]:
+        """Return the bytes of the router's scores, and of experts."""
+        own, rows, hidden = self._own(shape), self._rows(shape), self.block.hidden
         scores = _KEPT_SCORES * _SCORE_BYTES * own * self.experts.number
-        kept = own * hidden * ((1 + norms) * e + self.mask) + scores
         width, inputs = self._width(shape), self.input_element(e)
         inside = rows * ((hidden + width) * inputs + self.matrices * width * e)
-        return kept + inside
+        return scores, inside
 
     def working_elements(self, shape: Shape) -> Floats:
         """Return the elements of gradients of experts that are held at once.

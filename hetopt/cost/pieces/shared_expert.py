@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from hetopt.cost.pieces.operations import Operations, moving, multiply
-from hetopt.cost.pieces.piece import Piece
+from hetopt.cost.pieces.piece import Again, Piece
 from hetopt.cost.shapes import Floats, Ints, Shape
 from hetopt.problem.training.choices import Recompute
 
@@ -14,11 +14,20 @@ class SharedExpert(Piece):
     collectives = (2, 1)
 
     def operations(self, shape: Shape, e: int) -> Operations:
-        """Count the multiplications, the activation, the gate and the sum."""
+        """Count the multiplications, the activation, the gate and the sum.
+
+        The router has read the input, which ranks may have gathered since.
+        """
         tokens, own = shape.all_tokens(self.tokens), shape.own_tokens(self.tokens)
         hidden, width, inner = self.block.hidden, self._width(shape.tp), self.matrices
         products = [
-            multiply(tokens, hidden, inner * width, e),
+            multiply(
+                tokens,
+                hidden,
+                inner * width,
+                e,
+                again=shape.gathered_tokens(1) == 0,
+            ),
             multiply(tokens, width, hidden, e),
         ]
         elementwise = [
@@ -30,7 +39,7 @@ class SharedExpert(Piece):
             moving(own * hidden * 3 * e, "add", hidden),
         ]
         if self._has_gate:
-            products.append(multiply(own, hidden, 1, e))
+            products.append(multiply(own, hidden, 1, e, again=True))
             elementwise.append(moving(own * hidden * 2 * e))
         return Operations.of(*products, elementwise=tuple(elementwise))
 
@@ -50,6 +59,12 @@ class SharedExpert(Piece):
         inputs = self.copied_element + self._has_gate * e
         inside = tokens * self._width(shape.tp) * each
         return inside + own * self.block.hidden * inputs
+
+    def again(self, shape: Shape, e: int) -> dict[str, Again]:
+        """Return all of it, which is a part of the mixture."""
+        freed = self.kept_bytes(shape, e, "none")
+        whole = Again(self.operations(shape, e), freed, exchanges=True)
+        return {"shared_experts": whole, "moe": whole}
 
     def gradient_width(self, tp: Ints) -> Floats:
         """Return the width of the activation's input."""

@@ -20,6 +20,7 @@ programs differ in which kernels they fuse.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from hetopt.problem.cluster.accelerator import Accelerator
     from hetopt.problem.cluster.cluster import Cluster
     from hetopt.problem.training.choices import Precision
+    from hetopt.problem.training.training import Training
 
 #: Ratio of backward to forward of the fused attention core (FlashAttention-2: 5
 #: multiplications instead of 2).
@@ -60,15 +62,7 @@ class Roofline:
     def shard_times(self, query: ShardQuery) -> ShardTimes:
         """Return the compute times of a query."""
         accelerator, training = query.cluster.accelerator, query.training
-        device = _Device(
-            accelerator,
-            "bf16" if training.precision in BESIDE_BF16 else training.precision,
-            training.emulate,
-        )
-        # Attention, norms and both ends of the model stay in BF16.
-        of_layers = device
-        if training.precision in BESIDE_BF16:
-            of_layers = _Device(accelerator, training.precision, training.emulate)
+        device, of_layers = _devices(accelerator, training)
         forward, backward, core, core_backward, weight = [], [], [], [], []
         for kind in query.kinds:
             work = unit_operations(query.model, training, kind, query.shape)
@@ -95,6 +89,29 @@ class Roofline:
             attention_core_backward_s=np.stack(core_backward, axis=1) / sustained,
             weight_s=np.stack(weight, axis=1) / sustained,
         )
+
+
+def share_of_layer(
+    accelerator: Accelerator, training: Training, part: Operations, whole: Operations
+) -> Floats:
+    """Return the share of a layer's forward pass that some of its operations take."""
+    device, of_layers = _devices(accelerator, training)
+
+    def seconds(work: Operations) -> Floats:
+        moved = device.elementwise_s(work.elementwise_bytes, work)
+        return of_layers.dense_s(work) + device.attention_s(work) + moved
+
+    share: Floats = seconds(part) / seconds(whole)
+    return share
+
+
+def _devices(accelerator: Accelerator, training: Training) -> tuple[_Device, _Device]:
+    """Return the rates of most operations, and of layers' multiplications."""
+    # Attention, norms and both ends of the model stay in BF16.
+    precision = training.precision
+    usual: Precision = "bf16" if precision in BESIDE_BF16 else precision
+    device = partial(_Device, accelerator, emulate=training.emulate)
+    return device(usual), device(precision)
 
 
 class _Device:

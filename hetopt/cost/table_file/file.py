@@ -89,7 +89,7 @@ from hetopt.cost.table_file.records import (
 from hetopt.errors import DigestError, InputError
 from hetopt.plans.strategy import DEGREES
 from hetopt.problem.digest import problem_digest
-from hetopt.problem.training.choices import RECOMPUTE, RESHARDING
+from hetopt.problem.training.choices import RECOMPUTE_OPTIONS, RESHARDING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -266,7 +266,7 @@ def _strategies_digest(cluster: ClusterTable) -> str:
     said = [
         (
             *_DEGREES(strategy),
-            RECOMPUTE.index(strategy.recompute),
+            RECOMPUTE_OPTIONS.index(strategy.recompute),
             -1 if strategy.zero is None else strategy.zero,
         )
         for strategy in cluster.strategies

@@ -19,9 +19,9 @@ from hetopt.export.shared.megatron.architecture import flagscale_model
 from hetopt.export.shared.megatron.model import (
     kernel_settings,
     model_settings,
-    recompute_settings,
     stored_precision,
 )
+from hetopt.export.shared.megatron.recompute import recompute_settings
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -17,11 +17,11 @@ from hetopt.export.shared.megatron.experts import dispatcher_settings
 from hetopt.export.shared.megatron.model import (
     kernel_settings,
     model_settings,
-    recompute_settings,
     stored_precision,
 )
 from hetopt.export.shared.megatron.offload import offload_settings
 from hetopt.export.shared.megatron.overlap import environment, overlap_settings
+from hetopt.export.shared.megatron.recompute import recompute_settings
 from hetopt.export.shared.one_mesh import expert_degrees, launched
 from hetopt.export.shared.scripts import mixed_note, script_name, torchrun_scripts
 

@@ -44,6 +44,7 @@ from hetopt.export.shared.megatron.experts import (
 from hetopt.export.shared.megatron.model import stored_precision
 from hetopt.export.shared.megatron.offload import offload_settings
 from hetopt.export.shared.megatron.overlap import environment, overlap_settings
+from hetopt.export.shared.megatron.recompute import recompute_settings
 from hetopt.export.shared.one_mesh import expert_degrees, launched
 from hetopt.export.shared.scripts import mixed_note, script_name, torchrun_scripts
 from hetopt.problem.model.stated import stated
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
     from hetopt.export.job import Job
     from hetopt.problem.model.model import Model
     from hetopt.problem.problem import Problem
+    from hetopt.problem.training.choices import Recompute
 
 TESTED = Tested(what="0.3", module="megatron.bridge")
 
@@ -236,11 +238,19 @@ def commands(job: Job) -> str:
     return "\n\n".join(parts + mixed_note(job))
 
 
+def _recompute(policy: Recompute) -> dict[str, Any]:
+    """Return Megatron-core's settings, absent ones as None, modules in a list."""
+    names = "recompute_granularity", "recompute_method", "recompute_num_layers"
+    said = {**dict.fromkeys(names), **recompute_settings(policy)}
+    if "recompute_modules" in said:
+        said["recompute_modules"] = [said["recompute_modules"]]
+    return said
+
+
 def recipe(job: Job) -> dict[str, Any]:
     """Return the fields of Megatron-Bridge's configuration that a plan decides."""
     model, training = job.problem.model, job.problem.training
     strategy = job.stages[0].strategy
-    full = strategy.recompute == "full"
     sharded = shards_optimizer(job)
     overlaps = training.overlap_tensor and strategy.tp > 1
     return {
@@ -261,11 +271,7 @@ def recipe(job: Job) -> dict[str, Any]:
                 else {}
             ),
             **_experts(job),
-            "recompute_granularity": (
-                None if strategy.recompute == "none" else strategy.recompute
-            ),
-            "recompute_method": "uniform" if full else None,
-            "recompute_num_layers": 1 if full else None,
+            **_recompute(strategy.recompute),
         },
         "train": {
             "micro_batch_size": job.microbatch_size(job.stages[0]),

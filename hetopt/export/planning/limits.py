@@ -70,6 +70,12 @@ def _ensure_runs(limits: Limits, problem: Problem) -> None:
         known = " or ".join(map(str, limits.zero))
         msg = f"is {problem.training.zero}, the launcher knows {known}"
         raise InputError(msg, field="training.zero")
+    for name, policies in problem.training.recompute.items():
+        if not {*limits.recomputes} & {*policies}:
+            known = ", ".join(limits.recomputes)
+            where = f"{', '.join(policies)} on cluster {name!r}"
+            msg = f"is {where}, the launcher knows {known}"
+            raise InputError(msg, field="training.recompute")
     if problem.model.granularity != "layer" and not limits.blocks:
         msg = "is 'block', the launcher cuts between layers: set 'layer'"
         raise InputError(msg, field="model.granularity")

@@ -19,7 +19,7 @@ from hetopt.export.shared.losses import (
     stages_named,
 )
 from hetopt.problem.cluster.packing import packed
-from hetopt.problem.training.choices import RECOMPUTE
+from hetopt.problem.training.choices import recompute_level
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -51,7 +51,7 @@ def shared_degrees(job: Job) -> Degrees | None:
 
 def shared_recompute(job: Job) -> Recompute:
     """Return the most that any stage recomputes, which needs the least memory."""
-    return max((stage.strategy.recompute for stage in job.stages), key=RECOMPUTE.index)
+    return max((stage.strategy.recompute for stage in job.stages), key=recompute_level)
 
 
 def launched(job: Job, *, one_recompute: bool = True) -> Job:

@@ -18,6 +18,7 @@ from hetopt.export.torchtitan.mixture import balances, mixture_function, mlp_arg
 from hetopt.export.torchtitan.reading import read_torchtitan
 from hetopt.export.torchtitan.schedule_csv import schedule_text
 from hetopt.problem.layout import layout_chunks, layout_of
+from hetopt.problem.training.choices import RECOMPUTE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -168,6 +169,7 @@ _CHECKPOINTS = {
     "none": "None",
     "selective": "SelectiveAC.Config()",
     "full": "FullAC.Config()",
+    "per-operator": "SelectiveAC.Config()",
 }
 _FP8_IMPORT = "from torchtitan.components.quantization import Float8LinearConverter\n"
 _FP8_MODEL = (
@@ -342,5 +344,6 @@ LAUNCHER = Launcher(
     no_split="PyTorch splits no backward pass through compiled functions, and "
     "TorchTitan compiles its FlexAttention",
     schedules=("interleaved-1f1b",),
+    recomputes=(*RECOMPUTE, "per-operator"),
     limits="its pipelines are those of torch.distributed.pipelining: use torch",
 )

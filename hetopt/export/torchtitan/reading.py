@@ -128,7 +128,7 @@ def read_torchtitan(folder: Path) -> PipelineReadBack:
         schedule = "gpipe"
     says |= {"global_batch": batch, "seq_len": settings.whole("training.seq_len", 2048)}
     says |= _training(settings, mesh, says.pop("precision", None), reported)
-    recompute = _recompute(settings, reported)
+    recompute = _recompute(settings)
     each = mesh.dp * mesh.cp * mesh.tp
     stages = rows_of(
         even_places(places, mesh.stages, each, str(folder)),
@@ -360,7 +360,7 @@ def _zero(
     return 1 if piped else frozenset({1, 2})
 
 
-def _recompute(settings: Settings, reported: list[Reported]) -> Recompute:
+def _recompute(settings: Settings) -> Recompute:
     """Return what layers recompute.
 
     Raises
@@ -382,12 +382,7 @@ def _recompute(settings: Settings, reported: list[Reported]) -> Recompute:
     if mode == "full":
         return "full"
     if settings.new or option == "op":
-        why = (
-            "keeps every other matrix multiplication's result, hetopt prices the "
-            "recomputation of the attention core"
-        )
-        reported.append(not_priced(_MODE, why))
-        return "selective"
+        return "per-operator"
     if option == "1":
         return "full"
     msg = (

@@ -16,6 +16,7 @@ from hetopt.base.words import describe
 from hetopt.problem.building.pins import ensure_cluster, ensure_names, fitted_pins
 from hetopt.problem.cluster.cluster import ALONE, Cluster, ensure_overhead
 from hetopt.problem.fields import AUTO
+from hetopt.problem.model.kinds import END_KINDS
 from hetopt.problem.training.choices import RECOMPUTE
 from hetopt.problem.training.training import EVERY
 
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from hetopt.problem.calibration import Calibration
     from hetopt.problem.cluster.links import ClusterLinks
     from hetopt.problem.files import Files
+    from hetopt.problem.model.model import Model
+    from hetopt.problem.training.choices import Recompute
     from hetopt.problem.training.pins import Pins
     from hetopt.problem.training.training import Training
 
@@ -141,11 +144,28 @@ def fitting_training(training: Training, info: ValidationInfo) -> Training:
         _ensure_precision(cluster, training)
     usual = chosen.get(EVERY, RECOMPUTE)
     recompute = {name: chosen.get(name, usual) for name in names}
+    for option in sorted({option for own in recompute.values() for option in own}):
+        if fault := _recompute_fault(model, option):
+            raise Fault(f"is {describe(option)}, but {fault}", "recompute")
     overlaps, stack = training.overlap_tensor, training.software
     if overlaps is None:
         dense = model.experts is None and training.sequence_parallel
         overlaps = dense and stack is not None and stack.overlap_tensor
     return replace(training, recompute=recompute, overlap_tensor=overlaps)
+
+
+def _recompute_fault(model: Model, option: Recompute) -> str | None:
+    """Return why a model has nothing that an option recomputes; None: it has."""
+    if model.granularity != "layer" and option not in RECOMPUTE:
+        return "parts of a layer are units of their own: set granularity: layer"
+    experts, of_layers = model.experts, set(model.units) - set(END_KINDS)
+    has = {
+        "mla_up_proj": model.latent is not None,
+        "shared_experts": experts is not None and experts.shared_ffn,
+        "mlp": not all(map(model.has_experts, of_layers)),
+        **dict.fromkeys(("moe", "moe_act"), experts is not None),
+    }
+    return None if has.get(option, True) else "the model has none of it: leave it out"
 
 
 def _ensure_precision(cluster: Cluster, training: Training) -> None:

@@ -9,7 +9,18 @@ Emulated = Literal["fp32"]
 Gradients = Literal["fp32", "bf16"]
 Kernel = Literal["fused", "unfused"]
 Optimizer = Literal["adam", "sgd"]
-Recompute = Literal["none", "selective", "full"]
+Recompute = Literal[
+    "none",
+    "selective",
+    "full",
+    "per-operator",
+    "layernorm",
+    "mlp",
+    "moe_act",
+    "mla_up_proj",
+    "moe",
+    "shared_experts",
+]
 ScheduleName = Literal[
     "1f1b",
     "1f1b-batched",
@@ -37,7 +48,12 @@ BESIDE_BF16: dict[str, tuple[str, ...]] = {
     "mxfp8": ("fp8", "fp4"),
     "nvfp4": ("fp8", "fp4"),
 }
-RECOMPUTE: tuple[Recompute, ...] = get_args(Recompute)
+#: What may be recomputed (``hetopt.cost.recompute`` has what it costs), and of these
+#: what ``auto`` chooses from, by memory saved.
+RECOMPUTE_OPTIONS: tuple[Recompute, ...] = get_args(Recompute)
+RECOMPUTE: tuple[Recompute, ...] = RECOMPUTE_OPTIONS[:3]
+#: Those with the name of Megatron-core's module that runs again.
+MODULES: tuple[Recompute, ...] = RECOMPUTE_OPTIONS[4:]
 #: Names of schedules; ``hetopt.schedule.schedules`` has their rules. Under the last one
 #: the warm-up counts are decisions.
 SCHEDULE_CHOICES: tuple[ScheduleName, ...] = get_args(ScheduleName)
@@ -55,6 +71,14 @@ ADAPTIVE: ScheduleName = "h-1f1b"
 #: Schedules that fold the model in two: every stage has two chunks.
 FOLDED: tuple[ScheduleName, ...] = ("zb-v", "v-half", "v-min")
 RESHARDING: tuple[Resharding, ...] = get_args(Resharding)
+
+
+def recompute_level(option: Recompute) -> int:
+    """Return the place of an option in ``RECOMPUTE``; of all others that of the middle.
+
+    They keep less than ``none`` and more than ``full``.
+    """
+    return RECOMPUTE.index(option) if option in RECOMPUTE else 1
 
 
 def asked_name(schedule: Any) -> Any:

@@ -18,7 +18,7 @@ from hetopt.base.faults import Fault, inside
 from hetopt.base.fields import Name, choice, each, items, several, whole
 from hetopt.base.record import INTERNAL, record
 from hetopt.base.words import counted, describe
-from hetopt.problem.training.choices import RECOMPUTE, RESHARDING
+from hetopt.problem.training.choices import RECOMPUTE_OPTIONS, RESHARDING
 
 
 @record
@@ -98,7 +98,9 @@ class _Values:
 
 Counts = Annotated[Domain, _Values(whole(1), {"type": "integer", "minimum": 1})]
 FromZero = Annotated[Domain, _Values(whole(0), {"type": "integer", "minimum": 0})]
-Policies = Annotated[Domain, _Values(choice(RECOMPUTE), {"enum": list(RECOMPUTE)})]
+Policies = Annotated[
+    Domain, _Values(choice(RECOMPUTE_OPTIONS), {"enum": list(RECOMPUTE_OPTIONS)})
+]
 Reshardings = Annotated[Domain, _Values(choice(RESHARDING), {"enum": list(RESHARDING)})]
 
 

@@ -20,6 +20,7 @@ from hetopt.problem.training.choices import (
     ANY,
     INTERLEAVED,
     RECOMPUTE,
+    RECOMPUTE_OPTIONS,
     SCHEDULE_CHOICES,
     Emulated,
     Gradients,
@@ -156,8 +157,9 @@ EVERY = ""
 
 def _policies(value: Any) -> tuple[Recompute, ...]:
     """Read ``auto``, a policy, or a list of them; in a fixed order."""
-    chosen = RECOMPUTE if value == AUTO else several(choice((AUTO, *RECOMPUTE)))(value)
-    return tuple(each for each in RECOMPUTE if each in chosen or AUTO in chosen)
+    chosen = several(choice((AUTO, *RECOMPUTE_OPTIONS)))(value)
+    chosen += RECOMPUTE if AUTO in chosen else ()
+    return tuple(each for each in RECOMPUTE_OPTIONS if each in chosen)
 
 
 def _recompute(value: Any, info: ValidationInfo) -> Any:
@@ -201,8 +203,8 @@ class Training:
         true (default): gradients are reduced during the backward pass; false: after
         it, as Megatron-LM does unless told otherwise.
     recompute
-        Activation recomputation: none, selective, full, a list the plan may choose
-        from, auto (default) for all three, or any of these per cluster name.
+        Activation recomputation: a row of `hetopt catalog`, a list to choose from, auto
+        (default) for none, selective and full, or any of these per cluster name.
     schedule
         auto: the best of all of these but free-1f1b, whose warm-up counts are
         decisions.
@@ -266,8 +268,8 @@ class Training:
         WithJsonSchema(
             {
                 "anyOf": [
-                    {"enum": [AUTO, *RECOMPUTE]},
-                    {"type": "array", "items": {"enum": list(RECOMPUTE)}},
+                    {"enum": [AUTO, *RECOMPUTE_OPTIONS]},
+                    {"type": "array", "items": {"enum": list(RECOMPUTE_OPTIONS)}},
                     {"type": "object"},
                 ],
                 "default": AUTO,

@@ -10,9 +10,10 @@ import pytest
 
 from hetopt.cost.boundaries.slices import boundary_bytes, tied_bytes
 from hetopt.cost.build import build_table
-from hetopt.cost.memory import activation_bytes, fixed_bytes, temporary_bytes
+from hetopt.cost.memory import fixed_bytes, temporary_bytes
 from hetopt.cost.model_flops import model_flops
 from hetopt.cost.per_unit.layer_costs import layer_graph
+from hetopt.cost.recompute import activation_bytes
 from hetopt.cost.sources.by_cluster import latency_sources
 from hetopt.cost.sources.forest_source import ForestSource
 from hetopt.cost.table.slice import Layout

@@ -7,10 +7,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from hetopt.cost.memory import activation_bytes
 from hetopt.cost.pieces.kinds import pieces_of
 from hetopt.cost.pieces.latent_attention import LatentAttention
 from hetopt.cost.pieces.piece import Exchange
+from hetopt.cost.recompute import activation_bytes
 from hetopt.cost.shapes import Shape
 from hetopt.problem.model.kinds import LAYER
 from hetopt.problem.model.latent import Latent

@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 
 from hetopt.cost.communication.within_stage import stage_communication
-from hetopt.cost.memory import activation_bytes, temporary_bytes
+from hetopt.cost.memory import temporary_bytes
 from hetopt.cost.pieces import kinds
 from hetopt.cost.pieces.kinds import pieces_of, profiled_parts
 from hetopt.cost.pieces.mlp_up import MlpUp
 from hetopt.cost.pieces.piece import Piece
+from hetopt.cost.recompute import activation_bytes
 from hetopt.cost.shapes import Floats, Ints, Shape
 from hetopt.cost.shard_shape import UNITS
 from hetopt.cost.units import unit_operations, unit_parameters

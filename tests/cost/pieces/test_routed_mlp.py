@@ -9,11 +9,12 @@ import pytest
 
 from hetopt.cost.communication.within_stage import stage_communication
 from hetopt.cost.held_alike import held_alike
-from hetopt.cost.memory import activation_bytes, state_bytes
+from hetopt.cost.memory import state_bytes
 from hetopt.cost.pieces.kinds import pieces_of
 from hetopt.cost.pieces.operations import sum_of
 from hetopt.cost.pieces.routed_mlp import RoutedMlp
 from hetopt.cost.pieces.shared_expert import SharedExpert
+from hetopt.cost.recompute import activation_bytes
 from hetopt.cost.shapes import Shape
 from hetopt.cost.units import unit_expert_parameters, unit_operations, unit_parameters
 from hetopt.problem.model.experts import Experts

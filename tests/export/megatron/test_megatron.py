@@ -245,7 +245,11 @@ def test_layers_without_a_layout_are_even_but_at_the_ends(tmp_path: Path) -> Non
         ("--bf16", "--num-layers-per-virtual-pipeline-stage 2", "is given beside"),
         ("--bf16", "--virtual-pipeline-model-parallel-size 2", "is not the 1 on each"),
         ("--bf16", "--num-experts 9 --expert-model-parallel-size 3", "does not divide"),
-        ("--bf16", "--recompute-modules mlp moe", "can price core_attn alone"),
+        (
+            "--bf16",
+            "--recompute-modules mlp moe",
+            "price one of core_attn, layernorm",
+        ),
         ("--bf16", "--recompute-granularity full", "expected uniform or block"),
         ("--micro-batch-size 2", "", "micro-batch-size: is missing"),
         ("GPUS=8", "GPUS='8", "cannot be read as a shell script"),

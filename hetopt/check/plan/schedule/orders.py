@@ -97,6 +97,22 @@ def most_until_weight(passes: list[Pass], chunk: int) -> int:
     return most
 
 
+def sizes_at_once(passes: list[Pass]) -> list[list[int]]:
+    """Return what the two chunks of a stage hold at once, as counts of six sizes.
+
+    Of each chunk: a micro-batch before its B, one before its w, and one in its B.
+    """
+    counts, found = [0] * 6, set[tuple[int, ...]]()
+    for kind, chunk, _ in passes:
+        before, later, inside = range(3 * chunk, 3 * chunk + 3)
+        counts[before] += {FORWARD: 1, BACKWARD: -1, WEIGHT: 0}[kind]
+        counts[inside] = int(kind == BACKWARD)
+        found.add(tuple(counts))
+        counts[inside] = 0
+        counts[later] += {FORWARD: 0, BACKWARD: 1, WEIGHT: -1}[kind]
+    return [list(each) for each in found]
+
+
 def folded(at: Position) -> list[Pass]:
     """Return ZB-V: chunk 0 on the way down, chunk 1 up (Qi et al., section 6)."""
     i, p, down, up = at.i, at.p, 0, 1

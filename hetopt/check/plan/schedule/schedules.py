@@ -5,15 +5,31 @@ It shares nothing with ``hetopt.schedule``, so that an error in one of them is f
 
 from __future__ import annotations
 
-from functools import partial
-from typing import TYPE_CHECKING, NamedTuple
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
 
 from hetopt.check.plan.schedule import orders
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from numpy.typing import NDArray
+
     from hetopt.check.plan.schedule.orders import Pass, Position
+
+
+#: Bytes before B, and before w.
+Sizes = tuple[Any, Any]
+
+
+@cache
+def _at_once(
+    order: Callable[[Position], list[Pass]], p: int, q: int, i: int
+) -> NDArray[np.int64]:
+    """Return what folded stage i of p holds at once; (n, 6)."""
+    return np.array(orders.sizes_at_once(order(orders.Position(i, p, q, 2, 0))))
 
 
 class Steps(NamedTuple):
@@ -92,16 +108,29 @@ class Steps(NamedTuple):
         # HAPT Eq. 1, 2 and 10: ceil(1 + 2 kappa / lambda_0)
         return self.inside - (-2 * transfer // slowest)
 
-    def most_pairs(self, p: int) -> tuple[int, int]:
-        """Return how many passes a stage holds on both chunks, and further on one.
+    def pair_bytes(self, p: int, q: int, down: Sizes, up: Sizes) -> tuple[Any, Any]:
+        """Return what folded stages hold of a pair of units at rest, and ahead.
 
-        Only if stages repeat a building block; the same for all of them.
+        Ahead: for each micro-batch that a stage runs ahead on its first chunk, which
+        are p - i on stage i, at most q - p. At rest: so much that no stage holds more.
+
+        Parameters
+        ----------
+        down, up
+            Bytes of a micro-batch of either unit, before its B and before its w; each a
+            number or an array.
         """
-        assert self.room is not None
-        rooms = [self.room(p, i) for i in range(p)]
-        every, first = max(room[0] for room in rooms), max(room[1] for room in rooms)
-        # Of so many passes at most ``first`` are of one chunk.
-        return every - first, 2 * first - every
+        most = [np.maximum(*sizes) for sizes in (down, up)]
+        ahead = 0 * most[0]
+        if self.room is None:
+            ahead = np.maximum(most[0] - most[1], 0)
+        sizes = np.array([*down, most[0], *up, most[1]])
+        rest = [
+            np.tensordot(_at_once(self.order, p, q, i), sizes, 1).max(axis=0)
+            - min(p - i, q - p) * ahead
+            for i in range(p)
+        ]
+        return np.max(rest, axis=0), ahead
 
     def most_at_ends(self, p: int, q: int) -> tuple[int, int]:
         """Return how many passes the first folded stage holds on either chunk."""

@@ -18,6 +18,7 @@ from hetopt.export.shared.megatron.overlap import (
     overlap_losses,
     stages_that_hide,
 )
+from hetopt.export.shared.megatron.recompute import recompute_fits
 from hetopt.export.shared.one_mesh import (
     expert_job_losses,
     one_mesh_losses,
@@ -29,6 +30,7 @@ from hetopt.problem.layout import (
     layout_of,
     predictions_fault,
 )
+from hetopt.problem.training.choices import MODULES, RECOMPUTE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -46,6 +48,7 @@ def _fits(strategy: Strategy, problem: Problem) -> bool:
         heads_divide(strategy, problem)
         and (strategy.cp == 1 or not windows)
         and hides(strategy, problem)
+        and recompute_fits(strategy, problem)
     )
 
 
@@ -87,6 +90,7 @@ LIMITS = Limits(
     # Its 1F1B sends and receives at once, and waits; its interleaved 1F1B overlaps.
     schedules=("1f1b", "1f1b-batched", "interleaved-1f1b"),
     shared=("dp", "cp", "tp", "ep", "etp", "recompute"),
+    recompute=((*RECOMPUTE, *MODULES),),
     zero=(0, 1),
     losses=limit_losses,
     parts=("experts", "latent", "predictions"),
@@ -112,6 +116,8 @@ def megatron_losses(
         yield from _layout_losses(job.plan.cuts, len(job.stages), job.problem.model)
     yield from shared_head_losses(job)
     yield from recompute_loss(job)
+    if not all(recompute_fits(each.strategy, job.problem) for each in job.stages):
+        yield Loss("recomputation of layernorm or moe_act in fp8 with delayed scales")
     yield from expert_job_losses(job)
     yield from overlap_losses(job)
     if not job.warms_up_as_1f1b:

@@ -78,17 +78,6 @@ def _expert_arguments(model: Model, training: Training) -> Arguments:
     return settings | given
 
 
-def recompute_settings(policy: str) -> Arguments:
-    """Return the settings of one recomputation policy for all stages."""
-    if policy == "none":
-        return {}
-    settings: Arguments = {"recompute_granularity": policy}
-    if policy == "full":
-        # Every layer by itself.
-        settings |= {"recompute_method": "uniform", "recompute_num_layers": 1}
-    return settings
-
-
 def kernel_settings(training: Training, tp: int) -> Arguments:
     """Return the settings of the loss, attention, gradient reduction and FP8.
 

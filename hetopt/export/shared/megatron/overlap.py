@@ -27,6 +27,10 @@ if TYPE_CHECKING:
 _CONNECTIONS = "CUDA_DEVICE_MAX_CONNECTIONS"
 
 
+#: What repeats all-to-alls, in one piece with what is between them.
+_REPEATED = ("full", "moe")
+
+
 def overlap_losses(job: Job) -> Iterator[Loss]:
     """Yield why megatron-core does not hide a plan's all-to-alls."""
     overlap, (ep, _) = job.problem.training.moe.overlap, expert_degrees(job)
@@ -39,7 +43,7 @@ def overlap_losses(job: Job) -> Iterator[Loss]:
         yield overlap_loss(overlap, why + job.plan.schedule)
     if stages == 1 and job.problem.model.predictions:
         yield overlap_loss(overlap, "it hides none of one stage that predicts tokens")
-    if any(stage.strategy.recompute == "full" for stage in job.stages):
+    if any(stage.strategy.recompute in _REPEATED for stage in job.stages):
         yield overlap_loss(
             overlap, "it cannot hide all-to-alls with full recomputation"
         )
@@ -61,7 +65,7 @@ def hides(strategy: Strategy, problem: Problem) -> bool:
     """Whether a stage's all-to-alls are hidden if its plan has the right stages."""
     if strategy.ep == 1 or not problem.training.moe.overlaps:
         return True
-    return strategy.recompute != "full" and not any(_model_losses(problem))
+    return strategy.recompute not in _REPEATED and not any(_model_losses(problem))
 
 
 def overlap_settings(job: Job) -> dict[str, Any]:

@@ -156,7 +156,7 @@ def pipeline_of(
     if "--hidden-size" in arguments:
         total = sum(held) * (chunks if layout is None else 1)
         says |= model_says(settings, total, arguments.wrong)
-    recompute = recompute_of(settings, max(layers), arguments.wrong)
+    recompute = recompute_of(arguments, max(layers))
     return PipelineReadBack(
         microbatches=batch // (micro * dp),
         schedule="1f1b" if chunks == 1 else INTERLEAVED,
