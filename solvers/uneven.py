@@ -29,6 +29,7 @@ from hetopt.solvers.race.ledger import Ledger
 from hetopt.solvers.race.messages import NO_CUTOFF, Verdict, cutoff_of
 from hetopt.solvers.race.outcome import result_of
 from hetopt.solvers.simulated.ledger import SimulatedLedger
+from hetopt.solvers.simulated.solver import ENDED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,12 +44,19 @@ if TYPE_CHECKING:
 
     Ints = NDArray[np.int64]
 
-#: Nodes between two reports of progress.
-_TOLD = 500
+#: Nodes between two reports of progress, and most that wait to be searched.
+_TOLD, _MOST = 500, 1_000_000
 
 
-def solve_uneven(request: Request, objective: Objective, solver: str) -> Result:
+def solve_uneven(
+    request: Request, objective: Objective, solver: str, patience_s: float | None
+) -> Result:
     """Find the best plan of a table with a layout, and bound all others.
+
+    Parameters
+    ----------
+    patience_s
+        Seconds for the proof if there is no time limit; None: no limit.
 
     Raises
     ------
@@ -58,6 +66,9 @@ def solve_uneven(request: Request, objective: Objective, solver: str) -> Result:
     if solver != "auto":
         msg = f"fixes where chunks end, which {solver} does not search: use auto"
         raise InputError(msg, field="pin.cuts")
+    deadline = request.deadline
+    if patience_s is not None and deadline.limit_s is None:
+        request = replace(request, deadline=deadline.until(patience_s))
     kind = SimulatedLedger if objective == "simulated" else Ledger
     ledger = kind(
         request.problem,
@@ -83,6 +94,8 @@ def solve_uneven(request: Request, objective: Objective, solver: str) -> Result:
         search_time_s=request.deadline.elapsed_s(),
         objective=objective,
     )
+    if request.deadline is not deadline and request.deadline.is_over():
+        result = replace(result, choice=ENDED % patience_s)
     return replace(result, interrupted=interrupted)
 
 
@@ -229,7 +242,8 @@ class _Search:
             if searched % _TOLD == 0:
                 self._tell()
             over = self.request.deadline
-            if over.is_long_over() if deep else over.is_over():
+            late = over.is_long_over() if deep else over.is_over()
+            if late or len(waiting) > _MOST:
                 least = min((each[-1].bound for each in waiting), default=node.bound)
                 self._settle(closed=False, bound=least * PERIOD_SCALE)
                 return

@@ -44,7 +44,9 @@ def solve_for(
         Seconds for the proof of a simulated time if there is no time limit; None: no
         limit.
     """
-    closed = partial(_laid_out, load(solver), objective="closed", solver=solver)
+    closed = partial(
+        _laid_out, load(solver), objective="closed", solver=solver, patience_s=None
+    )
     exact = partial(_with_principles, closed)
     if objective != "simulated":
         return exact
@@ -52,14 +54,19 @@ def solve_for(
 
 
 def _laid_out(
-    solve: Solve, request: Request, *, objective: Objective, solver: str
+    solve: Solve,
+    request: Request,
+    *,
+    objective: Objective,
+    solver: str,
+    patience_s: float | None,
 ) -> Result:
     """Call ``solve``, or search the hosts of chunks whose ends are pinned."""
     if request.table.layout is None:
         return solve(request)
     from hetopt.solvers.uneven import solve_uneven
 
-    return solve_uneven(request, objective, solver)
+    return solve_uneven(request, objective, solver, patience_s)
 
 
 def _with_principles(solve: Solve, request: Request) -> Result:
@@ -87,6 +94,7 @@ def _simulated(
         partial(sharing_links, simulated, objective="simulated", exact=True),
         objective="simulated",
         solver=solver,
+        patience_s=patience_s,
     )
     if not request.params.principles.relaxed:
         return exact(request)
