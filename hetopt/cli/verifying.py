@@ -106,7 +106,8 @@ class Verifier:
             for number, leaf in enumerate(self.leaves)
             for doubt in leaf.check.doubts
         ]
-        if not doubts and self.leaves[0].check.objective != "simulated":
+        objectives = {leaf.check.objective for leaf in self.leaves}
+        if not doubts and "simulated" not in objectives:
             return "no bound rests on a search"
         chosen = _chosen(doubts, sample, self.seed)
         resolved: Counter[str] = Counter()

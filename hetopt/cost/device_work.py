@@ -19,7 +19,7 @@ from hetopt.cost.ranges import nanoseconds
 from hetopt.cost.rows import rows_of_batches
 from hetopt.cost.sources.by_cluster import latency_sources
 from hetopt.cost.table.ticks import TICK_S
-from hetopt.problem.division import halved
+from hetopt.problem.division import forms
 from hetopt.problem.meshes import meshes
 from hetopt.problem.model.kinds import END_KINDS
 
@@ -122,10 +122,8 @@ def _least_by_size(
     problem = with_corrected_links(problem)
     found = np.full((len(problem.clusters), max(sizes) + 1), np.inf)
     for least, cluster in zip(found, problem.clusters, strict=True):
-        # Stages on half nodes may have strategies that stages on whole nodes lack.
-        for form in (cluster, halved(cluster)):
-            if form is not None:
-                _lower(least, problem, form, source, sizes)
+        for form in forms(cluster):
+            _lower(least, problem, form, source, sizes)
     return found
 
 

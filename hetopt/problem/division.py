@@ -144,6 +144,32 @@ def halved(cluster: Cluster) -> Cluster | None:
     return _part(cluster, own, [own])
 
 
+def forms(cluster: Cluster) -> Iterator[Cluster]:
+    """Yield clusters of which one is as quick as a part is, for any of its stages.
+
+    That is the cluster, with whole and with halved nodes. A stage of several unequal
+    nodes has as many devices in each of them as suits most such stages, which in a part
+    may be another number than in the cluster: so also all nodes that have a certain
+    number of devices, with those alone. If nodes have so few, with all interfaces.
+    """
+    yield cluster
+    both = halved(cluster)
+    if both is not None:
+        yield both
+    whole = dict(cluster.sizes)
+    if cluster.unequal is None:
+        return
+    halves = {size // 2 for size in whole if size % 2 == 0}
+    for size in sorted({*whole, *halves}):
+        held = (
+            count * (2 if other % 2 == 0 and other // 2 >= size else 1)
+            for other, count in whole.items()
+            if other >= size
+        )
+        own = {cluster.name: (size,) * sum(held)}
+        yield _part(cluster, own, [] if size in whole else [own])
+
+
 def _part(cluster: Cluster, own: Nodes, division: Sequence[Nodes]) -> Cluster:
     """Return a pipeline's part of a cluster."""
     parts = own[cluster.name]

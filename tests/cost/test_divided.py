@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import combinations
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -177,6 +178,35 @@ def test_no_pipeline_is_quicker_than_its_device_time(problem: Problem) -> None:
                 both = (mine.forward_ns + mine.backward_ns)[:, layer] * 1e-9
                 least = both * mine.devices * each.microbatches / batch
                 assert (least >= seconds[number, batch - 1] * (1 - 1e-9)).all()
+
+
+@pytest.mark.parametrize("pins", ["dp: 4, ep: 4", "cp: 4", "tp: 2"])
+@pytest.mark.parametrize("nodes", [[2, 2, 1, 1, 1], [4, 2, 1]])
+def test_no_part_of_unequal_nodes_is_quicker_than_the_device_time(
+    nodes: list[int], pins: str
+) -> None:
+    """Stages there may have another number of devices in each node."""
+    problem = read_problem_text(
+        "model: {layers: 2, hidden: 512, heads: 8, ffn: 2048, vocab: 100,"
+        " experts: {number: 4, per_token: 4, ffn: 64}}\n"
+        f"clusters: [{{name: red, accelerator: A40, nodes: {nodes}, nics_per_node: 1,"
+        " inter_node: {bandwidth: 1 Gbps}}]\n"
+        "training: {global_batch: 4, seq_len: 4096, zero: 0, recompute: none,"
+        " moe: {dispatcher: deepep, node_dedup: true}}\n"
+        f"pin: {{clusters: {{red: {{{pins}}}}}}}\n"
+    )
+    least = least_device_seconds(problem)[0]
+    parts = [part for size in nodes for part in {size, size // 2} if part]
+    seen = 0
+    for count in range(1, 4):
+        for own in sorted(set(combinations(parts, count))):
+            mine = {"red": tuple(own)}
+            for others in ([], [{"red": (max(nodes),)}]):
+                one = part_of(problem, [mine, *others], 0, 4)
+                found = least_device_seconds(one)[0]
+                assert (found >= least * (1 - 1e-9)).all()
+                seen += bool(np.isfinite(found).any())
+    assert seen > 5
 
 
 def test_devices_that_are_not_there_are_refused(problem: Problem) -> None:

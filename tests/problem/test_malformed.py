@@ -62,6 +62,11 @@ REPLACED = [
         "6: clusters.0.max_tp: is 9, expected at most the 8 devices of a node",
     ),
     (
+        "nodes: 2",
+        "nodes: 2\n    group: {size: 2, bandwidth: 1 GB/s}",
+        "6: clusters.0.group.bandwidth: is 1 GB/s, slower than the 300 GB/s of intra",
+    ),
+    (
         NODES,
         "nodes: [8, 7]\n    group: {size: 2, bandwidth: 600 GB/s}",
         "6: clusters.0.group.size: is 2, which does not divide the 7 devices of a node",

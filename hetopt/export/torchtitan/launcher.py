@@ -18,7 +18,7 @@ from hetopt.export.torchtitan.mixture import balances, mixture_function, mlp_arg
 from hetopt.export.torchtitan.reading import read_torchtitan
 from hetopt.export.torchtitan.schedule_csv import schedule_text
 from hetopt.problem.layout import layout_chunks, layout_of
-from hetopt.problem.training.choices import RECOMPUTE
+from hetopt.problem.training.choices import INTERLEAVED, RECOMPUTE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -343,7 +343,7 @@ LAUNCHER = Launcher(
     # PyTorch 2.13, schedules.py: _check_torch_compile_compatibility.
     no_split="PyTorch splits no backward pass through compiled functions, and "
     "TorchTitan compiles its FlexAttention",
-    schedules=("interleaved-1f1b",),
+    schedules=(INTERLEAVED,),
     recomputes=(*RECOMPUTE, "per-operator"),
     limits="its pipelines are those of torch.distributed.pipelining: use torch",
 )

@@ -41,6 +41,7 @@ from hetopt.problem.cluster.nearby import (
     WRONG,
     DeviceGroup,
     FastDomain,
+    ensure_faster,
     grouped,
     in_domain,
 )
@@ -269,13 +270,8 @@ class Cluster:
             raise Fault(msg, "max_tp")
         if self.unequal is not None:
             self._check_unequal(self.unequal)
-        for size, _ in self.sizes if self.group is not None else ():
-            if self.group is not None and size % self.group.size:
-                msg = (
-                    f"is {self.group.size}, which does not divide the "
-                    f"{counted(size, 'device')} of a node"
-                )
-                raise Fault(msg, "group", "size")
+        if self.group is not None:
+            ensure_faster(self.group, self.sizes, self.intra_node)
         if self.unequal is not None and self.domain and self.several_domains:
             msg = (
                 f"is {self.domain.nodes} of {self.nodes} unequal nodes, expected equal "

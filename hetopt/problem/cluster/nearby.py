@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from annotated_types import Ge
 from pydantic import Field, ValidationInfo
 
-from hetopt.base.faults import FLAT
+from hetopt.base.faults import FLAT, Fault
 from hetopt.base.fields import Count
 from hetopt.base.record import INTERNAL, as_given, record
+from hetopt.base.words import counted
 from hetopt.problem.cluster.accelerator import Link, completed_link
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 #: In place of a link that is wrong, so that what it completes has no fault of its own.
 WRONG = Link(bandwidth_bytes_per_s=1.0, latency_s=0.0)
@@ -65,6 +69,40 @@ def grouped(value: Any, info: ValidationInfo) -> Any:
     latency = value.get("latency")
     usual_s = as_given(info.data.get("intra_node", WRONG))["latency"]
     return {**value, "latency": usual_s if latency is None else latency}
+
+
+def ensure_faster(
+    group: DeviceGroup, sizes: Iterable[tuple[int, int]], inside: Link
+) -> None:
+    """Raise Fault if a group does not divide nodes, or is slower than their own link.
+
+    Parts of nodes that it does not divide would be quicker without it.
+
+    Parameters
+    ----------
+    sizes
+        Devices of nodes, and how many have so many.
+    """
+    for size, _ in sizes:
+        if size % group.size:
+            msg = (
+                f"is {group.size}, which does not divide the "
+                f"{counted(size, 'device')} of a node"
+            )
+            raise Fault(msg, "group", "size")
+    own, usual = group.link, inside
+    if own.bandwidth_bytes_per_s < usual.bandwidth_bytes_per_s:
+        msg = (
+            f"is {own.bandwidth_bytes_per_s / 1e9:g} GB/s, slower than the "
+            f"{usual.bandwidth_bytes_per_s / 1e9:g} GB/s of intra_node.bandwidth"
+        )
+        raise Fault(f"{msg}: expected a faster link", "group", "bandwidth")
+    if own.latency_s > usual.latency_s:
+        msg = (
+            f"is {own.latency_s * 1e6:g} us, more than the {usual.latency_s * 1e6:g} "
+            "us of intra_node.latency: expected a faster link"
+        )
+        raise Fault(msg, "group", "latency")
 
 
 def in_domain(value: Any, info: ValidationInfo) -> Any:

@@ -65,3 +65,15 @@ def test_it_goes_with_every_branching(
     costs = any("other_cost" in each for each in found["stability"])
     assert costs == ("cost" in options)
     assert main(["check", "site.yaml", "plan.json"]) == 0
+
+
+def test_a_search_that_stops_before_its_first_row(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its answer is one to what was asked, all the same."""
+    monkeypatch.chdir(tmp_path)
+    Path("site.yaml").write_text(yaml.safe_dump(DATA))
+    command = ["plan", "site.yaml", "--jobs", "1", "--stability"]
+    assert main([*command, "--time-limit", "0.001", "--out", "plan.json"]) == 0
+    assert json.loads(Path("plan.json").read_text())["stability"] == []
+    assert main(["check", "site.yaml", "plan.json"]) == 0
