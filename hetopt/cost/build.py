@@ -180,8 +180,8 @@ def under_schedule(table: CostTable, problem: Problem) -> CostTable:
     """
     training, cuts = problem.training, problem.pins.cuts
     if cuts is not None:
-        return replace(table, chunks=training.chunks, layout=cuts)
-    if rule_of(training.schedule).folded:
+        table = replace(table, chunks=training.chunks, layout=cuts)
+    elif rule_of(training.schedule).folded:
         table = with_pairs(table)
     else:
         table = folded(table, problem.model, training.chunks)

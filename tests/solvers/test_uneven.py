@@ -8,9 +8,11 @@ import pytest
 
 from hetopt.base.deadline import Deadline
 from hetopt.check.verify.uneven import search_hosts
+from hetopt.cost.build import build_table
 from hetopt.errors import InputError
 from hetopt.planning.solving import solve_for
 from hetopt.pricing.price import price
+from hetopt.problem.reading import read_problem_text
 from hetopt.results.certificate import PS_S
 from hetopt.results.result import Objective
 from hetopt.solvers.params import RaceParams
@@ -107,3 +109,25 @@ def test_other_solvers_do_not_search_layouts() -> None:
     with pytest.raises(InputError, match="dp does not search: use auto") as caught:
         solve_for("dp", "closed")(request)
     assert caught.value.field == "pin.cuts"
+
+
+def test_experts_beside_computation_hold_one_more_micro_batch() -> None:
+    text = (
+        "model: {layers: 8, hidden: 512, heads: 8, ffn: 2048, vocab: 1000,"
+        " experts: {number: 8, per_token: 2, ffn: 512}}\n"
+        "clusters: [{name: a, accelerator: H100, nodes: 4, devices_per_node: 2,"
+        " inter_node: {bandwidth: 400 Gbps}}]\n"
+        "training: {global_batch: 16, seq_len: 1024, schedule: interleaved-1f1b,"
+        " chunks: 2, moe: {overlap: %s}}\n"
+        "pin: {microbatches: 8, cuts: [3, 5, 8, 10],"
+        " clusters: {a: {dp: 2, ep: 2, tp: 1, cp: 1, stages: 2}}}\n"
+    )
+    memory = []
+    for overlap in (0, 1):
+        problem = read_problem_text(text % overlap)
+        table = build_table(problem)
+        request = Request(problem=problem, table=table)
+        best = solve_for("auto", "simulated")(request).best
+        assert best is not None
+        memory.append(price(best.plan, table).memory_bytes)
+    assert all(more > less for less, more in zip(*memory, strict=True))
