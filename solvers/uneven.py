@@ -197,14 +197,10 @@ class _Search:
         never, rest = NO_CUTOFF, [0]
         for i in reversed(range(len(self.units))):
             able = [(own, own.fits[:, i]) for own in self.hosts]
-            busy, first = (
-                min(int(each[fits, i].min(initial=never)) for each, fits in both)
-                for both in (
-                    [(own.busy, fits) for own, fits in able],
-                    [(own.first, fits) for own, fits in able],
-                )
-            )
-            rest.insert(0, min(never, max(busy, first + rest[0])))
+            busy = np.concatenate([own.busy[fits, i] for own, fits in able])
+            first = np.concatenate([own.first[fits, i] for own, fits in able])
+            later = int(first.min(initial=never)) + rest[0]
+            rest.insert(0, min(never, max(int(busy.min(initial=never)), later)))
         return rest
 
     def run(self) -> None:
@@ -228,17 +224,17 @@ class _Search:
                         continue
                     break
                 searched += 1
-                if len(node.hosts) == stages:
+                if len(node.hosts) < stages:
+                    for child in self._children(node):
+                        push(child)
+                else:
                     self._price(node)
-                    if deep:
-                        # The first plan is found depth first, all others bound first.
-                        deep, left = False, [each[-1] for each in waiting]
-                        waiting.clear()
-                        for each in left:
-                            push(each)
-                    continue
-                for child in self._children(node):
-                    push(child)
+                if deep and ledger.plans:
+                    # The first plan is found depth first, all others bound first.
+                    deep, left = False, [each[-1] for each in waiting]
+                    waiting.clear()
+                    for each in left:
+                        push(each)
             if searched % _TOLD == 0:
                 self._tell()
             over = self.request.deadline
