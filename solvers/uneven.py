@@ -4,14 +4,16 @@ With the chunks of all stages given, a plan is a cluster and a strategy for each
 Every (p, q) is searched stage by stage, best bound first. Stage i of some plan begins
 no earlier than its first micro-batch can reach it, then runs all its passes, and after
 that its last gradient still goes back to the first stage (``hetopt.schedule.uneven``):
-the largest of these times of the stages placed so far, and of the quickest hosts of the
-others, bounds all plans that begin alike. Whole plans are priced.
+the largest of these times of the stages placed so far bounds all plans that begin
+alike, and so does the least that the slowest of the others takes on the clusters that
+are left. Whole plans are priced.
 """
 
 from __future__ import annotations
 
 import heapq
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from itertools import count
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -46,6 +48,8 @@ if TYPE_CHECKING:
 
 #: Nodes between two reports of progress, and most that wait to be searched.
 _TOLD, _MOST = 500, 1_000_000
+#: With more clusters than this a bound may use each of them more than once.
+_MOST_CLUSTERS = 8
 
 
 def solve_uneven(
@@ -80,9 +84,11 @@ def solve_uneven(
         request.journal.resume(ledger, request)
     interrupted = False
     try:
-        for program in sorted(ledger.open(), key=lambda each: each.rank):
-            if program.how is None:
-                _Search(request, ledger, program).run()
+        programs = sorted(ledger.open(), key=lambda each: each.rank)
+        searches = [_Search(request, ledger, each) for each in programs]
+        for first in (True, False):
+            for search in searches:
+                search.run(first=first)
     except KeyboardInterrupt:
         interrupted = True
     result = result_of(
@@ -152,6 +158,20 @@ class _Hosts:
             most=own.max_stages,
         )
 
+    def running(self, i: int) -> Ints:
+        """Return the time of the slowest of stages i to e, by strategy and e.
+
+        NO_CUTOFF if one of them does not fit; shape (K, p - i).
+        """
+        spent = np.where(self.fits, self.busy + self.sync, NO_CUTOFF)[:, i:]
+        return np.maximum.accumulate(spent, axis=1)
+
+    def longest(self, i: int) -> Ints:
+        """Return the same, NO_CUTOFF beyond the stages that there is room for."""
+        found = self.running(i)
+        found[np.arange(found.shape[1]) >= self.most[:, None]] = NO_CUTOFF
+        return found
+
 
 class _Node(NamedTuple):
     """Stages 0 to i - 1 with their hosts.
@@ -190,61 +210,101 @@ class _Search:
         assert table.layout is not None
         self.cuts = [table.cuts[end - 1] for end in table.layout[: len(counts)]]
         self.permitted = Permitted.of(request.problem.rules, table.cluster_names)
-        self.rest = self._rest()
+        # Without sets of clusters where these are too many.
+        self.every = (1 << len(self.hosts)) - 1
+        self.one_each = len(self.hosts) <= _MOST_CLUSTERS
+        self.alone = [
+            [own.longest(i) for i in range(len(self.units) + 1)] for own in self.hosts
+        ]
+        self.least = lru_cache(maxsize=None)(self._least)
+        self.number, self.searched = count(), count(1)
+        self.waiting: list[tuple[int, int, int, _Node]] = []
+        self._push(_Node((), self.least(self.every, 0), 0, 0), deep=True)
 
-    def _rest(self) -> list[int]:
-        """Return the least bound of the stages from each one on, from its begin."""
-        never, rest = NO_CUTOFF, [0]
-        for i in reversed(range(len(self.units))):
-            able = [(own, own.fits[:, i]) for own in self.hosts]
-            busy = np.concatenate([own.busy[fits, i] for own, fits in able])
-            first = np.concatenate([own.first[fits, i] for own, fits in able])
-            later = int(first.min(initial=never)) + rest[0]
-            rest.insert(0, min(never, max(int(busy.min(initial=never)), later)))
-        return rest
+    def _least(self, left: int, i: int) -> int:
+        """Return the least time of the slowest stage from i on, on some clusters.
 
-    def run(self) -> None:
-        """Search until the program is settled or the time is up."""
-        ledger, program, stages = self.ledger, self.program, len(self.units)
-        number, deep = count(), not ledger.plans
-        waiting: list[tuple[int, int, int, _Node]] = []
+        Parameters
+        ----------
+        left
+            The clusters, as bits.
+        """
+        if i == len(self.units):
+            return 0
+        found = NO_CUTOFF
+        for j, own in enumerate(self.alone):
+            if left >> j & 1:
+                rest = left & ~(1 << j) if self.one_each else left
+                for stages, longest in enumerate(
+                    own[i].min(axis=0, initial=NO_CUTOFF).tolist(), start=1
+                ):
+                    if longest < found:
+                        later = self.least(rest, i + stages)
+                        found = min(found, max(longest, later))
+        return found
 
-        def push(node: _Node) -> None:
-            depth, bound = -len(node.hosts), node.bound
-            key = (depth, bound) if deep else (bound, depth)
-            heapq.heappush(waiting, (*key, next(number), node))
+    def _later(self, j: int, i: int, used: int, rooms: Ints) -> Ints:
+        """Return the least time of the slowest stage from i on, by strategy of j; (K,).
 
-        push(_Node((), self.rest[0], 0, 0))
-        searched = 0
-        while waiting:
+        Parameters
+        ----------
+        used
+            The clusters that host the stages before, as bits.
+        rooms
+            Stages for which each strategy has room; shape (K,).
+        """
+        left = self.every & ~used if self.one_each else self.every
+        count = len(self.units) - i
+        later = np.array([self.least(left, i + n) for n in range(count + 1)])
+        own = np.pad(self.hosts[j].running(i), ((0, 0), (1, 0)))
+        both = np.maximum(own, later)
+        both[np.arange(count + 1) > rooms[:, None]] = NO_CUTOFF
+        found: Ints = both.min(axis=1)
+        return found
+
+    def run(self, *, first: bool) -> None:
+        """Search until the program is settled or the time is up.
+
+        Parameters
+        ----------
+        first
+            Whether to stop at the first plan, which is searched depth first.
+        """
+        ledger, program = self.ledger, self.program
+        while self.waiting and program.how is None:
             with released():
-                *_, node = heapq.heappop(waiting)
+                *_, node = heapq.heappop(self.waiting)
                 if node.bound * PERIOD_SCALE > ledger.cutoff:
-                    if deep:
+                    if first:
                         continue
                     break
-                searched += 1
-                if len(node.hosts) < stages:
+                done = len(node.hosts) == len(self.units) and self._price(node)
+                if len(node.hosts) < len(self.units):
                     for child in self._children(node):
-                        push(child)
-                else:
-                    self._price(node)
-                if deep and ledger.plans:
-                    # The first plan is found depth first, all others bound first.
-                    deep, left = False, [each[-1] for each in waiting]
-                    waiting.clear()
-                    for each in left:
-                        push(each)
-            if searched % _TOLD == 0:
+                        self._push(child, deep=first)
+            if next(self.searched) % _TOLD == 0:
                 self._tell()
             over = self.request.deadline
-            late = over.is_long_over() if deep else over.is_over()
-            if late or len(waiting) > _MOST:
-                least = min((each[-1].bound for each in waiting), default=node.bound)
-                self._settle(closed=False, bound=least * PERIOD_SCALE)
+            late = over.is_over() if ledger.plans else over.is_long_over()
+            if late or len(self.waiting) > _MOST:
+                least = min((each[-1].bound for each in self.waiting), default=0)
+                least = max(program.bound, min(least, node.bound) * PERIOD_SCALE)
+                self._settle(closed=False, bound=least)
+            elif first and done:
+                # All others are searched bound first.
+                left = [each[-1] for each in self.waiting]
+                self.waiting.clear()
+                for each in left:
+                    self._push(each, deep=False)
                 return
-        best = [each.value for each in ledger.plans.values() if program.holds(each)]
-        self._settle(closed=True, bound=min([ledger.cutoff + 1, *best]))
+        if program.how is None:
+            own = [each.value for each in ledger.plans.values() if program.holds(each)]
+            self._settle(closed=True, bound=min([ledger.cutoff + 1, *own]))
+
+    def _push(self, node: _Node, *, deep: bool) -> None:
+        depth, bound = -len(node.hosts), node.bound
+        key = (depth, bound) if deep else (bound, depth)
+        heapq.heappush(self.waiting, (*key, next(self.number), node))
 
     def _settle(self, *, closed: bool, bound: int) -> None:
         verdict = Verdict(closed=closed, searched=True, bound=bound)
@@ -268,8 +328,11 @@ class _Search:
                     continue
             elif not used and not self.permitted.may_open(j):
                 continue
+            used_bits = sum(1 << other for other in {*used, j})
+            rooms = own.most - (used.count(j) + 1)
+            later = self._later(j, i + 1, used_bits, rooms)
             for k in np.flatnonzero(own.fits[:, i]).tolist():
-                if goes_on and (node.hosts[-1][1] != k or used.count(j) >= own.most[k]):
+                if rooms[k] < 0 or (goes_on and node.hosts[-1][1] != k):
                     continue
                 kappa = 0
                 if used:
@@ -283,13 +346,13 @@ class _Search:
                 reached += int(own.first[k, i])
                 yield _Node(
                     (*node.hosts, (j, k)),
-                    max(bound, reached + self.rest[i + 1]),
+                    max(bound, reached + int(later[k])),
                     reached,
                     left + int(own.last[k, i]),
                 )
 
-    def _price(self, node: _Node) -> None:
-        """Record a whole plan, unless pins forbid it."""
+    def _price(self, node: _Node) -> bool:
+        """Record a whole plan; return whether pins permit it."""
         runs = list(dict.fromkeys(node.hosts))
         clusters = self.part.clusters
         decision = Decision(
@@ -300,7 +363,8 @@ class _Search:
             units=self.units,
         )
         if not self.permitted.permits(decision):
-            return
+            return False
         found = self.ledger.value_of(decision)
         if self.ledger.find(found) and self.request.journal is not None:
             self.request.journal.found(self.ledger, found)
+        return True
