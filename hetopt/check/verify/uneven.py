@@ -11,6 +11,8 @@ from __future__ import annotations
 import time
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cache
+from math import inf
 from typing import TYPE_CHECKING, NamedTuple
 
 from hetopt.check.plan.plan import check_plan
@@ -18,6 +20,7 @@ from hetopt.check.plan.schedule.times import last_ends
 from hetopt.check.plan.uneven import PricedChunks, chunk_bytes, kinds_by_chunk
 from hetopt.check.verify.bound import PS_PER_NS, OutOfTime
 from hetopt.check.verify.findings import Found
+from hetopt.check.verify.search import MOST_CLUSTERS
 from hetopt.check.verify.written import written
 from hetopt.errors import HetoptError
 
@@ -102,6 +105,7 @@ class _Search:
             }
             for i in range(len(self.held))
         ]
+        self.slowest = cache(self._slowest)
         listed = 0
         for hosts in self._hosts((), 0, 0):
             listed += 1
@@ -155,10 +159,43 @@ class _Search:
             kappa = self._kappa(i, placed[-1], (j, k)) if placed else 0
             begin = before + kappa
             rest = max(row.sync, after + kappa if placed else 0)
-            if self._is_below(begin + row.busy + rest):
+            room = most - placed.count((j, k)) - 1
+            later = self._later(frozenset({*gone, j}), (j, k), i + 1, room)
+            took = begin + max(row.busy + rest, row.first + later)
+            if self._is_below(took):
                 yield from self._hosts(
                     (*placed, (j, k)), begin + row.first, rest + row.last
                 )
+
+    def _slowest(self, gone: frozenset[int], i: int) -> float:
+        """Return the least time of the slowest stage from i on, without some clusters.
+
+        With many clusters any of them may come again.
+        """
+        if i == len(self.stages):
+            return 0
+        found = inf
+        for (j, k), row in self.stages[i].items():
+            room = int(self.part.clusters[j].max_stages[k]) - 1
+            if j not in gone and room >= 0 and row.busy + row.sync < found:
+                rest = self._later(gone | {j}, (j, k), i + 1, room)
+                found = min(found, max(row.busy + row.sync, rest))
+        return found
+
+    def _later(
+        self, gone: frozenset[int], host: tuple[int, int], i: int, room: int
+    ) -> float:
+        """Return the same if a host may go on for some stages."""
+        if len(self.part.clusters) > MOST_CLUSTERS:
+            gone = frozenset()
+        longest, found = 0, inf
+        for n in range(room + 1):
+            found = min(found, max(longest, self.slowest(gone, i + n)))
+            row = self.stages[i + n].get(host) if i + n < len(self.stages) else None
+            if row is None:
+                break
+            longest = max(longest, row.busy + row.sync)
+        return found
 
     def _kappa(self, i: int, here: tuple[int, int], there: tuple[int, int]) -> int:
         """Return what the first chunk's activations take to stage i."""
