@@ -18,6 +18,7 @@ from tests.schedule.test_folding import folded_pipeline
 from tests.schedule.test_weights import split_pipeline
 
 if TYPE_CHECKING:
+    from hetopt.running.explaining import Explained
     from hetopt.schedule.times import PipelineTimes
 
 MS = 1_000_000
@@ -57,12 +58,20 @@ def test_stages_of_several_chunks_explain_themselves(seed: int) -> None:
     assert measured.to_json()["chunks"]["count"] == 2
     assert measured.chunks.lead_s == pytest.approx((7e-3, 9e-3))
     assert measured.chunks.trail_s == pytest.approx((11e-3, 13e-3))
+    explained(planned, really, measured)
+
+
+def explained(
+    planned: PipelineTimes, really: PipelineTimes, measured: Measured
+) -> Explained:
+    """Explain a run, whose times are those of its own simulation."""
     found = explain_run(planned, measured)
     assert found.predicted_s == simulate(planned).makespan_ns * 1e-9
     assert found.measured_s == pytest.approx(simulate(really).makespan_ns * 1e-9)
     assert found.replayed_s == pytest.approx(found.measured_s)
     alone = replayed_s(measured, really.warmups, really.microbatches, really.schedule)
     assert alone == pytest.approx(found.measured_s)
+    return found
 
 
 def uneven(seed: int, p: int, q: int, v: int) -> PipelineTimes:
@@ -115,12 +124,7 @@ def test_chunks_that_differ_explain_themselves(seed: int) -> None:
             zip(*stage.by_chunk_s, strict=True), times, strict=True
         ):
             assert kind == pytest.approx([each * 1e-9 for each in expected])
-    found = explain_run(planned, measured)
-    assert found.predicted_s == simulate(planned).makespan_ns * 1e-9
-    assert found.measured_s == pytest.approx(simulate(really).makespan_ns * 1e-9)
-    assert found.replayed_s == pytest.approx(found.measured_s)
-    alone = replayed_s(measured, really.warmups, really.microbatches, really.schedule)
-    assert alone == pytest.approx(found.measured_s)
+    found = explained(planned, really, measured)
     passes = replace(
         planned.chunks.uneven, forward_ns=own.forward_ns, backward_ns=own.backward_ns
     )
@@ -148,12 +152,7 @@ def test_gradients_of_weights_that_run_later_explain_themselves(
         assert stage["weight_s"] == pytest.approx(really.weight_ns[number] * 1e-9)
         assert stage["backward_s"] == pytest.approx(really.backward_ns[number] * 1e-9)
         assert ("first_chunk_s" in stage) == (schedule == "zb-v")
-    found = explain_run(planned, measured)
-    assert found.predicted_s == simulate(planned).makespan_ns * 1e-9
-    assert found.measured_s == pytest.approx(simulate(really).makespan_ns * 1e-9)
-    assert found.replayed_s == pytest.approx(found.measured_s)
-    alone = replayed_s(measured, really.warmups, really.microbatches, really.schedule)
-    assert alone == pytest.approx(found.measured_s)
+    explained(planned, really, measured)
 
 
 @pytest.mark.parametrize("schedule", ["zb-h1", "zb-v"])

@@ -129,17 +129,23 @@ def test_a_plan_runs_and_calibrates(folder: Path) -> None:
     assert "run 2: " in done.stdout
 
 
+def planned_and_run(folder: Path, text: str) -> subprocess.CompletedProcess[str]:
+    """Plan a problem and run its plan, with all that a run can write."""
+    (folder / "problem.yaml").write_text(text)
+    done = hetopt(folder, "plan", "problem.yaml", "--out", "plan.json", "--jobs", "1")
+    assert done.returncode == 0, done.stderr
+    kept = ["--out", "out", "--iterations", "1", "--measured", "m.json"]
+    pictures = ["--svg", "run.svg", "--trace", "run.json"]
+    done = hetopt(folder, "run", "problem.yaml", "plan.json", *kept, *pictures)
+    assert done.returncode == 0, done.stderr
+    return done
+
+
 def test_stages_of_several_chunks_are_measured(tmp_path: Path) -> None:
     text = PROBLEM.replace("layers: 3", "layers: 8").replace(
         "recompute: none", "recompute: none, schedule: interleaved-1f1b, chunks: 2"
     )
-    (tmp_path / "problem.yaml").write_text(text)
-    done = hetopt(tmp_path, "plan", "problem.yaml", "--out", "plan.json", "--jobs", "1")
-    assert done.returncode == 0, done.stderr
-    kept = ["--out", "out", "--iterations", "1", "--measured", "m.json"]
-    pictures = ["--svg", "run.svg", "--trace", "run.json"]
-    done = hetopt(tmp_path, "run", "problem.yaml", "plan.json", *kept, *pictures)
-    assert done.returncode == 0, done.stderr
+    done = planned_and_run(tmp_path, text)
     data = json.loads((tmp_path / "m.json").read_text())
     assert data["chunks"]["count"] == 2
     assert data["chunks"]["way_back_s"] > 0
@@ -166,13 +172,7 @@ def test_chunks_that_differ_are_measured(tmp_path: Path) -> None:
     text = PROBLEM.replace("layers: 3", "layers: 6").replace("recompute: none", chunked)
     # The embedding alone, an empty chunk, and the head alone.
     text = text.replace("stages: 2,", "stages: 2, cuts: [1, 3, 3, 6, 7, 8],")
-    (tmp_path / "problem.yaml").write_text(text)
-    done = hetopt(tmp_path, "plan", "problem.yaml", "--out", "plan.json", "--jobs", "1")
-    assert done.returncode == 0, done.stderr
-    kept = ["--out", "out", "--iterations", "1", "--measured", "m.json"]
-    pictures = ["--svg", "run.svg", "--trace", "run.json"]
-    done = hetopt(tmp_path, "run", "problem.yaml", "plan.json", *kept, *pictures)
-    assert done.returncode == 0, done.stderr
+    done = planned_and_run(tmp_path, text)
     data = json.loads((tmp_path / "m.json").read_text())
     by_chunk = [stage["by_chunk_s"] for stage in data["stages"]]
     assert [len(own) for own in by_chunk] == [3, 3]
@@ -211,13 +211,7 @@ def test_gradients_of_weights_apart_are_measured(schedule: str, tmp_path: Path) 
     text = PROBLEM.replace("layers: 3", "layers: 8").replace(
         "recompute: none", f"recompute: none, schedule: {schedule}"
     )
-    (tmp_path / "problem.yaml").write_text(text)
-    done = hetopt(tmp_path, "plan", "problem.yaml", "--out", "plan.json", "--jobs", "1")
-    assert done.returncode == 0, done.stderr
-    kept = ["--out", "out", "--iterations", "1", "--measured", "m.json"]
-    pictures = ["--svg", "run.svg", "--trace", "run.json"]
-    done = hetopt(tmp_path, "run", "problem.yaml", "plan.json", *kept, *pictures)
-    assert done.returncode == 0, done.stderr
+    done = planned_and_run(tmp_path, text)
     for stage in json.loads((tmp_path / "m.json").read_text())["stages"]:
         assert 0 < stage["weight_s"] < stage["backward_s"]
         assert ("first_chunk_s" in stage) == (schedule == "zb-v")

@@ -27,8 +27,8 @@ class _Stage(NamedTuple):
     forwards, backwards
         Times of all its passes of a kind, in order.
     to_last, from_first
-        Until it can begin forwards of its last chunk, and from the begin of its last
-        chunk's last group of gradients' end to the end of the iteration.
+        From the start to its first forward of its last chunk, and from the end of its
+        last gradient of that chunk to the end of the iteration, at least.
     turned, turning
         Until the first micro-batch comes back to it, and from the moment at which it
         has run the last micro-batch forward on its last chunk to the end.
