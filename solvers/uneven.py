@@ -69,7 +69,7 @@ def solve_uneven(
     """
     if solver != "auto":
         msg = f"fixes where chunks end, which {solver} does not search: use auto"
-        raise InputError(msg, field="pin.cuts")
+        raise InputError(msg, field=f"pin.{request.problem.pins.cuts_key}")
     deadline = request.deadline
     if patience_s is not None and deadline.limit_s is None:
         request = replace(request, deadline=deadline.until(patience_s))

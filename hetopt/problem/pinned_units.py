@@ -43,8 +43,8 @@ def cuts_fault(cuts: tuple[int, ...], model: Model, training: Training) -> str |
     if training.any_schedule or chunks == 1:
         schedule = ANY if training.any_schedule else training.schedule
         return (
-            f"divides chunks, which schedule {schedule} has not: expected schedule "
-            f"{INTERLEAVED}, and training.chunks"
+            f"is of stages of several chunks, and the schedule is {schedule}: expected "
+            f"schedule {INTERLEAVED}, and training.chunks"
         )
     stages, rest = divmod(len(cuts), chunks)
     if rest or stages < 2:

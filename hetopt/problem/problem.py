@@ -250,8 +250,7 @@ class Problem(Shown):
         found = self.of_plan(schedule, chunks, epsilon)
         if self.pins.cuts is not None and found.pins.cuts is None:
             why = cuts_fault(self.pins.cuts, self.model, found.training)
-            name = "cuts" if self.pins.layout is None else "layout"
-            raise InputError(why or "", field=f"pin.{name}")
+            raise InputError(why or "", field=f"pin.{self.pins.cuts_key}")
         units = self.pins.units
         fault = units and units_fault(units, self.model, found.training)
         if fault:

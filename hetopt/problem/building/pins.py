@@ -154,7 +154,7 @@ def _check_units(pins: Pins, model: Model, training: Training) -> None:
 
 def _with_cuts(pins: Pins, model: Model, training: Training) -> Pins:
     """Return the pins with the cuts that a layout says."""
-    name = "cuts" if pins.layout is None else "layout"
+    name = pins.cuts_key
     if pins.cuts is None and pins.layout is None:
         return pins
     if pins.layout is not None:

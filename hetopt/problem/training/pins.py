@@ -269,6 +269,11 @@ class Pins:
         for name, value in found.items():
             object.__setattr__(self, name, value)
 
+    @property
+    def cuts_key(self) -> str:
+        """The key that says where chunks end."""
+        return "cuts" if self.layout is None else "layout"
+
     def of(self, cluster: str) -> ClusterPins:
         """Return the pins of one cluster."""
         return self.clusters.get(cluster, NO_CLUSTER_PINS)

@@ -258,7 +258,9 @@ def test_launchers_run_cuts_or_refuse_them_in_one_line() -> None:
         said = "chunks that differ" if interleaves else "it has no virtual stages"
         assert sum(said in line for line in caught.value.findings) == 1, name
         if isinstance(limits, Limits):
-            with pytest.raises(InputError, match=r"chunks that differ|divides chunks"):
+            with pytest.raises(
+                InputError, match=r"chunks that differ|is of stages of several chunks"
+            ):
                 fitted(limits, own)
 
 

@@ -72,7 +72,7 @@ def test_a_problem_under_the_schedule_of_a_plan() -> None:
     assert pinned.of_plan("interleaved-1f1b", 2, None, other).pins.cuts == other
     assert pinned.of_plan("1f1b").pins.cuts is None
     assert free.of_plan("interleaved-1f1b", 2, None, other).pins.cuts == other
-    with pytest.raises(InputError, match="divides chunks") as caught:
+    with pytest.raises(InputError, match="is of stages of several chunks") as caught:
         pinned.under("1f1b")
     assert caught.value.field == "pin.cuts"
 
