@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from hetopt.problem.training.choices import RECOMPUTE
+from hetopt.problem.training.choices import INTERLEAVED, RECOMPUTE
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -60,6 +60,8 @@ class Limits:
         The first replaces the problem's schedule if that is not among them.
     shared
         What must be the same on all stages.
+    shared_by_chunks
+        What else must be if stages hold several chunks.
     context_parallel
         Whether cp may exceed 1.
     resharding
@@ -93,6 +95,7 @@ class Limits:
 
     schedules: tuple[ScheduleName, ...]
     shared: tuple[Shared, ...] = ()
+    shared_by_chunks: tuple[Shared, ...] = ()
     context_parallel: bool = True
     resharding: tuple[Resharding, ...] = ("p2p",)
     recompute: tuple[tuple[Recompute, ...], ...] = (RECOMPUTE,)
@@ -106,6 +109,10 @@ class Limits:
     no_offload: Callable[[Problem], str | None] = lambda problem: ON_DEVICES
     blocks: bool = False
     cuts: bool = False
+
+    def shared_under(self, schedule: ScheduleName) -> tuple[Shared, ...]:
+        """Return what must be the same on all stages under a schedule."""
+        return self.shared + self.shared_by_chunks * (schedule == INTERLEAVED)
 
     @property
     def recomputes(self) -> tuple[Recompute, ...]:

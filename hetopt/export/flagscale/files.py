@@ -16,6 +16,7 @@ import yaml
 from hetopt.export.flagscale.losses import shards_optimizer
 from hetopt.export.job import MASTER_PORT
 from hetopt.export.shared.megatron.architecture import flagscale_model
+from hetopt.export.shared.megatron.common import one_mesh_settings
 from hetopt.export.shared.megatron.model import (
     kernel_settings,
     model_settings,
@@ -134,13 +135,6 @@ def _experiment(job: Job) -> str:
 
 def _system(job: Job) -> Arguments:
     training, first = job.problem.training, job.stages[0].strategy
-    labels = _stage_labels(job)
-    types = [labels[first] for first, _ in job.runs]
-    meshes: list[int] = []
-    for begin, end in job.runs:
-        strategy = job.stages[begin].strategy
-        ep = strategy.ep
-        meshes += [strategy.tp, strategy.cp, ep, strategy.dp, end - begin]
     data: Arguments = {
         "tensor_model_parallel_size": first.tp,
         "pipeline_model_parallel_size": len(job.stages),
@@ -151,28 +145,8 @@ def _system(job: Job) -> Arguments:
         "overlap_grad_reduce": training.overlap_gradients,
         "use_flash_attn": training.attention == "fused",
         **kernel_settings(training, max(stage.strategy.tp for stage in job.stages)),
-        "hetero": {
-            "enable_hetero": True,
-            "hetero_process_meshes": meshes,
-            "hetero_pipeline_layer_split": list(job.layers or ()),
-            "hetero_device_types": types,
-            "hetero_current_device_type": types[0],
-            "hetero_use_cpu_communication": uses_host(job),
-            "standalone_embedding_stage": False,
-        },
+        **(_meshes(job) if job.plan.chunks == 1 else one_mesh_settings(job)),
     }
-    if job.problem.model.experts is not None:
-        data |= {
-            "expert_model_parallel_size": first.ep,
-            "expert_tensor_parallel_size": first.etp,
-        }
-        data["hetero"]["expert_tensor_parallel_size_per_process_mesh"] = [
-            job.stages[begin].strategy.etp for begin, _ in job.runs
-        ]
-    if job.problem.model.tied and shards_optimizer(job):
-        data["hetero"]["use_partial_reduce_for_shared_embedding"] = (
-            first.dp != job.stages[-1].strategy.dp
-        )
     if training.precision != "fp32":
         data["precision"] = {
             stored_precision(training): True,
@@ -184,6 +158,37 @@ def _system(job: Job) -> Arguments:
     data["logging"] = {"log_interval": 1, "log_throughput": True}
     data["checkpoint"] = {"save_interval": 1000}
     return data
+
+
+def _meshes(job: Job) -> Arguments:
+    """Return a process mesh for each run of stages."""
+    labels, first = _stage_labels(job), job.stages[0].strategy
+    types = [labels[begin] for begin, _ in job.runs]
+    used = [job.stages[begin].strategy for begin, _ in job.runs]
+    meshes: list[int] = []
+    for (begin, end), each in zip(job.runs, used, strict=True):
+        meshes += [each.tp, each.cp, each.ep, each.dp, end - begin]
+    hetero: Arguments = {
+        "enable_hetero": True,
+        "hetero_process_meshes": meshes,
+        "hetero_pipeline_layer_split": list(job.layers or ()),
+        "hetero_device_types": types,
+        "hetero_current_device_type": types[0],
+        "hetero_use_cpu_communication": uses_host(job),
+        "standalone_embedding_stage": False,
+    }
+    if job.problem.model.tied and shards_optimizer(job):
+        hetero["use_partial_reduce_for_shared_embedding"] = (
+            first.dp != job.stages[-1].strategy.dp
+        )
+    if job.problem.model.experts is None:
+        return {"hetero": hetero}
+    hetero["expert_tensor_parallel_size_per_process_mesh"] = [each.etp for each in used]
+    return {
+        "expert_model_parallel_size": first.ep,
+        "expert_tensor_parallel_size": first.etp,
+        "hetero": hetero,
+    }
 
 
 def _recompute(job: Job) -> Arguments:

@@ -6,6 +6,9 @@ hostfile names. Between meshes every device sends each receiver the part it need
 (``p2p`` of ``hetopt.cost.boundaries.resharding``). Experts use the ranks of a mesh as
 in Megatron-LM (parallel folding), and each mesh has its own expert tensor degree
 (FlagScale's ``train/hetero/parallel_context.py`` and ``train/arguments.py``).
+
+With several chunks a stage there are no meshes: as in Megatron-LM, whose arguments
+these are, all stages have the same degrees.
 """
 
 from __future__ import annotations
@@ -22,6 +25,7 @@ from hetopt.export.flagscale.losses import (
 )
 from hetopt.export.flagscale.reading import looks_like_flagscale, read_flagscale
 from hetopt.export.launcher import Launcher, Limits, Reader, Tested
+from hetopt.export.shared.one_mesh import ONE_MESH
 
 if TYPE_CHECKING:
     from hetopt.export.job import Job
@@ -29,13 +33,15 @@ if TYPE_CHECKING:
 
 def commands(job: Job) -> str:
     """Say what to edit, and how to try and start the job."""
+    meshes = job.plan.chunks == 1
+    by_type = " and finds the mesh of a rank by `type`" if meshes else ""
     through_host = (
         "Clusters reach each other through their hosts, so the files set "
         "`hetero_use_cpu_communication`. FlagScale then sends between all stages "
         "in this way, also where the plan counts on a direct link, as within a "
         "cluster: expect more time there. With FlagCX on all hosts, set "
         "`distributed_backend: flagcx` instead.\n\n"
-        if uses_host(job)
+        if meshes and uses_host(job)
         else ""
     )
     return (
@@ -49,8 +55,8 @@ def commands(job: Job) -> str:
         "       FLAGSCALE=/path/to/FlagScale ./launch.sh dryrun\n"
         "       FLAGSCALE=/path/to/FlagScale ./launch.sh run\n\n"
         f"{through_host}"
-        "FlagScale numbers ranks by the lines of `hostfile` and finds the mesh of "
-        "a rank by `type`: keep the order of the lines, and their `slots`."
+        f"FlagScale numbers ranks by the lines of `hostfile`{by_type}: keep the order "
+        "of the lines, and their `slots`."
     )
 
 
@@ -63,7 +69,8 @@ LAUNCHER = Launcher(
     files=files,
     commands=commands,
     limits=Limits(
-        schedules=("1f1b",),
+        schedules=("1f1b", "interleaved-1f1b"),
+        shared_by_chunks=ONE_MESH,
         context_parallel=False,
         recompute=(("none", "full"), ("selective",)),
         zero=(0, 1),
@@ -72,6 +79,7 @@ LAUNCHER = Launcher(
         parts=("experts", "latent"),
         fits=fits,
         alike=spreads_experts,
+        cuts=True,
     ),
     reader=Reader(looks_like=looks_like_flagscale, read=read_flagscale),
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from hetopt.export.launcher import Loss
+from hetopt.export.shared import one_mesh
 from hetopt.export.shared.kernels import NO_SEQUENCE_PARALLEL
 from hetopt.export.shared.losses import (
     boundary_losses,
@@ -18,7 +19,7 @@ from hetopt.export.shared.losses import (
     stages_named,
 )
 from hetopt.export.shared.megatron.architecture import flagscale_model
-from hetopt.export.shared.megatron.model import problem_losses
+from hetopt.export.shared.megatron.common import limit_losses, megatron_losses
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,6 +31,10 @@ if TYPE_CHECKING:
 
 def losses(job: Job) -> Iterator[Loss]:
     """Yield everything of a job that FlagScale cannot do."""
+    if job.plan.chunks > 1:
+        yield from megatron_losses(job, flagscale_model)
+        yield from exchange_losses(job.problem.training.moe)
+        return
     yield from flagscale_losses(job.problem)
     yield from model_losses(job.problem.model)
     yield from layer_losses(job)
@@ -54,7 +59,7 @@ def losses(job: Job) -> Iterator[Loss]:
 
 def flagscale_losses(problem: Problem) -> Iterator[Loss]:
     """Yield what FlagScale cannot do of a problem under any plan."""
-    yield from problem_losses(problem, flagscale_model)
+    yield from limit_losses(problem, flagscale_model)
     yield from exchange_losses(problem.training.moe)
 
 
@@ -70,6 +75,8 @@ def fits(strategy: Strategy, problem: Problem) -> bool:
 
 def launched(job: Job) -> Job:
     """Return the job with the ``instead`` of every loss; ValueError if one has none."""
+    if job.plan.chunks > 1:
+        return one_mesh.launched(job)
     mixed = _mixes_selective(job)
     return job.launched_as(
         degrees=filter(None, _all_degrees(job)),

@@ -9,8 +9,8 @@ from hetopt.export.megatron.reading import is_megatron, read_megatron
 from hetopt.export.shared.megatron.architecture import megatron_lm_model
 from hetopt.export.shared.megatron.common import (
     LIMITS,
-    layout_said,
     megatron_losses,
+    one_mesh_settings,
     shards_optimizer,
 )
 from hetopt.export.shared.megatron.experts import dispatcher_settings
@@ -64,7 +64,8 @@ def _arguments(job: Job) -> list[str]:
     """Return the words of the command line; the user's own arguments follow."""
     settings = {
         **model_settings(job.problem, megatron_lm_model),
-        **_parallelism(job),
+        **one_mesh_settings(job),
+        **overlap_settings(job),
         **_training(job),
         **recompute_settings(job.stages[0].strategy.recompute),
     }
@@ -76,29 +77,6 @@ def _arguments(job: Job) -> list[str]:
             words.append(f"--{name.replace('_', '-')}")
             words += [] if value is True else [str(value)]
     return words
-
-
-def _parallelism(job: Job) -> Arguments:
-    strategy = job.stages[0].strategy
-    settings: Arguments = {
-        "tensor_model_parallel_size": strategy.tp,
-        "pipeline_model_parallel_size": len(job.stages),
-        "context_parallel_size": strategy.cp,
-        "pipeline_model_parallel_layout": layout_said(job),
-        "sequence_parallel": (
-            strategy.tp > 1 and job.problem.training.sequence_parallel
-        ),
-    }
-    if strategy.cp > 1:
-        settings["cp_comm_type"] = "p2p"
-    if job.problem.model.experts is not None:
-        ep, etp = expert_degrees(job)
-        settings |= {
-            "expert_model_parallel_size": ep,
-            "expert_tensor_parallel_size": etp,
-            **overlap_settings(job),
-        }
-    return settings
 
 
 def _training(job: Job) -> Arguments:

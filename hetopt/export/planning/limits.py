@@ -168,7 +168,7 @@ def permitted(limits: Limits, problem: Problem, table: CostTable) -> list[CostTa
 def broken(limits: Limits, problem: Problem, plan: Plan) -> str | None:
     """Return the rule about several stages that a plan breaks; None: it breaks none."""
     stages = plan.pipeline.stages
-    for name in limits.shared:
+    for name in limits.shared_under(plan.schedule):
         if len({getattr(stage.strategy, name) for stage in stages}) > 1:
             return name
     spreads = any(stage.strategy.ep > 1 for stage in stages)
@@ -206,7 +206,7 @@ def split(
     """
     if rule == STRATEGIES:
         return [(problem, each) for each in permitted(limits, problem, table)]
-    for name in limits.shared:
+    for name in limits.shared_under(problem.training.schedule):
         if rule == name:
             return list(_with_one(problem, table, name))
     if rule == _STAGES:

@@ -25,8 +25,12 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from hetopt.export.job import Degrees, Job
+    from hetopt.export.launcher import Shared
     from hetopt.plans.strategy import Strategy
     from hetopt.problem.training.choices import Recompute
+
+#: What all stages share.
+ONE_MESH: tuple[Shared, ...] = ("dp", "cp", "tp", "ep", "etp", "recompute")
 
 
 def degrees_of(strategy: Strategy) -> Degrees:

@@ -13,6 +13,8 @@ from hetopt.errors import CheckError, InputError
 from hetopt.export.back.explaining import explain
 from hetopt.export.back.importing import Imported, import_plan
 from hetopt.export.bundle import bundle, write_folder
+from hetopt.export.flagscale.launcher import LAUNCHER as FLAGSCALE
+from hetopt.export.flagscale.reading import read_flagscale
 from hetopt.export.job import Job
 from hetopt.export.launcher import Launcher, Limits
 from hetopt.export.megatron.launcher import LAUNCHER as MEGATRON
@@ -63,6 +65,8 @@ PUBLISHED = {
     ),
 }
 
+READ = {NEMO: read_nemo, MEGATRON: read_megatron, FLAGSCALE: read_flagscale}
+
 
 def problem_of(model: str, nodes: int = 1, training: str = "") -> Problem:
     return read_problem_text(
@@ -100,6 +104,9 @@ def job_of(imported: Imported) -> Job:
 
 def layout_in(job: Job, launcher: Launcher = MEGATRON) -> str:
     files = bundle(job, launcher, allow_lossy=False)
+    if launcher is FLAGSCALE:
+        train = yaml.safe_load(files["conf/train/plan.yaml"])
+        return str(train["system"]["pipeline_model_parallel_layout"])
     if launcher is NEMO:
         recipe = yaml.safe_load(files["recipe.yaml"])
         return str(recipe["model"]["pipeline_model_parallel_layout"])
@@ -123,7 +130,11 @@ def test_published_layouts_are_read_priced_and_written_again(
     assert imported.plan.cuts == cuts_of(layout, problem.model)
     assert imported.plan.ends == imported.plan.cuts
     job = job_of(imported)
-    for launcher, read in ((MEGATRON, read_megatron), (NEMO, read_nemo)):
+    for launcher, read in READ.items():
+        if launcher is FLAGSCALE and problem.model.predictions:
+            with pytest.raises(CheckError, match="predict further tokens"):
+                bundle(job, launcher, allow_lossy=True)
+            continue
         assert layout_in(job, launcher) == layout
         folder = tmp_path / launcher.name
         write_folder(str(folder), bundle(job, launcher, allow_lossy=False))

@@ -20,6 +20,8 @@ from hetopt.export.shared.megatron.overlap import (
 )
 from hetopt.export.shared.megatron.recompute import recompute_fits
 from hetopt.export.shared.one_mesh import (
+    ONE_MESH,
+    expert_degrees,
     expert_job_losses,
     one_mesh_losses,
     recompute_loss,
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from hetopt.export.job import Job
+    from hetopt.export.shared.megatron.model import Arguments
     from hetopt.plans.strategy import Strategy
     from hetopt.problem.model.model import Model
     from hetopt.problem.problem import Problem
@@ -76,6 +79,27 @@ def layout_said(job: Job) -> str:
     return layout_of(job.plan.ends, job.problem.model)
 
 
+def one_mesh_settings(job: Job) -> Arguments:
+    """Return the arguments of one mesh for all stages, and its layout."""
+    strategy = job.stages[0].strategy
+    settings: Arguments = {
+        "tensor_model_parallel_size": strategy.tp,
+        "pipeline_model_parallel_size": len(job.stages),
+        "context_parallel_size": strategy.cp,
+        "pipeline_model_parallel_layout": layout_said(job),
+        "sequence_parallel": (
+            strategy.tp > 1 and job.problem.training.sequence_parallel
+        ),
+    }
+    if strategy.cp > 1:
+        settings["cp_comm_type"] = "p2p"
+    if job.problem.model.experts is not None:
+        ep, etp = expert_degrees(job)
+        settings["expert_model_parallel_size"] = ep
+        settings["expert_tensor_parallel_size"] = etp
+    return settings
+
+
 def _layout_losses(cuts: Sequence[int], stages: int, model: Model) -> Iterator[Loss]:
     """Yield why Megatron-LM refuses chunks that end at these units."""
     try:
@@ -89,7 +113,7 @@ def _layout_losses(cuts: Sequence[int], stages: int, model: Model) -> Iterator[L
 LIMITS = Limits(
     # Its 1F1B sends and receives at once, and waits; its interleaved 1F1B overlaps.
     schedules=("1f1b", "1f1b-batched", "interleaved-1f1b"),
-    shared=("dp", "cp", "tp", "ep", "etp", "recompute"),
+    shared=ONE_MESH,
     recompute=((*RECOMPUTE, *MODULES),),
     zero=(0, 1),
     losses=limit_losses,
