@@ -23,6 +23,9 @@ _EXACT = "dp"
 _FALLBACK = 0.15
 #: Seconds that tree search needs to be useful: workers take about one to start.
 _STARTING_S = 1
+#: Strategies times units, over all q, of which tree search still makes arrays within a
+#: second. Models with experts have more, and every worker would hold a copy.
+_MOST_CELLS = 2_500_000
 
 
 def solve(request: Request) -> Result:
@@ -87,8 +90,11 @@ def _may_fall_back(table: CostTable, params: RaceParams, time_limit_s: float) ->
 
     If not, the proof gets the whole time limit.
     """
+    other = heuristic(table)
+    rows = sum(len(own.strategies) for part in table.slices for own in part.clusters)
     return (
-        can_plan(heuristic(table), table.schedule)
+        (other != "mcts" or rows * len(table.units) <= _MOST_CELLS)
+        and can_plan(other, table.schedule)
         and not params.principles.relaxed
         and params.executor == "process"
         and time_limit_s * _FALLBACK >= _STARTING_S

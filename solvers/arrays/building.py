@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
     from hetopt.formulations.decision import Decision
     from hetopt.formulations.program import ProgramData
-    from hetopt.problem.training.pins import Domain
     from hetopt.solvers.arrays.costs import Ints
 
 #: Fields of a cluster's table that stages add up over units, in the order of ``Sum``.
@@ -51,24 +50,26 @@ class ArrayBuilder:
     """Builds ``Costs``; see ``ProgramOptions`` for the fields."""
 
     data: ProgramData
+    rows: Sequence[Ints]
     pairs: list[tuple[int, int]]
     guests: list[int]
     leaders: tuple[int, ...]
 
     def _gather(self, name: str) -> Ints:
-        rows = [getattr(self.data.part.clusters[j], name)[k] for j, k in self.pairs]
-        return np.array(rows, dtype=np.int64)
+        return self._of_pairs(
+            [getattr(cluster, name) for cluster in self.data.part.clusters]
+        )
+
+    def _of_pairs(self, columns: Sequence[Ints]) -> Ints:
+        """Return what options have of columns by cluster and strategy."""
+        both = zip(columns, self.rows, strict=True)
+        return np.concatenate([column[rows] for column, rows in both], dtype=np.int64)
 
     def costs(self, excluded: Sequence[Decision]) -> Costs:
         """Return all costs; plans with the shape of an excluded one are ruled out."""
         data, chain = self.data, self.data.chain
-        units = len(chain.lead)
-
-        def by_kind(name: str) -> Ints:
-            return self._gather(name).reshape(len(self.pairs), units)
-
-        summed = [by_kind(name) for name in _SUMMED]
-        temporary = by_kind("temporary_bytes")
+        summed = list(map(self._gather, _SUMMED))
+        temporary = self._gather("temporary_bytes")
         prefix = chain.prefix.T
         kept, layouts = self._layouts()
         grid = np.ix_(range(len(data.part.transfer_ns)), kept, kept)
@@ -126,10 +127,9 @@ class ArrayBuilder:
         option[:, Option.TENSOR] = [
             data.part.clusters[j].strategies[k].tp for j, k in self.pairs
         ]
-        domains = data.permitted.stages
-        option[:, Option.MOST_STAGES] = [
-            most_stages(data, domains[j], j, k) for j, k in self.pairs
-        ]
+        option[:, Option.MOST_STAGES] = self._of_pairs(
+            [most_stages(data, j) for j in range(len(self.rows))]
+        )
         option[:, Option.SYNC_FIXED] = self._gather("sync_ns")
         usable = np.array(data.usable_bytes, dtype=np.int64)
         option[:, Option.FREE_BYTES] = usable[hosts] - self._gather("fixed_bytes")
@@ -251,16 +251,13 @@ class ArrayBuilder:
         return rows
 
 
-def most_stages(data: ProgramData, domain: Domain, j: int, k: int) -> int:
-    """Return how many stages a cluster may have with its k-th strategy.
-
-    Parameters
-    ----------
-    domain
-        The user's pin on the number of the cluster's stages.
-    """
-    most = min(data.stages, int(data.part.clusters[j].max_stages[k]))
+def most_stages(data: ProgramData, j: int) -> Ints:
+    """Return how many stages a cluster may have with each of its strategies; (K,)."""
+    domain, counts = data.permitted.stages[j], np.arange(data.stages + 1)
+    permitted = np.array([m > 0 and domain.permits(m) for m in range(len(counts))])
+    most = np.minimum(data.part.clusters[j].max_stages, data.stages)
     if data.principles.sharing != "one":
         # Several strategies share the devices: the pin is on all stages together.
-        return most if any(map(domain.permits, range(1, data.stages + 1))) else 0
-    return max((m for m in range(1, most + 1) if domain.permits(m)), default=0)
+        return most * permitted.any()
+    found: Ints = np.maximum.accumulate(np.where(permitted, counts, 0))[most]
+    return found

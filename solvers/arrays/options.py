@@ -49,19 +49,22 @@ class ProgramOptions:
     ) -> None:
         self.data = data
         self.permitted = data.permitted
-        self.pairs = [
-            (j, k)
-            for j, cluster in enumerate(data.part.clusters)
-            for k in range(len(cluster.strategies))
-            if most_stages(data, self.permitted.stages[j], j, k) > 0
+        rows = [
+            np.flatnonzero(most_stages(data, j) > 0)
+            for j in range(len(data.part.clusters))
         ]
+        self.pairs = [(j, k) for j, own in enumerate(rows) for k in own.tolist()]
         self.guests = sorted({j for j, _ in self.pairs})
         self.leaders = kept_leaders(data)
         if ordered and not self._are_neighbours():
             self.leaders = tuple(range(len(data.names)))
         self.possible = bool(self.pairs) and self._can_rest()
         builder = ArrayBuilder(
-            data=data, pairs=self.pairs, guests=self.guests, leaders=self.leaders
+            data=data,
+            rows=rows,
+            pairs=self.pairs,
+            guests=self.guests,
+            leaders=self.leaders,
         )
         self.costs = builder.costs(excluded)
 
