@@ -65,6 +65,9 @@ if TYPE_CHECKING:
 #: Share of the time limit for finding the plan of least closed form, and the seconds
 #: it gets at least.
 _START_SHARE, _START_S = 0.25, 2.0
+#: Share that it gets if it is still farther than this from its bound: then its plans
+#: improve more than those of simulated times would.
+_LONG_SHARE, _WIDE_GAP = 0.6, 0.1
 #: Share by which the limit is raised if fewer plans than wanted are within it; doubled
 #: each time.
 _RAISE = 0.1
@@ -121,8 +124,13 @@ def solve_simulated(
     top = 1 if rule_of(table.schedule).is_plain else _BEST_OF
     # Of many plans to simulate it does not matter which of equally good ones they are.
     start = replace(params, top=top, named=top == 1)
-    first = replace(request, params=start, cutoff_s=None)
+    # What it knows of the race is kept, so that it may go on.
+    memory = {} if request.memory is None else request.memory
+    first = replace(request, params=start, cutoff_s=None, memory=memory)
     started = _started(replace(first, deadline=deadline.within(first_s)), solver)
+    if limit_s is not None and _goes_on(started):
+        more_s = limit_s * _LONG_SHARE - deadline.elapsed_s()
+        started = _started(replace(first, deadline=deadline.within(more_s)), solver)
     if started.status == "infeasible":
         return replace(started, objective="simulated", solver=solver)
     if limit_s is None and patience_s is not None:
@@ -142,6 +150,12 @@ def solve_simulated(
     if patient and not stopped and result.status != "optimal":
         return replace(result, choice=ENDED % patience_s)
     return result
+
+
+def _goes_on(started: Result) -> bool:
+    """Whether the first solver is far from its best plan, and may continue."""
+    is_open = "unsettled" in started.settled and not started.interrupted
+    return is_open and (started.gap is None or started.gap > _WIDE_GAP)
 
 
 def _started(request: Request, solver: str) -> Result:
