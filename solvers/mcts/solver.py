@@ -13,6 +13,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from hetopt.base.deadline import Stopped
+from hetopt.base.run_until import run_until
 from hetopt.solvers.mcts.data import SearchData
 from hetopt.solvers.mcts.task_loop import TreeSearch
 from hetopt.solvers.mcts.worker import GrowTask, TreesSpec, make
@@ -41,7 +43,13 @@ def solve(request: Request) -> Result:
         If a principle is relaxed, or the schedule leaves warm-up counts free.
     """
     search = TreeSearch(request, "mcts", EXPLORATION, ITERATIONS)
-    search_data = SearchData.of(request.problem, request.table)
+    try:
+        # Models with experts have strategies for half a minute of copying.
+        search_data = run_until(
+            request.deadline, lambda: SearchData.of(request.problem, request.table)
+        )
+    except Stopped:
+        return search.result(ended=False)
     spec = TreesSpec(
         search_data=search_data,
         seed=request.seed,

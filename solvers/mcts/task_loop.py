@@ -88,6 +88,10 @@ class TreeSearch:
                     ended = True
             finally:
                 pool.close()
-        if deadline.limit_s is not None and not ended:
-            ledger.ensure_plan()
-        return ledger.result(ended=ended)
+        return self.result(ended=ended)
+
+    def result(self, *, ended: bool) -> Result:
+        """Return what is known; at least a plan of one strategy if time ran out."""
+        if self.request.deadline.limit_s is not None and not ended:
+            self.ledger.ensure_plan()
+        return self.ledger.result(ended=ended)
