@@ -19,6 +19,7 @@ from hetopt.solvers.request import Request
 from tests.oracle.instances import make_instance
 
 if TYPE_CHECKING:
+    from hetopt.problem.model.model import Granularity
     from hetopt.problem.training.choices import ScheduleName
     from hetopt.results.result import Result
     from hetopt.solvers.progress import Progress
@@ -159,6 +160,20 @@ def test_a_heuristic_that_cannot_plan_the_schedule_is_not_asked(
     assert not auto._may_fall_back(table, request.params, 100.0)
     auto.solve(request)
     assert asked == ["dp"]
+
+
+@pytest.mark.parametrize("granularity", ["layer", "block"])
+def test_tree_search_is_left_out_where_its_arrays_are_large(
+    granularity: Granularity, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    problem = read_problem_text(TINY % "1f1b")
+    model = replace(problem.model, granularity=granularity)
+    table = build_table(replace(problem, model=model))
+    params = RaceParams(jobs=0)
+    assert auto._may_fall_back(table, params, 100.0)
+    monkeypatch.setattr(auto, "_MOST_CELLS", 0)
+    # The guided one reads a slice at a time.
+    assert auto._may_fall_back(table, params, 100.0) == (granularity == "layer")
 
 
 def test_ctrl_c_is_no_timeout(asked: list[str]) -> None:

@@ -25,6 +25,7 @@ from hetopt.problem.training.principles import Principles
 from hetopt.results.result import Result
 from hetopt.schedule.run import simulate
 from hetopt.schedule.schedules import rule_of
+from hetopt.solvers.loading import load
 from hetopt.solvers.params import RaceParams
 from hetopt.solvers.pools.process import InlinePool
 from hetopt.solvers.request import Request
@@ -359,3 +360,41 @@ def test_a_limit_that_was_to_be_raised_refutes_nothing(
     result = solve_simulated(request, solver="dp")
     assert (result.status, result.best) == ("unknown", None)
     assert "unsettled" in result.settled
+
+
+@pytest.mark.parametrize(("gap", "shares"), [(0.05, [0.25]), (0.5, [0.25, 0.6])])
+def test_the_start_goes_on_while_it_is_far_from_proven(
+    gap: float, shares: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    instance, _ = answered(TELLING)
+    limits: list[float] = []
+    memories: list[object] = []
+
+    def fake(name: str) -> Any:
+        def solve(request: Request) -> Result:
+            assert request.deadline.limit_s is not None
+            limits.append(request.deadline.limit_s)
+            memories.append(request.memory)
+            found = load(name)(replace(request, deadline=Deadline()))
+            assert found.best is not None
+            first, *others = found.settlements
+            first = replace(first, how="unsettled")
+            bound_s = found.best.closed_form_s * (1 - gap)
+            return replace(
+                found,
+                status="feasible",
+                settlements=(first, *others),
+                lower_bound_s=bound_s,
+                gap=gap,
+            )
+
+        return solve
+
+    monkeypatch.setattr(simulated_solver, "load", fake)
+    result = plan(instance, time_limit_s=100.0)
+    assert limits == pytest.approx([100 * share for share in shares], abs=5)
+    # It goes on with what it knows.
+    assert memories[0] is not None
+    assert all(memory is memories[0] for memory in memories)
+    assert result.status == "optimal"
+    assert check_result(instance.problem, instance.table, result.to_json()) == []
