@@ -159,7 +159,7 @@ def _is_alone(data: Mapping[str, Any]) -> bool:
     """Whether a file has a plan alone, in its form, or a result or anything else."""
     from hetopt.plans.plan import Plan
 
-    if data.get("schema") != Plan.SCHEMA:
+    if data.get("schema") not in (Plan.SCHEMA, *Plan.FURTHER):
         return False
     Plan.from_json(data)
     return True

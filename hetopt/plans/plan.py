@@ -194,7 +194,7 @@ class Plan(FileRecord, Shown):
         The units at the ends of the model belong to the first stage's first chunk and
         to the last stage's last.
         """
-        stages = self.pipeline.stages
+        stages = next(own.stages for own in self.pipelines if stage in own.stages)
         if self.cuts is not None:
             own, ends = stages.index(stage), (0, *self.cuts)
             places = range(own, len(self.cuts), len(stages))

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import json
+from itertools import combinations
+from random import Random
 from typing import TYPE_CHECKING
 
 import pytest
 
 from hetopt.base.deadline import Deadline
+from hetopt.check.verify.certificate import CertificateCheck
+from hetopt.check.verify.said import Said
 from hetopt.check.verify.uneven import search_hosts
 from hetopt.cost.build import build_table
 from hetopt.errors import InputError
@@ -14,15 +19,16 @@ from hetopt.planning.solving import solve_for
 from hetopt.pricing.price import price
 from hetopt.problem.reading import read_problem_text
 from hetopt.results.certificate import PS_S
-from hetopt.results.result import Objective
+from hetopt.results.result import Objective, Result
+from hetopt.solvers.certificate.claim import certify
 from hetopt.solvers.params import RaceParams
 from hetopt.solvers.request import Request
+from tests.oracle.instances import Instance
 from tests.oracle.uneven import make_uneven, valid_plans
 
 if TYPE_CHECKING:
     from hetopt.check.plan.plan import CheckedPlan
     from hetopt.plans.plan import Plan
-    from tests.oracle.instances import Instance
 
 OBJECTIVES: tuple[Objective, ...] = ("closed", "simulated")
 
@@ -88,6 +94,76 @@ def _verify(
     if least is not None:
         more = int(least * (1 + 1e-6) / PS_S) + 2000
         assert search_hosts(*of, more, objective).plan is not None
+
+
+def make_balanced(seed: int) -> Instance:
+    """Draw stages that are alike but for what they wait for: bounds are close there."""
+    rng = Random(f"balanced {seed}")
+    p, v, names = rng.randint(2, 3), rng.randint(2, 4), "abc"[: rng.randint(1, 3)]
+    units = p * v + rng.randint(0, 2)
+    nodes = 1 if len(names) == p else p
+    clusters = "".join(
+        f"  - {{name: {name}, accelerator: H100, memory: 40 GB, devices_per_node: 1,"
+        f" nodes: {nodes}, inter_node: {{bandwidth: 400 Gbps}}}}\n"
+        for name in names
+    )
+    pairs = "".join(
+        f"    - {{between: [{one}, {two}], bandwidth: {rng.choice((100, 400))} Gbps,"
+        f" latency: {rng.choice((20, 200))} us, staged: device}}\n"
+        for one, two in combinations(names, 2)
+    )
+    cuts = [units * (k + 1) // (p * v) + 1 for k in range(p * v)]
+    problem = read_problem_text(
+        f"model: {{layers: {units}, hidden: 1024, heads: 8, ffn: 4096, vocab: 100}}\n"
+        f"clusters:\n{clusters}"
+        + (f"links:\n  pairs:\n{pairs}" if pairs else "")
+        + f"training: {{global_batch: {p * rng.choice((1, 2))}, seq_len: 2048,"
+        f" schedule: interleaved-1f1b, chunks: {v}, recompute: full}}\n"
+        f"pin: {{cuts: {[*cuts[:-1], units + 2]}}}\n"
+    )
+    return Instance(seed=seed, problem=problem, table=build_table(problem))
+
+
+# Of 400 seeds, those whose bounds were above plans as long as stages were taken to fill
+# the pipeline one by one.
+@pytest.mark.parametrize("objective", OBJECTIVES)
+@pytest.mark.parametrize("seed", [32, 35, 66, 162, 175, 178, 180, 184, 187, 285, 310])
+def test_no_bound_is_above_a_balanced_plan(seed: int, objective: Objective) -> None:
+    """The pipeline fills in less than the time of whole stages."""
+    instance = make_balanced(seed)
+    times = _times(valid_plans(instance), objective)
+    request = Request(problem=instance.problem, table=instance.table)
+    result = solve_for("auto", objective)(request)
+    assert result.best is not None
+    assert result.best.time_s(objective) == pytest.approx(min(times), rel=1e-9)
+    _ensure_certified(instance, result)
+
+
+def _ensure_certified(instance: Instance, result: Result) -> None:
+    """Have the checker confirm a certificate, by searches where it asks for them."""
+    problem, table = instance.problem, instance.table
+    assert result.best is not None
+    data = json.loads(certify(problem, table, result).to_text())
+    check = CertificateCheck(problem, table, data, Said(plan=result.best.plan))
+    assert list(check.findings()) == []
+    for doubt in check.doubts:
+        assert doubt.bound_ps is not None
+        of = problem, table, doubt.microbatches, doubt.bound_ps
+        assert search_hosts(*of, result.objective).plan is None, doubt
+
+
+def test_a_stage_may_have_no_layer() -> None:
+    problem = read_problem_text(
+        "model: {layers: 2, hidden: 512, heads: 4, ffn: 2048, vocab: 1000}\n"
+        "clusters: [{name: a, accelerator: H100, nodes: 3, devices_per_node: 1,"
+        " inter_node: {bandwidth: 100 Gbps}}]\n"
+        "training: {global_batch: 6, seq_len: 1024, schedule: interleaved-1f1b,"
+        " chunks: 2}\n"
+        "pin: {cuts: [1, 2, 2, 2, 3, 4]}\n"
+    )
+    instance = Instance(seed=0, problem=problem, table=build_table(problem))
+    request = Request(problem=problem, table=instance.table)
+    _ensure_certified(instance, solve_for("auto", "simulated")(request))
 
 
 def test_a_limit_leaves_a_plan_and_a_bound() -> None:

@@ -259,7 +259,7 @@ class _Claims:
             yield "cost: there is one, but there is no plan"
         if self.alternatives:
             yield "alternatives: there are some, but there is no plan"
-        yield from self._root_findings()
+        yield from self._root_findings(0.0)
         if self.status == "infeasible":
             yield from self.settlements.possible_findings()
             if self.root is not None and self.root.least_s < inf:
@@ -310,11 +310,12 @@ class _Claims:
             yield f"gap: {gap}, expected {expected!r}"
         if self.status == "optimal" and expected > OPTIMALITY_GAP + TOLERANCE:
             yield f"status: optimal, but the gap is {expected!r}"
-        yield from self._root_findings()
+        slack_s = self.asked.slack_s(plan.chunks)
+        yield from self._root_findings(self._value(plan, slack_s))
         if self.is_settled:
             yield from self._settled_bound_findings(plan, bound, value)
 
-    def _root_findings(self) -> Iterator[str]:
+    def _root_findings(self, slack: float) -> Iterator[str]:
         """Compare the bound with what follows from the claims."""
         name = "lower_cost" if self.costs else "lower_bound_s"
         bound = self.numbers.get(name)
@@ -323,7 +324,7 @@ class _Claims:
         least = self.root.least_s
         if isinstance(self.root, Fleets):
             least = self.root.least(cost=self.costs)
-        if bound > least * (1 + TOLERANCE):
+        if bound > least * (1 + TOLERANCE) + slack:
             yield f"{name}: {bound}, {self._parts} prove only {least!r}"
 
     def _settled_bound_findings(

@@ -42,7 +42,8 @@ def fitted(limits: Limits, problem: Problem) -> Problem:
         The launcher cannot run any plan of this problem.
     """
     problem = resharded(limits, problem)
-    if problem.training.schedule not in limits.schedules:
+    # Pinned cuts have one schedule, of whose chunks ``why_not`` says more.
+    if problem.training.schedule not in limits.schedules and not problem.pins.cuts:
         problem = problem.under(limits.schedules[0])
     if why := why_not(limits, problem):
         raise InputError(why, field="launcher")

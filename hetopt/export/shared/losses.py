@@ -76,11 +76,11 @@ def offload_losses(
 
 
 def cut_losses(limits: Limits | str | None) -> Iterator[Loss]:
-    """Yield the loss of chunks that differ if a runtime's virtual stages are alike."""
+    """Yield the loss of chunks that differ if a runtime has none."""
     if not isinstance(limits, str | None) and not limits.cuts:
         yield Loss(
-            "chunks that differ (cuts): hetopt writes its virtual stages all alike; "
-            "plan again without pin.cuts and pin.layout"
+            "chunks that differ (cuts): its stages have one chunk, or chunks that are "
+            "all alike; plan again without pin.cuts and pin.layout"
         )
 
 

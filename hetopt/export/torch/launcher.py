@@ -127,14 +127,15 @@ def _about_devices(job: Job) -> str:
 
 def _about_chunks(job: Job) -> str:
     """Say what stages of several chunks do."""
+    last = [str(pipeline.stages[-1].resharding) for pipeline in job.plan.pipelines]
     return (
         f"Every stage holds {counted(job.plan.chunks, 'chunk')} of the model "
-        "(interleaved 1F1B): a micro-batch goes through all "
-        f"{counted(len(job.stages), 'stage')} for each of them, and from the last "
-        "stage back to the first in between, resharded by "
-        f"{job.stages[-1].resharding}. In `job.json` a stage's units are those of a "
-        "chunk, as if there were no other (of all its chunks where they differ: `cuts` "
-        "then has the end of each, the first chunks of all stages first), and its "
+        "(interleaved 1F1B): a micro-batch goes through all stages of its pipeline for "
+        "each of them, and from the last stage back to the first in between, resharded "
+        f"by {' or '.join(dict.fromkeys(last))}. In `job.json` a stage's units are "
+        "those of a chunk, as if there were no other (of all its chunks where they "
+        "differ: `cuts` then has the end of each, the first chunks of all stages "
+        "first), and its "
         "warm-up counts passes, each one micro-batch on one chunk."
     )
 

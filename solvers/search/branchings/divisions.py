@@ -125,6 +125,7 @@ class Together(Node):
         plan = Plan(
             schedule=whole.table.schedule,
             chunks=whole.table.chunks,
+            cuts=whole.table.layout,
             warmup_epsilon=whole.table.warmup_epsilon,
             pipelines=pipelines,
             problem_digest=whole.table.problem_digest,

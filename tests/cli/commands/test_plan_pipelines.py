@@ -269,3 +269,36 @@ def test_a_launcher_has_one_with_a_certificate(
     Path("forged.json").write_text(json.dumps(data))
     assert main(["check", "even.yaml", "forged.json"]) == 2
     assert "over.divisions: is beside a launcher" in capsys.readouterr().err
+
+
+CHUNKS = """\
+model: {layers: 4, hidden: 512, heads: 4, ffn: 2048, vocab: 1000}
+clusters:
+  - {name: a, accelerator: H100, nodes: 2, devices_per_node: 2,
+     inter_node: {bandwidth: 100 Gbps}}
+training: {global_batch: 8, seq_len: 8192, zero: 0, schedule: interleaved-1f1b,
+  chunks: 2}
+pin: {clusters: {a: {dp: 1, cp: 1, tp: 1}}%s}
+"""
+
+
+@pytest.mark.parametrize("cuts", ["", ", cuts: [2, 3, 4, 6]"])
+def test_stages_of_several_chunks_may_be_side_by_side(
+    cuts: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Plans, checks, bundles and moves, of chunks that are alike or not."""
+    monkeypatch.chdir(tmp_path)
+    Path("chunks.yaml").write_text(CHUNKS % cuts)
+    problem = ("chunks.yaml", "plan.json")
+    out = ("--pipelines", "2", "--jobs", "1", "--out", "plan.json")
+    assert main(["plan", "chunks.yaml", *out]) == 0
+    data = json.loads(Path("plan.json").read_text("utf-8"))
+    assert len(data["plan"]["pipelines"]) == 2
+    assert data["status"] == "optimal"
+    assert main(["check", *problem]) == 0
+    assert main(["export", *problem, "--to", "torch", "--out", "bundle"]) == 0
+    # A plan alone is read as well as an answer that has it.
+    Path("plan.json").write_text(json.dumps(data["plan"]), "utf-8")
+    assert main(["check", *problem]) == 0
+    lost = ("--lost", "a/1", "--iterations", "500", "--jobs", "1")
+    assert main(["replan", *problem, *lost]) == 0
