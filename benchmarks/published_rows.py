@@ -53,8 +53,6 @@ APART = {
     "megatron-bridge-116": "printed without virtual stages, which its recipe has",
     "torchtitan-008": "contradicts its neighbours at 32k and 128k tokens",
     "mindspeed-008": "its attention is not fused, of which there are no operators",
-    "fms-fsdp-001": "shards weights within groups of 8, which hetopt does not price",
-    "fms-fsdp-002": "shards weights within groups of 8, which hetopt does not price",
 }
 
 
@@ -126,6 +124,7 @@ def _row(row: Mapping[str, str]) -> Row:
         global_batch=int(row["global_batch"]),
         seq_len=int(row["seq_len"]),
         zero=int(row["zero"]),
+        shard_group=int(row["shard_group"] or 0) or None,
         precision=row["precision"],  # type: ignore[arg-type]
         schedule="1f1b",
         gradients="fp32" if row["gradients"] == "fp32" else "bf16",

@@ -22,10 +22,11 @@ import json
 from collections import defaultdict
 from dataclasses import dataclass, replace
 from functools import cached_property
-from itertools import combinations
+from itertools import combinations, combinations_with_replacement, permutations
+from math import log
 from operator import itemgetter
 from pathlib import Path
-from statistics import mean, median
+from statistics import mean, median, stdev
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -39,7 +40,7 @@ from hetopt.problem.facts import Sustained
 from hetopt.problem.training.software import Reached
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 #: Weight of a factor's deviation from 1, errors having 1: of dense models, and of
 #: models with experts, whose rows separate the classes less.
@@ -382,34 +383,62 @@ def _asked(row: Row) -> tuple[object, ...]:
 
 
 def _print_calibration(
-    found: Sequence[tuple[Run, float]], usual: Mapping[str, float]
+    groups: Mapping[tuple[str, str], Sequence[Run]],
+    found: Sequence[tuple[Run, float]],
+    usual: Mapping[str, float],
 ) -> None:
-    """Print how much one run of a group tells about its others."""
-    for said, error_of in (
-        ("without software", lambda run, _: usual[run.row.figure.name]),
-        ("with software", lambda _, error: error),
-    ):
-        groups: dict[tuple[str, str, str, str], list[float]] = defaultdict(list)
-        for run, error in found:
-            groups[_group(run)].append(1 + error_of(run, error))
-        print(f"| calibrated {said} by one run | others | median before | after |")
-        print("|---|---|---|---|")
-        for group, ratios in sorted(groups.items()):
+    """Print how much one run of a group tells about its others.
+
+    Beside it, what the best of all single factors would leave, which nobody knows
+    beforehand, and the standard deviation of ours / published, as a logarithm.
+    """
+    own: dict[tuple[str, str, str, str], list[tuple[Run, float]]] = defaultdict(list)
+    for run, error in found:
+        own[_group(run)].append((run, error))
+    for said in ("without software", "with software"):
+        print(
+            f"| calibrated {said} by one run | others | median before | after "
+            "| best factor | spread |"
+        )
+        print("|---" * 6 + "|")
+        for name, part in sorted(own.items()):
+            runs, ratios = [run for run, _ in part], [1 + error for _, error in part]
+            if said == "without software":
+                ratios = [1 + usual[run.row.figure.name] for run in runs]
             before = median(abs(ratio - 1) for ratio in ratios)
-            if len(ratios) < _FEWEST or before <= _CALIBRATED:
+            if len(runs) < _FEWEST or before <= _CALIBRATED:
                 continue
-            after = median(
-                abs(ratio / ratios[one] - 1)
-                for one in range(len(ratios))
-                for place, ratio in enumerate(ratios)
-                if place != one
-            )
+            pairs: Iterable[tuple[float, float]] = permutations(ratios, 2)
+            if said == "with software":
+                pairs = _under_one_fit(groups[_fit_group(runs[0])], runs)
+            after = median(abs(other / one - 1) for one, other in pairs)
+            best = min(median(abs(r / each - 1) for r in ratios) for each in ratios)
             missed = "" if after <= before / 2 else " MISSED"
-            name = " ".join(group)
             print(
-                f"| {name} | {len(ratios) - 1} | {before:.1%} | {after:.1%}{missed} |"
+                f"| {' '.join(name)} | {len(runs) - 1} | {before:.1%} "
+                f"| {after:.1%}{missed} | {best:.1%} | {stdev(map(log, ratios)):.1%} |"
             )
         print(flush=True)
+
+
+def _under_one_fit(
+    group: Sequence[Run], own: Sequence[Run]
+) -> Iterator[tuple[float, float]]:
+    """Yield ours / published of a run that calibrates, and of one that is judged.
+
+    Both are under the same factors, as in a problem, fitted without either's layout.
+    """
+    layouts = dict.fromkeys(run.row.layout for run in own)
+    for both in combinations_with_replacement(layouts, 2):
+        factors = fitted([run for run in group if run.row.layout not in both])
+        ratios = [
+            (run.row.layout, 1 + run.error(factors))
+            for run in own
+            if run.row.layout in both
+        ]
+        for (here, one), (there, other) in permutations(ratios, 2):
+            if {here, there} == {*both}:
+                yield one, other
 
 
 def _fit_group(run: Run) -> tuple[str, str]:
@@ -527,7 +556,7 @@ def main() -> None:
             )
     _print_verdicts(found)
     _print_order(found)
-    _print_calibration(found, usual)
+    _print_calibration(groups, found, usual)
     if options.write:
         _write(groups, factors, found)
     if options.fit:

@@ -362,7 +362,7 @@ def _sync_s(
     per_node = rows.per_node[first]
     reductions, updates = [], []
     for kind in kinds:
-        parts = held_alike(problem.model, kind, shape, replicas)
+        parts = held_alike(problem.model, training, kind, shape, replicas)
         reductions.append(
             sum_of(reduction_s(training, cluster, part, per_node) for part in parts)
         )

@@ -3,6 +3,8 @@
 Dense parameters are held by ``dp * cp`` ranks of a stage, ``tp`` apart. Routed experts
 are held by ``dp * cp * tp / (ep * etp)`` ranks, ``ep * etp`` apart: Megatron-LM folds
 expert ranks into the same devices, with those that split an expert's matrices adjacent.
+ZeRO shards them over all of these ranks, or over groups of them that hold a copy each
+(``Training.shard_group``).
 """
 
 from __future__ import annotations
@@ -10,11 +12,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from hetopt.cost.units import unit_expert_parameters, unit_parameters
 
 if TYPE_CHECKING:
     from hetopt.cost.shapes import Floats, Ints, Shape
     from hetopt.problem.model.model import Model
+    from hetopt.problem.training.training import Training
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,15 +32,28 @@ class HeldAlike:
         Number on one device, before ZeRO shards them.
     replicas, stride
         Number of ranks in the group, and the difference between neighbouring ranks.
+    shards
+        Number of ranks, next to each other, that share the shards.
     """
 
     parameters: Floats
     replicas: Ints
     stride: Ints
+    shards: Ints
+
+    @property
+    def copies(self) -> HeldAlike:
+        """One shard, and the ranks that hold it alike: one of every ``shards``."""
+        return HeldAlike(
+            parameters=self.parameters / self.shards,
+            replicas=self.replicas // self.shards,
+            stride=self.stride * self.shards,
+            shards=np.ones_like(self.shards),
+        )
 
 
 def held_alike(
-    model: Model, kind: str, shape: Shape, replicas: Ints
+    model: Model, training: Training, kind: str, shape: Shape, replicas: Ints
 ) -> tuple[HeldAlike, ...]:
     """Return the parameters of a unit of the kind, dense ones first.
 
@@ -44,18 +62,17 @@ def held_alike(
     replicas
         dp * cp; (R,).
     """
-    dense = HeldAlike(
-        parameters=unit_parameters(model, kind, shape.tp),
-        replicas=replicas,
-        stride=shape.tp,
-    )
+    tp, ranks = shape.tp, shape.ep * shape.etp
+    held = [(unit_parameters(model, kind, tp), replicas, tp)]
     routed = unit_expert_parameters(model, kind, shape)
-    if routed is None:
-        return (dense,)
-    ranks = shape.ep * shape.etp
-    return (
-        dense,
+    if routed is not None:
+        held.append((routed, replicas * tp // ranks, ranks))
+    return tuple(
         HeldAlike(
-            parameters=routed, replicas=replicas * shape.tp // ranks, stride=ranks
-        ),
+            parameters=parameters,
+            replicas=alike,
+            stride=stride,
+            shards=np.gcd(alike, training.shard_group or alike),
+        )
+        for parameters, alike, stride in held
     )

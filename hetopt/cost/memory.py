@@ -121,12 +121,12 @@ def state_bytes(
     optimizer = 0 if offload == "optimizer" else size.optimizer
     copies = FP8_COPIES * (training.precision in BESIDE_BF16 and kind not in END_KINDS)
     found: list[Floats] = []
-    for part in held_alike(model, kind, shape, replicas):
-        over = part.replicas if training.zero >= 3 else one
+    for part in held_alike(model, training, kind, shape, replicas):
+        over = part.shards if training.zero >= 3 else one
         per_parameter = (
             (size.weight + copies) / over
-            + size.gradient / (part.replicas if training.zero >= 2 else one)
-            + optimizer / (part.replicas if training.zero >= 1 else one)
+            + size.gradient / (part.shards if training.zero >= 2 else one)
+            + optimizer / (part.shards if training.zero >= 1 else one)
         )
         if found:
             found.append(part.parameters * per_parameter)
@@ -203,7 +203,7 @@ def temporary_bytes(
             need = need + e * piece.table_elements(shape.tp)
     parameters = sum_of(
         part.parameters
-        for part in held_alike(model, kind, shape, np.ones_like(shape.tp))
+        for part in held_alike(model, training, kind, shape, np.ones_like(shape.tp))
     )
     size = parameter_bytes(training)
     if training.zero >= 2:

@@ -16,7 +16,12 @@ from hetopt.errors import CheckError, InputError
 from hetopt.export.launcher import Limits, Loss
 from hetopt.export.placing import Rank
 from hetopt.export.readme import lossy, readme
-from hetopt.export.shared.losses import cut_losses, offload_losses, part_losses
+from hetopt.export.shared.losses import (
+    cut_losses,
+    group_losses,
+    offload_losses,
+    part_losses,
+)
 from hetopt.problem.training.choices import RECOMPUTE
 from hetopt.schedule.schedules import rule_of
 
@@ -126,6 +131,7 @@ def _schedule_losses(job: Job, launcher: Launcher) -> Iterator[Loss]:
 def _limit_losses(job: Job, launcher: Launcher) -> Iterator[Loss]:
     """Yield what a launcher cannot train or offload by its limits."""
     limits, known = launcher.limits, launcher.recomputes
+    yield from group_losses(job.problem.training)
     if isinstance(limits, Limits):
         known = limits.recomputes
     # What a launcher lacks of the usual ones is a loss of its own.

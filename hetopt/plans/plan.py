@@ -16,7 +16,7 @@ from hetopt.base.shown import Shown
 from hetopt.plans.mix import Mix
 from hetopt.plans.strategy import Strategy
 from hetopt.problem.training.choices import Resharding, ScheduleName
-from hetopt.problem.training.training import written_epsilon
+from hetopt.problem.training.epsilon import written_epsilon
 
 PLAN_SCHEMA = "hetopt-plan/1"
 #: Of plans whose chunks differ.

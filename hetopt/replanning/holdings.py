@@ -4,9 +4,10 @@ A unit's dense parameters are one row of numbers: first those that tensor parall
 splits, then those that every tensor rank has (norms, for example). Rank i of t has the
 i-th of t equal parts of the first, and all of the others. Routed experts are a row of
 their own, split by the ranks that share an expert and then by those they are spread
-over. Where the ranks that hold the same numbers shard states (ZeRO), each has an equal
-part of them, in the order of ranks: of optimizer states from stage 1 on, of weights in
-stage 3. Gradients are not kept between iterations.
+over. Where the ranks that hold the same numbers shard states (ZeRO), or each group of
+``shard_group`` of them, each has an equal part, in the order of ranks: of optimizer
+states from stage 1 on, of weights in stage 3. Gradients are not kept between
+iterations.
 
 A tensor is such a row of one unit, as weights or as optimizer states; a slice is the
 range between two positions in it. Equal parts of P numbers end at ``P * k // n``, so
@@ -17,7 +18,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from math import lcm
+from math import gcd, lcm
 from typing import TYPE_CHECKING, NamedTuple
 
 from hetopt.cost.memory import parameter_bytes
@@ -149,7 +150,8 @@ class States:
         ):
             if not spans:
                 continue
-            own = _cut(spans, shard, shards)
+            shards = gcd(shards, self.problem.training.shard_group or shards)
+            own = _cut(spans, shard % shards, shards)
             yield Tensor(unit, part, "weights"), own if zero >= 3 else spans
             yield Tensor(unit, part, "optimizer"), own if zero >= 1 else spans
 

@@ -183,6 +183,12 @@ def _precision(training: Training) -> str:
     return ", ".join(parts)
 
 
+def _groups(training: Training) -> str:
+    """Return how many ranks share ZeRO's shards in words, if not all."""
+    group = training.shard_group
+    return "" if group is None else f" in groups of {group}"
+
+
 def _experts(model: Model) -> str:
     """Return the total and active parameters in words; empty without experts."""
     if model.experts is None:
@@ -233,7 +239,7 @@ def _(problem: Problem) -> list[Part]:
                     "training",
                     f"{counted(training.global_batch, 'sequence')} of "
                     f"{training.seq_len} tokens, {_precision(training)}, "
-                    f"{training.optimizer}, ZeRO {training.zero}, "
+                    f"{training.optimizer}, ZeRO {training.zero}{_groups(training)}, "
                     f"schedule {named_schedule(training)}",
                 ),
                 *([("launcher", problem.launcher)] if problem.launcher else []),

@@ -10,7 +10,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from hetopt.errors import InputError
-from hetopt.problem.training.training import written_epsilon
+from hetopt.problem.training.epsilon import written_epsilon
 from hetopt.results.front import FRONT_SCHEMA
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Literal
 
 from hetopt.cost.build import build_table
 from hetopt.problem.training.choices import SCHEDULE_CHOICES, ScheduleName
+from hetopt.problem.training.epsilon import EPSILONS
 from hetopt.problem.training.principles import PRUNED, Principles
-from hetopt.problem.training.training import EPSILONS
 from hetopt.schedule.schedules import rule_of
 from tests.agreement.lengths import drawn
 from tests.agreement.modelled import make_modelled

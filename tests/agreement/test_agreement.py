@@ -11,7 +11,7 @@ from dataclasses import asdict
 import pytest
 
 from hetopt.problem.training.choices import SCHEDULE_CHOICES
-from hetopt.problem.training.training import EPSILONS
+from hetopt.problem.training.epsilon import EPSILONS
 from hetopt.solvers.race import programs
 from hetopt.solvers.simulated import view
 from hetopt.solvers.simulated.worker import (

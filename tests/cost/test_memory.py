@@ -169,6 +169,15 @@ def test_bytes_per_parameter(
     assert (size.weight, size.gradient, size.optimizer) == expected
 
 
+@pytest.mark.parametrize("zero", [1, 2, 3])
+def test_groups_shard_over_their_own_ranks(zero: int) -> None:
+    training = Training(global_batch=8, seq_len=8, zero=zero)
+    grouped = replace(training, shard_group=8)
+    one, many = Shape.of([(1, 1, 1)]), np.array([64])
+    found = state_bytes(make_model(), grouped, LAYER, one, many)
+    assert found == state_bytes(make_model(), training, LAYER, one, many // 8)
+
+
 def test_zero_shards_one_more_part_per_stage() -> None:
     one, replicas = shape((1, 1, 1)), np.array([8])
     parameters = 1e9

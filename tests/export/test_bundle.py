@@ -3,6 +3,7 @@
 import errno
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -56,6 +57,17 @@ def test_what_has_no_substitute_is_refused_even_so() -> None:
         bundle(draw_job(1), fake(SMALL, FATAL), allow_lossy=True)
     assert [f for f in caught.value.findings if "two pipelines" in f]
     assert len(caught.value.findings) == 1
+
+
+def test_copies_of_shards_are_a_loss() -> None:
+    job = draw_job(1)
+    training = replace(job.problem.training, zero=1, shard_group=8)
+    grouped = replace(job, problem=replace(job.problem, training=training))
+    with pytest.raises(CheckError) as caught:
+        bundle(grouped, fake(), allow_lossy=False)
+    assert "training.shard_group 8" in caught.value.findings[0]
+    files = bundle(grouped, fake(), allow_lossy=True)
+    assert "Instead: shards over all of them" in files["LOSSY.md"]
 
 
 def test_gradients_of_weights_apart_are_refused_by_name() -> None:

@@ -23,9 +23,9 @@ from hetopt.cost.table.table import CostTable
 from hetopt.problem.digest import problem_digest
 from hetopt.problem.problem import Problem
 from hetopt.problem.training.choices import INTERLEAVED, SCHEDULES, ScheduleName
+from hetopt.problem.training.epsilon import EPSILONS
 from hetopt.problem.training.pins import Domain
 from hetopt.problem.training.principles import Principles
-from hetopt.problem.training.training import EPSILONS
 from hetopt.schedule.schedules import rule_of
 from tests.oracle import wide
 from tests.oracle.problems import draw_problem

@@ -19,6 +19,16 @@ def test_a_reserve_of_many_digits(reserve: str) -> None:
         read_problem_text(text)
 
 
+def test_groups_that_shard_nothing() -> None:
+    text = (
+        "model: {preset: llama-7b}\n"
+        "clusters: [{name: a, accelerator: A100-80GB, nodes: 1, devices_per_node: 8}]\n"
+        "training: {global_batch: 16, seq_len: 4096, zero: 0, shard_group: 8}\n"
+    )
+    with pytest.raises(InputError, match=r"training\.shard_group: is 8, expected zero"):
+        read_problem_text(text)
+
+
 def test_a_bandwidth_of_almost_nothing() -> None:
     text = (
         "model: {preset: llama-7b}\n"

@@ -218,6 +218,11 @@ def _training(training: Training) -> dict[str, Any]:
         **({} if training.emulate is None else {"emulate": training.emulate}),
         "optimizer": training.optimizer,
         "zero": training.zero,
+        **(
+            {}
+            if training.shard_group is None
+            else {"shard_group": training.shard_group}
+        ),
         "overlap_gradients": training.overlap_gradients,
         "recompute": {
             name: list(policies) for name, policies in training.recompute.items()

@@ -86,6 +86,18 @@ def test_every_device_gets_what_it_needs(
     assert found.seconds == pytest.approx(found.least_s, rel=1e-3)
 
 
+@pytest.mark.parametrize("zero", [1, 3])
+def test_ranks_of_every_group_share_shards(zero: int) -> None:
+    alike = fleet((2, 2), zero)
+    grouped = replace(alike, training=replace(alike.training, shard_group=2))
+    plans = plan_of([6], [D4]), plan_of([3, 3], [D2, T2])
+    ways = [moved((each, each), plans, [], 1e9) for each in (alike, grouped)]
+    assert [findings for _, findings in ways] == [[], []]
+    # A group of two holds everything, so less is missing.
+    sent = [sum(row.bytes for row in found.rows) for found, _ in ways]
+    assert 0 < sent[1] < sent[0]
+
+
 def test_devices_hold_the_parameters_of_the_model() -> None:
     problem = fleet((2, 2), zero=1)
     plan = plan_of([3, 3], [T2, D2])

@@ -15,7 +15,7 @@ from hetopt.cost.build import build_table
 from hetopt.errors import InputError
 from hetopt.plans.plan import MOST_PIPELINES
 from hetopt.problem.training.choices import SCHEDULES
-from hetopt.problem.training.training import EPSILONS, written_epsilon
+from hetopt.problem.training.epsilon import EPSILONS, written_epsilon
 from hetopt.results.certificate import PS_S
 
 if TYPE_CHECKING:

@@ -236,10 +236,13 @@ class _Moves:
                 yield first + wide * e // own.ep, first + wide * (e + 1) // own.ep
 
     def _others(self, rank: Rank, part: str) -> tuple[int, int]:
-        """Return a rank's number among those with the same parts, and their count."""
+        """Return a rank's number among those that share shards, and their count."""
         own = rank.strategy
         alike = own.tp if part == "dense" else own.ep * own.etp
-        return rank.number // alike, own.dp * own.cp * own.tp // alike
+        others = own.dp * own.cp * own.tp // alike
+        wanted = self._problem.training.shard_group or others
+        group = max(n for n in range(1, others + 1) if others % n == 0 == wanted % n)
+        return rank.number // alike % group, group
 
 
 def _stretch(

@@ -15,8 +15,9 @@ from hetopt.problem.training.choices import (
     RESHARDING,
     SCHEDULE_CHOICES,
 )
+from hetopt.problem.training.epsilon import written_epsilon
 from hetopt.problem.training.principles import Principles
-from hetopt.problem.training.training import chunks_fault, written_epsilon
+from hetopt.problem.training.training import chunks_fault
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

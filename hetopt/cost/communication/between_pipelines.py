@@ -105,7 +105,7 @@ class Between:
     def unit_s(self, training: Training, parts: Iterable[HeldAlike]) -> Floats:
         """Return the seconds of one unit, whose parameters are ``parts``; (R,)."""
         passes = 2 * (self.pipelines - 1) / self.pipelines
-        shard = sum_of(part.parameters / part.replicas for part in parts)
+        shard = sum_of(part.parameters / part.shards for part in parts)
         size: Floats = shard * parameter_bytes(training).gradient
         return passes * size / self.way.bytes_per_s
 

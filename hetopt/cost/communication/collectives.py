@@ -134,12 +134,29 @@ def all_gather_s(
 def gather_held_s(
     cluster: Cluster, part: HeldAlike, per_node: Ints, bytes_each: int
 ) -> Floats:
-    """Return the time to all-gather parameters over the ranks that hold them.
+    """Return the time to all-gather parameters over the ranks that share their shards.
 
     A parameter has ``bytes_each`` bytes.
     """
     total_bytes = part.parameters * bytes_each
-    return all_gather_s(cluster, part.replicas, part.stride, per_node, total_bytes)
+    return all_gather_s(cluster, part.shards, part.stride, per_node, total_bytes)
+
+
+def scatter_held_s(
+    cluster: Cluster, part: HeldAlike, per_node: Ints, bytes_each: int
+) -> Floats:
+    """Return the time to add up gradients over the ranks that hold them, into shards.
+
+    They are scattered over the ranks that share the shards, and each shard is reduced
+    over its copies.
+    """
+    scattered = gather_held_s(cluster, part, per_node, bytes_each)
+    if (part.shards == part.replicas).all():
+        return scattered
+    copies, shard_bytes = part.copies, part.copies.parameters * bytes_each
+    return scattered + all_reduce_s(
+        cluster, copies.replicas, copies.stride, per_node, shard_bytes
+    )
 
 
 def all_reduce_s(

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hetopt.cost.communication.collectives import gather_held_s
+from hetopt.cost.communication.collectives import gather_held_s, scatter_held_s
 from hetopt.cost.communication.within_stage import overlapped_s
 from hetopt.cost.memory import parameter_bytes
 
@@ -52,7 +52,7 @@ def reduction_s(
     if training.zero >= 2:
         return np.zeros(len(part.parameters))
     size = parameter_bytes(training).gradient
-    once = gather_held_s(cluster, part, per_node, size)
+    once = scatter_held_s(cluster, part, per_node, size)
     return 2 * once if training.zero == 0 else once
 
 
@@ -76,7 +76,7 @@ def update_s(
     seconds = np.zeros(len(part.parameters))
     if training.zero in (1, 2):
         seconds = gather_held_s(cluster, part, per_node, size.weight)
-    shard = part.parameters / (part.replicas if training.zero else 1)
+    shard = part.parameters / (part.shards if training.zero else 1)
     offloads = cluster.offload == "optimizer"
     if measured_s is not None and not offloads:
         return seconds + shard * measured_s

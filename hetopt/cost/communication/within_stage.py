@@ -41,6 +41,7 @@ from hetopt.cost.communication.collectives import (
     all_to_all_s,
     gather_held_s,
     group_link,
+    scatter_held_s,
 )
 from hetopt.cost.held_alike import held_alike
 from hetopt.cost.memory import parameter_bytes
@@ -141,7 +142,7 @@ def stage_communication(
             ring = steps * (step_s + latency)
             ring_backward = steps * (2 * step_s + latency)
     gather, scatter = _sharded_s(
-        training, cluster, held_alike(model, kind, shape, replicas), per_node
+        training, cluster, held_alike(model, training, kind, shape, replicas), per_node
     )
     return StageCommunication(
         forward_s=forward,
@@ -164,7 +165,7 @@ def _sharded_s(
         if training.zero >= 3:
             gather = gather + gather_held_s(cluster, part, per_node, size.weight)
         if training.zero >= 2:
-            scatter = scatter + gather_held_s(cluster, part, per_node, size.gradient)
+            scatter = scatter + scatter_held_s(cluster, part, per_node, size.gradient)
     return gather, scatter
 
 

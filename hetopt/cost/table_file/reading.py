@@ -18,7 +18,7 @@ from hetopt.cost.table.table import CostTable, UnitTable
 from hetopt.cost.table_file.records import CLUSTER_COLUMNS, TableFile
 from hetopt.errors import InputError
 from hetopt.problem.training.choices import RESHARDING
-from hetopt.problem.training.training import written_epsilon
+from hetopt.problem.training.epsilon import written_epsilon
 from hetopt.schedule.schedules import rule_of
 from hetopt.schedule.shares import SharedLinks
 

@@ -12,7 +12,12 @@ import numpy as np
 from hetopt.cost.table.cluster import ClusterTable
 from hetopt.cost.table.table import CostTable
 from hetopt.errors import InputError
-from hetopt.export.shared.losses import cut_losses, offload_losses, part_losses
+from hetopt.export.shared.losses import (
+    cut_losses,
+    group_losses,
+    offload_losses,
+    part_losses,
+)
 from hetopt.problem.digest import problem_digest
 from hetopt.problem.training.pins import Domain
 from hetopt.solvers.search.branchings.runnable import STRATEGIES
@@ -90,6 +95,7 @@ def _ensure_runs(limits: Limits, problem: Problem) -> None:
 def why_not(limits: Limits, problem: Problem) -> str | None:
     """Return why the launcher runs no plan under the problem's schedule, if so."""
     losses = [*(limits.losses(problem) if limits.losses else ())]
+    losses += group_losses(problem.training)
     if problem.pins.cuts is not None:
         losses += cut_losses(limits)
     if not _sides(limits, problem):

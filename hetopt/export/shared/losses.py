@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from hetopt.problem.model.model import Model
     from hetopt.problem.problem import Problem
     from hetopt.problem.training.dispatch import Dispatch
+    from hetopt.problem.training.training import Training
 
 
 def stages_named(first: int, end: int) -> str:
@@ -51,6 +52,16 @@ def part_losses(model: Model, trained: Collection[Part]) -> Iterator[Loss]:
     lacks = [name for part, (name, has) in parts.items() if has and part not in trained]
     if lacks:
         yield Loss(f"model {model.name}, which has {' and '.join(lacks)}")
+
+
+def group_losses(training: Training) -> Iterator[Loss]:
+    """Yield a loss if ZeRO's shards have several copies: no files ask for them."""
+    if training.shard_group is not None:
+        yield Loss(
+            f"training.shard_group {training.shard_group}: hetopt writes shards over "
+            "all ranks that hold a weight",
+            instead="shards over all of them, which need less memory and more network",
+        )
 
 
 def offload_losses(

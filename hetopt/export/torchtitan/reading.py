@@ -287,6 +287,8 @@ def _training(
     policy = settings.choice(_RESHARD, "default", ("default", "always", "never"))
     if mesh.dp * mesh.cp > 1:
         says["zero"] = _zero(settings, mesh, policy, reported)
+        if mesh.sharded and mesh.replicas > 1:
+            says["shard_group"] = mesh.shards * mesh.cp
     balancer = "parallelism.context_parallel_load_balancer"
     if settings.texts.get(balancer) == "none" and mesh.cp > 1:
         why = "hetopt prices ranks that share causal attention evenly"
@@ -347,9 +349,6 @@ def _zero(
             msg = "is more than 1: TorchTitan 0.2 has no DDP beside other parallelism"
             raise settings.wrong(_REPLICATE, msg)
         return 0
-    if mesh.replicas > 1:
-        why = f"hetopt prices shards over all {counted(mesh.dp * mesh.cp, 'replica')}"
-        reported.append(not_priced(_REPLICATE, why))
     if policy == "always" and piped:
         why = "gradients stay whole until the last micro-batch, hetopt shards them"
         reported.append(not_priced(_RESHARD, why))

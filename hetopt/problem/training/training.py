@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import field, replace
 from typing import Annotated, Any, ClassVar
@@ -12,7 +11,6 @@ from pydantic import BeforeValidator, Field, ValidationInfo, WithJsonSchema
 from hetopt.base.faults import Fault, inside
 from hetopt.base.fields import Count, Flag, by_key, choice, several, whole
 from hetopt.base.record import INTERNAL, record
-from hetopt.base.words import describe
 from hetopt.errors import InputError
 from hetopt.problem.fields import AUTO, Fraction
 from hetopt.problem.training.choices import (
@@ -31,6 +29,7 @@ from hetopt.problem.training.choices import (
     ScheduleName,
 )
 from hetopt.problem.training.dispatch import EVEN, Dispatch, or_even
+from hetopt.problem.training.epsilon import EPSILONS, epsilon_fault, read_epsilon
 from hetopt.problem.training.lengths import (
     HISTOGRAM_SUFFIX,
     LENGTHS_SCHEMA,
@@ -45,16 +44,6 @@ from hetopt.problem.training.token_budget import tokens_of
 #: Share of device memory kept free besides the overhead (MODEL.md section 5).
 DEFAULT_RESERVE = 0.0
 DEFAULT_SCHEDULE: ScheduleName = "virtual-1f1b"
-#: HAPT's epsilon (Eq. 2), first the default: MODEL.md section 4 argues for it. A search
-#: for the best schedule tries all of them.
-EPSILONS = (0.05, 0.1, 0.01)
-#: What h-1f1b had before it could be chosen: files without the field have it.
-FORMER_EPSILON = 0.01
-#: Epsilon is 1 / n; the largest n.
-MOST_PARTS = 1000
-EPSILON_EXPECTED = (
-    f"expected 1/n with a whole n from 3 to {MOST_PARTS}, such as 0.05 or 1/30"
-)
 
 
 def chunks_fault(schedule: ScheduleName, chunks: int) -> str | None:
@@ -69,63 +58,6 @@ def chunks_fault(schedule: ScheduleName, chunks: int) -> str | None:
 def _ensure(fault: str | None, field: str) -> None:
     if fault is not None:
         raise Fault(fault, field)
-
-
-def is_epsilon(value: object) -> bool:
-    """Whether a value is 1 / n, n whole: times are compared with it exactly.
-
-    It is below 1 / 2, as otherwise HAPT's Eq. 2 has no second case.
-    """
-    if isinstance(value, int | float) and 1 / (MOST_PARTS + 1) < value < 0.4:
-        return abs(value * round(1 / value) - 1) < 1e-9
-    return False
-
-
-def epsilon_fault(schedule: ScheduleName, epsilon: object) -> str | None:
-    """Return why a schedule cannot have this ``warmup_epsilon``, or None."""
-    given = f"is {describe(epsilon)}"
-    if epsilon is not None and schedule != ADAPTIVE:
-        given += f" with schedule {schedule}"
-        return f"{given}, expected schedule {ADAPTIVE}, or leave it out"
-    good = epsilon is None or is_epsilon(epsilon)
-    return None if good else f"{given}, {EPSILON_EXPECTED}"
-
-
-def written_epsilon(
-    data: Mapping[str, Any], where: str = "", file: str | None = None
-) -> float | None:
-    """Return ``warmup_epsilon`` of a plan, table or other record in JSON.
-
-    Parameters
-    ----------
-    where, file
-        Field of the record, and its file, for error messages.
-
-    Raises
-    ------
-    InputError
-        The record's schedule cannot have it.
-    """
-    schedule, epsilon = data["schedule"], data.get("warmup_epsilon")
-    fault = epsilon_fault(schedule, epsilon)
-    if fault is not None:
-        field = f"{where}.warmup_epsilon".lstrip(".")
-        raise InputError(fault, file=file, field=field)
-    if epsilon is None and schedule == ADAPTIVE:
-        return FORMER_EPSILON
-    return epsilon
-
-
-def _epsilon(value: Any) -> float | None:
-    """Read 0.05 or "1/20"."""
-    if value is None:
-        return None
-    given = value
-    if isinstance(value, str) and re.fullmatch(r"1/[1-9]\d{0,3}", value.strip()):
-        given = 1 / int(value.strip()[2:])
-    if not is_epsilon(given):
-        raise Fault(f"is {describe(value)}, {EPSILON_EXPECTED}")
-    return float(1 / round(1 / given))
 
 
 def _batch(value: Any, info: ValidationInfo) -> int:
@@ -199,6 +131,10 @@ class Training:
         Its states are part of the memory.
     zero
         1 shards optimizer states, 2 gradients too, 3 weights too.
+    shard_group
+        Consecutive ranks that share ZeRO's shards, each group with a copy of all:
+        hybrid sharding, such as 8 for shards inside nodes. Where it does not divide the
+        ranks that hold a weight, its largest divisor that does. Default: all of them.
     overlap_gradients
         true (default): gradients are reduced during the backward pass; false: after
         it, as Megatron-LM does unless told otherwise.
@@ -261,6 +197,7 @@ class Training:
     emulate: Emulated | None = None
     optimizer: Optimizer = "adam"
     zero: Annotated[int, Field(ge=0, le=3), BeforeValidator(choice((0, 1, 2, 3)))] = 1
+    shard_group: Count | None = None
     overlap_gradients: Flag = True
     recompute: Annotated[
         Mapping[str, tuple[Recompute, ...]],
@@ -285,7 +222,7 @@ class Training:
     chunks: Count = 1
     warmup_epsilon: Annotated[
         float | None,
-        BeforeValidator(_epsilon),
+        BeforeValidator(read_epsilon),
         _numbers("number", "string", examples=[0.05, "1/20"]),
     ] = None
     sequence_parallel: Flag = True
@@ -315,6 +252,9 @@ class Training:
         if self.overlap_tensor and not self.sequence_parallel:
             msg = "is true, expected sequence_parallel: true with it"
             raise Fault(msg, "overlap_tensor")
+        if self.shard_group and not self.zero:
+            msg = f"is {self.shard_group}, expected zero: 1, 2 or 3 with it"
+            raise Fault(msg, "shard_group")
         if self.lengths is not None:
             shares = self.lengths, self.global_batch, self.seq_len
             _ensure(lengths_fault(*shares), "lengths")

@@ -15,7 +15,7 @@ from hetopt.cost.by_schedule import TablesBySchedule
 from hetopt.cost.chunks import placed_units
 from hetopt.errors import InputError
 from hetopt.problem.training.choices import ADAPTIVE, ANY, INTERLEAVED, SCHEDULES
-from hetopt.problem.training.training import EPSILONS
+from hetopt.problem.training.epsilon import EPSILONS
 from hetopt.results.certificate import PS_S
 from hetopt.results.per_schedule import USUAL_CHUNKS
 from hetopt.schedule.schedules import rule_of

@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 
 from hetopt.cost.build import build_table
+from hetopt.cost.communication.collectives import all_reduce_s
 from hetopt.cost.communication.synchronisation import (
     OPTIMIZER_START_S,
+    reduction_s,
     update_s,
     update_start_s,
 )
@@ -26,11 +28,12 @@ OFFLOADING = make_cluster(
 )
 
 
-def alone(parameters: float, replicas: int = 1) -> HeldAlike:
+def alone(parameters: float, replicas: int = 1, shards: int | None = None) -> HeldAlike:
     return HeldAlike(
         parameters=np.array([parameters]),
         replicas=np.array([replicas]),
         stride=np.array([1]),
+        shards=np.array([shards or replicas]),
     )
 
 
@@ -66,6 +69,21 @@ def test_a_device_sends_its_shard_alone(zero: int) -> None:
     bandwidth = on_device.accelerator.memory_bandwidth_bytes_per_s * 0.8
     expected = shard * (6 / 10e9 + 30 / 40e9 - 30 / bandwidth)
     assert more == pytest.approx(expected)
+
+
+def test_groups_gather_inside_and_reduce_their_shards_across() -> None:
+    # Sixteen ranks on two nodes of eight hold a weight; each node shards it.
+    cluster, eight = make_cluster(nodes=2, devices_per_node=8), np.array([8])
+    training = Training(global_batch=16, seq_len=8, shard_group=8)
+    part, inside = alone(1e9, 16, 8), alone(1e9, 8)
+    assert update_s(training, cluster, part, eight) == update_s(
+        training, cluster, inside, eight
+    )
+    shard_bytes = 4 * part.copies.parameters
+    across = all_reduce_s(cluster, np.array([2]), eight, eight, shard_bytes)
+    assert reduction_s(training, cluster, part, eight) == pytest.approx(
+        reduction_s(training, cluster, inside, eight) + across
+    )
 
 
 def test_an_update_measured_on_the_device_says_nothing_of_the_host() -> None:

@@ -107,7 +107,9 @@ def test_activations_of_routed_tokens() -> None:
 def test_optimizer_states_of_experts_have_ranks_of_their_own() -> None:
     # 16 devices, dp * cp of them with the same dense parameters.
     replicas = np.array([16, 16, 8, 4])
-    dense, experts = held_alike(model(), LAYER_EXPERTS, SHAPE, replicas)
+    dense, experts = held_alike(
+        model(), training(zero=1), LAYER_EXPERTS, SHAPE, replicas
+    )
     assert dense.replicas.tolist() == [16, 16, 8, 4]
     assert dense.stride.tolist() == [1, 1, 2, 4]
     assert experts.replicas.tolist() == [16, 2, 2, 1]
