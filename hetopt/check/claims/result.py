@@ -282,6 +282,10 @@ class _Claims:
         yield from self._same("mfu", table.model_flops / (time_s * offered))
         yield from self._same("mfu_used", table.model_flops / (time_s * used))
 
+    def _slack(self, plan: Plan) -> float:
+        """Return by how much a bound may lie above ``_value``."""
+        return self._value(plan, self.asked.slack_s(plan.chunks))
+
     def _value(self, plan: Plan, time_s: float) -> float:
         """Return what is minimised."""
         per_hour = self.asked.price_of(plan) if self.costs else 3600
@@ -310,8 +314,7 @@ class _Claims:
             yield f"gap: {gap}, expected {expected!r}"
         if self.status == "optimal" and expected > OPTIMALITY_GAP + TOLERANCE:
             yield f"status: optimal, but the gap is {expected!r}"
-        slack_s = self.asked.slack_s(plan.chunks)
-        yield from self._root_findings(self._value(plan, slack_s))
+        yield from self._root_findings(self._slack(plan))
         if self.is_settled:
             yield from self._settled_bound_findings(plan, bound, value)
 
@@ -339,12 +342,11 @@ class _Claims:
             beside_s = self.root.beside(plan)
             lowest = min(max(lowest, self.asked.device_time.of_all()), beside_s)
             parts = f"{parts} and schedules"
-        slack_s = self.asked.slack_s(plan.chunks)
         if lowest < inf:
             # the bound may not exceed the least of the bounds it is made of
             if bound > lowest * (1 + TOLERANCE):
                 yield f"lower_bound_s: {bound}, {parts} prove only {lowest!r}"
-            elif bound + slack_s < min(lowest, value) * (1 - TOLERANCE):
+            elif bound + self._slack(plan) < min(lowest, value) * (1 - TOLERANCE):
                 yield f"lower_bound_s: {bound}, {parts} say {lowest!r}"
 
     def _alternative_findings(self, plan: Plan, best: CheckedPlan) -> Iterator[str]:
@@ -364,7 +366,8 @@ class _Claims:
                 if claimed is None or not close(claimed, expected):
                     yield f"{place}.{key}: {claimed}, expected {expected!r}"
             # plans are ranked with the period rounded up to a whole tick
-            q = max(_passes(other), _passes(plan))
+            both = (*other.pipelines, *plan.pipelines)
+            q = max(pipeline.microbatches for pipeline in both)
             slack = self._value(other, q * TICK_S) + TOLERANCE * before
             time_s = self._time_s(checked)
             value = self._value(other, time_s)
@@ -383,10 +386,6 @@ class _Claims:
                 listed.append(other)
         missing = self.asked.top - 1 - len(self.alternatives)
         yield from self.settlements.missing_findings(listed, missing)
-
-
-def _passes(plan: Plan) -> int:
-    return max(each.microbatches for each in plan.pipelines)
 
 
 def _shape(plan: Plan) -> tuple[object, ...]:

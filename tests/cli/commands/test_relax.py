@@ -60,3 +60,25 @@ def test_a_solver_of_the_pruned_space_refuses_in_one_line(
         assert (done.returncode, done.stdout) == (2, "")
         assert done.stderr.startswith(message)
         assert done.stderr.count("\n") == 1
+
+
+def test_a_cost_of_milliseconds_is_verified_to_the_picosecond(tmp_path: Path) -> None:
+    """The bound of a fleet that is refuted at the cutoff is some ps lower."""
+    problem, out, cert = (tmp_path / name for name in ("p.yaml", "p.json", "p.cert"))
+    problem.write_text(
+        "model: {layers: 2, hidden: 512, heads: 4, ffn: 2048, vocab: 20000}\n"
+        "clusters:\n"
+        "- {name: mid, accelerator: H20-96GB, memory: 0.6 GB, overhead: 0 GB,"
+        " nodes: 1, devices_per_node: 2, inter_node: {bandwidth: 10 Gbps},"
+        " uplink: 1 Gbps, price_per_hour: 0.3}\n"
+        "- {name: zed, accelerator: A100-80GB, memory: 0.45 GB, overhead: 0 GB,"
+        " nodes: 2, devices_per_node: 2, inter_node: {bandwidth: 1 Gbps},"
+        " offload: optimizer, price_per_hour: 3}\n"
+        "links: {default: {bandwidth: 1 Gbps, latency: 2 ms}}\n"
+        "training: {global_batch: 3, seq_len: 512, precision: fp16, schedule: h-1f1b,"
+        " zero: 0, recompute: full}\n"
+    )
+    asked = ("--budget", "3.3", "--objective", "cost", "--relax", "p4", "--jobs", "1")
+    files = ("--out", str(out), "--certificate", str(cert))
+    assert main(["plan", str(problem), *asked, *files]) == 0
+    assert main(["verify", str(problem), str(out), str(cert)]) == 0
