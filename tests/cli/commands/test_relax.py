@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+from hetopt.cli import main
+
 if TYPE_CHECKING:
     from pathlib import Path
 
