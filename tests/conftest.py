@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import gc
-from collections import defaultdict
+import sys
+from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,20 +15,25 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 #: Seeds that each test is run with by default, and by ``make test-slow`` at most:
-#: consecutive ones go through the five schedules. ``make test-seeds`` runs the others.
-QUICK_SEEDS, SLOW_SEEDS = 5, 10
+#: consecutive ones go through the schedules. ``make test-seeds`` runs the others.
+QUICK_SEEDS, SLOW_SEEDS = 3, 10
 
 
 def pytest_collection_modifyitems(items: Sequence[pytest.Item]) -> None:
-    """Mark as slow or more what a test is asked for beyond its first few seeds."""
+    """Mark as slow or more what a test is asked for beyond its first few cases."""
     seeds: defaultdict[str, list[object]] = defaultdict(list)
+    cases: Counter[str] = Counter()
     for item in items:
+        name = item.nodeid.partition("[")[0]
+        cases[name] += 1
+        if cases[name] > _limit(item, "quick_cases", sys.maxsize):
+            item.add_marker(pytest.mark.slow)
         if not isinstance(item, pytest.Function) or not hasattr(item, "callspec"):
             continue
         seed = item.callspec.params.get("seed")
         if seed is None:
             continue
-        known = seeds[item.nodeid.partition("[")[0]]
+        known = seeds[name]
         if seed not in known:
             known.append(seed)
         if known.index(seed) >= _limit(item, "slow_seeds", SLOW_SEEDS):

@@ -142,6 +142,7 @@ def test_print_shows_what_the_command_shows(
     ]
 
 
+@pytest.mark.quick_cases(6)
 @pytest.mark.parametrize("solver", [name for name in SOLVERS if "gurobi" not in name])
 def test_no_plan_has_a_reason(solver: str) -> None:
     huge = {**SECTIONS, "model": {"layers": 80, "hidden": 8192, "heads": 64}}

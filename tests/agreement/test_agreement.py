@@ -42,6 +42,7 @@ def compare(batch: range) -> None:
     assert not wrong, "\n".join(wrong)
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize("batch", batches(0, QUICK), ids=str)
 def test_all_that_solvers_say_is_so(batch: range) -> None:
     compare(batch)
@@ -65,6 +66,7 @@ def compare_in_simulated_time(batch: range) -> None:
     assert not wrong, "\n".join(wrong)
 
 
+@pytest.mark.quick_cases(3)
 @pytest.mark.parametrize("batch", batches(0, QUICK), ids=str)
 def test_simulated_times_are_bounded(batch: range) -> None:
     compare_in_simulated_time(batch)

@@ -35,6 +35,7 @@ def alone(instance: Instance) -> Instance:
     return replace(instance, table=replace(table, slices=slices))
 
 
+@pytest.mark.quick_cases(5)
 @pytest.mark.parametrize("schedule", SCHEDULE_CHOICES)
 def test_simulated_times_are_longest_paths(schedule: ScheduleName) -> None:
     every, seen = len(SCHEDULE_CHOICES), Counter[int]()

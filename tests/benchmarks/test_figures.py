@@ -118,6 +118,7 @@ def test_a_run_without_a_plan_leaves_cells_empty(made: dict[str, Campaign]) -> N
             DRAWN[name](table, replace(campaign, shots=shots))
 
 
+@pytest.mark.slow
 def test_files_from_kept_campaigns(made: dict[str, Campaign], tmp_path: Path) -> None:
     for name, campaign in made.items():
         (tmp_path / f"campaign-{name}.json").write_text(campaign.to_text())

@@ -22,6 +22,7 @@ def test_readings_are_those_of_the_files(name: str, reading: str, file: str) -> 
     assert links.linked(name, reading)["links"] == shipped["links"]
 
 
+@pytest.mark.slow
 def test_uniform_and_the_published_plan_at_one_rate() -> None:
     row = links.row_of("hetauto-exp1", links.SHIPPED)
     assert row.optimum is not None

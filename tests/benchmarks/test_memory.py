@@ -30,6 +30,7 @@ def test_peaks_measured_on_b200() -> None:
         assert -MEASURED_BELOW <= ours / measured - 1 <= most, case
 
 
+@pytest.mark.slow
 def test_every_run_of_llm_foundry_fits() -> None:
     rows = list(foundry_runs())
     assert len(rows) == 108

@@ -39,6 +39,7 @@ def test_a_noisy_run_within_bounds_is_used() -> None:
     assert fit(replace(run, file="m.json", noise=NOISE)) == fit(run)
 
 
+@pytest.mark.slow
 def test_several_runs_of_which_one_is_noisy() -> None:
     problem = problem_of_one()
     other = run_of(problem, 1e4, plan_of_one(tp=1, microbatches=2))

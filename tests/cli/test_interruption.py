@@ -49,6 +49,7 @@ sys.exit(main(rest, last=True))
 """
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
 def test_a_signal_ends_the_search_with_its_plan(
     small: Path, tmp_path: Path, environment: dict[str, str], name: str
@@ -76,6 +77,7 @@ def test_a_signal_ends_the_search_with_its_plan(
     assert main(["check", str(small / "problem.yaml"), str(out)]) == 0
 
 
+@pytest.mark.quick_cases(3)
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
 @pytest.mark.parametrize("delay_s", [0.0, 0.05, 0.3])
 def test_a_signal_during_the_imports(

@@ -369,6 +369,7 @@ def test_capacities_slow_a_boundary() -> None:
         assert (second.transfer_ns > first.transfer_ns).any()
 
 
+@pytest.mark.quick_cases(3)
 @pytest.mark.parametrize("zero", [0, 1, 2, 3])
 @pytest.mark.parametrize("schedule", ["1f1b", "zb-h1"])
 def test_a_strategy_costs_alone_what_it_costs_among_others(

@@ -44,6 +44,7 @@ def digests(own: Problem) -> tuple[str, str]:
     return KNOWN[key]
 
 
+@pytest.mark.quick_cases(3)
 @pytest.mark.parametrize("schedule", ["virtual-1f1b", "zb-h1", "zb-v", "gpipe"])
 @pytest.mark.parametrize(
     ("clusters", "model", "training"),

@@ -49,6 +49,7 @@ def coefficients(of: Problem) -> dict[str, Any]:
     return data
 
 
+@pytest.mark.quick_cases(20)
 @pytest.mark.parametrize("name", accelerators())
 @pytest.mark.parametrize("latency", ["auto", "roofline"])
 def test_a_new_name_changes_no_coefficient(name: str, latency: str) -> None:

@@ -180,6 +180,7 @@ def test_no_pipeline_is_quicker_than_its_device_time(problem: Problem) -> None:
                 assert (least >= seconds[number, batch - 1] * (1 - 1e-9)).all()
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize("pins", ["dp: 4, ep: 4", "cp: 4", "tp: 2"])
 @pytest.mark.parametrize("nodes", [[2, 2, 1, 1, 1], [4, 2, 1]])
 def test_no_part_of_unequal_nodes_is_quicker_than_the_device_time(

@@ -73,6 +73,7 @@ MIXED_FLEETS = {
 LIMIT_S = 300
 
 
+@pytest.mark.quick_cases(3)
 @pytest.mark.parametrize("page", RUN)
 def test_blocks_run_in_order(page: str, tmp_path: Path) -> None:
     env = _with_hetopt(tmp_path / "bin")

@@ -23,6 +23,7 @@ EXAMPLES = {
 }
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_an_example_runs(name: str, tmp_path: Path) -> None:
     assert hetopt.__file__ is not None

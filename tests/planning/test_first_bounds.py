@@ -75,12 +75,14 @@ def ensure_bounded(late: Result, best: Result) -> None:
     assert late.gap is None or late.gap < 1
 
 
+@pytest.mark.quick_cases(6)
 @pytest.mark.parametrize("name", SEARCHES)
 def test_device_time_is_a_bound_at_once(name: str) -> None:
     late = hetopt.plan(problem(), jobs=1, time_limit_s=SOON_S, **SEARCHES[name])
     ensure_bounded(late, proven(name))
 
 
+@pytest.mark.slow
 def test_it_is_for_lengths_and_uniap_too() -> None:
     mixed = problem(training=MIXED)
     for pipelines in (1, 2):

@@ -91,6 +91,7 @@ def test_whoever_names_a_solver_names_its_closed_form(
     assert hetopt.plan(problem, solver=solver, jobs=1).objective == "closed"
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize(
     "options",
     [
@@ -128,6 +129,7 @@ def test_so_it_is_with_relaxed_principles(relaxed: Relaxable, problem: Problem) 
     assert any("not confirmed" in each for each in check_result(problem, table, forged))
 
 
+@pytest.mark.slow
 def test_so_it_is_with_sequences_of_several_lengths(tmp_path: Path) -> None:
     path = tmp_path / "problem.yaml"
     path.write_text(

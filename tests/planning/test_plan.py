@@ -93,6 +93,7 @@ def test_the_simulated_objective_and_relaxed_principles(problem: Problem) -> Non
         hetopt.plan(problem, relax=["p5"])  # type: ignore[list-item]
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("schedule", ["zb-h1", "zb-v", "1f1b-blocking", "1f1b-batched"])
 def test_simulated_times_are_proven_under_every_schedule(
     schedule: ScheduleName, problem: Problem
@@ -181,6 +182,7 @@ def test_no_plan_is_an_answer(problem: Problem) -> None:
     assert result.reason in result._repr_html_().replace("&#x27;", "'")
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("before", ["plans", "planning", "cli.commands.plan"])
 def test_plan_is_the_function_whatever_was_imported(before: str) -> None:
     asked = "assert hetopt.plan.__module__ == 'hetopt.planning.plan'"
@@ -188,6 +190,7 @@ def test_plan_is_the_function_whatever_was_imported(before: str) -> None:
     subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("more", ["'cp-sat'", "'milp', jobs=2"])
 def test_a_program_needs_no_guard(more: str, path: Path) -> None:
     """Neither in one process nor with workers, who do not run the program again."""

@@ -110,6 +110,7 @@ def test_a_first_run_may_have_chunks() -> None:
     assert warm_up(entry, INTERLEAVED) > 0
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("share", [None, 0.25])
 def test_a_run_knows_what_other_programs_took(
     share: float | None, monkeypatch: pytest.MonkeyPatch

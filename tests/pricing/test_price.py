@@ -244,6 +244,7 @@ def with_shared_links(costs: CostTable) -> CostTable:
     return replace(costs, slices=tuple(slices))
 
 
+@pytest.mark.quick_cases(4)
 @pytest.mark.parametrize("schedule", SCHEDULES)
 def test_prices_are_those_of_the_checker(schedule: ScheduleName) -> None:
     seen = set()

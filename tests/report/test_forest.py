@@ -91,6 +91,7 @@ def test_predictions_name_the_rows_they_are_for(evaluation: Evaluation) -> None:
             assert float(row["measured_s"]) == times[key]  # type: ignore[index]
 
 
+@pytest.mark.slow
 def test_pictures_are_the_same_every_time(evaluation: Evaluation) -> None:
     pictures = []
     for _ in range(2):

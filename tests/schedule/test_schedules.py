@@ -221,6 +221,7 @@ def best(name: str, problem: Problem, table: CostTable, schedule: str) -> Priced
     return found
 
 
+@pytest.mark.quick_cases(5)
 @pytest.mark.parametrize("name", [*PROGRAMS, "uniform", "amp", "metis", "dfs"])
 @pytest.mark.parametrize("like", ["1f1b", "h-1f1b"])
 def test_another_name_changes_no_plan(

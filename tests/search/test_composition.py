@@ -73,6 +73,7 @@ EVERY = [
 SEARCHES, STEP = 7, 37
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.slow_seeds(16)
 @pytest.mark.parametrize("seed", range(16))
 def test_it_is_the_best_of_all_plans(seed: int) -> None:
@@ -85,6 +86,7 @@ def test_it_is_the_best_of_all_plans(seed: int) -> None:
             raise
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(
     ("measure", "schedules", "pipelines", "launcher"),
     [(None, True, 1, False), ("time", False, 1, False), (None, False, 2, False)],

@@ -82,6 +82,7 @@ NESTED = [
 ]
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("asked", NESTED, ids=str)
 def test_a_search_that_was_killed_is_continued(asked: Asked, tmp_path: Path) -> None:
     whole, searches = kept_in(tmp_path / "whole", asked)
@@ -126,6 +127,7 @@ def ensure_all_prefixes_resume(
         assert known(answered(problem, journal, **asked)) == known(whole), kept
 
 
+@pytest.mark.quick_cases(3)
 @pytest.mark.parametrize("time", ["closed", "simulated", None])
 @pytest.mark.parametrize("launcher", ["megatron", "flagscale", "torch"])
 @pytest.mark.parametrize("seed", [4, 6])

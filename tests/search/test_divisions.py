@@ -150,6 +150,7 @@ def planned(problem: Problem, most: int = 2, limit_s: float | None = None) -> Re
     return found(request_of(problem, limit_s), Over(pipelines=most))
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.quick_seeds(2)
 @pytest.mark.parametrize("seed", range(200))
 def test_the_plan_is_the_best_of_all_divisions(seed: int) -> None:
@@ -185,6 +186,7 @@ def test_more_pipelines_are_never_worse() -> None:
     assert times == sorted(times, reverse=True)
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("seed", [3, 9, 14])
 def test_without_time_there_is_a_first_plan_and_a_bound(seed: int) -> None:
     problem = drawn(Random(seed))
@@ -209,6 +211,7 @@ def test_without_time_there_is_a_plan_if_one_pipeline_has_one(
     assert (late.best is None) == (alone.best is None)
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("seed", [3, 9])
 def test_without_device_time_the_plan_is_the_same(
     seed: int, monkeypatch: pytest.MonkeyPatch

@@ -167,6 +167,7 @@ def test_a_search_that_is_cut_short_says_what_is_open() -> None:
     assert front.spent.searched == 1
 
 
+@pytest.mark.quick_cases(4)
 @pytest.mark.parametrize("aim", ["closed", "simulated", "cost"])
 @pytest.mark.parametrize("seed", range(4))
 def test_without_time_there_is_a_bound(seed: int, aim: str) -> None:

@@ -90,6 +90,7 @@ def ensure_prefixes_resume(
                 json.loads(line)
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("top", [1, pytest.param(3, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("seed", SEEDS)
 def test_every_prefix_leads_to_the_same_answer(
@@ -103,6 +104,7 @@ def test_every_prefix_leads_to_the_same_answer(
     )
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("top", [1, pytest.param(3, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("seed", SEEDS)
 def test_so_does_every_prefix_of_a_search_of_simulated_times(
@@ -117,6 +119,7 @@ def test_so_does_every_prefix_of_a_search_of_simulated_times(
     ensure_prefixes_resume(tmp_path / "run.jsonl", answered, 4)
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("objective", ["closed", "simulated"])
 @pytest.mark.parametrize(
     "name",

@@ -177,6 +177,7 @@ FORGERIES: dict[str, Callable[[Any], object]] = {
 }
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize("name", FORGERIES)
 def test_forged_certificates_are_rejected(name: str) -> None:
     certificate, wrong = certified(ALIKE, not_runnable())
@@ -390,6 +391,7 @@ def test_limits_are_exactly_what_loses_nothing(name: str, seed: int) -> None:
         assert _accepted(limits, problem, table, plan) == (not lost), lost
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize("name", limited_names())
 def test_what_is_found_within_the_limits_loses_nothing(name: str) -> None:
     problem = load_problem("hetu-32b-16h800-16h20")

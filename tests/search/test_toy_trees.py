@@ -333,6 +333,7 @@ def ensure_tree(toy: Toy) -> None:
     assert found == pytest.approx(expected, rel=ROUNDING)
 
 
+@pytest.mark.quick_cases(3)
 @pytest.mark.parametrize("first", range(0, TREES * TESTS, TREES))
 def test_trees_of_toys_have_the_best_plans_and_true_bounds(first: int) -> None:
     for number in range(first, first + TREES):

@@ -34,6 +34,7 @@ def _forgotten() -> Iterator[None]:
     registry.OWN.forget()
 
 
+@pytest.mark.slow
 def test_the_page_works_as_it_is_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -111,6 +111,7 @@ def test_everything_is_moved_both_ways() -> None:
     assert any(each.factor is None for each in crossings())
 
 
+@pytest.mark.slow
 def test_another_plan_is_better_where_it_is_said_to_be() -> None:
     for each in crossings():
         assert each.proven

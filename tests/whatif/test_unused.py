@@ -87,6 +87,7 @@ pin: {forbid: {clusters: {a: {tp: [2, 4]}, b: {tp: [2, 4]}}}}
 """
 
 
+@pytest.mark.slow
 def test_a_plan_with_an_identical_cluster_takes_as_long() -> None:
     request, result = solved(TWINS, top=40)
     (told,) = unused_clusters(request.problem, request.table, result)

@@ -318,6 +318,7 @@ def test_plans_that_are_asked_for_are_not_left_out(
         assert "alternatives: 1 fewer than asked.top says, but (" in said
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("objective", ["closed", "simulated"])
 def test_there_may_be_fewer_plans_than_asked_for(objective: Objective) -> None:
     problem, table, data = made(over_of(""), objective, shared=True, top=90)

@@ -32,6 +32,7 @@ def test_of_least_time(nesting: str) -> None:
     assert made(over)[2]["status"] == "optimal"
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize("nesting", ["f", "s", "d", "fd"])
 def test_of_least_simulated_time(nesting: str) -> None:
     assert findings(over_of(nesting), "simulated") == []

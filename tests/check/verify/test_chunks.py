@@ -138,6 +138,7 @@ def test_from_the_least_lambda_on_so_much_is_spent() -> None:
         assert least <= 0 or spent(least - 1) < wanted
 
 
+@pytest.mark.slow
 def test_many_bounds_near_the_optimum_are_proven() -> None:
     near = proven = 0
     for seed in range(925, 945):

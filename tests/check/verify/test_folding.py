@@ -45,6 +45,7 @@ def test_units_take_and_hold_what_programs_say(schedule: ScheduleName) -> None:
                 assert np.array_equal(times.handed_on, own.handed_on_ns)
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("schedule", FOLDED)
 def test_no_bound_above_an_optimum_is_proven(schedule: ScheduleName) -> None:
     for seed in range(8330, 8350):
@@ -55,6 +56,7 @@ def test_no_bound_above_an_optimum_is_proven(schedule: ScheduleName) -> None:
             assert unproven(problem, table, q, above) == [p], (seed, p, q)
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("schedule", FOLDED)
 def test_many_bounds_near_the_optimum_are_proven(schedule: ScheduleName) -> None:
     near = proven = 0

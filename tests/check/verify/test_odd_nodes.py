@@ -15,6 +15,7 @@ from tests.oracle import brute_force
 from tests.oracle.odd import make_odd
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.quick_seeds(2)
 @pytest.mark.parametrize("seed", range(300, 306))
 def test_no_false_bound_passes_and_no_true_one_is_refuted(seed: int) -> None:

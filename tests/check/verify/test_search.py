@@ -58,6 +58,7 @@ def test_no_false_bound_passes_and_no_true_one_is_refuted(seed: int) -> None:
             assert (len(pipeline.stages), pipeline.microbatches) == (p, q)
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("schedule", ["1f1b", "eager-1f1b", "virtual-1f1b", "gpipe"])
 def test_most_optima_are_settled_without_another_engine(
     schedule: ScheduleName,
@@ -126,6 +127,7 @@ def _together(instance: Instance, q: int, bounds: dict[int, int]) -> dict[int, F
     return search(problem, table, q, searched, ranges) if ranges else {}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "schedule",
     [

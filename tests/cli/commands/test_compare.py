@@ -194,6 +194,7 @@ def test_warm_ups_are_counted_apart_and_shown(
     assert "warm-up: 6.0 s apart from the timed runs" in conditions(found)[-1]
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(
     "options",
     [
@@ -262,6 +263,7 @@ class TestGoingOn:
         options = ["--solvers", solvers, "--time-limit", limit, "--jobs", "1"]
         return main(["compare", "p.yaml", "--out", "out", *options, *more])
 
+    @pytest.mark.slow
     def test_from_what_it_kept(
         self, made: list[str], capsys: pytest.CaptureFixture[str]
     ) -> None:

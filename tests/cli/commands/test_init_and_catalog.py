@@ -24,6 +24,7 @@ def test_the_example_is_written_once_and_loads(
     assert main(["init", "--out", "-"]) == 0
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize("launcher", limited_names())
 def test_a_launcher_runs_what_is_planned_for_its_example(
     launcher: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

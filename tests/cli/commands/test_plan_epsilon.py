@@ -46,6 +46,7 @@ def warmups(data: dict[str, Any]) -> list[int]:
     return [stage["warmup"] for stage in data["plan"]["pipelines"][0]["stages"]]
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(
     ("given", "epsilon", "expected"),
     [("1/10", 0.1, [5, 4, 2, 1]), ("null", 0.05, [7, 5, 3, 1])],

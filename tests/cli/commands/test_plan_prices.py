@@ -89,6 +89,7 @@ def test_a_front_whose_journal_is_not_whole_says_so(
     assert "run.jsonl: cannot be written" in captured.err
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("site")
 def test_a_front_of_several_lengths_is_checked() -> None:
     lengths = "seq_len: 1024, lengths: {1024: 0.5, 512: 0.5}"

@@ -54,6 +54,7 @@ def time_of(data: dict[str, object]) -> float:
     return value
 
 
+@pytest.mark.slow
 def test_it_is_the_best_of_one_run_for_each(
     problem: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

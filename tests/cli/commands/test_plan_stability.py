@@ -33,6 +33,7 @@ DATA: dict[str, Any] = {
 MIXED = {**DATA["training"], "lengths": {1024: 0.5, 2048: 0.5}}
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(
     "options",
     [

@@ -101,6 +101,7 @@ def test_nothing_moves_where_nothing_needed_is_lost(
     assert "in all" in printed
 
 
+@pytest.mark.slow
 def test_other_pipelines_are_a_change_though_nothing_moves(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -67,6 +67,7 @@ def test_a_certificate_is_verified(
     assert "all 9 programs" in lines[0]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("workers_at_once")
 def test_the_same_certificate_whatever_the_jobs(
     certified: Path, tmp_path: Path

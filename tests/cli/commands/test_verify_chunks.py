@@ -62,6 +62,7 @@ def _verify(
     return code, (said.out + said.err).splitlines()
 
 
+@pytest.mark.slow
 def test_a_certificate_is_verified(
     interleaved: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

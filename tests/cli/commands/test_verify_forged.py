@@ -110,6 +110,7 @@ PROBLEM = (
 )
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize("schedule", SCHEDULES, ids=lambda given: given[0])
 def test_forged_certificates_are_rejected(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], schedule: tuple[str, ...]

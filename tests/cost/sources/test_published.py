@@ -96,6 +96,7 @@ def test_slower_devices_take_longer() -> None:
         assert figure.error(slower) > figure.error()
 
 
+@pytest.mark.slow
 def test_prints_the_comparison_and_both_halves(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -42,6 +42,7 @@ def test_gradients_of_weights_apart_are_read_back(name: str, tmp_path: Path) -> 
         assert (stage.warmup, stage.strategy) == (own.warmup, own.strategy)
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("name", ["zb-h1", "zb-v"])
 def test_a_plan_for_the_program_comes_back(name: Any, tmp_path: Path) -> None:
     problem = tmp_path / "problem.yaml"

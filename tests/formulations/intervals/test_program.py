@@ -39,6 +39,7 @@ def same_optimum(costs: object, p: int, q: int, pins: Pins | None = None) -> boo
     return True
 
 
+@pytest.mark.quick_cases(12)
 @pytest.mark.parametrize("schedule", ONE_CHUNK)
 @pytest.mark.parametrize(("p", "q"), [(1, 1), (1, 4), (3, 1), (3, 4), (5, 8)])
 def test_every_schedule(schedule: ScheduleName, p: int, q: int) -> None:

@@ -53,6 +53,7 @@ def test_thresholds_to_the_tick(transfer_ns: int, deltas: int) -> None:
         assert same_optimum(tight, 3, 8, pins) == fits
 
 
+@pytest.mark.quick_cases(6)
 @pytest.mark.parametrize("transfer_ns", [0, 155, 300, 465, 466, 1500, 4651, 20000])
 @pytest.mark.parametrize("activation_bytes", [0, 20])
 def test_every_boundary(transfer_ns: int, activation_bytes: int) -> None:

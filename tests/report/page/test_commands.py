@@ -54,6 +54,7 @@ def kept(data: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in data.items() if key not in FREE}
 
 
+@pytest.mark.quick_cases(3)
 @pytest.mark.parametrize(
     "options",
     [

@@ -226,6 +226,7 @@ def test_measured_events_stand_below_modelled_ones() -> None:
             assert (other - LEFT) == pytest.approx((one - LEFT) * 1.07, abs=0.2)
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize(
     ("stages", "microbatches", "more"),
     [(2, 4, 1), (2, 512, 1), (60, 4, 1), (200, 300, 2)],

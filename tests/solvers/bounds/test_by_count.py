@@ -35,6 +35,7 @@ def test_bounds_hold_and_no_optimum_is_lost(seed: int) -> None:
     _ensure_true(make_instance(seed))
 
 
+@pytest.mark.quick_cases(10)
 @pytest.mark.parametrize("kind", OTHERS)
 @pytest.mark.parametrize("seed", range(340, 346))
 def test_bounds_of_other_schedules_hold(seed: int, kind: ScheduleName) -> None:

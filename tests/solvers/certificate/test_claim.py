@@ -60,6 +60,7 @@ def _ensure_certified(instance: Instance) -> None:
         assert wrong is None, doubt
 
 
+@pytest.mark.quick_cases(3)
 @pytest.mark.parametrize("seed", range(820, 828))
 @pytest.mark.parametrize("solver", ["dp", "miqp-highs"])
 def test_certificates_of_wider_spaces_hold(solver: str, seed: int) -> None:

@@ -103,6 +103,7 @@ def test_the_plan_of_the_tie_rule_all_the_same(seed: int) -> None:
     assert result.best.plan == brute_force.to_plan(problem, table, best)
 
 
+@pytest.mark.quick_cases(3)
 @pytest.mark.parametrize("solver", ["dp", "cp-sat"])
 @pytest.mark.parametrize("seed", range(12))
 def test_copies_are_no_different_choices(solver: str, seed: int) -> None:

@@ -134,6 +134,7 @@ def test_plans_hold_and_do_not_beat_the_optimum(seed: int) -> None:
         assert result.best.closed_form_s >= least * (1 - 1e-9)
 
 
+@pytest.mark.slow
 def test_most_instances_get_a_good_plan() -> None:
     ratios = []
     for seed in range(24):

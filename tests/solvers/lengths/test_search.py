@@ -63,6 +63,7 @@ def test_an_interruption_keeps_the_best_plan(monkeypatch: pytest.MonkeyPatch) ->
         assert result.best.closed_form_s >= whole.best.closed_form_s
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("seed", [*range(24), *ODD])
 def test_device_time_bounds_every_plan_from_the_first_moment(seed: int) -> None:
     problem = drawn(seed, odd=seed in ODD)
@@ -86,6 +87,7 @@ def test_device_time_bounds_every_plan_from_the_first_moment(seed: int) -> None:
     assert check_result(problem, table, json.loads(json.dumps(stopped.to_json()))) == []
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(
     "asked",
     [

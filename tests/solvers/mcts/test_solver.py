@@ -158,6 +158,7 @@ def test_the_tree_holds_the_plans_of_its_space_that_brute_force_tries(
         assert different.keys() == held
 
 
+@pytest.mark.slow
 def test_some_instances_are_small_enough_to_be_searched_whole() -> None:
     counts = [
         brute_force.solve(made.problem, made.table).plans

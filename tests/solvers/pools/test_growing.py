@@ -7,6 +7,8 @@ import signal
 import time
 from typing import TYPE_CHECKING, Any
 
+import pytest
+
 from hetopt.cost.build import build_table
 from hetopt.problem.reading import read_problem_text
 from hetopt.solvers.params import RaceParams
@@ -84,6 +86,7 @@ def test_workers_that_are_not_needed_any_more_are_not_waited_for() -> None:
     assert all(process.exitcode in (0, -signal.SIGTERM) for process in workers)
 
 
+@pytest.mark.slow
 def test_what_was_stopped_alone_is_settled_by_workers(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

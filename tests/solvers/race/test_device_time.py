@@ -81,6 +81,7 @@ def _ensure_bounded(
     assert bound_s is None or bound_s > 0
 
 
+@pytest.mark.quick_cases(20)
 @pytest.mark.parametrize("kind", SCHEDULE_CHOICES)
 @pytest.mark.parametrize("seed", range(4300, 4310))
 def test_every_pair_has_a_bound_at_once(seed: int, kind: ScheduleName) -> None:
@@ -100,6 +101,7 @@ def test_so_has_every_pair_where_principles_are_relaxed(
     _ensure_bounded(make_instance(seed, widest=True), Principles.relaxing(names))
 
 
+@pytest.mark.quick_cases(8)
 @pytest.mark.parametrize("kind", OVERLAPPING)
 @pytest.mark.parametrize("seed", range(4340, 4346))
 def test_so_has_every_simulated_time(seed: int, kind: ScheduleName) -> None:

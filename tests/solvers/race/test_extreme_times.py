@@ -152,6 +152,7 @@ def test_certificates_of_extreme_times_are_verified(seed: int) -> None:
     assert [finding for _, finding in again if finding is not None] == []
 
 
+@pytest.mark.slow
 def test_all_sorts_of_answers_occur() -> None:
     answers = [extreme(seed)[1] for seed in SEEDS]
     assert 5 <= sum(best is None for best in answers) <= len(answers) - 5

@@ -69,6 +69,7 @@ def test_plans_under_a_limit_are_as_good_as_random_changes_find(
     assert check_result(problem, table, result.to_json()) == []
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("schedule", DRAWN)
 def test_random_changes_lead_to_the_plans_of_brute_force(schedule: str) -> None:
     excess = []
@@ -87,6 +88,7 @@ def test_random_changes_lead_to_the_plans_of_brute_force(schedule: str) -> None:
     assert max(excess) < 1.03
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize(
     "seeds",
     [range(7100, 7120), pytest.param(range(7120, 7150), marks=pytest.mark.seeds)],

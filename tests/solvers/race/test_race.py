@@ -67,6 +67,7 @@ def pinned(problem: Problem, stages: set[int]) -> Problem:
     return replace(problem, pins=pins)
 
 
+@pytest.mark.slow
 def test_a_worker_that_dies_is_replaced_and_its_task_run_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

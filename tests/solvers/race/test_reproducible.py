@@ -37,6 +37,7 @@ def found(solver: str, jobs: int) -> dict[str, object]:
     return {key: told[key] for key in keys}
 
 
+@pytest.mark.quick_cases(1)
 @pytest.mark.parametrize("solver", DRAWS)
 def test_the_plan_does_not_depend_on_the_processes(solver: str) -> None:
     alone = found(solver, jobs=0)

@@ -49,6 +49,7 @@ def settled(engine: Any, data: Any, **options: Any) -> tuple[Answer, list[Decisi
     return made.settle(data, EngineRun(found=told.append, **options)), told
 
 
+@pytest.mark.quick_cases(8)
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("schedule", ONE_CHUNK)
 def test_the_start_is_the_first_that_is_found(

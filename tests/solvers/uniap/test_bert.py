@@ -42,6 +42,7 @@ def strategies(result: UniapResult, stage: int) -> Counter[str]:
     return Counter(layer.strategies[k] for layer, i, k in places if i == stage)
 
 
+@pytest.mark.slow
 def test_pairs_are_stages() -> None:
     # The paper's optimum has two stages, with TP 2 inside a pair; see below.
     result = planned()

@@ -25,6 +25,7 @@ BACKENDS = [
 ]
 
 
+@pytest.mark.quick_cases(3)
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("shape", SHAPES)
 def test_agrees_with_brute_force(backend: type[Backend], shape: str) -> None:

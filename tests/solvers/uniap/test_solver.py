@@ -82,6 +82,7 @@ def fits(result: UniapResult) -> bool:
     return max(cost.memory_bytes) <= result.program.graph.memory_bytes
 
 
+@pytest.mark.quick_cases(3)
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("starts", [False, True], ids=["plain", "started"])
 def test_agrees_with_brute_force(shape: str, starts: bool) -> None:

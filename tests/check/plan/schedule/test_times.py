@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from hetopt.schedule.times import PipelineTimes
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize("schedule_index", range(5))
 @pytest.mark.parametrize("first", [1000, pytest.param(1060, marks=pytest.mark.seeds)])
 def test_checker_oracle_and_pricing_agree(schedule_index: int, first: int) -> None:

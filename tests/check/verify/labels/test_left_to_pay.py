@@ -48,6 +48,7 @@ def _least_fills(
     return {p: int(row[At.FILL] + row[At.SYNC]) for p, row in rows.items()}
 
 
+@pytest.mark.quick_cases(2)
 @pytest.mark.parametrize(
     "seeds",
     [range(760, 764), pytest.param(range(764, 768), marks=pytest.mark.seeds)],
