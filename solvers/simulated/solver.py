@@ -128,8 +128,8 @@ def solve_simulated(
     memory = {} if request.memory is None else request.memory
     first = replace(request, params=start, cutoff_s=None, memory=memory)
     started = _started(replace(first, deadline=deadline.within(first_s)), solver)
-    if limit_s is not None and _goes_on(started):
-        more_s = limit_s * _LONG_SHARE - deadline.elapsed_s()
+    more_s = (limit_s or 0.0) * _LONG_SHARE - deadline.elapsed_s()
+    if more_s > 0 and _goes_on(started):
         started = _started(replace(first, deadline=deadline.within(more_s)), solver)
     if started.status == "infeasible":
         return replace(started, objective="simulated", solver=solver)
