@@ -29,7 +29,13 @@ A link is a path as well: its gradients follow each other omega apart, and
 
 (fill and end 0 if stages are folded; not if transfers block). So is, for links and
 uplinks that boundaries share, the sum of what all transfers in one direction take but
-for the last.
+for the last. After the first backward of a stage that gradients leave over an uplink,
+activations cross another of its boundaries n - W times at least, and all its gradients
+follow. So an uplink between two clusters, busy for s per transfer, has the excess
+
+    (n - W + n - 1 - (v - 1) p) s
+
+over fill and end, like a stage with phi = B = s; W is of the cluster's first stage.
 """
 
 from __future__ import annotations
@@ -48,6 +54,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from hetopt.schedule.schedules import ScheduleRule
+    from hetopt.schedule.shares import Share
     from hetopt.schedule.times import PipelineTimes
 
     Ints = NDArray[np.int64]
@@ -192,12 +199,39 @@ def _of_links(times: PipelineTimes) -> Iterator[int]:
 
 
 def _of_shares(times: PipelineTimes) -> Iterator[int]:
-    """Yield what each shared link or uplink is busy in one direction."""
+    """Yield paths through the transfers that share a link or uplink one way."""
+    fills = PathForm(rule_of(times.schedule)).fills
     for share in () if times.sharing is None else times.sharing.shares:
+        service_ns = share.service_ns // times.merged
         count = len(share.boundaries) * times.passes
         # The way back is not taken from the last chunk.
         count -= times.microbatches * (times.stages - 1 in share.boundaries)
-        yield (count - 1) * (share.service_ns // times.merged)
+        yield (count - 1) * service_ns
+        for side in (True, False) if fills else ():
+            count = _after_first_backward(times, share, side)
+            yield _fill_ns(times) + count * service_ns
+
+
+def _after_first_backward(times: PipelineTimes, share: Share, side: bool) -> int:
+    """Count transfers one way between the first and the last gradient of a boundary.
+
+    Those of the first boundary whose gradients go this way, and of others all but those
+    that may come before: as many as the stage after it, or their own sender, holds.
+    """
+    every, held, way_back = _every(times), times.inflight, times.stages - 1
+    sides = zip(share.boundaries, share.outward, strict=True)
+    known = {b: out == side for b, out in sides if b != way_back}
+    first = min((b for b, forward in known.items() if not forward), default=None)
+    if first is None:
+        return 0
+    count = every[first + 1].backward
+    gradients = count + 1 - held[first + 1]
+    ahead = [every[min(b, first + 1)].forward for b in known if known[b]]
+    if rule_of(times.schedule).all_first:
+        # Those of another boundary come before or after.
+        ahead = ahead[:1]
+    behind = len(known) - 1 - sum(known.values())
+    return count + sum(ahead) + behind * max(0, gradients)
 
 
 def _of_folds(times: PipelineTimes) -> Iterator[int]:
