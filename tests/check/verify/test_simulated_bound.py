@@ -35,6 +35,7 @@ SHARED = (46, 65, 69, 174, 187, 240)
 SEEDS = (1313, 1317, 1319, 1320, 1321, *SHARED)
 
 
+@pytest.mark.quick_seeds(8)
 @pytest.mark.parametrize("seed", SEEDS)
 def test_the_least_simulated_time_is_confirmed_and_more_is_refuted(seed: int) -> None:
     features = replace(features_of(seed), objective="simulated", relaxed=())
